@@ -1,0 +1,81 @@
+"""The error family. Each error says what, where, which rule of the specification, and what to do.
+
+`MmulatorError` is the root; nothing else is raised for a user's mistake.
+"""
+
+from __future__ import annotations
+
+from mmulator.source import Span
+
+
+class MmulatorError(Exception):
+    """Root of the family.
+
+    message: what is wrong, one sentence.
+    span: where in a source text, or None.
+    rule: the rule that is broken, as `section title (PTX ISA)` or a sentence.
+    hint: what to do about it.
+    """
+
+    kind = "error"
+
+    def __init__(
+        self, message: str, *, span: Span | None = None, rule: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.span = span
+        self.rule = rule
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [f"{self.span}: {self.message}" if self.span else self.message]
+        if self.span:
+            lines += ["  " + line for line in self.span.caret().split("\n")]
+        if self.rule:
+            lines.append(f"  rule: {self.rule}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class PtxSyntaxError(MmulatorError):
+    """The text is not PTX: it cannot be read at all."""
+
+    kind = "syntax error"
+
+
+class InvalidInstructionError(MmulatorError):
+    """The text can be read, but no such instruction is legal, or not for this .target or .version."""
+
+    kind = "invalid instruction"
+
+
+class UnsupportedError(MmulatorError):
+    """Legal, but not implemented here, or not available on this device; the message says why."""
+
+    kind = "unsupported"
+
+
+class OperandError(MmulatorError, ValueError):
+    """An array or value given to an instruction has the wrong shape, dtype or value."""
+
+    kind = "operand error"
+
+
+class LaunchError(MmulatorError, ValueError):
+    """A launch that cannot start: grid, block, shared bytes or arguments are wrong."""
+
+    kind = "launch error"
+
+
+class ExecutionFault(MmulatorError):
+    """A running kernel did what the hardware would trap, or cannot go on (deadlock, time limit)."""
+
+    kind = "execution fault"
+
+
+class UndefinedBehaviour(MmulatorError):
+    """A running kernel did what the specification calls undefined behaviour."""
+
+    kind = "undefined behaviour"

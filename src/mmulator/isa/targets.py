@@ -1,0 +1,75 @@
+"""Targets (.target sm_XY, with `a` and `f` variants), PTX versions, and the devices whose arithmetic we model."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import total_ordering
+
+PTX_VERSIONS: tuple[tuple[int, int], ...] = (
+    *((6, m) for m in range(6)),
+    *((7, m) for m in range(9)),
+    *((8, m) for m in range(9)),
+    *((9, m) for m in range(2)),
+)
+
+
+def parse_ptx_version(text: str) -> tuple[int, int]:
+    """`"8.7"` -> (8, 7). Raises ValueError for anything that is not two numbers."""
+    match = re.fullmatch(r"(\d+)\.(\d+)", text)
+    if not match:
+        raise ValueError(f"{text!r} is not a PTX version such as 8.7")
+    return int(match[1]), int(match[2])
+
+
+@total_ordering
+@dataclass(frozen=True)
+class Target:
+    """A .target: number (90 for sm_90) and suffix: "" (portable), "a" (this chip only), "f" (this family)."""
+
+    number: int
+    suffix: str = ""
+
+    def __str__(self) -> str:
+        return f"sm_{self.number}{self.suffix}"
+
+    def __lt__(self, other: Target) -> bool:
+        return (self.number, self.suffix) < (other.number, other.suffix)
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """`"sm_90a"` -> Target(90, "a"). Raises ValueError for an unknown target."""
+        match = re.fullmatch(r"sm_(\d+)([af]?)", text)
+        target = cls(int(match[1]), match[2]) if match else None
+        if target is None or target not in TARGETS:
+            known = ", ".join(map(str, sorted(TARGETS)))
+            raise ValueError(f"{text!r} is not a known target; known: {known}")
+        return target
+
+    def family(self) -> int:
+        """Family of a target (Target Architecture Families): 100 for sm_100f and sm_103f, and so on."""
+        return {103: 100, 121: 120}.get(self.number, self.number)
+
+
+# First PTX version that accepts each target (Release Notes, PTX ISA 9.1; checked against ptxas).
+TARGETS: dict[Target, tuple[int, int]] = {
+    Target(n, s): v
+    for n, s, v in [
+        (50, "", (4, 0)), (52, "", (4, 1)), (53, "", (4, 2)),
+        (60, "", (5, 0)), (61, "", (5, 0)), (62, "", (5, 0)),
+        (70, "", (6, 0)), (72, "", (6, 1)), (75, "", (6, 3)),
+        (80, "", (7, 0)), (86, "", (7, 1)), (87, "", (7, 4)), (88, "", (9, 0)), (89, "", (7, 8)),
+        (90, "", (7, 8)), (90, "a", (8, 0)),
+        (100, "", (8, 6)), (100, "a", (8, 6)), (100, "f", (8, 8)),
+        (101, "", (8, 6)), (101, "a", (8, 6)), (101, "f", (8, 8)),
+        (103, "", (8, 8)), (103, "a", (8, 8)), (103, "f", (8, 8)),
+        (110, "", (9, 0)), (110, "a", (9, 0)), (110, "f", (9, 0)),
+        (120, "", (8, 7)), (120, "a", (8, 7)), (120, "f", (8, 8)),
+        (121, "", (8, 8)), (121, "a", (8, 8)), (121, "f", (8, 8)),
+    ]
+}  # fmt: skip
+
+# Chips whose arithmetic the numerics profiles describe; `device=` takes these names.
+DEVICES: tuple[str, ...] = (
+    "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121",
+)  # fmt: skip

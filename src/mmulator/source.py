@@ -1,0 +1,70 @@
+"""Spans into source text: the one place that knows files, lines, columns and carets."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A named text. `name` is a file name, or a description such as `<instruction>`."""
+
+    name: str
+    text: str = field(repr=False)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts = [0]
+        starts.extend(i + 1 for i, c in enumerate(self.text) if c == "\n")
+        return starts
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """1-based line and column of a character offset."""
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def line_text(self, line: int) -> str:
+        """Text of a 1-based line, without its end."""
+        start = self._starts[line - 1]
+        end = self._starts[line] - 1 if line < len(self._starts) else len(self.text)
+        return self.text[start:end].rstrip("\r")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Characters `start` up to `end` of a source."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        return self.source.position(self.start)[0]
+
+    @property
+    def column(self) -> int:
+        return self.source.position(self.start)[1]
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.start : self.end]
+
+    def __str__(self) -> str:
+        line, column = self.source.position(self.start)
+        return f"{self.source.name}:{line}:{column}"
+
+    def caret(self, width: int = 100) -> str:
+        """The source line with a caret line under the span, cut to `width` columns around it."""
+        line, column = self.source.position(self.start)
+        text = self.source.line_text(line).replace("\t", " ")
+        length = max(1, min(self.end - self.start, len(text) - column + 1))
+        lead = len(text) - len(text.lstrip())
+        text, column = text[lead:].rstrip(), max(1, column - lead)
+        if len(text) > width:
+            first = max(0, min(column - 1 - width // 3, len(text) - width))
+            text, column = text[first : first + width], column - first
+            length = min(length, width - column + 1)
+        return f"{text}\n{' ' * (column - 1)}{'^' * max(1, length)}"
