@@ -1,0 +1,377 @@
+"""`@native`: a Python function read as a typed program and compiled through LLVM.
+
+    @native
+    def total(values: ptr_to(u32), n: i64) -> u32:
+        acc = u32(0)
+        for i in range(n):
+            acc += values[i]
+        return acc
+
+What can be written: assignments (a local keeps its first type), augmented assignments, `if`/`elif`/`else`, `while`,
+`for i in range(...)`, `break`, `continue`, `return`, calls of other native functions, of types (conversion) and of the
+functions in ops.py. `p[i]` loads and stores; `s.field` of a pointer to a Struct. `and`, `or`, `not` work on booleans and do
+not short-circuit. A condition, or a `for` over anything but range(Value), that Python can evaluate is evaluated at compile
+time: an `if` on a Python bool keeps one arm, a `for` over a Python sequence is unrolled. Names from the enclosing scopes are
+compile-time constants; calling an ordinary Python function makes it a macro.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import operator
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from mmulator.codegen.types import Ty, boolean, i64, void
+from mmulator.codegen.values import Builder, Value, as_value, constant, module_text
+
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.Pow: operator.pow,
+}  # fmt: skip
+_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
+}  # fmt: skip
+
+
+class Native:
+    """A function of the language. `name` is its symbol; closure constants that matter belong into it."""
+
+    def __init__(self, function: Callable[..., Any], name: str | None = None, attributes: str = "") -> None:
+        self.function = function
+        self.name = name or function.__name__
+        self.attributes = attributes
+        source = textwrap.dedent(inspect.getsource(function))
+        tree = ast.parse(source).body[0]
+        assert isinstance(tree, ast.FunctionDef)
+        self.tree = tree
+        closure = inspect.getclosurevars(function)
+        self.scope: dict[str, Any] = {**closure.builtins, **function.__globals__, **closure.nonlocals}
+        self.returns: Ty = self._annotation(tree.returns) if tree.returns else void
+        self.params = [(a.arg, self._annotation(a.annotation)) for a in tree.args.args]
+
+    def _annotation(self, node: ast.expr | None) -> Ty:
+        if node is None:
+            raise TypeError(f"{self.name}: every parameter needs a type")
+        if isinstance(node, ast.Constant) and node.value is None:
+            return void
+        return eval(compile(ast.Expression(node), self.name, "eval"), self.scope)  # type: ignore[no-any-return]
+
+    def build(self) -> tuple[Builder, list[Native]]:
+        """The LLVM function, and the native functions it calls."""
+        builder = Builder(self.name, self.returns, self.params, attributes=self.attributes)
+        with builder:
+            body = _Body(self, builder)
+            body.run(self.tree.body)
+        return builder, body.calls
+
+    def __call__(self, *args: Any) -> Value:
+        """Inside other code that is being built: a call."""
+        return call(Builder.current(), self, args)
+
+
+def native(function: Callable[..., Any] | None = None, *, name: str | None = None, attributes: str = "") -> Any:
+    """Decorator: see the module's docstring."""
+    if function is None:
+        return lambda f: Native(f, name, attributes)
+    return Native(function, name, attributes)
+
+
+def call(b: Builder, target: Native, args: Any) -> Value:
+    if len(args) != len(target.params):
+        raise TypeError(f"{target.name} takes {len(target.params)} arguments, not {len(args)}")
+    values = [_pass(b, a, ty, target, n) for a, (n, ty) in zip(args, target.params)]
+    return b.call(target.name, target.returns, values)
+
+
+def _pass(b: Builder, value: Any, ty: Ty, target: Native, name: str) -> Value:
+    if isinstance(value, Value) and value.ty != ty and not (value.ty.kind == ty.kind == "ptr"):
+        raise TypeError(f"{target.name}({name}): {value.ty} where {ty} is wanted")
+    return as_value(b, value, ty)
+
+
+def library_text(functions: list[Native]) -> str:
+    """One module with these functions and all native functions they call."""
+    done: dict[str, Builder] = {}
+    waiting = list(functions)
+    while waiting:
+        function = waiting.pop()
+        if function.name not in done:
+            builder, calls = function.build()
+            done[function.name] = builder
+            waiting.extend(calls)
+    return module_text([done[n] for n in sorted(done)])
+
+
+class _Body:
+    """Walks one function body. Locals live in stack slots; LLVM's SROA turns them into registers."""
+
+    def __init__(self, native: Native, b: Builder) -> None:
+        self.native, self.b = native, b
+        self.locals: dict[str, Any] = {}
+        self.slots: dict[str, Value] = {}
+        self.loops: list[tuple[str, str]] = []
+        self.calls: list[Native] = []
+        for (name, ty), value in zip(native.params, b.params):
+            self._new_slot(name, ty)
+            b.store(value, self.slots[name])
+
+    def _new_slot(self, name: str, ty: Ty) -> None:
+        self.slots[name] = self.b.alloca(ty, align=min(64, max(ty.size, 1) & -max(ty.size, 1)))
+
+    def _error(self, node: ast.AST, message: str) -> TypeError:
+        return TypeError(f"{self.native.name}, line {getattr(node, 'lineno', '?')}: {message}")
+
+    # statements -----------------------------------------------------------------------------------------------------
+    def run(self, body: list[ast.stmt]) -> None:
+        for statement in body:
+            if self.b.terminated:
+                return
+            try:
+                getattr(self, f"_do_{type(statement).__name__}")(statement)
+            except TypeError as error:
+                if getattr(error, "located", False):
+                    raise
+                located = self._error(statement, f"{error} in `{ast.unparse(statement).splitlines()[0]}`")
+                located.located = True  # type: ignore[attr-defined]
+                raise located from error
+
+    def _do_Pass(self, node: ast.Pass) -> None:
+        pass
+
+    def _do_Expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):
+            self.eval(node.value)
+
+    def _do_Assign(self, node: ast.Assign) -> None:
+        value = self.eval(node.value)
+        for target in node.targets:
+            self._assign(target, value)
+
+    def _do_AnnAssign(self, node: ast.AnnAssign) -> None:
+        ty = self.eval(node.annotation)
+        self._assign(node.target, ty(self.eval(node.value)))
+
+    def _assign(self, target: ast.expr, value: Any) -> None:
+        match target:
+            case ast.Name(id=name):
+                if isinstance(value, Value):
+                    slot = self.slots.get(name)
+                    if slot is None:
+                        self.locals.pop(name, None)
+                        self._new_slot(name, value.ty)
+                        slot = self.slots[name]
+                    elif slot.ty.to != value.ty and not (slot.ty.to.kind == value.ty.kind == "ptr"):
+                        raise TypeError(f"{name} is {slot.ty.to}, not {value.ty}")
+                    self.b.store(value, slot)
+                elif name in self.slots:
+                    self.b.store(constant(self.b, self.slots[name].ty.to, value), self.slots[name])
+                else:
+                    self.locals[name] = value
+            case ast.Subscript(value=base, slice=index):
+                holder = self.eval(base)
+                holder[self.eval(index)] = value
+            case ast.Attribute(value=base, attr=name):
+                self.eval(base).set_field(name, value)
+            case ast.Tuple(elts=targets):
+                for t, v in zip(targets, value, strict=True):
+                    self._assign(t, v)
+            case _:
+                raise TypeError(f"cannot assign to {ast.unparse(target)}")
+
+    def _do_AugAssign(self, node: ast.AugAssign) -> None:
+        load = ast.copy_location(ast.parse(ast.unparse(node.target), mode="eval").body, node)
+        self._assign(node.target, _BINARY[type(node.op)](self.eval(load), self.eval(node.value)))
+
+    def _do_Return(self, node: ast.Return) -> None:
+        self.b.ret(self.eval(node.value) if node.value else None)
+
+    def _do_If(self, node: ast.If) -> None:
+        condition = self.eval(node.test)
+        if not isinstance(condition, Value):
+            self.run(node.body if condition else node.orelse)
+            return
+        b = self.b
+        yes, no, end = b.label("then"), b.label("else"), b.label("end")
+        b.branch_if(condition, yes, no if node.orelse else end)
+        b.place(yes)
+        self.run(node.body)
+        open_end = not b.terminated
+        b.branch(end)
+        if node.orelse:
+            b.place(no)
+            self.run(node.orelse)
+            open_end |= not b.terminated
+            b.branch(end)
+        if open_end or not node.orelse:
+            b.place(end)
+
+    def _do_While(self, node: ast.While) -> None:
+        b = self.b
+        test, body, end = b.label("test"), b.label("body"), b.label("end")
+        b.place(test)
+        condition = self.eval(node.test)
+        if isinstance(condition, Value):
+            b.branch_if(condition, body, end)
+        else:
+            b.branch(body if condition else end)
+        b.place(body)
+        self.loops.append((test, end))
+        self.run(node.body)
+        self.loops.pop()
+        b.branch(test)
+        b.place(end)
+
+    def _do_For(self, node: ast.For) -> None:
+        if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) and node.iter.func.id == "range":
+            args = [self.eval(a) for a in node.iter.args]
+            self._count(node, args)
+            return
+        for item in self.eval(node.iter):
+            self._assign_static(node.target, item)
+            self.run(node.body)
+
+    def _assign_static(self, target: ast.expr, item: Any) -> None:
+        if isinstance(target, ast.Name) and not isinstance(item, Value):
+            self.locals[target.id] = item
+        else:
+            self._assign(target, item)
+
+    def _count(self, node: ast.For, args: list[Any]) -> None:
+        b = self.b
+        start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
+        typed = next((a.ty for a in args if isinstance(a, Value)), i64)
+        if not isinstance(node.target, ast.Name):
+            raise TypeError("a range is counted by one name")
+        name = node.target.id
+        self._assign(node.target, typed(as_value(b, start, typed)))
+        limit = as_value(b, stop, typed)
+        test, body, advance, end = (b.label(h) for h in ("test", "body", "next", "end"))
+        b.place(test)
+        b.branch_if(b.load(typed, self.slots[name]) < limit, body, end)
+        b.place(body)
+        self.loops.append((advance, end))
+        self.run(node.body)
+        self.loops.pop()
+        b.place(advance)
+        b.store(b.load(typed, self.slots[name]) + step, self.slots[name])
+        b.branch(test)
+        b.place(end)
+
+    def _do_Break(self, node: ast.Break) -> None:
+        self.b.branch(self.loops[-1][1])
+
+    def _do_Continue(self, node: ast.Continue) -> None:
+        self.b.branch(self.loops[-1][0])
+
+    # expressions ----------------------------------------------------------------------------------------------------
+    def eval(self, node: ast.expr | None) -> Any:
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name(id=name):
+                if name in self.locals:
+                    return self.locals[name]
+                if name in self.slots:
+                    return self.b.load(self.slots[name].ty.to, self.slots[name])
+                if name in self.native.scope:
+                    return self.native.scope[name]
+                raise TypeError(f"unknown name {name}")
+            case ast.BinOp(left=left, op=op, right=right):
+                return _BINARY[type(op)](self.eval(left), self.eval(right))
+            case ast.UnaryOp(op=op, operand=operand):
+                value = self.eval(operand)
+                if isinstance(op, ast.Not):
+                    return ~value if isinstance(value, Value) else not value
+                return {ast.USub: operator.neg, ast.Invert: operator.invert, ast.UAdd: operator.pos}[type(op)](value)
+            case ast.BoolOp(op=op, values=values):
+                return self._bool(isinstance(op, ast.And), values)
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return self._compare(op, self.eval(left), self.eval(right))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self._choose(self.eval(test), body, orelse)
+            case ast.Subscript(value=base, slice=index):
+                return self.eval(base)[self._index(index)]
+            case ast.Attribute(value=base, attr=attr):
+                holder = self.eval(base)
+                return holder.field(attr) if isinstance(holder, Value) else getattr(holder, attr)
+            case ast.Tuple(elts=items):
+                return tuple(self.eval(i) for i in items)
+            case ast.List(elts=items):
+                return [self.eval(i) for i in items]
+            case ast.ListComp():
+                return self._comprehension(node)
+            case ast.JoinedStr():
+                return eval(compile(ast.Expression(node), "f", "eval"), {**self.native.scope, **self.locals})
+            case ast.Call():
+                return self._call(node)
+            case _:
+                raise TypeError(f"{type(node).__name__} is not part of the language")
+
+    def _index(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Slice):
+            parts = (self.eval(n) if n else None for n in (node.lower, node.upper, node.step))
+            return slice(*parts)
+        return self.eval(node)
+
+    def _compare(self, op: ast.cmpop, left: Any, right: Any) -> Any:
+        if isinstance(right, Value) and not isinstance(left, Value):
+            left = as_value(self.b, left, right.ty)
+        return _COMPARE[type(op)](left, right)
+
+    def _bool(self, every: bool, nodes: list[ast.expr]) -> Any:
+        result: Any = None
+        for node in nodes:
+            value = self.eval(node)
+            if not isinstance(value, Value):
+                if bool(value) != every:
+                    return value
+                continue
+            result = value if result is None else (result & value if every else result | value)
+        return every if result is None else result
+
+    def _choose(self, test: Any, body: ast.expr, orelse: ast.expr) -> Any:
+        if not isinstance(test, Value):
+            return self.eval(body if test else orelse)
+        from mmulator.codegen.ops import select
+
+        return select(test, self.eval(body), self.eval(orelse))
+
+    def _comprehension(self, node: ast.ListComp) -> list[Any]:
+        generator = node.generators[0]
+        source = generator.iter
+        items = self.eval(source)
+        result = []
+        for item in items:
+            self._assign_static(generator.target, item)
+            if all(self.eval(c) for c in generator.ifs):
+                result.append(self.eval(node.elt))
+        return result
+
+    def _call(self, node: ast.Call) -> Any:
+        if isinstance(node.func, ast.Name) and node.func.id == "address":
+            target = node.args[0]
+            if isinstance(target, ast.Attribute):
+                return self.eval(target.value).field_address(target.attr)
+            if isinstance(target, ast.Subscript):
+                return self.eval(target.value) + self.eval(target.slice)
+            raise TypeError("address() takes s.field or p[i]")
+        function = self.eval(node.func)
+        args: list[Any] = []
+        for a in node.args:
+            if isinstance(a, ast.Starred):
+                args.extend(self.eval(a.value))
+            else:
+                args.append(self.eval(a))
+        keywords = {k.arg: self.eval(k.value) for k in node.keywords if k.arg}
+        if isinstance(function, Native):
+            self.calls.append(function)
+            return call(self.b, function, args)
+        return function(*args, **keywords)
+
+
+__all__ = ["Native", "boolean", "call", "library_text", "native"]

@@ -1,0 +1,290 @@
+"""Operations on Values that have no operator: selection, bit counting, shuffles, reductions, bit casts, float helpers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mmulator.codegen.types import Ty, boolean, i32, i64, ptr, ptr_to, u32, void
+from mmulator.codegen.values import Builder, Value, as_value, constant, lanes_constant, mangle, splat, unify
+
+
+def select(condition: Value, yes: Any, no: Any) -> Value:
+    """condition ? yes : no, lane by lane for vectors."""
+    if not isinstance(yes, Value) and not isinstance(no, Value):
+        raise TypeError("select needs one typed arm")
+    a, c = unify(yes, no) if isinstance(yes, Value) else unify(no, yes)[::-1]
+    if condition.ty.lanes and not a.ty.lanes:
+        a, c = splat(a, condition.ty.lanes), splat(c, condition.ty.lanes)
+    return a.b.emit(a.ty, f"select {condition.typed}, {a.typed}, {c.typed}")
+
+
+def bitcast(ty: Ty, value: Value) -> Value:
+    """The same bits as another type."""
+    if ty.llvm == value.ty.llvm:
+        return Value(value.b, ty, value.text)
+    return value.b.emit(ty, f"bitcast {value.typed} to {ty.llvm}")
+
+
+def _same(name: str, value: Value, *extra: Value) -> Value:
+    return value.b.intrinsic(name, value.ty, [value, *extra])
+
+
+def minimum(a: Any, c: Any) -> Value:
+    """Integer minimum, by the type's sign."""
+    a, c = unify(a, c) if isinstance(a, Value) else unify(c, a)
+    return a.b.intrinsic("smin" if a.ty.signed else "umin", a.ty, [a, c])
+
+
+def maximum(a: Any, c: Any) -> Value:
+    a, c = unify(a, c) if isinstance(a, Value) else unify(c, a)
+    return a.b.intrinsic("smax" if a.ty.signed else "umax", a.ty, [a, c])
+
+
+def absolute(value: Value) -> Value:
+    if value.ty.kind == "float":
+        return _same("fabs", value)
+    return _same("abs", value, constant(value.b, boolean, 0))
+
+
+def popcount(value: Value) -> Value:
+    return _same("ctpop", value)
+
+
+def leading_zeros(value: Value) -> Value:
+    """The width for zero."""
+    return _same("ctlz", value, constant(value.b, boolean, 0))
+
+
+def trailing_zeros(value: Value) -> Value:
+    """The width for zero."""
+    return _same("cttz", value, constant(value.b, boolean, 0))
+
+
+def bit_reverse(value: Value) -> Value:
+    return _same("bitreverse", value)
+
+
+def byte_swap(value: Value) -> Value:
+    return _same("bswap", value)
+
+
+def funnel_left(high: Value, low: Value, count: Value) -> Value:
+    """Upper word of (high:low) << (count mod width)."""
+    return _same("fshl", high, low, count)
+
+
+def funnel_right(high: Value, low: Value, count: Value) -> Value:
+    """Lower word of (high:low) >> (count mod width)."""
+    return _same("fshr", high, low, count)
+
+
+def add_saturating(a: Value, c: Any) -> Value:
+    a, c = unify(a, c)
+    return _same("sadd.sat" if a.ty.signed else "uadd.sat", a, c)
+
+
+def sub_saturating(a: Value, c: Any) -> Value:
+    a, c = unify(a, c)
+    return _same("ssub.sat" if a.ty.signed else "usub.sat", a, c)
+
+
+def fma(a: Value, c: Any, d: Any) -> Value:
+    """Fused multiply-add, round to nearest even."""
+    return _same("fma", a, unify(a, c)[1], unify(a, d)[1])
+
+
+def sqrt(value: Value) -> Value:
+    return _same("sqrt", value)
+
+
+def floor(value: Value) -> Value:
+    return _same("floor", value)
+
+
+def ceil(value: Value) -> Value:
+    return _same("ceil", value)
+
+
+def trunc(value: Value) -> Value:
+    return _same("trunc", value)
+
+
+def round_even(value: Value) -> Value:
+    return _same("roundeven", value)
+
+
+def copysign(value: Value, sign: Value) -> Value:
+    return _same("copysign", value, sign)
+
+
+def is_nan(value: Value) -> Value:
+    ty = boolean.vec(value.ty.lanes) if value.ty.lanes else boolean
+    return value.b.emit(ty, f"fcmp uno {value.typed}, {value.text}")
+
+
+def to_int_saturating(ty: Ty, value: Value) -> Value:
+    """Float to integer toward zero; clamps, NaN gives 0."""
+    name = "fptosi.sat" if ty.signed else "fptoui.sat"
+    return value.b.intrinsic(name, ty, [value], f"{mangle(ty)}.{mangle(value.ty)}")
+
+
+# vectors ------------------------------------------------------------------------------------------------------------
+def shuffle(a: Value, c: Value | None, lanes: Sequence[int]) -> Value:
+    """Lanes of a, then of c, by compile-time numbers (-1: any)."""
+    ty = a.ty.element.vec(len(lanes))
+    other = c.text if c is not None else "poison"
+    index = ", ".join("i32 poison" if n < 0 else f"i32 {n}" for n in lanes)
+    return a.b.emit(ty, f"shufflevector {a.typed}, {a.ty.llvm} {other}, <{len(lanes)} x i32> <{index}>")
+
+
+def insert(vector: Value, index: Any, value: Any) -> Value:
+    at = index.typed if isinstance(index, Value) else f"i64 {index}"
+    item = as_value(vector.b, value, vector.ty.element)
+    return vector.b.emit(vector.ty, f"insertelement {vector.typed}, {item.typed}, {at}")
+
+
+def iota(ty: Ty, start: int = 0, step: int = 1) -> Value:
+    """The vector start, start + step, ..."""
+    return lanes_constant(Builder.current(), ty, [start + step * n for n in range(ty.lanes)])
+
+
+def lane_list(ty: Ty, values: Sequence[int]) -> Value:
+    """A vector constant, one number a lane."""
+    return lanes_constant(Builder.current(), ty, list(values))
+
+
+def _reduce(name: str, value: Value) -> Value:
+    return value.b.intrinsic(f"vector.reduce.{name}", value.ty.element, [value])
+
+
+def reduce_or(value: Value) -> Value:
+    return _reduce("or", value)
+
+
+def reduce_and(value: Value) -> Value:
+    return _reduce("and", value)
+
+
+def reduce_xor(value: Value) -> Value:
+    return _reduce("xor", value)
+
+
+def reduce_add(value: Value) -> Value:
+    return _reduce("add", value)
+
+
+def reduce_max(value: Value) -> Value:
+    return _reduce("smax" if value.ty.signed else "umax", value)
+
+
+def reduce_min(value: Value) -> Value:
+    return _reduce("smin" if value.ty.signed else "umin", value)
+
+
+def any_lane(mask: Value) -> Value:
+    return _reduce("or", mask)
+
+
+def all_lanes(mask: Value) -> Value:
+    return _reduce("and", mask)
+
+
+def mask_bits(mask: Value) -> Value:
+    """A vector of n booleans as an n-bit integer, lane 0 lowest (n 8, 16, 32 or 64)."""
+    from mmulator.codegen.types import u8, u16, u64
+
+    return bitcast({8: u8, 16: u16, 32: u32, 64: u64}[mask.ty.lanes], mask)
+
+
+def bits_mask(bits: Value) -> Value:
+    """An n-bit integer as n booleans."""
+    return bitcast(boolean.vec(bits.ty.bits), bits)
+
+
+# memory -------------------------------------------------------------------------------------------------------------
+def load(ty: Ty, pointer: Value, index: Any = 0, align: int | None = None) -> Value:
+    """A `ty` at pointer + index * (size of what the pointer points to)."""
+    b = pointer.b
+    return b.load(ty, b.offset(pointer, index), align)
+
+
+def store(value: Value, pointer: Value, index: Any = 0, align: int | None = None) -> None:
+    b = pointer.b
+    b.store(value, b.offset(pointer, index), align)
+
+
+def masked_load(ty: Ty, pointer: Value, mask: Value, otherwise: Value | None = None, align: int | None = None) -> Value:
+    b = pointer.b
+    other = otherwise if otherwise is not None else Value(b, ty, "poison")
+    name = f"llvm.masked.load.{mangle(ty)}.p0"
+    b.declared[name] = f"declare {ty.llvm} @{name}(ptr, i32, {mask.ty.llvm}, {ty.llvm})"
+    if _masked_align_is_attribute():
+        b.declared[name] = f"declare {ty.llvm} @{name}(ptr, {mask.ty.llvm}, {ty.llvm})"
+        return b.emit(ty, f"call {ty.llvm} @{name}(ptr align {align or ty.align} {pointer.text}, {mask.typed}, {other.typed})")
+    return b.emit(
+        ty, f"call {ty.llvm} @{name}(ptr {pointer.text}, i32 {align or ty.align}, {mask.typed}, {other.typed})"
+    )
+
+
+def masked_store(value: Value, pointer: Value, mask: Value, align: int | None = None) -> None:
+    """Stores through load, select, store are not equivalent here: other memory may be unmapped or shared."""
+    b, ty = pointer.b, value.ty
+    name = f"llvm.masked.store.{mangle(ty)}.p0"
+    if _masked_align_is_attribute():
+        b.declared[name] = f"declare void @{name}({ty.llvm}, ptr, {mask.ty.llvm})"
+        b.line(f"call void @{name}({value.typed}, ptr align {align or ty.align} {pointer.text}, {mask.typed})")
+        return
+    b.declared[name] = f"declare void @{name}({ty.llvm}, ptr, i32, {mask.ty.llvm})"
+    b.line(f"call void @{name}({value.typed}, ptr {pointer.text}, i32 {align or ty.align}, {mask.typed})")
+
+
+def gather(ty: Ty, pointers: Value, mask: Value, otherwise: Value | None = None) -> Value:
+    """One element from each pointer of a vector of pointers."""
+    b = pointers.b
+    other = otherwise if otherwise is not None else constant(b, ty, 0)
+    name = f"llvm.masked.gather.{mangle(ty)}.v{ty.lanes}p0"
+    vec = f"<{ty.lanes} x ptr>"
+    if _masked_align_is_attribute():
+        b.declared[name] = f"declare {ty.llvm} @{name}({vec}, {mask.ty.llvm}, {ty.llvm})"
+        return b.emit(ty, f"call {ty.llvm} @{name}({vec} align 1 {pointers.text}, {mask.typed}, {other.typed})")
+    b.declared[name] = f"declare {ty.llvm} @{name}({vec}, i32, {mask.ty.llvm}, {ty.llvm})"
+    return b.emit(ty, f"call {ty.llvm} @{name}({vec} {pointers.text}, i32 1, {mask.typed}, {other.typed})")
+
+
+def _masked_align_is_attribute() -> bool:
+    """LLVM 22 moved the alignment of masked memory intrinsics from an argument to an attribute."""
+    from mmulator.codegen.engine import llvm_version
+
+    return llvm_version() >= 22
+
+
+def copy_bytes(to: Value, source: Value, size: Any) -> None:
+    b = to.b
+    n = i64(as_value(b, size, i64))
+    b.call("llvm.memcpy.p0.p0.i64", void, [ptr(to), ptr(source), n, constant(b, boolean, 0)])
+
+
+def fill_bytes(to: Value, byte: int, size: Any) -> None:
+    from mmulator.codegen.types import u8
+
+    b = to.b
+    n = i64(as_value(b, size, i64))
+    b.call("llvm.memset.p0.i64", void, [ptr(to), constant(b, u8, byte), n, constant(b, boolean, 0)])
+
+
+def cast_ptr(to: Any, pointer: Value) -> Value:
+    """The same pointer, to another type."""
+    return Value(pointer.b, ptr_to(to), pointer.text)
+
+
+def stack(ty: Any, count: int = 1) -> Value:
+    """Stack space for `count` elements, taken once at entry; pointer to the first."""
+    return Builder.current().alloca(ty, count)
+
+
+def null(to: Any) -> Value:
+    return Value(Builder.current(), ptr_to(to), "null")
+
+
+__all__ = [n for n in dir() if not n.startswith("_") and n not in ("Any", "Sequence", "annotations", "i32")]

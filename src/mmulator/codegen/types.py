@@ -1,0 +1,142 @@
+"""Types of the code generator. Integers carry their sign, so that `>>`, `<`, `//` and conversions know what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+Kind = Literal["int", "float", "ptr", "void"]
+
+
+@dataclass(frozen=True)
+class Ty:
+    """A scalar (`lanes` == 0) or a vector of `lanes` scalars. Calling it converts a Value: `i32(x)`, `f32x16(x)`.
+
+    A pointer knows what it points to (`to`), so that `p[i]` loads and `p[i] = v` stores.
+    """
+
+    name: str
+    kind: Kind
+    bits: int
+    signed: bool = False
+    lanes: int = 0
+    to: Any = None  # Ty or Struct, for a pointer
+
+    @property
+    def llvm(self) -> str:
+        scalar = "ptr" if self.kind == "ptr" else "void" if self.kind == "void" else self._scalar()
+        return f"<{self.lanes} x {scalar}>" if self.lanes else scalar
+
+    def _scalar(self) -> str:
+        if self.kind == "int":
+            return f"i{self.bits}"
+        return {16: "half", 32: "float", 64: "double"}[self.bits]
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return max(self.lanes, 1) * self.bits // 8 if self.bits >= 8 else max(self.lanes, 8) // 8
+
+    @property
+    def align(self) -> int:
+        """Alignment that every load and store assumes: that of the scalar."""
+        return max(1, self.bits // 8) if self.bits >= 8 else 1
+
+    @property
+    def element(self) -> Ty:
+        return scalar(self.name.split("x")[0]) if self.lanes and self.kind != "ptr" else self
+
+    def vec(self, lanes: int) -> Ty:
+        """The vector of `lanes` of this scalar."""
+        return _vector(self, lanes)
+
+    def __call__(self, value: Any) -> Any:
+        from mmulator.codegen.values import convert
+
+        return convert(self, value)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@cache
+def _vector(ty: Ty, lanes: int) -> Ty:
+    if ty.lanes:
+        raise TypeError(f"{ty} is a vector already")
+    return Ty(f"{ty.name}x{lanes}", ty.kind, ty.bits, ty.signed, lanes)
+
+
+@cache
+def scalar(name: str) -> Ty:
+    return _SCALARS[name]
+
+
+def _int(bits: int, signed: bool) -> Ty:
+    return Ty(f"{'i' if signed else 'u'}{bits}", "int", bits, signed)
+
+
+i8, i16, i32, i64, i128 = (_int(b, True) for b in (8, 16, 32, 64, 128))
+u8, u16, u32, u64, u128 = (_int(b, False) for b in (8, 16, 32, 64, 128))
+boolean = Ty("bool", "int", 1)
+f16, f32, f64 = (Ty(f"f{b}", "float", b) for b in (16, 32, 64))
+void = Ty("void", "void", 0)
+_SCALARS = {t.name: t for t in (i8, i16, i32, i64, i128, u8, u16, u32, u64, u128, boolean, f16, f32, f64)}
+
+
+@cache
+def ptr_to(to: Any) -> Ty:
+    """Pointer to a type or to a struct."""
+    return Ty(f"ptr({getattr(to, 'name', to)})", "ptr", 64, to=to)
+
+
+ptr = ptr_to(u8)
+
+
+class Struct:
+    """A C struct that Python and native code share: `fields` are (name, type) or (name, type, count).
+
+    `offset[name]` in bytes, `size`; `numpy_dtype()` for the Python side.
+    """
+
+    def __init__(self, name: str, fields: Iterable[tuple[str, Any] | tuple[str, Any, int]]) -> None:
+        self.name = name
+        self.fields: dict[str, tuple[Any, int]] = {}
+        self.offset: dict[str, int] = {}
+        at = align = 0
+        for entry in fields:
+            field_name, ty, count = entry if len(entry) == 3 else (*entry, 0)
+            field_align = getattr(ty, "align", 8)
+            at = -(-at // field_align) * field_align
+            align = max(align, field_align)
+            self.fields[field_name] = (ty, count)
+            self.offset[field_name] = at
+            at += ty.size * max(count, 1)
+        self.align = max(align, 1)
+        self.size = -(-at // self.align) * self.align
+
+    def numpy_dtype(self) -> Any:
+        import numpy as np
+
+        names, formats, offsets = [], [], []
+        for name, (ty, count) in self.fields.items():
+            if isinstance(ty, Struct):
+                base: Any = ty.numpy_dtype()
+            elif ty.kind == "ptr":
+                base = np.dtype(np.uint64)
+            else:
+                letter = "f" if ty.kind == "float" else "i" if ty.signed else "u"
+                base = np.dtype(f"{letter}{max(ty.bits, 8) // 8}")
+            if isinstance(ty, Ty) and ty.lanes:
+                base = np.dtype((base, (ty.lanes,)))
+            names.append(name)
+            formats.append(np.dtype((base, (count,))) if count else base)
+            offsets.append(self.offset[name])
+        return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": self.size})
+
+    def __repr__(self) -> str:
+        return f"Struct({self.name}, {self.size} bytes)"

@@ -1,0 +1,443 @@
+"""Values whose operators write LLVM instructions, and the builder of one function."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mmulator.codegen.types import Struct, Ty, boolean, f64, i64, ptr, ptr_to, u8, u64, void
+
+
+class Value:
+    """An SSA value of a type, in the function that is being built."""
+
+    __slots__ = ("b", "text", "ty")
+
+    def __init__(self, b: Builder, ty: Ty, text: str) -> None:
+        self.b, self.ty, self.text = b, ty, text
+
+    def __repr__(self) -> str:
+        return f"{self.ty} {self.text}"
+
+    @property
+    def typed(self) -> str:
+        return f"{self.ty.llvm} {self.text}"
+
+    # arithmetic -----------------------------------------------------------------------------------------------------
+    def _binary(self, other: Any, int_op: str, float_op: str | None = None, swap: bool = False) -> Value:
+        a, c = unify(self, other)
+        if swap:
+            a, c = c, a
+        op = int_op if a.ty.kind == "int" else float_op
+        if op is None or a.ty.kind not in ("int", "float"):
+            raise TypeError(f"{int_op} is not defined on {a.ty}")
+        return self.b.emit(a.ty, f"{op} {a.ty.llvm} {a.text}, {c.text}")
+
+    def __add__(self, other: Any) -> Value:
+        if self.ty.kind == "ptr":
+            return self.b.offset(self, other)
+        return self._binary(other, "add", "fadd")
+
+    def __radd__(self, other: Any) -> Value:
+        return self.__add__(other)
+
+    def __sub__(self, other: Any) -> Value:
+        return self._binary(other, "sub", "fsub")
+
+    def __rsub__(self, other: Any) -> Value:
+        return self._binary(other, "sub", "fsub", swap=True)
+
+    def __mul__(self, other: Any) -> Value:
+        return self._binary(other, "mul", "fmul")
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Value:
+        return self._binary(other, "fdiv" if self.ty.kind == "float" else "", "fdiv")
+
+    def __floordiv__(self, other: Any) -> Value:
+        """Integer division as C does it: toward zero. Undefined for 0 and for MIN / -1."""
+        return self._binary(other, "sdiv" if self.ty.signed else "udiv")
+
+    def __mod__(self, other: Any) -> Value:
+        return self._binary(other, "srem" if self.ty.signed else "urem")
+
+    def __and__(self, other: Any) -> Value:
+        return self._binary(other, "and")
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Value:
+        return self._binary(other, "or")
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Value:
+        return self._binary(other, "xor")
+
+    __rxor__ = __xor__
+
+    def __lshift__(self, other: Any) -> Value:
+        """Undefined (poison) for a shift of the width or more."""
+        return self._binary(other, "shl")
+
+    def __rlshift__(self, other: Any) -> Value:
+        return self._binary(other, "shl", swap=True)
+
+    def __rshift__(self, other: Any) -> Value:
+        """Arithmetic for signed types. Undefined (poison) for a shift of the width or more."""
+        return self._binary(other, "ashr" if self.ty.signed else "lshr")
+
+    def __invert__(self) -> Value:
+        return self ^ (1 if self.ty.bits == 1 else -1)
+
+    def __neg__(self) -> Value:
+        if self.ty.kind == "float":
+            return self.b.emit(self.ty, f"fneg {self.typed}")
+        return constant(self.b, self.ty, 0) - self
+
+    # comparison -----------------------------------------------------------------------------------------------------
+    def _compare(self, other: Any, name: str) -> Value:
+        """Ordered for floats, but != is unordered, as in C."""
+        a, c = unify(self, other)
+        ty = boolean.vec(a.ty.lanes) if a.ty.lanes else boolean
+        if a.ty.kind == "float":
+            predicate = "une" if name == "ne" else "o" + name
+            return self.b.emit(ty, f"fcmp {predicate} {a.ty.llvm} {a.text}, {c.text}")
+        sign = "" if name in ("eq", "ne") else "s" if a.ty.signed else "u"
+        return self.b.emit(ty, f"icmp {sign}{name} {a.ty.llvm} {a.text}, {c.text}")
+
+    def __eq__(self, other: Any) -> Value:  # type: ignore[override]
+        return self._compare(other, "eq")
+
+    def __ne__(self, other: Any) -> Value:  # type: ignore[override]
+        return self._compare(other, "ne")
+
+    def __lt__(self, other: Any) -> Value:
+        return self._compare(other, "lt")
+
+    def __le__(self, other: Any) -> Value:
+        return self._compare(other, "le")
+
+    def __gt__(self, other: Any) -> Value:
+        return self._compare(other, "gt")
+
+    def __ge__(self, other: Any) -> Value:
+        return self._compare(other, "ge")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        raise TypeError("a run-time Value has no truth at compile time; use if_, select or @native's if")
+
+    # access ---------------------------------------------------------------------------------------------------------
+    def __getitem__(self, index: Any) -> Any:
+        """p[i]: load (or the address, when p points to structs); v[i]: one lane."""
+        if self.ty.kind == "ptr" and not self.ty.lanes:
+            place = self.b.offset(self, index)
+            return place if isinstance(self.ty.to, Struct) else self.b.load(self.ty.to, place)
+        return extract(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.b.store(self.ty.to(as_value(self.b, value, self.ty.to)), self.b.offset(self, index))
+
+    def field(self, name: str) -> Any:
+        """p.name of a struct: its value, or its address where it is an array or a struct."""
+        ty, count = self.ty.to.fields[name]
+        place = self.field_address(name)
+        if count or isinstance(ty, Struct):
+            return place
+        return self.b.load(ty, place)
+
+    def field_address(self, name: str) -> Value:
+        ty, _ = self.ty.to.fields[name]
+        at = self.ty.to.offset[name]
+        return self.b.emit(ptr_to(ty), f"getelementptr i8, ptr {self.text}, i64 {at}")
+
+    def set_field(self, name: str, value: Any) -> None:
+        ty, _ = self.ty.to.fields[name]
+        self.b.store(ty(as_value(self.b, value, ty)), self.field_address(name))
+
+
+def float_text(ty: Ty, value: float) -> str:
+    """An LLVM constant with exactly the bits of `value` (which must be representable in the type)."""
+    if ty.bits == 16:
+        return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def constant(b: Builder, ty: Ty, value: int | float | bool) -> Value:
+    if ty.kind == "ptr":
+        if value != 0:
+            raise TypeError("only null is a constant pointer")
+        return Value(b, ty, "null")
+    if ty.kind == "float":
+        text = float_text(ty, float(value))
+    else:
+        mask = (1 << ty.bits) - 1
+        number = int(value) & mask
+        text = str(number - (1 << ty.bits) if number >> (ty.bits - 1) and ty.bits > 1 else number)
+    if ty.lanes:
+        text = "zeroinitializer" if not value and ty.kind == "int" else f"splat ({ty.element.llvm} {text})"
+    return Value(b, ty, text)
+
+
+def lanes_constant(b: Builder, ty: Ty, values: Sequence[int]) -> Value:
+    """A vector constant, one number a lane."""
+    parts = ", ".join(f"{ty.element.llvm} {constant(b, ty.element, v).text}" for v in values)
+    return Value(b, ty, f"<{parts}>")
+
+
+def as_value(b: Builder, value: Any, ty: Ty) -> Value:
+    return value if isinstance(value, Value) else constant(b, ty, value)
+
+
+def unify(a: Value, other: Any) -> tuple[Value, Value]:
+    """Bring two operands to one type: a Python number takes the other's type, a scalar is splat over a vector."""
+    if not isinstance(other, Value):
+        return a, constant(a.b, a.ty, other)
+    if a.ty.lanes and not other.ty.lanes:
+        other = splat(other, a.ty.lanes)
+    elif other.ty.lanes and not a.ty.lanes:
+        a = splat(a, other.ty.lanes)
+    if a.ty != other.ty and not (a.ty.kind == other.ty.kind == "ptr"):
+        raise TypeError(f"operands of {a.ty} and {other.ty}: convert one of them")
+    return a, other
+
+
+def splat(value: Value, lanes: int) -> Value:
+    b, ty = value.b, value.ty.vec(lanes)
+    if value.text[0] not in "%@":
+        return Value(b, ty, f"splat ({value.typed})")
+    one = b.emit(ty, f"insertelement {ty.llvm} poison, {value.typed}, i64 0")
+    return b.emit(ty, f"shufflevector {one.typed}, {ty.llvm} poison, <{lanes} x i32> zeroinitializer")
+
+
+def convert(ty: Ty, value: Any) -> Value:
+    """`ty(value)`: sign or zero extension by the source's sign, truncation, float conversions, splat."""
+    if not isinstance(value, Value):
+        return constant(Builder.current(), ty, value)
+    b, source = value.b, value.ty
+    if ty == source:
+        return value
+    if ty.lanes and not source.lanes:
+        element = ty.element if ty.kind != "ptr" else ty
+        return splat(convert(element, value), ty.lanes)
+    if ty.lanes != source.lanes:
+        raise TypeError(f"{source} does not convert to {ty}")
+    if ty.kind == "ptr" and source.kind == "ptr":
+        return Value(b, ty, value.text)
+    if value.text[0] not in "%@<sz" and ty.kind == source.kind == "int":
+        return constant(b, ty, int(value.text))
+    match source.kind, ty.kind:
+        case "int", "int":
+            if ty.bits == source.bits:
+                return Value(b, ty, value.text)
+            op = "trunc" if ty.bits < source.bits else "sext" if source.signed else "zext"
+        case "int", "float":
+            op = "sitofp" if source.signed else "uitofp"
+        case "float", "int":
+            op = "fptosi" if ty.signed else "fptoui"
+        case "float", "float":
+            op = "fptrunc" if ty.bits < source.bits else "fpext"
+        case "ptr", "int":
+            op = "ptrtoint"
+        case "int", "ptr":
+            op = "inttoptr"
+        case _:
+            raise TypeError(f"{source} does not convert to {ty}")
+    return b.emit(ty, f"{op} {value.typed} to {ty.llvm}")
+
+
+def extract(value: Value, index: Any) -> Value:
+    at = index.typed if isinstance(index, Value) else f"i64 {index}"
+    return value.b.emit(value.ty.element, f"extractelement {value.typed}, {at}")
+
+
+class Builder:
+    """One function under construction. The innermost open builder is `Builder.current()`."""
+
+    _open: list[Builder] = []
+
+    def __init__(
+        self, name: str, returns: Ty, params: Sequence[tuple[str, Ty]], *, attributes: str = "", linkage: str = ""
+    ) -> None:
+        self.name, self.returns, self.attributes, self.linkage = name, returns, attributes, linkage
+        self.declared: dict[str, str] = {}
+        self._allocas: list[str] = []
+        self._lines: list[str] = []
+        self._count = 0
+        self.terminated = False
+        self._params = list(params)
+        self.params = [Value(self, ty, f"%{n}") for n, ty in params]
+
+    @classmethod
+    def current(cls) -> Builder:
+        if not cls._open:
+            raise RuntimeError("no function is being built")
+        return cls._open[-1]
+
+    def __enter__(self) -> Builder:
+        self._open.append(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._open.pop()
+
+    # writing --------------------------------------------------------------------------------------------------------
+    def emit(self, ty: Ty, text: str) -> Value:
+        self._count += 1
+        name = f"%v{self._count}"
+        self._lines.append(f"  {name} = {text}")
+        return Value(self, ty, name)
+
+    def line(self, text: str) -> None:
+        self._lines.append("  " + text)
+
+    def label(self, hint: str = "b") -> str:
+        self._count += 1
+        return f"{hint}{self._count}"
+
+    def place(self, label: str) -> None:
+        """Start the block `label`; falls through from an open block."""
+        if not self.terminated:
+            self._lines.append(f"  br label %{label}")
+        self._lines.append(f"{label}:")
+        self.terminated = False
+
+    def branch(self, label: str) -> None:
+        if not self.terminated:
+            self._lines.append(f"  br label %{label}")
+            self.terminated = True
+
+    def branch_if(self, condition: Value, yes: str, no: str) -> None:
+        self._lines.append(f"  br i1 {condition.text}, label %{yes}, label %{no}")
+        self.terminated = True
+
+    def ret(self, value: Any = None) -> None:
+        if self.returns.kind == "void":
+            self._lines.append("  ret void")
+        else:
+            self._lines.append(f"  ret {self.returns.llvm} {as_value(self, value, self.returns).text}")
+        self.terminated = True
+
+    # memory ---------------------------------------------------------------------------------------------------------
+    def alloca(self, ty: Ty | Struct, count: int = 1, align: int = 64) -> Value:
+        """Stack space, taken once at entry."""
+        self._count += 1
+        name = f"%s{self._count}"
+        self._allocas.append(f"  {name} = alloca [{ty.size * count} x i8], align {align}")
+        return Value(self, ptr_to(ty), name)
+
+    def offset(self, pointer: Value, index: Any) -> Value:
+        """pointer + index elements of what it points to."""
+        size = pointer.ty.to.size
+        if not isinstance(index, Value):
+            if index == 0:
+                return pointer
+            return self.emit(pointer.ty, f"getelementptr i8, ptr {pointer.text}, i64 {int(index) * size}")
+        at = i64(index) if index.ty.signed else u64(index)
+        return self.emit(pointer.ty, f"getelementptr [{size} x i8], ptr {pointer.text}, i64 {at.text}")
+
+    def load(self, ty: Ty, pointer: Value, align: int | None = None) -> Value:
+        return self.emit(ty, f"load {ty.llvm}, ptr {pointer.text}, align {align or ty.align}")
+
+    def store(self, value: Value, pointer: Value, align: int | None = None) -> None:
+        self.line(f"store {value.typed}, ptr {pointer.text}, align {align or value.ty.align}")
+
+    # calls ----------------------------------------------------------------------------------------------------------
+    def declare(self, name: str, returns: Ty, types: Sequence[Ty], attributes: str = "") -> None:
+        self.declared[name] = f"declare {returns.llvm} @{name}({', '.join(t.llvm for t in types)}){attributes}"
+
+    def call(self, name: str, returns: Ty, args: Sequence[Value], *, declare: bool = True, attributes: str = "") -> Value:
+        """Call a function by symbol; declared as external unless it is defined in the same text."""
+        if declare:
+            self.declare(name, returns, [a.ty for a in args], attributes)
+        text = f"call {returns.llvm} @{name}({', '.join(a.typed for a in args)})"
+        if returns.kind == "void":
+            self.line(text)
+            return Value(self, void, "")
+        return self.emit(returns, text)
+
+    def call_pointer(self, pointer: Value, returns: Ty, args: Sequence[Value]) -> Value:
+        text = f"call {returns.llvm} {pointer.text}({', '.join(a.typed for a in args)})"
+        if returns.kind == "void":
+            self.line(text)
+            return Value(self, void, "")
+        return self.emit(returns, text)
+
+    def intrinsic(self, name: str, returns: Ty, args: Sequence[Value], suffix: str = "") -> Value:
+        """llvm.NAME, with the type suffix that LLVM mangles in (default: that of the first argument)."""
+        return self.call(f"llvm.{name}.{suffix or mangle(args[0].ty)}", returns, args)
+
+    # control flow ---------------------------------------------------------------------------------------------------
+    @contextmanager
+    def if_(self, condition: Value) -> Iterator[None]:
+        yes, end = self.label("then"), self.label("end")
+        self.branch_if(condition, yes, end)
+        self.place(yes)
+        yield
+        self.branch(end)
+        self.place(end)
+
+    def if_else(self, condition: Value, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+        yes, no, end = self.label("then"), self.label("else"), self.label("end")
+        self.branch_if(condition, yes, no)
+        self.place(yes)
+        then()
+        self.branch(end)
+        self.place(no)
+        otherwise()
+        self.branch(end)
+        self.place(end)
+
+    @contextmanager
+    def loop(self, start: Any, stop: Any, step: int = 1, ty: Ty = i64) -> Iterator[Value]:
+        """for i in range(start, stop, step), counting in `ty`."""
+        index = self.alloca(ty, align=8)
+        self.store(ty(as_value(self, start, ty)), index)
+        limit = ty(as_value(self, stop, ty))
+        test, body, end = self.label("test"), self.label("body"), self.label("end")
+        self.place(test)
+        i = self.load(ty, index)
+        self.branch_if(i < limit, body, end)
+        self.place(body)
+        yield i
+        self.store(i + step, index)
+        self.branch(test)
+        self.place(end)
+
+    # result ---------------------------------------------------------------------------------------------------------
+    def text(self) -> str:
+        """The function's definition, without the declarations it needs (`declared`)."""
+        params = ", ".join(f"{ty.llvm} %{n}" for n, ty in self._params)
+        tail = [] if self.terminated else ["  ret void" if self.returns.kind == "void" else "  unreachable"]
+        head = f"define {self.linkage} {self.returns.llvm} @{self.name}({params}) {self.attributes or WIDE} {{"
+        return "\n".join([head, "entry:", *self._allocas, "  br label %start", "start:", *self._lines, *tail, "}", ""])
+
+
+# Without these LLVM splits 512-bit vectors on the CPUs whose tuning prefers 256.
+WIDE = 'nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'
+
+
+def mangle(ty: Ty) -> str:
+    """A type as LLVM writes it into an intrinsic's name."""
+    scalar = "p0" if ty.kind == "ptr" else f"i{ty.bits}" if ty.kind == "int" else f"f{ty.bits}"
+    return f"v{ty.lanes}{scalar}" if ty.lanes else scalar
+
+
+def module_text(builders: Sequence[Builder]) -> str:
+    """Definitions and the declarations they need, as one module."""
+    defined = {b.name for b in builders}
+    declared: dict[str, str] = {}
+    for b in builders:
+        declared.update({n: d for n, d in b.declared.items() if n not in defined})
+    return "\n".join([*(declared[n] for n in sorted(declared)), "", *(b.text() for b in builders)])
+
+
+__all__ = [
+    "Builder", "Value", "as_value", "boolean", "constant", "convert", "extract", "f64", "lanes_constant", "mangle",
+    "module_text", "ptr", "splat", "u8", "unify",
+]  # fmt: skip
