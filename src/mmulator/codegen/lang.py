@@ -18,9 +18,11 @@ compile-time constants; calling an ordinary Python function makes it a macro.
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import operator
 import textwrap
+from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +52,7 @@ class Native:
         assert isinstance(tree, ast.FunctionDef)
         self.tree = tree
         closure = inspect.getclosurevars(function)
-        self.scope: dict[str, Any] = {**closure.builtins, **function.__globals__, **closure.nonlocals}
+        self.scope: ChainMap[str, Any] = ChainMap(dict(closure.nonlocals), function.__globals__, vars(builtins))
         self.returns: Ty = self._annotation(tree.returns) if tree.returns else void
         self.params = [(a.arg, self._annotation(a.annotation)) for a in tree.args.args]
 
@@ -59,7 +61,7 @@ class Native:
             raise TypeError(f"{self.name}: every parameter needs a type")
         if isinstance(node, ast.Constant) and node.value is None:
             return void
-        return eval(compile(ast.Expression(node), self.name, "eval"), self.scope)  # type: ignore[no-any-return]
+        return eval(compile(ast.Expression(node), self.name, "eval"), dict(self.scope))  # type: ignore[no-any-return]
 
     def build(self) -> tuple[Builder, list[Native]]:
         """The LLVM function, and the native functions it calls."""
@@ -306,7 +308,7 @@ class _Body:
             case ast.ListComp():
                 return self._comprehension(node)
             case ast.JoinedStr():
-                return eval(compile(ast.Expression(node), "f", "eval"), {**self.native.scope, **self.locals})
+                return eval(compile(ast.Expression(node), "f", "eval"), {**dict(self.native.scope), **self.locals})
             case ast.Call():
                 return self._call(node)
             case _:

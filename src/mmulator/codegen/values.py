@@ -313,6 +313,8 @@ class Builder:
             self.terminated = True
 
     def branch_if(self, condition: Value, yes: str, no: str) -> None:
+        if condition.ty != boolean:
+            raise TypeError(f"a condition is bool, not {condition.ty}")
         self._lines.append(f"  br i1 {condition.text}, label %{yes}, label %{no}")
         self.terminated = True
 

@@ -1,0 +1,313 @@
+"""Warps and blocks: choosing lanes, divergence and reconvergence, barriers, calls, exit.
+
+Lanes of a warp run together while they are at the same block of the same frame. When they part, the deepest frame goes
+first and in it the lowest block number, so that lanes meet again at the earliest point where they can; every now and then
+another group gets a turn, which is the forward progress that sm_70 and later promise to each thread.
+"""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import (
+    bits_mask,
+    cast_ptr,
+    load,
+    mask_bits,
+    popcount,
+    reduce_max,
+    reduce_min,
+    select,
+    store,
+    trailing_zeros,
+)
+from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
+from mmulator.codegen.values import Builder, Value
+from mmulator.machine.state import (
+    FIRST_GLOBAL_SLOT,
+    HEADER_LOCAL,
+    HEADER_RETURN_FRAME,
+    HEADER_RETURN_PC,
+    NUM_BARRIERS,
+    Barrier,
+    Code,
+    Cta,
+    FaultKind,
+    Stop,
+    Warp,
+)
+
+I32, U32 = i32.vec(32), u32.vec(32)
+RESCHEDULE = int(Code.RESCHEDULE)
+TURN = 64  # diverged choices between two turns for another group
+
+SYNC, ARRIVE, RED_POPC, RED_AND, RED_OR = range(5)
+
+
+def call_block(code: Value, w: Value, regs: Value, mask: Value) -> Value:
+    """Macro: run a block function."""
+    return Builder.current().call_pointer(ptr(code), i32, [w, regs, mask])
+
+
+@native
+def fault(w: ptr_to(Warp), kind: u32, site: u32, lane: u32, at: u64, bytes: u32) -> None:
+    """Record the first fault of the block; from now on its memory operations do nothing."""
+    cta = w.cta
+    if cta.fault == 0:
+        cta.fault = kind
+        cta.fault_site = site
+        cta.fault_lane = lane
+        cta.fault_warp = w.index
+        cta.fault_address = at
+        cta.fault_bytes = bytes
+
+
+@native
+def set_pcs(w: ptr_to(Warp), mask: u32, pc: i32) -> None:
+    w.lane_pc = select(bits_mask(mask), I32(pc), w.lane_pc)
+
+
+@native
+def pick(w: ptr_to(Warp)) -> u32:
+    """The lanes to run next, 0 if none can; sets w.pc and w.frame."""
+    ready = w.live & ~(w.waiting | w.at_barrier)
+    if ready == 0:
+        return u32(0)
+    frames = w.lane_frame
+    pcs = w.lane_pc
+    m = bits_mask(ready)
+    frame = reduce_max(select(m, frames, 0))
+    pc = reduce_min(select(m & (frames == frame), pcs, 0x7FFFFFFF))
+    turns = w.turns + 1
+    w.turns = turns
+    if (turns & (TURN - 1)) == 0:
+        lane = (turns // TURN) & 31
+        if ((ready >> lane) & 1) != 0:
+            frame = frames[lane]
+            pc = pcs[lane]
+    w.pc = pc
+    w.frame = frame
+    return mask_bits((pcs == pc) & (frames == frame)) & w.live & ~w.at_barrier
+
+
+@native
+def run_warp(w: ptr_to(Warp), budget: i64) -> i32:
+    """Run until the warp exits, blocks, faults or has used its budget of blocks."""
+    cta = w.cta
+    code = cta.launch.code
+    counts = cta.counts
+    left = budget
+    while True:
+        group = pick(w)
+        if group == 0:
+            if w.live == 0:
+                return i32(Stop.EXITED)
+            return i32(Stop.BLOCKED)
+        w.waiting = w.waiting & ~group
+        pc = w.pc
+        regs = w.regs + w.frame
+        if group == w.live:
+            while pc >= 0 and left > 0 and cta.fault == 0:
+                counts[pc] = counts[pc] + 1
+                pc = call_block(code[pc], w, regs, group)
+                left -= 1
+        else:
+            counts[pc] = counts[pc] + 1
+            pc = call_block(code[pc], w, regs, group)
+            left -= 1
+        if cta.fault != 0:
+            return i32(Stop.FAULT)
+        if pc >= 0:
+            set_pcs(w, group, pc)
+        if left <= 0:
+            return i32(Stop.BUDGET)
+
+
+@native
+def wait_for_lanes(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
+    """Lanes at a .sync instruction whose partners are elsewhere."""
+    w.waiting = w.waiting | mask
+    set_pcs(w, mask, pc)
+    return i32(RESCHEDULE)
+
+
+@native
+def branch(w: ptr_to(Warp), mask: u32, taken: u32, target: i32, next: i32) -> i32:
+    """Lanes part: write where each goes."""
+    m = bits_mask(mask)
+    w.lane_pc = select(m, select(bits_mask(taken), I32(target), I32(next)), w.lane_pc)
+    return i32(RESCHEDULE)
+
+
+@native
+def branch_indexed(w: ptr_to(Warp), mask: u32, index: ptr_to(u32), table: ptr_to(i32), n: u32, site: u32) -> i32:
+    """brx.idx: each lane its own target."""
+    left = mask
+    pcs = address(w.lane_pc)  # noqa: F821
+    out = cast_ptr(i32, pcs)
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        at = index[lane]
+        if at >= n:
+            fault(w, FaultKind.BAD_BRANCH, site, lane, u64(at), n)
+        else:
+            out[lane] = table[at]
+    return i32(RESCHEDULE)
+
+
+# barriers -----------------------------------------------------------------------------------------------------------
+@native
+def release_if_complete(cta: ptr_to(Cta), id: u32) -> u32:
+    """1 if barrier `id` completed now: its lanes may go on."""
+    bar = cast_ptr(Barrier, cta.barriers) + id
+    need = bar.count
+    if need == 0:
+        need = cta.live_threads
+    if bar.arrived == 0 or bar.arrived < need:
+        return u32(0)
+    bar.result = bar.pending
+    bar.arrived = 0
+    warps = cast_ptr(Warp, cta.warps)
+    for i in range(cta.launch.warps):
+        w = warps + i
+        lanes = w.bar_lanes[id]
+        w.at_barrier = w.at_barrier & ~lanes
+        w.bar_lanes[id] = 0
+    return u32(1)
+
+
+@native
+def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32, next: i32, site: u32) -> i32:
+    """bar/barrier: `count` threads (0: all that live). A whole warp counts 32, as the specification's warp granularity asks."""
+    cta = w.cta
+    if id >= NUM_BARRIERS or (count & 31) != 0:
+        fault(w, FaultKind.BAD_BARRIER, site, trailing_zeros(mask), u64(id), count)
+        return i32(RESCHEDULE)
+    bar = cast_ptr(Barrier, cta.barriers) + id
+    weight = popcount(mask)
+    if count != 0 and mask == w.live:
+        weight = u32(32)
+    if bar.arrived == 0:
+        bar.count = count
+        bar.pending = u32(0)
+        if op == RED_AND:
+            bar.pending = u32(1)
+    bar.arrived = bar.arrived + weight
+    voted = pred & mask
+    if op == RED_POPC:
+        bar.pending = bar.pending + popcount(voted)
+    if op == RED_AND and voted != mask:
+        bar.pending = u32(0)
+    if op == RED_OR and voted != 0:
+        bar.pending = u32(1)
+    if op != ARRIVE:
+        w.at_barrier = w.at_barrier | mask
+        w.bar_lanes[id] = w.bar_lanes[id] | mask
+        set_pcs(w, mask, next)
+    if release_if_complete(cta, id) != 0 or op == ARRIVE:
+        return next
+    return i32(RESCHEDULE)
+
+
+@native
+def exit_lanes(w: ptr_to(Warp), mask: u32) -> i32:
+    cta = w.cta
+    w.live = w.live & ~mask
+    w.waiting = u32(0)  # who waited for these lanes looks again
+    cta.live_threads = cta.live_threads - popcount(mask)
+    for id in range(u32(NUM_BARRIERS)):
+        bar = cast_ptr(Barrier, cta.barriers) + id
+        if bar.count == 0:
+            release_if_complete(cta, id)
+    return i32(RESCHEDULE)
+
+
+# calls --------------------------------------------------------------------------------------------------------------
+@native
+def call_function(
+    w: ptr_to(Warp), mask: u32, targets: ptr_to(i32), next: i32, frame_bytes: u32, local_bytes: u32, site: u32
+) -> i32:
+    """Enter a function: each lane of `mask` its own target (an entry block); the caller's frame takes `frame_bytes`."""
+    launch = w.cta.launch
+    m = bits_mask(mask)
+    caller = w.frame
+    frame = caller + frame_bytes
+    old = w.regs + caller
+    new = w.regs + frame
+    local = load(U32, old + HEADER_LOCAL) + local_bytes
+    bottom = reduce_max(select(m, local, 0))
+    # the largest frame of the module is held back at compile time, so that a frame which begins below the limit fits
+    if u64(frame) >= launch.register_bytes or u64(bottom) >= launch.local_bytes:
+        fault(w, FaultKind.STACK_OVERFLOW, site, trailing_zeros(mask), u64(frame), u32(0))
+        return i32(RESCHEDULE)
+    store(select(m, I32(next), load(I32, new + HEADER_RETURN_PC)), new + HEADER_RETURN_PC)
+    store(select(m, U32(caller), load(U32, new + HEADER_RETURN_FRAME)), new + HEADER_RETURN_FRAME)
+    store(select(m, local, load(U32, new + HEADER_LOCAL)), new + HEADER_LOCAL)
+    w.lane_frame = select(m, U32(frame), w.lane_frame)
+    goals = load(I32, targets)
+    if (mask_bits(goals < 0) & mask) != 0:
+        fault(w, FaultKind.BAD_CALL, site, trailing_zeros(mask & mask_bits(goals < 0)), u64(0), u32(0))
+    w.lane_pc = select(m, goals, w.lane_pc)
+    return i32(RESCHEDULE)
+
+
+@native
+def return_lanes(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
+    m = bits_mask(mask)
+    w.lane_pc = select(m, load(I32, regs + HEADER_RETURN_PC), w.lane_pc)
+    w.lane_frame = select(m, load(U32, regs + HEADER_RETURN_FRAME), w.lane_frame)
+    return i32(RESCHEDULE)
+
+
+# blocks -------------------------------------------------------------------------------------------------------------
+@native
+def run_cta(cta: ptr_to(Cta), slices: i64) -> i32:
+    """Run the block's warps in turn, each for a slice; back after `slices` rounds, or when it is over."""
+    launch = cta.launch
+    warps = cast_ptr(Warp, cta.warps)
+    n = launch.warps
+    for round in range(slices):
+        running = u32(0)
+        done = u32(0)
+        for j in range(n):
+            at = j + cta.next_warp
+            if at >= n:
+                at = at - n
+            w = warps + at
+            if w.live == 0:
+                done += 1
+                continue
+            result = run_warp(w, i64(2048))
+            if result == Stop.FAULT:
+                return i32(Stop.FAULT)
+            if launch.stop[0] != 0:
+                return i32(Stop.INTERRUPTED)
+            if result == Stop.EXITED:
+                done += 1
+            if result == Stop.BUDGET:
+                running += 1
+        cta.slices = cta.slices + 1
+        if done == n:
+            return i32(Stop.EXITED)
+        if running == 0 and not_progressing(cta, done) != 0:
+            return i32(Stop.BLOCKED)
+    return i32(Stop.BUDGET)
+
+
+@native
+def not_progressing(cta: ptr_to(Cta), done: u32) -> u32:
+    """1 if no lane of the block can run any more."""
+    warps = cast_ptr(Warp, cta.warps)
+    for i in range(cta.launch.warps):
+        w = warps + i
+        if (w.live & ~(w.waiting | w.at_barrier)) != 0:
+            return u32(0)
+    return u32(1)
+
+
+CONTROL = [
+    fault, set_pcs, pick, run_warp, wait_for_lanes, branch, branch_indexed, barrier, exit_lanes, call_function,
+    return_lanes, run_cta,
+]  # fmt: skip
+
+__all__ = ["CONTROL", "FIRST_GLOBAL_SLOT"]

@@ -1,0 +1,174 @@
+"""What a running launch is made of: the structs that Python fills and native code runs on.
+
+One `Launch` for all blocks, one `Cta` a resident block, one `Warp` for each 32 threads. A warp's registers lie in its
+register file, one slot of 32 lanes for each register that lives across basic blocks.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64
+
+LANES = 32
+FULL = 0xFFFFFFFF
+
+# Addresses: bits 32 and up are a slot, the rest an offset. A buffer larger than 4 GiB takes several slots.
+SLOT_SHIFT = 32
+SLOT_SHARED, SLOT_LOCAL, SLOT_CONST, SLOT_PARAM = 1, 2, 3, 4
+FIRST_GLOBAL_SLOT = 16
+SHARED_BASE = 1024  # the first byte a kernel owns: below it lie the 1 KB that CUDA reserves (measured on an NVIDIA H200)
+
+# Frame header in the register file: where a call returns to, per lane.
+HEADER_RETURN_PC, HEADER_RETURN_FRAME, HEADER_LOCAL = 0, 128, 256
+HEADER_BYTES = 384
+
+NUM_BARRIERS = 16
+
+
+class Code(IntEnum):
+    """What a block function returns instead of the next block's number."""
+
+    RESCHEDULE = -1  # the lanes' program counters have been written; choose again
+
+
+class Stop(IntEnum):
+    """Why a warp or a block stopped running."""
+
+    BUDGET = 0  # time slice used up
+    EXITED = 1
+    BLOCKED = 2  # no lane can go on by itself; for a block: deadlock
+    FAULT = 3
+    INTERRUPTED = 4
+
+
+class FaultKind(IntEnum):
+    NONE = 0
+    OUT_OF_BOUNDS = 1
+    MISALIGNED = 2
+    NULL_POINTER = 3
+    READ_ONLY = 4
+    TRAP = 5
+    STACK_OVERFLOW = 6
+    BAD_CALL = 7
+    BAD_BARRIER = 8
+    WGMMA_ADDRESS = 9
+    WGMMA_MISMATCH = 10
+    BAD_BRANCH = 11
+    SHARED_OUT_OF_BOUNDS = 12
+    LOCAL_OUT_OF_BOUNDS = 13
+
+
+Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
+
+Launch = Struct(
+    "Launch",
+    [
+        ("code", ptr_to(u64)),  # address of each block's function
+        ("windows", ptr_to(Window)),
+        ("slots", u64),
+        ("params", ptr),
+        ("stop", ptr_to(u32)),  # set from outside to interrupt
+        ("register_bytes", u64),  # of a warp
+        ("local_bytes", u64),  # of a lane
+        ("seed", u64),
+        ("grid", u32, 3),
+        ("block", u32, 3),
+        ("warps", u32),
+        ("threads", u32),
+        ("entry", i32),
+        ("shared_bytes", u32),
+        ("dynamic_shared", u32),
+        ("tiles", u32),  # accumulators of wgmma, a warpgroup
+        ("tile_bytes", u64),
+        ("clock", u64),
+    ],
+)
+
+Barrier = Struct("Barrier", [("arrived", u32), ("count", u32), ("result", u32), ("pending", u32)])
+
+Cta = Struct("Cta", [
+    ("launch", ptr_to(Launch)),
+    ("warps", ptr),
+    ("shared", ptr),
+    ("counts", ptr_to(u64)),  # executions of each block function
+    ("groups", ptr),
+    ("tile_memory", ptr),
+    ("scratch", ptr),
+    ("ctaid", u32, 3),
+    ("linear", u32),
+    ("live_threads", u32),
+    ("next_warp", u32),
+    ("fault", u32),  # FaultKind
+    ("fault_site", u32),
+    ("fault_lane", u32),
+    ("fault_warp", u32),
+    ("fault_address", u64),
+    ("fault_bytes", u32),
+    ("fault_extra", u32),
+    ("slices", u64),
+    ("barriers", Barrier, NUM_BARRIERS),
+])  # fmt: skip
+
+# cp.async: one entry an instruction of a warp
+COPY_QUEUE = 128
+CopyEntry = Struct("CopyEntry", [
+    ("mask", u32), ("bytes", u32), ("source", u64, 32), ("target", u64, 32), ("valid", u8, 32),
+])  # fmt: skip
+
+# wgmma: what one warp has issued, and the groups it has committed
+WGMMA_QUEUE = 64
+
+WgmmaSite = Struct("WgmmaSite", [
+    ("pack_a", u64), ("pack_b", u64), ("dot", u64),
+    ("n", u32), ("k", u32),
+    ("element_bits", u32), ("a_in_registers", u32),
+    ("d_words", u32),  # registers of d in a lane
+    ("d_bits", u32),  # 32, or 16: two in a register
+    ("mn_major_a", u32), ("mn_major_b", u32),
+    ("flags", u32), ("tile", u32),
+    ("a_bytes", u32), ("b_bytes", u32),  # packed sizes
+    ("d_slots", i32, 128),  # byte offsets into the frame
+    ("a_slots", i32, 4),
+    ("site", u32),
+    ("sparse", u32),
+])  # fmt: skip
+
+WgmmaOp = Struct("WgmmaOp", [
+    ("site", ptr_to(WgmmaSite)), ("a_desc", u64), ("b_desc", u64), ("frame", u64), ("scale_d", u32), ("meta", u32),
+])  # fmt: skip
+
+Warp = Struct("Warp", [
+    ("cta", ptr_to(Cta)),
+    ("regs", ptr),
+    ("local", ptr),
+    ("copies", ptr_to(CopyEntry)),
+    ("ops", ptr_to(WgmmaOp)),
+    ("group_end", ptr_to(u64)),
+    ("lane_pc", i32.vec(32)),
+    ("lane_frame", u32.vec(32)),
+    ("tid_x", u32.vec(32)),
+    ("tid_y", u32.vec(32)),
+    ("tid_z", u32.vec(32)),
+    ("live", u32),  # lanes that exist and have not exited
+    ("waiting", u32),  # lanes that wait for others at a .sync instruction
+    ("at_barrier", u32),
+    ("bar_lanes", u32, NUM_BARRIERS),
+    ("index", u32),
+    ("pc", i32),
+    ("frame", u32),
+    ("turns", u32),
+    ("carry", u32),
+    ("copy_head", u32), ("copy_tail", u32),  # entries copy_head .. copy_tail - 1 are pending
+    ("copy_groups", u32),  # committed groups
+    ("copy_group_end", u32, 64),  # copy_tail when a group was committed
+    ("issued", u64), ("committed", u64), ("retired", u64),
+    ("wgmma_wait", u64),  # ops that must be retired before the warp goes on
+    ("wait_pc", i32),
+])  # fmt: skip
+
+Tile = Struct("Tile", [("live", u32), ("last", u64), ("site", ptr_to(WgmmaSite))])
+
+Group = Struct("Group", [("executed", u64), ("tiles", ptr_to(Tile)), ("first_warp", u32)])
+
+__all__ = [n for n in dir() if not n.startswith("_")] + ["i64", "u8", "u16"]
