@@ -1,0 +1,476 @@
+"""The body of a function: statements, operands, and the scopes of names.
+
+Statements, Instruction Operands (PTX ISA 9.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mmulator.ptx import declarations
+from mmulator.ptx.cursor import Cursor
+from mmulator.ptx.lookup import find_form
+from mmulator.ptx.tree import (
+    Address,
+    Arguments,
+    Immediate,
+    Instruction,
+    Label,
+    LabelRef,
+    NegatedPredicate,
+    Operand,
+    Parameter,
+    PredicatePair,
+    Prototype,
+    Reg,
+    Sink,
+    Space,
+    SpecialRegister,
+    Statement,
+    Symbol,
+    TargetList,
+    Variable,
+    VectorOperand,
+)
+
+MAX_REGISTERS = 1 << 20
+_MAX_SCOPES = 200
+_COMPONENTS = {2: "xy", 4: "xyzw", 8: "01234567"}
+_LISTS = frozenset((".callprototype", ".branchtargets", ".calltargets"))
+_DEBUG = frozenset((".loc", ".file", ".section"))
+
+
+class Known(NamedTuple):
+    """A name in scope. space: `reg` for registers. type: of the register or of an element. vector: its elements."""
+
+    name: str
+    space: Space
+    type: str
+    vector: int = 1
+
+
+class _Scope(NamedTuple):
+    names: dict[str, Known]
+    labels: dict[str, str]
+    suffix: str
+
+
+def skip_debug(c: Cursor) -> None:
+    """Skips .loc, .file and .section. Debugging Directives (PTX ISA 9.1)."""
+    directive = c.texts[c.at]
+    c.at += 1
+    if directive == ".section":
+        if not (c.accept("dot") or c.accept("word")):
+            c.expect("string", "the section's name")
+        c.expect("{")
+        depth = 1
+        while depth:
+            kind = c.kinds[c.at]
+            if kind == "end":
+                c.fail("the section is not closed", "a '}' is missing")
+            depth += (kind == "{") - (kind == "}")
+            c.at += 1
+        return
+    c.expect("int", "a number")
+    if directive == ".file":
+        c.expect("string", "a file name")
+        while c.accept(","):
+            c.integer()
+        return
+    c.expect("int", "a line number")
+    c.accept("int")
+    if c.accept(","):
+        if not c.accept_text("function_name"):
+            c.fail(f"expected function_name, found {c.found()}")
+        if not c.accept("dot"):
+            c.expect("word", "a label")
+        if c.accept("+"):
+            c.integer()
+        c.expect(",")
+        if not c.accept_text("inlined_at"):
+            c.fail(f"expected inlined_at, found {c.found()}")
+        for _ in range(3):
+            c.expect("int", "a number")
+
+
+class Body:
+    """Reads one function body, with the cursor at its `{`.
+
+    outer: names of the module: functions and variables. params: of the function.
+    """
+
+    def __init__(self, c: Cursor, outer: Mapping[str, Known], params: tuple[Parameter, ...]) -> None:
+        self.c = c
+        self.outer = outer
+        self.statements: list[Statement] = []
+        self.registers: dict[str, str] = {}
+        self.variables: list[Variable] = []
+        self.prototypes: dict[str, Prototype] = {}
+        self.targets: dict[str, TargetList] = {}
+        self._scopes: list[_Scope] = []
+        self._count = 0
+        self._lists: set[str] = set()  # labels that name a prototype or a list of targets
+        self._labels = self._scan_labels()
+        self._open()
+        for parameter in params:
+            if parameter.name == "_":
+                continue
+            if parameter.space == "reg":
+                self.registers[parameter.name] = parameter.type
+            self._declare(Known(parameter.name, parameter.space, parameter.type), c.at)
+
+    # Scopes
+
+    def _scan_labels(self) -> dict[int, dict[str, int]]:
+        """Labels of each `{ }`, by the index of its `{`: a branch may stand before its label."""
+        kinds, texts = self.c.kinds, self.c.texts
+        found: dict[int, dict[str, int]] = {}
+        open_blocks: list[int] = []
+        at = self.c.at
+        while True:
+            kind = kinds[at]
+            if kind == "word":
+                if kinds[at + 1] == ":" and open_blocks:
+                    labels = found[open_blocks[-1]]
+                    if texts[at] in labels and kinds[at - 1] != "?":
+                        self.c.fail(f"the label {texts[at]} is there twice", at=at)
+                    labels[texts[at]] = at
+            elif kind == "{":
+                open_blocks.append(at)
+                found[at] = {}
+            elif kind == "}":
+                open_blocks.pop()
+                if not open_blocks:
+                    return found
+            elif kind == "end":
+                self.c.fail("the function's body is not closed", "a '}' is missing", self.c.at)
+            at += 1
+
+    def _open(self) -> None:
+        at = self.c.at
+        self.c.expect("{")
+        if len(self._scopes) >= _MAX_SCOPES:
+            self.c.fail(f"more than {_MAX_SCOPES} nested scopes", at=at)
+        suffix = f"@{self._count}" if self._count else ""
+        self._count += 1
+        labels = {name: name + suffix for name in self._labels[at]}
+        self._lists.update(
+            labels[name]
+            for name, i in self._labels[at].items()
+            if self.c.kinds[i + 2] == "dot" and self.c.texts[i + 2] in _LISTS
+        )
+        self._scopes.append(_Scope({}, labels, suffix))
+
+    def _declare(self, known: Known, at: int) -> None:
+        scope = self._scopes[-1]
+        name = known.name.removesuffix(scope.suffix) if scope.suffix else known.name
+        if name in scope.names:
+            self.c.fail(f"{name} is declared twice in this scope", at=at)
+        scope.names[name] = known
+
+    def _lookup(self, name: str) -> Known | None:
+        for scope in reversed(self._scopes):
+            known = scope.names.get(name)
+            if known is not None:
+                return known
+        return self.outer.get(name)
+
+    def _label(self, name: str) -> str | None:
+        for scope in reversed(self._scopes):
+            label = scope.labels.get(name)
+            if label is not None:
+                return label
+        return None
+
+    # Statements
+
+    def read(self) -> None:
+        """Reads up to and including the closing brace."""
+        c = self.c
+        kinds = c.kinds
+        while self._scopes:
+            kind = kinds[c.at]
+            if kind == "word":
+                if kinds[c.at + 1] == ":":
+                    self._labelled()
+                else:
+                    self._instruction(None, c.at)
+            elif kind == "@":
+                self._guarded()
+            elif kind == "dot":
+                self._directive()
+            elif kind == "{":
+                self._open()
+            elif kind == "}":
+                self._scopes.pop()
+                c.at += 1
+            elif kind == ";":
+                c.at += 1
+            else:
+                c.fail(f"expected an instruction, found {c.found()}")
+
+    def _labelled(self) -> None:
+        c = self.c
+        at = c.at
+        name = c.name("a label")
+        unique = self._scopes[-1].labels.get(name, name)
+        c.at += 1  # the colon
+        directive = c.texts[c.at] if c.kinds[c.at] == "dot" else ""
+        if directive == ".callprototype":
+            c.at += 1
+            returns = declarations.parameters(c)
+            c.expect("word", "a name or _")
+            params = declarations.parameters(c)
+            while c.kinds[c.at] == "dot":  # .noreturn, .abi_preserve n
+                c.at += 1
+                c.accept("int")
+            c.expect(";")
+            self.prototypes[unique] = Prototype(unique, params, returns, c.span_from(at))
+        elif directive in (".branchtargets", ".calltargets"):
+            c.at += 1
+            targets: list[LabelRef | Symbol] = []
+            while True:
+                target = self._word_operand()
+                if not isinstance(target, LabelRef | Symbol):
+                    c.fail(f"expected a {'label' if directive == '.branchtargets' else 'function'}", at=c.at - 1)
+                targets.append(target)
+                if not c.accept(","):
+                    break
+            c.expect(";")
+            self.targets[unique] = TargetList(unique, tuple(targets), c.span_from(at))
+        else:
+            self.statements.append(Label(unique, c.tokens.span(at)))
+
+    def _directive(self) -> None:
+        c = self.c
+        first, text = c.at, c.texts[c.at]
+        if text in _DEBUG:
+            skip_debug(c)
+        elif text == ".reg":
+            c.at += 1
+            self._registers()
+        elif text in declarations.VARIABLE_SPACES:
+            for variable in declarations.variables(c, "", first):
+                self._variable(variable, first)
+        elif text == ".pragma":
+            c.at += 1
+            while True:
+                c.expect("string", "a string")
+                if not c.accept(","):
+                    break
+            c.expect(";")
+        else:
+            c.fail(f"{text!r} cannot stand in a function's body")
+
+    def _registers(self) -> None:
+        suffix = self._scopes[-1].suffix
+        for name, type, vector, at in declarations.registers(self.c, MAX_REGISTERS - len(self.registers)):
+            unique = name + suffix
+            self._declare(Known(unique, "reg", type, vector), at)
+            if vector == 1:
+                self.registers[unique] = type
+            else:
+                self.registers.update((f"{unique}.{x}", type) for x in _COMPONENTS[vector])
+
+    def _variable(self, v: Variable, at: int) -> None:
+        unique = v.name + self._scopes[-1].suffix
+        self._declare(Known(unique, v.space, v.type), at)
+        self.variables.append(
+            Variable(
+                v.space, v.align, v.type, unique, v.shape, v.vector, v.size, v.initial, v.symbols, v.linkage,
+                v.attributes, v.span,
+            )
+        )  # fmt: skip
+
+    # Instructions
+
+    def _guarded(self) -> None:
+        c = self.c
+        first = c.at
+        c.at += 1
+        negated = c.accept("!")
+        at = c.at
+        c.expect("word", "a predicate register")
+        c.at = at
+        register = self._word_operand()
+        if not isinstance(register, Reg):
+            c.fail("the guard is not a predicate register", "declare it with .reg .pred", at)
+        if c.kinds[c.at] == ":":
+            c.fail("a guard stands before an instruction, not before a label")
+        self._instruction((register, negated), first)
+
+    def _instruction(self, guard: tuple[Reg, bool] | None, first: int) -> None:
+        c = self.c
+        start = c.at
+        opcode, *rest = c.expect("word", "an instruction").split(".")
+        while c.kinds[c.at] == "dot":  # `add .s32` is legal, too
+            rest += c.texts[c.at][1:].split(".")
+            c.at += 1
+        modifiers = tuple(rest)
+        mnemonic_span = c.span_from(start)
+        operands: list[Operand] = []
+        if c.kinds[c.at] != ";":
+            if opcode == "call":
+                operands = self._call_operands()
+            else:
+                while True:
+                    operands.append(self._operand())
+                    if not c.accept(","):
+                        break
+        if c.kinds[c.at] != ";":
+            c.fail(f"expected ',' or ';', found {c.found()}", "an instruction ends with a semicolon")
+        c.at += 1
+        form = find_form(opcode, modifiers)
+        self.statements.append(
+            Instruction(opcode, modifiers, form, tuple(operands), guard, c.span_from(first), mnemonic_span)
+        )
+
+    def _call_operands(self) -> list[Operand]:
+        """`call (ret), name, (args), prototype;`: results and arguments are always there in the tree."""
+        c = self.c
+        empty = Arguments((), c.tokens.span(c.at))
+        results = empty
+        if c.kinds[c.at] == "(":
+            results = self._arguments()
+            c.expect(",")
+        operands: list[Operand] = [results, self._word_operand()]
+        arguments = empty
+        if c.accept(","):
+            if c.kinds[c.at] == "(":
+                arguments = self._arguments()
+                if c.accept(","):
+                    return [*operands, arguments, self._word_operand()]
+            else:
+                return [*operands, arguments, self._word_operand()]
+        return [*operands, arguments]
+
+    def _arguments(self) -> Arguments:
+        c = self.c
+        first = c.at
+        c.expect("(")
+        found: list[Operand] = []
+        if c.kinds[c.at] != ")":
+            while True:
+                found.append(self._operand())
+                if not c.accept(","):
+                    break
+        c.expect(")", "',' or ')'")
+        return Arguments(tuple(found), c.span_from(first))
+
+    def _operand(self) -> Operand:
+        c = self.c
+        kind = c.kinds[c.at]
+        if kind == "word" and c.texts[c.at] != "WARP_SZ":
+            return self._word_operand()
+        if kind == "[":
+            return self._address()
+        first = c.at
+        if kind == "{":
+            return self._vector()
+        if kind == "!" and c.kinds[c.at + 1] == "word":
+            c.at += 1
+            register = self._word_operand()
+            if not isinstance(register, Reg):
+                c.fail("'!' stands before a predicate register", at=first)
+            return NegatedPredicate(register, c.span_from(first))
+        constant = c.constant()
+        return Immediate(constant.value, constant.literal, c.span_from(first))
+
+    def _word_operand(self) -> Operand:
+        c = self.c
+        at = c.at
+        text = c.expect("word", "a name")
+        span = c.tokens.span(at)
+        known = self._lookup(text)
+        operand: Operand
+        if known is None:
+            operand = self._unknown(text, at)
+        elif known.space == "reg":
+            if known.vector > 1:
+                names = [f"{known.name}.{x}" for x in _COMPONENTS[known.vector]]
+                return VectorOperand(tuple(Reg(n, known.type, span) for n in names), span)
+            operand = Reg(known.name, known.type, span)
+        else:
+            return self._symbol(known, at)
+        if c.kinds[c.at] == "|" and isinstance(operand, Reg | Sink):
+            c.at += 1
+            other = self._word_operand()
+            if not isinstance(other, Reg | Sink):
+                c.fail("a predicate register stands after '|'", at=c.at - 1)
+            return PredicatePair(operand, other, c.span_from(at))
+        return operand
+
+    def _unknown(self, text: str, at: int) -> Operand:
+        """A word that no scope declares: a sink, special register, label, component of a register, or nothing."""
+        span = self.c.tokens.span(at)
+        if text == "_":
+            return Sink(span)
+        label = self._label(text)
+        if label is not None:
+            return Symbol(label, 0, "prototype", span) if label in self._lists else LabelRef(label, span)
+        stem, _, component = text.rpartition(".")
+        known = self._lookup(stem) if stem else None
+        if known is not None and known.space == "reg":
+            if known.vector > 1:
+                index = "xyzw".find(component) if component in "xyzw" else "rgba".find(component)
+                if 0 <= index < known.vector:
+                    return Reg(f"{known.name}.{_COMPONENTS[known.vector][index]}", known.type, span)
+            elif component in ("b0", "b1", "b2", "b3", "h0", "h1"):
+                return Reg(known.name, known.type, span, component)
+        if text[0] == "%":
+            return SpecialRegister(text[1:], span)
+        return Symbol(text, 0, "", span)
+
+    def _symbol(self, known: Known, at: int) -> Operand:
+        c = self.c
+        offset = 0
+        if c.kinds[c.at] == "[":  # a[3] is [a + 3 * size]
+            c.at += 1
+            offset = c.integer("an index") * declarations.bytes_of(known.type)
+            c.expect("]")
+            span = c.span_from(at)
+            return Address(Symbol(known.name, 0, known.space, span), offset, span)
+        if c.kinds[c.at] in ("+", "-"):
+            offset = c.integer("an offset")
+        return Symbol(known.name, offset, known.space, c.span_from(at))
+
+    def _address(self) -> Address:
+        c = self.c
+        first = c.at
+        c.at += 1
+        base: Operand
+        offset = 0
+        if c.kinds[c.at] == "word" and c.texts[c.at] != "WARP_SZ":
+            base = self._word_operand()
+            if isinstance(base, Symbol):
+                base, offset = Symbol(base.name, 0, base.space, base.span), base.offset
+            elif not isinstance(base, Reg):
+                c.fail("an address starts with a register, a variable or a constant", at=first + 1)
+            if c.kinds[c.at] in ("+", "-"):
+                c.accept("+")
+                offset += c.integer("an offset")
+        else:
+            at = c.at
+            value = c.integer("an address")
+            base = Immediate(value, "int", c.span_from(at))
+        extra: list[Operand] = []
+        while c.accept(","):
+            extra.append(self._operand())
+        c.expect("]")
+        return Address(base, offset, c.span_from(first), tuple(extra))
+
+    def _vector(self) -> VectorOperand:
+        c = self.c
+        first = c.at
+        c.at += 1
+        elements: list[Operand] = []
+        while True:
+            element = self._operand()
+            if isinstance(element, VectorOperand | Address):
+                c.fail("an element of a vector is a register, a constant or _", at=first)
+            elements.append(element)
+            if not c.accept(","):
+                break
+        c.expect("}", "',' or '}'")
+        return VectorOperand(tuple(elements), c.span_from(first))

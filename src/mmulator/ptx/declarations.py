@@ -1,0 +1,287 @@
+"""Declarations of variables, parameters and registers. State Spaces, Types, and Variables (PTX ISA 9.1)."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple, cast
+
+from mmulator.isa.scalar import is_type, type_bits
+from mmulator.ptx.cursor import Constant, Cursor
+from mmulator.ptx.tree import Linkage, Parameter, Space, SymbolReference, Variable, f64_to_f32_bits
+
+VARIABLE_SPACES = frozenset((".global", ".const", ".shared", ".local", ".param", ".tex"))
+_OPAQUE = frozenset((".texref", ".samplerref", ".surfref"))
+_VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
+_POINTER_SPACES = frozenset((".const", ".global", ".local", ".shared"))
+
+
+class Head(NamedTuple):
+    """What stands before a declared name. bits: of one element."""
+
+    type: str
+    bits: int
+    vector: int
+    align: int
+    attributes: tuple[str, ...]
+
+
+def bytes_of(type: str) -> int:
+    """Bytes one element takes in memory."""
+    return 8 if "." + type in _OPAQUE else max(1, type_bits(type) // 8)
+
+
+def _head(c: Cursor) -> Head:
+    """`.align 8 .v2 .b32`, `.attribute(.managed)`, in any order."""
+    type, vector, align = "", 1, 0
+    attributes: list[str] = []
+    while c.kinds[c.at] == "dot":
+        text = c.texts[c.at]
+        c.at += 1
+        if text == ".align":
+            align = c.size(".align", 1 << 16)
+            if align & (align - 1) or not align:
+                c.fail(f".align {align} is not a power of two", at=c.at - 1)
+        elif text in _VECTORS:
+            vector = _VECTORS[text]
+        elif text == ".attribute":
+            attributes.extend(_attributes(c))
+        elif (is_type(text[1:]) or text in _OPAQUE) and not type:
+            type = text[1:]
+        else:
+            c.fail(f"{text!r} cannot stand in a declaration", at=c.at - 1)
+    if not type:
+        c.fail(f"expected a type such as .b32, found {c.found()}")
+    bits = 64 if "." + type in _OPAQUE else type_bits(type)
+    return Head(type, bits, vector, align, tuple(attributes))
+
+
+def _attributes(c: Cursor) -> list[str]:
+    found: list[str] = []
+    c.expect("(")
+    while not c.accept(")"):
+        found.append(c.expect("dot", "an attribute")[1:])
+        if c.accept("("):
+            while not c.accept(")"):
+                c.integer()
+                c.accept(",")
+        c.accept(",")
+    return found
+
+
+def _shape(c: Cursor) -> tuple[int, ...]:
+    """`[4][8]`; an empty first dimension is 0."""
+    shape: list[int] = []
+    while c.accept("["):
+        if c.kinds[c.at] == "]" and not shape:
+            shape.append(0)
+        else:
+            shape.append(c.size("an array dimension"))
+        c.expect("]")
+        if len(shape) > 32:
+            c.fail("too many array dimensions")
+    return tuple(shape)
+
+
+def variables(c: Cursor, linkage: Linkage, first: int) -> list[Variable]:
+    """`.shared .align 16 .b8 name[64], other = 5;` with the cursor at the space; reads the semicolon.
+
+    first: index of the token where the declaration starts.
+    """
+    space = cast(Space, c.texts[c.at][1:])
+    c.at += 1
+    head = _head(c)
+    found: list[Variable] = []
+    while True:
+        name = c.name("a name")
+        shape = _shape(c)
+        numbered = c.kinds[c.at] == "<"
+        count = c.count("the number of names", 1 << 16)
+        initial: bytes | None = None
+        symbols: tuple[SymbolReference, ...] = ()
+        if c.accept("="):
+            initial, symbols, elements = _Initialiser(c, head, shape).read()
+            if shape and shape[0] == 0:
+                inner = prod(shape[1:]) * head.vector
+                shape = (-(-elements // inner) if inner else 0, *shape[1:])
+        size = bytes_of(head.type) * head.vector * prod(shape)
+        align = head.align or bytes_of(head.type) * head.vector
+        names = [f"{name}{i}" for i in range(count)] if numbered else [name]
+        found.extend(
+            Variable(
+                space, align, head.type, n, shape, head.vector, size, initial, symbols, linkage, head.attributes,
+                c.span_from(first),
+            )
+            for n in names
+        )  # fmt: skip
+        if not c.accept(","):
+            break
+    c.expect(";")
+    return found
+
+
+class _Initialiser:
+    """Reads `= 5`, `= {1, 2, {3}}`, `= symbol+4`, `= generic(symbol)`, `= 0xFF00(symbol)`.
+
+    Initializers (PTX ISA 9.1).
+    """
+
+    def __init__(self, c: Cursor, head: Head, shape: tuple[int, ...]) -> None:
+        self.c = c
+        self.head = head
+        self.dims = (*shape, head.vector) if head.vector > 1 else shape
+        self.size = bytes_of(head.type)
+        self.values: dict[int, int] = {}
+        self.symbols: list[SymbolReference] = []
+        self.end = 0
+
+    def read(self) -> tuple[bytes, tuple[SymbolReference, ...], int]:
+        """Bytes, symbol references, and how many elements are initialised."""
+        if self.c.kinds[self.c.at] == "{":
+            self._list(self.dims or (1,), 0)
+        else:
+            self._element(0)
+        data = bytearray(self.end * self.size)
+        for position, value in self.values.items():
+            data[position * self.size : (position + 1) * self.size] = value.to_bytes(self.size, "little")
+        return bytes(data), tuple(self.symbols), self.end
+
+    def _list(self, dims: tuple[int, ...], base: int) -> None:
+        c = self.c
+        c.expect("{")
+        inner = prod(dims[1:])
+        room = dims[0] * inner if dims[0] else None
+        position = 0
+        while c.kinds[c.at] != "}":
+            if c.kinds[c.at] == "{":
+                if len(dims) == 1:
+                    c.fail("the initialiser has more braces than the variable has dimensions")
+                position = -(-position // inner) * inner if inner else 0
+            if room is not None and position >= room:
+                c.fail(f"too many initialisers: there is room for {room}")
+            if c.kinds[c.at] == "{":
+                self._list(dims[1:], base + position)
+                position += inner
+            else:
+                self._element(base + position)
+                position += 1
+            if not c.accept(","):
+                break
+        c.expect("}", "',' or '}'")
+
+    def _element(self, position: int) -> None:
+        c = self.c
+        first = c.at
+        self.end = max(self.end, position + 1)
+        if c.kinds[c.at] == "word" and c.texts[c.at] not in ("WARP_SZ",):
+            self._symbol(position, first, None)
+            return
+        constant = c.constant()
+        if constant.literal == "int" and c.accept("("):
+            self._symbol(position, first, constant.value)
+            c.expect(")")
+            return
+        self.values[position] = self._bits(constant, first)
+
+    def _symbol(self, position: int, first: int, mask: int | None) -> None:
+        c = self.c
+        generic = c.texts[c.at] == "generic" and c.kinds[c.at + 1] == "("
+        if generic:
+            c.at += 2
+        name = c.name("the name of a variable")
+        addend = 0
+        if c.kinds[c.at] in ("+", "-"):
+            addend = c.integer()
+        if generic:
+            c.expect(")")
+            if c.kinds[c.at] in ("+", "-"):
+                addend += c.integer()
+        offset = position * self.size
+        self.symbols.append(SymbolReference(offset, self.size, name, addend, generic, mask, c.span_from(first)))
+
+    def _bits(self, constant: Constant, at: int) -> int:
+        type = self.head.type
+        if type in ("f32", "f64"):
+            if constant.literal == "int":
+                self.c.fail(f"an integer cannot initialise .{type}", "write 1.0, or the bits as 0f3F800000", at)
+            if type == "f32":
+                return constant.value if constant.literal == "f32" else f64_to_f32_bits(constant.value)
+            if constant.literal == "f32":
+                self.c.fail("a single-precision constant cannot initialise .f64", at=at)
+            return constant.value
+        if constant.literal != "int":
+            self.c.fail(f"a floating-point constant cannot initialise .{type}", at=at)
+        return constant.value & ((1 << 8 * self.size) - 1)
+
+
+def parameter(c: Cursor) -> Parameter:
+    """`.param .u64 .ptr .global .align 8 name`, `.param .align 8 .b8 name[32]`, `.reg .b32 name`."""
+    first = c.at
+    text = c.texts[c.at]
+    if text not in (".param", ".reg"):
+        c.fail(f"expected .param, found {c.found()}")
+    c.at += 1
+    type, align, vector, pointer_align, pointer_space, is_pointer = "", 0, 1, 0, "", False
+    while c.kinds[c.at] == "dot":
+        word = c.texts[c.at]
+        c.at += 1
+        if word == ".align":
+            value = c.size(".align", 1 << 16)
+            if value & (value - 1) or not value:
+                c.fail(f".align {value} is not a power of two", at=c.at - 1)
+            if is_pointer:
+                pointer_align = value
+            else:
+                align = value
+        elif word == ".ptr":
+            is_pointer = True
+        elif word in _POINTER_SPACES and is_pointer:
+            pointer_space = word[1:]
+        elif word in _VECTORS:
+            vector = _VECTORS[word]
+        elif (is_type(word[1:]) or word in _OPAQUE) and not type:
+            type = word[1:]
+        else:
+            c.fail(f"{word!r} cannot stand in a parameter", at=c.at - 1)
+    if not type:
+        c.fail(f"expected a type such as .u64, found {c.found()}")
+    name = c.name("the parameter's name")
+    shape = _shape(c)
+    element = bytes_of(type)
+    size = element * vector * prod(shape)
+    return Parameter(
+        name, type, element * 8 if type != "pred" else 1, shape, size, align or element * vector,
+        "reg" if text == ".reg" else "param", is_pointer, pointer_space, pointer_align, c.span_from(first),
+    )  # fmt: skip
+
+
+def parameters(c: Cursor) -> tuple[Parameter, ...]:
+    """`(.param ..., .param ...)`; an empty tuple if there are no parentheses."""
+    if not c.accept("("):
+        return ()
+    found: list[Parameter] = []
+    if c.accept(")"):
+        return ()
+    while True:
+        found.append(parameter(c))
+        if not c.accept(","):
+            break
+    c.expect(")", "',' or ')'")
+    return tuple(found)
+
+
+def registers(c: Cursor, limit: int) -> list[tuple[str, str, int, int]]:
+    """`.reg .b32 %r<5>, a;` after `.reg`: (name, type, vector, token index) of each; reads the semicolon."""
+    head = _head(c)
+    found: list[tuple[str, str, int, int]] = []
+    while True:
+        at = c.at
+        name = c.name("a register's name")
+        if c.kinds[c.at] == "<":
+            count = c.count("the number of registers", limit - len(found))
+            found.extend((f"{name}{i}", head.type, head.vector, at) for i in range(count))
+        else:
+            found.append((name, head.type, head.vector, at))
+        if not c.accept(","):
+            break
+    c.expect(";")
+    return found

@@ -1,0 +1,367 @@
+"""The tree of a PTX module: what the parser builds, the verifier checks and the machine executes.
+
+Plain frozen data. Every node knows its `span`, the characters it was read from.
+State Spaces, Types, and Variables; Instruction Operands (PTX ISA 9.1).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from mmulator.isa.scalar import ScalarForm, type_bits
+from mmulator.isa.targets import Target
+from mmulator.source import Source, Span
+
+if TYPE_CHECKING:
+    from mmulator.isa.forms import MatrixForm
+
+Space = Literal["global", "const", "shared", "local", "param", "reg", "func", "label", "prototype", ""]
+Linkage = Literal["", "visible", "extern", "weak", "common"]
+
+
+# Operands
+
+
+@dataclass(frozen=True, slots=True)
+class Reg:
+    """A declared register. name: unique in the function. type: its declared type, such as `b32`, `pred`.
+
+    component: selector of a video instruction (`b0`, `h1`), else empty.
+    """
+
+    name: str
+    type: str
+    span: Span
+    component: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A constant. literal `int`: value is a signed or unsigned integer as written (-1, 0xffffffff);
+    `f32` (0f...) or `f64` (0d..., 1.5): value holds the bits of that format. `bits` resolves it for an operand.
+    """
+
+    value: int
+    literal: Literal["int", "f32", "f64"]
+    span: Span
+
+    def bits(self, type: str) -> int:
+        """Bits of the constant as an operand of PTX type `type` (without dot), as an unsigned integer.
+
+        Integers wrap to the operand's size; a floating constant is rounded (to nearest even) to an f32 or f64 operand.
+        """
+        if self.literal == "int":
+            if type == "pred":
+                return int(self.value != 0)
+            return self.value & ((1 << type_bits(type)) - 1)
+        if type == "f64" and self.literal == "f32":
+            number = struct.unpack("<f", self.value.to_bytes(4, "little"))[0]
+            return int.from_bytes(struct.pack("<d", number), "little")
+        if self.literal == "f64" and type in ("f32", "b32", "u32", "s32"):
+            return f64_to_f32_bits(self.value)
+        return self.value
+
+    @property
+    def number(self) -> int | float:
+        """The constant as a Python number."""
+        if self.literal == "int":
+            return self.value
+        size, code = (4, "<f") if self.literal == "f32" else (8, "<d")
+        return float(struct.unpack(code, self.value.to_bytes(size, "little"))[0])
+
+
+def f64_to_f32_bits(bits: int) -> int:
+    """Bits of the f32 nearest (ties to even) to the f64 with these bits; overflow gives infinity."""
+    number = struct.unpack("<d", bits.to_bytes(8, "little"))[0]
+    try:
+        return int.from_bytes(struct.pack("<f", number), "little")
+    except OverflowError:
+        return 0xFF800000 if number < 0 else 0x7F800000
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A name that is not a register: a variable, parameter, function, prototype or branch-target list.
+
+    space: where it lives; `func` for functions, `prototype` for .callprototype, .calltargets and .branchtargets labels,
+    empty if it is not declared. offset: bytes added to its address.
+    """
+
+    name: str
+    offset: int
+    space: Space
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRef:
+    """A label of the function, by its unique name."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialRegister:
+    """A predefined read-only register. name: without the percent sign, `tid.x`, `laneid`, `clock64`."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """`_`: the result is not wanted."""
+
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class NegatedPredicate:
+    """`!p` as a source operand."""
+
+    register: Reg
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class PredicatePair:
+    """`p|q` as a destination. p, q: the first and the second result."""
+
+    p: Reg | Sink
+    q: Reg | Sink
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class VectorOperand:
+    """`{a, b, ...}`."""
+
+    elements: tuple[Operand, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`[base + offset]`. offset: bytes.
+
+    extra: what follows a comma inside the brackets: tensor coordinates, a sampler.
+    """
+
+    base: Reg | Symbol | Immediate
+    offset: int
+    span: Span
+    extra: tuple[Operand, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """`(a, b, ...)` of a call: its results, or its arguments."""
+
+    elements: tuple[Operand, ...]
+    span: Span
+
+
+Operand: TypeAlias = (
+    Reg
+    | Immediate
+    | Symbol
+    | LabelRef
+    | SpecialRegister
+    | Sink
+    | NegatedPredicate
+    | PredicatePair
+    | VectorOperand
+    | Address
+    | Arguments
+)
+
+
+# Statements
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """name: unique in the function."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """opcode: first word, `ld`. modifiers: the rest, without dots, `("global", "v4", "b32")`.
+
+    form: the row of the instruction tables it matches, or None if there is none (the verifier says why).
+    operands: as written. A call has (Arguments results, callee, Arguments arguments[, prototype]).
+    guard: (predicate register, negated) or None. mnemonic_span: the opcode with its modifiers.
+    """
+
+    opcode: str
+    modifiers: tuple[str, ...]
+    form: ScalarForm | MatrixForm | None
+    operands: tuple[Operand, ...]
+    guard: tuple[Reg, bool] | None
+    span: Span
+    mnemonic_span: Span
+
+    @property
+    def mnemonic(self) -> str:
+        """Opcode and modifiers with dots, `ld.global.v4.b32`."""
+        return ".".join((self.opcode, *self.modifiers))
+
+
+Statement: TypeAlias = Label | Instruction
+
+
+# Declarations
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolReference:
+    """An address inside an initialiser. offset, size: bytes of the variable it fills.
+
+    symbol, addend: whose address, plus bytes. generic: `generic(symbol)`, a generic address.
+    mask: of `0xFF00(symbol)`: the bits of the address that are stored, shifted down to bit 0; None for all.
+    """
+
+    offset: int
+    size: int
+    symbol: str
+    addend: int
+    generic: bool
+    mask: int | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of a state space.
+
+    type: of one element. vector: 1, 2, 4 or 8 elements. shape: array dimensions, () for a scalar; an extern array of
+    unknown size has a first dimension of 0. align, size: bytes. initial: bytes from the start; the rest is zero; None
+    if it has no initialiser.
+    """
+
+    space: Space
+    align: int
+    type: str
+    name: str
+    shape: tuple[int, ...]
+    vector: int
+    size: int
+    initial: bytes | None
+    symbols: tuple[SymbolReference, ...]
+    linkage: Linkage
+    attributes: tuple[str, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter or return value. type, bits: of one element. shape: () for a scalar. size, align: bytes.
+
+    pointer_space, pointer_align: of `.ptr`: "" and 0 where not given. space: `param`, or `reg` (functions only).
+    """
+
+    name: str
+    type: str
+    bits: int
+    shape: tuple[int, ...]
+    size: int
+    align: int
+    space: Space
+    is_pointer: bool
+    pointer_space: str
+    pointer_align: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Prototype:
+    """.callprototype: what an indirect call passes and returns."""
+
+    name: str
+    params: tuple[Parameter, ...]
+    returns: tuple[Parameter, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class TargetList:
+    """.branchtargets (labels) or .calltargets (functions)."""
+
+    name: str
+    targets: tuple[LabelRef | Symbol, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class Function:
+    """An .entry (kernel) or .func.
+
+    registers: name -> declared type. variables: .local, .shared, .param, .const and .global declared inside.
+    Registers, variables and labels of an inner `{ }` carry a unique name, `name@1`; names at the top are as written.
+    directives: performance-tuning and other directives, without dot -> arguments: `maxntid` -> (128, 1, 1),
+    `noreturn` -> ().
+    body: statements in order. is_defined: False for a prototype.
+    """
+
+    name: str
+    is_entry: bool
+    params: tuple[Parameter, ...]
+    returns: tuple[Parameter, ...]
+    registers: Mapping[str, str]
+    body: tuple[Statement, ...]
+    variables: tuple[Variable, ...]
+    prototypes: Mapping[str, Prototype]
+    targets: Mapping[str, TargetList]
+    directives: Mapping[str, tuple[int | str, ...]]
+    linkage: Linkage
+    is_defined: bool
+    span: Span
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        return (s for s in self.body if isinstance(s, Instruction))
+
+    @property
+    def labels(self) -> dict[str, int]:
+        """Label name -> index in `body`."""
+        return {s.name: i for i, s in enumerate(self.body) if isinstance(s, Label)}
+
+
+@dataclass(frozen=True)
+class Module:
+    """A PTX module. version: (major, minor) of .version. options: of .target beside the architecture (`debug`).
+
+    aliases: alias name -> function name.
+    """
+
+    version: tuple[int, int]
+    target: Target
+    address_size: int
+    variables: tuple[Variable, ...]
+    functions: tuple[Function, ...]
+    source: Source = field(repr=False)
+    options: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def entries(self) -> tuple[Function, ...]:
+        """The kernels, in order."""
+        return tuple(f for f in self.functions if f.is_entry and f.is_defined)
+
+    def function(self, name: str) -> Function | None:
+        """The function or kernel of that name (its definition, if there is one), or None."""
+        name = self.aliases.get(name, name)
+        found = [f for f in self.functions if f.name == name]
+        return next((f for f in found if f.is_defined), found[0] if found else None)
+
+    def variable(self, name: str) -> Variable | None:
+        """The module-level variable of that name, or None."""
+        found = [v for v in self.variables if v.name == name]
+        return next((v for v in found if v.linkage != "extern"), found[0] if found else None)
