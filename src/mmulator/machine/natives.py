@@ -1,0 +1,42 @@
+"""Loading native functions on demand: each is its own small piece of cached object code, linked by symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mmulator.codegen.engine import Library
+from mmulator.codegen.lang import Native
+from mmulator.codegen.values import module_text
+
+_loaded: dict[str, int] = {}
+_libraries: list[Library] = []  # keeps the code alive
+
+
+def ensure(functions: Iterable[Native]) -> None:
+    """Compile (or fetch from the cache) these functions and what they call. Thread-safe through the engine's lock."""
+    for function in functions:
+        _ensure(function)
+
+
+def _ensure(function: Native) -> None:
+    if function.name in _loaded:
+        return
+    builder, calls = function.build()
+    for callee in calls:
+        if callee.name != function.name:
+            _ensure(callee)
+    symbols = {n: _loaded[n] for n in builder.declared if n in _loaded}
+    library = Library(module_text([builder]), 2, symbols)
+    _libraries.append(library)
+    _loaded[function.name] = library.address(function.name)
+
+
+def address(function: Native) -> int:
+    """Address of a native function, loading it first."""
+    _ensure(function)
+    return _loaded[function.name]
+
+
+def symbols(names: Iterable[str]) -> dict[str, int]:
+    """Addresses of those of `names` that are loaded native functions."""
+    return {n: _loaded[n] for n in names if n in _loaded}

@@ -1,0 +1,360 @@
+"""A module's functions as numbered basic blocks: what the JIT compiles and the scheduler steps through.
+
+A block ends where control may leave (branch, call, barrier, exit) and begins at a label or at an instruction that needs its
+warp together (`.sync`): there the block's code first checks that the lanes are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mmulator.errors import UnsupportedError
+from mmulator.ptx.tree import (
+    Address,
+    Arguments,
+    Function,
+    Immediate,
+    Instruction,
+    Label,
+    LabelRef,
+    Module,
+    NegatedPredicate,
+    Operand,
+    PredicatePair,
+    Reg,
+    Symbol,
+    VectorOperand,
+)
+
+Ending = Literal["goto", "branch", "exit", "return", "call", "barrier", "indexed", "wgmma.wait"]
+CARRY = "%CC"  # the condition code register of add.cc and its kin, as a predicate register of each function
+
+_WARP_SYNC = {"shfl.sync", "vote.sync", "match.any.sync", "match.all.sync", "match.sync", "redux.sync", "elect.sync",
+              "bar.warp.sync"}  # fmt: skip
+_MATRIX_SYNC = {"mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"}
+_ENDS = {"bra", "brx", "ret", "exit", "call", "bar", "barrier", "trap"}
+
+
+@dataclass
+class Block:
+    """body: straight-line instructions. ending: how it ends; `last`: the instruction that ends it, if one does.
+
+    sync: the first instruction of body needs its partners here. after: results that arrive when control comes back
+    (of a barrier reduction or a call), written at the start. targets: following blocks (for `branch`: taken, next).
+    """
+
+    index: int
+    function: FunctionBlocks
+    body: list[Instruction] = field(default_factory=list)
+    ending: Ending = "goto"
+    last: Instruction | None = None
+    targets: list[int] = field(default_factory=list)
+    sync: bool = False
+    after: Instruction | None = None
+
+
+@dataclass
+class FunctionBlocks:
+    function: Function
+    blocks: list[Block] = field(default_factory=list)
+
+    @property
+    def entry(self) -> int:
+        return self.blocks[0].index
+
+
+@dataclass
+class Program:
+    """The kernel (first) and every function it can reach, their blocks numbered through."""
+
+    module: Module
+    functions: dict[str, FunctionBlocks]
+    blocks: list[Block]
+    recursive: bool
+
+    @property
+    def entry(self) -> FunctionBlocks:
+        return next(iter(self.functions.values()))
+
+
+def opcode_of(ins: Instruction) -> str:
+    return ins.opcode
+
+
+def form_name(ins: Instruction) -> str:
+    return getattr(ins.form, "name", "") or ins.opcode
+
+
+def needs_warp(ins: Instruction) -> bool:
+    return ins.opcode in _MATRIX_SYNC or form_name(ins) in _WARP_SYNC
+
+
+def is_wgmma_wait(ins: Instruction) -> bool:
+    return ins.opcode == "wgmma" and ins.modifiers[:1] == ("wait_group",)
+
+
+def ends_block(ins: Instruction) -> bool:
+    if ins.opcode in ("bar", "barrier"):
+        return form_name(ins) != "bar.warp.sync"
+    return ins.opcode in _ENDS or is_wgmma_wait(ins)
+
+
+def _full_mask(ins: Instruction) -> bool:
+    """All lanes of the warp take part, as far as the text says."""
+    if ins.opcode in _MATRIX_SYNC:
+        return True
+    last = ins.operands[-1] if ins.operands else None
+    return isinstance(last, Immediate) and last.bits("b32") == 0xFFFFFFFF
+
+
+def build(module: Module, entry: Function) -> Program:
+    """Number the blocks of `entry` and of the functions it calls."""
+    functions: dict[str, FunctionBlocks] = {}
+    waiting = [entry]
+    callees: dict[str, list[str]] = {}
+    while waiting:
+        function = waiting.pop()
+        if function.name in functions:
+            continue
+        functions[function.name] = FunctionBlocks(function)
+        names = sorted({s.name for s in _function_symbols(function, module)})
+        callees[function.name] = []
+        for name in names:
+            callee = module.function(name)
+            if callee is not None and callee.is_defined:
+                callees[function.name].append(callee.name)
+                waiting.append(callee)
+    blocks: list[Block] = []
+    for item in functions.values():
+        _split(item, blocks)
+    return Program(module, functions, blocks, _has_cycle(callees))
+
+
+def _function_symbols(function: Function, module: Module) -> Iterator[Symbol]:
+    for ins in function.instructions:
+        for operand in flatten(ins.operands):
+            if isinstance(operand, Symbol) and operand.space == "func":
+                yield operand
+    used = {o.name for ins in function.instructions for o in flatten(ins.operands) if isinstance(o, Symbol)}
+    # tables of function addresses in variables that the function mentions
+    for variable in (*module.variables, *function.variables):
+        if variable.name in used:
+            for reference in variable.symbols:
+                if module.function(reference.symbol) is not None:
+                    yield Symbol(reference.symbol, 0, "func", reference.span)
+
+
+def _has_cycle(callees: dict[str, list[str]]) -> bool:
+    state: dict[str, int] = {}
+
+    def visit(name: str) -> bool:
+        state[name] = 1
+        for callee in callees.get(name, ()):
+            if state.get(callee) == 1 or (callee not in state and visit(callee)):
+                return True
+        state[name] = 2
+        return False
+
+    return any(visit(n) for n in callees if n not in state)
+
+
+def flatten(operands: Iterable[Operand]) -> Iterator[Operand]:
+    """Operands with vectors, arguments, pairs and addresses taken apart."""
+    for o in operands:
+        match o:
+            case VectorOperand(elements=elements) | Arguments(elements=elements):
+                yield from flatten(elements)
+            case PredicatePair(p=p, q=q):
+                yield from (p, q)
+            case Address(base=base, extra=extra):
+                yield base
+                yield from flatten(extra)
+            case NegatedPredicate(register=register):
+                yield register
+            case _:
+                yield o
+
+
+class _Splitter:
+    def __init__(self, item: FunctionBlocks, blocks: list[Block]) -> None:
+        self.item, self.blocks = item, blocks
+        self.fixups: list[tuple[Block, int, str]] = []
+        self.labels: dict[str, int] = {}
+        self.current = self.new()
+        self.converged = False
+
+    def new(self) -> Block:
+        block = Block(len(self.blocks), self.item)
+        self.blocks.append(block)
+        self.item.blocks.append(block)
+        self.converged = False
+        return block
+
+    def fall(self) -> Block:
+        """End the current block by going on to a new one."""
+        old = self.current
+        self.current = self.new()
+        old.targets.append(self.current.index)
+        return old
+
+    def label(self, name: str) -> None:
+        if self.current.body or self.current.after or not self.item.blocks[-1] is self.current:
+            self.fall()
+        self.labels[name] = self.current.index
+
+    def guard(self, ins: Instruction) -> None:
+        """A guarded instruction that must stand alone: branch around it."""
+        block = self.current
+        block.ending, block.last = "branch", ins
+        self.current = self.new()
+        block.targets.append(self.current.index)
+
+    def add(self, ins: Instruction) -> None:
+        special = ends_block(ins)
+        sync = needs_warp(ins)
+        if ins.opcode == "bra" and ins.guard is not None:
+            block = self.current
+            block.ending, block.last = "branch", ins
+            self.target(block, ins.operands[0])
+            self.current = self.new()
+            block.targets.append(self.current.index)
+            return
+        guarded = ins.guard is not None and (special or sync)
+        around = self.current if guarded else None
+        if guarded:
+            self.guard(ins)
+        if sync and (is_wgmma_wait(ins) or not (self.converged and _full_mask(ins))):
+            # a wait is tried again from the start of its block: nothing may stand before it
+            if self.current.body or self.current.after:
+                self.fall()
+            self.current.sync = True
+            self.converged = _full_mask(ins)
+        if special:
+            self.end(ins)
+        else:
+            self.current.body.append(ins)
+        if around is not None:
+            if self.current.body or self.current.sync:
+                self.fall()
+            around.targets.append(self.current.index)
+
+    def target(self, block: Block, operand: Operand) -> None:
+        if not isinstance(operand, LabelRef):
+            raise UnsupportedError("a branch goes to a label", span=operand.span)
+        block.targets.append(-1)
+        self.fixups.append((block, len(block.targets) - 1, operand.name))
+
+    def end(self, ins: Instruction) -> None:
+        block = self.current
+        block.last = ins
+        is_entry = self.item.function.is_entry
+        match ins.opcode:
+            case "bra":
+                block.ending = "goto"
+                self.target(block, ins.operands[0])
+                self.current = self.new()
+                return
+            case "brx":
+                block.ending = "indexed"
+                name = ins.operands[1]
+                if not isinstance(name, Symbol):
+                    raise UnsupportedError("brx.idx needs a .branchtargets list", span=ins.span)
+                for label in self.item.function.targets[name.name].targets:
+                    self.target(block, label)
+                self.current = self.new()
+                return
+            case "exit":
+                block.ending = "exit"
+            case "trap":
+                block.ending = "exit"
+            case "ret":
+                block.ending = "exit" if is_entry else "return"
+            case "call":
+                block.ending = "call"
+            case "wgmma":
+                block.ending = "wgmma.wait"
+            case _:
+                block.ending = "barrier"
+        after = self.fall() if block.ending in ("call", "barrier", "wgmma.wait") else None
+        if after is None:
+            self.current = self.new()
+        elif block.ending in ("call", "barrier"):
+            self.current.after = ins
+
+    def finish(self) -> None:
+        # control that runs off the end returns
+        self.current.ending = "exit" if self.item.function.is_entry else "return"
+        for block, at, name in self.fixups:
+            block.targets[at] = self.labels[name]
+
+
+def _split(item: FunctionBlocks, blocks: list[Block]) -> None:
+    splitter = _Splitter(item, blocks)
+    for statement in item.function.body:
+        if isinstance(statement, Label):
+            splitter.label(statement.name)
+        else:
+            splitter.add(statement)
+    splitter.finish()
+
+
+# registers ----------------------------------------------------------------------------------------------------------
+def registers_of(operand: Operand) -> Iterator[str]:
+    for o in flatten((operand,)):
+        if isinstance(o, Reg):
+            yield o.name
+
+
+def uses_and_defs(ins: Instruction) -> tuple[set[str], set[str]]:
+    """Registers that an instruction reads and those it writes. A guarded write reads too: the old value may stay."""
+    uses: set[str] = set()
+    defs: set[str] = set()
+    if ins.opcode == "call":
+        results, arguments = call_operands(ins)
+        defs.update(n for o in results for n in registers_of(o))
+        uses.update(n for o in arguments for n in registers_of(o))
+        uses.update(n for o in ins.operands if isinstance(o, Reg) for n in registers_of(o))
+    else:
+        for access, operand in accesses(ins):
+            names = set(registers_of(operand))
+            if "w" in access and not isinstance(operand, Address):
+                defs |= names
+            if "r" in access or isinstance(operand, Address):
+                uses |= names
+    name = form_name(ins)
+    if ins.opcode in ("addc", "subc", "madc"):
+        uses.add(CARRY)
+    if ins.opcode in ("add", "sub", "mad", "addc", "subc", "madc") and "cc" in (*ins.modifiers, *name.split(".")):
+        defs.add(CARRY)
+    if ins.guard is not None:
+        uses.add(ins.guard[0].name)
+        uses |= defs
+    return uses, defs
+
+
+def accesses(ins: Instruction) -> Iterator[tuple[str, Operand]]:
+    """Each operand with how it is accessed: r, w or rw."""
+    specs = getattr(ins.form, "operands", ())
+    for number, operand in enumerate(ins.operands):
+        if number < len(specs):
+            spec = specs[number]
+            yield getattr(spec, "access", None) or getattr(spec, "direction", "r"), operand
+        else:
+            yield "r", operand
+
+
+def call_operands(ins: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+    """(results, arguments) of a call."""
+    lists = [o.elements for o in ins.operands if isinstance(o, Arguments)]
+    callee_at = next(n for n, o in enumerate(ins.operands) if isinstance(o, Reg | Symbol))
+    results = ins.operands[0].elements if callee_at > 0 and isinstance(ins.operands[0], Arguments) else ()
+    arguments = lists[-1] if lists and isinstance(ins.operands[-1], Arguments) else ()
+    if not arguments and len(ins.operands) > callee_at + 1 and isinstance(ins.operands[callee_at + 1], Arguments):
+        arguments = ins.operands[callee_at + 1].elements
+    return results, arguments
+
+
+def callee_of(ins: Instruction) -> Reg | Symbol:
+    return next(o for o in ins.operands if isinstance(o, Reg | Symbol))

@@ -1,0 +1,89 @@
+"""Special registers (PTX ISA 9.1, Special Registers) as 32-lane values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mmulator.codegen.ops import cast_ptr, iota
+from mmulator.codegen.types import u32, u64
+from mmulator.codegen.values import Value, constant, splat
+from mmulator.errors import UnsupportedError
+from mmulator.machine.state import HEADER_BYTES, Cta
+
+if TYPE_CHECKING:
+    from mmulator.machine.emit import BlockEmitter
+
+U32 = u32.vec(32)
+
+
+def _cta(e: BlockEmitter) -> Value:
+    return cast_ptr(Cta, e.warp("cta"))
+
+
+def _launch(e: BlockEmitter, field: str) -> Value:
+    return _cta(e).field("launch").field(field)
+
+
+def _lane() -> Value:
+    return iota(U32)
+
+
+_AXES = {"x": 0, "y": 1, "z": 2}
+# One SM after the other; a block runs on the SM of its number, as far as anyone can tell.
+_SMS = 132
+
+_TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
+    **{f"tid.{a}": (lambda e, a=a: e.warp(f"tid_{a}")) for a in _AXES},  # type: ignore[misc]
+    **{f"ntid.{a}": (lambda e, n=n: _launch(e, "block")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    **{f"nctaid.{a}": (lambda e, n=n: _launch(e, "grid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    **{f"ctaid.{a}": (lambda e, n=n: _cta(e).field("ctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    "laneid": lambda e: _lane(),
+    "warpid": lambda e: e.warp("index"),
+    "nwarpid": lambda e: constant(e.b, u32, 64),
+    "smid": lambda e: _cta(e).field("linear") % _SMS,
+    "nsmid": lambda e: constant(e.b, u32, _SMS),
+    "gridid": lambda e: constant(e.b, u64, 1),
+    "lanemask_eq": lambda e: constant(e.b, U32, 1) << _lane(),
+    "lanemask_lt": lambda e: (constant(e.b, U32, 1) << _lane()) - 1,
+    "lanemask_le": lambda e: ((constant(e.b, U32, 1) << _lane()) << 1) - 1,
+    "lanemask_ge": lambda e: ~((constant(e.b, U32, 1) << _lane()) - 1),
+    "lanemask_gt": lambda e: ~(((constant(e.b, U32, 1) << _lane()) << 1) - 1),
+    "clock": lambda e: u32(_cycles(e)),
+    "clock_hi": lambda e: u32(_cycles(e) >> 32),
+    "clock64": lambda e: _cycles(e),
+    "globaltimer": lambda e: _cycles(e),
+    "globaltimer_lo": lambda e: u32(_cycles(e)),
+    "globaltimer_hi": lambda e: u32(_cycles(e) >> 32),
+    "dynamic_smem_size": lambda e: _launch(e, "dynamic_shared"),
+    "total_smem_size": lambda e: _launch(e, "shared_bytes"),
+    "aggr_smem_size": lambda e: _launch(e, "shared_bytes"),
+    # a block outside of any cluster is a cluster of one
+    **{f"cluster_ctaid.{a}": (lambda e: constant(e.b, u32, 0)) for a in _AXES},
+    **{f"cluster_nctaid.{a}": (lambda e: constant(e.b, u32, 1)) for a in _AXES},
+    **{f"clusterid.{a}": (lambda e, n=n: _cta(e).field("ctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    **{f"nclusterid.{a}": (lambda e, n=n: _launch(e, "grid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    "cluster_ctarank": lambda e: constant(e.b, u32, 0),
+    "cluster_nctarank": lambda e: constant(e.b, u32, 1),
+    **{f"pm{n}": (lambda e: constant(e.b, u32, 0)) for n in range(8)},
+    **{f"envreg{n}": (lambda e: constant(e.b, u32, 0)) for n in range(32)},
+}
+
+
+def _cycles(e: BlockEmitter) -> Value:
+    return e.b.call("llvm.readcyclecounter", u64, [])
+
+
+SPECIAL_REGISTERS = frozenset(_TABLE)
+
+
+def special_register(e: BlockEmitter, name: str) -> Value:
+    """Value of %name for the 32 lanes. Raises UnsupportedError for one the machine does not have."""
+    make = _TABLE.get(name) or _TABLE.get(name + ".x")
+    if make is None:
+        raise UnsupportedError(f"special register %{name} is not supported", hint="see docs/supported.md")
+    value = make(e)
+    return value if value.ty.lanes else splat(value, 32)
+
+
+__all__ = ["HEADER_BYTES", "SPECIAL_REGISTERS", "special_register"]
