@@ -1,0 +1,87 @@
+"""`ldmatrix`, `stmatrix`, `movmatrix`: matrices of 8 by 8 and the like between shared memory and fragments.
+
+Warp-level matrix load, store and transpose instructions (PTX ISA 9.1).
+"""
+
+from __future__ import annotations
+
+from mmulator.isa.forms import (
+    Direction,
+    MatrixForm,
+    OperandSpec,
+    Requirement,
+    Row,
+    Section,
+    check_rows,
+    optional,
+    slots,
+)
+
+LDMATRIX = Section("Warp-level matrix load instruction: ldmatrix")
+STMATRIX = Section("Warp-level matrix store instruction: stmatrix")
+MOVMATRIX = Section("Warp-level matrix transpose instruction: movmatrix")
+
+# Any 32-bit register will do.
+_B32 = ("b32", "u32", "s32", "f32", "f16x2")
+
+
+def _vector(form: MatrixForm, direction: Direction) -> OperandSpec:
+    # m16n16 has 256 bytes: two registers a matrix; the others have one
+    count = form.num * (2 if (form.m, form.n) == (16, 16) else 1)
+    return OperandSpec("r", "registers", _B32, count, direction)
+
+
+def _load(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
+    return ((_vector(form, "out"), OperandSpec("p", "address")),)
+
+
+def _store(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
+    return ((OperandSpec("p", "address"), _vector(form, "in")),)
+
+
+def _transpose(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
+    return ((OperandSpec("d", "register", _B32, direction="out"), OperandSpec("a", "register", _B32)),)
+
+
+Choice = str | tuple[str, ...]
+_NUM = ("x1", "x2", "x4")
+_SHARED = optional("shared")
+_CTA = ("shared::cta",)
+_BLACKWELL = Requirement((8, 6), 100, "af")
+_FORMATS = ("b6x16_p32", "b4x16_p64")
+
+
+def _load_row(requires: Requirement, shape: str, num: Choice, trans: Choice, space: Choice, **types: Choice) -> Row:
+    choices: dict[str, Choice] = {"sync": "sync", "aligned": "aligned", "shape": shape, "num": num}
+    if trans:
+        choices["trans"] = trans
+    return Row("ldmatrix", "ldmatrix", slots(**choices, space=space, **types), requires, LDMATRIX, _load)
+
+
+def _store_row(requires: Requirement, shape: str, trans: Choice, element: str) -> Row:
+    space = optional("shared", *_CTA)
+    choices = slots(sync="sync", aligned="aligned", shape=shape, num=_NUM, trans=trans, space=space, type=element)
+    return Row("stmatrix", "stmatrix", choices, requires, STMATRIX, _store)
+
+
+ROWS = check_rows(
+    (
+        _load_row(Requirement((6, 5), 75), "m8n8", _NUM, optional("trans"), _SHARED, type="b16"),
+        _load_row(Requirement((7, 8), 75), "m8n8", _NUM, optional("trans"), _CTA, type="b16"),
+        _load_row(_BLACKWELL, "m16n16", _NUM[:2], "trans", optional("shared", *_CTA), type="b8"),
+        _load_row(
+            _BLACKWELL, "m16n16", _NUM[:2], "trans", optional("shared", *_CTA), dst_fmt="b8x16", src_fmt=_FORMATS
+        ),
+        _load_row(_BLACKWELL, "m8n16", _NUM, (), optional("shared", *_CTA), dst_fmt="b8x16", src_fmt=_FORMATS),
+        _store_row(Requirement((7, 8), 90), "m8n8", optional("trans"), "b16"),
+        _store_row(_BLACKWELL, "m16n8", "trans", "b8"),
+        Row(
+            "movmatrix",
+            "movmatrix",
+            slots(sync="sync", aligned="aligned", shape="m8n8", trans="trans", type="b16"),
+            Requirement((7, 8), 75),
+            MOVMATRIX,
+            _transpose,
+        ),
+    )
+)

@@ -1,0 +1,244 @@
+"""`mma`: warp-level matrix multiply-accumulate on register fragments.
+
+Multiply-and-Accumulate Instruction: mma, and mma.sp / mma.sp::ordered_metadata (PTX ISA 9.1). The rows follow the
+Syntax blocks of these sections; where document and ptxas differ, they follow ptxas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mmulator.isa.forms import (
+    REGISTERS_ANY32,
+    REGISTERS_B32,
+    REGISTERS_F16,
+    REGISTERS_F32,
+    REGISTERS_F64,
+    REGISTERS_S32,
+    Direction,
+    MatrixForm,
+    OperandSpec,
+    Requirement,
+    Row,
+    Section,
+    check_rows,
+    optional,
+    slots,
+)
+from mmulator.isa.types import ElementType
+
+DENSE = Section("Multiply-and-Accumulate Instruction: mma")
+SPARSE = Section("Multiply-and-Accumulate Instruction: mma.sp / mma.sp::ordered_metadata")
+
+FP8 = ("e4m3", "e5m2")
+FP864 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+_REGISTERS = {
+    "f16": REGISTERS_F16,
+    "bf16": REGISTERS_B32,
+    "tf32": REGISTERS_B32,
+    "f32": REGISTERS_F32,
+    "f64": REGISTERS_F64,
+    "s32": REGISTERS_S32,
+}
+
+
+def stored_bits(form: MatrixForm, element: ElementType) -> int:
+    """Bits that an element of A or B takes in a register: 6- and 4-bit floats sit in bytes, except in .kind::mxf4*."""
+    if element.is_float and element.bits < 8 and form.kind in ("f8f6f4", "mxf8f6f4"):
+        return 8
+    return element.bits
+
+
+def fragment(
+    form: MatrixForm, name: str, element: ElementType, elements: int, direction: Direction = "in"
+) -> OperandSpec:
+    """A vector that holds `elements` elements of the warp."""
+    types = _REGISTERS.get(element.name, REGISTERS_ANY32)
+    width = 64 if element.name == "f64" else 32
+    count = max(1, elements * stored_bits(form, element) // (32 * width))
+    return OperandSpec(name, "registers", types, count, direction)
+
+
+def matrix_operands(form: MatrixForm) -> tuple[OperandSpec, OperandSpec, OperandSpec, OperandSpec]:
+    """d, a, b, c."""
+    m, n, k = form.m, form.n, form.k
+    assert form.dtype and form.atype and form.btype and form.ctype
+    # m8n8k4 with .f16 computes four matrices, one by each group of eight lanes
+    copies = 4 if (m, n, k) == (8, 8, 4) and form.atype.name == "f16" else 1
+    return (
+        fragment(form, "d", form.dtype, copies * m * n, "out"),
+        fragment(form, "a", form.atype, copies * m * k // (2 if form.sparse else 1)),
+        fragment(form, "b", form.btype, copies * k * n),
+        fragment(form, "c", form.ctype, copies * m * n),
+    )
+
+
+def _metadata_operands(form: MatrixForm) -> tuple[OperandSpec, ...]:
+    """e and f. ptxas takes a selector up to 3 wherever the specification defines less, unless all lanes contribute."""
+    assert form.atype
+    if form.kind == "" and form.atype.name in ("f16", "bf16", "tf32"):
+        one_lane = form.k * form.atype.bits == 256
+        return _selector(range(4), range(4) if one_lane else range(2))
+    if form.kind == "" and form.atype.is_integer and form.k * form.atype.bits == 256:
+        return _selector(range(4), range(2))
+    return _selector(range(1), range(1))
+
+
+def _selector(values: range, defined: range) -> tuple[OperandSpec, ...]:
+    return (
+        OperandSpec("e", "register", ("b32", "u32", "s32")),
+        OperandSpec("f", "immediate", values=values, defined=defined),
+    )
+
+
+def _scale_operands(form: MatrixForm) -> Iterator[OperandSpec]:
+    """scale-a-data, {byte-id-a, thread-id-a}, and the same for b. Block Scaling for mma.sync (PTX ISA 9.1)."""
+    bytes_defined = {1: range(4), 2: range(0, 3, 2), 4: range(1)}[form.scale_vec]
+    for side, threads in (("a", range(2)), ("b", range(4))):
+        yield OperandSpec(f"scale-{side}-data", "register", ("b32",))
+        byte_id = OperandSpec(f"byte-id-{side}", "integer", ("u16", "b16", "s16"), defined=bytes_defined)
+        thread_id = OperandSpec(f"thread-id-{side}", "integer", ("u16", "b16", "s16"), defined=threads)
+        yield OperandSpec(f"selector-{side}", "group", parts=(byte_id, thread_id))
+
+
+def _signatures(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
+    operands: tuple[OperandSpec, ...] = matrix_operands(form)
+    if form.sparse:
+        operands += _metadata_operands(form)
+    if form.block_scale:
+        operands += tuple(_scale_operands(form))
+    return (operands,)
+
+
+Choice = str | tuple[str, ...]
+_ORDER = (
+    "sparse", "sync", "aligned", "shape", "alayout", "blayout", "satfinite", "kind", "block_scale", "scale_vec",
+    "rounding", "dtype", "atype", "btype", "ctype", "stype", "bit_op", "popc",
+)  # fmt: skip
+_ALWAYS: dict[str, Choice] = {"sync": "sync", "aligned": "aligned", "alayout": "row", "blayout": "col"}
+
+
+def _row(requires: Requirement, **choices: Choice) -> Row:
+    given = {**_ALWAYS, **choices}
+    ordered = {name: given.pop(name) for name in _ORDER if name in given}
+    if given:
+        raise AssertionError(f"unknown slots {given}")
+    section = SPARSE if "sparse" in choices else DENSE
+    # without .scale_vec a row has the one size that its kind allows
+    implied = tuple((n, c[-1]) for n, c in ordered.items() if n == "scale_vec" and isinstance(c, tuple))
+    return Row("mma", "mma", slots(**ordered), requires, section, _signatures, implied)
+
+
+def _float(requires: Requirement, acc: tuple[str, ...], a: Choice, b: Choice, **more: Choice) -> tuple[Row, ...]:
+    """One row for each accumulator type: .dtype and .ctype agree."""
+    return tuple(_row(requires, dtype=t, atype=a, btype=b, ctype=t, **more) for t in acc)
+
+
+def _integer(requires: Requirement, types: tuple[str, ...], shape: Choice, **more: Choice) -> Row:
+    sat = optional("satfinite")
+    return _row(requires, shape=shape, satfinite=sat, dtype="s32", atype=types, btype=types, ctype="s32", **more)
+
+
+def _b1(requires: Requirement, shape: Choice, op: str) -> Row:
+    return _row(requires, shape=shape, dtype="s32", atype="b1", btype="b1", ctype="s32", bit_op=op, popc="popc")
+
+
+def _since(major: int, minor: int, minimum: int, suffixes: str = "", family: int | None = None) -> Requirement:
+    return Requirement((major, minor), minimum, suffixes, family)
+
+
+def _narrow(acc: tuple[str, ...], kind: str, requires: Requirement, shape: str, **more: Choice) -> Iterator[Row]:
+    """A and B of any two of the 8-, 6- and 4-bit types, at least one of them narrower than 8 bits."""
+    for a, b in ((FP8, FP864[2:]), (FP864[2:], FP864)):
+        yield from _float(requires, acc, a, b, shape=shape, kind=f"kind::{kind}", **more)
+
+
+_ROUNDING = optional("rn", "rz", "rm", "rp")
+_ROWCOL = ("row", "col")
+_F16F32 = ("f16", "f32")
+_S8 = ("s8", "u8")
+_S4 = ("s4", "u4")
+_F8F6F4: dict[str, Choice] = {"kind": "kind::f8f6f4"}
+
+_DENSE: tuple[Row, ...] = (
+    # .f16
+    *(
+        _row(_since(6, 4, 70), shape="m8n8k4", alayout=_ROWCOL, blayout=_ROWCOL,
+             dtype=d, atype="f16", btype="f16", ctype=c)
+        for d, c in (("f16", "f16"), ("f32", "f16"), ("f32", "f32"))
+    ),
+    *_float(_since(6, 5, 75), _F16F32, "f16", "f16", shape="m16n8k8"),
+    *_float(_since(7, 0, 80), _F16F32, "f16", "f16", shape="m16n8k16"),
+    # .bf16, .tf32
+    *_float(_since(7, 0, 80), ("f32",), "bf16", "bf16", shape=("m16n8k8", "m16n8k16")),
+    *_float(_since(7, 0, 80), ("f32",), "tf32", "tf32", shape=("m16n8k4", "m16n8k8")),
+    # .f64
+    *_float(_since(7, 0, 80), ("f64",), "f64", "f64", shape="m8n8k4", rounding=_ROUNDING),
+    *_float(_since(7, 8, 90), ("f64",), "f64", "f64", shape=("m16n8k4", "m16n8k8", "m16n8k16"), rounding=_ROUNDING),
+    # FP8
+    *_float(_since(8, 4, 89), ("f32",), FP8, FP8, shape="m16n8k32"),
+    *_float(_since(8, 7, 89), ("f16",), FP8, FP8, shape="m16n8k32"),
+    *_float(_since(8, 7, 89), _F16F32, FP8, FP8, shape="m16n8k16"),
+    # .kind::f8f6f4. ptxas takes FP8 alone on every `a` and `f` target from sm_100a on
+    *_float(_since(8, 6, 100, "af"), ("f32",), FP8, FP8, shape="m16n8k32", **_F8F6F4),
+    *_float(_since(8, 7, 100, "af"), ("f16",), FP8, FP8, shape="m16n8k32", **_F8F6F4),
+    *_float(_since(8, 7, 100, "af"), _F16F32, FP8, FP8, shape="m16n8k16", **_F8F6F4),
+    *_narrow(_F16F32, "f8f6f4", _since(8, 7, 120, "af", 120), "m16n8k32"),
+    # integers
+    _integer(_since(6, 5, 75), _S8, "m8n8k16"),
+    _integer(_since(7, 0, 80), _S8, ("m16n8k16", "m16n8k32")),
+    _integer(_since(6, 5, 75), _S4, "m8n8k32"),
+    _integer(_since(7, 0, 80), _S4, ("m16n8k32", "m16n8k64")),
+    # .b1
+    _b1(_since(7, 0, 75), "m8n8k128", "xor"),
+    _b1(_since(7, 0, 80), ("m16n8k128", "m16n8k256"), "xor"),
+    _b1(_since(7, 1, 80), ("m8n8k128", "m16n8k128", "m16n8k256"), "and"),
+)  # fmt: skip
+
+
+def _sparse() -> Iterator[Row]:
+    for sp, ptx in (("sp", (7, 1)), ("sp::ordered_metadata", (8, 5))):
+        since = Requirement(ptx, 80)
+        yield from _float(since, _F16F32, "f16", "f16", shape=("m16n8k16", "m16n8k32"), sparse=sp)
+        yield from _float(since, ("f32",), "bf16", "bf16", shape=("m16n8k16", "m16n8k32"), sparse=sp)
+        yield from _float(since, ("f32",), "tf32", "tf32", shape=("m16n8k8", "m16n8k16"), sparse=sp)
+        yield _integer(since, _S8, ("m16n8k32", "m16n8k64"), sparse=sp)
+        yield _integer(since, _S4, ("m16n8k64", "m16n8k128"), sparse=sp)
+        fp8 = Requirement(max(ptx, (8, 4)), 89)
+        yield from _float(fp8, ("f32",), FP8, FP8, shape="m16n8k64", sparse=sp)
+    sp, shape = "sp::ordered_metadata", "m16n8k64"
+    sm_120 = _since(8, 7, 120, "af", 120)
+    yield from _float(sm_120, ("f16",), FP8, FP8, shape=shape, sparse=sp)
+    yield from _float(sm_120, ("f16",), FP8, FP8, shape=shape, sparse=sp, **_F8F6F4)
+    yield from _float(_since(8, 6, 100, "af"), ("f32",), FP8, FP8, shape=shape, sparse=sp, **_F8F6F4)
+    yield from _narrow(_F16F32, "f8f6f4", sm_120, shape, sparse=sp)
+
+
+def _scaled(
+    requires: Requirement, kind: str, shape: str, types: Choice, scale_vec: str, stype: str, default: bool, sparse: str
+) -> Row:
+    vec = f"scale_vec::{scale_vec}"
+    more: dict[str, Choice] = {"sparse": sparse} if sparse else {}
+    return _row(
+        requires, shape=shape, kind=f"kind::{kind}", block_scale="block_scale",
+        scale_vec=optional(vec) if default else vec, dtype="f32", atype=types, btype=types, ctype="f32", stype=stype,
+        **more,
+    )  # fmt: skip
+
+
+def _block_scaled() -> Iterator[Row]:
+    sm_120 = _since(8, 7, 120, "af", 120)
+    for sparse, shape8, shape4, suffixes in (
+        ("", "m16n8k32", "m16n8k64", "af"),
+        ("sp::ordered_metadata", "m16n8k64", "m16n8k128", "a"),
+    ):
+        four = _since(8, 7, 120, suffixes, 120)
+        late = _since(9, 1, 120, suffixes, 120)
+        yield _scaled(sm_120, "mxf8f6f4", shape8, FP864, "1X", "ue8m0", True, sparse)
+        yield _scaled(four, "mxf4", shape4, "e2m1", "2X", "ue8m0", True, sparse)
+        yield _scaled(four, "mxf4nvf4", shape4, "e2m1", "2X", "ue8m0", False, sparse)
+        yield _scaled(four, "mxf4nvf4", shape4, "e2m1", "4X", "ue4m3", False, sparse)
+        yield _scaled(late, "mxf4nvf4", shape4, "e2m1", "4X", "ue8m0", False, sparse)
+
+
+ROWS = check_rows((*_DENSE, *_sparse(), *_block_scaled()))

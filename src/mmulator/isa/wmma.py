@@ -1,0 +1,148 @@
+"""`wmma`: load, multiply-accumulate and store of opaque warp-level fragments.
+
+Matrix multiply-accumulate operation using wmma instructions (PTX ISA 9.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mmulator.isa.forms import (
+    REGISTERS_ANY32,
+    REGISTERS_B32,
+    REGISTERS_F16,
+    REGISTERS_F32,
+    REGISTERS_F64,
+    REGISTERS_S32,
+    Direction,
+    MatrixForm,
+    OperandSpec,
+    Requirement,
+    Row,
+    Section,
+    check_rows,
+    optional,
+    slots,
+)
+from mmulator.isa.types import ElementType
+
+LOAD = Section("Warp-level Matrix Load Instruction: wmma.load")
+STORE = Section("Warp-level Matrix Store Instruction: wmma.store")
+MMA = Section("Warp-level Matrix Multiply-and-Accumulate Instruction: wmma.mma")
+
+# Before this PTX version .aligned is implicit, and may not be written.
+ALIGNED_SINCE = (6, 3)
+
+_REGISTERS = {
+    "f16": REGISTERS_F16,
+    "bf16": REGISTERS_B32,
+    "tf32": REGISTERS_B32,
+    "f32": REGISTERS_F32,
+    "f64": REGISTERS_F64,
+    "s32": REGISTERS_S32,
+    "s8": REGISTERS_S32[::-1],
+    "u8": REGISTERS_S32[::-1],
+}
+
+
+def fragment(
+    name: str, matrix: str, element: ElementType, m: int, n: int, k: int, direction: Direction = "in"
+) -> OperandSpec:
+    """The register vector of one matrix (`a`, `b`, or `c` for accumulators). Matrix Fragments for WMMA."""
+    types = _REGISTERS.get(element.name, REGISTERS_ANY32)
+    elements = {"a": m * k, "b": k * n, "c": m * n}[matrix]
+    width = 64 if element.name == "f64" else 32
+    count = max(1, elements * element.bits // (32 * width))
+    if element.name == "f16" and matrix != "c":
+        count = 8
+    return OperandSpec(name, "registers", types, count, direction)
+
+
+def _move(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
+    assert form.type
+    matrix = form.op[-1].replace("d", "c")
+    load = form.op.startswith("load")
+    r = fragment("r", matrix, form.type, form.m, form.n, form.k, "out" if load else "in")
+    p = OperandSpec("p", "address")
+    stride = OperandSpec("stride", "integer", ("b32", "u32", "s32"))
+    operands = (r, p) if load else (p, r)
+    return operands, (*operands, stride)
+
+
+def _mma(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
+    assert form.dtype and form.atype and form.btype and form.ctype
+    shape = form.m, form.n, form.k
+    return (
+        (
+            fragment("d", "c", form.dtype, *shape, "out"),
+            fragment("a", "a", form.atype, *shape),
+            fragment("b", "b", form.btype, *shape),
+            fragment("c", "c", form.ctype, *shape),
+        ),
+    )
+
+
+Choice = str | tuple[str, ...]
+_ROWCOL: Choice = ("row", "col")
+_WIDE = ("m8n32k16", "m32n8k16")
+_SQUARE = "m16n16k16"
+
+# (shape, first PTX version, lowest target, A and B types, accumulator types, layouts of A and B)
+_KINDS: tuple[tuple[str, tuple[int, int], int, tuple[str, ...], tuple[str, ...], tuple[Choice, Choice]], ...] = (
+    (_SQUARE, (6, 0), 70, ("f16",), ("f16", "f32"), (_ROWCOL, _ROWCOL)),
+    *((s, (6, 1), 70, ("f16",), ("f16", "f32"), (_ROWCOL, _ROWCOL)) for s in _WIDE),
+    *((s, (6, 3), 72, ("s8", "u8"), ("s32",), (_ROWCOL, _ROWCOL)) for s in (_SQUARE, *_WIDE)),
+    *((s, (7, 0), 80, ("bf16",), ("f32",), (_ROWCOL, _ROWCOL)) for s in (_SQUARE, *_WIDE)),
+    ("m16n16k8", (7, 0), 80, ("tf32",), ("f32",), (_ROWCOL, _ROWCOL)),
+    ("m8n8k4", (7, 0), 80, ("f64",), ("f64",), (_ROWCOL, _ROWCOL)),
+    ("m8n8k32", (6, 3), 75, ("s4", "u4"), ("s32",), ("row", "col")),
+    ("m8n8k128", (6, 3), 75, ("b1",), ("s32",), ("row", "col")),
+)
+
+
+def _mma_rows() -> Iterator[Row]:
+    for shape, ptx, minimum, types, acc, (alayout, blayout) in _KINDS:
+        head: dict[str, Choice] = {"sync": "sync", "aligned": "aligned"}
+        head |= {"alayout": alayout, "blayout": blayout, "shape": shape}
+        since = Requirement(ptx, minimum)
+        for t in types:
+            if t == "f16":
+                implied = (("atype", "f16"), ("btype", "f16"))
+                yield Row("wmma", "mma", slots(**head, dtype=acc, ctype=acc), since, MMA, _mma, implied)
+                continue
+            (a,) = acc
+            full: dict[str, Choice] = {"dtype": a, "atype": t, "btype": t, "ctype": a}
+            if t == "b1":
+                for op, first, lowest in (("xor", ptx, minimum), ("and", (7, 1), 80)):
+                    more: dict[str, Choice] = {"bit_op": op, "popc": "popc", **head, **full}
+                    yield Row("wmma", "mma", slots(**more), Requirement(first, lowest), MMA, _mma)
+                continue
+            if t == "f64":
+                full = {"rounding": optional("rn", "rz", "rm", "rp"), **full}
+            elif a == "s32":
+                full |= {"satfinite": optional("satfinite")}
+            yield Row("wmma", "mma", slots(**head, **full), since, MMA, _mma)
+
+
+def _move_rows() -> Iterator[Row]:
+    for shape, ptx, minimum, types, acc, (alayout, blayout) in _KINDS:
+        for op, layout, elements in (
+            ("load.a", alayout, types),
+            ("load.b", blayout, types),
+            ("load.c", _ROWCOL, acc),
+            ("store.d", _ROWCOL, acc),
+        ):
+            section = STORE if op == "store.d" else LOAD
+            spaces = (optional("global", "shared"), ptx), (("shared::cta",), max(ptx, (7, 8)))
+            for space, since in spaces:
+                # The accumulators of one shape are listed once, with the first of the kinds that has them.
+                new = tuple(t for t in elements if (op, shape, t, space) not in _seen)
+                _seen.update((op, shape, t, space) for t in new)
+                if new:
+                    row = slots(sync="sync", aligned="aligned", layout=layout, shape=shape, space=space, type=new)
+                    yield Row("wmma", op, row, Requirement(since, minimum), section, _move)
+
+
+_seen: set[tuple[object, ...]] = set()
+ROWS = check_rows((*_mma_rows(), *_move_rows()))
+_seen.clear()
