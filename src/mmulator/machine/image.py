@@ -1,0 +1,163 @@
+"""Where variables lie: the module's global and const windows, shared memory, each function's local memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmulator.errors import LaunchError
+from mmulator.machine.state import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_SHIFT
+from mmulator.ptx.tree import Function, Module, Parameter, Prototype, Variable
+
+SLOT_FUNCTION = 8  # "address" of a function: this slot, and its entry block
+
+
+def align_up(value: int, align: int) -> int:
+    return -(-value // align) * align
+
+
+def slots_for(size: int) -> int:
+    """Slots of a buffer, and an empty one behind it, so that running off the end never meets a neighbour."""
+    return (size >> SLOT_SHIFT) + 2
+
+
+@dataclass(frozen=True)
+class Abi:
+    """Places of return values and parameters at the start of a callee's local frame; the same for equal prototypes."""
+
+    returns: tuple[int, ...]
+    params: tuple[int, ...]
+    bytes: int
+
+
+def abi_of(returns: Iterable[Parameter], params: Iterable[Parameter]) -> Abi:
+    at = 0
+    places: list[list[int]] = [[], []]
+    for which, items in enumerate((returns, params)):
+        for p in items:
+            at = align_up(at, max(p.align, 1))
+            places[which].append(at)
+            at += max(p.size, 4)
+    return Abi(tuple(places[0]), tuple(places[1]), align_up(at, 16))
+
+
+@dataclass(frozen=True)
+class LocalFrame:
+    """offsets: variable or parameter -> byte offset in the function's part of a lane's local memory."""
+
+    offsets: dict[str, int]
+    bytes: int
+    abi: Abi
+
+
+def local_frame(function: Function) -> LocalFrame:
+    offsets: dict[str, int] = {}
+    abi = Abi((), (), 0)
+    if not function.is_entry:
+        abi = abi_of(function.returns, function.params)
+        offsets.update({p.name: o for p, o in zip(function.returns, abi.returns)})
+        offsets.update({p.name: o for p, o in zip(function.params, abi.params)})
+    at = abi.bytes
+    for v in function.variables:
+        if v.space in ("local", "param"):
+            at = align_up(at, max(v.align, 1))
+            offsets[v.name] = at
+            at += v.size
+    return LocalFrame(offsets, align_up(at, 16), abi)
+
+
+def prototype_abi(prototype: Prototype) -> Abi:
+    return abi_of(prototype.returns, prototype.params)
+
+
+@dataclass(frozen=True)
+class SharedLayout:
+    """addresses: variable -> address in the shared window. static: bytes before the dynamic part, which starts there."""
+
+    addresses: dict[str, int]
+    static: int
+
+
+def shared_layout(module: Module, functions: Iterable[Function]) -> SharedLayout:
+    variables = [v for v in module.variables if v.space == "shared"]
+    for f in functions:
+        variables += [v for v in f.variables if v.space == "shared"]
+    addresses: dict[str, int] = {}
+    at = 0
+    dynamic = [v for v in variables if v.linkage == "extern"]
+    for v in variables:
+        if v.linkage != "extern":
+            at = align_up(at, max(v.align, 1))
+            addresses[v.name] = SHARED_BASE + at
+            at += v.size
+    if dynamic:
+        at = align_up(at, max(16, *(v.align for v in dynamic)))
+    for v in dynamic:
+        addresses[v.name] = SHARED_BASE + at
+    return SharedLayout(addresses, at)
+
+
+class ModuleImage:
+    """The module's .global and .const variables: memory that lives as long as the module, as on a GPU.
+
+    addresses: variable -> generic address. next_slot: first slot free for the buffers of a launch.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.addresses: dict[str, int] = {}
+        self.buffers: list[tuple[int, np.ndarray, bool]] = []  # (start address, bytes, writable)
+        self.next_slot = FIRST_GLOBAL_SLOT
+        variables = list(module.variables)
+        for f in module.functions:
+            variables += [v for v in f.variables if v.space in ("global", "const")]
+        self._const = self._place_const([v for v in variables if v.space == "const"])
+        for v in variables:
+            if v.space == "global":
+                if v.linkage == "extern":
+                    continue
+                buffer = np.zeros(max(v.size, 1), np.uint8)
+                start = self.next_slot << SLOT_SHIFT
+                self.addresses[v.name] = start
+                self.buffers.append((start, buffer, True))
+                self.next_slot += slots_for(v.size)
+        self._initial = variables
+
+    def _place_const(self, variables: list[Variable]) -> np.ndarray:
+        at = 0
+        for v in variables:
+            at = align_up(at, max(v.align, 1))
+            self.addresses[v.name] = (SLOT_CONST << SLOT_SHIFT) + at
+            at += v.size
+        if at > 65536:
+            raise LaunchError(f".const variables take {at} bytes; there are 65536")
+        memory = np.zeros(max(at, 1), np.uint8)
+        if variables:
+            self.buffers.append((SLOT_CONST << SLOT_SHIFT, memory, False))
+        return memory
+
+    def initialise(self, functions: dict[str, int]) -> None:
+        """Write the initial values. functions: name -> what stands for the function's address."""
+        for v in self._initial:
+            if v.name not in self.addresses or v.linkage == "extern":
+                continue
+            memory = self._bytes_of(v)
+            if v.initial is not None:
+                data = np.frombuffer(v.initial, np.uint8)
+                memory[: len(data)] = data
+            for r in v.symbols:
+                value = self.addresses.get(r.symbol, functions.get(r.symbol, 0)) + r.addend
+                if r.mask is not None:
+                    shift = (r.mask & -r.mask).bit_length() - 1
+                    value = (value & r.mask) >> shift
+                memory[r.offset : r.offset + r.size] = np.frombuffer(
+                    (value & ((1 << 8 * r.size) - 1)).to_bytes(r.size, "little"), np.uint8
+                )
+
+    def _bytes_of(self, v: Variable) -> np.ndarray:
+        start = self.addresses[v.name]
+        if v.space == "const":
+            offset = start - (SLOT_CONST << SLOT_SHIFT)
+            return self._const[offset : offset + v.size]
+        return next(b for s, b, _ in self.buffers if s == start)

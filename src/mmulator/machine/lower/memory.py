@@ -1,0 +1,317 @@
+"""Loads, stores, atomics, address conversion and asynchronous copies (PTX ISA 9.1, Data Movement and Conversion)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mmulator.codegen.ops import bitcast, fma, is_nan, mask_bits, select
+from mmulator.codegen.types import Ty, boolean, f32, f64, u8, u16, u32, u64, u128
+from mmulator.codegen.values import Value, constant, splat
+from mmulator.errors import UnsupportedError
+from mmulator.isa.scalar import type_bits
+from mmulator.machine.emit import LANES, BlockEmitter, vector_type
+from mmulator.machine.lower import lower
+from mmulator.machine.runtime import memory as rt
+from mmulator.machine.state import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, PredicatePair, Reg, Sink, Symbol, VectorOperand
+
+U64, U32 = u64.vec(LANES), u32.vec(LANES)
+_ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
+_SLOTS = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "param": SLOT_PARAM}
+
+
+def space_of(ins: Instruction) -> str:
+    """State space of an access: `global`, `shared`, ..., or `generic`."""
+    text = ins.form["space"] if ins.form is not None else ""  # type: ignore[index]
+    return text.partition("::")[0] or "generic"
+
+
+def _elements(operand: Operand) -> tuple[Operand, ...]:
+    return operand.elements if isinstance(operand, VectorOperand) else (operand,)
+
+
+def write_result(e: BlockEmitter, operand: Operand, value: Value, ins: Instruction) -> None:
+    """Put a computed value into a destination register, unless it is `_`."""
+    if isinstance(operand, Reg):
+        e.write(operand.name, value, e.guard(ins))
+
+
+def _local_address(e: BlockEmitter, address: Address) -> Value | None:
+    """Address in this frame's local memory, if `address` is a variable that lives there."""
+    if isinstance(address.base, Symbol):
+        offset = e.frame_offset(address.base.name)
+        if offset is not None:
+            return U64(e.local_base()) + (offset + address.base.offset + address.offset)
+    return None
+
+
+def _place(e: BlockEmitter, ins: Instruction, address: Address) -> tuple[str, Value]:
+    """(space, address of each lane)."""
+    local = _local_address(e, address)
+    if local is not None:
+        return "local", local
+    return space_of(ins), e.address(address)
+
+
+@lower("ld", "ldu")
+def ld(e: BlockEmitter, ins: Instruction) -> None:
+    target, address = ins.operands[:2]
+    if not isinstance(address, Address):
+        raise UnsupportedError("a load takes an address", span=ins.span)
+    names = _elements(target)
+    type_name = ins.form["type"]  # type: ignore[index]
+    if isinstance(address.base, Symbol) and (at := e.kernel_parameter(address.base.name)) is not None:
+        _load_parameter(e, ins, names, type_name, at + address.base.offset + address.offset)
+        return
+    space, where = _place(e, ins, address)
+    size, parts = _parts(type_name)
+    count = len(names) * parts
+    ty = _ELEMENT[size].vec(LANES)
+    place = e.room(ty, count)
+    e.call(rt.load_function(space, size, count), e.w, e.lanes_of(ins), e.spill(where), place, e.site)
+    values = [e.fetch(place, ty, n) for n in range(count)]
+    for n, operand in enumerate(names):
+        value = values[n] if parts == 1 else _join(values[2 * n], values[2 * n + 1])
+        write_result(e, operand, _as_type(value, type_name), ins)
+
+
+def _parts(type_name: str) -> tuple[int, int]:
+    """(bytes of a memory element, elements of a register): 128 bits are two of 64."""
+    size = max(type_bits(type_name), 8) // 8
+    return (8, 2) if size == 16 else (size, 1)
+
+
+def _join(low: Value, high: Value) -> Value:
+    wide = u128.vec(LANES)
+    return wide(low) | (wide(high) << 64)
+
+
+def _halves(value: Value) -> tuple[Value, Value]:
+    return U64(value), U64(value >> 64)
+
+
+def _as_type(value: Value, type_name: str) -> Value:
+    ty = vector_type(type_name)
+    return value if ty.kind == "float" else ty(value)
+
+
+def _load_parameter(e: BlockEmitter, ins: Instruction, names: tuple[Operand, ...], type_name: str, at: int) -> None:
+    """A kernel parameter at a constant offset is the same for all lanes."""
+    size, parts = _parts(type_name)
+    base = e.launch_field("params")
+    for n, operand in enumerate(names):
+        values = []
+        for part in range(parts):
+            place = base + (at + (n * parts + part) * size)
+            values.append(splat(e.b.load(_ELEMENT[size], place, align=1), LANES))
+        value = values[0] if parts == 1 else _join(*values)
+        write_result(e, operand, _as_type(value, type_name), ins)
+
+
+@lower("st")
+def st(e: BlockEmitter, ins: Instruction) -> None:
+    address, source = ins.operands[:2]
+    if not isinstance(address, Address):
+        raise UnsupportedError("a store takes an address", span=ins.span)
+    type_name = ins.form["type"]  # type: ignore[index]
+    space, where = _place(e, ins, address)
+    size, parts = _parts(type_name)
+    ty = _ELEMENT[size].vec(LANES)
+    values: list[Value] = []
+    for operand in _elements(source):
+        bits = e.source(operand, f"b{max(type_bits(type_name), 8)}")
+        values += [ty(bits)] if parts == 1 else list(_halves(bits))
+    place = e.spill(*values)
+    e.call(rt.store_function(space, size, len(values)), e.w, e.lanes_of(ins), e.spill(where), place, e.site)
+
+
+@lower("prefetch", "prefetchu", "applypriority", "discard", "cp.async.bulk.prefetch", "createpolicy", "griddepcontrol",
+       "setmaxnreg", "pmevent", "nanosleep", "brkpt")  # fmt: skip
+def nothing(e: BlockEmitter, ins: Instruction) -> None:
+    """Hints: no effect on any value. A destination (a cache policy) becomes zero."""
+    specs = getattr(ins.form, "operands", ())
+    for spec, operand in zip(specs, ins.operands):
+        if spec.access == "w" and isinstance(operand, Reg):
+            e.write(operand.name, constant(e.b, vector_type(e.frame.types[operand.name]), 0), e.guard(ins))
+
+
+# atomics ------------------------------------------------------------------------------------------------------------
+def _float_add(ty: Ty, flush: bool) -> Callable[[Value, Value], Value]:
+    def combine(old: Value, operand: Value) -> Value:
+        bits = old.ty
+        a, c = bitcast(ty, old), bitcast(ty, operand)
+        if flush:
+            a, c = _flush(a), _flush(c)
+        total = a + c
+        if flush:
+            total = _flush(total)
+        quiet = 0x7FFFFFFF if ty.bits == 32 else 0x7FF8000000000000
+        return select(is_nan(total), constant(old.b, bits, quiet), bitcast(bits, total))
+
+    return combine
+
+
+def _flush(x: Value) -> Value:
+    """Subnormals to zero of their sign."""
+    bits = bitcast(u32, x)
+    small = (bits & 0x7F800000) == 0
+    return bitcast(f32, select(small, bits & 0x80000000, bits))
+
+
+def _half_add(bfloat: bool) -> Callable[[Value, Value], Value]:
+    from mmulator.codegen.types import f16
+
+    def widen(x: Value) -> Value:
+        return bitcast(f32, u32(x) << 16) if bfloat else f32(bitcast(f16, x))
+
+    def combine(old: Value, operand: Value) -> Value:
+        total = widen(old) + widen(operand)
+        if bfloat:
+            bits = bitcast(u32, total)
+            narrow = u16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
+        else:
+            narrow = bitcast(u16, f16(total))
+        return select(is_nan(total), constant(old.b, u16, 0x7FFF), narrow)
+
+    return combine
+
+
+def _packed(one: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Value]:
+    def combine(old: Value, operand: Value) -> Value:
+        low = one(u16(old), u16(operand))
+        high = one(u16(old >> 16), u16(operand >> 16))
+        return u32(low) | (u32(high) << 16)
+
+    return combine
+
+
+def _combiner(op: str, type_name: str, space: str) -> tuple[Ty, Callable[[Value, Value], Value] | None, str]:
+    """(element type, macro or None where LLVM has the operation, suffix of its name)."""
+    if op == "add":
+        match type_name:
+            case "f32":
+                # global atomics flush subnormals, shared ones keep them (PTX ISA, atom)
+                flush = space != "shared"
+                return u32, _float_add(f32, flush), "_f32" + ("_ftz" if flush else "")
+            case "f64":
+                return u64, _float_add(f64, False), "_f64"
+            case "f16" | "bf16":
+                return u16, _half_add(type_name == "bf16"), "_" + type_name
+            case "f16x2" | "bf16x2":
+                return u32, _packed(_half_add(type_name == "bf16x2")), "_" + type_name
+    bits = type_bits(type_name)
+    if bits == 128:
+        return u128, None, ""
+    ty = vector_type(type_name).element
+    if ty.kind == "float":
+        raise UnsupportedError(f"atom.{op}.{type_name} is not supported")
+    return ty, None, ""
+
+
+@lower("atom", "red")
+def atom(e: BlockEmitter, ins: Instruction) -> None:
+    form = ins.form
+    assert form is not None
+    operands = list(ins.operands)
+    target: Operand | None = None if ins.opcode == "red" else operands.pop(0)
+    address = operands.pop(0)
+    if not isinstance(address, Address) or isinstance(operands[0], VectorOperand):
+        raise UnsupportedError("vector atomics are not supported", span=ins.span)
+    op, type_name = form["op"], form["type"]  # type: ignore[index]
+    space, where = _place(e, ins, address)
+    ty, combine, suffix = _combiner(op, type_name, space)
+    vector = ty.vec(LANES)
+    raw = f"b{type_bits(type_name)}"
+    values = [vector(e.source(o, raw)) for o in operands[: 2 if op == "cas" else 1]]
+    if len(values) == 1:
+        values.append(values[0])
+    place = e.room(vector)
+    spilled = [e.spill(v) for v in values]
+    function = rt.atomic_function(space, op, ty, combine, suffix)
+    e.call(function, e.w, e.lanes_of(ins), e.spill(where), *spilled, place, e.site)
+    if target is not None:
+        write_result(e, target, e.fetch(place, vector), ins)
+
+
+# addresses ----------------------------------------------------------------------------------------------------------
+@lower("cvta", "cvta.to")
+def cvta(e: BlockEmitter, ins: Instruction) -> None:
+    """Between an address of a state space and a generic address: the slot's number in the upper bits."""
+    target, source = ins.operands
+    value = U64(e.source(source, ins.form["type"]))  # type: ignore[index]
+    slot = _SLOTS.get(space_of(ins))
+    if slot in (SLOT_SHARED, SLOT_LOCAL):
+        if form_is_to(ins):
+            value = value & ((1 << SLOT_SHIFT) - 1)
+        else:
+            value = value | (slot << SLOT_SHIFT)
+    write_result(e, target, value, ins)
+
+
+def form_is_to(ins: Instruction) -> bool:
+    return "to" in ins.modifiers
+
+
+@lower("isspacep")
+def isspacep(e: BlockEmitter, ins: Instruction) -> None:
+    target, source = ins.operands
+    slot = U64(e.source(source, "u64")) >> SLOT_SHIFT
+    space = space_of(ins)
+    answer = slot == _SLOTS[space] if space in _SLOTS else slot >= 16
+    write_result(e, target, answer, ins)
+
+
+@lower("mapa")
+def mapa(e: BlockEmitter, ins: Instruction) -> None:
+    """Outside a cluster a block's own shared memory is all there is."""
+    write_result(e, ins.operands[0], e.source(ins.operands[1], ins.form["type"]), ins)  # type: ignore[index]
+
+
+@lower("getctarank")
+def getctarank(e: BlockEmitter, ins: Instruction) -> None:
+    write_result(e, ins.operands[0], constant(e.b, U32, 0), ins)
+
+
+# cp.async -----------------------------------------------------------------------------------------------------------
+@lower("cp.async")
+def cp_async(e: BlockEmitter, ins: Instruction) -> None:
+    to, source, size, *rest = ins.operands
+    if not isinstance(to, Address) or not isinstance(source, Address) or not isinstance(size, Immediate):
+        raise UnsupportedError("cp.async takes two addresses and a size", span=ins.span)
+    valid = constant(e.b, U32, size.value)
+    names = [s.name for s in getattr(ins.form, "operands", ())][3:]
+    for name, operand in zip(names, rest):
+        if name in ("src-size", "src_size"):
+            valid = U32(e.source(operand, "u32"))
+        elif name in ("ignore-src", "ignore_src"):
+            valid = select(e.source(operand, "pred"), constant(e.b, U32, 0), valid)
+    where = e.address(to)
+    e.call(rt.cp_async, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(source)), size.value, e.spill(valid), e.site)
+
+
+@lower("cp.async.commit_group")
+def cp_async_commit(e: BlockEmitter, ins: Instruction) -> None:
+    e.call(rt.cp_async_commit, e.w)
+
+
+@lower("cp.async.wait_group")
+def cp_async_wait(e: BlockEmitter, ins: Instruction) -> None:
+    pending = ins.operands[0]
+    if not isinstance(pending, Immediate):
+        raise UnsupportedError("cp.async.wait_group takes a constant", span=ins.span)
+    e.call(rt.cp_async_wait, e.w, pending.value)
+
+
+@lower("cp.async.wait_all")
+def cp_async_wait_all(e: BlockEmitter, ins: Instruction) -> None:
+    e.call(rt.cp_async_wait_all, e.w)
+
+
+@lower("membar", "fence", "fence.proxy", "fence.proxy.async", "fence.mbarrier_init", "fence.proxy.alias",
+       "fence.proxy.tensormap", "bar.warp.sync", "barrier.warp.sync")  # fmt: skip
+def fence(e: BlockEmitter, ins: Instruction) -> None:
+    """A real fence: other blocks run on other threads."""
+    e.b.line("fence seq_cst")
+
+
+__all__ = ["PredicatePair", "Sink", "boolean", "cp_async", "fma", "mask_bits", "write_result"]

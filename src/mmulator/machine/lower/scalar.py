@@ -1,0 +1,55 @@
+"""Every other instruction: a pure function of its operands, lane by lane (machine/ops)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.values import Value
+from mmulator.errors import UnsupportedError
+from mmulator.machine.emit import BlockEmitter
+from mmulator.machine.lower.memory import write_result
+from mmulator.machine.ops import SEMANTICS
+from mmulator.machine.program import CARRY, form_name
+from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair
+
+
+class Carry:
+    """The condition code of the lanes, as machine/ops sees it."""
+
+    lanes = 32
+
+    def __init__(self, e: BlockEmitter, ins: Instruction) -> None:
+        self._e, self._ins = e, ins
+
+    @property
+    def carry(self) -> Value:
+        return self._e.read(CARRY)
+
+    @carry.setter
+    def carry(self, value: Value) -> None:
+        self._e.write(CARRY, value, self._e.guard(self._ins))
+
+
+def scalar(e: BlockEmitter, ins: Instruction) -> None:
+    """Operands in by the form's types, SEMANTICS[opcode], results out under the guard."""
+    form: Any = ins.form
+    if form is None or form.unsupported:
+        reason = f": {form.unsupported}" if form is not None else ""
+        raise UnsupportedError(f"{ins.mnemonic} is not supported{reason}", span=ins.span)
+    function = SEMANTICS.get(form_name(ins)) or SEMANTICS.get(ins.opcode)
+    if function is None:
+        raise UnsupportedError(f"{ins.mnemonic} is not supported yet", span=ins.span)
+    targets: list[Operand] = []
+    sources: list[Any] = []
+    for spec, operand in zip(form.operands, ins.operands):
+        if spec.access == "w":
+            targets += [operand.p, operand.q] if isinstance(operand, PredicatePair) else [operand]
+        elif spec.kind == "imm" and isinstance(operand, Immediate):
+            sources.append(operand.value)
+        else:
+            sources.append(e.source(operand, spec.type))
+    results = function(Carry(e, ins), form, *sources)
+    if not isinstance(results, tuple):
+        results = (results,)
+    for target, result in zip(targets, results):
+        write_result(e, target, result, ins)
