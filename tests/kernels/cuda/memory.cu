@@ -64,7 +64,7 @@ extern "C" __global__ void local_arrays(const int* in, int* out) {
     else { int y = stack[--sp], x = stack[--sp]; stack[sp++] = op == 2 ? x + y : x * 3 - y; }
   }
   out[t] = a[t % 24] ^ stack[sp - 1];
-  unsigned char bytes[16];
+  unsigned char bytes[16] = {};
   for (int i = 0; i < 16; i++) bytes[(i * in[t]) & 15] = (unsigned char)(i + t);
   out[64 + t] = bytes[t & 15] + (bytes[(t + 3) & 15] << 8);
 }
