@@ -20,6 +20,7 @@ Kind = Literal[
     "imm",  # constant only
     "addr",  # [register or symbol + offset]
     "pred",  # predicate read, may be negated
+    "size",  # register or constant, or a predicate (cp.async: src-size or ignore-src)
     "dstpair",  # d or d|p: p a predicate
     "dstpred",  # p or p|q
     "move",  # source of mov: register, constant, special register, name of a variable, vector
@@ -68,7 +69,8 @@ class OperandRule:
     """An operand of a row. type: a PTX type, or the name of the group that says it; `wide:GROUP` is twice as wide.
 
     count: elements of a vector operand, or the group that says it (`vec`). wider: a wider register may stand.
-    sink: `_` may stand. lo, hi: bounds of a constant. values: the only constants allowed.
+    sink: `_` may stand. lo, hi: bounds of a constant. values: the only constants allowed. when: the operand is there if
+    and only if that group is; without it, `optional` operands may be left out, the last ones first.
     """
 
     name: str
@@ -82,6 +84,7 @@ class OperandRule:
     lo: int | None = None
     hi: int | None = None
     values: tuple[int, ...] = ()
+    when: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class Row:
     """One line of the table. name: opcode with the modifiers that are always there, `cp.async.wait_group`.
 
     rule: says what is wrong with a combination of modifiers, or returns None. specific: needs an `a` or `f` target.
-    unsupported: why the machine does not run it; empty if it does.
+    unsupported: why the machine does not run it; empty if it does. open: takes any further modifiers and any operands.
     """
 
     name: str
@@ -111,6 +114,7 @@ class Row:
     rule: Callable[[Mapping[str, str]], str | None] | None = None
     specific: bool = False
     unsupported: str = ""
+    open: bool = False
 
     @property
     def opcode(self) -> str:
@@ -157,6 +161,7 @@ class ScalarForm:
     specific: bool
     section: str
     unsupported: str
+    open: bool
 
     def __getitem__(self, group: str) -> str:
         for name, modifier in self.modifiers:
@@ -203,7 +208,8 @@ def _assign(row: Row, modifiers: tuple[str, ...]) -> dict[str, str] | tuple[int,
                 free.remove(group)
                 break
         else:
-            return position, f".{modifier} cannot stand here"
+            if not row.open:
+                return position, f".{modifier} cannot stand here"
     if fixed:
         return -1, f".{fixed[0]} is missing"
     for group in free:
@@ -224,14 +230,15 @@ def _resolve_type(rule: str, taken: Mapping[str, str]) -> str:
 def _form(row: Row, taken: dict[str, str]) -> ScalarForm:
     operands = []
     for o in row.operands:
+        if o.when and o.when not in taken:
+            continue
         if isinstance(o.count, int):
             count = o.count
         else:
-            count = int(taken[o.count].lstrip("vx") or 1) if o.count in taken else 1
-        kind = o.kind
+            count = int(taken[o.count][1:]) if o.count in taken else 1
         operands.append(
             OperandSpec(
-                o.name, kind, _resolve_type(o.type, taken), o.access, o.optional, count, o.wider, o.sink, o.lo, o.hi,
+                o.name, o.kind, _resolve_type(o.type, taken), o.access, o.optional, count, o.wider, o.sink, o.lo, o.hi,
                 o.values,
             )
         )  # fmt: skip
@@ -241,7 +248,7 @@ def _form(row: Row, taken: dict[str, str]) -> ScalarForm:
         if need.modifier in present:
             ptx, sm = max(ptx, need.ptx), max(sm, need.sm)
     ordered = tuple((g.name, taken[g.name]) for g in row.groups if g.name in taken)
-    return ScalarForm(row.name, ordered, tuple(operands), ptx, sm, row.specific, row.section, row.unsupported)
+    return ScalarForm(row.name, ordered, tuple(operands), ptx, sm, row.specific, row.section, row.unsupported, row.open)
 
 
 @cache
