@@ -1,0 +1,134 @@
+"""Tables of the special-function unit: one row of three coefficients per segment, as data, one file per chip.
+
+A file `sm_NN.json` beside this module holds the tables that were solved from captures of that chip. A device without a
+file computes with those of sm_90, and `tables_for` says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from mmulator.errors import UnsupportedError
+from mmulator.isa.targets import DEVICES
+
+Row = tuple[int, int, int]
+DEFAULT_DEVICE = "sm_90"
+# Devices with a file of their own.
+MEASURED: tuple[str, ...] = ("sm_90",)
+UNITS: tuple[str, ...] = ("rcp", "rsqrt", "sqrt", "ex2", "lg2", "sin")
+TANH_BINADES = 11  # exponents -8 .. 2
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """A table and the widths of its datapath: ((C0 << c0_shift) + C1 * x + C2 * square(x) + constant) >> out_shift.
+
+    rows: (C0, C1, C2) of each segment. x_bits: bits of the argument below the table index. square_shift: the squarer
+    sees x << square_shift. c0_shift, out_shift: one number, or one for each exponent parity (even, odd).
+    """
+
+    rows: tuple[Row, ...]
+    x_bits: int
+    square_shift: int
+    c0_shift: tuple[int, ...]
+    constant: int
+    out_shift: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TanhTable:
+    """Segments of tanh. For exponent -8 + i: 2**split[i] rows from first_row[i] on.
+
+    rows: (D, C1, C2, fraction bits), the value being D + C1 * x + C2 * square(x) with so many fraction bits.
+    """
+
+    first_row: tuple[int, ...]
+    split: tuple[int, ...]
+    rows: tuple[tuple[int, int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """All tables of one chip. device: as in `mmulator.isa.targets.DEVICES`. measured_on: the product measured."""
+
+    device: str
+    measured_on: str
+    rcp: Quadratic
+    rsqrt: Quadratic
+    sqrt: Quadratic
+    ex2: Quadratic
+    lg2: Quadratic
+    sin: Quadratic
+    tanh: TanhTable
+
+
+def parse_tables(text: str) -> Tables:
+    """Tables from the text of a data file. Raises ValueError where a table cannot be one of this unit."""
+    data: Mapping[str, Any] = json.loads(text)
+    units = {name: _quadratic(name, data["units"][name]) for name in UNITS}
+    tanh = data["tanh"]
+    table = TanhTable(tuple(tanh["first_row"]), tuple(tanh["split"]), tuple(tuple(r) for r in tanh["rows"]))
+    ends = [first + (1 << split) for first, split in zip(table.first_row, table.split)]
+    if len(table.split) != TANH_BINADES or [0, *ends] != [*table.first_row, len(table.rows)]:
+        raise ValueError("tanh: the segments do not tile the rows")
+    return Tables(data["device"], data["measured_on"], **units, tanh=table)
+
+
+def _quadratic(name: str, unit: Mapping[str, Any]) -> Quadratic:
+    rows = tuple(tuple(row) for row in unit["rows"])
+    if any(len(row) != 3 for row in rows) or len(rows) not in (64, 128):
+        raise ValueError(f"{name}: 64 or 128 rows of three coefficients are wanted")
+    return Quadratic(
+        rows, unit["x_bits"], unit["square_shift"], tuple(unit["c0_shift"]), unit["constant"], tuple(unit["out_shift"])
+    )
+
+
+def write_tables(tables: Tables) -> str:
+    """The text of a data file: the inverse of `parse_tables`."""
+
+    def lines(rows: tuple[tuple[int, ...], ...]) -> str:
+        parts = [json.dumps(list(row), separators=(",", ":")) for row in rows]
+        return "[\n" + ",\n".join(",".join(parts[i : i + 8]) for i in range(0, len(parts), 8)) + "\n]"
+
+    def unit(name: str) -> str:
+        q: Quadratic = getattr(tables, name)
+        head = {"x_bits": q.x_bits, "square_shift": q.square_shift, "c0_shift": list(q.c0_shift)}
+        head |= {"constant": q.constant, "out_shift": list(q.out_shift)}
+        return f'"{name}": {json.dumps(head)[:-1]}, "rows": {lines(q.rows)}}}'
+
+    t = tables.tanh
+    tanh = f'{{"first_row": {list(t.first_row)}, "split": {list(t.split)}, "rows": {lines(t.rows)}}}'
+    units = ",\n".join(unit(name) for name in UNITS)
+    head = f'"device": {json.dumps(tables.device)}, "measured_on": {json.dumps(tables.measured_on)}'
+    return f'{{{head},\n"units": {{\n{units}\n}},\n"tanh": {tanh}}}\n'
+
+
+@cache
+def load_tables(device: str) -> Tables:
+    """The measured tables of a device of `MEASURED`."""
+    return parse_tables(files(__package__).joinpath(f"{device}.json").read_text())
+
+
+def tables_for(device: str) -> tuple[Tables, bool]:
+    """The tables a device computes with, and whether they were measured on that device.
+
+    Devices without captures use the tables of sm_90 (False). Raises UnsupportedError for an unknown device.
+    """
+    if device not in DEVICES:
+        raise UnsupportedError(
+            f"{device!r} is not a device with a numerics profile",
+            hint=f"known devices: {', '.join(DEVICES)}",
+        )
+    measured = device in MEASURED
+    return load_tables(device if measured else DEFAULT_DEVICE), measured
+
+
+__all__ = [
+    "DEFAULT_DEVICE", "MEASURED", "Quadratic", "Row", "Tables", "TanhTable", "load_tables", "parse_tables",
+    "tables_for", "write_tables",
+]  # fmt: skip
