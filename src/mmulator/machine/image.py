@@ -8,11 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmulator.errors import LaunchError
-from mmulator.machine.state import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_SHIFT
+from mmulator.machine.state import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_FUNCTION, SLOT_SHIFT
 from mmulator.ptx.tree import Function, Module, Parameter, Prototype, Variable
-
-SLOT_FUNCTION = 8  # "address" of a function: this slot, and its entry block
-
 
 def align_up(value: int, align: int) -> int:
     return -(-value // align) * align
@@ -123,6 +120,9 @@ class ModuleImage:
                 self.buffers.append((start, buffer, True))
                 self.next_slot += slots_for(v.size)
         self._initial = variables
+        defined = [f for f in module.functions if f.is_defined]
+        self.function_names = [f.name for f in defined]
+        self.functions = {f.name: (SLOT_FUNCTION << SLOT_SHIFT) + n for n, f in enumerate(defined)}
 
     def _place_const(self, variables: list[Variable]) -> np.ndarray:
         at = 0
@@ -137,17 +137,18 @@ class ModuleImage:
             self.buffers.append((SLOT_CONST << SLOT_SHIFT, memory, False))
         return memory
 
-    def initialise(self, functions: dict[str, int]) -> None:
-        """Write the initial values. functions: name -> what stands for the function's address."""
+    def initialise(self) -> None:
+        """Write the initial values."""
+        known = {**self.functions, **self.addresses}
         for v in self._initial:
-            if v.name not in self.addresses or v.linkage == "extern":
+            if v.name not in self.addresses:
                 continue
             memory = self._bytes_of(v)
             if v.initial is not None:
                 data = np.frombuffer(v.initial, np.uint8)
                 memory[: len(data)] = data
             for r in v.symbols:
-                value = self.addresses.get(r.symbol, functions.get(r.symbol, 0)) + r.addend
+                value = known.get(r.symbol, 0) + r.addend
                 if r.mask is not None:
                     shift = (r.mask & -r.mask).bit_length() - 1
                     value = (value & r.mask) >> shift

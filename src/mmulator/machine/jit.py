@@ -17,7 +17,6 @@ from mmulator.codegen.values import Builder, Value, constant, module_text, splat
 from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.machine.emit import BLOCK_PARAMS, LANES, BlockEmitter, storage_type
 from mmulator.machine.image import (
-    SLOT_FUNCTION,
     Abi,
     LocalFrame,
     ModuleImage,
@@ -57,6 +56,7 @@ class MatrixSites:
     index: dict[Any, int] = field(default_factory=dict)
     tiles: dict[tuple[str, ...], int] = field(default_factory=dict)
     tile_bytes: int = 0
+    scratch_bytes: int = 0
     functions: list[tuple[np.ndarray, str, Any]] = field(default_factory=list)
     keep: list[Any] = field(default_factory=list)
 
@@ -76,12 +76,20 @@ class CompiledKernel:
     sites: list[Instruction]
     classes: list[Counter[str]]
     frame_bytes: int
+    largest_frame: int
     local_bytes: int
     matrix: MatrixSites
     instructions: int
     seconds: float
     from_cache: bool
     libraries: list[Library]
+    notes: list[str] = field(default_factory=list)
+
+    def macs(self, counts: np.ndarray) -> int:
+        """Multiply-accumulates of matrix instructions, from the executions of each block."""
+        return sum(
+            int(n) * sum(instruction_macs(i) for i in b.body) for n, b in zip(counts, self.program.blocks) if n
+        )
 
 
 class Jit:
@@ -97,7 +105,6 @@ class Jit:
         self.params = self._parameter_offsets(function)
         self.sites: list[Instruction] = []
         self.matrix = MatrixSites()
-        self.entries = {n: (SLOT_FUNCTION << SLOT_SHIFT) + f.entry for n, f in self.program.functions.items()}
 
     @staticmethod
     def _parameter_offsets(function: Function) -> dict[str, int]:
@@ -125,8 +132,8 @@ class Jit:
         if e.is_entry and name in self.params:
             return constant(b, u64, (SLOT_PARAM << SLOT_SHIFT) + self.params[name] + symbol.offset)
         callee = self.module.function(name)
-        if callee is not None and callee.name in self.entries:
-            return constant(b, u64, self.entries[callee.name])
+        if callee is not None and callee.name in self.image.functions:
+            return constant(b, u64, self.image.functions[callee.name])
         raise UnsupportedError(
             f"{name} is declared here but defined elsewhere", span=symbol.span, hint="link the modules into one first"
         )
@@ -167,7 +174,7 @@ class Jit:
         if self.program.recursive:
             frames, locals_ = frame * depth, local * depth
         return CompiledKernel(
-            self.program, self.image, self.shared, code, self.sites, classes, frames + frame, locals_ + local + 16,
+            self.program, self.image, self.shared, code, self.sites, classes, frames + frame, frame, locals_ + local + 16,
             self.matrix, total, time.perf_counter() - start, cached, libraries,
         )  # fmt: skip
 
@@ -225,6 +232,15 @@ def instruction_class(ins: Instruction) -> str:
     if any(m in ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64") for m in ins.modifiers):
         return "float"
     return "move" if ins.opcode in ("mov", "cvta") else "integer"
+
+
+def instruction_macs(ins: Instruction) -> int:
+    """Multiply-accumulates that one warp executes with this instruction."""
+    form = ins.form
+    if ins.opcode not in ("mma", "wgmma", "wmma") or getattr(form, "op", "") not in ("mma", "mma_async"):
+        return 0
+    macs = form.m * form.n * form.k  # type: ignore[union-attr]
+    return macs // 4 if ins.opcode == "wgmma" else macs
 
 
 class Emitter(BlockEmitter):
@@ -432,15 +448,14 @@ class Emitter(BlockEmitter):
             self._pass(operand, base + place, parameter)
         callee = callee_of(ins)
         if isinstance(callee, Reg):
-            where = U64(self.source(callee, "u64"))
-            known = (where >> SLOT_SHIFT) == SLOT_FUNCTION
-            targets = I32(select(known, U32(where), 0xFFFFFFFF))
+            place = self.room(I32)
+            where = self.spill(U64(self.source(callee, "u64")))
+            self.call(rt.find_functions, self.w, self.mask, where, place)
         else:
             function = self.jit.module.function(callee.name)
             assert function is not None
-            targets = constant(b, I32, self.jit.program.functions[function.name].entry)
+            place = self.spill(constant(b, I32, self.jit.program.functions[function.name].entry))
         self.flush()
-        place = self.spill(targets)
         b.ret(
             self.call(
                 rt.call_function, self.w, self.mask, place, self.block.targets[0], self.frame.bytes, self.local_bytes,

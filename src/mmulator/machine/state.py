@@ -16,6 +16,7 @@ FULL = 0xFFFFFFFF
 # Addresses: bits 32 and up are a slot, the rest an offset. A buffer larger than 4 GiB takes several slots.
 SLOT_SHIFT = 32
 SLOT_SHARED, SLOT_LOCAL, SLOT_CONST, SLOT_PARAM = 1, 2, 3, 4
+SLOT_FUNCTION = 8  # "address" of a function: this slot, and its number in the module
 FIRST_GLOBAL_SLOT = 16
 SHARED_BASE = 1024  # the first byte a kernel owns: below it lie the 1 KB that CUDA reserves (measured on an NVIDIA H200)
 
@@ -81,7 +82,9 @@ Launch = Struct(
         ("dynamic_shared", u32),
         ("tiles", u32),  # accumulators of wgmma, a warpgroup
         ("tile_bytes", u64),
-        ("clock", u64),
+        ("functions", ptr_to(i32)),  # entry block of each function of the module, -1 if this kernel cannot reach it
+        ("function_count", u64),
+        ("sites", ptr_to(u64)),  # tables of matrix instructions
     ],
 )
 

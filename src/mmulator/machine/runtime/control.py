@@ -28,6 +28,7 @@ from mmulator.machine.state import (
     HEADER_RETURN_FRAME,
     HEADER_RETURN_PC,
     NUM_BARRIERS,
+    SLOT_FUNCTION,
     Barrier,
     Code,
     Cta,
@@ -252,6 +253,22 @@ def call_function(
 
 
 @native
+def find_functions(w: ptr_to(Warp), mask: u32, addresses: ptr_to(u64), targets: ptr_to(i32)) -> None:
+    """Function addresses of an indirect call to entry blocks, -1 for what is no function of this kernel."""
+    launch = w.cta.launch
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        at = addresses[lane]
+        number = at & 0xFFFFFFFF
+        found = i32(-1)
+        if (at >> 32) == SLOT_FUNCTION and number < launch.function_count:
+            found = launch.functions[number]
+        targets[lane] = found
+
+
+@native
 def return_lanes(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
     m = bits_mask(mask)
     w.lane_pc = select(m, load(I32, regs + HEADER_RETURN_PC), w.lane_pc)
@@ -306,7 +323,7 @@ def not_progressing(cta: ptr_to(Cta), done: u32) -> u32:
 
 
 CONTROL = [
-    fault, set_pcs, pick, run_warp, wait_for_lanes, branch, branch_indexed, barrier, exit_lanes, call_function,
+    fault, set_pcs, pick, run_warp, wait_for_lanes, branch, branch_indexed, barrier, exit_lanes, call_function, find_functions,
     return_lanes, run_cta,
 ]  # fmt: skip
 

@@ -1,0 +1,78 @@
+"""What a chip allows a launch (CUDA C++ Programming Guide, Technical Specifications per Compute Capability)."""
+
+from __future__ import annotations
+
+from mmulator.errors import LaunchError, UnsupportedError
+from mmulator.isa.targets import DEVICES, Target
+
+KIB = 1024
+# Shared memory of one block in KiB, opted in.
+SHARED_KIB: dict[str, int] = {
+    "sm_70": 96, "sm_72": 96, "sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_89": 99, "sm_90": 227,
+    "sm_100": 227, "sm_103": 227, "sm_120": 99, "sm_121": 99,
+}  # fmt: skip
+MAX_THREADS = 1024
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+
+
+def default_device(target: Target) -> str:
+    """The chip that a .target names; the nearest older one that is modelled, if it is not."""
+    name = f"sm_{target.number}"
+    if name in DEVICES:
+        return name
+    older = [d for d in DEVICES if int(d[3:]) <= target.number]
+    return older[-1] if older else DEVICES[0]
+
+
+def check_device(device: str, target: Target) -> None:
+    """Raises UnsupportedError if PTX for `target` cannot run on `device`."""
+    if device not in DEVICES:
+        raise UnsupportedError(f"unknown device {device!r}", hint="known: " + ", ".join(DEVICES))
+    number = int(device[3:])
+    chip_only = target.suffix == "a" and number != target.number
+    family_only = target.suffix == "f" and Target(number).family() != target.family()
+    if number < target.number or chip_only or family_only:
+        raise UnsupportedError(
+            f"PTX for {target} does not run on {device}",
+            rule=".target (PTX ISA 9.1): code runs on its target and later ones; `a` targets on that chip alone",
+            hint=f"choose device {default_device(target)}, or compile for an older target",
+        )
+
+
+def dimensions(value: object, what: str, limits: tuple[int, int, int]) -> tuple[int, int, int]:
+    """An int or up to three ints as (x, y, z). Raises LaunchError."""
+    items = (value,) if not isinstance(value, tuple | list) else tuple(value)
+    try:
+        numbers = [int(i) for i in items]
+        exact = all(n == i for n, i in zip(numbers, items))
+    except (TypeError, ValueError, OverflowError):
+        raise LaunchError(f"{what} is {value!r}, not one to three whole numbers") from None
+    if not exact or not 1 <= len(numbers) <= 3:
+        raise LaunchError(f"{what} is {value!r}, not one to three whole numbers")
+    x, y, z = [*numbers, 1, 1][:3]
+    for axis, n, limit in zip("xyz", (x, y, z), limits):
+        if not 1 <= n <= limit:
+            raise LaunchError(f"{what} has {axis} = {n}; it must be 1 to {limit}")
+    return x, y, z
+
+
+def check_block(block: tuple[int, int, int]) -> int:
+    """Threads of a block. Raises LaunchError over 1024."""
+    threads = block[0] * block[1] * block[2]
+    if threads > MAX_THREADS:
+        raise LaunchError(f"a block of {block} has {threads} threads; at most {MAX_THREADS} are allowed")
+    return threads
+
+
+def check_shared(static: int, dynamic: int, device: str) -> int:
+    """Shared bytes of a block. Raises LaunchError over what the chip has."""
+    limit = SHARED_KIB[device] * KIB
+    if dynamic < 0:
+        raise LaunchError(f"shared is {dynamic}; it must be 0 or more bytes")
+    if static + dynamic > limit:
+        raise LaunchError(
+            f"{static} static and {dynamic} dynamic bytes of shared memory are more than the {limit} of {device}",
+            hint="use fewer pipeline stages or a smaller tile",
+        )
+    return static + dynamic

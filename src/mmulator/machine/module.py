@@ -1,0 +1,190 @@
+"""`Module` and `Kernel`: what a user holds. Module.load -> module[entry] -> launch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
+from mmulator.isa.targets import Target
+from mmulator.machine.arguments import pack_arguments
+from mmulator.machine.image import ModuleImage
+from mmulator.machine.jit import CompiledKernel, Jit
+from mmulator.machine.launch import Grid, LaunchShape, Runner, class_totals
+from mmulator.machine.limits import (
+    MAX_BLOCK,
+    MAX_GRID,
+    check_block,
+    check_device,
+    check_shared,
+    default_device,
+    dimensions,
+)
+from mmulator.machine.program import build
+from mmulator.machine.report import Report
+from mmulator.ptx.parser import parse_module
+from mmulator.ptx.tree import Function
+from mmulator.ptx.tree import Module as Tree
+from mmulator.ptx.verify import verify
+from mmulator.source import Source
+
+Progress = Callable[[str, int, int], None]
+
+
+class Module(Mapping[str, "Kernel"]):
+    """A verified PTX module. `module["gemm"]` is a Kernel; iteration gives the kernels' names.
+
+    Its .global variables keep their values from launch to launch, as on a GPU.
+    """
+
+    def __init__(self, tree: Tree, parse_seconds: float) -> None:
+        self.tree = tree
+        self.parse_seconds = parse_seconds
+        self.image = ModuleImage(tree)
+        self.image.initialise()
+        self._kernels = {f.name: Kernel(self, f) for f in tree.entries}
+
+    @classmethod
+    def load(cls, ptx: str | Path, *, name: str | None = None) -> Module:
+        """Parse and verify PTX.
+
+        ptx: a path, or the text itself (a string with a line break or a `.version` directive). name: what messages call
+        the text. Raises PtxSyntaxError, InvalidInstructionError or UnsupportedError, with line, column and caret;
+        MmulatorError if the file cannot be read.
+        """
+        source = read_source(ptx, name)
+        start = time.perf_counter()
+        tree = parse_module(source)
+        errors = verify(tree)
+        if errors:
+            raise errors[0]
+        return cls(tree, time.perf_counter() - start)
+
+    @property
+    def target(self) -> Target:
+        return self.tree.target
+
+    @property
+    def version(self) -> tuple[int, int]:
+        return self.tree.version
+
+    def __getitem__(self, entry: str) -> Kernel:
+        kernel = self._kernels.get(entry)
+        if kernel is None:
+            names = ", ".join(self._kernels) or "none"
+            raise LaunchError(f"{self.tree.source.name} has no kernel {entry!r}; it has {names}")
+        return kernel
+
+    def __contains__(self, entry: object) -> bool:
+        return entry in self._kernels
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kernels)
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+
+def read_source(ptx: str | Path, name: str | None = None) -> Source:
+    """A path or a text as a Source."""
+    if isinstance(ptx, str) and ("\n" in ptx or ".version" in ptx):
+        return Source(name or "<ptx>", ptx)
+    path = Path(ptx)
+    try:
+        return Source(name or str(ptx), path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise MmulatorError(f"{path} is not text", hint="a cubin or fatbin holds no PTX to read; extract it first") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise MmulatorError(f"cannot read {path}: {reason}") from None
+
+
+class Kernel:
+    """An .entry of a module."""
+
+    def __init__(self, module: Module, function: Function) -> None:
+        self.module, self.function = module, function
+        self._compiled: dict[str, CompiledKernel] = {}
+
+    @property
+    def name(self) -> str:
+        return self.function.name
+
+    def compile(self, device: str | None = None, progress: Progress | None = None) -> CompiledKernel:
+        """Machine code for a device's arithmetic; made once. Raises UnsupportedError naming instruction and line."""
+        device = device or default_device(self.module.target)
+        compiled = self._compiled.get(device)
+        if compiled is None:
+            jit = Jit(self.module.tree, self.function, self.module.image, device)
+            report = (lambda done, total: progress("compile", done, total)) if progress else None
+            compiled = self._compiled[device] = jit.compile(report)
+        return compiled
+
+    def launch(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        shared: int = 0,
+        device: str | None = None,
+        sanitize: bool = False,
+        seed: int = 0,
+        *,
+        timeout: float | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> Report:
+        """Run the kernel; arrays among `args` are device buffers and are updated in place.
+
+        grid, block: blocks of the grid, threads of a block (int, or up to three). args: one for each parameter: a
+        contiguous, writable NumPy array for a pointer, a number for a scalar, bytes for an aggregate, None or 0 for a
+        null pointer. shared: dynamic shared bytes. device: whose arithmetic (`sm_90`); default: that of .target.
+        seed: of the scheduler's choices (when asynchronous operations complete). timeout: seconds. threads: of the host.
+        progress(phase, done, total) is called with phases `compile` and `run`.
+
+        Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then).
+        """
+        if sanitize:
+            raise UnsupportedError("the sanitizer is not part of this release", hint="launch with sanitize=False")
+        device = device or default_device(self.module.target)
+        check_device(device, self.module.target)
+        shape = self._shape(grid, block, shared, device)
+        arguments = pack_arguments(self.function, list(args), self.module.image.next_slot)
+        started = time.perf_counter()
+        compiled = self.compile(device, progress)
+        compile_seconds = time.perf_counter() - started
+        launched = Grid(compiled, shape, arguments, seed, threads)
+        outcome = Runner(launched, (lambda done, total: progress("run", done, total)) if progress else None).run(timeout)
+        return Report(
+            self.name, device, shape.grid, shape.block, shape.shared, seed, outcome.workers,
+            class_totals(compiled, outcome.counts), compiled.macs(outcome.counts),
+            {"parse": self.module.parse_seconds, "compile": compile_seconds, "run": outcome.seconds},
+            compiled.from_cache, list(compiled.notes),
+        )  # fmt: skip
+
+    def _shape(self, grid: Any, block: Any, shared: int, device: str) -> LaunchShape:
+        g = dimensions(grid, "grid", MAX_GRID)
+        b = dimensions(block, "block", MAX_BLOCK)
+        threads = check_block(b)
+        directives = self.function.directives
+        required = directives.get("reqntid")
+        if required and tuple([*required, 1, 1][:3]) != b:
+            raise LaunchError(f"{self.name} is compiled for a block of {tuple(required)} (.reqntid), not {b}")
+        most = directives.get("maxntid")
+        if most:
+            limit = 1
+            for n in most:
+                limit *= int(n)
+            if threads > limit:
+                raise LaunchError(f"{self.name} is compiled for at most {limit} threads a block (.maxntid), not {threads}")
+        functions = [f.function for f in build(self.module.tree, self.function).functions.values()]
+        from mmulator.machine.image import shared_layout
+
+        static = shared_layout(self.module.tree, functions).static
+        check_shared(static, int(shared), device)
+        return LaunchShape(g, b, threads, static, int(shared))
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.name}({', '.join('.' + p.type for p in self.function.params)})>"
