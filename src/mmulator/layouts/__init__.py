@@ -1,0 +1,8 @@
+"""Where elements are: register fragments, swizzles, matrix descriptors, sparsity metadata. Pure functions both ways."""
+
+from mmulator.layouts.descriptors import MatrixDescriptor, operand_addresses
+from mmulator.layouts.fragments import Fragment
+from mmulator.layouts.operands import fragment
+from mmulator.layouts.swizzle import SWIZZLES, Swizzle, swizzle
+
+__all__ = ["SWIZZLES", "Fragment", "MatrixDescriptor", "Swizzle", "fragment", "operand_addresses", "swizzle"]

@@ -1,0 +1,117 @@
+"""Matrix descriptors of wgmma, and the shared-memory addresses of the elements they describe.
+
+Matrix Descriptor Format; Strides; Canonical Layouts (PTX ISA 9.1); addresses measured on an NVIDIA H200.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.errors import OperandError
+from mmulator.layouts.swizzle import BY_CODE, Swizzle, swizzle
+
+_FIELD_BITS = 14
+_UNIT = 16
+# (name, lowest bit, bits) of the fields; offsets and the start address are in units of 16 bytes.
+FIELDS: tuple[tuple[str, int, int], ...] = (
+    ("start_address", 0, _FIELD_BITS),
+    ("leading_byte_offset", 16, _FIELD_BITS),
+    ("stride_byte_offset", 32, _FIELD_BITS),
+    ("base_offset", 49, 3),
+    ("swizzle", 62, 2),
+)
+_USED = sum(((1 << bits) - 1) << low for _, low, bits in FIELDS)
+
+
+@dataclass(frozen=True)
+class MatrixDescriptor:
+    """A 64-bit matrix descriptor. Matrix Descriptor Format (PTX ISA 9.1).
+
+    start_address, leading_byte_offset, stride_byte_offset: bytes, multiples of 16 below 2**18. base_offset: 0..7,
+    which 128-byte line of the swizzle pattern the matrix starts in. swizzle: `none`, `32B`, `64B` or `128B`.
+    Raises OperandError for any other value.
+    """
+
+    start_address: int = 0
+    leading_byte_offset: int = 0
+    stride_byte_offset: int = 0
+    base_offset: int = 0
+    swizzle: str = "none"
+
+    def __post_init__(self) -> None:
+        for name in ("start_address", "leading_byte_offset", "stride_byte_offset"):
+            value = getattr(self, name)
+            if value % _UNIT or not 0 <= value < _UNIT << _FIELD_BITS:
+                raise OperandError(
+                    f"{name} is {value}: it must be a multiple of 16 bytes from 0 to {(_UNIT << _FIELD_BITS) - 16}",
+                    rule="Matrix Descriptor Format (PTX ISA 9.1)",
+                    hint="the descriptor holds these values divided by 16, in 14 bits",
+                )
+        if not 0 <= self.base_offset < 8:
+            raise OperandError(
+                f"base_offset is {self.base_offset}: it must be 0 to 7",
+                rule="Matrix Descriptor Format (PTX ISA 9.1)",
+                hint="base offset = (pattern start address >> 7) & 7",
+            )
+        swizzle(self.swizzle)
+
+    @property
+    def mode(self) -> Swizzle:
+        return swizzle(self.swizzle)
+
+    def encode(self) -> int:
+        """The 64-bit word."""
+        word = self.base_offset << 49 | self.mode.code << 62
+        for name, low, _ in FIELDS[:3]:
+            word |= (getattr(self, name) // _UNIT) << low
+        return word
+
+    @classmethod
+    def decode(cls, word: int) -> MatrixDescriptor:
+        """The descriptor in a 64-bit word. Bits outside the fields are ignored; `unused_bits` shows them."""
+        values = {name: int(word) >> low & ((1 << bits) - 1) for name, low, bits in FIELDS}
+        start, leading, stride = (values[name] * _UNIT for name, _, _ in FIELDS[:3])
+        return cls(start, leading, stride, values["base_offset"], BY_CODE[values["swizzle"]].name)
+
+    @staticmethod
+    def unused_bits(word: int) -> int:
+        """The bits of a word that belong to no field."""
+        return int(word) & ~_USED & ((1 << 64) - 1)
+
+
+def operand_addresses(
+    descriptor: MatrixDescriptor, rows: int, k: int, element_bits: int, mn_major: bool = False
+) -> NDArray[np.int64]:
+    """Absolute shared-memory byte addresses of a matrix operand: int64 [rows, k].
+
+    rows counts M of A, or N of B; k counts elements (compressed ones for sparse A). For elements of less than a byte
+    the address is that of the byte. mn_major: the descriptor describes the matrix with M or N contiguous
+    (`imm-trans-a`/`imm-trans-b` = 1), for elements of 16 bits.
+
+    K-major operands that span more than the swizzle width in k go on at the leading byte offset, as hardware does,
+    although the specification calls that field unused there.
+    """
+    offsets = _mn_major(descriptor, rows, k, element_bits) if mn_major else _k_major(descriptor, rows, k, element_bits)
+    return descriptor.mode(offsets + descriptor.start_address, descriptor.base_offset)
+
+
+def _k_major(d: MatrixDescriptor, rows: int, k: int, element_bits: int) -> NDArray[np.int64]:
+    row = np.arange(rows, dtype=np.int64)[:, None]
+    byte = np.arange(k, dtype=np.int64)[None, :] * element_bits // 8
+    width = d.mode.width
+    within = (row % 8) * width + byte % width
+    return within + (row // 8) * d.stride_byte_offset + (byte // width) * d.leading_byte_offset
+
+
+def _mn_major(d: MatrixDescriptor, rows: int, k: int, element_bits: int) -> NDArray[np.int64]:
+    byte = np.arange(rows, dtype=np.int64)[:, None] * element_bits // 8
+    col = np.arange(k, dtype=np.int64)[None, :]
+    width = d.mode.width
+    within = byte % width + (col % 8) * width
+    leading, stride = d.leading_byte_offset, d.stride_byte_offset
+    if width == 16:  # without swizzling the two offsets trade places
+        leading, stride = stride, leading
+    return within + (byte // width) * leading + (col // 8) * stride

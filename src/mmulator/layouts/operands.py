@@ -1,0 +1,196 @@
+"""The fragment of every operand of every form: one rule for m16n8 and wgmma, one table for what differs."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from mmulator.errors import OperandError
+from mmulator.isa.forms import MatrixForm
+from mmulator.isa.types import ElementType
+from mmulator.layouts.fragments import Fragment, Step
+
+
+def _down(*sizes: int) -> tuple[Step, ...]:
+    return tuple((s, 0) for s in sizes)
+
+
+def _right(*sizes: int) -> tuple[Step, ...]:
+    return tuple((0, s) for s in sizes)
+
+
+def _swap(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    return tuple((c, r) for r, c in steps)
+
+
+def _doublings(start: int, stop: int) -> tuple[int, ...]:
+    """start, 2 start, ... below stop."""
+    out = []
+    while start < stop:
+        out.append(start)
+        start *= 2
+    return tuple(out)
+
+
+def _element(form: MatrixForm, element: ElementType) -> tuple[int, int, int, int]:
+    """Room, register width, shift and width of an element of A or B."""
+    if element.name == "f64":
+        return 64, 64, 0, 64
+    if element.is_float and element.bits < 8 and form.kind in ("f8f6f4", "mxf8f6f4"):
+        # 8-bit container: 4-bit elements in its middle, 6-bit ones in its low bits
+        return 8, 32, 2 if element.bits == 4 else 0, element.bits
+    return element.bits, 32, 0, element.bits
+
+
+_G = _down(1, 2, 4)
+_WARPS = _down(16, 32)
+
+
+def _operand_a(form: MatrixForm, rows: int, columns: int, element: ElementType) -> Fragment:
+    """row = g + 8 (r % 2), column = (r / 2) 4E + t E + e, with g = lane / 4, t = lane % 4, E elements a register."""
+    room, width, shift, bits = _element(form, element)
+    e = width // room
+    lane = _right(e, 2 * e) + _G + (_WARPS if rows == 64 else ())
+    high_rows = _down(8) if rows > 8 else ()
+    register = high_rows + _right(*_doublings(4 * e, columns))
+    count = (1 << len(high_rows)) * max(1, columns // (4 * e))
+    return Fragment(
+        rows, columns, count, room, lane, register, _right(*_doublings(1, e)), width, shift=shift, width=bits
+    )
+
+
+def _operand_b(form: MatrixForm, rows: int, columns: int, element: ElementType) -> Fragment:
+    """k = r 4E + t E + e, n = g; with more than 8 columns (wmma) the next registers have columns 8 to the right."""
+    room, width, shift, bits = _element(form, element)
+    e = width // room
+    down = _doublings(4 * e, rows)
+    register = _down(*down) + _right(*_doublings(8, columns))
+    count = max(1, rows // (4 * e)) * (columns // 8)
+    lane = _down(e, 2 * e) + _swap(_G)
+    return Fragment(
+        rows, columns, count, room, lane, register, _down(*_doublings(1, e)), width, shift=shift, width=bits
+    )
+
+
+def _accumulator(rows: int, columns: int, element: ElementType) -> Fragment:
+    """32 bits, register i: row = g + 8 (i / 2 % 2), column = 8 (i / 4) + 2 t + i % 2; f16: two of those a register."""
+    pair = _right(1)
+    lane = _right(2, 4) + _G + (_WARPS if rows == 64 else ())
+    high = _down(8) if rows > 8 else ()
+    blocks = high + _right(*_doublings(8, columns))
+    words = (1 << len(high)) * (columns // 8)
+    if element.bits == 16:
+        return Fragment(rows, columns, words, 16, lane, blocks, pair)
+    return Fragment(rows, columns, 2 * words, element.bits, lane, pair + blocks, (), max(32, element.bits))
+
+
+def _wmma(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
+    """As mma's, over wider shapes; the order of the registers differs where both extents exceed a tile."""
+    m, n, k = form.m, form.n, form.k
+    if element.name == "f64" or (m, n) == (8, 8):
+        return _small(form, matrix, element)
+    if matrix == "c":
+        down, right = _doublings(8, m), _doublings(8, n)
+        lane, pair = _right(2, 4) + _G, _right(1)
+        if m == 8:  # computed as the transposed product
+            lane, pair = _swap(lane), _swap(pair)
+        halves = _down(*down[:1]) + _right(*right) + _down(*down[1:])
+        if element.bits == 16:
+            return Fragment(m, n, 4, 16, lane, halves, pair)
+        return Fragment(m, n, 8, 32, lane, pair + halves)
+    e = 32 // element.bits
+    along = _doublings(4 * e, k)  # steps along k beyond one register
+    across = _doublings(8, m if matrix == "a" else n)  # steps along m or n beyond one tile
+    if matrix == "a":
+        steps = _down(*across[:1]) + _right(*along) + _down(*across[1:])
+        lane, index = _right(e, 2 * e) + _G, _right(*_doublings(1, e))
+    else:
+        steps = _down(*along) + _right(*across)
+        if n == 32 and along:  # here the first step across comes before the step along k
+            steps = _right(across[0]) + _down(*along) + _right(*across[1:])
+        lane, index = _down(e, 2 * e) + _swap(_G), _down(*_doublings(1, e))
+    count = 1 << len(steps)
+    if element.name == "f16" and count < 8:  # eight registers, whose upper ones repeat the lower
+        steps += ((0, 0),) * (3 - len(steps))
+        count = 8
+    rows, columns = (m, k) if matrix == "a" else (k, n)
+    return Fragment(rows, columns, count, element.bits, lane, steps, index)
+
+
+def _small(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
+    if matrix == "a":
+        return _operand_a(form, form.m, form.k, element)
+    if matrix == "b":
+        return _operand_b(form, form.k, form.n, element)
+    return _accumulator(form.m, form.n, element)
+
+
+# mma.m8n8k4 with .f16: lanes 0-3 and 16-19 compute the first of four matrices, and so on.
+def _quad_pairs(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
+    four = _doublings(1, 4)
+    if matrix in "ab":
+        own_row = (form.alayout == "row") == (matrix == "a")
+        rows, columns = (8, 4) if matrix == "a" else (4, 8)
+        lane: tuple[Step, ...]
+        if matrix == "a":
+            lane, inner = (_down(*four), _right(*four)) if own_row else (_right(*four), _down(*four))
+            high = _down(4)
+        else:
+            by_row = form.blayout == "row"
+            lane, inner = (_down(*four), _right(*four)) if by_row else (_right(*four), _down(*four))
+            high = _right(4)
+        lane += ((0, 0), (0, 0), *high)
+        return Fragment(rows, columns, 2, 16, lane, inner[1:], inner[:1], copies=4, copy=(0, 0, 1, 2))
+    if element.bits == 16:
+        lane = (*_down(1, 2), (0, 0), (0, 0), (4, 0))
+        return Fragment(8, 8, 4, 16, lane, _right(2, 4), _right(1), copies=4, copy=(0, 0, 1, 2))
+    lane = ((1, 0), (0, 2), (0, 0), (0, 0), (4, 0))
+    return Fragment(8, 8, 8, 32, lane, ((0, 1), (2, 0), (0, 4)), copies=4, copy=(0, 0, 1, 2))
+
+
+def _matrix_move(form: MatrixForm) -> Fragment:
+    """The `r`, `d` and `a` operands of ldmatrix, stmatrix and movmatrix: `num` matrices, as the fragment shows them.
+
+    ldmatrix with .trans: the matrix after transposition. stmatrix with .trans: the one before.
+    """
+    num = max(1, form.num)
+    if (form.m, form.n) == (8, 8):
+        one = Fragment(8, 8, num, 16, _right(2, 4) + _G, (), _right(1), copies=num, register_copies=1)
+    elif (form.m, form.n) == (16, 16):
+        one = Fragment(16, 16, 2 * num, 8, _right(4, 8) + _G, _down(8), _right(1, 2), copies=num, register_copies=2)
+    elif (form.m, form.n) == (8, 16):
+        one = Fragment(8, 16, num, 8, _right(4, 8) + _G, (), _right(1, 2), copies=num, register_copies=1)
+    else:
+        one = Fragment(16, 8, num, 8, _right(2, 4) + _G, (), _right(1) + _down(8), copies=num, register_copies=1)
+    return one
+
+
+@lru_cache(maxsize=1024)
+def fragment(form: MatrixForm, name: str) -> Fragment:
+    """The fragment of a form's operand `a`, `b`, `c`, `d`, or `r` of a load, store or matrix move.
+
+    Raises OperandError for an operand that is no fragment in registers.
+    """
+    if form.family in ("ldmatrix", "stmatrix", "movmatrix"):
+        if name in ("r", "a", "d"):
+            return _matrix_move(form)
+    elif form.family == "wmma":
+        if name == "r" and form.type is not None:
+            return _wmma(form, form.op[-1].replace("d", "c"), form.type)
+        types = {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}
+        if (t := types.get(name)) is not None:
+            return _wmma(form, name.replace("d", "c"), t)
+    else:
+        types = {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}
+        t = types.get(name)
+        if t is not None and not (form.family == "wgmma" and name == "b"):
+            if form.family == "mma" and form.shape == "m8n8k4" and form.atype and form.atype.name == "f16":
+                return _quad_pairs(form, name, t)
+            if name == "a":
+                return _operand_a(form, form.m, form.k // 2 if form.sparse else form.k, t)
+            if name == "b":
+                return _operand_b(form, form.k, form.n, t)
+            return _accumulator(form.m, form.n, t)
+    raise OperandError(
+        f"operand {name} of {form} is no register fragment",
+        hint="fragments: " + ", ".join(s.name for s in form.signatures[-1] if s.kind in ("registers", "register")),
+    )
