@@ -1,0 +1,378 @@
+"""Checks of one operand against what a form takes there. Instruction Operands (PTX ISA 9.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from mmulator.isa.scalar import OperandSpec, ScalarForm, type_bits
+from mmulator.isa.scalar_registers import SPECIAL_REGISTERS
+from mmulator.ptx.registers import fits, suggestion, type_class
+from mmulator.ptx.tree import (
+    Address,
+    Arguments,
+    Function,
+    Immediate,
+    Instruction,
+    LabelRef,
+    Module,
+    NegatedPredicate,
+    Operand,
+    PredicatePair,
+    Reg,
+    Sink,
+    SpecialRegister,
+    Symbol,
+    VectorOperand,
+)
+from mmulator.source import Span
+
+
+class Problem(NamedTuple):
+    """What is wrong with an operand, where, and what to do."""
+
+    message: str
+    span: Span
+    hint: str | None = None
+
+
+class Context(NamedTuple):
+    """Where an operand stands."""
+
+    module: Module
+    function: Function
+    instruction: Instruction
+    form: ScalarForm
+
+
+Problems = Iterator[Problem]
+
+_WORDS: dict[type, str] = {
+    Reg: "a register", Immediate: "a constant", Symbol: "a name", LabelRef: "a label", Sink: "_",
+    SpecialRegister: "a special register", NegatedPredicate: "a negated predicate", PredicatePair: "a pair p|q",
+    VectorOperand: "a vector", Address: "an address", Arguments: "a list in parentheses",
+}  # fmt: skip
+_READ_BY = ("mov", "cvt")  # instructions that may read a special register
+_NO_CONSTANT = frozenset(("f16", "f16x2", "bf16", "bf16x2"))
+_VARIABLES = frozenset(("global", "const", "shared", "local", "param"))
+_NARROW_ADDRESS = frozenset(("shared", "local", "const", "param"))
+
+
+def describe(operand: Operand) -> str:
+    return _WORDS[type(operand)]
+
+
+def _undeclared(symbol: Symbol, context: Context) -> Problem:
+    names = [*context.function.registers, *(p.name for p in context.function.params)]
+    names += [v.name for v in (*context.function.variables, *context.module.variables)]
+    close = get_close_matches(symbol.name, names, 2)
+    hint = f"did you mean {' or '.join(close)}?" if close else None
+    return Problem(f"{symbol.name} is not declared", symbol.span, hint)
+
+
+def _wrong_kind(operand: Operand, wanted: str, spec: OperandSpec, context: Context) -> Problem:
+    if isinstance(operand, Symbol) and not operand.space:
+        return _undeclared(operand, context)
+    if isinstance(operand, SpecialRegister) and operand.name not in SPECIAL_REGISTERS:
+        return _unknown_special(operand, context)
+    hint = None
+    if isinstance(operand, SpecialRegister):
+        hint = "move it into a register first, with mov"
+    if isinstance(operand, Sink):
+        return Problem(f"{context.form.name} cannot discard its result {spec.name}", operand.span)
+    return Problem(f"operand {spec.name} must be {wanted}, not {describe(operand)}", operand.span, hint)
+
+
+def _unknown_special(operand: SpecialRegister, context: Context) -> Problem:
+    close = get_close_matches(
+        "%" + operand.name, [*context.function.registers, *("%" + s for s in SPECIAL_REGISTERS)], 2
+    )
+    hint = f"did you mean {' or '.join(close)}?" if close else "declare it with .reg"
+    return Problem(f"%{operand.name} is not declared, and no special register has that name", operand.span, hint)
+
+
+def _register(operand: Reg, type: str, wider: bool, name: str) -> Problems:
+    if not fits(operand.type, type, wider):
+        yield Problem(
+            f"operand {name} takes .{type}; {operand.name.partition('@')[0]} is a .{operand.type} register",
+            operand.span,
+            suggestion(type, wider),
+        )
+
+
+def _constant(operand: Immediate, type: str, spec: OperandSpec) -> Problems:
+    kind = type_class(type)
+    if type in _NO_CONSTANT:
+        yield Problem(
+            f"operand {spec.name} of type .{type} cannot be a constant", operand.span, "move it into a register"
+        )
+    elif kind in ("f32", "f64"):
+        if operand.literal == "int":
+            yield Problem(
+                f"operand {spec.name} takes .{type}; {operand.span.text} is an integer", operand.span,
+                "write 1.0, or the bits as 0f3F800000 or 0d3FF0000000000000",
+            )  # fmt: skip
+    elif operand.literal != "int" and (kind != "bits" or {"f32": "b32", "f64": "b64"}[operand.literal] != type):
+        yield Problem(
+            f"operand {spec.name} takes .{type}; {operand.span.text} is a floating-point constant", operand.span
+        )
+    elif operand.literal == "int":
+        yield from _range(operand, spec)
+
+
+def _range(operand: Immediate, spec: OperandSpec) -> Problems:
+    value = operand.value
+    if spec.values and value not in spec.values:
+        allowed = ", ".join(map(str, spec.values[:8])) + (", ..." if len(spec.values) > 8 else "")
+        yield Problem(f"operand {spec.name} is {value}; allowed: {allowed}", operand.span)
+    elif (spec.lo is not None and value < spec.lo) or (spec.hi is not None and value > spec.hi):
+        yield Problem(f"operand {spec.name} is {value}; it must be from {spec.lo} to {spec.hi}", operand.span)
+
+
+def _dst(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    if spec.count > 1:
+        yield from _vector(operand, spec, context)
+        return
+    operand = _unwrapped(operand, context)
+    if isinstance(operand, Reg):
+        yield from _register(operand, spec.type, spec.wider, spec.name)
+    elif isinstance(operand, VectorOperand) and context.form.name == "mov":
+        yield from _packed(operand, spec, context)
+    elif not (isinstance(operand, Sink) and spec.sink):
+        yield _wrong_kind(operand, "a register", spec, context)
+
+
+def _unwrapped(operand: Operand, context: Context) -> Operand:
+    """`{r}` is r for ld and st."""
+    if isinstance(operand, VectorOperand) and len(operand.elements) == 1 and context.form.name in ("ld", "st", "ldu"):
+        return operand.elements[0]
+    return operand
+
+
+def _vector(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    """`{a, b}` of spec.count elements, all of one size."""
+    if not isinstance(operand, VectorOperand):
+        yield _wrong_kind(operand, f"a vector of {spec.count} elements", spec, context)
+        return
+    if len(operand.elements) != spec.count:
+        yield Problem(
+            f"operand {spec.name} has {len(operand.elements)} elements; it must have {spec.count}", operand.span
+        )
+        return
+    sizes = set()
+    for element in operand.elements:
+        if isinstance(element, Reg):
+            sizes.add(type_bits(element.type))
+            yield from _register(element, spec.type, spec.wider, spec.name)
+        elif isinstance(element, Immediate) and spec.access == "r":
+            yield from _constant(element, spec.type, spec)
+        elif not (isinstance(element, Sink) and spec.access == "w"):
+            yield _wrong_kind(element, "a vector of registers", spec, context)
+    if len(sizes) > 1:
+        yield Problem(f"the elements of {spec.name} have different sizes", operand.span)
+
+
+def _src(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    if spec.count > 1:
+        yield from _vector(operand, spec, context)
+        return
+    operand = _unwrapped(operand, context)
+    if isinstance(operand, Reg):
+        yield from _register(operand, spec.type, spec.wider, spec.name)
+    elif isinstance(operand, Immediate):
+        yield from _constant(operand, spec.type, spec)
+    elif isinstance(operand, NegatedPredicate) and spec.type == "pred":
+        yield from _register(operand.register, "pred", False, spec.name)
+    elif isinstance(operand, SpecialRegister) and context.form.name in _READ_BY:
+        yield from _special(operand, spec, context)
+    else:
+        yield _wrong_kind(operand, "a register or a constant", spec, context)
+
+
+def _special(operand: SpecialRegister, spec: OperandSpec, context: Context) -> Problems:
+    info = SPECIAL_REGISTERS.get(operand.name)
+    if info is None:
+        yield _unknown_special(operand, context)
+        return
+    module = context.module
+    if module.version < info.ptx:
+        yield Problem(f"%{operand.name} needs PTX {info.ptx[0]}.{info.ptx[1]}", operand.span, "raise .version")
+    elif module.target.number < info.sm:
+        yield Problem(f"%{operand.name} needs .target sm_{info.sm} or higher", operand.span)
+    elif not any(fits(t, spec.type, False) for t in info.types):
+        yield Problem(f"%{operand.name} is .{info.types[0]}; operand {spec.name} takes .{spec.type}", operand.span)
+
+
+def _reg(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    if isinstance(operand, Reg):
+        yield from _register(operand, spec.type, spec.wider, spec.name)
+    else:
+        yield _wrong_kind(operand, "a register", spec, context)
+
+
+def _imm(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    if isinstance(operand, Immediate):
+        yield from _constant(operand, spec.type, spec)
+    else:
+        yield _wrong_kind(operand, "a constant", spec, context)
+
+
+def _pred(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    register = operand.register if isinstance(operand, NegatedPredicate) else operand
+    if isinstance(register, Reg):
+        yield from _register(register, "pred", False, spec.name)
+    elif not (isinstance(register, Immediate) and register.literal == "int"):
+        yield _wrong_kind(register, "a predicate", spec, context)
+
+
+def _dstpair(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    """`d` or `d|p`."""
+    if isinstance(operand, PredicatePair):
+        if isinstance(operand.p, Reg):
+            yield from _register(operand.p, spec.type, spec.wider, spec.name)
+        elif not spec.sink:
+            yield _wrong_kind(operand.p, "a register", spec, context)
+        if isinstance(operand.q, Reg):
+            yield from _register(operand.q, "pred", False, "p")
+        return
+    if spec.values:  # the predicate must be there
+        yield Problem(f"operand {spec.name} must be a pair {spec.name}|p", operand.span)
+        return
+    yield from _dst(operand, spec, context)
+
+
+def _dstpred(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    """`p` or `p|q`."""
+    for part in (operand.p, operand.q) if isinstance(operand, PredicatePair) else (operand,):
+        if isinstance(part, Reg):
+            yield from _register(part, "pred", False, spec.name)
+        elif not isinstance(part, Sink):
+            yield _wrong_kind(part, "a predicate register", spec, context)
+
+
+def _move(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    """The source of mov."""
+    if isinstance(operand, Symbol) and operand.space in (*_VARIABLES, "func"):
+        if type_class(spec.type) not in ("bits", "int") or spec.type[1:] not in ("32", "64"):
+            yield Problem(f"the address of {operand.name} does not fit .{spec.type}", operand.span, "use mov.b64")
+        elif spec.type[1:] == "32" and operand.space in ("global", "func") and context.module.address_size == 64:
+            yield Problem(f"the address of {operand.name} has 64 bits", operand.span, "use mov.b64")
+    elif isinstance(operand, VectorOperand) and spec.count == 1:
+        yield from _packed(operand, spec, context)
+    elif isinstance(operand, SpecialRegister) and spec.count > 1:
+        info = SPECIAL_REGISTERS.get(operand.name)
+        if info is None:
+            yield _unknown_special(operand, context)
+        elif not info.vector:
+            yield Problem(f"%{operand.name} is not a vector", operand.span)
+    else:
+        yield from _src(operand, spec, context)
+
+
+def _packed(operand: VectorOperand, spec: OperandSpec, context: Context) -> Problems:
+    """`{a, b}` of mov: its elements make up the other operand."""
+    total = type_bits(spec.type)
+    if type_class(spec.type) != "bits":
+        yield Problem(f"a vector needs a .b type, not .{spec.type}", operand.span, f"use mov.b{total}")
+        return
+    count = len(operand.elements)
+    element = total // count
+    if count not in (2, 4, 8) or total % count or element < 8:
+        yield Problem(f".{spec.type} cannot be {count} elements", operand.span)
+        return
+    for part in operand.elements:
+        if isinstance(part, Reg):
+            yield from _register(part, f"b{element}", False, spec.name)
+        elif isinstance(part, Sink):
+            if spec.access == "r":
+                yield _wrong_kind(part, "a register", spec, context)
+        elif not isinstance(part, Immediate) or spec.access == "w":
+            yield _wrong_kind(part, "a vector of registers", spec, context)
+
+
+def _symbol(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    """A register that holds an address, or the name of a variable of the instruction's state space."""
+    if isinstance(operand, Symbol) and operand.space in _VARIABLES:
+        space = context.form["space"].partition("::")[0]
+        if space and space != operand.space:
+            yield Problem(f"{operand.name} is in .{operand.space}, not in .{space}", operand.span)
+    else:
+        yield from _src(operand, spec, context)
+
+
+def _addr(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    if not isinstance(operand, Address):
+        problem = _wrong_kind(operand, "an address", spec, context)
+        hint = f"write [{operand.span.text}]" if isinstance(operand, Reg | Symbol) else None
+        yield Problem(problem.message, problem.span, problem.hint or hint)
+        return
+    if operand.extra:
+        yield Problem(f"operand {spec.name} is one address, without a list", operand.span)
+    written = context.form[spec.name if context.form.name == "cp.async" else "space"]
+    space = written.partition("::")[0]
+    yield from address(operand, space, context.module, context)
+
+
+def address(operand: Address, space: str, module: Module, context: Context | None) -> Problems:
+    """Base register or variable of an address in a state space ("" for generic)."""
+    base = operand.base
+    if isinstance(base, Reg):
+        if type_class(base.type) not in ("int", "bits"):
+            yield Problem(f"an address cannot be in a .{base.type} register", base.span, "use a .b64 register")
+        elif type_bits(base.type) == 32 and module.address_size == 64 and space not in _NARROW_ADDRESS:
+            where = f".{space}" if space else "a generic address"
+            if context is None or context.form.name in ("ld", "st", "atom", "red", "ldu"):
+                yield Problem(f"{where} takes a 64-bit register; {base.name} has 32 bits", base.span)
+    elif isinstance(base, Symbol):
+        if not base.space:
+            yield _undeclared(base, context) if context else Problem(f"{base.name} is not declared", base.span)
+        elif base.space not in _VARIABLES:
+            yield Problem(f"{base.name} is not a variable", base.span)
+        elif space and base.space != space:
+            yield Problem(
+                f"{base.name} is in .{base.space}, not in .{space}",
+                base.span,
+                f"write .{base.space} instead of .{space}",
+            )
+        elif not space and base.space in ("param", "const"):
+            yield Problem(f"{base.name} is in .{base.space}: a generic access cannot name it", base.span)
+    elif space != "local":
+        yield Problem("a constant address needs .local", base.span)
+
+
+def _size(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    """src-size or ignore-src of cp.async."""
+    if isinstance(operand, NegatedPredicate) or (isinstance(operand, Reg) and operand.type == "pred"):
+        yield from _pred(operand, spec, context)
+        return
+    yield from _src(operand, spec, context)
+    size = context.instruction.operands[2]
+    if isinstance(operand, Immediate) and isinstance(size, Immediate) and not 0 <= operand.value <= size.value:
+        yield Problem(f"src-size is {operand.value}; it must be from 0 to cp-size, {size.value}", operand.span)
+
+
+def _label(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    if isinstance(operand, LabelRef):
+        return
+    if isinstance(operand, Symbol) and not operand.space:
+        close = get_close_matches(operand.name, list(context.function.labels), 2)
+        hint = f"did you mean {' or '.join(close)}?" if close else None
+        yield Problem(f"there is no label {operand.name} in {context.function.name}", operand.span, hint)
+    else:
+        yield _wrong_kind(operand, "a label", spec, context)
+
+
+def _targets(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    if not (isinstance(operand, Symbol) and operand.name in context.function.targets):
+        yield _wrong_kind(operand, "the name of a .branchtargets list", spec, context)
+        return
+    for target in context.function.targets[operand.name].targets:
+        if not isinstance(target, LabelRef):
+            yield Problem(f"{target.name} is not a label of {context.function.name}", target.span)
+
+
+CHECKS: dict[str, Callable[[Operand, OperandSpec, Context], Problems]] = {
+    "dst": _dst, "src": _src, "reg": _reg, "imm": _imm, "pred": _pred, "size": _size, "addr": _addr,
+    "dstpair": _dstpair, "dstpred": _dstpred, "move": _move, "symbol": _symbol, "label": _label, "targets": _targets,
+}  # fmt: skip

@@ -1,0 +1,51 @@
+"""Which register may stand for an operand of which type: the rules of ptxas, which are wider than the table printed in
+Type Checking Rules and Operand Size Exceeding Instruction-Type Size (PTX ISA 9.1).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from mmulator.isa.scalar import type_bits
+
+# Operand types that only a .b register of the same size may hold.
+_BITS_ONLY = frozenset(
+    ("bf16", "bf16x2", "tf32", "e4m3x2", "e5m2x2", "e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2", "e4m3x4", "e5m2x4",
+     "e2m3x4", "e3m2x4", "e2m1x4", "f32x2")
+)  # fmt: skip
+
+
+def type_class(name: str) -> str:
+    """`bits`, `int`, `pred`, or the floating type itself (`f32`, `f16x2`)."""
+    if name == "pred":
+        return "pred"
+    if name[0] == "b" and not name.startswith("bf"):
+        return "bits"
+    if name[0] in "us" and name not in ("ue8m0x2",):
+        return "int"
+    return name
+
+
+@cache
+def fits(register: str, operand: str, wider: bool) -> bool:
+    """May a register declared as `register` stand for an operand of type `operand`?
+
+    wider: the instruction takes a register that is larger than its type (ld, st, cvt).
+    """
+    if "pred" in (register, operand):
+        return register == operand
+    have, want = type_class(register), type_class(operand)
+    bits, need = type_bits(register), type_bits(operand)
+    if bits < need or (bits > need and not wider):
+        return False
+    if operand in _BITS_ONLY:
+        return have == "bits" and bits == need
+    return have == "bits" or want == "bits" or (have == want and (bits == need or have == "int"))
+
+
+def suggestion(operand: str, wider: bool) -> str:
+    """A declaration that fits, for a hint."""
+    if operand == "pred":
+        return "declare it with .reg .pred"
+    larger = " or larger" if wider and operand not in _BITS_ONLY else ""
+    return f"a .b{type_bits(operand)} register{larger} fits"

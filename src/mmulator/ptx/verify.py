@@ -1,0 +1,182 @@
+"""Verifies a module: every instruction exists, for this .target and .version, and its operands fit.
+
+Malformed text is the parser's business; here everything can be read, and as much as possible is checked before the
+first error is raised. Verdicts follow ptxas where the specification says less than it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mmulator.errors import InvalidInstructionError, MmulatorError
+from mmulator.isa.scalar import NoForm, ScalarForm, match
+from mmulator.isa.targets import TARGETS
+from mmulator.ptx import matrix_operands
+from mmulator.ptx.calls import check_call
+from mmulator.ptx.lookup import MATRIX_OPCODES, matrix_form
+from mmulator.ptx.operands import CHECKS, Context, Problem
+from mmulator.ptx.tree import Function, Instruction, Module
+from mmulator.source import Span
+
+MAX_ERRORS = 100
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """An instruction that is legal, but that the machine does not run. name: as in the tables, `cp.async.bulk`."""
+
+    name: str
+    reason: str
+    section: str
+    span: Span
+
+
+def verify(module: Module) -> tuple[InvalidInstructionError, ...]:
+    """All that is wrong with a module, in the order of the text; at most MAX_ERRORS."""
+    found: list[InvalidInstructionError] = []
+    for error in _errors(module):
+        found.append(error)
+        if len(found) >= MAX_ERRORS:
+            break
+    return tuple(found)
+
+
+def require_valid(module: Module) -> None:
+    """Raises the first error of `verify`; it says how many follow."""
+    errors = verify(module)
+    if errors:
+        first, more = errors[0], len(errors) - 1
+        if more:
+            first.hint = "; ".join(filter(None, (first.hint, f"{more} more error{'s' * (more > 1)} follow")))
+        raise first
+
+
+def unsupported(module: Module) -> tuple[Unsupported, ...]:
+    """Every instruction that the machine does not run."""
+    return tuple(
+        Unsupported(i.form.name, i.form.unsupported, i.form.section, i.mnemonic_span)
+        for function in module.functions
+        for i in function.instructions
+        if isinstance(i.form, ScalarForm) and i.form.unsupported
+    )
+
+
+def _errors(module: Module) -> Iterator[InvalidInstructionError]:
+    yield from _module(module)
+    for function in module.functions:
+        yield from _function(module, function)
+
+
+def _module(module: Module) -> Iterator[InvalidInstructionError]:
+    needed = TARGETS[module.target]
+    if module.version < needed:
+        source = module.source
+        start = max(0, source.text.find(".version"))
+        yield InvalidInstructionError(
+            f".target {module.target} needs PTX {needed[0]}.{needed[1]}; this module says {_version(module.version)}",
+            span=Span(source, start, start + len(".version")), rule="PTX Module Directives: .target (PTX ISA 9.1)",
+            hint=f"write .version {_version(needed)}",
+        )  # fmt: skip
+
+
+def _version(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _function(module: Module, function: Function) -> Iterator[InvalidInstructionError]:
+    for instruction in function.instructions:
+        if instruction.guard is not None and instruction.guard[0].type != "pred":
+            register = instruction.guard[0]
+            yield InvalidInstructionError(
+                f"the guard {register.name} is a .{register.type} register", span=register.span,
+                rule="Predicated Execution (PTX ISA 9.1)", hint="a guard is a .pred register",
+            )  # fmt: skip
+        yield from check_instruction(module, function, instruction)
+
+
+def check_instruction(
+    module: Module, function: Function, instruction: Instruction
+) -> Iterator[InvalidInstructionError]:
+    """What is wrong with one instruction: its name, its target and version, or else its operands."""
+    if instruction.opcode in MATRIX_OPCODES:
+        yield from _matrix(module, instruction)
+        return
+    form = instruction.form
+    if not isinstance(form, ScalarForm):
+        yield _no_form(module, instruction)
+        return
+    rule = f"{form.section} (PTX ISA 9.1)"
+    late = _too_new(form, module)
+    if late is not None:
+        yield InvalidInstructionError(late[0], span=instruction.mnemonic_span, rule=rule, hint=late[1])
+        return
+    if form.open:
+        return
+    for problem in _operands(Context(module, function, instruction, form)):
+        yield InvalidInstructionError(problem.message, span=problem.span, rule=rule, hint=problem.hint)
+
+
+def _too_new(form: ScalarForm, module: Module) -> tuple[str, str] | None:
+    if module.version < form.ptx:
+        return f"{form} needs PTX {_version(form.ptx)}; this module says {_version(module.version)}", "raise .version"
+    if module.target.number < form.sm:
+        return f"{form} needs .target sm_{form.sm} or higher; this module says {module.target}", "raise .target"
+    if form.specific and not module.target.suffix:
+        return (
+            f"{form} needs an architecture-specific target; this module says {module.target}",
+            f"write {module.target}a",
+        )
+    return None
+
+
+def _no_form(module: Module, instruction: Instruction) -> InvalidInstructionError:
+    found = match(instruction.opcode, instruction.modifiers)
+    if not isinstance(found, NoForm):  # the tree was built with other tables
+        return InvalidInstructionError(f"{instruction.mnemonic} has no form", span=instruction.mnemonic_span)
+    span = instruction.mnemonic_span
+    if found.position is not None:
+        start = span.start + len(".".join((instruction.opcode, *instruction.modifiers[: found.position]))) + 1
+        if module.source.text.startswith(instruction.modifiers[found.position], start):
+            span = Span(module.source, start, start + len(instruction.modifiers[found.position]))
+    rule = f"{found.section} (PTX ISA 9.1)" if found.section else "Instruction Set (PTX ISA 9.1)"
+    return InvalidInstructionError(found.message, span=span, rule=rule, hint=found.hint)
+
+
+def _matrix(module: Module, instruction: Instruction) -> Iterator[InvalidInstructionError]:
+    try:
+        form = matrix_form(
+            instruction.opcode, instruction.modifiers, module.target, module.version, instruction.mnemonic_span
+        )
+    except InvalidInstructionError as error:
+        yield error
+        return
+    except MmulatorError as error:
+        yield InvalidInstructionError(error.message, span=error.span, rule=error.rule, hint=error.hint)
+        return
+    for problem in matrix_operands.check(instruction, form, module):
+        yield InvalidInstructionError(problem.message, span=problem.span, rule=str(form.section), hint=problem.hint)
+
+
+def _operands(context: Context) -> Iterator[Problem]:
+    form, operands = context.form, context.instruction.operands
+    if form.name == "call":
+        yield from check_call(context)
+        return
+    required = sum(not o.optional for o in form.operands)
+    spare = len(operands) - required
+    if not 0 <= spare <= len(form.operands) - required:
+        names = ", ".join(f"{{{o.name}}}" if o.optional else o.name for o in form.operands) or "none"
+        yield Problem(
+            f"{form.name} takes {required}{'' if required == len(form.operands) else f' to {len(form.operands)}'} "
+            f"operands; there are {len(operands)}",
+            context.instruction.span, f"the operands are {names}",
+        )  # fmt: skip
+        return
+    given = iter(operands)
+    for spec in form.operands:
+        if spec.optional:
+            if not spare:
+                continue
+            spare -= 1
+        yield from CHECKS[spec.kind](next(given), spec, context)
