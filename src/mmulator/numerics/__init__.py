@@ -1,0 +1,12 @@
+"""Bits of element types, a device's arithmetic, and the dot product: exactly, and fast.
+
+formats.py    bits <-> sign, significand, exponent; packing
+profiles.py   `DotKey` -> a device's arithmetic, as a table
+dot.py        one output element in plain integers: the exact model
+arrays.py     the same for whole matrices, in NumPy
+"""
+
+from mmulator.numerics.arrays import matmul
+from mmulator.numerics.profiles import DotKey, Profile, profile_for
+
+__all__ = ["DotKey", "Profile", "matmul", "profile_for"]

@@ -1,0 +1,195 @@
+"""Bits of every element type, taken apart exactly, put together exactly, and packed into words.
+
+A finite number is `(-1)**sign * significand * 2**(exponent - mantissa)` with integers throughout: `exponent` is that
+of the leading bit of a normal number, and `emin` for zero and subnormals, which stay unnormalised. `mantissa` is the
+type's field width, so a normal significand lies in [2**mantissa, 2**(mantissa + 1)).
+
+Fundamental Types; Alternate Floating-Point Data Formats; Packed Floating Point Data Types (PTX ISA 9.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.errors import OperandError
+from mmulator.isa.types import TYPES, ElementType
+
+Array = NDArray[Any]
+Mode = Literal["rn", "rz", "rm", "rp"]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Arrays of one shape: value = (-1)**sign * significand * 2**(exponent - mantissa), unless `nan` or `inf`."""
+
+    sign: Array
+    significand: Array
+    exponent: Array
+    nan: Array
+    inf: Array
+
+
+def container(t: ElementType) -> np.dtype[Any]:
+    """The unsigned dtype that holds one raw element: 8 bits for anything narrower."""
+    return np.dtype(f"u{max(t.bits, 8) // 8}")
+
+
+def decode(t: ElementType, raw: Array) -> Fields:
+    """Raw elements of a float type (any integer dtype, bits above the type's own ignored) to int64 fields.
+
+    tf32 ignores its low 13 bits, and ue4m3 its top bit.
+    """
+    bits = np.asarray(raw).astype(np.uint64).astype(np.int64)
+    if t.name == "tf32":
+        bits = bits >> 13
+    mantissa = bits & ((1 << t.mantissa) - 1)
+    field = (bits >> t.mantissa) & ((1 << t.exponent) - 1)
+    sign = (bits >> (t.mantissa + t.exponent)) & 1 if t.has_sign else np.zeros_like(bits)
+    top = field == (1 << t.exponent) - 1
+    none = np.zeros(bits.shape, bool)
+    match t.nan:
+        case "ieee":
+            nan, inf = top & (mantissa != 0), top & (mantissa == 0)
+        case "all_ones":
+            nan, inf = top & (mantissa == (1 << t.mantissa) - 1), none
+        case _:
+            nan, inf = none, none
+    if t.name == "ue8m0":  # exponent only: no zero, no subnormals
+        return Fields(sign, np.ones_like(bits), field - t.bias, nan, inf)
+    significand = mantissa | ((field > 0).astype(np.int64) << t.mantissa)
+    return Fields(sign, significand, np.maximum(field, 1) - t.bias, nan, inf)
+
+
+def integers(t: ElementType, raw: Array) -> Array:
+    """Raw elements of an integer or bit type to int64 values, sign-extended for signed types."""
+    bits = np.asarray(raw).astype(np.uint64).astype(np.int64) & ((1 << t.bits) - 1)
+    if t.kind == "signed":
+        return bits - ((bits >> (t.bits - 1)) << t.bits)
+    return bits
+
+
+def infinity(t: ElementType, sign: int = 0) -> int:
+    """Bits of an infinity of an IEEE type."""
+    return (sign << (t.exponent + t.mantissa)) | ((1 << t.exponent) - 1) << t.mantissa
+
+
+def encode(
+    t: ElementType, sign: int, significand: int, exponent: int, mode: Mode = "rz", keep: int | None = None
+) -> int:
+    """Bits of `(-1)**sign * significand * 2**exponent` (plain integers) in IEEE type `t`, rounded once.
+
+    keep: mantissa bits that survive (default all of the type's); the others are written as zero. Subnormals are kept.
+    From 2**(emax + 1) on the result is infinite in every mode, as tensor cores do; for mode "rn" rounding may also
+    carry there. (IEEE directed rounding would stop at the largest finite number; `encode_ieee` does.)
+    """
+    keep = t.mantissa if keep is None else keep
+    if significand == 0:
+        return sign << (t.exponent + t.mantissa)
+    leading = max(significand.bit_length() - 1 + exponent, t.emin)
+    quantum = leading - keep
+    scaled = _round(significand, exponent - quantum, sign, mode)
+    # A carry out of the significand, or out of the subnormals, raises the exponent field by itself.
+    magnitude = (scaled + ((leading - t.emin) << keep)) << (t.mantissa - keep)
+    return sign << (t.exponent + t.mantissa) | min(magnitude, infinity(t))
+
+
+def encode_ieee(t: ElementType, sign: int, significand: int, exponent: int, mode: Mode) -> int:
+    """As `encode`, with IEEE overflow: the largest finite number where the mode rounds toward zero."""
+    bits = encode(t, sign, significand, exponent, mode)
+    overflow = bits & infinity(t) == infinity(t)
+    if overflow and (mode == "rz" or (mode == "rm" and not sign) or (mode == "rp" and sign)):
+        return bits - 1
+    return bits
+
+
+def _round(significand: int, shift: int, sign: int, mode: Mode) -> int:
+    """significand * 2**shift as an integer."""
+    if shift >= 0:
+        return significand << shift
+    low = significand & ((1 << -shift) - 1)
+    result = significand >> -shift
+    match mode:
+        case "rn":
+            half = 1 << (-shift - 1)
+            return result + (low > half or (low == half and result & 1))
+        case "rm":
+            return result + (low > 0 and sign == 1)
+        case "rp":
+            return result + (low > 0 and sign == 0)
+        case _:
+            return result
+
+
+# NumPy ---------------------------------------------------------------------------------------------------------------
+def numpy_dtype(t: ElementType) -> np.dtype[Any]:
+    """The dtype of NumPy or ml_dtypes whose elements are this type (uint8 for b1, float32 for tf32)."""
+    import ml_dtypes
+
+    if not t.numpy:
+        raise OperandError(f".{t} has no NumPy dtype")
+    return np.dtype(getattr(ml_dtypes, t.numpy, None) or t.numpy)
+
+
+def to_raw(t: ElementType, array: Any) -> Array:
+    """Elements as raw bits in their containers; an unsigned array of the container's dtype is raw already."""
+    values = np.asarray(array)
+    want = numpy_dtype(t)
+    if values.dtype == want:
+        raw = np.ascontiguousarray(values).view(container(t))
+        return raw & np.uint8((1 << t.bits) - 1) if t.bits < 8 else raw
+    if values.dtype == container(t):
+        return values
+    raise OperandError(
+        f".{t} elements as {values.dtype}",
+        hint=f"give them as {want}, or as raw bits in {container(t)}",
+    )
+
+
+def from_raw(t: ElementType, raw: Array) -> Array:
+    """Raw elements as the type's NumPy dtype (a view where the sizes allow it)."""
+    want = numpy_dtype(t)
+    bits = np.ascontiguousarray(raw, container(t))
+    if t.kind == "signed" and t.bits < 8:
+        return integers(t, bits).astype(want)
+    return bits.view(want)
+
+
+# Packing -------------------------------------------------------------------------------------------------------------
+def pack(t: ElementType, raw: Array) -> Array:
+    """Raw elements [..., n] to uint32 words [..., n * bits / 32], low bits first. 64-bit elements give two words.
+
+    6-bit types take a byte each. Raises OperandError if the words would not be full.
+    """
+    size = 8 if t.bits == 6 else t.bits
+    values = np.ascontiguousarray(raw)
+    if values.shape[-1] * size % 32:
+        raise OperandError(f"{values.shape[-1]} elements of .{t} do not fill 32-bit words")
+    if size >= 8:
+        return np.ascontiguousarray(values.astype(f"<u{size // 8}")).view("<u4")
+    per = 32 // size
+    grouped = values.reshape(*values.shape[:-1], -1, per).astype(np.uint32) & np.uint32((1 << size) - 1)
+    words: Array = np.bitwise_or.reduce(grouped << (np.arange(per, dtype=np.uint32) * np.uint32(size)), axis=-1)
+    return words
+
+
+def unpack(t: ElementType, words: Array) -> Array:
+    """uint32 words [..., w] to raw elements [..., w * 32 / bits] in their containers; inverse of `pack`."""
+    size = 8 if t.bits == 6 else t.bits
+    values = np.ascontiguousarray(words, "<u4")
+    if size >= 8:
+        return values.view(f"<u{size // 8}")
+    per = 32 // size
+    parts: Array = values[..., None] >> (np.arange(per, dtype=np.uint32) * np.uint32(size)) & np.uint32((1 << size) - 1)
+    return parts.astype(np.uint8).reshape(*values.shape[:-1], -1)
+
+
+def element_type(name: str) -> ElementType:
+    """The type of a PTX name without the dot. Raises OperandError for an unknown one."""
+    found = TYPES.get(name)
+    if found is None:
+        raise OperandError(f"{name!r} is no element type", hint=f"known: {', '.join(sorted(TYPES))}")
+    return found

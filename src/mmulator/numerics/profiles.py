@@ -1,0 +1,227 @@
+"""A device's arithmetic as data: for each instruction, how products are fused, truncated and rounded.
+
+The specification leaves accumulation order, intermediate precision and rounding of floating-point matrix instructions
+unspecified (Warp Level Matrix Multiply-Accumulate Instructions; Asynchronous Warpgroup Level Matrix Instructions,
+PTX ISA 9.1); what follows is what chips do. `dot.py` says what the numbers mean, `confidence` where they come from:
+
+measured      on an NVIDIA H200, register by register, no mismatch, and F one bit off fails
+published     arXiv 2511.10909 and 2512.07004; most also re-checked against published hardware vectors of
+              V100, A100, A2, L40S, Ada, H100, H200 and B200
+as specified  the specification defines the result (integers, bits, IEEE f64)
+inferred      not observed on that device: carried over from a sibling, as `note` says
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Literal
+
+from mmulator.errors import UnsupportedError
+from mmulator.isa.targets import DEVICES
+
+Family = Literal["wmma", "mma", "wgmma", "tcgen05"]
+Confidence = Literal["measured", "published", "as specified", "inferred"]
+Method = Literal["fused", "halves", "groups", "fma", "integer", "bits"]
+
+
+@dataclass(frozen=True)
+class DotKey:
+    """What of an instruction decides its arithmetic. Types are PTX names; k counts dense elements, per instruction.
+
+    kind: None, or "f8f6f4", "mxf8f6f4", "mxf4", "mxf4nvf4". scale_vec: "1X", "2X", "4X". stype: "ue8m0", "ue4m3".
+    rounding: of f64. bit_op: "xor" or "and" for b1. An ElementType may stand for its name.
+    """
+
+    family: str
+    atype: str
+    btype: str
+    ctype: str
+    dtype: str
+    k: int
+    sparse: bool = False
+    satfinite: bool = False
+    rounding: str = "rn"
+    bit_op: str | None = None
+    kind: str | None = None
+    scale_vec: str | None = None
+    stype: str | None = None
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name not in ("k", "sparse", "satfinite") and value is not None:
+                object.__setattr__(self, f.name, str(value))
+
+    @property
+    def products(self) -> int:
+        """Products per output element and instruction: k, or k/2 when sparse."""
+        return self.k // 2 if self.sparse else self.k
+
+    @property
+    def scale_blocks(self) -> int:
+        """Scale factors per row of A (column of B) and instruction; 0 without block scaling."""
+        return int(self.scale_vec[0]) if self.scale_vec else 0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Arithmetic of one instruction on one device.
+
+    method: "fused": chunks of `chunk` products and C, truncated `fraction` bits below the largest exponent, summed
+    exactly, rounded once; "halves": two fused chunks over k mod 4 in {0,1} and {2,3}, the first from zero, and an
+    ordinary addition of C; "groups": fused, of exactly summed and scaled groups of 16; "fma": a chain of IEEE FMAs;
+    "integer", "bits": exact.
+    floor: least exponent to which terms are aligned. keep: mantissa bits of an f32 result.
+    widen_c: C is converted to f32 (normalising subnormals) first. narrow_d: the f32 result is converted to f16.
+    """
+
+    method: Method
+    confidence: Confidence
+    chunk: int = 0
+    fraction: int = 0
+    floor: int = 0
+    keep: int = 23
+    widen_c: bool = False
+    narrow_d: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: Profile's numbers for devices, families and A/B types; floors for f32 and f16 results."""
+
+    devices: tuple[str, ...]
+    families: tuple[str, ...]
+    types: tuple[str, ...]
+    chunk: int
+    fraction: int
+    floor_f32: int
+    floor_f16: int | None
+    confidence: Confidence
+    keep: int = 23
+    method: Method = "fused"
+    kinds: tuple[str | None, ...] = (None,)
+    note: str = ""
+
+    def matches(self, device: str, key: DotKey) -> bool:
+        return (
+            device in self.devices
+            and key.family in self.families
+            and key.atype in self.types
+            and key.btype in self.types
+            and key.kind in self.kinds
+            and (key.dtype == "f32" or (key.dtype == "f16" and self.floor_f16 is not None))
+        )
+
+
+_HALF = ("f16", "bf16")
+_FP8 = ("e4m3", "e5m2")
+_NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+_WARP = ("mma", "wmma")
+_VOLTA, _AMPERE = ("sm_70", "sm_72"), ("sm_80", "sm_86", "sm_87", "sm_89")
+_HOPPER, _DATACENTER, _CONSUMER = ("sm_90",), ("sm_100", "sm_103"), ("sm_120", "sm_121")
+_BLACKWELL = (*_DATACENTER, *_CONSUMER)
+_TF32_WMMA = "m16n16k8 runs as two chunks of 4"
+_LOWERED = "FP8 mma.sync is not native: converted to f16, two f16 instructions, then C is added"
+
+ROWS: tuple[Row, ...] = (
+    # devices, families, types, L, F, floor f32, floor f16
+    Row(_VOLTA, _WARP, ("f16",), 4, 23, -131, -19, "published"),
+    Row(("sm_75",), _WARP, ("f16",), 8, 24, -132, -20, "published"),
+    Row(_AMPERE, _WARP, _HALF, 8, 24, -132, -20, "published"),
+    Row(_AMPERE, _WARP, ("tf32",), 4, 24, -132, None, "published"),
+    Row(("sm_89",), ("mma",), _FP8, 16, 13, -132, -20, "published", keep=13),
+    Row(_HOPPER, _WARP, _HALF, 16, 25, -133, -21, "measured"),
+    Row(_HOPPER, ("mma",), ("tf32",), 8, 25, -133, None, "measured"),
+    Row(_HOPPER, ("wmma",), ("tf32",), 4, 25, -133, None, "measured", note=_TF32_WMMA),
+    Row(_HOPPER, ("mma",), _FP8, 16, 25, -133, -21, "measured", method="halves", note=_LOWERED),
+    Row(_HOPPER, ("wgmma",), _HALF, 16, 25, -133, -21, "measured"),
+    Row(_HOPPER, ("wgmma",), ("tf32",), 8, 25, -133, None, "measured"),
+    # No f16 sum of FP8 products comes near this floor: their last bit is 2**-32 and F = 13 reaches to 2**-34.
+    Row(_HOPPER, ("wgmma",), _FP8, 32, 13, -133, -21, "measured", keep=13),
+    Row(_BLACKWELL, _WARP, _HALF, 16, 25, -133, -21, "published"),
+    Row(_BLACKWELL, ("mma",), ("tf32",), 8, 25, -133, None, "published"),
+    Row(_BLACKWELL, ("wmma",), ("tf32",), 4, 25, -133, None, "inferred", note=f"{_TF32_WMMA}, as on sm_90"),
+    Row(_DATACENTER, ("mma",), _FP8, 16, 25, -133, -21, "published", method="halves", note=_LOWERED),
+    Row(_DATACENTER, ("tcgen05",), _HALF, 16, 25, -133, -133, "published"),
+    Row(_DATACENTER, ("tcgen05",), ("tf32",), 8, 25, -133, None, "published"),
+    Row(_DATACENTER, ("tcgen05",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, -133, "published"),
+    Row(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, -21, "published", kinds=(None, "f8f6f4")),
+    Row(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, -21, "inferred", kinds=("f8f6f4",), note="6-bit types as FP8"),
+    Row(_CONSUMER, ("mma",), ("e4m3", "e5m2", "e2m1"), 32, 25, -133, None, "published", kinds=("mxf8f6f4",)),
+    Row(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, None, "inferred", kinds=("mxf8f6f4",), note="6-bit types as FP8"),
+    Row(_CONSUMER, ("mma",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=("mxf4", "mxf4nvf4")),
+)
+GROUP = 16  # products that "groups" sums before scaling
+
+# First device whose tensor cores (or their lowering) take a type, and the last, if any.
+_EXACT: dict[str, tuple[int, int]] = {
+    "s8": (72, 121), "u8": (72, 121), "s4": (75, 121), "u4": (75, 121), "b1": (75, 121), "f64": (80, 121),
+}  # fmt: skip
+
+
+@cache
+def profile_for(key: DotKey, device: str) -> Profile:
+    """The arithmetic of an instruction on a device (a name of isa.targets.DEVICES).
+
+    Raises UnsupportedError if the device has no such instruction, or nothing is known of it.
+    """
+    if device not in DEVICES:
+        raise UnsupportedError(f"no profile of device {device!r}", hint=f"known devices: {', '.join(DEVICES)}")
+    if key.atype in _EXACT:
+        return _exact(key, device)
+    row = next((r for r in ROWS if r.matches(device, key)), None)
+    if row is None:
+        raise UnsupportedError(f"{_say(key)} has no known arithmetic on {device}", hint=_elsewhere(key))
+    narrow_d = key.ctype == "f32" and key.dtype == "f16"
+    floor = row.floor_f16 if key.dtype == "f16" and not narrow_d else row.floor_f32
+    confidence, note = row.confidence, row.note
+    if key.sparse and device not in _HOPPER:
+        confidence = "inferred"
+        note = _join(note, "sparse: selected products fused as on sm_90, not observed on this device")
+    elif key.family == "mma" and key.k == 4 and key.atype == "f16" and device not in _VOLTA:
+        confidence, note = "inferred", _join(note, "m8n8k4 is not native after sm_70; taken as one chunk of 4")
+    return Profile(
+        method=row.method,
+        confidence=confidence,
+        chunk=row.chunk,
+        fraction=row.fraction,
+        floor=row.floor_f32 if floor is None else floor,
+        keep=row.keep,
+        widen_c=key.ctype == "f16" and key.dtype == "f32",
+        narrow_d=narrow_d,
+        note=note,
+    )
+
+
+def _exact(key: DotKey, device: str) -> Profile:
+    first, last = _EXACT[key.atype]
+    number = int(device[3:])
+    if not first <= number <= last or (key.family == "wgmma" and device != "sm_90"):
+        raise UnsupportedError(f"{_say(key)} does not run on {device}", hint=_elsewhere(key))
+    confidence: Confidence = "measured" if device in _HOPPER else "as specified"
+    method: Method = {"f64": "fma", "b1": "bits"}.get(key.atype, "integer")  # type: ignore[assignment]
+    return Profile(method, confidence, note="products in ascending k" if method == "fma" else "")
+
+
+def _elsewhere(key: DotKey) -> str:
+    if key.atype in _EXACT:
+        found: Iterable[str] = (d for d in DEVICES if _EXACT[key.atype][0] <= int(d[3:]) <= _EXACT[key.atype][1])
+        if key.family == "wgmma":
+            found = ("sm_90",)
+    else:
+        found = (d for d in DEVICES if any(r.matches(d, key) for r in ROWS))
+    names = ", ".join(found)
+    return f"devices with this arithmetic: {names}" if names else "no device of the tables has it"
+
+
+def _say(key: DotKey) -> str:
+    kind = f".kind::{key.kind}" if key.kind else ""
+    sp = ".sp" if key.sparse else ""
+    return f"{key.family}{sp}{kind} .{key.dtype}.{key.atype}.{key.btype}.{key.ctype} with k {key.k}"
+
+
+def _join(*notes: str) -> str:
+    return "; ".join(n for n in notes if n)
