@@ -2,7 +2,7 @@
 
 Every function takes and returns bits. Floating Point Instructions: rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh, div;
 Half Precision Floating Point Instructions: ex2, tanh (PTX ISA 9.1). The sequences were read off the machine code of
-ptxas 12.8. The unit flushes subnormal inputs and results whatever the instruction says, so the forms without .ftz scale.
+ptxas 12.8. The unit flushes subnormal inputs and results in any case, so the forms without .ftz scale around it.
 """
 
 from __future__ import annotations
