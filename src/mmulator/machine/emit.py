@@ -125,6 +125,14 @@ class BlockEmitter:
         if everything:
             self.dirty.clear()
 
+    def store_registers(self, names: list[str]) -> None:
+        """Bring these registers' slots up to date: something reads them behind the program's back."""
+        for name in names:
+            if name in self.dirty:
+                value, place = self.values[name], self._place(name)
+                self.b.store(select(self.active, value, self.b.load(value.ty, place, align=4)), place, align=4)
+                del self.dirty[name]
+
     def forget(self, names: list[str]) -> None:
         """These registers were written in memory: read them anew."""
         for name in names:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from mmulator.codegen.engine import Library
-from mmulator.codegen.ops import bitcast, bits_mask, cast_ptr, extract, mask_bits, reduce_or, select, trailing_zeros
+from mmulator.codegen.ops import bitcast, bits_mask, cast_ptr, mask_bits, reduce_or, select, trailing_zeros
 from mmulator.codegen.types import boolean, i32, ptr_to, u32, u64
-from mmulator.codegen.values import Builder, Value, constant, module_text, splat
+from mmulator.codegen.values import Builder, Value, constant, extract, module_text, splat
 from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.machine.emit import BLOCK_PARAMS, LANES, BlockEmitter, storage_type
 from mmulator.machine.image import (
@@ -25,7 +25,7 @@ from mmulator.machine.image import (
     prototype_abi,
     shared_layout,
 )
-from mmulator.machine.lower import LOWER
+from mmulator.machine.lower import LOWER, load_all
 from mmulator.machine.natives import ensure, symbols
 from mmulator.machine.program import (
     Block,
@@ -96,6 +96,7 @@ class Jit:
     """Compiles one kernel of a module for one device."""
 
     def __init__(self, module: Module, function: Function, image: ModuleImage, device: str) -> None:
+        load_all()
         self.module, self.image, self.device = module, image, device
         self.program = build(module, function)
         functions = [f.function for f in self.program.functions.values()]

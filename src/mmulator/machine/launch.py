@@ -181,7 +181,7 @@ class Resident:
         a.clear("cta", "warps", "groups", "tiles", "regs", "local", "shared")
         cta, warps = self.cta, self.warps
         cta["launch"] = _pointer(g.launch)
-        for name in ("warps", "shared", "groups", "tile_memory", "scratch"):
+        for name in ("warps", "shared", "groups", "tiles", "tile_memory", "scratch"):
             cta[name] = a.at(name)
         x, y, _ = s.grid
         cta["ctaid"] = (number % x, number // x % y, number // (x * y))

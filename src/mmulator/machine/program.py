@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mmulator.errors import UnsupportedError
+from mmulator.isa.forms import MatrixForm, OperandSpec
 from mmulator.ptx.tree import (
     Address,
     Arguments,
@@ -336,13 +337,26 @@ def uses_and_defs(ins: Instruction) -> tuple[set[str], set[str]]:
 
 def accesses(ins: Instruction) -> Iterator[tuple[str, Operand]]:
     """Each operand with how it is accessed: r, w or rw."""
-    specs = getattr(ins.form, "operands", ())
+    if isinstance(ins.form, MatrixForm):
+        for spec, operand in zip(signature_of(ins.form, ins.operands), ins.operands):
+            yield _ACCESS[spec.direction], operand
+        return
+    specs = ins.form.operands if ins.form is not None else ()
     for number, operand in enumerate(ins.operands):
-        if number < len(specs):
-            spec = specs[number]
-            yield getattr(spec, "access", None) or getattr(spec, "direction", "r"), operand
-        else:
-            yield "r", operand
+        yield (specs[number].access if number < len(specs) else "r"), operand
+
+
+_ACCESS = {"in": "r", "out": "w", "inout": "rw"}
+
+
+def signature_of(form: MatrixForm, operands: tuple[Operand, ...]) -> tuple[OperandSpec, ...]:
+    """Of the operand lists that a form accepts, the one these operands are written in."""
+    for signature in form.signatures:
+        if len(signature) == len(operands) and all(
+            (spec.kind in ("registers", "group")) == isinstance(o, VectorOperand) for spec, o in zip(signature, operands)
+        ):
+            return signature
+    return form.operands
 
 
 def call_operands(ins: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:

@@ -96,6 +96,7 @@ Cta = Struct("Cta", [
     ("shared", ptr),
     ("counts", ptr_to(u64)),  # executions of each block function
     ("groups", ptr),
+    ("tiles", ptr),
     ("tile_memory", ptr),
     ("scratch", ptr),
     ("ctaid", u32, 3),
@@ -123,14 +124,14 @@ CopyEntry = Struct("CopyEntry", [
 WGMMA_QUEUE = 64
 
 WgmmaSite = Struct("WgmmaSite", [
-    ("pack_a", u64), ("pack_b", u64), ("dot", u64),
+    ("pack_a", u64), ("pack_b", u64), ("pack_b_rows", u64), ("dot", u64),  # functions of the numerics twin
     ("n", u32), ("k", u32),
     ("element_bits", u32), ("a_in_registers", u32),
     ("d_words", u32),  # registers of d in a lane
     ("d_bits", u32),  # 32, or 16: two in a register
     ("mn_major_a", u32), ("mn_major_b", u32),
     ("flags", u32), ("tile", u32),
-    ("a_bytes", u32), ("b_bytes", u32),  # packed sizes
+    ("raw_bytes", u32), ("a_bytes", u32),  # room for plain operands, and for packed A
     ("d_slots", i32, 128),  # byte offsets into the frame
     ("a_slots", i32, 4),
     ("site", u32),
@@ -170,7 +171,8 @@ Warp = Struct("Warp", [
     ("wait_pc", i32),
 ])  # fmt: skip
 
-Tile = Struct("Tile", [("live", u32), ("last", u64), ("site", ptr_to(WgmmaSite))])
+# An accumulator in flight. live: warps whose registers it is ahead of; last: newest operation in it.
+Tile = Struct("Tile", [("live", u32), ("last", u64), ("site", ptr_to(WgmmaSite)), ("frame", u64, 4)])
 
 Group = Struct("Group", [("executed", u64), ("tiles", ptr_to(Tile)), ("first_warp", u32)])
 

@@ -25,3 +25,8 @@ def lower(*names: str) -> Callable[[Lowering], Lowering]:
         return function
 
     return register
+
+
+def load_all() -> None:
+    """Import the files that fill LOWER."""
+    from mmulator.machine.lower import lanes, matrix, memory  # noqa: F401

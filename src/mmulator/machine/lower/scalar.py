@@ -21,6 +21,9 @@ class Carry:
     def __init__(self, e: BlockEmitter, ins: Instruction) -> None:
         self._e, self._ins = e, ins
 
+    def call(self, function: Any, *args: Any) -> Value:
+        return self._e.call(function, *args)
+
     @property
     def carry(self) -> Value:
         return self._e.read(CARRY)

@@ -457,6 +457,16 @@ def stmatrix_function(space: str, matrices: int, trans: bool) -> Native:
     return Native(stmatrix, f"stmatrix_{space}_x{matrices}{'_trans' if trans else ''}")
 
 
+@native
+def movmatrix(a: ptr_to(u32), d: ptr_to(u32)) -> None:
+    """Transpose an 8 by 8 matrix of 16-bit elements: [r][c] lies in lane 4 r + c / 2, half c % 2."""
+    source = cast_ptr(u16, a)
+    target = cast_ptr(u16, d)
+    for r in range_(8):
+        for c in range_(8):
+            target[(4 * c + r // 2) * 2 + r % 2] = source[(4 * r + c // 2) * 2 + c % 2]
+
+
 MEMORY = [locate, translate, translate_shared, translate_local, hash_choice, cp_async, cp_async_commit, cp_async_wait,
           cp_async_wait_all]  # fmt: skip
 

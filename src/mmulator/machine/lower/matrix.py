@@ -1,0 +1,369 @@
+"""Matrix instructions: mma, wmma, wgmma, ldmatrix, stmatrix, movmatrix (PTX ISA 9.1, Warp Level and Asynchronous Warpgroup
+Level Matrix Instructions). Fragments come from layouts/, arithmetic from the numerics twin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmulator.codegen.ops import bitcast, cast_ptr, mask_bits, trailing_zeros
+from mmulator.codegen.types import i64, ptr_to, u32, u64
+from mmulator.codegen.values import Value, constant, extract
+from mmulator.errors import UnsupportedError
+from mmulator.isa.forms import MatrixForm
+from mmulator.layouts.operands import fragment
+from mmulator.machine.emit import LANES, BlockEmitter, storage_type
+from mmulator.machine.lower import lower
+from mmulator.machine.lower.memory import write_result
+from mmulator.machine.runtime import memory as mem
+from mmulator.machine.runtime import tensor as rt
+from mmulator.machine.state import WgmmaSite
+from mmulator.machine.twins import twin_of
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, Symbol, VectorOperand
+
+if TYPE_CHECKING:
+    from mmulator.machine.jit import Emitter
+
+U32, U64 = u32.vec(LANES), u64.vec(LANES)
+
+
+def _form(ins: Instruction) -> MatrixForm:
+    if not isinstance(ins.form, MatrixForm):
+        raise UnsupportedError(f"{ins.mnemonic} is not supported", span=ins.span)
+    return ins.form
+
+
+def elements(operand: Operand) -> tuple[Operand, ...]:
+    return operand.elements if isinstance(operand, VectorOperand) else (operand,)
+
+
+def _registers(e: BlockEmitter, operand: Operand, bits: int = 32) -> Value:
+    """A vector operand's registers, one after the other in memory (32 lanes each)."""
+    ty = storage_type(f"b{bits}")
+    return e.spill(*(ty(e.source(o, f"b{bits}")) for o in elements(operand)))
+
+
+def _results(e: BlockEmitter, operand: Operand, place: Value, ins: Instruction, bits: int = 32) -> None:
+    ty = storage_type(f"b{bits}")
+    for n, o in enumerate(elements(operand)):
+        write_result(e, o, e.fetch(place, ty, n), ins)
+
+
+def _space(form: MatrixForm) -> str:
+    return form.space.partition("::")[0] or "generic"
+
+
+def _address(e: BlockEmitter, operand: Operand, ins: Instruction) -> Value:
+    if not isinstance(operand, Address):
+        raise UnsupportedError("an address is wanted", span=ins.span)
+    return e.address(operand)
+
+
+# tables -------------------------------------------------------------------------------------------------------------
+def table(e: Emitter, key: Any, make: Any) -> int:
+    """Number of a table of this kernel; made at its first use."""
+    sites = e.jit.matrix
+    if key not in sites.index:
+        sites.index[key] = len(sites.tables)
+        sites.tables.append(make(sites))
+    return sites.index[key]
+
+
+def site_pointer(e: Emitter, number: int, to: Any) -> Value:
+    pointers = e.launch_field("sites")
+    address = pointers[number]
+    return e.b.emit(ptr_to(to), f"inttoptr i64 {address.text} to ptr")
+
+
+def _keep(sites: Any, values: np.ndarray) -> int:
+    array = np.ascontiguousarray(values, np.int32)
+    sites.keep.append(array)
+    return int(array.ctypes.data)
+
+
+def operand_places(form: MatrixForm, name: str, rows_are_n: bool = False) -> np.ndarray:
+    """For each matrix element (copies, rows, columns) its place in the registers as they lie in memory: register after
+    register, 32 lanes each, elements of a register together. `rows_are_n`: B transposed, [n][k]."""
+    f = fragment(form, name)
+    copies, rows, columns = np.meshgrid(np.arange(f.copies), np.arange(f.rows), np.arange(f.columns), indexing="ij")
+    lane, register, index = f.locate(rows, columns, copies)
+    places = (register * LANES + lane) * f.per_register + index
+    return places.transpose(0, 2, 1) if rows_are_n else places
+
+
+def register_elements(form: MatrixForm, name: str) -> np.ndarray:
+    """For each place of the registers in memory, the number of the matrix element (copies, rows, columns) it holds."""
+    f = fragment(form, name)
+    flat = f.flat.reshape(f.lanes, f.registers, f.per_register)
+    return flat.transpose(1, 0, 2).reshape(-1)
+
+
+def _room_bits(form: MatrixForm, name: str) -> int:
+    return fragment(form, name).bits
+
+
+# mma and wmma.mma ---------------------------------------------------------------------------------------------------
+def _mma_site(e: Emitter, form: MatrixForm) -> tuple[int, tuple[int, int, int, int]]:
+    bits = tuple(_room_bits(form, x) for x in "abcd")
+
+    def make(sites: Any) -> np.ndarray:
+        twin = twin_of(form, e.device)
+        site = np.zeros(1, rt.MmaSite.numpy_dtype())
+        site["pack_a"], site["pack_b"], site["dot"] = twin.pack_a, twin.pack_b, twin.dot
+        site["m"], site["n"], site["k"] = form.m, form.n, form.k
+        site["flags"] = 0
+        site["a_map"] = _keep(sites, operand_places(form, "a"))
+        site["b_map"] = _keep(sites, operand_places(form, "b", rows_are_n=True))
+        site["c_map"] = _keep(sites, operand_places(form, "c"))
+        d_map = register_elements(form, "d")
+        site["d_map"] = _keep(sites, d_map)
+        site["d_places"] = len(d_map)
+        site["copies"] = fragment(form, "a").copies
+        at = 0
+        size = max(form.m * form.k, form.n * form.k, form.m * form.n) * 8
+        for name, room in (
+            ("raw", size), ("result", form.m * form.n * 8 * 4), ("packed_a", twin.a_bytes(form.m, form.k)),
+            ("packed_b", twin.b_bytes(form.n, form.k)),
+        ):  # fmt: skip
+            site[name] = at
+            at += -(-room // 64) * 64
+        sites.scratch_bytes = max(sites.scratch_bytes, at)
+        sites.keep.append(twin)
+        return site
+
+    return table(e, ("mma", form), make), bits  # type: ignore[return-value]
+
+
+@lower("mma")
+def mma(e: Emitter, ins: Instruction) -> None:
+    form = _form(ins)
+    if form.sparse or form.block_scale:
+        raise UnsupportedError(f"{ins.mnemonic} is not supported yet", span=ins.span)
+    _multiply(e, ins, form)
+
+
+def _multiply(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+    d, a, b, c = ins.operands[:4]
+    number, bits = _mma_site(e, form)
+    width = {x: fragment(form, x).register_bits for x in "abcd"}
+    out = e.room(storage_type(f"b{width['d']}"), len(elements(d)))
+    scratch = cast_ptr_bytes(e, "scratch")
+    places = [_registers(e, o, width[x]) for x, o in zip("abc", (a, b, c))]
+    e.call(rt.mma_function(*bits), site_pointer(e, number, rt.MmaSite), scratch, *places, out)
+    _results(e, d, out, ins, width["d"])
+
+
+def cast_ptr_bytes(e: BlockEmitter, field: str) -> Value:
+    from mmulator.machine.state import Cta
+
+    return cast_ptr(Cta, e.warp("cta")).field(field)
+
+
+# wmma ---------------------------------------------------------------------------------------------------------------
+@lower("wmma")
+def wmma(e: Emitter, ins: Instruction) -> None:
+    form = _form(ins)
+    if form.op == "mma":
+        _multiply(e, ins, form)
+    elif form.op.startswith("load"):
+        _wmma_load(e, ins, form)
+    else:
+        _wmma_store(e, ins, form)
+
+
+def _wmma_table(e: Emitter, form: MatrixForm) -> int:
+    def make(sites: Any) -> np.ndarray:
+        f = fragment(form, "r")
+        elements_ = register_elements(form, "r")
+        row, column = elements_ // f.columns, elements_ % f.columns
+        major, minor = (row, column) if form.layout == "row" else (column, row)
+        site = np.zeros(1, rt.WmmaSite.numpy_dtype())
+        site["places"] = len(elements_)
+        site["major"], site["minor"] = _keep(sites, major), _keep(sites, minor)
+        return site
+
+    return table(e, ("wmma", form), make)
+
+
+def default_stride(form: MatrixForm) -> int:
+    """Extent of the leading dimension."""
+    f = fragment(form, "r")
+    return f.columns if form.layout == "row" else f.rows
+
+
+def _wmma_place(e: Emitter, ins: Instruction, form: MatrixForm, operand: Operand, rest: tuple[Operand, ...]) -> Any:
+    """(generic address, stride in elements) of the warp: those of its first lane."""
+    lane = trailing_zeros(e.mask)
+    at = extract(_address(e, operand, ins), lane)
+    if _space(form) == "shared":
+        at = at | (1 << 32)
+    stride = constant(e.b, i64, default_stride(form))
+    if rest:
+        stride = i64(bitcast_signed(extract(U32(e.source(rest[0], "b32")), lane)))
+    return at, stride
+
+
+def bitcast_signed(value: Value) -> Value:
+    from mmulator.codegen.types import i32
+
+    return bitcast(i32, value)
+
+
+def _wmma_load(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+    r, p, *rest = ins.operands
+    f = fragment(form, "r")
+    at, stride = _wmma_place(e, ins, form, p, tuple(rest))
+    out = e.room(storage_type(f"b{f.register_bits}"), f.registers)
+    site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
+    e.call(rt.wmma_load_function(f.bits), e.w, site, at, stride, out, e.site)
+    _results(e, r, out, ins, f.register_bits)
+
+
+def _wmma_store(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+    p, r, *rest = ins.operands
+    f = fragment(form, "r")
+    at, stride = _wmma_place(e, ins, form, p, tuple(rest))
+    source = _registers(e, r, f.register_bits)
+    site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
+    e.call(rt.wmma_store_function(f.bits), e.w, site, at, stride, source, e.site)
+
+
+# matrix moves -------------------------------------------------------------------------------------------------------
+def _plain(ins: Instruction, form: MatrixForm) -> None:
+    if (form.m, form.n) != (8, 8):
+        raise UnsupportedError(f"{ins.mnemonic} is not supported yet", span=ins.span)
+
+
+@lower("ldmatrix")
+def ldmatrix(e: BlockEmitter, ins: Instruction) -> None:
+    form = _form(ins)
+    _plain(ins, form)
+    r, p = ins.operands
+    out = e.room(U32, form.num)
+    function = mem.ldmatrix_function(_space(form), form.num, form.trans)
+    e.call(function, e.w, e.spill(_address(e, p, ins)), out, e.site)
+    _results(e, r, out, ins)
+
+
+@lower("stmatrix")
+def stmatrix(e: BlockEmitter, ins: Instruction) -> None:
+    form = _form(ins)
+    _plain(ins, form)
+    p, r = ins.operands
+    source = _registers(e, r)
+    function = mem.stmatrix_function(_space(form), form.num, form.trans)
+    e.call(function, e.w, e.spill(_address(e, p, ins)), source, e.site)
+
+
+@lower("movmatrix")
+def movmatrix(e: BlockEmitter, ins: Instruction) -> None:
+    d, a = ins.operands
+    out = e.room(U32)
+    e.call(mem.movmatrix, _registers(e, a), out)
+    _results(e, d, out, ins)
+
+
+# wgmma --------------------------------------------------------------------------------------------------------------
+@lower("wgmma")
+def wgmma(e: Emitter, ins: Instruction) -> None:
+    form = _form(ins)
+    match form.op:
+        case "mma_async":
+            _wgmma_issue(e, ins, form)
+        case "commit_group":
+            e.call(rt.wgmma_commit, e.w)
+        case "fence":
+            pass  # orders registers and shared memory, which the machine does anyway: operands are read no earlier
+        case _:
+            raise UnsupportedError(f"{ins.mnemonic} is not supported", span=ins.span)
+
+
+def _names(e: BlockEmitter, operand: Operand, ins: Instruction) -> list[str]:
+    found = []
+    for o in elements(operand):
+        if not isinstance(o, Reg):
+            raise UnsupportedError("registers are wanted here", span=ins.span)
+        found.append(o.name)
+    return found
+
+
+def _immediates(ins: Instruction, rest: tuple[Operand, ...]) -> list[int]:
+    values = []
+    for o in rest:
+        if not isinstance(o, Immediate):
+            raise UnsupportedError("a constant is wanted here", span=ins.span)
+        bits = o.bits("b32")
+        values.append(bits - (1 << 32) if bits >> 31 else bits)
+    return values
+
+
+def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+    if form.sparse:
+        raise UnsupportedError(f"{ins.mnemonic} is not supported yet", span=ins.span)
+    d, a, b_desc, scale_d, *rest = ins.operands
+    in_registers = isinstance(a, VectorOperand)
+    d_names = _names(e, d, ins)
+    a_names = _names(e, a, ins) if in_registers else []
+    immediates = _immediates(ins, tuple(rest))
+    scale = immediates[:2] if form.atype is not None and form.atype.is_float else [1, 1]
+    trans = immediates[2:]
+    trans_a, trans_b = ([0, *trans] if in_registers else [*trans, 0])[:2] if trans else (0, 0)
+    if in_registers and trans:
+        trans_a, trans_b = 0, trans[0]
+    elif len(trans) == 2:
+        trans_a, trans_b = trans
+    key = ("wgmma", form, tuple(d_names), tuple(a_names), tuple(immediates), e.function_name)
+    number = table(e, key, lambda sites: _wgmma_site(e, form, d_names, a_names, scale, trans_a, trans_b, sites))
+    e.store_registers([*d_names, *a_names])
+    lane = trailing_zeros(e.mask)
+    zero = constant(e.b, u64, 0)
+    a_word = zero if in_registers else _descriptor(e, a, lane)
+    b_word = _descriptor(e, b_desc, lane)
+    on = mask_bits(e.source(scale_d, "pred"))
+    keep = (on >> lane) & 1
+    e.call(rt.wgmma_issue, e.w, site_pointer(e, number, WgmmaSite), a_word, b_word, keep)
+
+
+def _descriptor(e: BlockEmitter, operand: Operand, lane: Value) -> Value:
+    if isinstance(operand, Immediate):
+        return constant(e.b, u64, operand.bits("b64"))
+    return extract(U64(e.source(operand, "b64")), lane)
+
+
+def _wgmma_site(
+    e: Emitter, form: MatrixForm, d: list[str], a: list[str], scale: list[int], trans_a: int, trans_b: int, sites: Any
+) -> np.ndarray:
+    twin = twin_of(form, e.device)
+    assert form.dtype is not None and form.atype is not None
+    site = np.zeros(1, WgmmaSite.numpy_dtype())
+    site["pack_a"], site["pack_b"], site["pack_b_rows"], site["dot"] = twin.pack_a, twin.pack_b, twin.pack_b_rows, twin.dot
+    site["n"], site["k"] = form.n, form.k
+    site["element_bits"] = form.atype.bits
+    site["a_in_registers"] = bool(a)
+    site["d_words"], site["d_bits"] = len(d), form.dtype.bits
+    site["mn_major_a"], site["mn_major_b"] = trans_a, trans_b
+    site["flags"] = twin.flags(negate_a=scale[0] == -1, negate_b=scale[1] == -1)
+    tile = sites.tiles.setdefault((e.function_name, *d), len(sites.tiles))
+    sites.tile_bytes = max(sites.tile_bytes, -(-64 * form.n * form.dtype.bits // 8 // 64) * 64)
+    site["tile"] = tile
+    container = max(form.atype.bits, 8) // 8
+    raw = -(-max(64, form.n) * form.k * container // 64) * 64
+    a_bytes = -(-twin.a_bytes(64, form.k) // 64) * 64
+    site["raw_bytes"], site["a_bytes"] = raw, a_bytes
+    sites.scratch_bytes = max(sites.scratch_bytes, 2 * raw + a_bytes + twin.b_bytes(form.n, form.k) + 64)
+    site["d_slots"][0, : len(d)] = [e.frame.slots[n] for n in d]
+    site["a_slots"][0, : len(a)] = [e.frame.slots[n] for n in a]
+    site["site"] = e.site
+    sites.keep.append(twin)
+    return site
+
+
+def wgmma_wait(e: Emitter, ins: Instruction, following: int) -> Value:
+    """The ending of a block at wgmma.wait_group."""
+    pending = ins.operands[0]
+    assert isinstance(pending, Immediate)
+    return e.call(rt.wgmma_wait, e.w, e.mask, pending.value, e.block.index, following)
+
+
+__all__ = ["Symbol", "wgmma_wait"]
