@@ -1,0 +1,139 @@
+"""Bit patterns of the floating-point formats, and what is done to bits: NaN, flushing of subnormals, order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mmulator.codegen.ops import bitcast, is_nan, select, shuffle
+from mmulator.codegen.types import Ty, f16, u16
+from mmulator.codegen.values import Builder, Value, constant
+from mmulator.machine.ops.registry import F32, F64, LANES, SIGNED, U16, U32, U64, UNSIGNED
+
+U16X64, F16X32, F16X64 = u16.vec(64), f16.vec(32), f16.vec(64)
+
+
+@dataclass(frozen=True)
+class Format:
+    """bits, mantissa: widths. nan: the bits that arithmetic gives for NaN. one: the bits of 1."""
+
+    bits: int
+    mantissa: int
+    nan: int
+    one: int
+
+    @property
+    def sign(self) -> int:
+        return 1 << (self.bits - 1)
+
+    @property
+    def magnitude(self) -> int:
+        return self.sign - 1
+
+    @property
+    def infinity(self) -> int:
+        return self.magnitude >> self.mantissa << self.mantissa
+
+    @property
+    def quiet(self) -> int:
+        return 1 << (self.mantissa - 1)
+
+
+FORMATS = {
+    "f16": Format(16, 10, 0x7FFF, 0x3C00),
+    "bf16": Format(16, 7, 0x7FFF, 0x3F80),
+    "f32": Format(32, 23, 0x7FFFFFFF, 0x3F800000),
+    "f64": Format(64, 52, 0xFFF8000000000000, 0x3FF0000000000000),
+}
+
+
+def format_of(type_name: str) -> Format:
+    """Of a float type, or of the elements of a packed one."""
+    return FORMATS[type_name.removesuffix("x2")]
+
+
+def bits_of(value: Value) -> Value:
+    """A float's bits as an unsigned integer; raw bits as they are."""
+    if value.ty.kind == "int":
+        return value
+    return bitcast(UNSIGNED[value.ty.bits] if value.ty.lanes == LANES else U16X64, value)
+
+
+def nan32() -> Value:
+    """The NaN of .f32 arithmetic, in every lane."""
+    return Value(Builder.current(), F32, "splat (float 0x7FFFFFFFE0000000)")
+
+
+def canonical(value: Value) -> Value:
+    """An .f32 result with NaN as the hardware makes it: 0x7fffffff."""
+    return select(is_nan(value), nan32(), value)
+
+
+def flush(bits: Value, format: Format) -> Value:
+    """Subnormal bits to zero of the same sign."""
+    small = (bits & format.infinity) == 0
+    return select(small, bits & format.sign, bits)
+
+
+def flushed(value: Value, format: Format, ftz: bool) -> Value:
+    """A float value, or raw bits, with subnormals flushed if `ftz`."""
+    if not ftz:
+        return value
+    return bitcast(value.ty, flush(bits_of(value), format))
+
+
+def is_nan_bits(bits: Value, format: Format) -> Value:
+    return (bits & format.magnitude) > format.infinity
+
+
+def ordered_key(bits: Value) -> Value:
+    """Signed integers in the order of the floats: -0 before +0, NaNs at the ends."""
+    ty: Ty = SIGNED[bits.ty.bits] if bits.ty.lanes == LANES else Ty("i16x64", "int", 16, True, 64)
+    number = ty(bits)
+    return number ^ ty(bits.ty(number >> (bits.ty.bits - 1)) >> 1)  # type: ignore[no-any-return]
+
+
+# halves -------------------------------------------------------------------------------------------------------------
+def split(value: Value) -> Value:
+    """u32 x 32 as u16 x 64, low halves first in each pair; u16 x 32 as it is."""
+    return bitcast(U16X64, value) if value.ty.bits == 32 else value
+
+
+def join(value: Value) -> Value:
+    """u16 x 64 as u32 x 32; u16 x 32 as it is."""
+    return bitcast(U32, value) if value.ty.lanes == 64 else value
+
+
+def widen(bits: Value, type_name: str) -> Value:
+    """.f16 or .bf16 bits (any number of lanes) as floats of 32 bits, exactly."""
+    lanes = bits.ty.lanes
+    if type_name.startswith("bf16"):
+        return bitcast(_f32(lanes), _u32(lanes)(bits) << 16)
+    return _f32(lanes)(bitcast(f16.vec(lanes), bits))  # type: ignore[no-any-return]
+
+
+def _f32(lanes: int) -> Ty:
+    return F32.element.vec(lanes)
+
+
+def _u32(lanes: int) -> Ty:
+    return U32.element.vec(lanes)
+
+
+def concat(a: Value, b: Value) -> Value:
+    """Lanes of a, then lanes of b."""
+    return shuffle(a, b, range(2 * a.ty.lanes))
+
+
+def interleave(low: Value, high: Value) -> Value:
+    """low[0], high[0], low[1], high[1], ..."""
+    return shuffle(low, high, [n // 2 + low.ty.lanes * (n % 2) for n in range(2 * low.ty.lanes)])
+
+
+def zeros(ty: Ty) -> Value:
+    return constant(Builder.current(), ty, 0)
+
+
+__all__ = [
+    "F16X32", "F16X64", "F32", "F64", "FORMATS", "U16", "U16X64", "U64", "Format", "bits_of", "canonical", "concat", "flush",
+    "flushed", "format_of", "interleave", "is_nan_bits", "join", "nan32", "ordered_key", "split", "widen", "zeros",
+]  # fmt: skip

@@ -1,0 +1,200 @@
+"""Floating Point Instructions on .f32 and .f64 (PTX ISA 9.1), approximate functions excepted.
+
+Arithmetic never contracts; `.rn` is the CPU's own operation. Results that are NaN get the bits the hardware gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mmulator.codegen.ops import bitcast, fma, is_nan, select, sqrt
+from mmulator.codegen.values import Value, constant
+from mmulator.machine.ops.directed import STRICT, directed
+from mmulator.machine.ops.floatbits import (
+    FORMATS,
+    Format,
+    bits_of,
+    canonical,
+    flush,
+    flushed,
+    is_nan_bits,
+    nan32,
+)
+from mmulator.machine.ops.registry import BOOL, F32, F64, U32, U64, Mods, Result, Scope, outline, semantic
+
+_NEAREST: dict[str, Callable[..., Value]] = {
+    "fadd": lambda a, b: a + b,
+    "fsub": lambda a, b: a - b,
+    "fmul": lambda a, b: a * b,
+    "fdiv": lambda a, b: a / b,
+    "fma": fma,
+    "sqrt": sqrt,
+}
+_OPERATION = {"add": "fadd", "sub": "fsub", "mul": "fmul", "fma": "fma", "mad": "fma", "div": "fdiv", "sqrt": "sqrt"}
+
+
+def saturate(value: Value) -> Value:
+    """To [0, 1]; NaN and -0 become +0."""
+    b, ty = value.b, value.ty
+    zero, one = constant(b, ty, 0.0), constant(b, ty, 1.0)
+    return b.intrinsic("minimumnum", ty, [b.intrinsic("maximumnum", ty, [value, zero]), one])
+
+
+def arithmetic32(x: Scope, m: Mods, operation: str, *args: Value) -> Value:
+    """One rounded .f32 operation, with .ftz and .sat."""
+    format, ftz = FORMATS["f32"], m.has("ftz")
+    args = tuple(flushed(a, format, ftz) for a in args)
+    mode = m.rounding
+    if mode in ("", "rn"):
+        result = _NEAREST[operation](*args)
+    else:
+        result = outline(
+            x, f"ptx_{operation}_{mode}_f32", F32, lambda *v: directed(operation, mode, F32, *v), *args, attributes=STRICT
+        )
+    result = flushed(result, format, ftz)
+    return saturate(result) if m.has("sat") else canonical(result)
+
+
+def nan64(result: Value, *args: Value) -> Value:
+    """An .f64 result whose NaN is the first operand's that is NaN, made quiet, or the hardware's own."""
+    format = FORMATS["f64"]
+    bits = constant(result.b, U64, format.nan)
+    for a in reversed(args):
+        bits = select(is_nan(a), bits_of(a) | format.quiet, bits)
+    return select(is_nan(result), bitcast(F64, bits), result)
+
+
+def arithmetic64(x: Scope, m: Mods, operation: str, *args: Value) -> Value:
+    """One rounded .f64 operation."""
+    mode = m.rounding or "rn"
+
+    def body(*values: Value) -> Value:
+        plain = mode == "rn"
+        result = _NEAREST[operation](*values) if plain else directed(operation, mode, F64, *values)
+        return nan64(result, *values)
+
+    return outline(  # type: ignore[no-any-return]
+        x, f"ptx_{operation}_{mode}_f64", F64, body, *args, attributes="" if mode == "rn" else STRICT
+    )
+
+
+@semantic("add", "sub", "mul", "fma", "mad", kinds="f32")
+def arithmetic_f32(x: Scope, m: Mods, *args: Value) -> Result:
+    if m.types[-1] in ("f16", "bf16"):  # add.f32.f16: the narrow operands first
+        from mmulator.machine.ops.floatbits import widen
+
+        args = tuple(widen(a, m.types[-1]) if a.ty.kind == "int" else a for a in args)
+    return arithmetic32(x, m, _OPERATION[m.op], *args)
+
+
+@semantic("add", "sub", "mul", "fma", "mad", kinds="f64")
+def arithmetic_f64(x: Scope, m: Mods, *args: Value) -> Result:
+    return arithmetic64(x, m, _OPERATION[m.op], *args)
+
+
+@semantic("add", "sub", "mul", "fma", kinds="f32x2")
+def arithmetic_f32x2(x: Scope, m: Mods, *args: Value) -> Result:
+    """On both halves of 64 bits."""
+    halves = []
+    for shift in (0, 32):
+        parts = (bitcast(F32, U32(a >> shift if shift else a)) for a in args)
+        halves.append(U64(bits_of(arithmetic32(x, m, _OPERATION[m.op], *parts))))
+    return halves[0] | (halves[1] << 32)
+
+
+_ARITHMETIC: dict[Any, Callable[..., Value]] = {F32: arithmetic32, F64: arithmetic64}
+
+
+@semantic("div", kinds="f32 f64")
+def div(x: Scope, m: Mods, a: Value, b: Value) -> Result:
+    if m.has("approx", "full"):
+        from mmulator.machine.ops.approx import approximate
+
+        return approximate(x, m, a, b)
+    return _ARITHMETIC[a.ty](x, m, "fdiv", a, b)
+
+
+@semantic("rcp", kinds="f32 f64")
+def rcp(x: Scope, m: Mods, a: Value) -> Result:
+    if m.has("approx"):
+        from mmulator.machine.ops.approx import approximate
+
+        return approximate(x, m, a)
+    return _ARITHMETIC[a.ty](x, m, "fdiv", constant(a.b, a.ty, 1.0), a)
+
+
+@semantic("sqrt", kinds="f32 f64")
+def square_root(x: Scope, m: Mods, a: Value) -> Result:
+    if m.has("approx"):
+        from mmulator.machine.ops.approx import approximate
+
+        return approximate(x, m, a)
+    return _ARITHMETIC[a.ty](x, m, "sqrt", a)
+
+
+# sign and order -----------------------------------------------------------------------------------------------------
+@semantic("abs", "neg", kinds="f32 f64")
+def sign(x: Scope, m: Mods, a: Value) -> Result:
+    """Only the sign bit changes."""
+    a = flushed(a, FORMATS[m.type], m.has("ftz"))
+    if m.op == "neg":
+        return -a
+    return a.b.intrinsic("fabs", a.ty, [a])
+
+
+@semantic("copysign", kinds="f32 f64")
+def copy_sign(x: Scope, m: Mods, a: Value, b: Value) -> Result:
+    """The sign of a, the magnitude of b."""
+    return a.b.intrinsic("copysign", a.ty, [b, a])
+
+
+def _extremum(name: str, a: Value, b: Value) -> Value:
+    """-0 before +0; a number rather than a NaN."""
+    return a.b.intrinsic("minimumnum" if name == "min" else "maximumnum", a.ty, [a, b])
+
+
+@semantic("min", "max", kinds="f32")
+def extremum32(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Result:
+    format = FORMATS["f32"]
+    args = [flushed(v, format, m.has("ftz")) for v in (a, b, c) if v is not None]
+    signs = None
+    if m.has("abs"):
+        signs = (bits_of(args[0]) ^ bits_of(args[1])) & format.sign
+        args = [v.b.intrinsic("fabs", F32, [v]) for v in args]
+    result = _extremum(m.op, args[0], args[1])
+    for v in args[2:]:
+        result = _extremum(m.op, result, v)
+    if signs is not None:
+        result = bitcast(F32, bits_of(result) | signs)
+    if m.has("NaN"):
+        nan = a.b.emit(BOOL, f"fcmp uno {args[0].typed}, {args[1].text}")
+        if c is not None:
+            nan = nan | is_nan(args[2])
+        return select(nan, nan32(), result)
+    return canonical(result)
+
+
+@semantic("min", "max", kinds="f64")
+def extremum64(x: Scope, m: Mods, a: Value, b: Value) -> Result:
+    return nan64(_extremum(m.op, a, b), a, b)
+
+
+# tests --------------------------------------------------------------------------------------------------------------
+_TESTS: dict[str, Callable[[Value, Format], Value]] = {
+    "finite": lambda u, f: u < f.infinity,
+    "infinite": lambda u, f: u == f.infinity,
+    "number": lambda u, f: u <= f.infinity,
+    "notanumber": lambda u, f: u > f.infinity,
+    "normal": lambda u, f: (u - (1 << f.mantissa)) < f.infinity - (1 << f.mantissa),
+    "subnormal": lambda u, f: (u - 1) < (1 << f.mantissa) - 1,
+}
+
+
+@semantic("testp")
+def testp(x: Scope, m: Mods, a: Value) -> Result:
+    format = FORMATS[m.type]
+    return _TESTS[m.one(_TESTS)](bits_of(a) & format.magnitude, format)
+
+
+__all__ = ["arithmetic32", "arithmetic64", "flush", "is_nan_bits", "saturate"]
