@@ -22,6 +22,7 @@ Kind = Literal[
     "pred",  # predicate read, may be negated
     "size",  # register or constant, or a predicate (cp.async: src-size or ignore-src)
     "dstpair",  # d or d|p: p a predicate
+    "pair",  # d|p
     "dstpred",  # p or p|q
     "move",  # source of mov: register, constant, special register, name of a variable, vector
     "symbol",  # register, or name of a variable whose address is meant
@@ -102,6 +103,7 @@ class Row:
 
     rule: says what is wrong with a combination of modifiers, or returns None. specific: needs an `a` or `f` target.
     unsupported: why the machine does not run it; empty if it does. open: takes any further modifiers and any operands.
+    leading: the group that stands directly after the opcode. free: the fixed modifiers may stand anywhere.
     """
 
     name: str
@@ -115,6 +117,8 @@ class Row:
     specific: bool = False
     unsupported: str = ""
     open: bool = False
+    leading: str = ""
+    free: bool = False
 
     @property
     def opcode(self) -> str:
@@ -190,8 +194,11 @@ class NoForm:
     section: str | None = None
 
 
+TYPE_GROUPS = frozenset(("type", "dtype", "stype", "atype", "btype", "ctype"))
+
+
 def _assign(row: Row, modifiers: tuple[str, ...]) -> dict[str, str] | tuple[int, str]:
-    """Modifiers to groups. Order between groups is free, as in ptxas; within types it counts.
+    """Modifiers to groups. As in ptxas, order between groups is free but for types, fixed modifiers and `leading`.
 
     Returns group -> modifier, or (how many modifiers fit, what is wrong).
     """
@@ -199,11 +206,17 @@ def _assign(row: Row, modifiers: tuple[str, ...]) -> dict[str, str] | tuple[int,
     free = list(row.groups)
     taken: dict[str, str] = {}
     for position, modifier in enumerate(modifiers):
-        if modifier in fixed:
+        if modifier in fixed and (row.free or modifier == fixed[0]):
             fixed.remove(modifier)
             continue
+        if fixed and not row.free and not (position == 0 and row.leading):
+            break
+        types = 0
         for group in free:
-            if modifier in group.alternatives:
+            types += group.name in TYPE_GROUPS
+            if group.name == row.leading and position:
+                continue
+            if modifier in group.alternatives and (types <= 1 or group.name not in TYPE_GROUPS):
                 taken[group.name] = modifier
                 free.remove(group)
                 break

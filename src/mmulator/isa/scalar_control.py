@@ -22,8 +22,9 @@ _CTA = maybe("cta")
 _RESULTS = OperandRule("ret-param", "arguments", "", "w")
 _ARGUMENTS = OperandRule("params", "arguments", "")
 _BARRIER = src("a", "u32", lo=0, hi=15)
-_COUNT = src("b", "u32", lo=0, hi=1024)
-_COUNT_MAYBE = src("b", "u32", lo=0, hi=1024, optional=True)
+_WARPS = tuple(range(0, 1025, 32))
+_COUNT = src("b", "u32", values=_WARPS)
+_COUNT_MAYBE = src("b", "u32", values=_WARPS, optional=True)
 _MASK = src("membermask", "b32")
 _BARRIER_NEEDS = need("cta", (7, 8), 30)
 
@@ -39,11 +40,12 @@ def _sync(name: str, *groups: Group, operands: tuple[OperandRule, ...], **more: 
 
 
 def _barriers(name: str, *aligned: Group, ptx: tuple[int, int], sm: int) -> tuple[Row, ...]:
-    more = {"ptx": ptx, "sm": sm, "needs": _BARRIER_NEEDS}
+    more = {"ptx": ptx, "sm": sm, "needs": _BARRIER_NEEDS, "leading": "cta"}
+    free = bool(aligned)
     red = (_BARRIER, _COUNT_MAYBE, pred("c"))
     return (
-        _sync(f"{name}.sync", _CTA, *aligned, operands=(_BARRIER, _COUNT_MAYBE), **more),
-        _sync(f"{name}.arrive", _CTA, *aligned, operands=(_BARRIER, _COUNT), **more),
+        _sync(f"{name}.sync", _CTA, *aligned, operands=(_BARRIER, _COUNT_MAYBE), free=free, **more),
+        _sync(f"{name}.arrive", _CTA, *aligned, operands=(_BARRIER, _COUNT), free=free, **more),
         _sync(f"{name}.red.popc", _CTA, *aligned, type_("u32"), operands=(dst(), *red), **more),
         _sync(f"{name}.red", _CTA, *aligned, one("op", "and", "or"), type_("pred"),
               operands=(dst(name="p"), *red), **more),
@@ -75,10 +77,9 @@ ROWS: tuple[Row, ...] = (
     *_barriers("barrier", maybe("aligned"), ptx=(6, 0), sm=30),
     _sync("bar.warp.sync", operands=(_MASK,), ptx=(6, 0), sm=30),
     _sync("membar", one("level", "cta", "gl", "sys"), operands=()),
-    _sync("membar.proxy", one("proxy", "alias", "async"), maybe("space", "global", "shared::cta", "shared::cluster"),
-          operands=(), ptx=(7, 5), sm=70, rule=_fence_proxy, needs=need("async", (8, 0), 90)),
+    _sync("membar.proxy", one("proxy", "alias"), operands=(), ptx=(7, 5), sm=70),
     _sync("fence", maybe("sem", "sc", "acq_rel", "acquire", "release"), _SCOPE, operands=(), ptx=(6, 0), sm=70,
-          needs=(*need("cluster", (7, 8), 90), *need("acquire release", (8, 6), 90))),
+          needs=need("cluster", (7, 8), 90)),
     _sync("fence", one("sem", "acquire"), _SHARED_CLUSTER, one("scope", "cluster"), operands=(), ptx=(8, 6), sm=90),
     _sync("fence", one("sem", "release"), _SHARED_CTA, one("scope", "cluster"), operands=(), ptx=(8, 6), sm=90),
     _sync("fence.mbarrier_init.release.cluster", operands=(), ptx=(8, 0), sm=90),
@@ -92,24 +93,26 @@ ROWS: tuple[Row, ...] = (
     _sync("fence.proxy.async::generic", one("sem", "release"), _SHARED_CTA, one("scope", "cluster"), operands=(),
           ptx=(8, 6), sm=90),
     _sync("vote.sync", one("mode", "all", "any", "uni"), type_("pred"),
-          operands=(dst(), pred("a"), _MASK), ptx=(6, 0), sm=30),
-    _sync("vote.sync", one("mode", "ballot"), type_("b32"), operands=(dst(), pred("a"), _MASK), ptx=(6, 0), sm=30),
-    _sync("match.any.sync", type_(*BITS32_64), operands=(dst("b32"), src("a"), _MASK), ptx=(6, 0), sm=70),
+          operands=(dst(), pred("a"), _MASK), ptx=(6, 0), sm=30, free=True),
+    _sync("vote.sync", one("mode", "ballot"), type_("b32"),
+          operands=(dst(), pred("a"), _MASK), ptx=(6, 0), sm=30, free=True),
+    _sync("match.any.sync", type_(*BITS32_64), operands=(dst("b32"), src("a"), src("membermask", "u32")), ptx=(6, 0), sm=70, free=True),
     _sync("match.all.sync", type_(*BITS32_64),
-          operands=(OperandRule("d", "dstpair", "b32", "w", sink=True), src("a"), _MASK), ptx=(6, 0), sm=70),
+          operands=(OperandRule("d", "dstpair", "b32", "w", sink=True), src("a"), src("membermask", "u32")), ptx=(6, 0), sm=70, free=True),
     _sync("activemask", type_("b32"), operands=(dst(),), ptx=(6, 2), sm=30),
     _sync("redux.sync", one("op", "add", "min", "max"), type_(*INT32), operands=(dst(), src("src"), _MASK),
-          ptx=(7, 0), sm=80),
+          ptx=(7, 0), sm=80, free=True),
     _sync("redux.sync", one("op", "and", "or", "xor"), type_("b32"), operands=(dst(), src("src"), _MASK),
-          ptx=(7, 0), sm=80),
+          ptx=(7, 0), sm=80, free=True),
     _sync("redux.sync", one("op", "min", "max"), maybe("abs"), maybe("NaN"), type_("f32"),
-          operands=(dst(), src("src"), _MASK), ptx=(8, 6), sm=100, specific=True),
-    _sync("elect.sync", operands=(OperandRule("d", "dstpair", "b32", "w", sink=True), _MASK), ptx=(8, 0), sm=90),
+          operands=(dst(), src("src"), _MASK), ptx=(8, 6), sm=100, specific=True, free=True),
+    _sync("elect.sync", operands=(OperandRule("d", "pair", "b32", "w", sink=True), _MASK), ptx=(8, 0), sm=90),
     _sync("griddepcontrol", one("action", "launch_dependents", "wait"), operands=(), ptx=(7, 8), sm=90),
     Row("nanosleep", (type_("u32"),), (src("t", "u32"),), f"{_MISC}: nanosleep", (6, 3), 70),
     Row("trap", (), (), f"{_MISC}: trap"),
     Row("brkpt", (), (), f"{_MISC}: brkpt"),
-    Row("pmevent", (maybe("mask"),), (imm("a", 0, 0xFFFF),), f"{_MISC}: pmevent", (1, 4), 0),
+    Row("pmevent", (), (imm("a", 0, 15),), f"{_MISC}: pmevent", (1, 4)),
+    Row("pmevent.mask", (), (imm("a", 0, 0xFFFF),), f"{_MISC}: pmevent", (3, 0), 20),
     Row("setmaxnreg", (one("action", "inc", "dec"), one("sync", "sync"), one("aligned", "aligned"), type_("u32")),
         (imm("imm-reg-count", values=tuple(range(24, 257, 8))),), f"{_MISC}: setmaxnreg", (8, 0), 90, specific=True),
     *_open("barrier.cluster", _CLUSTERS, _SYNC, (7, 8), 90),

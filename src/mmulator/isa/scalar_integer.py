@@ -35,14 +35,23 @@ def _integer(
     ptx: tuple[int, int] = (1, 0),
     sm: int = 0,
 ) -> Row:
-    return Row(name, groups, operands, f"Integer Arithmetic Instructions: {name.partition('.')[0]}", ptx, sm)
+    return Row(name, groups, operands, f"Integer Arithmetic Instructions: {name}", ptx, sm, leading=_leading(groups))
+
+
+def _leading(groups: tuple[Group, ...]) -> str:
+    """.hi, .lo and .wide stand directly after the opcode; .clamp and .wrap may stand anywhere."""
+    return "mode" if groups[0].name == "mode" and "clamp" not in groups[0].alternatives else ""
 
 
 def _extended(name: str, *groups: Group, operands: tuple[OperandRule, ...]) -> Row:
     section = f"Extended-Precision Integer Arithmetic Instructions: {name}"
-    return Row(name, groups, operands, section, (1, 2), 0, need("u64 s64", (4, 3), 20))
+    return Row(
+        name, groups, operands, section, (1, 2), 0, need("u64 s64", (4, 3), 20), leading=_leading(groups), free=True
+    )
 
 
+_POSITION, _LENGTH = src("b", "u32", lo=0, hi=255), src("c", "u32", lo=0, hi=255)
+_FIELD_POSITION, _FIELD_LENGTH = src("c", "u32", lo=0, hi=255), src("d", "u32", lo=0, hi=255)
 _DOT = (dst("s32"), src("a", "atype"), src("b", "btype"), src("c", "s32"))
 _ATYPE, _BTYPE = one("atype", *INT32), one("btype", *INT32)
 
@@ -85,11 +94,11 @@ ROWS: tuple[Row, ...] = (
         sm=30,
     ),
     _integer("brev", type_(*BITS32_64), operands=D_A, ptx=(2, 0), sm=20),
-    _integer("bfe", type_(*INT32_64), operands=(dst(), src("a"), src("b", "u32"), src("c", "u32")), ptx=(2, 0), sm=20),
+    _integer("bfe", type_(*INT32_64), operands=(dst(), src("a"), _POSITION, _LENGTH), ptx=(2, 0), sm=20),
     _integer(
         "bfi",
         type_(*BITS32_64),
-        operands=(dst(name="f"), src("a"), src("b"), src("c", "u32"), src("d", "u32")),
+        operands=(dst(name="f"), src("a"), src("b"), _FIELD_POSITION, _FIELD_LENGTH),
         ptx=(2, 0),
         sm=20,
     ),

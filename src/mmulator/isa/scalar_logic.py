@@ -85,7 +85,7 @@ ROWS: tuple[Row, ...] = (
     *_set(("f16x2", "u32", "s32"), ("f16x2",), half=True),
     *_set(("bf16x2", "u32", "s32"), ("bf16x2",), half=True),
     *_setp(_SOURCES, _P_A_B),
-    *_setp(("f16", "bf16"), _P_A_B, half=True),
+    *_setp(("f16", "bf16"), (dst("pred", "p"), src("a"), src("b")), half=True),
     *_setp(("f16x2", "bf16x2"), _P_A_B, half=True),
     Row(
         "selp", (type_(*_SOURCES),), (*_SELECT, pred("c")), "Comparison and Selection Instructions: selp",
@@ -102,13 +102,13 @@ ROWS: tuple[Row, ...] = (
     _logic(
         "lop3", one("boolop", "or", "and"), type_("b32"),
         operands=(
-            OperandRule("d", "dstpair", "type", "w", sink=True), src("a"), src("b"), src("c"), _LUT, pred("q"),
+            OperandRule("d", "pair", "type", "w", sink=True), src("a"), src("b"), src("c"), _LUT, pred("q"),
         ),
         ptx=(8, 2), sm=70,
     ),
     _logic(
         "shf", one("direction", "l", "r"), one("mode", "clamp", "wrap"), type_("b32"),
-        operands=(dst(), src("a"), src("b"), src("c", "u32")), ptx=(3, 1), sm=32,
+        operands=(dst(), src("a"), src("b"), src("c", "u32")), ptx=(3, 1), sm=32, leading="direction",
     ),
     _logic("shl", type_(*BITS16_64), operands=(dst(), src("a"), src("b", "u32"))),
     _logic("shr", type_(*BITS16_64, *INT16_64), operands=(dst(), src("a"), src("b", "u32"))),

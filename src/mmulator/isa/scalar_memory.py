@@ -44,7 +44,8 @@ _MEMORY_NEEDS = (
     *need("mmio", (8, 2), 70),
     *need("b128", (8, 3), 70),
     *need("shared::cluster cluster", (7, 8), 90),
-    *need("L2::cache_hint L2::256B L2::128B L2::64B", (7, 4), 75),
+    *need("shared::cta", (7, 8), 30),
+    *need("param::entry param::func", (8, 3), 70),
 )
 
 
@@ -109,7 +110,7 @@ _ATOM_NEEDS = (
     *need("relaxed acquire release acq_rel", (6, 0), 70),
     *need("cluster shared::cluster shared::cta", (7, 8), 30),
     *need("cluster shared::cluster", (7, 8), 90),
-    *need("f64 s64", (5, 0), 60),
+    *need("f64", (5, 0), 60),
     *need("f16x2", (6, 2), 60),
     *need("f16", (6, 3), 70),
     *need("bf16 bf16x2", (7, 8), 90),
@@ -120,7 +121,7 @@ _ATOM_NEEDS = (
 # operation -> types (atom; red has all but exch and cas)
 _ATOMIC_TYPES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("and", "or", "xor"), BITS32_64),
-    (("add",), ("u32", "s32", "u64", "s64", "f32", "f64")),
+    (("add",), ("u32", "s32", "u64", "f32", "f64")),
     (("min", "max"), INT32_64),
     (("inc", "dec"), ("u32",)),
 )
@@ -136,12 +137,18 @@ def _atomic_vector(m: Mapping[str, str]) -> str | None:
     return None
 
 
+def _atomic_hint(m: Mapping[str, str]) -> str | None:
+    if "hint" in m and (m.get("space", "global") != "global" or m["type"] == "b16"):
+        return f".{m['hint']} needs .global, and not .b16"
+    return None
+
+
 def _atomic(name: str, *groups: Group, operands: tuple[OperandRule, ...], ptx: tuple[int, int] = (1, 1), sm: int = 0,
             vector: bool = False) -> Row:  # fmt: skip
     sem = _SEM_ATOM if name == "atom" else _SEM_RED
     return Row(
         name, (sem, SCOPE, _ATOM_SPACE, *groups[:-1], CACHE_HINT, groups[-1]), (*operands, POLICY), f"{_SYNC}: {name}",
-        ptx, sm, _ATOM_NEEDS, rule=_atomic_vector if vector else None,
+        ptx, sm, _ATOM_NEEDS, rule=_atomic_vector if vector else _atomic_hint,
     )  # fmt: skip
 
 
@@ -203,8 +210,8 @@ ROWS: tuple[Row, ...] = (
     Row("createpolicy.range", (maybe("space", "global"), one("primary", *_EVICT), _SECOND, type_("b64")),
         (dst(name="cache-policy"), addr(), src("primary-size", "u32"), src("total-size", "u32")),
         f"{_MOVES}: createpolicy", (7, 4), 80),
-    Row("createpolicy.cvt.L2", (type_("b64"),), (dst(name="cache-policy"), reg("access-property", "b64")),
-        f"{_MOVES}: createpolicy", (7, 4), 80),
+    Row("createpolicy.cvt", (one("level", "L2"), type_("b64")),
+        (dst(name="cache-policy"), reg("access-property", "b64")), f"{_MOVES}: createpolicy", (7, 4), 80),
     *_atomics("atom"),
     _atomic("atom", one("op", "exch"), type_("b32", "b64", "b128"), operands=(dst(sink=True), addr(), src("b"))),
     _atomic("atom", one("op", "cas"), type_("b16", "b32", "b64", "b128"),

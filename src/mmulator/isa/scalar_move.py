@@ -125,6 +125,12 @@ def _move(name: str, *groups: Group, operands: tuple[OperandRule, ...], **more: 
 
 _SPACES = ("const", "global", "local", "shared", "shared::cta", "shared::cluster", "param", "param::entry")
 _MASK = src("membermask", "b32")
+_SPACE_NEEDS = (
+    *need("param", (7, 7), 70),
+    *need("shared::cta", (7, 8), 30),
+    *need("shared::cluster", (7, 8), 90),
+    *need("param::entry", (8, 3), 70),
+)
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -143,11 +149,13 @@ ROWS: tuple[Row, ...] = (
           operands=(dst(), src("a"), src("b"), src("c")), ptx=(2, 0), sm=20),
     _move("shfl.sync", one("mode", "up", "down", "bfly", "idx"), type_("b32"),
           operands=(OperandRule("d", "dstpair", "type", "w", sink=True), src("a"), src("b"), src("c"), _MASK),
-          ptx=(6, 0), sm=30),
+          ptx=(6, 0), sm=30, free=True),
     _move("cvta", one("space", *_SPACES), _SIZE, operands=(dst(name="p"), OperandRule("a", "symbol", "type")),
-          ptx=(2, 0), sm=20),
-    _move("cvta.to", one("space", *_SPACES), _SIZE, operands=(dst(name="p"), reg("a")), ptx=(2, 0), sm=20),
-    _move("isspacep", one("space", *_SPACES), operands=(dst("pred", "p"), reg("a", "u64")), ptx=(2, 0), sm=20),
+          ptx=(2, 0), sm=20, needs=_SPACE_NEEDS),
+    _move("cvta.to", one("space", *_SPACES), _SIZE, operands=(dst(name="p"), reg("a")), ptx=(2, 0), sm=20,
+          needs=_SPACE_NEEDS),
+    _move("isspacep", one("space", *_SPACES),
+          operands=(dst("pred", "p"), reg("a", "u32", wider=True)), ptx=(2, 0), sm=20, needs=_SPACE_NEEDS),
     _move("mapa", maybe("space", "shared::cluster"), _SIZE,
           operands=(dst(), OperandRule("a", "symbol", "type"), src("b", "u32")), ptx=(7, 8), sm=90),
     _move("getctarank", maybe("space", "shared::cluster"), _SIZE,

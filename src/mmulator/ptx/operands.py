@@ -54,7 +54,7 @@ _WORDS: dict[type, str] = {
     VectorOperand: "a vector", Address: "an address", Arguments: "a list in parentheses",
 }  # fmt: skip
 _READ_BY = ("mov", "cvt")  # instructions that may read a special register
-_NO_CONSTANT = frozenset(("f16", "f16x2", "bf16", "bf16x2"))
+_NO_CONSTANT = frozenset(("f16", "f16x2", "bf16", "bf16x2", "u16x2", "s16x2"))
 _VARIABLES = frozenset(("global", "const", "shared", "local", "param"))
 _NARROW_ADDRESS = frozenset(("shared", "local", "const", "param"))
 
@@ -236,7 +236,7 @@ def _dstpair(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
         if isinstance(operand.q, Reg):
             yield from _register(operand.q, "pred", False, "p")
         return
-    if spec.values:  # the predicate must be there
+    if spec.kind == "pair":
         yield Problem(f"operand {spec.name} must be a pair {spec.name}|p", operand.span)
         return
     yield from _dst(operand, spec, context)
@@ -374,5 +374,6 @@ def _targets(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
 
 CHECKS: dict[str, Callable[[Operand, OperandSpec, Context], Problems]] = {
     "dst": _dst, "src": _src, "reg": _reg, "imm": _imm, "pred": _pred, "size": _size, "addr": _addr,
-    "dstpair": _dstpair, "dstpred": _dstpred, "move": _move, "symbol": _symbol, "label": _label, "targets": _targets,
+    "dstpair": _dstpair, "pair": _dstpair, "dstpred": _dstpred, "move": _move, "symbol": _symbol,
+    "label": _label, "targets": _targets,
 }  # fmt: skip

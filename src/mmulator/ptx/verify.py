@@ -173,6 +173,8 @@ def _operands(context: Context) -> Iterator[Problem]:
             context.instruction.span, f"the operands are {names}",
         )  # fmt: skip
         return
+    if form.opcode == "cvta" and form["type"] == "u32" and context.module.address_size == 64:
+        yield Problem("addresses have 64 bits in this module", context.instruction.mnemonic_span, "write .u64")
     given = iter(operands)
     for spec in form.operands:
         if spec.optional:
