@@ -28,7 +28,7 @@ def main() -> None:
     image = Path(sys.argv[1]).read_bytes()
     if sys.argv[2:]:  # a child: one load that may fault
         gpu = Gpu()
-        print(json.dumps([hex(v) for v in words(gpu, gpu.module(image), "peek", 4096, 2, int(sys.argv[2]))]))
+        print(json.dumps([hex(v) for v in words(gpu, gpu.module(image), "peek", int(sys.argv[3]), 2, int(sys.argv[2]))]))
         return
     gpu = Gpu(60)
     module = gpu.module(image)
@@ -36,8 +36,12 @@ def main() -> None:
     for shared in (0, 1024, 65536):
         facts[f"base_dynamic {shared}"] = [hex(v) for v in words(gpu, module, "base_dynamic", shared, 10)]
         facts[f"base_static {shared}"] = [hex(v) for v in words(gpu, module, "base_static", shared, 4)]
+    for size in (128, 132, 1000):
+        for end in (size, 256, 384, 512, 1024, 1152, 2048):
+            child = subprocess.run([sys.executable, __file__, sys.argv[1], str(1024 + end), str(size)], capture_output=True, text=True)
+            facts[f"{size} bytes, peek at base + {end}"] = (child.stdout or child.stderr).strip().splitlines()[-1]
     for address in (0, 4, 512, 1020, 1024, 1024 + 4092, 1024 + 4096, 8192, 0x10000, 0x38000, 0x39000, 0x1000000, 0x80000000, 0xFFFFFFFC):
-        child = subprocess.run([sys.executable, __file__, sys.argv[1], str(address)], capture_output=True, text=True)
+        child = subprocess.run([sys.executable, __file__, sys.argv[1], str(address), "4096"], capture_output=True, text=True)
         facts[f"peek {address:#x}"] = (child.stdout or child.stderr).strip().splitlines()[-1]
     for name in ("ex2_approx", "lg2_approx", "rcp_approx", "rsqrt_approx", "sqrt_approx", "sin_approx", "cos_approx", "tanh_approx"):
         for suffix in ("",) if name == "tanh_approx" else ("", "_ftz"):

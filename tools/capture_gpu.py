@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from capture_inputs import DTYPE
 
-JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE = 5, 6
+JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE, JIT_OPTIMIZATION_LEVEL = 5, 6, 7
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -38,13 +38,13 @@ class Gpu:
             self.cuda.cuGetErrorName(code, ctypes.byref(text))
             raise CudaError(f"{name}: {(text.value or b'?').decode()}")
 
-    def module(self, image: bytes) -> ctypes.c_void_p:
-        """Load PTX text (the driver compiles it) or a cubin."""
+    def module(self, image: bytes, level: int | None = None) -> ctypes.c_void_p:
+        """Load PTX text, which the driver compiles at an optimisation level (4 unless told), or a cubin."""
         handle, log = ctypes.c_void_p(), ctypes.create_string_buffer(16384)
-        keys = (ctypes.c_int * 2)(JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE)
-        options = (ctypes.c_void_p * 2)(ctypes.cast(log, ctypes.c_void_p), ctypes.c_void_p(len(log)))
+        keys = (ctypes.c_int * 3)(JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE, JIT_OPTIMIZATION_LEVEL)
+        options = (ctypes.c_void_p * 3)(ctypes.cast(log, ctypes.c_void_p), ctypes.c_void_p(len(log)), ctypes.c_void_p(level))
         try:
-            self.call("cuModuleLoadDataEx", ctypes.byref(handle), ctypes.c_char_p(image + b"\0"), 2, keys, options)
+            self.call("cuModuleLoadDataEx", ctypes.byref(handle), ctypes.c_char_p(image + b"\0"), 2 if level is None else 3, keys, options)
         except CudaError as error:
             raise CudaError(f"{error}: {log.value.decode(errors='replace')[:2000]}") from None
         return handle
