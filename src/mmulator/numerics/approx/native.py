@@ -199,8 +199,7 @@ def value_of(key: Key, sources: tuple[Value, ...], tables: Tables) -> Value:
 
 
 def _lane_form(key: Key, tables: Tables) -> Native:
-    word, symbol = word_of(key), _symbol(key, tables)
-    starts = tuple(range(0, LANES, _WIDE))
+    word, starts = word_of(key), tuple(range(0, LANES, _WIDE))
 
     def one(src: ptr_to(word), dst: ptr_to(word)) -> None:  # type: ignore[valid-type]
         ty = word.vec(_WIDE)
@@ -212,33 +211,50 @@ def _lane_form(key: Key, tables: Tables) -> Native:
         for at in starts:
             store(value_of(key, (load(ty, a, at), load(ty, b, at)), tables), dst, at)
 
-    return Native(two if key in BINARY else one, symbol)
+    return Native(two if key in BINARY else one, _symbol(key, tables))
 
 
 def _array_form(key: Key, tables: Tables) -> Native:
-    word, symbol = word_of(key), _symbol(key, tables) + "_array"
+    def value(*sources: Value) -> Value:
+        return value_of(key, sources, tables)
+
+    return _over_array(_symbol(key, tables) + "_array", word_of(key), 2 if key in BINARY else 1, value)
+
+
+def _over_array(symbol: str, word: Ty, operands: int, value: Callable[..., Value]) -> Native:
+    """dst[i] = value(src[i]) for i < count, a vector at a time, the last one masked."""
 
     def one(src: ptr_to(word), dst: ptr_to(word), count: i64) -> None:  # type: ignore[valid-type]
         ty = word.vec(_WIDE)
         whole = count // _WIDE * _WIDE
         for at in range(0, whole, _WIDE):
-            store(value_of(key, (load(ty, src, at),), tables), dst, at)
+            store(value(load(ty, src, at)), dst, at)
         if whole < count:
             rest = iota(i64.vec(_WIDE)) < count - whole
             x = masked_load(ty, src + whole, rest, ty(0))
-            masked_store(value_of(key, (x,), tables), dst + whole, rest)
+            masked_store(value(x), dst + whole, rest)
 
     def two(a: ptr_to(word), b: ptr_to(word), dst: ptr_to(word), count: i64) -> None:  # type: ignore[valid-type]
         ty = word.vec(_WIDE)
         whole = count // _WIDE * _WIDE
         for at in range(0, whole, _WIDE):
-            store(value_of(key, (load(ty, a, at), load(ty, b, at)), tables), dst, at)
+            store(value(load(ty, a, at), load(ty, b, at)), dst, at)
         if whole < count:
             rest = iota(i64.vec(_WIDE)) < count - whole
             x, y = masked_load(ty, a + whole, rest, ty(0)), masked_load(ty, b + whole, rest, ty(0))
-            masked_store(value_of(key, (x, y), tables), dst + whole, rest)
+            masked_store(value(x, y), dst + whole, rest)
 
-    return Native(two if key in BINARY else one, symbol)
+    return Native(two if operands == 2 else one, symbol)
+
+
+def unit_array(name: str, tables: Tables) -> Native:
+    """`f(src, dst, count)` of a function of the unit alone, on u32 words.
+
+    name: rcp, rsqrt, sqrt, lg2, ex2, sin, cos, tanh, rcp64h, rsqrt64h. sin and cos take turns; the last two take and
+    give high words.
+    """
+    function: Macro = getattr(vector, name)
+    return _over_array(f"unit_{name}_{tables.device}", u32, 1, lambda x: function(x, tables))
 
 
 KEYS: tuple[Key, ...] = (*UNARY, *BINARY)
@@ -280,4 +296,7 @@ def array_functions(tables: Tables) -> Functions:
 APPROX = lane_functions(load_tables(DEFAULT_DEVICE))
 ARRAYS = array_functions(load_tables(DEFAULT_DEVICE))
 
-__all__ = ["APPROX", "ARRAYS", "KEYS", "LANES", "Functions", "array_functions", "lane_functions", "value_of", "word_of"]
+__all__ = [
+    "APPROX", "ARRAYS", "KEYS", "LANES", "Functions", "array_functions", "lane_functions", "unit_array", "value_of",
+    "word_of",
+]  # fmt: skip
