@@ -38,12 +38,16 @@ def _cpu() -> tuple[str, str]:
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
 
 
-@cache
-def _target_machine(level: int) -> Any:
+def _new_target_machine(level: int) -> Any:
     binding = _binding()
     cpu, features = _cpu()
     target = binding.Target.from_default_triple()
     return target.create_target_machine(cpu=cpu, features=features, opt=level, codemodel="jitdefault", jit=True)
+
+
+@cache
+def _target_machine(level: int) -> Any:
+    return _new_target_machine(level)
 
 
 @cache
@@ -116,7 +120,8 @@ class Library:
             for name, address in (symbols or {}).items():
                 binding.add_symbol(name, address)
             empty = binding.parse_assembly("")
-            self._engine = binding.create_mcjit_compiler(empty, _target_machine(level))
+            # an engine owns its target machine and frees it
+            self._engine = binding.create_mcjit_compiler(empty, _new_target_machine(level))
             self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,14 @@ class Buffer:
     @property
     def size(self) -> int:
         return self.array.nbytes
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A struct argument that holds pointers: its bytes, and the arrays whose addresses go into it, by byte offset."""
+
+    data: bytes
+    pointers: Mapping[int, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass
@@ -54,29 +62,42 @@ def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> 
         total += p.size
     memory = np.zeros(max(total, 1), np.uint8)
     result = Arguments(memory)
-    slot = first_slot
-    known: dict[tuple[int, int], Buffer] = {}
+    pool = _Pool(first_slot, result.buffers)
     for number, (p, value, at) in enumerate(zip(params, args, offsets)):
         where = f"argument {number} ({p.name})"
         if isinstance(value, np.ndarray) and not (p.shape and value.dtype == np.uint8) and value.ndim > 0:
-            _check_array(value, p, where)
-            key = (value.ctypes.data, value.nbytes)
-            buffer = known.get(key)
-            if buffer is None:
-                buffer = Buffer(slot << SLOT_SHIFT, value, where)
-                slot += slots_for(value.nbytes)
-                known[key] = buffer
-                result.buffers.append(buffer)
-            data = struct.pack("<Q", buffer.start)
+            if p.bits != 64 or p.shape or p.type.startswith("f"):
+                raise LaunchError(
+                    f"{where} is .{p.type}, not a pointer: it cannot take an array of {value.dtype}{value.shape}"
+                )
+            data = struct.pack("<Q", pool.address(value, where))
+        elif isinstance(value, Aggregate):
+            data = _aggregate_bytes(value, p, where, pool)
         else:
             data = scalar_bytes(value, p, where)
         memory[at : at + len(data)] = np.frombuffer(data, np.uint8)
     return result
 
 
-def _check_array(value: np.ndarray, p: Parameter, where: str) -> None:
-    if p.bits != 64 or p.shape or p.type.startswith("f"):
-        raise LaunchError(f"{where} is .{p.type}, not a pointer: it cannot take an array of {value.dtype}{value.shape}")
+class _Pool:
+    """Windows for arrays: one for each different memory."""
+
+    def __init__(self, first_slot: int, buffers: list[Buffer]) -> None:
+        self.slot, self.buffers = first_slot, buffers
+        self.known: dict[tuple[int, int], Buffer] = {}
+
+    def address(self, array: np.ndarray, where: str) -> int:
+        _check_array(array, where)
+        key = (array.ctypes.data, array.nbytes)
+        buffer = self.known.get(key)
+        if buffer is None:
+            buffer = self.known[key] = Buffer(self.slot << SLOT_SHIFT, array, where)
+            self.slot += slots_for(array.nbytes)
+            self.buffers.append(buffer)
+        return buffer.start
+
+
+def _check_array(value: np.ndarray, where: str) -> None:
     if not value.flags.c_contiguous:
         raise LaunchError(f"{where}: the array is not contiguous", hint="pass np.ascontiguousarray(x)")
     if not value.flags.writeable:
@@ -85,6 +106,17 @@ def _check_array(value: np.ndarray, p: Parameter, where: str) -> None:
         )
     if value.dtype.hasobject:
         raise LaunchError(f"{where}: an array of Python objects has no bytes to work on")
+
+
+def _aggregate_bytes(value: Aggregate, p: Parameter, where: str, pool: _Pool) -> bytes:
+    if len(value.data) != p.size:
+        raise LaunchError(f"{where} has {p.size} bytes, not {len(value.data)}")
+    data = bytearray(value.data)
+    for offset, array in value.pointers.items():
+        if not 0 <= offset <= p.size - 8:
+            raise LaunchError(f"{where}: a pointer at byte {offset} does not fit into {p.size} bytes")
+        data[offset : offset + 8] = struct.pack("<Q", pool.address(array, f"{where}, pointer at byte {offset}"))
+    return bytes(data)
 
 
 def scalar_bytes(value: Any, p: Parameter, where: str) -> bytes:
