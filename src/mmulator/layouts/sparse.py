@@ -193,10 +193,15 @@ def compress(a: Any, instruction: MatrixForm | HasForm) -> Compressed:
     Raises OperandError for another shape, or where a chunk has more non-zeros than are kept, naming the first.
     """
     form = form_of(instruction)
-    g = granularity(form)
     dense = np.asarray(a)
     if dense.shape[-2:] != (form.m, form.k):
         raise OperandError(f"A of shape {dense.shape}; {form} needs [..., {form.m}, {form.k}]")
+    return compress_rows(dense, form)
+
+
+def compress_rows(dense: Array, form: MatrixForm) -> Compressed:
+    """As `compress`, for any number of rows and of whole chunks of columns."""
+    g = granularity(form)
     chunks = dense.reshape(*dense.shape[:-1], -1, g.chunk // g.group, g.group)
     full = (chunks != 0).any(axis=-1)  # [..., M, chunks, groups of a chunk]
     room = 1 if g is _TF32 else 2
@@ -219,7 +224,7 @@ def compress(a: Any, instruction: MatrixForm | HasForm) -> Compressed:
     else:
         metadata = order[..., 0] | order[..., 1] << 2
     kept = np.take_along_axis(chunks, order[..., None], axis=-2)
-    return Compressed(kept.reshape(*dense.shape[:-1], form.k // 2), metadata.astype(np.uint8), form)
+    return Compressed(kept.reshape(*dense.shape[:-1], -1), metadata.astype(np.uint8), form)
 
 
 def expand(compressed: Compressed) -> Array:
@@ -230,6 +235,6 @@ def expand(compressed: Compressed) -> Array:
         nibble = int(metadata[tuple(np.argwhere(bad)[0])])
         raise OperandError(f"metadata 0b{nibble:04b} at row {row}, chunk {chunk} keeps no two elements", rule=_RULE)
     values = np.asarray(compressed.values)
-    out = np.zeros((*values.shape[:-1], form.k), values.dtype)
+    out = np.zeros((*values.shape[:-1], 2 * values.shape[-1]), values.dtype)
     np.put_along_axis(out, indices(metadata, form), values, axis=-1)
     return out

@@ -1,0 +1,406 @@
+"""What matrix instructions do to registers and memory images: fragments in, arithmetic, fragments out.
+
+One function a family; `execute` checks that the operands are the instruction's and hands them on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.errors import ExecutionFault, OperandError, UnsupportedError
+from mmulator.isa.forms import MatrixForm
+from mmulator.isa.types import TYPES, ElementType
+from mmulator.layouts import MatrixDescriptor, fragment, operand_addresses, scales, sparse
+from mmulator.numerics.arrays import matmul as raw_matmul
+from mmulator.numerics.profiles import DotKey
+
+Array = NDArray[Any]
+Operands = dict[str, Any]
+
+__all__ = ["check_signs", "dot_key", "element_of", "execute", "keywords", "raw_matmul", "words"]
+
+
+@lru_cache(maxsize=1024)
+def dot_key(form: MatrixForm) -> DotKey:
+    """What of a form decides its arithmetic."""
+    ctype = form.ctype or form.dtype
+    return DotKey(
+        form.family, str(form.atype), str(form.btype), str(ctype), str(form.dtype), form.k,
+        sparse=form.sparse,
+        satfinite=form.satfinite,
+        rounding=form.rounding or "rn",
+        bit_op=form.bit_op or None,
+        kind=form.kind or None,
+        scale_vec=f"{form.scale_vec}X" if form.block_scale else None,
+        stype=str(form.stype) if form.stype else None,
+    )  # fmt: skip
+
+
+def element_of(form: MatrixForm, name: str) -> ElementType | None:
+    """Element type of a register operand."""
+    if name == "r" or form.atype is None:
+        return TYPES["b8"] if form.dst_fmt else form.type
+    return {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}.get(name)
+
+
+# Operands ------------------------------------------------------------------------------------------------------------
+_BLOCK_SCALE = ("scale_a_data", "byte_id_a", "thread_id_a", "scale_b_data", "byte_id_b", "thread_id_b")
+_WGMMA_DEFAULTS: Operands = {
+    "shared_base": 0, "scale_d": 1, "imm_scale_a": 1, "imm_scale_b": 1, "imm_trans_a": 0, "imm_trans_b": 0,
+    "a": None, "a_desc": None, "d": None,
+}  # fmt: skip
+_DEFAULTS: dict[str, Operands] = {"wgmma": _WGMMA_DEFAULTS, "wmma": {"stride": None}}
+
+
+@lru_cache(maxsize=1024)
+def keywords(form: MatrixForm) -> tuple[str, ...]:
+    """Keywords that `execute` takes for a form."""
+    if form.family == "wgmma":
+        sp = ("sp_meta", "sp_sel") if form.sparse else ()
+        rest = {s.key: None for signature in form.signatures for s in signature}
+        return tuple(dict.fromkeys(("d", "a", "a_desc", "b_desc", "shared", "shared_base", *sp, *rest)))
+    if form.family == "mma":
+        sp = ("e", "f") if form.sparse else ()
+        return ("a", "b", "c", *sp, *(_BLOCK_SCALE if form.block_scale else ()))
+    if form.family == "wmma":
+        if form.op == "mma":
+            return ("a", "b", "c")
+        return ("memory", "p", "stride", *(("r",) if form.op == "store.d" else ()))
+    return {"ldmatrix": ("memory", "p"), "stmatrix": ("memory", "p", "r"), "movmatrix": ("a",)}[form.family]
+
+
+def execute(form: MatrixForm, device: str, operands: Operands) -> Array:
+    """Run one instruction; see `Instruction.execute`."""
+    run = _RUN.get((form.family, form.op))
+    if run is None:
+        raise UnsupportedError(
+            f"{form} orders other instructions and has no result", hint="run a kernel that contains it"
+        )
+    known = keywords(form)
+    defaults = _DEFAULTS.get(form.family, {})
+    for name in operands:
+        if name not in known:
+            raise OperandError(f"{form} has no operand {name}", hint=f"operands: {', '.join(known)}")
+    for name in known:
+        if name not in operands and name not in defaults:
+            raise OperandError(f"operand {name} is missing", hint=f"operands of {form}: {', '.join(known)}")
+    given = {name: operands.get(name, defaults.get(name)) for name in known}
+    return run(form, device, given)
+
+
+def words(name: str, value: Any, bits: int = 32) -> Array:
+    """An operand as unsigned words of 32 or 64 bits; signed and float arrays of that size are taken bit for bit."""
+    array = np.asarray(value)
+    want = np.dtype(f"<u{bits // 8}")
+    if array.dtype.kind not in "uif" or array.dtype.itemsize != want.itemsize:
+        raise OperandError(f"operand {name} is {array.dtype}: registers are {want.name}")
+    return np.ascontiguousarray(array).view(want)
+
+
+def _registers(form: MatrixForm, name: str, value: Any) -> Array:
+    """A register operand as the raw matrix it holds."""
+    rule = fragment(form, name)
+    array = words(name, value, rule.register_bits)
+    if array.shape[-2:] != (rule.lanes, rule.registers):
+        raise OperandError(
+            f"operand {name} of shape {array.shape}: [..., {rule.lanes} lanes, {rule.registers} registers] is needed",
+            rule=str(form.section),
+        )
+    return rule.to_matrix(array)
+
+
+def _integer(name: str, value: Any, allowed: range | None = None) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        raise OperandError(f"operand {name} is {value!r}: an integer is needed") from None
+    if allowed is not None and number not in allowed:
+        raise OperandError(f"operand {name} is {number}: it must be one of {', '.join(map(str, allowed))}")
+    return number
+
+
+def check_signs(form: MatrixForm, imm_scale_a: Any, imm_scale_b: Any) -> None:
+    """imm-scale-a and imm-scale-b are 1 or -1, and only wgmma on float types has them."""
+    for name, value in (("imm_scale_a", imm_scale_a), ("imm_scale_b", imm_scale_b)):
+        _integer(name, value, range(-1, 2, 2))
+        if value != 1 and not (form.family == "wgmma" and form.atype is not None and form.atype.is_float):
+            raise OperandError(f"{form} has no {name}")
+
+
+# Sparse A ------------------------------------------------------------------------------------------------------------
+def _product(
+    form: MatrixForm, device: str, a: Array, b: Array, c: Array | None, nibbles: NDArray[np.uint8] | None, **more: Any
+) -> Array:
+    """The arithmetic, with B gathered as hardware does for a sparse A, whatever its metadata says."""
+    if nibbles is None:
+        return raw_matmul(dot_key(form), device, a, b, c, **more)
+    batch = np.broadcast_shapes(a.shape[:-2], nibbles.shape[:-2])
+    a = np.broadcast_to(a, (*batch, *a.shape[-2:]))
+    nibbles = np.broadcast_to(nibbles, (*batch, *nibbles.shape[-2:]))
+    index = sparse.indices(nibbles, form)
+    if sparse.mixed(nibbles, form).any():
+        return _mixed_halves(form, device, a, b, c, nibbles, **more)
+    return raw_matmul(dot_key(form), device, a, b, c, indices=index, **more)
+
+
+def _mixed_halves(
+    form: MatrixForm, device: str, a: Array, b: Array, c: Array | None, nibbles: NDArray[np.uint8], **more: Any
+) -> Array:
+    """tf32 metadata that takes halves of two elements: every row of A gets a B of its own."""
+    halves = np.ascontiguousarray(np.swapaxes(b, -1, -2)).view("<u2")  # [..., N, 2 K], low half first
+    chunk = 4 * np.arange(nibbles.shape[-1], dtype=np.int64)
+    low, high = chunk + (nibbles & 3), chunk + (nibbles >> 2)
+    batch = np.broadcast_shapes(halves.shape[:-2], nibbles.shape[:-2])
+    source = np.broadcast_to(halves[..., None, :, :], (*batch, form.m, *halves.shape[-2:]))
+
+    def gathered(which: NDArray[np.int64]) -> Array:  # [..., M, N, chunks]
+        at = np.broadcast_to(which[..., None, :], (*batch, form.m, halves.shape[-2], which.shape[-1]))
+        return np.take_along_axis(source, at, axis=-1).astype(np.uint32)
+
+    own = np.zeros((*batch, form.m, form.k, halves.shape[-2]), np.uint32)
+    own[..., ::2, :] = np.swapaxes(gathered(low) | gathered(high) << np.uint32(16), -1, -2)
+    first = np.broadcast_to(np.arange(0, form.k, 2), (*batch, form.m, 1, form.k // 2))
+    rows = None if c is None else c[..., :, None, :]
+    d = raw_matmul(dot_key(form), device, a[..., :, None, :], own, rows, indices=first, **more)
+    return d[..., 0, :]
+
+
+# mma and wmma.mma ----------------------------------------------------------------------------------------------------
+def _mma(form: MatrixForm, device: str, o: Operands) -> Array:
+    a, b, c = (_registers(form, name, o[name]) for name in "abc")
+    nibbles = None
+    if form.sparse:
+        selector = _integer("f", o["f"])
+        nibbles = sparse.from_registers(_column(form, "e", o["e"]), form, selector)
+    more = {}
+    if form.block_scale:
+        for side in "ab":
+            data = _column(form, f"scale_{side}_data", o[f"scale_{side}_data"])
+            byte_id = _integer(f"byte_id_{side}", o[f"byte_id_{side}"])
+            thread_id = _integer(f"thread_id_{side}", o[f"thread_id_{side}"])
+            more[f"scale_{side}"] = scales.from_registers(data, form, side, byte_id, thread_id)
+    d = _product(form, device, a, b, c, nibbles, **more)
+    return fragment(form, "d").to_registers(d)
+
+
+def _column(form: MatrixForm, name: str, value: Any) -> Array:
+    """A one-register operand: [..., lanes], or [..., lanes, 1]."""
+    array = words(name, value)
+    if array.shape[-2:] == (form.lanes, 1):
+        array = array[..., 0]
+    if array.shape[-1:] != (form.lanes,):
+        raise OperandError(f"operand {name} of shape {array.shape}: [..., {form.lanes} lanes] is needed")
+    return array
+
+
+# wgmma ---------------------------------------------------------------------------------------------------------------
+def _wgmma(form: MatrixForm, device: str, o: Operands) -> Array:
+    assert form.atype and form.btype and form.dtype
+    if (o["a"] is None) == (o["a_desc"] is None):
+        raise OperandError("operands a and a_desc: exactly one of them is needed")
+    scale_d = bool(_integer("scale_d", o["scale_d"], range(2)))
+    if scale_d and o["d"] is None:
+        raise OperandError("operand d is missing", hint="with scale_d=0 it is not read")
+    signs = {}
+    for name in ("imm_scale_a", "imm_scale_b"):
+        if name in o:
+            signs[name] = _integer(name, o[name], range(-1, 2, 2))
+    trans_a = bool(_integer("imm_trans_a", o.get("imm_trans_a", 0), range(2)))
+    trans_b = bool(_integer("imm_trans_b", o.get("imm_trans_b", 0), range(2)))
+    if trans_a and o["a"] is not None:
+        raise OperandError("imm_trans_a belongs to a_desc; A is in registers here")
+    image = _memory("shared", o["shared"])
+    base = _integer("shared_base", o["shared_base"])
+    columns = form.k // 2 if form.sparse else form.k
+    if o["a"] is not None:
+        a = _registers(form, "a", o["a"])
+    else:
+        a = shared_matrix(image, base, _descriptor("a_desc", o["a_desc"]), form.m, columns, form.atype, trans_a)
+    b = shared_matrix(image, base, _descriptor("b_desc", o["b_desc"]), form.n, form.k, form.btype, trans_b)
+    c = _registers(form, "d", o["d"]) if scale_d else None
+    nibbles = None
+    if form.sparse:
+        selector = _integer("sp_sel", o["sp_sel"])
+        nibbles = sparse.from_registers(_column(form, "sp_meta", o["sp_meta"]), form, selector)
+    d = _product(form, device, a, np.swapaxes(b, -1, -2), c, nibbles, **signs)
+    return fragment(form, "d").to_registers(d)
+
+
+def _descriptor(name: str, value: Any) -> MatrixDescriptor:
+    return value if isinstance(value, MatrixDescriptor) else MatrixDescriptor.decode(_integer(name, value))
+
+
+def _memory(name: str, value: Any) -> NDArray[np.uint8]:
+    image = np.asarray(value)
+    if image.dtype != np.uint8 or image.ndim < 1:
+        raise OperandError(f"operand {name} is {image.dtype} of shape {image.shape}: uint8 [..., bytes] is needed")
+    return image
+
+
+def shared_matrix(
+    image: NDArray[np.uint8],
+    base: int,
+    descriptor: MatrixDescriptor,
+    rows: int,
+    k: int,
+    element: ElementType,
+    mn_major: bool = False,
+) -> Array:
+    """Raw elements [..., rows, k] that a matrix descriptor finds in an image of shared memory [..., bytes].
+
+    base: shared address of the image's first byte. Raises ExecutionFault for an address outside the image.
+    """
+    address = operand_addresses(descriptor, rows, k, element.bits, mn_major) - base
+    size = max(1, element.bits // 8)
+    _inside("shared", address, size, image.shape[-1], base)
+    if element.bits < 8:
+        shift = (np.arange(k) * element.bits % 8).astype(np.uint8)
+        return image[..., address] >> shift & np.uint8((1 << element.bits) - 1)
+    found = image[..., address[..., None] + np.arange(size)]
+    return np.ascontiguousarray(found).view(f"<u{size}")[..., 0]
+
+
+def _inside(name: str, address: NDArray[np.int64], size: int, limit: int, base: int = 0) -> None:
+    outside = (address < 0) | (address + size > limit)
+    if outside.any():
+        first = int(address[outside].flat[0]) + base
+        raise ExecutionFault(
+            f"address {first:#x} is outside {name}: it has bytes {base:#x} to {base + limit - 1:#x}",
+            hint="check start address, byte offsets and strides",
+        )
+
+
+# wmma.load and wmma.store ---------------------------------------------------------------------------------------------
+def _wmma_offsets(form: MatrixForm, o: Operands, memory: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Bit offset of every element [rows, columns], all inside memory."""
+    assert form.type is not None
+    rule = fragment(form, "r")
+    row = np.arange(rule.rows, dtype=np.int64)[:, None]
+    col = np.arange(rule.columns, dtype=np.int64)[None, :]
+    default = rule.columns if form.layout == "row" else rule.rows
+    stride = default if o["stride"] is None else _integer("stride", o["stride"])
+    if stride < default:
+        raise OperandError(
+            f"stride is {stride}: it must be at least {default}, the size of the leading dimension",
+            rule=str(form.section),
+        )
+    element = row * stride + col if form.layout == "row" else col * stride + row
+    p = _integer("p", o["p"])
+    aligned = 4 * rule.registers * (rule.register_bits // 32)
+    if p % min(aligned, 32):
+        raise OperandError(
+            f"p is {p}: it must be a multiple of {min(aligned, 32)}, the size of the fragment",
+            rule="Matrix Storage for WMMA, Address Alignment (PTX ISA 9.1)",
+        )
+    bits = 8 * p + element * form.type.bits
+    _inside("memory", bits // 8, max(1, form.type.bits // 8), memory.shape[-1])
+    return bits
+
+
+def _wmma_load(form: MatrixForm, device: str, o: Operands) -> Array:
+    assert form.type is not None
+    memory = _memory("memory", o["memory"])
+    return fragment(form, "r").to_registers(_read(memory, _wmma_offsets(form, o, memory), form.type.bits))
+
+
+def _read(memory: NDArray[np.uint8], bits: NDArray[np.int64], width: int) -> Array:
+    """Raw elements at bit offsets."""
+    if width < 8:
+        shift = (bits % 8).astype(np.uint8)
+        return memory[..., bits // 8] >> shift & np.uint8((1 << width) - 1)
+    found = memory[..., bits[..., None] // 8 + np.arange(width // 8)]
+    return np.ascontiguousarray(found).view(f"<u{width // 8}")[..., 0]
+
+
+def _write(memory: NDArray[np.uint8], bits: NDArray[np.int64], raw: Array, width: int) -> None:
+    """Store raw elements of at least a byte at bit offsets."""
+    parts = np.ascontiguousarray(raw.astype(f"<u{width // 8}", copy=False))[..., None].view(np.uint8)
+    memory[..., bits[..., None] // 8 + np.arange(width // 8)] = parts
+
+
+def _writable(memory: NDArray[np.uint8], original: Any) -> None:
+    if not isinstance(original, np.ndarray) or not memory.flags.writeable:
+        raise OperandError("operand memory must be a writable NumPy array: the store changes it")
+
+
+def _wmma_store(form: MatrixForm, device: str, o: Operands) -> Array:
+    assert form.type is not None
+    memory = _memory("memory", o["memory"])
+    _writable(memory, o["memory"])
+    bits = _wmma_offsets(form, o, memory)
+    raw = _registers(form, "r", o["r"])
+    _write(memory, bits, raw, form.type.bits)
+    return memory
+
+
+# ldmatrix, stmatrix, movmatrix ----------------------------------------------------------------------------------------
+def _rows(form: MatrixForm, o: Operands, memory: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Byte offset of every row of 16 bytes [num, rows], all inside memory."""
+    rows = 16 if (form.m, form.n) == (16, 16) else 8
+    p = np.asarray(o["p"])
+    if p.shape != (32,) or p.dtype.kind not in "iu":
+        raise OperandError(f"operand p is {p.dtype} of shape {p.shape}: 32 integer byte offsets are needed, one a lane")
+    starts = p.astype(np.int64)[: form.num * rows].reshape(form.num, rows)
+    if (starts % 16).any():
+        raise OperandError("operand p: rows start at multiples of 16 bytes", rule=str(form.section))
+    _inside("memory", starts, 16, memory.shape[-1])
+    return starts
+
+
+def _ldmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
+    memory = _memory("memory", o["memory"])
+    starts = _rows(form, o, memory)
+    if form.src_fmt:
+        packed = 6 if form.src_fmt == "b6x16_p32" else 4
+        bits = 8 * starts[..., None] + packed * np.arange(16)
+        low, high = memory[..., bits // 8], memory[..., np.minimum(bits // 8 + 1, memory.shape[-1] - 1)]
+        pair = low.astype(np.uint16) | high.astype(np.uint16) << np.uint16(8)
+        raw = (pair >> (bits % 8).astype(np.uint16) & np.uint16((1 << packed) - 1)).astype(np.uint8)
+    else:
+        width = 16 if (form.m, form.n) == (8, 8) else 8
+        raw = _read(memory, 8 * starts[..., None] + width * np.arange(128 // width), width)
+    if form.trans:
+        raw = np.swapaxes(raw, -1, -2)
+    return fragment(form, "r").to_registers(_uncopied(form, raw))
+
+
+def _uncopied(form: MatrixForm, raw: Array) -> Array:
+    """Matrices [..., num, rows, columns] as the fragment wants them: without the axis where there is one matrix."""
+    return raw if form.num > 1 else raw[..., 0, :, :]
+
+
+def _stmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
+    memory = _memory("memory", o["memory"])
+    _writable(memory, o["memory"])
+    starts = _rows(form, o, memory)
+    raw = _registers(form, "r", o["r"])
+    if form.num == 1:
+        raw = raw[..., None, :, :]
+    if form.trans:
+        raw = np.swapaxes(raw, -1, -2)
+    width = 8 * raw.dtype.itemsize
+    _write(memory, 8 * starts[..., None] + width * np.arange(128 // width), raw, width)
+    return memory
+
+
+def _movmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
+    column = _column(form, "a", o["a"])
+    raw = fragment(form, "a").to_matrix(column[..., None])
+    return fragment(form, "d").to_registers(np.swapaxes(raw, -1, -2))
+
+
+_RUN: dict[tuple[str, str], Callable[[MatrixForm, str, Operands], Array]] = {
+    ("mma", "mma"): _mma,
+    ("wmma", "mma"): _mma,
+    ("wgmma", "mma_async"): _wgmma,
+    **{("wmma", f"load.{x}"): _wmma_load for x in "abc"},
+    ("wmma", "store.d"): _wmma_store,
+    ("ldmatrix", "ldmatrix"): _ldmatrix,
+    ("stmatrix", "stmatrix"): _stmatrix,
+    ("movmatrix", "movmatrix"): _movmatrix,
+}

@@ -1,0 +1,47 @@
+"""Scale factors of block-scaled mma: the lanes and bytes that hold scale_A and scale_B.
+
+Block Scaling for mma.sync (PTX ISA 9.1). Nothing here was measured: no device with these instructions was at hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.errors import OperandError
+from mmulator.isa.forms import MatrixForm
+
+Index = NDArray[np.int64]
+_RULE = "Block Scaling for mma.sync (PTX ISA 9.1)"
+
+
+def places(form: MatrixForm, side: str, byte_id: int, thread_id: int) -> tuple[Index, Index]:
+    """Lane of every row of A (column of B), and byte of every scale factor along k.
+
+    side: `a` or `b`. A's factors come from the thread pair `thread_id` of each group of four lanes, whose first thread
+    has rows g and whose second has rows g + 8; B's from the one thread `thread_id`. Raises OperandError for a selector
+    outside the specification's range.
+    """
+    size = form.scale_vec
+    threads, bytes_allowed = (2 if side == "a" else 4), {1: range(4), 2: range(0, 3, 2), 4: range(1)}[size]
+    for name, value, allowed in (("byte-id", byte_id, bytes_allowed), ("thread-id", thread_id, range(threads))):
+        if value not in allowed:
+            raise OperandError(
+                f"{name}-{side} is {value}: for .scale_vec::{size}X it must be one of {', '.join(map(str, allowed))}",
+                rule=_RULE,
+            )
+    line = np.arange(form.m if side == "a" else form.n, dtype=np.int64)
+    thread = 2 * thread_id + line // 8 if side == "a" else thread_id + 0 * line
+    return 4 * (line % 8) + thread, byte_id + np.arange(size, dtype=np.int64)
+
+
+def from_registers(data: NDArray[Any], form: MatrixForm, side: str, byte_id: int, thread_id: int) -> NDArray[np.uint8]:
+    """scale-a-data or scale-b-data [..., 32] (uint32) to raw scale factors: [..., M, S] for A, [..., S, N] for B."""
+    words = np.ascontiguousarray(data, "<u4")
+    if words.shape[-1:] != (32,):
+        raise OperandError(f"scale data of shape {words.shape} where [..., 32] is needed")
+    lane, byte = places(form, side, byte_id, thread_id)
+    parts = words[..., None].view(np.uint8)[..., lane[:, None], byte[None, :]]
+    return parts if side == "a" else np.swapaxes(parts, -1, -2)
