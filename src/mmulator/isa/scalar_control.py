@@ -26,6 +26,7 @@ _WARPS = tuple(range(0, 1025, 32))
 _COUNT = src("b", "u32", values=_WARPS)
 _COUNT_MAYBE = src("b", "u32", values=_WARPS, optional=True)
 _MASK = src("membermask", "b32")
+_MEMBERS = src("membermask", "u32")
 _BARRIER_NEEDS = need("cta", (7, 8), 30)
 
 
@@ -96,9 +97,11 @@ ROWS: tuple[Row, ...] = (
           operands=(dst(), pred("a"), _MASK), ptx=(6, 0), sm=30, free=True),
     _sync("vote.sync", one("mode", "ballot"), type_("b32"),
           operands=(dst(), pred("a"), _MASK), ptx=(6, 0), sm=30, free=True),
-    _sync("match.any.sync", type_(*BITS32_64), operands=(dst("b32"), src("a"), src("membermask", "u32")), ptx=(6, 0), sm=70, free=True),
+    _sync("match.any.sync", type_(*BITS32_64), operands=(dst("b32"), src("a"), _MEMBERS),
+          ptx=(6, 0), sm=70, free=True),
     _sync("match.all.sync", type_(*BITS32_64),
-          operands=(OperandRule("d", "dstpair", "b32", "w", sink=True), src("a"), src("membermask", "u32")), ptx=(6, 0), sm=70, free=True),
+          operands=(OperandRule("d", "dstpair", "b32", "w", sink=True), src("a"), _MEMBERS),
+          ptx=(6, 0), sm=70, free=True),
     _sync("activemask", type_("b32"), operands=(dst(),), ptx=(6, 2), sm=30),
     _sync("redux.sync", one("op", "add", "min", "max"), type_(*INT32), operands=(dst(), src("src"), _MASK),
           ptx=(7, 0), sm=80, free=True),

@@ -17,13 +17,14 @@ from mmulator.isa.scalar_rows import (
     src,
     type_,
 )
-from mmulator.isa.types import TYPES
+from mmulator.isa.types import TYPES, ElementType
 
 _CHAPTER = "Data Movement and Conversion Instructions"
 _LATER = "a Blackwell conversion: later release"
 _SIZE = type_("u32", "u64")
 _INTEGERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
-_FLOATS = ("f16", "bf16", "f32", "f64")
+_FLOATS = ("f16", "f32", "f64")
+_ANY_RND = maybe("rnd", "rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi")
 _MOV_TYPES = (
     "pred", "b16", "b32", "b64", "b128", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64",
 )  # fmt: skip
@@ -35,11 +36,17 @@ _A, _AB = (src("a", "atype"),), (src("a", "atype"), src("b", "atype"))
 _INTEGRAL = ("rni", "rzi", "rmi", "rpi")
 
 
+def _contains(d: ElementType, a: ElementType) -> bool:
+    """Is every value of integer type a one of integer type d?"""
+    return (d.has_sign or not a.has_sign) and d.bits - d.has_sign >= a.bits - a.has_sign
+
+
 def _conversion(m: Mapping[str, str]) -> str | None:
     """Which rounding a conversion needs, and which modifiers it can take."""
     d, a = TYPES[m["type"]], TYPES[m["atype"]]
     rounding = m.get("rnd", "")
     integral = rounding in _INTEGRAL
+    bf16 = "bf16" in (d.name, a.name)
     if a.is_float and d.is_float:
         narrows = d.mantissa < a.mantissa or d.exponent < a.exponent
         if d.name == a.name:
@@ -47,6 +54,8 @@ def _conversion(m: Mapping[str, str]) -> str | None:
                 return f".{rounding} needs two different types; .{rounding}i rounds to an integral value"
         elif integral:
             return f".{rounding} cannot convert .{a} to .{d}: it rounds to an integer"
+        elif bf16 and (a.name == "bf16" or d.name == "f16" or a.name == "f16"):
+            pass  # ptxas takes any rounding here, and none
         elif narrows and not rounding:
             return f"a rounding modifier is missing: .{a} to .{d} loses bits"
         elif rounding and not narrows:
@@ -65,6 +74,10 @@ def _conversion(m: Mapping[str, str]) -> str | None:
         return f".{rounding} cannot stand: a conversion between integers is exact"
     if "ftz" in m and "f32" not in (d.name, a.name):
         return ".ftz needs .f32"
+    if "sat" in m and bf16:
+        return ".sat cannot stand with .bf16"
+    if "sat" in m and not a.is_float and not d.is_float and _contains(d, a):
+        return f".sat cannot stand: every .{a} fits .{d}"
     return None
 
 
@@ -82,8 +95,7 @@ _WIDE_A = (src("a", "atype", wider=True),)
 _CVT: tuple[Row, ...] = (
     Row(
         "cvt",
-        (maybe("rnd", "rn", "rz", "rm", "rp", *_INTEGRAL), FTZ, SAT, type_(*_INTEGERS, *_FLOATS),
-         one("atype", *_INTEGERS, *_FLOATS)),
+        (_ANY_RND, FTZ, SAT, type_(*_INTEGERS, *_FLOATS), one("atype", *_INTEGERS, *_FLOATS)),
         (_D, *_WIDE_A), f"{_CHAPTER}: cvt", rule=_conversion,
     ),
     _cvt(_RN_RZ, _RELU, _SATFINITE, type_("f16", "bf16"), one("atype", "f32"),
@@ -100,6 +112,13 @@ _CVT: tuple[Row, ...] = (
     _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, type_(*_FP8), one("atype", "f16x2"),
          operands=(_D, *_A), ptx=(7, 8), sm=89),
     _cvt(one("rnd", "rn"), _RELU, type_("f16x2"), one("atype", *_FP8), operands=(_D, *_A), ptx=(7, 8), sm=89),
+    # Conversions with .bf16 do not take wider registers.
+    Row("cvt", (_ANY_RND, FTZ, type_("f32"), one("atype", "bf16")), (dst(), *_A), f"{_CHAPTER}: cvt",
+        (7, 1), 80, need("ftz", (7, 8), 90), rule=_conversion),
+    Row("cvt", (_ANY_RND, FTZ, SAT, type_("bf16"), one("atype", *_INTEGERS, *_FLOATS, "bf16")), (dst(), *_A),
+        f"{_CHAPTER}: cvt", (7, 8), 90, rule=_conversion),
+    Row("cvt", (_ANY_RND, FTZ, SAT, type_(*_INTEGERS, *_FLOATS), one("atype", "bf16")), (dst(), *_A),
+        f"{_CHAPTER}: cvt", (7, 8), 90, rule=_conversion),
     # Blackwell
     _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, type_(*_FP6, *_FP4), one("atype", "f32"),
          operands=(_D, *_AB), ptx=(8, 6), sm=100, specific=True, unsupported=_LATER),

@@ -1,0 +1,19 @@
+"""Command line: one file per command, heavy imports inside the commands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+# Command name -> module in this package; the module's function of that name is the command.
+COMMANDS: tuple[str, ...] = ("check",)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of `mmulator`. Ends the process: exit code 0 only if all is well, 1 for an error, 2 for wrong usage.
+
+    arguments: instead of those of the process.
+    """
+    from mmulator.cli.app import run
+
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))

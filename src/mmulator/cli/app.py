@@ -1,0 +1,63 @@
+"""The typer application, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from mmulator import __version__
+from mmulator.cli import COMMANDS
+from mmulator.cli.output import print_error
+from mmulator.errors import MmulatorError
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"mmulator {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """NVIDIA tensor-core kernels without the GPU, bit for bit."""
+
+
+def application() -> typer.Typer:
+    """The application with all its commands."""
+    app = typer.Typer(
+        name="mmulator", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+    )  # fmt: skip
+    app.callback()(_root)
+    for name in COMMANDS:
+        app.command(name)(getattr(import_module(f"mmulator.cli.{name}"), name))
+    return app
+
+
+def run(arguments: list[str]) -> int:
+    """Runs a command line and returns its exit code. A MmulatorError becomes one message, JSON if asked for."""
+    try:
+        code = application()(args=arguments, prog_name="mmulator", standalone_mode=True)
+    except MmulatorError as error:
+        print_error(error, as_json="--json" in arguments)
+        return 1
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BrokenPipeError:  # the reader of our output has gone: nothing is left to say
+        sys.stderr.close()
+        return 1
+    except Exception as error:
+        if os.environ.get("MMULATOR_TRACEBACK"):
+            raise
+        bug = MmulatorError(
+            f"mmulator has a bug: {type(error).__name__}: {error}",
+            hint="set MMULATOR_TRACEBACK=1 to see where, and report it",
+        )
+        print_error(bug, as_json="--json" in arguments)
+        return 1
+    return code if isinstance(code, int) else 0

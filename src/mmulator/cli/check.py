@@ -1,0 +1,158 @@
+"""`mmulator check`: reads and verifies a PTX module, and says what is in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from mmulator.errors import InvalidInstructionError
+    from mmulator.ptx.tree import Function, Module
+    from mmulator.ptx.verify import Unsupported
+
+
+def check(
+    file: Annotated[str, typer.Argument(help="PTX file; - for standard input.", show_default=False)],
+    target: Annotated[str | None, typer.Option(help="Verify for this target, such as sm_90a.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Verify a PTX module: every instruction and operand, for its .target and .version.
+
+    Lists the kernels with their parameters and resources, and the instructions that cannot be run. The exit code is 0
+    only if the module is valid and everything in it can be run.
+    """
+    from mmulator.cli.output import read_source
+    from mmulator.ptx.parser import parse_module
+    from mmulator.ptx.verify import unsupported, verify
+
+    module = parse_module(read_source(file))
+    if target is not None:
+        module = _retarget(module, target)
+    errors = verify(module)
+    missing = unsupported(module)
+    if json:
+        _as_json(module, errors, missing)
+    else:
+        _as_text(module, errors, missing)
+    if errors or missing:
+        raise typer.Exit(1)
+
+
+def _retarget(module: Module, text: str) -> Module:
+    from dataclasses import replace
+
+    from mmulator.errors import MmulatorError
+    from mmulator.isa.targets import Target
+
+    try:
+        return replace(module, target=Target.parse(text))
+    except ValueError as error:
+        raise MmulatorError(str(error)) from None
+
+
+def _kernel_data(module: Module, kernel: Function) -> dict[str, Any]:
+    from mmulator.ptx.resources import parameter_offsets, resources
+
+    found = resources(module, kernel)
+    return {
+        "name": kernel.name,
+        "line": kernel.span.line,
+        "parameters": [
+            {
+                "name": p.name,
+                "type": p.type,
+                "shape": list(p.shape),
+                "offset": offset,
+                "size": p.size,
+                "align": p.align,
+                "pointer": p.pointer_space or "generic" if p.is_pointer else None,
+            }
+            for p, offset in zip(kernel.params, parameter_offsets(kernel.params))
+        ],
+        "registers": found.registers,
+        "shared_bytes": found.shared,
+        "dynamic_shared": found.dynamic_shared,
+        "const_bytes": found.const,
+        "local_bytes": found.local,
+        "directives": {name: list(values) for name, values in found.threads.items()},
+        "instructions": found.instructions,
+        "matrix_instructions": found.matrix_instructions,
+        "calls": list(found.calls),
+    }
+
+
+def _as_json(module: Module, errors: tuple[InvalidInstructionError, ...], missing: tuple[Unsupported, ...]) -> None:
+    from mmulator.cli.output import error_data, print_json
+
+    print_json(
+        {
+            "ok": not errors and not missing,
+            "file": module.source.name,
+            "version": ".".join(map(str, module.version)),
+            "target": str(module.target),
+            "kernels": [_kernel_data(module, kernel) for kernel in module.entries],
+            "errors": [error_data(e) for e in errors],
+            "unsupported": [
+                {
+                    "name": u.name,
+                    "line": u.span.line,
+                    "column": u.span.column,
+                    "text": u.span.text,
+                    "reason": u.reason,
+                    "section": u.section,
+                }
+                for u in missing
+            ],
+        }
+    )
+
+
+def _as_text(module: Module, errors: tuple[InvalidInstructionError, ...], missing: tuple[Unsupported, ...]) -> None:
+    from mmulator.cli.output import print_table
+
+    version = ".".join(map(str, module.version))
+    print(f"{module.source.name}: PTX {version}, .target {module.target}, kernels: {len(module.entries)}")
+    for kernel in module.entries:
+        print()
+        _kernel_text(_kernel_data(module, kernel))
+    if missing:
+        print()
+        lines: dict[tuple[str, str], list[int]] = {}
+        for u in missing:
+            lines.setdefault((u.name, u.reason), []).append(u.span.line)
+        rows = [(name, len(at), reason, ", ".join(map(str, at))) for (name, reason), at in lines.items()]
+        print_table(f"{len(missing)} instructions cannot be run", ("instruction", "count", "reason", "lines"), rows)
+    for error in errors:
+        print(f"\n{error.kind}: {error}")
+    if errors:
+        print(f"\n{len(errors)} error{'s' * (len(errors) > 1)}")
+
+
+def _type(parameter: dict[str, Any]) -> str:
+    return f".{parameter['type']}" + "".join(f"[{n}]" for n in parameter["shape"])
+
+
+def _kernel_text(kernel: dict[str, Any]) -> None:
+    from mmulator.cli.output import print_table
+
+    print(f"{kernel['name']} (line {kernel['line']}): {kernel['instructions']} instructions")
+    for name, values in kernel["directives"].items():
+        print(f"  .{name} {', '.join(map(str, values))}".rstrip())
+    registers = ", ".join(f"{count} .{type}" for type, count in kernel["registers"].items())
+    print(f"  registers: {registers or 'none'}")
+    shared = f"{kernel['shared_bytes']} bytes" + (" and what the launch gives" if kernel["dynamic_shared"] else "")
+    print(f"  shared: {shared}; const: {kernel['const_bytes']} bytes; local: {kernel['local_bytes']} bytes")
+    if kernel["calls"]:
+        print(f"  calls: {', '.join(kernel['calls'])}")
+    print_table(
+        "  parameters",
+        ("  ", "name", "type", "offset", "bytes", "pointer"),
+        [
+            (i, p["name"], _type(p), p["offset"], p["size"], p["pointer"] or "")
+            for i, p in enumerate(kernel["parameters"])
+        ],
+    )
+    print_table(
+        "  matrix instructions", ("count", "instruction"), [(n, m) for m, n in kernel["matrix_instructions"].items()]
+    )

@@ -1,0 +1,127 @@
+"""What a kernel needs: registers, memory of each state space, threads, instructions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from mmulator.ptx.lookup import MATRIX_OPCODES
+from mmulator.ptx.tree import (
+    Address,
+    Arguments,
+    Function,
+    Instruction,
+    Module,
+    NegatedPredicate,
+    Operand,
+    Parameter,
+    PredicatePair,
+    Reg,
+    Symbol,
+    Variable,
+    VectorOperand,
+)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """registers: type -> how many are used. shared, const, local: bytes of the variables that are named, callees
+    included (shared and const laid out in order, with alignment). dynamic_shared: an extern shared array is named, so
+    the launch decides its size. threads: directives such as maxntid. instructions, matrix_instructions: mnemonic or
+    opcode -> how many there are in the text.
+    """
+
+    registers: Mapping[str, int]
+    shared: int
+    dynamic_shared: bool
+    const: int
+    local: int
+    threads: Mapping[str, tuple[int | str, ...]]
+    instructions: int
+    matrix_instructions: Mapping[str, int]
+    calls: tuple[str, ...]
+
+
+def leaves(operand: Operand) -> Iterator[Operand]:
+    """The registers, symbols, constants and so on that an operand is made of."""
+    if isinstance(operand, VectorOperand | Arguments):
+        for element in operand.elements:
+            yield from leaves(element)
+    elif isinstance(operand, Address):
+        yield operand.base
+        for element in operand.extra:
+            yield from leaves(element)
+    elif isinstance(operand, PredicatePair):
+        yield operand.p
+        yield operand.q
+    elif isinstance(operand, NegatedPredicate):
+        yield operand.register
+    else:
+        yield operand
+
+
+def parameter_offsets(params: Iterable[Parameter]) -> tuple[int, ...]:
+    """Byte offset of each parameter of a kernel in its parameter space: in order, each at its alignment."""
+    offsets, end = [], 0
+    for parameter in params:
+        start = -(-end // parameter.align) * parameter.align
+        offsets.append(start)
+        end = start + parameter.size
+    return tuple(offsets)
+
+
+def _extent(variables: Iterable[Variable]) -> int:
+    end = 0
+    for v in variables:
+        end = -(-end // v.align) * v.align + v.size
+    return end
+
+
+def _leaves_of(instruction: Instruction) -> Iterator[Operand]:
+    if instruction.guard:
+        yield instruction.guard[0]
+    for operand in instruction.operands:
+        yield from leaves(operand)
+
+
+def resources(module: Module, function: Function) -> Resources:
+    """Resources of a kernel or function and of everything it calls by name."""
+    registers: dict[str, str] = {}
+    variables: dict[tuple[str, str], Variable] = {}
+    called: dict[str, Function] = {}
+    waiting = [function]
+    matrix: Counter[str] = Counter()
+    while waiting:
+        current = waiting.pop()
+        for v in current.variables:
+            if v.space == "local":
+                variables[current.name, v.name] = v
+        for instruction in current.instructions:
+            if current is function and instruction.opcode in MATRIX_OPCODES:
+                matrix[instruction.mnemonic] += 1
+            for leaf in _leaves_of(instruction):
+                if isinstance(leaf, Reg) and current is function:
+                    registers[leaf.name] = leaf.type
+                elif isinstance(leaf, Symbol):
+                    own = next((v for v in current.variables if v.name == leaf.name), None)
+                    found = own or module.variable(leaf.name)
+                    if found is not None:
+                        variables[current.name if own else "", leaf.name] = found
+                    elif leaf.space == "func" and leaf.name not in called:
+                        callee = module.function(leaf.name)
+                        if callee is not None:
+                            called[leaf.name] = callee
+                            waiting.append(callee)
+    of = {space: [v for v in variables.values() if v.space == space] for space in ("shared", "const", "local")}
+    return Resources(
+        dict(sorted(Counter(registers.values()).items())),
+        _extent(of["shared"]),
+        any(v.linkage == "extern" for v in of["shared"]),
+        _extent(of["const"]),
+        _extent(of["local"]),
+        dict(function.directives),
+        sum(1 for _ in function.instructions),
+        dict(matrix.most_common()),
+        tuple(called),
+    )
