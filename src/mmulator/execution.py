@@ -16,8 +16,8 @@ from mmulator.errors import ExecutionFault, OperandError, UnsupportedError
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import TYPES, ElementType
 from mmulator.layouts import MatrixDescriptor, fragment, operand_addresses, scales, sparse
-from mmulator.numerics.arrays import matmul as raw_matmul
-from mmulator.numerics.profiles import DotKey
+from mmulator.numerics import DotKey
+from mmulator.numerics import matmul as raw_matmul
 
 Array = NDArray[Any]
 Operands = dict[str, Any]
