@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 # Command name -> module in this package; the module's function of that name is the command.
-COMMANDS: tuple[str, ...] = ("check",)
+COMMANDS: tuple[str, ...] = ("run", "check")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

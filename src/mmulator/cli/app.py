@@ -48,6 +48,9 @@ def run(arguments: list[str]) -> int:
         return 1
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # the reader of our output has gone: nothing is left to say
         sys.stderr.close()
         return 1
