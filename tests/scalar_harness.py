@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -11,27 +12,37 @@ import numpy as np
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native
-from mmulator.codegen.types import Ty, boolean, i64, ptr, ptr_to, u8, u32, void
-from mmulator.codegen.values import Builder, Value, constant, module_text, splat
-from mmulator.isa.scalar import is_type
+from mmulator.codegen.types import Ty, boolean, i64, ptr, ptr_to, u8
+from mmulator.codegen.values import Builder, Value, constant, module_text
+from mmulator.isa.scalar import NoForm, OperandSpec, ScalarForm, match
 from mmulator.machine.emit import vector_type
 from mmulator.machine.natives import ensure, symbols
 from mmulator.machine.ops import SEMANTICS
 
 LANES = 32
+BOOL = boolean.vec(LANES)
 
 
-@dataclass(frozen=True)
-class TextForm:
-    """A form from a mnemonic alone."""
+def form_of(mnemonic: str) -> ScalarForm:
+    opcode, *modifiers = mnemonic.split(".")
+    form = match(opcode, tuple(modifiers))
+    if isinstance(form, NoForm):
+        raise ValueError(form.message)
+    return form
 
-    name: str
-    modifiers: tuple[tuple[str, str], ...]
 
-    @classmethod
-    def of(cls, mnemonic: str) -> TextForm:
-        opcode, *rest = mnemonic.split(".")
-        return cls(opcode, tuple((f"m{n}", word) for n, word in enumerate(rest)))
+def has_carry(form: ScalarForm) -> bool:
+    return form.opcode in ("addc", "subc", "madc") or ".cc" in str(form)
+
+
+def sources_of(form: ScalarForm) -> list[OperandSpec]:
+    return [o for o in form.operands if "w" not in o.access]
+
+
+def numpy_dtype(ty: Ty) -> np.dtype[Any]:
+    if ty.bits == 1:
+        return np.dtype(bool)
+    return np.dtype(f"{'f' if ty.kind == 'float' else 'i' if ty.signed else 'u'}{ty.bits // 8}")
 
 
 @dataclass
@@ -46,109 +57,116 @@ class HarnessScope:
         return function(*args)
 
 
-def numpy_dtype(ty: Ty) -> np.dtype[Any]:
-    if ty.bits == 1:
-        return np.dtype(bool)
-    return np.dtype(f"{'f' if ty.kind == 'float' else 'i' if ty.signed else 'u'}{ty.bits // 8}")
-
-
 @dataclass
 class Compiled:
+    """ins: the sources that are arrays. outs: results, then CC.CF if the instruction reads or writes it."""
+
     function: Any
     library: Library
     ins: list[Ty]
     outs: list[Ty]
-    seconds: float
 
-    def __call__(self, *arrays: Any, carry: Any = None) -> Any:
-        """Arrays of any one length; numbers are repeated. Returns an array, or a tuple of them."""
-        count = max(np.size(a) for a in arrays)
+    def __call__(self, *arrays: Any) -> tuple[np.ndarray, ...]:
+        """Arrays of any one length, in a source's type or as bits of its size; numbers are repeated."""
+        count = max([1, *(np.size(a) for a in arrays)])
         padded = -(-count // LANES) * LANES
         places = []
         for array, ty in zip(arrays, self.ins, strict=True):
             place = np.zeros(padded, numpy_dtype(ty))
             source = np.asarray(array)
-            if source.dtype != place.dtype and source.dtype.itemsize == place.dtype.itemsize and source.ndim:
+            if source.dtype.itemsize == place.dtype.itemsize and source.ndim:
                 source = source.view(place.dtype)
             place[:count] = source
             places.append(place)
-        flags = np.zeros(padded, bool)
-        if carry is not None:
-            flags[:count] = carry
         results = [np.zeros(padded, numpy_dtype(t)) for t in self.outs]
-        pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in (*places, *results, flags)]
-        table = (ctypes.c_void_p * len(pointers))(*pointers)
-        self.function(table, padded // LANES)
-        out = tuple(r[:count] for r in results)
-        if carry is not None:
-            return *out, flags[:count]
-        return out if len(out) > 1 else out[0]
+        pointers = [a.ctypes.data for a in (*places, *results)]
+        self.function((ctypes.c_void_p * len(pointers))(*pointers), padded // LANES)
+        return tuple(r[:count] for r in results)
 
 
 @cache
-def compiled(mnemonic: str, types: tuple[str, ...], constants: tuple[tuple[int, int], ...] = ()) -> Compiled:
-    """types: PTX type of each source. constants: (place among the sources, number): `imm` sources are ints as they are."""
-    import time
-
-    b = Builder("run", void, [("table", ptr_to(ptr)), ("count", i64)])
-    begin = time.perf_counter()
+def compiled(mnemonic: str, constants: tuple[tuple[str, int], ...] = ()) -> Compiled:
+    """constants: operands that are known numbers when the code is written, by name."""
+    form = form_of(mnemonic)
+    fixed = dict(constants)
+    b = Builder("run", i64, [("table", ptr_to(ptr)), ("count", i64)])
+    ins: list[Ty] = []
     with b:
         table, count = b.params
-        scope = HarnessScope(b, constant(b, boolean.vec(LANES), 0))
-        ins = [vector_type(t) for t in types]
-        fixed = dict(constants)
-        outs: list[Ty] = []
+        scope = HarnessScope(b, constant(b, BOOL, 0))
         with b.loop(0, count) as n:
             sources: list[Any] = []
-            at = 0
-            for place in range(len(types) + sum(1 for p in fixed if p < 0)):
-                sources.append(_load(b, b.load(ptr, b.offset(table, place)), n, ins[at]))
-                at += 1
-            sources = [splat_constant(b, ins[i], fixed[i]) if i in fixed else s for i, s in enumerate(sources)]
-            if -1 in fixed:
-                sources.insert(3, fixed[-1])
-            has_carry = mnemonic.startswith(("addc", "subc", "madc")) or ".cc" in mnemonic
-            total = len(types)
-            form = TextForm.of(mnemonic)
-            # results are counted before the place of the carry flags is known: it is passed last
-            result = None
-            carry_place = None
-            if has_carry:
-                carry_place = b.load(ptr, b.offset(table, total + 1))
-                scope.carry = _load(b, carry_place, n, boolean.vec(LANES))
-            result = SEMANTICS[form.name](scope, form, *sources)
-            results = result if isinstance(result, tuple) else (result,)
-            for k, value in enumerate(results):
-                outs.append(value.ty)
-                _store(b, value, b.load(ptr, b.offset(table, total + k)), n)
-            if carry_place is not None:
-                _store(b, scope.carry, carry_place, n)
-        b.ret()
+            for operand in sources_of(form):
+                ty = vector_type(operand.type)
+                if operand.name in fixed:
+                    number = fixed[operand.name]
+                    sources.append(number if operand.kind == "imm" else constant(b, ty, number))
+                else:
+                    sources.append(_load(b, table, len(ins), n, ty))
+                    ins.append(ty)
+            if has_carry(form):
+                scope.carry = _load(b, table, len(ins), n, BOOL)
+                ins.append(BOOL)
+            result = SEMANTICS[form.opcode](scope, form, *sources)
+            results = [*(result if isinstance(result, tuple) else (result,))]
+            if has_carry(form):
+                results.append(scope.carry)
+            for place, value in enumerate(results, len(ins)):
+                _store(b, value, table, place, n)
+        b.ret(0)
     ensure(scope.natives.values())
     library = Library(module_text([b]), 2, symbols(scope.natives))
-    seconds = time.perf_counter() - begin
-    return Compiled(library.function("run", None, ctypes.c_void_p, ctypes.c_int64), library, ins, outs, seconds)
+    function = library.function("run", ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+    return Compiled(function, library, ins, [r.ty for r in results])
 
 
-def splat_constant(b: Builder, ty: Ty, number: int) -> Value:
-    return constant(b, ty, number)
+def _place(b: Builder, table: Value, number: int, n: Value, memory: Ty) -> Value:
+    base = b.load(ptr, b.offset(table, number))
+    return b.offset(Value(b, ptr_to(memory), base.text), n)
 
 
-def _load(b: Builder, base: Value, n: Value, ty: Ty) -> Value:
+def _load(b: Builder, table: Value, number: int, n: Value, ty: Ty) -> Value:
     memory = u8.vec(LANES) if ty.bits == 1 else ty
-    value = b.load(memory, b.offset(Value(b, ptr_to(memory), base.text), n))
+    value = b.load(memory, _place(b, table, number, n, memory))
     return value != 0 if ty.bits == 1 else value
 
 
-def _store(b: Builder, value: Value, base: Value, n: Value) -> None:
+def _store(b: Builder, value: Value, table: Value, number: int, n: Value) -> None:
     if value.ty.bits == 1:
         value = u8.vec(LANES)(value)
-    b.store(value, b.offset(Value(b, ptr_to(value.ty), base.text), n))
+    b.store(value, _place(b, table, number, n, value.ty))
 
 
-def run(mnemonic: str, types: str, *arrays: Any, **constants: Any) -> Any:
-    """`run("add.s32", "s32 s32", a, b)`."""
-    return compiled(mnemonic, tuple(types.split()))(*arrays, **constants)
+def run(mnemonic: str, *arrays: Any, **constants: int) -> Any:
+    """`run("add.s32", a, b)`, `run("bfe.u32", a, b, c=5)`: the result, or a tuple of results."""
+    results = compiled(mnemonic, tuple(constants.items()))(*arrays)
+    return results if len(results) > 1 else results[0]
 
 
-__all__ = ["TextForm", "compiled", "is_type", "run", "splat", "u32"]
+def bits(array: np.ndarray) -> np.ndarray:
+    """The same bits as unsigned integers."""
+    return array.astype(np.uint8) if array.dtype == bool else array.view(f"u{array.dtype.itemsize}")
+
+
+def execute(statement: str, registers: Mapping[str, np.ndarray], carry: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
+    """One statement, `lop3.or.b32 d|q, a, b, c, 0xe8, !e`, on arrays of raw bits: registers it writes, and CC.CF."""
+    mnemonic, _, rest = statement.strip().partition(" ")
+    form = form_of(mnemonic)
+    target, *texts = (t.strip() for t in rest.split(","))
+    arrays, constants = [], {}
+    for text, operand in zip(texts, sources_of(form), strict=True):
+        name = text.lstrip("!")
+        if operand.kind == "imm":
+            constants[operand.name] = int(text, 0)
+            continue
+        dtype = numpy_dtype(vector_type(operand.type))
+        value = registers[name] if name in registers else np.full(len(carry), int(name, 0), f"u{dtype.itemsize}")
+        if dtype == bool:
+            value = (value == 0) if text.startswith("!") else (value != 0)
+        arrays.append(value.astype(f"u{dtype.itemsize}").view(dtype) if dtype != bool else value)
+    if has_carry(form):
+        arrays.append(carry)
+    results = compiled(mnemonic, tuple(constants.items()))(*arrays)
+    if has_carry(form):
+        carry = results[-1]
+    return {name: value for name, value in zip(target.split("|"), results) if name != "_"}, carry

@@ -204,17 +204,20 @@ def bfind(x: Scope, m: Mods, a: Value) -> Result:
     return select(bits == 0, 0xFFFFFFFF, place)
 
 
-def low_byte(count: Value) -> Value:
-    """count & 255; stays a constant if it is one."""
+def _place(count: Value, width: int) -> Value:
+    """A position or length: count & 255 for 32 bits, all of it for 64 (as the hardware has it); constants stay so."""
+    if width == 64:
+        return count
     n = known(count)
     return count & 0xFF if n is None else constant(count.b, count.ty, n & 0xFF)
 
 
 @semantic("bfe")
 def bfe(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
-    """`c & 255` bits from bit `b & 255` on; signed: extended with the field's top bit, or the operand's."""
-    width, length = a.ty.bits, low_byte(c)
-    field = shift_right(a, low_byte(b))
+    """c bits from bit b on; signed: extended with the field's top bit, or the operand's."""
+    width = a.ty.bits
+    length = _place(c, width)
+    field = shift_right(a, _place(b, width))
     n = known(length)
     if n is not None:
         drop = constant(a.b, U32, width - min(n, width))
@@ -226,8 +229,8 @@ def bfe(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
 
 @semantic("bfi")
 def bfi(x: Scope, m: Mods, a: Value, b: Value, c: Value, d: Value) -> Result:
-    """b with the low `d & 255` bits of a inserted from bit `c & 255` on."""
-    at, length = low_byte(c), low_byte(d)
+    """b with the low d bits of a inserted from bit c on."""
+    at, length = _place(c, a.ty.bits), _place(d, a.ty.bits)
     ones = constant(a.b, a.ty, -1)
     mask = shift_left(~shift_left(ones, length), at)
     return (b & ~mask) | (shift_left(a, at) & mask)

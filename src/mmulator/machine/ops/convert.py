@@ -10,7 +10,6 @@ from mmulator.codegen.ops import (
     ceil,
     floor,
     is_nan,
-    minimum,
     round_even,
     select,
     shuffle,
@@ -19,10 +18,11 @@ from mmulator.codegen.ops import (
 )
 from mmulator.codegen.types import f16
 from mmulator.codegen.values import Value, constant
+from mmulator.machine.ops import minifloat
 from mmulator.machine.ops.directed import STRICT, directed
-from mmulator.machine.ops.floatbits import FORMATS, bits_of, canonical, concat, flush, flushed, widen
-from mmulator.machine.ops.floats import nan64, saturate
-from mmulator.machine.ops.narrow import SMALL, narrow
+from mmulator.machine.ops.floatbits import FORMATS, bits_of, canonical, concat, flushed, widen
+from mmulator.machine.ops.floats import saturate
+from mmulator.machine.ops.narrow import SMALL, Small, narrow
 from mmulator.machine.ops.registry import (
     F32,
     F64,
@@ -80,12 +80,19 @@ def _integer_to_float(x: Scope, m: Mods, a: Value) -> Value:
     return saturate(result) if m.has("sat") else result
 
 
-def _float_to_integer(m: Mods, a: Value) -> Value:
-    """Clamps to the target's range; NaN gives 0."""
-    rounding = m.one(_TO_INTEGRAL)
-    if rounding not in ("", "rzi"):
-        a = _TO_INTEGRAL[rounding](a)
-    return to_int_saturating(int_type(m.type), a)
+def _float_to_integer(x: Scope, m: Mods, a: Value) -> Value:
+    """Clamps to the target's range; NaN gives 0, or the top bit alone where 64 bits are on either side."""
+    rounding, target = m.one(_TO_INTEGRAL), int_type(m.type)
+    wide = target.bits == 64 or a.ty == F64
+
+    def body(value: Value) -> Value:
+        integral = _TO_INTEGRAL[rounding](value) if rounding not in ("", "rzi") else value
+        result = to_int_saturating(target, integral)
+        return select(is_nan(value), 1 << (target.bits - 1), result) if wide else result
+
+    if not wide:
+        return body(a)
+    return outline(x, f"ptx_fptoint_{rounding}_{m.type}_{a.ty.element}", target, body, a)  # type: ignore[no-any-return]
 
 
 # to the halves ------------------------------------------------------------------------------------------------------
@@ -126,19 +133,40 @@ def _plain(m: Mods) -> bool:
     return m.rounding in ("", "rn") and not m.has("satfinite", "relu", "sat", "ftz")
 
 
+def _shortened(bits: Value, small: Small) -> Value:
+    """A quiet .f32 NaN in a smaller format."""
+    payload = (bits & 0x7FFFFF) >> (23 - small.mantissa)
+    return ((bits >> 31) << (small.bits - 1)) | FORMATS["bf16" if small.bias == 127 else "f16"].infinity | payload
+
+
+def _away(m: Mods, a: Value) -> Value:
+    """cvt.rna.tf32.f32, with infinity and NaN as the hardware's integer sequence leaves them."""
+    bits = bits_of(a)
+    special = (bits & 0x7F800000) == 0x7F800000
+    result = select(special, bits, bits + 0x1000) & 0xFFFFE000
+    if m.has("satfinite"):
+        result = select((result & 0x7F800000) == 0x7F800000, result - 0x2000, result)
+    return result
+
+
 def _to_half(x: Scope, m: Mods, a: Value, target: str) -> Value:
     """Any .f32 or .f64 to .f16, .bf16 or .tf32 bits, as the modifiers say."""
     if a.ty == F32 and target != "tf32" and _plain(m):
         return half_bits(a, target)
+    if m.rounding == "rna":
+        return _away(m, a)
     bits = U32 if target == "tf32" else U16
 
     def body(value: Value) -> Value:
-        value = odd32(value) if value.ty == F64 else flushed(value, FORMATS["f32"], m.has("ftz"))
+        double = value.ty == F64
+        # .ftz does nothing to a subnormal that becomes an .f16
+        value = odd32(value) if double else flushed(value, FORMATS["f32"], m.has("ftz") and target != "f16")
         if m.has("sat"):
             value = saturate(value)
-        code = narrow(value, SMALL[target], m.rounding or "rn", finite=m.has("satfinite"), relu=m.has("relu"))
-        if m.has("ftz") and target == "f16":
-            code = flush(code, FORMATS["f16"])
+        small = SMALL[target]
+        code = narrow(value, small, m.rounding or "rn", finite=m.has("satfinite"), relu=m.has("relu"))
+        if double:  # NaN keeps its sign and the upper part of its payload
+            code = select(is_nan(value), _shortened(bits_of(value), small), code)
         return code << 13 if target == "tf32" else U16(code)  # type: ignore[no-any-return]
 
     return outline(x, f"ptx_{m.key}", bits, body, a)  # type: ignore[no-any-return]
@@ -154,8 +182,7 @@ def _pack_halves(x: Scope, m: Mods, a: Value, b: Value) -> Value:
     def body(a: Value, b: Value) -> Value:
         small = SMALL[m.type.removesuffix("x2")]
         high, low = (
-            narrow(flushed(v, FORMATS["f32"], m.has("ftz")), small, m.rounding, finite=m.has("satfinite"), relu=m.has("relu"))
-            for v in (a, b)
+            narrow(v, small, m.rounding, finite=m.has("satfinite"), relu=m.has("relu")) for v in (a, b)
         )
         return (high << 16) | low
 
@@ -185,12 +212,12 @@ def _integer_to_half(x: Scope, m: Mods, a: Value) -> Value:
 def _float_to_float(x: Scope, m: Mods, a: Value) -> Value:
     target, source = m.types[0], m.types[-1]
     ftz = m.has("ftz")
-    if source == "f32":
-        a = flushed(a, FORMATS["f32"], ftz)
+    if ftz and source != "f64":
+        a = canonical(flushed(a, FORMATS["f32"], ftz))
     integral = m.one(_TO_INTEGRAL)
     if integral:
         a = _TO_INTEGRAL[integral](a)
-    if target == source:
+    if a.ty == _FLOAT[target]:
         result = a
     elif target == "f64":
         result = F64(a)
@@ -203,51 +230,48 @@ def _float_to_float(x: Scope, m: Mods, a: Value) -> Value:
         result = flushed(result, FORMATS["f32"], ftz)
     if m.has("sat"):
         return saturate(result)
-    return canonical(result) if target == "f32" else nan64(result)
+    # the CPU's own conversions from and to .f64 keep a NaN's sign and payload, as the hardware's do
+    return canonical(result) if target == "f32" == source and integral else result
 
 
-def _from_half(x: Scope, m: Mods, a: Value) -> Value:
-    """.f16 or .bf16 as what it is in .f32."""
-    value = widen(flush(a, FORMATS["f16"]) if m.has("ftz") and m.types[-1] == "f16" else a, m.types[-1])
-    return canonical(value)
-
-
-@semantic("cvt")
-def cvt(x: Scope, m: Mods, a: Value, b: Value | None = None, c: Value | None = None) -> Result:
-    target, source = m.types[0], m.types[-1]
-    to, of = kind_of(target), kind_of(source)
-    if to == "half" and (target not in ("f16", "bf16", "tf32") or source not in ("f16", "bf16", "f32", "f64")) and of != "int":
-        if target in ("f16x2", "bf16x2") and source == "f32" and b is not None and c is None:
-            return _pack_halves(x, m, a, b)
-        from mmulator.machine.ops.minifloat import convert
-
-        return convert(x, m, a, b, c)
-    if of == "int":
-        if to == "int":
-            return _integer_to_integer(m, a)
-        return _integer_to_half(x, m, a) if to == "half" else _integer_to_float(x, m, a)
-    if of == "half":
-        a = _from_half(x, m, a)
-        if target == "f32" and not m.has("sat", *_TO_INTEGRAL):
-            return a
-    if to == "int":
-        if of != "f64":
-            a = flushed(a, FORMATS["f32"], m.has("ftz"))
-        return _float_to_integer(m, a)
-    if to == "half":
-        integral = m.one(_TO_INTEGRAL)
-        return _to_half(x, m, _TO_INTEGRAL[integral](a) if integral else a, target)
-    return _float_to_float(x, m, a)
-
-
-@semantic("cvt.pack")
-def cvt_pack(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Result:
-    """Two 32-bit integers, saturated to the first type; a above b; what remains above comes from c."""
-    width = int(m.types[0][1:])
+def _pack_integers(m: Mods, a: Value, b: Value, c: Value | None) -> Value:
+    """cvt.pack: a above b, each clamped to the first type; what remains above them comes from c."""
+    target = m.one(("u2", "s2"), m.types[0])
+    width = int(target[1:])
     mask = (1 << width) - 1
-    high, low = (U32(clamp_integer(m.types[0], v)) & mask for v in (a, b))
+    high, low = (U32(clamp_integer(target, v)) & mask for v in (a, b))
     packed = (high << width) | low
     return packed if c is None else packed | (c << 2 * width)
 
 
-__all__ = ["bf16_high", "f16_bits", "half_bits", "minimum", "odd32"]
+_PLAIN = ("f16", "bf16", "tf32", "f32", "f64")
+
+
+@semantic("cvt")
+def cvt(x: Scope, m: Mods, a: Value, b: Value | None = None, c: Value | None = None) -> Result:
+    """Every cvt and cvt.pack."""
+    target, source = m.types[0], m.types[1]
+    if m.has("pack") and b is not None:
+        return _pack_integers(m, a, b, c)
+    to, of = kind_of(target), kind_of(source)
+    if of == "int":
+        if to == "int":
+            return _integer_to_integer(m, a)
+        return _integer_to_half(x, m, a) if to == "half" else _integer_to_float(x, m, a)
+    if (to == "half" and target not in _PLAIN) or (of == "half" and source not in _PLAIN):
+        if source == "f32" and b is not None and target in ("f16x2", "bf16x2"):
+            return _pack_halves(x, m, a, b)
+        return minifloat.convert(x, m, a, b)
+    if of == "half":
+        a = widen(a, source)
+        if target == "f32" and source == "f16":  # .ftz has nothing to flush: no .f16 is subnormal in .f32
+            return saturate(a) if m.has("sat") else canonical(a)
+    if to == "int":
+        return _float_to_integer(x, m, a if of == "f64" else flushed(a, FORMATS["f32"], m.has("ftz")))
+    integral = m.one(_TO_INTEGRAL)
+    if to == "half":
+        return _to_half(x, m, _TO_INTEGRAL[integral](a) if integral else a, target)
+    return _float_to_float(x, m, a)
+
+
+__all__ = ["bf16_high", "clamp_integer", "cvt", "f16_bits", "half_bits", "odd32"]

@@ -134,6 +134,6 @@ def zeros(ty: Ty) -> Value:
 
 
 __all__ = [
-    "F16X32", "F16X64", "F32", "F64", "FORMATS", "U16", "U16X64", "U64", "Format", "bits_of", "canonical", "concat", "flush",
-    "flushed", "format_of", "interleave", "is_nan_bits", "join", "nan32", "ordered_key", "split", "widen", "zeros",
+    "F16X32", "F16X64", "F32", "F64", "FORMATS", "U16", "U16X64", "U64", "Format", "bits_of", "canonical", "concat",
+    "flush", "flushed", "format_of", "interleave", "is_nan_bits", "join", "nan32", "ordered_key", "split", "widen", "zeros",
 ]  # fmt: skip

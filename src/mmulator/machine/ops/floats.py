@@ -49,9 +49,8 @@ def arithmetic32(x: Scope, m: Mods, operation: str, *args: Value) -> Value:
     if mode in ("", "rn"):
         result = _NEAREST[operation](*args)
     else:
-        result = outline(
-            x, f"ptx_{operation}_{mode}_f32", F32, lambda *v: directed(operation, mode, F32, *v), *args, attributes=STRICT
-        )
+        name = f"ptx_{operation}_{mode}_f32"
+        result = outline(x, name, F32, lambda *v: directed(operation, mode, F32, *v), *args, attributes=STRICT)
     result = flushed(result, format, ftz)
     return saturate(result) if m.has("sat") else canonical(result)
 
@@ -130,17 +129,21 @@ def square_root(x: Scope, m: Mods, a: Value) -> Result:
         from mmulator.machine.ops.approx import approximate
 
         return approximate(x, m, a)
-    return _ARITHMETIC[a.ty](x, m, "sqrt", a)
+    result = _ARITHMETIC[a.ty](x, m, "sqrt", a)
+    # LLVM knows that (a < 0 ? NaN : sqrt(a)) is sqrt(a), and forgets which NaN
+    if m.type == "f64":
+        return result
+    negative = bits_of(flushed(a, FORMATS["f32"], m.has("ftz"))) > FORMATS["f32"].sign
+    return select(negative, nan32(), result)
 
 
 # sign and order -----------------------------------------------------------------------------------------------------
 @semantic("abs", "neg", kinds="f32 f64")
 def sign(x: Scope, m: Mods, a: Value) -> Result:
-    """Only the sign bit changes."""
+    """NaN: the canonical one for .f32; for .f64 the operand's, quiet and with its sign."""
     a = flushed(a, FORMATS[m.type], m.has("ftz"))
-    if m.op == "neg":
-        return -a
-    return a.b.intrinsic("fabs", a.ty, [a])
+    result = -a if m.op == "neg" else a.b.intrinsic("fabs", a.ty, [a])
+    return canonical(result) if m.type == "f32" else nan64(result, a)
 
 
 @semantic("copysign", kinds="f32 f64")
@@ -186,15 +189,17 @@ _TESTS: dict[str, Callable[[Value, Format], Value]] = {
     "infinite": lambda u, f: u == f.infinity,
     "number": lambda u, f: u <= f.infinity,
     "notanumber": lambda u, f: u > f.infinity,
-    "normal": lambda u, f: (u - (1 << f.mantissa)) < f.infinity - (1 << f.mantissa),
+    "normal": lambda u, f: (u - (1 << f.mantissa)) < f.infinity - (1 << f.mantissa),  # and -0: see testp
     "subnormal": lambda u, f: (u - 1) < (1 << f.mantissa) - 1,
 }
 
 
 @semantic("testp")
 def testp(x: Scope, m: Mods, a: Value) -> Result:
-    format = FORMATS[m.type]
-    return _TESTS[m.one(_TESTS)](bits_of(a) & format.magnitude, format)
+    """The hardware calls -0 normal."""
+    format, bits = FORMATS[m.type], bits_of(a)
+    result = _TESTS[m.one(_TESTS)](bits & format.magnitude, format)
+    return result | (bits == format.sign) if m.has("normal") else result
 
 
 __all__ = ["arithmetic32", "arithmetic64", "flush", "is_nan_bits", "saturate"]

@@ -50,14 +50,15 @@ def _add_with_carry(x: Scope, a: Value, b: Value, reads: bool, sets: bool) -> Va
 
 
 def _sub_with_borrow(x: Scope, a: Value, b: Value, reads: bool, sets: bool) -> Value:
+    """CC.CF holds the carry of a + ~b + 1, which is no borrow: so it is on the hardware, where add.cc may feed subc."""
     ua, ub = unsigned(a), unsigned(b)
-    out, total = ua < ub, ua - ub
+    borrow, total = ua < ub, ua - ub
     if reads:
-        less = total - total.ty(x.carry)
-        out = out | (less > total)
+        less = total - total.ty(~x.carry)
+        borrow = borrow | (less > total)
         total = less
     if sets:
-        x.carry = out
+        x.carry = ~borrow
     return a.ty(total)
 
 
@@ -158,7 +159,7 @@ def _div(a: Value, b: Value) -> Value:
 def _rem(a: Value, b: Value) -> Value:
     divisor, zero = _safe(a, b)
     rest = a - _quotient(a, divisor) * divisor
-    return select(zero, a, rest)
+    return select(zero, -1, rest)
 
 
 _DIVISION: dict[str, Callable[[Value, Value], Value]] = {"div": _div, "rem": _rem}

@@ -1,7 +1,7 @@
 """Rounding of .f32 to a smaller format in every mode, and the small formats back (PTX ISA 9.1: cvt).
 
-One integer algorithm serves all formats: drop the bits below the target's quantum, add what the rounding mode says, and the
-carry runs into the exponent by itself.
+One integer algorithm serves all formats: drop the bits below the target's quantum, add what the rounding mode says, and
+the carry runs into the exponent by itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SMALL = {
 }
 
 
-def _increment(mode: str, negative: Value, drop: Value, kept: Value, noise: Value | None) -> Value:
+def _increment(mode: str, negative: Value, drop: Value, kept: Value) -> Value:
     """What is added below the last kept bit before the lower `drop` bits are cut off."""
     ty = drop.ty
     one = constant(drop.b, ty, 1)
@@ -56,18 +56,13 @@ def _increment(mode: str, negative: Value, drop: Value, kept: Value, noise: Valu
             return select(negative, zero, all_below)
         case "rm":
             return select(negative, all_below, zero)
-        case "rs":
-            assert noise is not None
-            return select(drop == 0, zero, noise & all_below)
     return zero
 
 
-def narrow(
-    value: Value, target: Small, mode: str, *, finite: bool = False, relu: bool = False, noise: Value | None = None
-) -> Value:
+def narrow(value: Value, target: Small, mode: str, *, finite: bool = False, relu: bool = False) -> Value:
     """Bits of the .f32 `value` in the format `target`, as unsigned 32-bit lanes.
 
-    finite: overflow and infinity give the greatest number. relu: what is negative gives +0. noise: random bits for `rs`.
+    finite: overflow and infinity give the greatest number. relu: what is negative gives +0.
     """
     bits = bits_of(value)
     ty: Ty = bits.ty
@@ -80,7 +75,7 @@ def narrow(
     below = select(exponent < least, least - exponent, 0) if least > 1 else constant(bits.b, ty, 0)
     drop = minimum(below + (23 - target.mantissa), 25)
     kept = significand >> drop
-    rounded = (significand + _increment(mode, negative, drop, kept, noise)) >> drop
+    rounded = (significand + _increment(mode, negative, drop, kept)) >> drop
     steps = select(exponent > least, exponent - least, 0)
     code = (steps << target.mantissa) + rounded
     too_large = code > target.largest

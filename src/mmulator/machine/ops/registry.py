@@ -1,7 +1,7 @@
 """How the meaning of an instruction is registered, and how long sequences are kept out of line.
 
-A semantic function is pure: `f(x, m, *sources) -> Value | tuple[Value, ...]`, all Values 32 lanes wide. It writes few LLVM
-instructions; what takes more goes into an `Outlined` function, compiled once and called through pointers to vectors.
+A semantic function is pure: `f(x, m, *sources) -> Value | tuple[Value, ...]`, all Values 32 lanes wide. It writes few
+LLVM instructions; what takes more goes into an `Outlined` function, compiled once and called through pointers to vectors.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _dispatcher(op: str) -> Callable[..., Result]:
 
 # out of line --------------------------------------------------------------------------------------------------------
 class Outlined(Native):
-    """A function `void name(ptr a0, ..., ptr d0, ...)` that loads vectors, runs a macro on them and stores its results."""
+    """A function `void name(ptr a0, ..., ptr d0, ...)` that loads vectors, runs a macro and stores its results."""
 
     def __init__(
         self, name: str, ins: tuple[Ty, ...], outs: tuple[Ty, ...], body: Callable[..., Result], attributes: str = ""
