@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import bitcast, fma, is_nan, mask_bits, select
 from mmulator.codegen.types import Ty, boolean, f32, f64, u8, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant, splat
@@ -135,20 +136,40 @@ def nothing(e: BlockEmitter, ins: Instruction) -> None:
             e.write(operand.name, constant(e.b, vector_type(e.frame.types[operand.name]), 0), e.guard(ins))
 
 
+Combine = Callable[[Value, Value], Value]
+
+
 # atomics ------------------------------------------------------------------------------------------------------------
-def _float_add(ty: Ty, flush: bool) -> Callable[[Value, Value], Value]:
+def _f32_add(flush: bool) -> Combine:
     def combine(old: Value, operand: Value) -> Value:
-        bits = old.ty
-        a, c = bitcast(ty, old), bitcast(ty, operand)
+        a, c = bitcast(f32, old), bitcast(f32, operand)
         if flush:
             a, c = _flush(a), _flush(c)
-        total = a + c
-        if flush:
-            total = _flush(total)
-        quiet = 0x7FFFFFFF if ty.bits == 32 else 0x7FF8000000000000
-        return select(is_nan(total), constant(old.b, bits, quiet), bitcast(bits, total))
+        total = _flush(a + c) if flush else a + c
+        return select(is_nan(total), constant(old.b, u32, 0x7FFFFFFF), bitcast(u32, total))
 
     return combine
+
+
+def _f64_add(shared: bool) -> Combine:
+    """NaNs as measured: in global memory the operand's payload before the old value's, as it is; in shared memory the old
+    value's before the operand's, quieted."""
+
+    def combine(old: Value, operand: Value) -> Value:
+        a, c = bitcast(f64, old), bitcast(f64, operand)
+        total = a + c
+        first, second = (old, operand) if shared else (operand, old)
+        payload = select(is_nan(bitcast(f64, first)), first, second)
+        if shared:
+            payload = payload | QUIET
+        made = constant(old.b, u64, 0xFFF8000000000000)
+        nan = select(is_nan(a) | is_nan(c), payload, made)
+        return select(is_nan(total), nan, bitcast(u64, total))
+
+    return combine
+
+
+QUIET = 0x0008000000000000
 
 
 def _flush(x: Value) -> Value:
@@ -158,7 +179,7 @@ def _flush(x: Value) -> Value:
     return bitcast(f32, select(small, bits & 0x80000000, bits))
 
 
-def _half_add(bfloat: bool) -> Callable[[Value, Value], Value]:
+def _half_add(bfloat: bool) -> Combine:
     from mmulator.codegen.types import f16
 
     def widen(x: Value) -> Value:
@@ -176,7 +197,7 @@ def _half_add(bfloat: bool) -> Callable[[Value, Value], Value]:
     return combine
 
 
-def _packed(one: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Value]:
+def _packed(one: Combine) -> Combine:
     def combine(old: Value, operand: Value) -> Value:
         low = one(u16(old), u16(operand))
         high = one(u16(old >> 16), u16(operand >> 16))
@@ -185,16 +206,16 @@ def _packed(one: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Va
     return combine
 
 
-def _combiner(op: str, type_name: str, space: str) -> tuple[Ty, Callable[[Value, Value], Value] | None, str]:
+def _combiner(op: str, type_name: str, space: str) -> tuple[Ty, Combine | None, str]:
     """(element type, macro or None where LLVM has the operation, suffix of its name)."""
     if op == "add":
         match type_name:
             case "f32":
                 # global atomics flush subnormals, shared ones keep them (PTX ISA, atom)
                 flush = space != "shared"
-                return u32, _float_add(f32, flush), "_f32" + ("_ftz" if flush else "")
+                return u32, _f32_add(flush), "_f32" + ("_ftz" if flush else "")
             case "f64":
-                return u64, _float_add(f64, False), "_f64"
+                return u64, _f64_add(space == "shared"), "_f64" + ("_shared" if space == "shared" else "")
             case "f16" | "bf16":
                 return u16, _half_add(type_name == "bf16"), "_" + type_name
             case "f16x2" | "bf16x2":
@@ -210,27 +231,37 @@ def _combiner(op: str, type_name: str, space: str) -> tuple[Ty, Callable[[Value,
 
 @lower("atom", "red")
 def atom(e: BlockEmitter, ins: Instruction) -> None:
+    """Vector forms are one atomic operation an element."""
     form = ins.form
     assert form is not None
     operands = list(ins.operands)
     target: Operand | None = None if ins.opcode == "red" else operands.pop(0)
     address = operands.pop(0)
-    if not isinstance(address, Address) or isinstance(operands[0], VectorOperand):
-        raise UnsupportedError("vector atomics are not supported", span=ins.span)
+    if not isinstance(address, Address):
+        raise UnsupportedError("an atomic operation takes an address", span=ins.span)
     op, type_name = form["op"], form["type"]  # type: ignore[index]
     space, where = _place(e, ins, address)
     ty, combine, suffix = _combiner(op, type_name, space)
+    function = rt.atomic_function(space, op, ty, combine, suffix)
+    targets = _elements(target) if target is not None else ()
+    sources = [_elements(o) for o in operands[: 2 if op == "cas" else 1]]
+    for n in range(len(sources[0])):
+        old = _one_atomic(e, ins, function, ty, where + n * ty.size, [s[n] for s in sources], type_name)
+        if targets:
+            write_result(e, targets[n], old, ins)
+
+
+def _one_atomic(
+    e: BlockEmitter, ins: Instruction, function: Native, ty: Ty, where: Value, sources: list[Operand], type_name: str
+) -> Value:
     vector = ty.vec(LANES)
-    raw = f"b{type_bits(type_name)}"
-    values = [vector(e.source(o, raw)) for o in operands[: 2 if op == "cas" else 1]]
+    values = [vector(e.source(o, f"b{type_bits(type_name)}")) for o in sources]
     if len(values) == 1:
         values.append(values[0])
     place = e.room(vector)
     spilled = [e.spill(v) for v in values]
-    function = rt.atomic_function(space, op, ty, combine, suffix)
     e.call(function, e.w, e.lanes_of(ins), e.spill(where), *spilled, place, e.site)
-    if target is not None:
-        write_result(e, target, e.fetch(place, vector), ins)
+    return e.fetch(place, vector)
 
 
 # addresses ----------------------------------------------------------------------------------------------------------
