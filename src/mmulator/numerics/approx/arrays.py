@@ -31,7 +31,8 @@ class ArrayFunction:
         self._call: Callable[..., None] = library.function(native.name, None, *pointers, ctypes.c_int64)
 
     def __call__(self, *sources: Array, out: Array | None = None) -> Array:
-        """C-contiguous sources of one shape; `out`, if given, takes the result and may be a source."""
+        """Sources of one shape; `out`, if given, is C-contiguous, takes the result and may be a source."""
+        sources = tuple(np.ascontiguousarray(s) for s in sources)
         result = np.empty_like(sources[0]) if out is None else out
         self._call(*(s.ctypes.data for s in sources), result.ctypes.data, result.size)
         return result
