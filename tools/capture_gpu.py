@@ -30,6 +30,7 @@ class Gpu:
         self.call("cuDeviceGet", ctypes.byref(device), 0)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
+        self.call("cuCtxSetLimit", 0, ctypes.c_size_t(16384))  # stack bytes a thread, for recursion
 
     def call(self, name: str, *args: Any) -> None:
         code = getattr(self.cuda, name)(*args)
@@ -88,7 +89,7 @@ class Gpu:
         def hold(key: str, arg: list[Any]) -> ctypes.c_uint64:
             data = initial(arg)
             pointer = self.upload(data)
-            held.append((key if arg[0] != "in" else "", pointer, data.copy()))
+            held.append((key if arg[0] in ("out", "inout") else "", pointer, data.copy()))
             return pointer
 
         hidden = [hold(f"b{i}", b) for i, b in enumerate(buffers)]
@@ -97,7 +98,7 @@ class Gpu:
             if isinstance(arg, list):
                 cells.append(hold(str(i), arg))
             elif isinstance(arg, dict) and "struct" in arg:
-                image = bytearray(arg["struct"])
+                image = bytearray.fromhex(arg["hex"]) if "hex" in arg else bytearray(arg["struct"])
                 for offset, dtype, value in arg["fields"]:
                     number = hidden[value["buffer"]].value if isinstance(value, dict) else value
                     raw = np.array(number, dtype=DTYPE[dtype]).tobytes()

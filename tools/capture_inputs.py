@@ -1,6 +1,6 @@
 """Inputs by seed: the bytes of a kernel argument, as the manifests of tests/ describe it.
 
-An array argument is `["in" | "inout" | "out", type, shape]`, with `{"seed": s, "dist": d}` for the first two. The
+An array argument is `["in" | "inout" | "out" | "scratch", type, shape]`, with `{"seed": s, "dist": d}` for the first two. The
 generator is `numpy.random.default_rng(seed)`:
 
     "normal"                  standard_normal(shape, float32), converted to the type, round to nearest even
@@ -50,6 +50,6 @@ def values(dtype: str, shape: list[int], spec: dict[str, Any]) -> np.ndarray:
 
 def argument_bytes(arg: list[Any]) -> np.ndarray:
     """The bytes an array argument holds before the launch (uint8); `out` arrays are zero."""
-    if arg[0] == "out":
+    if arg[0] in ("out", "scratch"):
         return np.zeros(int(np.prod(arg[2])) * np.dtype(DTYPE[arg[1]]).itemsize, np.uint8)
     return np.ascontiguousarray(values(arg[1], arg[2], arg[3])).reshape(-1).view(np.uint8)

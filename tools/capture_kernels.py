@@ -1,6 +1,6 @@
 """Rebuild the kernel corpus of tests/kernels, and record what a GPU computes with it.
 
-    python tools/capture_kernels.py build [NAME ...]     # no GPU: Triton 3.6 and nvcc 13 write ptx/ and manifest.json
+    python tools/capture_kernels.py build [NAME ...]     # no GPU: Triton, nvcc and Numba write ptx/ and manifest.json
     python tools/capture_kernels.py run [--out FILE]     # on the GPU: every kernel three times, outputs.npz
     python tools/capture_kernels.py example FOLDER --out FOLDER/expected.npz     # on the GPU: one launch.toml
 
@@ -18,6 +18,7 @@ import re
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,11 @@ def parameters(ptx: str, entry: str) -> list[str]:
 
 def hide_paths(ptx: str) -> str:
     """Blank out this machine's folder in the debug sections, which spell it byte by byte."""
-    folder = str(HOME / "triton").encode()
-    spelled = r"\s*".join(rf"\.b8 {c}\b[^\n]*\n" for c in folder)
-    return re.sub(spelled, "".join(".b8 47\n" for _ in folder), ptx)
+    ptx = re.sub(r'(\.file\s+\d+\s+)"[^"]*/([^"/]*)"', r'\1"\2"', ptx)
+    for folder in (str(HOME / "triton"), str(HOME / "cuda")):
+        spelled = r"\s*".join(rf"\.b8 {c}\b[^\n]*\n" for c in folder.encode())
+        ptx = re.sub(spelled, "".join(".b8 47\n" for _ in folder), ptx)
+    return ptx
 
 
 def load_cases(path: Path) -> list[dict[str, Any]]:
@@ -95,57 +98,114 @@ def build_triton(case: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     made = triton.compile(source, target=GPUTarget("cuda", case["capability"], 32),
                           options={"num_warps": case["warps"], "num_stages": case["stages"]})
     meta = made.metadata
-    assert meta.global_scratch_size == 0, "needs a scratch buffer"
     args = [a for n, a in zip(free, case["args"], strict=True) if n not in constants]
-    ptx = re.sub(r'(\.file\s+\d+\s+)"[^"]*/([^"/]*)"', r'\1"\2"', made.asm["ptx"])
-    ptx = ptx.replace(str(HOME), "tests/kernels")
+    if meta.global_scratch_size:  # per block
+        blocks = case["grid"][0] * case["grid"][1] * case["grid"][2]
+        args.append(["scratch", "u8", [meta.global_scratch_size * blocks]])
+    ptx = made.asm["ptx"]
     facts = {"entry": meta.name, "capability": case["capability"], "source": f"triton {triton.__version__}",
              "grid": case["grid"], "block": [32 * case["warps"], 1, 1], "shared": meta.shared, "args": args}
     return ptx, facts
 
 
+def build_numba(case: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """PTX and launch facts of a Numba case; an array is two null pointers, items, item size, data, shape, strides."""
+    import numba
+    from numba import cuda
+
+    text, _ = cuda.compile_ptx(case["kernel"], case["signature"], cc=(9, 0), device=False)
+    entry = re.search(r"\.entry\s+(\w+)", text)
+    assert entry
+    args: list[Any] = []
+    for a in case["arrays"]:
+        if isinstance(a, list):
+            size = np.dtype(DTYPE[a[1]]).itemsize
+            args += [0, 0, int(np.prod(a[2])), size, a, *a[2], *(int(np.prod(a[2][i + 1 :])) * size for i in range(len(a[2])))]
+        else:
+            args.append(a)
+    return text, {"entry": entry.group(1), "capability": 90, "source": f"numba {numba.__version__}", "grid": case["grid"],
+                  "block": case["block"], "shared": 0, "args": args}  # fmt: skip
+
+
+def nvcc(source: Path, out: Path, *flags: str) -> None:
+    """Compile a .cu; CUTLASS_INCLUDE names the folder of CUTLASS's headers, for the one that needs them."""
+    include = [f"-I{os.environ['CUTLASS_INCLUDE']}"] if "CUTLASS_INCLUDE" in os.environ else []
+    subprocess.run(["nvcc", "-std=c++17", "--disable-warnings", *flags, *include, source.name, "-o", out], check=True, cwd=source.parent)
+
+
+def build_cuda(case: dict[str, Any], built: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The PTX file of a CUDA case, compiled once per source, and its launch facts."""
+    source, flags = HOME / "cuda" / case["file"], case.get("flags", [])
+    stem = "_".join(filter(None, (source.stem, case.get("variant"))))
+    target = HOME / "ptx" / f"{stem}.ptx"
+    if stem not in built:
+        nvcc(source, target, "-ptx", f"-arch=compute_{case['arch']}", *flags)
+        target.write_text(hide_paths(target.read_text()))
+        built[stem] = {}
+        if "host" in case:
+            with tempfile.TemporaryDirectory() as folder:
+                nvcc(source, Path(folder) / "host", f"-arch=compute_{case['arch']}", f"-code=compute_{case['arch']}", *flags)
+                printed = subprocess.run([Path(folder) / "host"], check=True, capture_output=True, text=True).stdout
+            built[stem] = {line.split()[0]: line.split()[1:] for line in printed.splitlines()}
+    facts = {"entry": case["entry"], "capability": int(case["arch"].rstrip("a")), "source": "nvcc 13.0", "args": case["args"]}
+    if "host" in case:  # the launch the host program would make, pointers marked with their buffer's letter
+        *sizes, image = built[stem][case["entry"]]
+        gx, gy, gz, threads, shared = map(int, sizes)
+        raw = bytearray.fromhex(image)
+        fields = []
+        for i, letter in enumerate((0xAA, 0xBB, 0xCC, 0xDD)):
+            at = raw.find(bytes(4) + bytes([letter]) * 4)
+            raw[at : at + 8] = bytes(8)
+            fields.append([at, "u64", {"buffer": i}])
+        facts |= {"grid": [gx, gy, gz], "block": [threads, 1, 1], "shared": shared,
+                  "args": [{"struct": len(raw), "hex": raw.hex(), "fields": fields}]}  # fmt: skip
+    else:
+        facts |= {"grid": case["grid"], "block": case["block"], "shared": case.get("shared", 0)}
+    return f"ptx/{target.name}", facts
+
+
 def build(chosen: list[str]) -> None:
     manifest_path = HOME / "manifest.json"
-    manifest = json.loads(manifest_path.read_text()) if manifest_path.exists() and chosen else {}
+    old = json.loads(manifest_path.read_text()) if manifest_path.exists() else {}
+    manifest: dict[str, Any] = {}
     (HOME / "ptx").mkdir(exist_ok=True)
-    built: dict[tuple[str, str], str] = {}
-    for path in [*sorted((HOME / "triton").glob("*.py")), HOME / "cuda" / "cases.py"]:
-        if not path.exists():
+    built: dict[str, Any] = {}
+    sources = [*sorted((HOME / "triton").glob("*.py")), HOME / "cuda" / "cases.py", HOME / "numba" / "kernels.py"]
+    for path in sources:
+        maker = {"triton": "triton", "numba": "numba"}.get(path.parent.name)
+        if maker and importlib.util.find_spec(maker) is None:
+            print(f"{path.name}: kept as it is, {maker} is not installed")
+            manifest |= {k: v for k, v in old.items() if v["made_from"] == f"{path.parent.name}/{path.name}"}
             continue
         for case in load_cases(path):
             name = case["name"]
+            manifest[name] = old.get(name)
             if chosen and not any(re.fullmatch(c, name) for c in chosen):
                 continue
+            if case.get("file") == "cutlass.cu" and "CUTLASS_INCLUDE" not in os.environ:
+                print(f"{name}: kept as it is, CUTLASS_INCLUDE is not set")
+                continue
             try:
-                if path.parent.name == "triton":
-                    text, facts = build_triton(case)
-                    target, origin = f"ptx/{name}.ptx", f"triton/{path.name}"
+                if maker:
+                    text, facts = build_triton(case) if maker == "triton" else build_numba(case)
+                    target, origin = f"ptx/{name}.ptx", f"{maker}/{path.name}"
                     (HOME / target).write_text(hide_paths(text))
                 else:
-                    origin, arch = f"cuda/{case['file']}", case["arch"]
-                    target = f"ptx/{Path(case['file']).stem}.ptx"
-                    if (origin, arch) not in built:
-                        flags = case.get("flags", [])
-                        subprocess.run(["nvcc", "-ptx", f"-arch=compute_{arch}", "-std=c++17", *flags,
-                                        HOME / origin, "-o", HOME / target], check=True)
-                        text = (HOME / target).read_text()
-                        (HOME / target).write_text(re.sub(r'"[^"]*/([^"/]*\.cu)"', r'"\1"', text))
-                        built[origin, arch] = target
+                    origin = f"cuda/{case['file']}"
+                    target, facts = build_cuda(case, built)
                     text = (HOME / target).read_text()
-                    facts = {"entry": case["entry"], "capability": int(str(arch).rstrip("a")), "source": "nvcc 13.0",
-                             "grid": case["grid"], "block": case["block"], "shared": case.get("shared", 0),
-                             "args": case["args"]}
             except Exception as error:
                 print(f"{name}: {type(error).__name__}: {str(error)[-1500:]}")
                 continue
             facts["params"] = parameters(text, facts["entry"])
             for arg in [*facts["args"], *case.get("buffers", [])]:
-                if isinstance(arg, list) and arg[0] != "out" and "sha256" not in arg[3]:
+                if isinstance(arg, list) and len(arg) > 3 and "sha256" not in arg[3]:
                     arg[3] = {**arg[3], "sha256": digest(argument_bytes(arg))}
             extra = {k: case[k] for k in ("buffers", "note") if k in case}
             manifest[name] = {"ptx": target, "made_from": origin, **facts, **extra}
-            print(name, facts["params"].__len__(), "parameters, shared", facts["shared"], flush=True)
-    manifest_path.write_text(json.dumps(manifest, indent=1))
+            print(name, len(facts["params"]), "parameters, shared", facts["shared"], flush=True)
+    manifest = {k: v for k, v in manifest.items() if v}
+    manifest_path.write_text("{\n" + ",\n".join(f'"{k}": {json.dumps(v)}' for k, v in manifest.items()) + "\n}\n")
     print(len(manifest), "kernels,", sum(f.stat().st_size for f in (HOME / "ptx").iterdir()), "bytes of PTX")
 
 

@@ -141,7 +141,7 @@ def one(rng: np.random.Generator, pool: str, n: int) -> np.ndarray:
 
 def relate(rng: np.random.Generator, pool: str, first: list[np.ndarray], x: np.ndarray) -> np.ndarray:
     """Make a quarter of x resemble an earlier operand of its type: equal, negated, a neighbour, or some exponents away."""
-    if not first or first[0].dtype != x.dtype:
+    if not first or first[0].dtype != x.dtype or len(first[0]) != len(x):
         return x
     if re.fullmatch(r"b(16|32|64)", pool):  # integers: equal, neighbours, complements
         like, n = first[0], len(x)

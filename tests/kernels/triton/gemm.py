@@ -134,6 +134,20 @@ def gemm_scaled(a, sa, b, sb, c, BM: tl.constexpr, BN: tl.constexpr, BK: tl.cons
     tl.store(c + rm[:, None] * BN + rn[None, :], acc)
 
 
+@triton.jit
+def gemm_descriptor(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Tensor maps made on the device: tiles arrive through cp.async.bulk.tensor and leave the same way."""
+    da = tl.make_tensor_descriptor(a, shape=[M, K], strides=[K, 1], block_shape=[BM, BK])
+    db = tl.make_tensor_descriptor(b, shape=[N, K], strides=[K, 1], block_shape=[BN, BK])
+    dc = tl.make_tensor_descriptor(c, shape=[M, N], strides=[N, 1], block_shape=[BM, BN])
+    om = tl.program_id(0) * BM
+    on = tl.program_id(1) * BN
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        acc = tl.dot(da.load([om, k]), db.load([on, k]).T, acc)
+    dc.store([om, on], acc.to(c.dtype.element_ty))
+
+
 def product(kernel, name, ta, tb, tc, m, n, k, bm, bn, bk, cap, *, trans_a=False, trans_b=False, acc="fp32",
             precision="ieee", imprecise=None, warps=4, stages=3, dist="normal"):
     """A case of `gemm`: row-major operands, or column-major under trans_*."""
@@ -157,6 +171,12 @@ def tiles(kernel, name, cap, grid, args, *, warps=4, stages=3, **constexpr):
 N = "normal"
 INT = ["integers", -8, 9]
 CASES = [
+    tiles(gemm_descriptor, "gemm_descriptor_f16_sm90", 90, [2, 2, 1],
+          [["in", "f16", [100, 80], {"seed": 1, "dist": N}], ["in", "f16", [96, 80], {"seed": 2, "dist": N}],
+           ["out", "f16", [100, 96]], 100, 96, 80], BM=64, BN=64, BK=64),
+    tiles(gemm_descriptor, "gemm_descriptor_bf16_sm90", 90, [1, 2, 1],
+          [["in", "bf16", [128, 192], {"seed": 1, "dist": N}], ["in", "bf16", [64, 192], {"seed": 2, "dist": N}],
+           ["out", "f32", [128, 64]], 128, 64, 192], BM=128, BN=32, BK=64, warps=8),
     product(gemm, "gemm_f16_odd_sm80", "f16", "f16", "f16", 75, 53, 41, 64, 32, 32, 80),
     product(gemm, "gemm_f16_odd_sm90", "f16", "f16", "f16", 75, 53, 41, 64, 64, 32, 90),
     product(gemm, "gemm_f16_f16acc_sm80", "f16", "f16", "f16", 64, 48, 80, 64, 16, 32, 80, acc="fp16"),
