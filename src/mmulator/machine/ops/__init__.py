@@ -10,7 +10,10 @@ floats.py     .f32 and .f64; half.py: .f16, .bf16 and packed; directed.py: round
 approx.py     approximate functions
 """
 
-from mmulator.machine.ops import bits, compare, convert, floats, integer
+from mmulator.machine.ops import approx, bits, compare, convert, floats, half, integer
 from mmulator.machine.ops.registry import LIBRARY, SEMANTICS, Form, Outlined, Scope
 
-__all__ = ["LIBRARY", "SEMANTICS", "Form", "Outlined", "Scope", "bits", "compare", "convert", "floats", "integer"]
+__all__ = [
+    "LIBRARY", "SEMANTICS", "Form", "Outlined", "Scope", "approx", "bits", "compare", "convert", "floats", "half",
+    "integer",
+]  # fmt: skip

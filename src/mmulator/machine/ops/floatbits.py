@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mmulator.codegen.ops import bitcast, is_nan, select, shuffle
 from mmulator.codegen.types import Ty, f16, u16
 from mmulator.codegen.values import Builder, Value, constant
-from mmulator.machine.ops.registry import F32, F64, LANES, SIGNED, U16, U32, U64, UNSIGNED
+from mmulator.machine.ops.registry import F32, F64, SIGNED, U16, U32, U64, UNSIGNED
 
 U16X64, F16X32, F16X64 = u16.vec(64), f16.vec(32), f16.vec(64)
 
@@ -55,7 +55,7 @@ def bits_of(value: Value) -> Value:
     """A float's bits as an unsigned integer; raw bits as they are."""
     if value.ty.kind == "int":
         return value
-    return bitcast(UNSIGNED[value.ty.bits] if value.ty.lanes == LANES else U16X64, value)
+    return bitcast(UNSIGNED[value.ty.bits].element.vec(value.ty.lanes), value)
 
 
 def nan32() -> Value:
@@ -87,7 +87,7 @@ def is_nan_bits(bits: Value, format: Format) -> Value:
 
 def ordered_key(bits: Value) -> Value:
     """Signed integers in the order of the floats: -0 before +0, NaNs at the ends."""
-    ty: Ty = SIGNED[bits.ty.bits] if bits.ty.lanes == LANES else Ty("i16x64", "int", 16, True, 64)
+    ty = SIGNED[bits.ty.bits].element.vec(bits.ty.lanes)
     number = ty(bits)
     return number ^ ty(bits.ty(number >> (bits.ty.bits - 1)) >> 1)  # type: ignore[no-any-return]
 
@@ -135,5 +135,6 @@ def zeros(ty: Ty) -> Value:
 
 __all__ = [
     "F16X32", "F16X64", "F32", "F64", "FORMATS", "U16", "U16X64", "U64", "Format", "bits_of", "canonical", "concat",
-    "flush", "flushed", "format_of", "interleave", "is_nan_bits", "join", "nan32", "ordered_key", "split", "widen", "zeros",
+    "flush", "flushed", "format_of", "interleave", "is_nan_bits", "join", "nan32", "ordered_key", "split", "widen",
+    "zeros",
 ]  # fmt: skip

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mmulator.codegen.ops import bitcast, fma, is_nan, select, sqrt
+from mmulator.codegen.ops import absolute, bitcast, fma, is_nan, select, sqrt
 from mmulator.codegen.values import Value, constant
+from mmulator.machine.ops.approx import approximate
 from mmulator.machine.ops.directed import STRICT, directed
 from mmulator.machine.ops.floatbits import (
     FORMATS,
@@ -41,22 +42,37 @@ def saturate(value: Value) -> Value:
     return b.intrinsic("minimumnum", ty, [b.intrinsic("maximumnum", ty, [value, zero]), one])
 
 
+def _rounded32(operation: str, mode: str, ftz: bool, *args: Value) -> Value:
+    """One rounded .f32 operation; with `ftz` on operands that are no subnormals.
+
+    The hardware flushes what is subnormal after rounding to 24 bits with any exponent: a product that rounds up to the
+    least normal number only because subnormals have fewer bits is zero. So the result times 2^24 is looked at, too.
+    """
+    act = _NEAREST[operation] if mode == "rn" else lambda *v: directed(operation, mode, F32, *v)
+    result = act(*args)
+    if not ftz or operation == "sqrt":
+        return result
+    if operation in ("fadd", "fsub"):  # exact where the result is subnormal
+        return flushed(result, FORMATS["f32"], True)
+    grown = act(args[0] * 2.0**24, *args[1:2], *(c * 2.0**24 for c in args[2:]))
+    zero = bitcast(F32, bits_of(result) & FORMATS["f32"].sign)
+    return select(absolute(grown) < 2.0**-102, zero, result)
+
+
 def arithmetic32(x: Scope, m: Mods, operation: str, *args: Value) -> Value:
     """One rounded .f32 operation, with .ftz and .sat."""
-    format, ftz = FORMATS["f32"], m.has("ftz")
-    args = tuple(flushed(a, format, ftz) for a in args)
-    mode = m.rounding
-    if mode in ("", "rn"):
-        result = _NEAREST[operation](*args)
+    ftz, mode = m.has("ftz"), m.rounding or "rn"
+    args = tuple(flushed(a, FORMATS["f32"], ftz) for a in args)
+    if mode == "rn":
+        result = _rounded32(operation, mode, ftz, *args)
     else:
-        name = f"ptx_{operation}_{mode}_f32"
-        result = outline(x, name, F32, lambda *v: directed(operation, mode, F32, *v), *args, attributes=STRICT)
-    result = flushed(result, format, ftz)
+        name = f"ptx_{operation}_{mode}{'_ftz' if ftz else ''}_f32"
+        result = outline(x, name, F32, lambda *v: _rounded32(operation, mode, ftz, *v), *args, attributes=STRICT)
     return saturate(result) if m.has("sat") else canonical(result)
 
 
 def nan64(result: Value, *args: Value) -> Value:
-    """An .f64 result whose NaN is the first operand's that is NaN, made quiet, or the hardware's own."""
+    """An .f64 result; a NaN is the first of `args` that is NaN, made quiet, or the hardware's own."""
     format = FORMATS["f64"]
     bits = constant(result.b, U64, format.nan)
     for a in reversed(args):
@@ -71,7 +87,8 @@ def arithmetic64(x: Scope, m: Mods, operation: str, *args: Value) -> Value:
     def body(*values: Value) -> Value:
         plain = mode == "rn"
         result = _NEAREST[operation](*values) if plain else directed(operation, mode, F64, *values)
-        return nan64(result, *values)
+        a, *others = values
+        return nan64(result, *((a, *others) if operation == "fdiv" else (*others, a)))
 
     return outline(  # type: ignore[no-any-return]
         x, f"ptx_{operation}_{mode}_f64", F64, body, *args, attributes="" if mode == "rn" else STRICT
@@ -108,8 +125,6 @@ _ARITHMETIC: dict[Any, Callable[..., Value]] = {F32: arithmetic32, F64: arithmet
 @semantic("div", kinds="f32 f64")
 def div(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     if m.has("approx", "full"):
-        from mmulator.machine.ops.approx import approximate
-
         return approximate(x, m, a, b)
     return _ARITHMETIC[a.ty](x, m, "fdiv", a, b)
 
@@ -117,8 +132,6 @@ def div(x: Scope, m: Mods, a: Value, b: Value) -> Result:
 @semantic("rcp", kinds="f32 f64")
 def rcp(x: Scope, m: Mods, a: Value) -> Result:
     if m.has("approx"):
-        from mmulator.machine.ops.approx import approximate
-
         return approximate(x, m, a)
     return _ARITHMETIC[a.ty](x, m, "fdiv", constant(a.b, a.ty, 1.0), a)
 
@@ -126,8 +139,6 @@ def rcp(x: Scope, m: Mods, a: Value) -> Result:
 @semantic("sqrt", kinds="f32 f64")
 def square_root(x: Scope, m: Mods, a: Value) -> Result:
     if m.has("approx"):
-        from mmulator.machine.ops.approx import approximate
-
         return approximate(x, m, a)
     result = _ARITHMETIC[a.ty](x, m, "sqrt", a)
     # LLVM knows that (a < 0 ? NaN : sqrt(a)) is sqrt(a), and forgets which NaN
@@ -180,7 +191,7 @@ def extremum32(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) ->
 
 @semantic("min", "max", kinds="f64")
 def extremum64(x: Scope, m: Mods, a: Value, b: Value) -> Result:
-    return nan64(_extremum(m.op, a, b), a, b)
+    return nan64(_extremum(m.op, a, b), b, a)
 
 
 # tests --------------------------------------------------------------------------------------------------------------
@@ -189,17 +200,16 @@ _TESTS: dict[str, Callable[[Value, Format], Value]] = {
     "infinite": lambda u, f: u == f.infinity,
     "number": lambda u, f: u <= f.infinity,
     "notanumber": lambda u, f: u > f.infinity,
-    "normal": lambda u, f: (u - (1 << f.mantissa)) < f.infinity - (1 << f.mantissa),  # and -0: see testp
+    "normal": lambda u, f: ((u - (1 << f.mantissa)) < f.infinity - (1 << f.mantissa)) | (u == 0),
     "subnormal": lambda u, f: (u - 1) < (1 << f.mantissa) - 1,
 }
 
 
 @semantic("testp")
 def testp(x: Scope, m: Mods, a: Value) -> Result:
-    """The hardware calls -0 normal."""
-    format, bits = FORMATS[m.type], bits_of(a)
-    result = _TESTS[m.one(_TESTS)](bits & format.magnitude, format)
-    return result | (bits == format.sign) if m.has("normal") else result
+    """The hardware calls zero normal."""
+    format = FORMATS[m.type]
+    return _TESTS[m.one(_TESTS)](bits_of(a) & format.magnitude, format)
 
 
 __all__ = ["arithmetic32", "arithmetic64", "flush", "is_nan_bits", "saturate"]

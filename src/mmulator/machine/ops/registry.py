@@ -1,7 +1,7 @@
 """How the meaning of an instruction is registered, and how long sequences are kept out of line.
 
 A semantic function is pure: `f(x, m, *sources) -> Value | tuple[Value, ...]`, all Values 32 lanes wide. It writes few
-LLVM instructions; what takes more goes into an `Outlined` function, compiled once and called through pointers to vectors.
+LLVM instructions; what takes more goes into an `Outlined` function, compiled once and called through pointers.
 """
 
 from __future__ import annotations
@@ -190,6 +190,19 @@ def _slot(b: Builder, number: int, ty: Ty) -> Value:
     return Value(b, ptr_to(ty), slots[number].text)
 
 
+def call_through_memory(
+    x: Scope, function: Native, outs: tuple[Ty, ...], sources: tuple[Value, ...]
+) -> tuple[Value, ...]:
+    """A call of `function(pointer to each source, pointer to each result)`."""
+    b = Builder.current()
+    places = [_slot(b, n, s.ty) for n, s in enumerate(sources)]
+    results = [_slot(b, n, ty) for n, ty in enumerate(outs, 0 if isinstance(function, Outlined) else len(sources))]
+    for source, place in zip(sources, places):
+        b.store(source, place)
+    x.call(function, *places, *results)
+    return tuple(b.load(ty, place) for ty, place in zip(outs, results))
+
+
 def outline(
     x: Scope, name: str, outs: Ty | tuple[Ty, ...], body: Callable[..., Result], *sources: Value, attributes: str = ""
 ) -> Any:
@@ -198,13 +211,7 @@ def outline(
     function = LIBRARY.get(name)
     if function is None:
         function = LIBRARY[name] = Outlined(name, tuple(s.ty for s in sources), outs_tuple, body, attributes)
-    b = Builder.current()
-    places = [_slot(b, n, s.ty) for n, s in enumerate(sources)]
-    results = [_slot(b, n, ty) for n, ty in enumerate(outs_tuple)]
-    for source, place in zip(sources, places):
-        b.store(source, place)
-    x.call(function, *places, *results)
-    values = tuple(b.load(ty, place) for ty, place in zip(outs_tuple, results))
+    values = call_through_memory(x, function, outs_tuple, sources)
     return values if isinstance(outs, tuple) else values[0]
 
 
