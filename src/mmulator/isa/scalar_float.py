@@ -116,7 +116,7 @@ ROWS: tuple[Row, ...] = (
     _float("mad", RND_REQUIRED, FTZ, SAT, _F32, operands=D_A_B_C),
     _float("mad", RND_REQUIRED, _F64, operands=D_A_B_C),
     _float("div", APPROX, FTZ, _F32),
-    _float("div", one("full", "full"), FTZ, _F32),
+    Row("div", (one("full", "full"), FTZ, _F32), D_A_B, "Floating-Point Instructions: div", leading="full"),
     _float("div", RND_REQUIRED, FTZ, _F32, ptx=(1, 4), sm=20),
     _float("div", RND_REQUIRED, _F64, ptx=(1, 4), sm=13),
     *(

@@ -84,6 +84,12 @@ def _width(m: Mapping[str, str]) -> str | None:
     return None
 
 
+def _narrow(m: Mapping[str, str]) -> str | None:
+    """At most 128 bits, on every target."""
+    bits = type_bits(m["type"]) * int(m.get("vec", "v1")[1:])
+    return f".{m['vec']}.{m['type']} is {bits} bits wide; at most 128 are allowed" if bits > 128 else None
+
+
 def _memory(
     name: str, *groups: Group, operands: tuple[OperandRule, ...], ptx: tuple[int, int] = (1, 0), sm: int = 0
 ) -> Row:
@@ -138,8 +144,8 @@ def _atomic_vector(m: Mapping[str, str]) -> str | None:
 
 
 def _atomic_hint(m: Mapping[str, str]) -> str | None:
-    if "hint" in m and (m.get("space", "global") != "global" or m["type"] == "b16"):
-        return f".{m['hint']} needs .global, and not .b16"
+    if "hint" in m and (m.get("space", "global") != "global" or m["op"] == "cas"):
+        return f".{m['hint']} needs .global, and not .cas"
     return None
 
 
@@ -192,11 +198,11 @@ def _copy_async(op: str, sizes: tuple[int, ...]) -> Row:
 ROWS: tuple[Row, ...] = (
     _LD,
     _ST,
-    _memory("ldu", maybe("space", "global"), _VEC, type_(*MEMORY_TYPES),
-            operands=(dst(count="vec", wider=True), addr()), ptx=(2, 0), sm=20),
+    Row("ldu", (maybe("space", "global"), maybe("vec", "v2", "v4"), type_(*MEMORY_TYPES)),
+        (dst(count="vec", wider=True), addr()), f"{_MOVES}: ldu", (2, 0), 20, _MEMORY_NEEDS, rule=_narrow),
     Row("prefetch", (maybe("space", "global", "local"), one("level", "L1", "L2")), (addr(),), f"{_MOVES}: prefetch",
         (2, 0), 20),
-    Row("prefetch", (one("space", "global"), one("level", "L2::evict_last", "L2::evict_normal")), (addr(),),
+    Row("prefetch", (maybe("space", "global"), one("level", "L2::evict_last", "L2::evict_normal")), (addr(),),
         f"{_MOVES}: prefetch", (7, 4), 80),
     Row("prefetch", (maybe("space", "const", "param"), one("tensormap", "tensormap")), (addr(),),
         f"{_MOVES}: prefetch", (8, 0), 90, unsupported=_BULK),
@@ -211,7 +217,7 @@ ROWS: tuple[Row, ...] = (
         (dst(name="cache-policy"), addr(), src("primary-size", "u32"), src("total-size", "u32")),
         f"{_MOVES}: createpolicy", (7, 4), 80),
     Row("createpolicy.cvt", (one("level", "L2"), type_("b64")),
-        (dst(name="cache-policy"), reg("access-property", "b64")), f"{_MOVES}: createpolicy", (7, 4), 80),
+        (dst(name="cache-policy"), reg("access-property", "u64")), f"{_MOVES}: createpolicy", (7, 4), 80),
     *_atomics("atom"),
     _atomic("atom", one("op", "exch"), type_("b32", "b64", "b128"), operands=(dst(sink=True), addr(), src("b"))),
     _atomic("atom", one("op", "cas"), type_("b16", "b32", "b64", "b128"),

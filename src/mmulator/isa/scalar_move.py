@@ -167,7 +167,7 @@ ROWS: tuple[Row, ...] = (
     _move("prmt", type_("b32"), maybe("mode", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"),
           operands=(dst(), src("a"), src("b"), src("c")), ptx=(2, 0), sm=20),
     _move("shfl.sync", one("mode", "up", "down", "bfly", "idx"), type_("b32"),
-          operands=(OperandRule("d", "dstpair", "type", "w", sink=True), src("a"), src("b"), src("c"), _MASK),
+          operands=(OperandRule("d", "dstpair", "type", "w"), src("a"), src("b"), src("c"), _MASK),
           ptx=(6, 0), sm=30, free=True),
     _move("cvta", one("space", *_SPACES), _SIZE, operands=(dst(name="p"), OperandRule("a", "symbol", "type")),
           ptx=(2, 0), sm=20, needs=_SPACE_NEEDS),

@@ -377,7 +377,8 @@ class Body:
         constant = c.constant()
         return Immediate(constant.value, constant.literal, c.span_from(first))
 
-    def _word_operand(self) -> Operand:
+    def _word_operand(self, pair: bool = True) -> Operand:
+        """A name. pair: `|` and a second predicate may follow."""
         c = self.c
         at = c.at
         text = c.expect("word", "a name")
@@ -393,9 +394,9 @@ class Body:
             operand = Reg(known.name, known.type, span)
         else:
             return self._symbol(known, at)
-        if c.kinds[c.at] == "|" and isinstance(operand, Reg | Sink):
+        if pair and c.kinds[c.at] == "|" and isinstance(operand, Reg | Sink):
             c.at += 1
-            other = self._word_operand()
+            other = self._word_operand(pair=False)
             if not isinstance(other, Reg | Sink):
                 c.fail("a predicate register stands after '|'", at=c.at - 1)
             return PredicatePair(operand, other, c.span_from(at))
@@ -456,6 +457,8 @@ class Body:
             base = Immediate(value, "int", c.span_from(at))
         extra: list[Operand] = []
         while c.accept(","):
+            if c.kinds[c.at] == "[":
+                c.fail("an address cannot stand inside another one")
             extra.append(self._operand())
         c.expect("]")
         return Address(base, offset, c.span_from(first), tuple(extra))
@@ -466,10 +469,9 @@ class Body:
         c.at += 1
         elements: list[Operand] = []
         while True:
-            element = self._operand()
-            if isinstance(element, VectorOperand | Address):
-                c.fail("an element of a vector is a register, a constant or _", at=first)
-            elements.append(element)
+            if c.kinds[c.at] in ("{", "["):
+                c.fail("an element of a vector is a register, a constant or _")
+            elements.append(self._operand())
             if not c.accept(","):
                 break
         c.expect("}", "',' or '}'")

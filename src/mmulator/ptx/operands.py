@@ -53,6 +53,7 @@ _WORDS: dict[type, str] = {
     SpecialRegister: "a special register", NegatedPredicate: "a negated predicate", PredicatePair: "a pair p|q",
     VectorOperand: "a vector", Address: "an address", Arguments: "a list in parentheses",
 }  # fmt: skip
+_BRACES = ("ld", "st", "ldu", "mov")
 _READ_BY = ("mov", "cvt")  # instructions that may read a special register
 _NO_CONSTANT = frozenset(("f16", "f16x2", "bf16", "bf16x2", "u16x2", "s16x2"))
 _VARIABLES = frozenset(("global", "const", "shared", "local", "param"))
@@ -144,8 +145,10 @@ def _dst(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
 
 
 def _unwrapped(operand: Operand, context: Context) -> Operand:
-    """`{r}` is r for ld and st."""
-    if isinstance(operand, VectorOperand) and len(operand.elements) == 1 and context.form.name in ("ld", "st", "ldu"):
+    """`{r}` is r for the instructions that take vectors."""
+    form = context.form
+    braces = form.name in _BRACES and (form.name != "mov" or type_class(form["type"]) == "bits")
+    if braces and isinstance(operand, VectorOperand) and len(operand.elements) == 1:
         return operand.elements[0]
     return operand
 
@@ -196,7 +199,9 @@ def _special(operand: SpecialRegister, spec: OperandSpec, context: Context) -> P
         yield _unknown_special(operand, context)
         return
     module = context.module
-    if module.version < info.ptx:
+    if info.vector:
+        yield Problem(f"%{operand.name} is a vector", operand.span, f"write %{operand.name}.x")
+    elif module.version < info.ptx:
         yield Problem(f"%{operand.name} needs PTX {info.ptx[0]}.{info.ptx[1]}", operand.span, "raise .version")
     elif module.target.number < info.sm:
         yield Problem(f"%{operand.name} needs .target sm_{info.sm} or higher", operand.span)
@@ -258,7 +263,7 @@ def _move(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
             yield Problem(f"the address of {operand.name} does not fit .{spec.type}", operand.span, "use mov.b64")
         elif spec.type[1:] == "32" and operand.space in ("global", "func") and context.module.address_size == 64:
             yield Problem(f"the address of {operand.name} has 64 bits", operand.span, "use mov.b64")
-    elif isinstance(operand, VectorOperand) and spec.count == 1:
+    elif isinstance(operand, VectorOperand) and spec.count == 1 and len(operand.elements) > 1:
         yield from _packed(operand, spec, context)
     elif isinstance(operand, SpecialRegister) and spec.count > 1:
         info = SPECIAL_REGISTERS.get(operand.name)
