@@ -20,9 +20,7 @@ def approximate(x: Scope, m: Mods, *sources: Value) -> Value:
     key = name, m.type, m.has("ftz")
     tables, _ = tables_for(getattr(x, "device", DEFAULT_DEVICE))
     word = UNSIGNED[word_of(key).bits]
-    (result,) = call_through_memory(
-        x, lane_functions(tables)[key], (word,), tuple(bitcast(word, s) for s in sources)
-    )
+    result = call_through_memory(x, lane_functions(tables)[key], word, *(bitcast(word, s) for s in sources))
     return bitcast(sources[0].ty, result)
 
 

@@ -30,6 +30,7 @@ from mmulator.machine.ops.registry import (
     outline,
     outlined,
     semantic,
+    to,
 )
 
 _LOGIC: dict[str, Callable[[Value, Value], Value]] = {
@@ -51,7 +52,7 @@ def not_(x: Scope, m: Mods, a: Value) -> Result:
 
 @semantic("cnot")
 def cnot(x: Scope, m: Mods, a: Value) -> Result:
-    return a.ty(a == 0)  # type: ignore[no-any-return]
+    return to(a.ty, a == 0)
 
 
 # lop3 ---------------------------------------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def shift_right(a: Value, count: Value) -> Value:
             return constant(a.b, a.ty, 0)
         return a >> min(n, width - 1)
     if a.ty.signed:
-        return a >> a.ty(minimum(count, width - 1))
+        return a >> to(a.ty, minimum(count, width - 1))
     return select(count < width, a >> a.ty(count), 0)
 
 
@@ -182,12 +183,12 @@ def shf(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
 # bit fields ---------------------------------------------------------------------------------------------------------
 @semantic("popc")
 def popc(x: Scope, m: Mods, a: Value) -> Result:
-    return U32(popcount(a))  # type: ignore[no-any-return]
+    return to(U32, popcount(a))
 
 
 @semantic("clz")
 def clz(x: Scope, m: Mods, a: Value) -> Result:
-    return U32(leading_zeros(a))  # type: ignore[no-any-return]
+    return to(U32, leading_zeros(a))
 
 
 @semantic("brev")
@@ -238,7 +239,7 @@ def bfi(x: Scope, m: Mods, a: Value, b: Value, c: Value, d: Value) -> Result:
 
 @semantic("szext")
 @outlined(lambda m: SIGNED[32] if m.type == "s32" else U32)
-def szext(m: Mods, a: Value, b: Value) -> Result:
+def szext(m: Mods, a: Value, b: Value) -> Value:
     """The low b bits, extended; b modulo 32 (.wrap) or everything from 32 on (.clamp)."""
     n = b & 31
     ty = SIGNED[32] if m.type == "s32" else U32
@@ -250,7 +251,7 @@ def szext(m: Mods, a: Value, b: Value) -> Result:
 
 @semantic("bmsk")
 @outlined(lambda m: U32)
-def bmsk(m: Mods, a: Value, b: Value) -> Result:
+def bmsk(m: Mods, a: Value, b: Value) -> Value:
     """b ones from bit a on. .wrap: a and b modulo 32; .clamp: everything from a on if b >= 32, 0 if a >= 32."""
     start, width = a & 31, b & 31
     ones = constant(a.b, U32, -1)
@@ -263,7 +264,7 @@ def bmsk(m: Mods, a: Value, b: Value) -> Result:
 
 @semantic("fns")
 @outlined(lambda m: U32)
-def fns(m: Mods, mask: Value, base: Value, offset: Value) -> Result:
+def fns(m: Mods, mask: Value, base: Value, offset: Value) -> Value:
     """The |offset|-th set bit of mask from bit `base` on, upwards or (offset < 0) downwards; 0: bit base itself."""
     none = constant(mask.b, U32, -1)
     down = I32(offset) < 0
@@ -279,7 +280,8 @@ def fns(m: Mods, mask: Value, base: Value, offset: Value) -> Result:
         count = count - bit
     place = select(down & (place != none), 31 - place, place)
     here = select(((mask >> (base & 31)) & 1) != 0, base, none)
-    return select(base >= 32, none, select(offset == 0, here, place))
+    result = select(base >= 32, none, select(offset == 0, here, place))
+    return select(offset == -(1 << 31), 0, result)  # measured on an NVIDIA H200
 
 
 # prmt ---------------------------------------------------------------------------------------------------------------
@@ -301,9 +303,7 @@ def _permute_known(a: Value, b: Value, selector: int) -> Value:
     """Bytes by constant numbers: a shuffle, then the bytes that repeat a sign."""
     bytes_ = u8.vec(4 * LANES)
     picks = [selector >> 4 * n & 15 for n in range(4)]
-    index = [
-        4 * lane + (pick & 3) + (4 * LANES if pick & 4 else 0) for lane in range(LANES) for pick in picks
-    ]
+    index = [4 * lane + (pick & 3) + (4 * LANES if pick & 4 else 0) for lane in range(LANES) for pick in picks]
     moved = bitcast(U32, shuffle(bitcast(bytes_, a), bitcast(bytes_, b), index))
     signs = sum(0xFF << 8 * n for n, pick in enumerate(picks) if pick & 8)
     if signs:
@@ -337,4 +337,4 @@ def prmt(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
             selector = select((c & 3) == n, _selector(picks), selector)
         return _permute(a, b, selector)
 
-    return outline(x, f"ptx_prmt_{mode}", U32, body, a, b, c)  # type: ignore[no-any-return]
+    return outline(x, f"ptx_prmt_{mode}", U32, body, a, b, c)

@@ -21,7 +21,7 @@ from mmulator.codegen.values import Value, constant
 from mmulator.machine.ops import minifloat
 from mmulator.machine.ops.directed import STRICT, directed
 from mmulator.machine.ops.floatbits import FORMATS, bits_of, canonical, concat, flushed, widen
-from mmulator.machine.ops.floats import saturate
+from mmulator.machine.ops.floats import flush_tiny, saturate
 from mmulator.machine.ops.narrow import SMALL, Small, narrow
 from mmulator.machine.ops.registry import (
     F32,
@@ -37,6 +37,7 @@ from mmulator.machine.ops.registry import (
     kind_of,
     outline,
     semantic,
+    to,
 )
 
 _TO_INTEGRAL: dict[str, Callable[[Value], Value]] = {"rni": round_even, "rzi": trunc, "rmi": floor, "rpi": ceil}
@@ -65,7 +66,7 @@ def clamp_integer(target: str, value: Value) -> Value:
 def _integer_to_integer(m: Mods, a: Value) -> Value:
     if m.has("sat"):
         a = clamp_integer(m.type, a)
-    return int_type(m.type)(a)  # type: ignore[no-any-return]
+    return to(int_type(m.type), a)
 
 
 def _integer_to_float(x: Scope, m: Mods, a: Value) -> Value:
@@ -92,7 +93,7 @@ def _float_to_integer(x: Scope, m: Mods, a: Value) -> Value:
 
     if not wide:
         return body(a)
-    return outline(x, f"ptx_fptoint_{rounding}_{m.type}_{a.ty.element}", target, body, a)  # type: ignore[no-any-return]
+    return outline(x, f"ptx_fptoint_{rounding}_{m.type}_{a.ty.element}", target, body, a)
 
 
 # to the halves ------------------------------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ def half_bits(value: Value, type_name: str) -> Value:
     """.f32 to .f16 or .bf16 bits, to nearest even."""
     if type_name.startswith("f16"):
         return f16_bits(value)
-    return U16.element.vec(value.ty.lanes)(bf16_high(value) >> 16)  # type: ignore[no-any-return]
+    return to(U16.element.vec(value.ty.lanes), bf16_high(value) >> 16)
 
 
 def odd32(value: Value) -> Value:
@@ -167,9 +168,9 @@ def _to_half(x: Scope, m: Mods, a: Value, target: str) -> Value:
         code = narrow(value, small, m.rounding or "rn", finite=m.has("satfinite"), relu=m.has("relu"))
         if double:  # NaN keeps its sign and the upper part of its payload
             code = select(is_nan(value), _shortened(bits_of(value), small), code)
-        return code << 13 if target == "tf32" else U16(code)  # type: ignore[no-any-return]
+        return code << 13 if target == "tf32" else to(U16, code)
 
-    return outline(x, f"ptx_{m.key}", bits, body, a)  # type: ignore[no-any-return]
+    return outline(x, f"ptx_{m.key}", bits, body, a)
 
 
 def _pack_halves(x: Scope, m: Mods, a: Value, b: Value) -> Value:
@@ -181,12 +182,10 @@ def _pack_halves(x: Scope, m: Mods, a: Value, b: Value) -> Value:
 
     def body(a: Value, b: Value) -> Value:
         small = SMALL[m.type.removesuffix("x2")]
-        high, low = (
-            narrow(v, small, m.rounding, finite=m.has("satfinite"), relu=m.has("relu")) for v in (a, b)
-        )
+        high, low = (narrow(v, small, m.rounding, finite=m.has("satfinite"), relu=m.has("relu")) for v in (a, b))
         return (high << 16) | low
 
-    return outline(x, f"ptx_{m.key}", U32, body, a, b)  # type: ignore[no-any-return]
+    return outline(x, f"ptx_{m.key}", U32, body, a, b)
 
 
 def _integer_to_half(x: Scope, m: Mods, a: Value) -> Value:
@@ -203,35 +202,39 @@ def _integer_to_half(x: Scope, m: Mods, a: Value) -> Value:
         single = odd32(number)
         if m.has("sat"):
             single = saturate(single)
-        return U16(narrow(single, SMALL[m.type], m.rounding or "rn", finite=m.has("satfinite")))  # type: ignore[no-any-return]
+        return to(U16, narrow(single, SMALL[m.type], m.rounding or "rn", finite=m.has("satfinite")))
 
-    return outline(x, f"ptx_{m.key}", U16, body, a)  # type: ignore[no-any-return]
+    return outline(x, f"ptx_{m.key}", U16, body, a)
 
 
 # between .f32 and .f64 ----------------------------------------------------------------------------------------------
+def _shorten(x: Scope, m: Mods, a: Value) -> Value:
+    """.f64 to .f32. The CPU's own conversion keeps a NaN's sign and payload, as the hardware's does."""
+    mode, ftz = m.rounding or "rn", m.has("ftz")
+    if mode == "rn" and not ftz:
+        return to(F32, a)
+
+    def act(value: Value) -> Value:
+        return to(F32, value) if mode == "rn" else directed("fptrunc", mode, F32, value)
+
+    def body(value: Value) -> Value:
+        return flush_tiny(act(value), act(value * 2.0**24)) if ftz else act(value)
+
+    return outline(x, f"ptx_fptrunc_{mode}{'_ftz' if ftz else ''}", F32, body, a, attributes=STRICT)
+
+
 def _float_to_float(x: Scope, m: Mods, a: Value) -> Value:
-    target, source = m.types[0], m.types[-1]
-    ftz = m.has("ftz")
-    if ftz and source != "f64":
-        a = canonical(flushed(a, FORMATS["f32"], ftz))
+    """Between .f32 (or a widened half) and .f64."""
+    target, source = m.types[0], m.types[1]
+    if m.has("ftz") and source != "f64":
+        a = canonical(flushed(a, FORMATS["f32"], True))
     integral = m.one(_TO_INTEGRAL)
-    if integral:
-        a = _TO_INTEGRAL[integral](a)
-    if a.ty == _FLOAT[target]:
-        result = a
-    elif target == "f64":
-        result = F64(a)
-    elif m.rounding in ("", "rn"):
-        result = F32(a)
-    else:
-        name = f"ptx_fptrunc_{m.rounding}"
-        result = outline(x, name, F32, lambda v: directed("fptrunc", m.rounding, F32, v), a, attributes=STRICT)
-    if target == "f32":
-        result = flushed(result, FORMATS["f32"], ftz)
+    result = _TO_INTEGRAL[integral](a) if integral else a
+    if a.ty != _FLOAT[target]:
+        result = F64(a) if target == "f64" else _shorten(x, m, a)
     if m.has("sat"):
         return saturate(result)
-    # the CPU's own conversions from and to .f64 keep a NaN's sign and payload, as the hardware's do
-    return canonical(result) if target == "f32" == source and integral else result
+    return canonical(result) if target == "f32" and integral else result
 
 
 def _pack_integers(m: Mods, a: Value, b: Value, c: Value | None) -> Value:
@@ -239,7 +242,7 @@ def _pack_integers(m: Mods, a: Value, b: Value, c: Value | None) -> Value:
     target = m.one(("u2", "s2"), m.types[0])
     width = int(target[1:])
     mask = (1 << width) - 1
-    high, low = (U32(clamp_integer(target, v)) & mask for v in (a, b))
+    high, low = (to(U32, clamp_integer(target, v)) & mask for v in (a, b))
     packed = (high << width) | low
     return packed if c is None else packed | (c << 2 * width)
 
@@ -253,12 +256,12 @@ def cvt(x: Scope, m: Mods, a: Value, b: Value | None = None, c: Value | None = N
     target, source = m.types[0], m.types[1]
     if m.has("pack") and b is not None:
         return _pack_integers(m, a, b, c)
-    to, of = kind_of(target), kind_of(source)
+    into, of = kind_of(target), kind_of(source)
     if of == "int":
-        if to == "int":
+        if into == "int":
             return _integer_to_integer(m, a)
-        return _integer_to_half(x, m, a) if to == "half" else _integer_to_float(x, m, a)
-    if (to == "half" and target not in _PLAIN) or (of == "half" and source not in _PLAIN):
+        return _integer_to_half(x, m, a) if into == "half" else _integer_to_float(x, m, a)
+    if (into == "half" and target not in _PLAIN) or (of == "half" and source not in _PLAIN):
         if source == "f32" and b is not None and target in ("f16x2", "bf16x2"):
             return _pack_halves(x, m, a, b)
         return minifloat.convert(x, m, a, b)
@@ -266,10 +269,10 @@ def cvt(x: Scope, m: Mods, a: Value, b: Value | None = None, c: Value | None = N
         a = widen(a, source)
         if target == "f32" and source == "f16":  # .ftz has nothing to flush: no .f16 is subnormal in .f32
             return saturate(a) if m.has("sat") else canonical(a)
-    if to == "int":
+    if into == "int":
         return _float_to_integer(x, m, a if of == "f64" else flushed(a, FORMATS["f32"], m.has("ftz")))
     integral = m.one(_TO_INTEGRAL)
-    if to == "half":
+    if into == "half":
         return _to_half(x, m, _TO_INTEGRAL[integral](a) if integral else a, target)
     return _float_to_float(x, m, a)
 

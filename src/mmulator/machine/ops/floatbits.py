@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mmulator.codegen.ops import bitcast, is_nan, select, shuffle
 from mmulator.codegen.types import Ty, f16, u16
 from mmulator.codegen.values import Builder, Value, constant
-from mmulator.machine.ops.registry import F32, F64, SIGNED, U16, U32, U64, UNSIGNED
+from mmulator.machine.ops.registry import F32, F64, SIGNED, U16, U32, U64, UNSIGNED, to
 
 U16X64, F16X32, F16X64 = u16.vec(64), f16.vec(32), f16.vec(64)
 
@@ -88,8 +88,8 @@ def is_nan_bits(bits: Value, format: Format) -> Value:
 def ordered_key(bits: Value) -> Value:
     """Signed integers in the order of the floats: -0 before +0, NaNs at the ends."""
     ty = SIGNED[bits.ty.bits].element.vec(bits.ty.lanes)
-    number = ty(bits)
-    return number ^ ty(bits.ty(number >> (bits.ty.bits - 1)) >> 1)  # type: ignore[no-any-return]
+    number = to(ty, bits)
+    return number ^ to(ty, to(bits.ty, number >> (bits.ty.bits - 1)) >> 1)
 
 
 # halves -------------------------------------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ def widen(bits: Value, type_name: str) -> Value:
     """.f16 or .bf16 bits (any number of lanes) as floats of 32 bits, exactly."""
     lanes = bits.ty.lanes
     if type_name.startswith("bf16"):
-        return bitcast(_f32(lanes), _u32(lanes)(bits) << 16)
-    return _f32(lanes)(bitcast(f16.vec(lanes), bits))  # type: ignore[no-any-return]
+        return bitcast(_f32(lanes), to(_u32(lanes), bits) << 16)
+    return to(_f32(lanes), bitcast(f16.vec(lanes), bits))
 
 
 def _f32(lanes: int) -> Ty:

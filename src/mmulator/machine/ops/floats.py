@@ -22,7 +22,7 @@ from mmulator.machine.ops.floatbits import (
     is_nan_bits,
     nan32,
 )
-from mmulator.machine.ops.registry import BOOL, F32, F64, U32, U64, Mods, Result, Scope, outline, semantic
+from mmulator.machine.ops.registry import BOOL, F32, F64, U32, U64, Mods, Result, Scope, outline, semantic, to
 
 _NEAREST: dict[str, Callable[..., Value]] = {
     "fadd": lambda a, b: a + b,
@@ -48,13 +48,20 @@ def _rounded32(operation: str, mode: str, ftz: bool, *args: Value) -> Value:
     The hardware flushes what is subnormal after rounding to 24 bits with any exponent: a product that rounds up to the
     least normal number only because subnormals have fewer bits is zero. So the result times 2^24 is looked at, too.
     """
-    act = _NEAREST[operation] if mode == "rn" else lambda *v: directed(operation, mode, F32, *v)
+
+    def act(*values: Value) -> Value:
+        return _NEAREST[operation](*values) if mode == "rn" else directed(operation, mode, F32, *values)
+
     result = act(*args)
     if not ftz or operation == "sqrt":
         return result
     if operation in ("fadd", "fsub"):  # exact where the result is subnormal
         return flushed(result, FORMATS["f32"], True)
-    grown = act(args[0] * 2.0**24, *args[1:2], *(c * 2.0**24 for c in args[2:]))
+    return flush_tiny(result, act(args[0] * 2.0**24, *args[1:2], *(c * 2.0**24 for c in args[2:])))
+
+
+def flush_tiny(result: Value, grown: Value) -> Value:
+    """Zero with the sign of `result` where `grown`, the rounded result times 2^24, says that it is subnormal."""
     zero = bitcast(F32, bits_of(result) & FORMATS["f32"].sign)
     return select(absolute(grown) < 2.0**-102, zero, result)
 
@@ -90,9 +97,7 @@ def arithmetic64(x: Scope, m: Mods, operation: str, *args: Value) -> Value:
         a, *others = values
         return nan64(result, *((a, *others) if operation == "fdiv" else (*others, a)))
 
-    return outline(  # type: ignore[no-any-return]
-        x, f"ptx_{operation}_{mode}_f64", F64, body, *args, attributes="" if mode == "rn" else STRICT
-    )
+    return outline(x, f"ptx_{operation}_{mode}_f64", F64, body, *args, attributes="" if mode == "rn" else STRICT)
 
 
 @semantic("add", "sub", "mul", "fma", "mad", kinds="f32")
@@ -114,8 +119,8 @@ def arithmetic_f32x2(x: Scope, m: Mods, *args: Value) -> Result:
     """On both halves of 64 bits."""
     halves = []
     for shift in (0, 32):
-        parts = (bitcast(F32, U32(a >> shift if shift else a)) for a in args)
-        halves.append(U64(bits_of(arithmetic32(x, m, _OPERATION[m.op], *parts))))
+        parts = (bitcast(F32, to(U32, a >> shift if shift else a)) for a in args)
+        halves.append(to(U64, bits_of(arithmetic32(x, m, _OPERATION[m.op], *parts))))
     return halves[0] | (halves[1] << 32)
 
 

@@ -21,7 +21,7 @@ from mmulator.machine.ops.floatbits import (
     widen,
 )
 from mmulator.machine.ops.floats import saturate
-from mmulator.machine.ops.registry import UNSIGNED, Mods, Result, Scope, outlined, semantic
+from mmulator.machine.ops.registry import UNSIGNED, Mods, Result, Scope, outlined, semantic, to
 
 
 def _same(m: Mods) -> Ty:
@@ -65,14 +65,14 @@ def mul(x: Scope, m: Mods, a: Value, b: Value) -> Result:
 
 
 @outlined(_same)
-def _mul_bf16(m: Mods, a: Value, b: Value) -> Result:
+def _mul_bf16(m: Mods, a: Value, b: Value) -> Value:
     """In .f64, because a product that is subnormal in .f32 is not exact there."""
     left, right = (_double(widen(p, m.type)) for p in _sources(m, (a, b)))
     return join(_finish(m, odd32(left * right)))
 
 
 def _double(value: Value) -> Value:
-    return f64.vec(value.ty.lanes)(value)  # type: ignore[no-any-return]
+    return to(f64.vec(value.ty.lanes), value)
 
 
 def odd_sum(a: Value, b: Value) -> Value:
@@ -97,7 +97,7 @@ _OUTSIDE = 0x7FF7  # the NaN that stands for what lies outside a tensor, of eith
 
 @semantic("fma", kinds="half")
 @outlined(_same)
-def fma(m: Mods, a: Value, b: Value, c: Value) -> Result:
+def fma(m: Mods, a: Value, b: Value, c: Value) -> Value:
     """.f16: the product is exact in .f32; .bf16: in .f64."""
     parts = _sources(m, (a, b, c))
     left, right, addend = (widen(p, m.type) for p in parts)
@@ -123,7 +123,7 @@ def sign(x: Scope, m: Mods, a: Value) -> Result:
 
 def _from_key(key: Value, ty: Ty) -> Value:
     """The bits whose `ordered_key` it is (which is its own inverse)."""
-    return ty(ordered_key(ty(key)))  # type: ignore[no-any-return]
+    return to(ty, ordered_key(to(ty, key)))
 
 
 def _extremum(m: Mods, a: Value, b: Value, format: Format) -> Value:
@@ -139,7 +139,7 @@ def _extremum(m: Mods, a: Value, b: Value, format: Format) -> Value:
 
 @semantic("min", "max", kinds="half")
 @outlined(_same)
-def extremum(m: Mods, a: Value, b: Value) -> Result:
+def extremum(m: Mods, a: Value, b: Value) -> Value:
     format = format_of(m.type)
     left, right = _sources(m, (a, b))
     if not m.has("abs"):
@@ -147,5 +147,3 @@ def extremum(m: Mods, a: Value, b: Value) -> Result:
     sign = (left ^ right) & format.sign
     result = _extremum(m, left & format.magnitude, right & format.magnitude, format)
     return join(select(is_nan_bits(result, format), format.nan, result | sign))
-
-

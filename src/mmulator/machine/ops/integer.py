@@ -18,9 +18,9 @@ from mmulator.machine.ops.registry import (
     Mods,
     Result,
     Scope,
-    int_type,
     outline,
     semantic,
+    to,
 )
 
 
@@ -33,7 +33,7 @@ def wide(ty: Ty) -> Ty:
 
 def unsigned(value: Value) -> Value:
     """The same bits, unsigned."""
-    return UNSIGNED[value.ty.bits](value)
+    return to(UNSIGNED[value.ty.bits], value)
 
 
 # carry chains -------------------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def _add_with_carry(x: Scope, a: Value, b: Value, reads: bool, sets: bool) -> Va
         total = more
     if sets:
         x.carry = out
-    return a.ty(total)
+    return to(a.ty, total)
 
 
 def _sub_with_borrow(x: Scope, a: Value, b: Value, reads: bool, sets: bool) -> Value:
@@ -59,7 +59,7 @@ def _sub_with_borrow(x: Scope, a: Value, b: Value, reads: bool, sets: bool) -> V
         total = less
     if sets:
         x.carry = ~borrow
-    return a.ty(total)
+    return to(a.ty, total)
 
 
 @semantic("add", "addc", kinds="int")
@@ -82,17 +82,17 @@ def _high(x: Scope, a: Value, b: Value) -> Value:
     ty, twice = a.ty, wide(a.ty)
 
     def body(a: Value, b: Value) -> Value:
-        product = twice(a) * twice(b)
-        return ty((product >> ty.bits) if ty.bits < 64 else product >> 64)
+        product = to(twice, a) * to(twice, b)
+        return to(ty, product >> ty.bits)
 
     if ty.bits == 64:
-        return outline(x, f"ptx_mul_hi_{ty.element}", ty, body, a, b)  # type: ignore[no-any-return]
+        return outline(x, f"ptx_mul_hi_{ty.element}", ty, body, a, b)
     return body(a, b)
 
 
 def _product(x: Scope, m: Mods, a: Value, b: Value) -> Value:
     if m.has("wide"):
-        return wide(a.ty)(a) * wide(a.ty)(b)  # type: ignore[no-any-return]
+        return to(wide(a.ty), a) * to(wide(a.ty), b)
     return _high(x, a, b) if m.has("hi") else a * b
 
 
@@ -115,7 +115,7 @@ def _product24(m: Mods, a: Value, b: Value) -> Value:
     if m.has("lo"):
         return a * b
     twice = wide(a.ty)
-    return a.ty((twice(a) * twice(b)) >> 16)  # type: ignore[no-any-return]
+    return to(a.ty, (to(twice, a) * to(twice, b)) >> 16)
 
 
 @semantic("mul24", kinds="int")
@@ -138,7 +138,7 @@ def sad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
 def _quotient(a: Value, b: Value) -> Value:
     """Toward zero; b is not zero, and not -1 where a is the least number."""
     if a.ty.bits <= 32:  # exact: the quotient of 32-bit integers is at least 2^-32 away from the next integer
-        return a.ty(F64(a) / F64(b))  # type: ignore[no-any-return]
+        return to(a.ty, to(F64, a) / to(F64, b))
     return a // b
 
 
@@ -167,7 +167,7 @@ _DIVISION: dict[str, Callable[[Value, Value], Value]] = {"div": _div, "rem": _re
 
 @semantic("div", "rem", kinds="int")
 def division(x: Scope, m: Mods, a: Value, b: Value) -> Result:
-    return outline(x, f"ptx_{m.op}_{a.ty.element}", a.ty, _DIVISION[m.op], a, b)  # type: ignore[no-any-return]
+    return outline(x, f"ptx_{m.op}_{a.ty.element}", a.ty, _DIVISION[m.op], a, b)
 
 
 # one operand, and choice --------------------------------------------------------------------------------------------
@@ -211,8 +211,9 @@ def packed(x: Scope, m: Mods, a: Value, b: Value | None = None) -> Result:
 # dot products -------------------------------------------------------------------------------------------------------
 def _part(value: Value, low: int, width: int, signed: bool) -> Value:
     """Bits low .. low + width - 1, extended to 32."""
-    up = U32(value) << (32 - width - low) if low + width < 32 else U32(value)
-    return U32(I32(up) >> (32 - width)) if signed else up >> (32 - width)
+    word = to(U32, value)
+    up = word << (32 - width - low) if low + width < 32 else word
+    return to(U32, to(I32, up) >> (32 - width)) if signed else up >> (32 - width)
 
 
 def _dot(m: Mods, a: Value, b: Value, c: Value, widths: tuple[int, int], b_from: int, count: int) -> Value:
@@ -222,18 +223,18 @@ def _dot(m: Mods, a: Value, b: Value, c: Value, widths: tuple[int, int], b_from:
         left = _part(a, n * widths[0], widths[0], signed[0])
         right = _part(b, b_from + n * widths[1], widths[1], signed[1])
         total = total + left * right
-    return c.ty(total)  # type: ignore[no-any-return]
+    return to(c.ty, total)
 
 
 @semantic("dp4a")
 def dp4a(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
-    return outline(x, f"ptx_{m.key}", c.ty, lambda a, b, c: _dot(m, a, b, c, (8, 8), 0, 4), a, b, c)  # type: ignore[no-any-return]
+    return outline(x, f"ptx_{m.key}", c.ty, lambda a, b, c: _dot(m, a, b, c, (8, 8), 0, 4), a, b, c)
 
 
 @semantic("dp2a")
 def dp2a(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     low = 16 if m.has("hi") else 0
-    return outline(x, f"ptx_{m.key}", c.ty, lambda a, b, c: _dot(m, a, b, c, (16, 8), low, 2), a, b, c)  # type: ignore[no-any-return]
+    return outline(x, f"ptx_{m.key}", c.ty, lambda a, b, c: _dot(m, a, b, c, (16, 8), low, 2), a, b, c)
 
 
-__all__ = ["int_type", "unsigned", "wide"]
+__all__ = ["unsigned", "wide"]

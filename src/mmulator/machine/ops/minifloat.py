@@ -6,7 +6,7 @@ from mmulator.codegen.ops import select, shuffle
 from mmulator.codegen.values import Value
 from mmulator.machine.ops.floatbits import bits_of, split, widen
 from mmulator.machine.ops.narrow import SMALL, Small, enlarge, narrow
-from mmulator.machine.ops.registry import LANES, U8, U16, U32, Mods, Result, Scope, outline
+from mmulator.machine.ops.registry import LANES, U8, U16, U32, Mods, Result, Scope, outline, to
 
 _PACKED = {f"{name}x2": small for name, small in SMALL.items() if small.bits <= 8}
 _HALVES = {half: range(half, 2 * LANES, 2) for half in (0, 1)}
@@ -22,7 +22,7 @@ def _singles(m: Mods, a: Value, b: Value | None) -> tuple[Value, Value]:
 
 def _join(low: Value, high: Value, bits: int) -> Value:
     """Two codes (u32 lanes) side by side: two nibbles in 8 bits, or two bytes in 16."""
-    return U8((high << 4) | low) if bits == 4 else U16((high << 8) | low)  # type: ignore[no-any-return]
+    return to(U8, (high << 4) | low) if bits == 4 else to(U16, (high << 8) | low)
 
 
 def _to_packed(m: Mods, target: Small, a: Value, b: Value | None) -> Value:
@@ -40,7 +40,7 @@ def _from_packed(m: Mods, source: Small, a: Value) -> Value:
     for code in codes:
         half = enlarge(code, source)
         halves.append(select(half >= 0x8000, 0, half) if m.has("relu") else half)
-    return U32(halves[0]) | (U32(halves[1]) << 16)  # type: ignore[no-any-return]
+    return to(U32, halves[0]) | (to(U32, halves[1]) << 16)
 
 
 def _to_exponent(m: Mods, value: Value) -> Value:
@@ -70,9 +70,9 @@ def convert(x: Scope, m: Mods, a: Value, b: Value | None) -> Result:
     target, source = m.types[0], m.types[-1]
     name = f"ptx_{m.key}"
     if source == "ue8m0x2":
-        return outline(x, name, U32, _from_exponents, a)  # type: ignore[no-any-return]
+        return outline(x, name, U32, _from_exponents, a)
     if source in _PACKED:
-        return outline(x, name, U32, lambda v: _from_packed(m, _PACKED[source], v), a)  # type: ignore[no-any-return]
+        return outline(x, name, U32, lambda v: _from_packed(m, _PACKED[source], v), a)
     sources = (a,) if b is None else (a, b)
 
     def body(a: Value, b: Value | None = None) -> Value:
@@ -81,7 +81,4 @@ def convert(x: Scope, m: Mods, a: Value, b: Value | None) -> Result:
             return _join(low, high, 8)
         return _to_packed(m, _PACKED[target], a, b)
 
-    return outline(x, name, U8 if target == "e2m1x2" else U16, body, *sources)  # type: ignore[no-any-return]
-
-
-
+    return outline(x, name, U8 if target == "e2m1x2" else U16, body, *sources)

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr_to, u8, u16, u32, u64, void
-from mmulator.codegen.values import Builder, Value
+from mmulator.codegen.values import Builder, Value, convert
 from mmulator.isa.scalar import is_type
 
 LANES = 32
@@ -26,6 +26,7 @@ UNSIGNED = {8: U8, 16: U16, 32: U32, 64: U64}
 SIGNED = {8: I8, 16: I16, 32: I32, 64: I64}
 
 Result = Value | tuple[Value, ...]
+to = convert
 
 
 class Form(Protocol):
@@ -151,77 +152,67 @@ def _dispatcher(op: str) -> Callable[..., Result]:
 
 # out of line --------------------------------------------------------------------------------------------------------
 class Outlined(Native):
-    """A function `void name(ptr a0, ..., ptr d0, ...)` that loads vectors, runs a macro and stores its results."""
+    """A function `void name(ptr a0, ..., ptr d)` that loads vectors, runs a macro on them and stores its result."""
 
     def __init__(
-        self, name: str, ins: tuple[Ty, ...], outs: tuple[Ty, ...], body: Callable[..., Result], attributes: str = ""
+        self, name: str, ins: tuple[Ty, ...], out: Ty, body: Callable[..., Value], attributes: str = ""
     ) -> None:
         self.name, self.attributes, self.returns = name, attributes, void
-        self._ins, self._outs, self._body = ins, outs, body
-        self.params = [(f"a{n}", ptr_to(t)) for n, t in enumerate(ins)]
-        self.params += [(f"d{n}", ptr_to(t)) for n, t in enumerate(outs)]
+        self._out, self._body = out, body
+        self.params = [*((f"a{n}", ptr_to(t)) for n, t in enumerate(ins)), ("d", ptr_to(out))]
 
     def build(self) -> tuple[Builder, list[Native]]:
         builder = Builder(self.name, void, self.params, attributes=self.attributes)
-        count = len(self._ins)
+        *sources, place = builder.params
         with builder:
-            result = self._body(*(p[0] for p in builder.params[:count]))
-            results = result if isinstance(result, tuple) else (result,)
-            for place, ty, value in zip(builder.params[count:], self._outs, results, strict=True):
-                if value.ty.llvm != ty.llvm:
-                    raise TypeError(f"{self.name}: {value.ty} where {ty} is stored")
-                builder.store(value, place)
+            result = self._body(*(p[0] for p in sources))
+            if result.ty.llvm != self._out.llvm:
+                raise TypeError(f"{self.name}: {result.ty} where {self._out} is stored")
+            builder.store(result, place)
             builder.ret()
         return builder, []
 
 
 LIBRARY: dict[str, Native] = {}
-"""Every out-of-line function that emitted code calls, by symbol; filled as semantic functions are used."""
+"""Every out-of-line function of this package by symbol; filled as semantic functions are used."""
 
-_SLOT_BYTES = U64.size
-_slots: WeakKeyDictionary[Builder, list[Value]] = WeakKeyDictionary()
+_slots: WeakKeyDictionary[Builder, list[str]] = WeakKeyDictionary()
 
 
 def _slot(b: Builder, number: int, ty: Ty) -> Value:
     """Stack memory for one vector. Calls come one after the other, so all of a function share a few."""
     slots = _slots.setdefault(b, [])
     while len(slots) <= number:
-        slots.append(b.alloca(U64))
-    return Value(b, ptr_to(ty), slots[number].text)
+        slots.append(b.alloca(U64).text)
+    return Value(b, ptr_to(ty), slots[number])
 
 
-def call_through_memory(
-    x: Scope, function: Native, outs: tuple[Ty, ...], sources: tuple[Value, ...]
-) -> tuple[Value, ...]:
-    """A call of `function(pointer to each source, pointer to each result)`."""
+def call_through_memory(x: Scope, function: Native, out: Ty, *sources: Value) -> Value:
+    """A call of `function(pointer to each source, pointer to the result)`."""
     b = Builder.current()
     places = [_slot(b, n, s.ty) for n, s in enumerate(sources)]
-    results = [_slot(b, n, ty) for n, ty in enumerate(outs, 0 if isinstance(function, Outlined) else len(sources))]
+    result = _slot(b, len(sources), out)
     for source, place in zip(sources, places):
         b.store(source, place)
-    x.call(function, *places, *results)
-    return tuple(b.load(ty, place) for ty, place in zip(outs, results))
+    x.call(function, *places, result)
+    return b.load(out, result)
 
 
-def outline(
-    x: Scope, name: str, outs: Ty | tuple[Ty, ...], body: Callable[..., Result], *sources: Value, attributes: str = ""
-) -> Any:
+def outline(x: Scope, name: str, out: Ty, body: Callable[..., Value], *sources: Value, attributes: str = "") -> Value:
     """`body(*sources)`, computed by a function named `name`; the name must say everything that `body` depends on."""
-    outs_tuple = outs if isinstance(outs, tuple) else (outs,)
     function = LIBRARY.get(name)
     if function is None:
-        function = LIBRARY[name] = Outlined(name, tuple(s.ty for s in sources), outs_tuple, body, attributes)
-    values = call_through_memory(x, function, outs_tuple, sources)
-    return values if isinstance(outs, tuple) else values[0]
+        function = LIBRARY[name] = Outlined(name, tuple(s.ty for s in sources), out, body, attributes)
+    return call_through_memory(x, function, out, *sources)
 
 
-def outlined(outs: Callable[[Mods], Ty | tuple[Ty, ...]]) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+def outlined(out: Callable[[Mods], Ty]) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
     """Decorator of `f(m, *sources)`: becomes a semantic function whose work is done out of line."""
 
-    def decorate(body: Callable[..., Result]) -> Callable[..., Result]:
-        def run(x: Scope, m: Mods, *sources: Value) -> Result:
+    def decorate(body: Callable[..., Value]) -> Callable[..., Value]:
+        def run(x: Scope, m: Mods, *sources: Value) -> Value:
             name = "_".join((f"ptx_{m.key}", *(s.ty.name for s in sources)))
-            return outline(x, name, outs(m), lambda *values: body(m, *values), *sources)  # type: ignore[no-any-return]
+            return outline(x, name, out(m), lambda *values: body(m, *values), *sources)
 
         return run
 
