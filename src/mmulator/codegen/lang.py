@@ -167,7 +167,7 @@ class _Body:
                         self.locals.pop(name, None)
                         self._new_slot(name, value.ty)
                         slot = self.slots[name]
-                    elif slot.ty.to != value.ty and not (slot.ty.to.kind == value.ty.kind == "ptr"):
+                    elif slot.ty.to != value.ty:
                         raise TypeError(f"{name} is {slot.ty.to}, not {value.ty}")
                     self.b.store(value, slot)
                 elif name in self.slots:

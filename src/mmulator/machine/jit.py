@@ -25,6 +25,7 @@ from mmulator.machine.image import (
     prototype_abi,
     shared_layout,
 )
+from mmulator.machine.inflight import delay_copies
 from mmulator.machine.lower import LOWER, load_all
 from mmulator.machine.natives import ensure, symbols
 from mmulator.machine.program import (
@@ -98,7 +99,8 @@ class Jit:
     def __init__(self, module: Module, function: Function, image: ModuleImage, device: str) -> None:
         load_all()
         self.module, self.image, self.device = module, image, device
-        self.program = build(module, function)
+        self.program = build(module, function, self._prepare)
+        self._check_supported()
         functions = [f.function for f in self.program.functions.values()]
         self.shared = shared_layout(module, functions)
         self.frames: dict[str, Frame] = {n: allocate(f) for n, f in self.program.functions.items()}
@@ -106,6 +108,17 @@ class Jit:
         self.params = self._parameter_offsets(function)
         self.sites: list[Instruction] = []
         self.matrix = MatrixSites()
+
+    def _prepare(self, function: Function) -> Function:
+        """What ptxas would do to a function before instructions have their meaning."""
+        return delay_copies(function)
+
+    def _check_supported(self) -> None:
+        for item in self.program.functions.values():
+            for ins in item.function.instructions:
+                reason = getattr(ins.form, "unsupported", "")
+                if reason:
+                    raise UnsupportedError(f"{ins.mnemonic} is not supported: {reason}", span=ins.span)
 
     @staticmethod
     def _parameter_offsets(function: Function) -> dict[str, int]:
@@ -429,13 +442,12 @@ class Emitter(BlockEmitter):
                 return self.jit.locals[function.name].abi, function.params, function.returns
         raise UnsupportedError("an indirect call needs a .callprototype", span=ins.span)
 
-    def _copy(self, size: int, source: Value, target: Value) -> None:
+    def _copy(self, size: int, align: int, source: Value, target: Value) -> None:
         """Bytes of each lane's local memory to another place in it."""
         at = 0
         while at < size:
-            step = next(s for s in (8, 4, 2, 1) if size - at >= s and at % s == 0)
-            ty = {8: u64, 4: u32}.get(step, u64)
-            place = self.room(ty.vec(LANES))
+            step = next(s for s in (8, 4, 2, 1) if s <= align and size - at >= s and at % s == 0)
+            place = self.room(U64)
             self.call(mem.load_function("local", step, 1), self.w, self.mask, self.spill(source + at), place, self.site)
             self.call(mem.store_function("local", step, 1), self.w, self.mask, self.spill(target + at), place, self.site)
             at += step
@@ -469,7 +481,7 @@ class Emitter(BlockEmitter):
             offset = self.frame_offset(operand.name)
             if offset is None:
                 raise UnsupportedError(f"{operand.name} cannot be passed", span=operand.span)
-            self._copy(parameter.size, U64(self.local_base()) + offset, target)
+            self._copy(parameter.size, parameter.align, U64(self.local_base()) + offset, target)
             return
         value = storage_type(f"b{max(parameter.bits, 8)}")(self.source(operand, f"b{max(parameter.bits, 8)}"))
         function = mem.store_function("local", value.ty.bits // 8, 1)
@@ -483,7 +495,7 @@ class Emitter(BlockEmitter):
             if isinstance(operand, Symbol):
                 offset = self.frame_offset(operand.name)
                 if offset is not None:
-                    self._copy(parameter.size, base + place, U64(self.local_base()) + offset)
+                    self._copy(parameter.size, parameter.align, base + place, U64(self.local_base()) + offset)
             elif isinstance(operand, Reg):
                 self.write(operand.name, self._local_value(base + place, max(parameter.bits, 8)))
 

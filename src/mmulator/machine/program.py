@@ -6,7 +6,7 @@ warp together (`.sync`): there the block's code first checks that the lanes are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -110,8 +110,8 @@ def _full_mask(ins: Instruction) -> bool:
     return isinstance(last, Immediate) and last.bits("b32") == 0xFFFFFFFF
 
 
-def build(module: Module, entry: Function) -> Program:
-    """Number the blocks of `entry` and of the functions it calls."""
+def build(module: Module, entry: Function, prepare: Callable[[Function], Function] = lambda f: f) -> Program:
+    """Number the blocks of `entry` and of the functions it calls, each after `prepare` has rewritten it."""
     functions: dict[str, FunctionBlocks] = {}
     waiting = [entry]
     callees: dict[str, list[str]] = {}
@@ -119,7 +119,7 @@ def build(module: Module, entry: Function) -> Program:
         function = waiting.pop()
         if function.name in functions:
             continue
-        functions[function.name] = FunctionBlocks(function)
+        functions[function.name] = FunctionBlocks(prepare(function))
         names = sorted({s.name for s in _function_symbols(function, module)})
         callees[function.name] = []
         for name in names:

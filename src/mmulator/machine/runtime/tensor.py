@@ -252,10 +252,10 @@ def accumulator_in(site: ptr_to(WgmmaSite), regs: ptr, tile: ptr) -> None:
                 store(shuffle(both, None, [8 * g + c for c in range_(8)]), at + g * n)
     else:
         for j in range(i64(site.d_words)):
-            x = load(u32.vec(32), regs + i64(site.d_slots[j]))
-            at = cast_ptr(u16, tile) + ((j % 2) * 8 * n + (j // 2) * 8)
+            packed = load(u32.vec(32), regs + i64(site.d_slots[j]))
+            row = cast_ptr(u16, tile) + ((j % 2) * 8 * n + (j // 2) * 8)
             for g in range_(8):
-                store(shuffle(x, None, [4 * g + c for c in range_(4)]), at + g * n)
+                store(shuffle(packed, None, [4 * g + c for c in range_(4)]), row + g * n)
 
 
 @native
@@ -273,10 +273,10 @@ def accumulator_out(site: ptr_to(WgmmaSite), regs: ptr, tile: ptr) -> None:
                 store(shuffle(row, None, [1, 3, 5, 7]), y + 4 * g)
     else:
         for j in range(i64(site.d_words)):
-            at = cast_ptr(u16, tile) + ((j % 2) * 8 * n + (j // 2) * 8)
-            x = cast_ptr(u32, regs + i64(site.d_slots[j]))
+            half = cast_ptr(u16, tile) + ((j % 2) * 8 * n + (j // 2) * 8)
+            packed = cast_ptr(u32, regs + i64(site.d_slots[j]))
             for g in range_(8):
-                store(load(u32.vec(4), at + g * n), x + 4 * g)
+                store(load(u32.vec(4), half + g * n), packed + 4 * g)
 
 
 @native

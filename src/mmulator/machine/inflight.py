@@ -1,0 +1,69 @@
+"""Copies of accumulators in flight.
+
+A wgmma's result reaches the registers at the wait_group that covers it. Compilers write plain `mov` (and `mov` that takes a
+register apart) between the wgmma and its wait, meaning the value after the wait: Triton's f16 accumulators are unpacked so.
+ptxas makes nothing of such a copy, it renames. Here each of these moves goes behind the next wait_group of its straight line,
+if nothing in between needs it earlier. Any other early read sees what the registers held before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from mmulator.machine.program import is_wgmma_wait, registers_of, uses_and_defs
+from mmulator.ptx.tree import Function, Instruction, Label, Statement
+
+_LEAVES = {"bra", "brx", "ret", "exit", "call", "trap"}
+
+
+def delay_copies(function: Function) -> Function:
+    """The function with those moves delayed; itself if it has no wgmma."""
+    if not any(i.opcode == "wgmma" for i in function.instructions):
+        return function
+    return replace(function, body=tuple(_Delay().run(function.body)))
+
+
+class _Delay:
+    def __init__(self) -> None:
+        self.in_flight: set[str] = set()
+        self.moves: list[Instruction] = []
+        self.reads: set[str] = set()
+        self.writes: set[str] = set()
+
+    def run(self, body: tuple[Statement, ...]) -> Iterator[Statement]:
+        for statement in body:
+            if isinstance(statement, Label):
+                yield from self.release()
+                self.in_flight.clear()
+                yield statement
+                continue
+            if is_wgmma_wait(statement):
+                yield statement
+                self.in_flight.clear()
+                yield from self.release()
+                continue
+            uses, defs = uses_and_defs(statement)
+            if self.can_wait(statement, uses, defs):
+                self.moves.append(statement)
+                self.reads |= uses
+                self.writes |= defs
+                continue
+            if statement.opcode in _LEAVES or uses & self.writes or defs & (self.reads | self.writes):
+                yield from self.release()
+            yield statement
+            if statement.opcode == "wgmma" and statement.modifiers[:1] == ("mma_async",):
+                self.in_flight.update(registers_of(statement.operands[0]))
+        yield from self.release()
+
+    def can_wait(self, ins: Instruction, uses: set[str], defs: set[str]) -> bool:
+        """A move out of an accumulator in flight (or out of such a copy)."""
+        if ins.opcode != "mov" or ins.guard is not None or not uses & (self.in_flight | self.writes):
+            return False
+        return not defs & (self.in_flight | self.reads | self.writes)
+
+    def release(self) -> Iterator[Statement]:
+        yield from self.moves
+        self.moves = []
+        self.reads = set()
+        self.writes = set()
