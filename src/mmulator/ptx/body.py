@@ -425,16 +425,21 @@ class Body:
 
     def _symbol(self, known: Known, at: int) -> Operand:
         c = self.c
-        offset = 0
         if c.kinds[c.at] == "[":  # a[3] is [a + 3 * size]
             c.at += 1
             offset = c.integer("an index") * declarations.bytes_of(known.type)
             c.expect("]")
             span = c.span_from(at)
             return Address(Symbol(known.name, 0, known.space, span), offset, span)
-        if c.kinds[c.at] in ("+", "-"):
-            offset = c.integer("an offset")
+        offset = self._offset()
         return Symbol(known.name, offset, known.space, c.span_from(at))
+
+    def _offset(self) -> int:
+        """`+ 16`, `+ -4` after a name, or nothing."""
+        c = self.c
+        if c.kinds[c.at] == "-":
+            c.fail("an offset follows '+'", "write + -4, not - 4")
+        return c.integer("an offset") if c.accept("+") else 0
 
     def _address(self) -> Address:
         c = self.c
@@ -448,9 +453,7 @@ class Body:
                 base, offset = Symbol(base.name, 0, base.space, base.span), base.offset
             elif not isinstance(base, Reg):
                 c.fail("an address starts with a register, a variable or a constant", at=first + 1)
-            if c.kinds[c.at] in ("+", "-"):
-                c.accept("+")
-                offset += c.integer("an offset")
+            offset += self._offset()
         else:
             at = c.at
             value = c.integer("an address")

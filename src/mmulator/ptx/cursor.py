@@ -149,7 +149,7 @@ class Cursor:
         return value.value
 
     def constant(self) -> Constant:
-        """A constant expression; floating-point constants take only a sign."""
+        """A constant expression."""
         kind = self.kinds[self.at]
         if kind == "int" and self.kinds[self.at + 1] in _ENDS:  # nearly every constant
             return self._primary()
@@ -180,12 +180,24 @@ class Cursor:
             self.at += 1
             right = self._binary(level)
             if left.literal != "int" or right.literal != "int":
-                self.fail(f"{operator!r} takes integer constants only", at=at)
+                left = self._float(operator, left, right, at)
+                continue
             if operator in ("/", "%") and right.value == 0:
                 self.fail("division by zero in a constant expression", at=at)
             unsigned = left.unsigned or right.unsigned
             value = compute(_wrap(left.value, unsigned), _wrap(right.value, unsigned))
             left = Constant(_wrap(value, unsigned), "int", unsigned and level > 7)
+
+    def _float(self, operator: str, left: Constant, right: Constant, at: int) -> Constant:
+        """Arithmetic of decimal floating-point constants, in double precision."""
+        if (left.literal, right.literal) != ("f64", "f64") or operator not in ("+", "-", "*", "/"):
+            self.fail(f"{operator!r} cannot stand between these constants", at=at)
+        a, b = (struct.unpack("<d", c.value.to_bytes(8, "little"))[0] for c in (left, right))
+        try:
+            value = {"+": a + b, "-": a - b, "*": a * b}[operator] if operator != "/" else a / b
+        except ZeroDivisionError:
+            self.fail("division by zero in a constant expression", at=at)
+        return Constant(int.from_bytes(struct.pack("<d", value), "little"), "f64")
 
     def _unary(self) -> Constant:
         self._deeper()
@@ -200,10 +212,9 @@ class Cursor:
             self.at += 1
             value = self._unary()
             if value.literal != "int":
-                if operator in ("!", "~"):
+                if operator in ("!", "~") or value.literal == "f32":
                     self.fail(f"{operator!r} takes integer constants only", at=at)
-                sign = 1 << (31 if value.literal == "f32" else 63)
-                return Constant(value.value ^ sign, value.literal) if operator == "-" else value
+                return Constant(value.value ^ 1 << 63, "f64") if operator == "-" else value
             number = {"+": value.value, "-": -value.value, "!": int(not value.value), "~": ~value.value}[operator]
             # -9223372036854775808 and -(0xffffffffU): the sign is kept, an operand wraps it to its own size
             return Constant(_wrap(number, value.unsigned and operator == "~"), "int", value.unsigned)

@@ -36,7 +36,7 @@ def find_form(opcode: str, modifiers: tuple[str, ...]) -> ScalarForm | MatrixFor
     if opcode in MATRIX_OPCODES:
         try:
             return matrix_form(opcode, modifiers)
-        except (InvalidInstructionError, ImportError):  # the syntax of matrix instructions is not there yet
+        except InvalidInstructionError:
             return None
     found = match(opcode, modifiers)
     return None if isinstance(found, NoForm) else found
