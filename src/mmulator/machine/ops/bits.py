@@ -213,28 +213,45 @@ def _place(count: Value, width: int) -> Value:
     return count & 0xFF if n is None else constant(count.b, count.ty, n & 0xFF)
 
 
+def _extract(a: Value, at: Value, length: Value) -> Value:
+    width, n = a.ty.bits, known(length)
+    field = shift_right(a, at)
+    drop = width - minimum(length, width) if n is None else constant(a.b, length.ty, width - min(n, width))
+    result = shift_right(shift_left(field, drop), drop)
+    return select(length == 0, 0, result) if a.ty.signed and not n else result
+
+
+def _insert(a: Value, b: Value, at: Value, length: Value) -> Value:
+    ones = constant(a.b, a.ty, -1)
+    mask = shift_left(~shift_left(ones, length), at)
+    return (b & ~mask) | (shift_left(a, at) & mask)
+
+
+def _on_field(
+    x: Scope, m: Mods, act: Callable[..., Value], values: tuple[Value, ...], at: Value, length: Value
+) -> Value:
+    """Inline where the field is known, else out of line."""
+    width = values[0].ty.bits
+    if known(at) is not None and known(length) is not None:
+        return act(*values, _place(at, width), _place(length, width))
+
+    def body(*sources: Value) -> Value:
+        *others, at, length = sources
+        return act(*others, _place(at, width), _place(length, width))
+
+    return outline(x, f"ptx_{m.key}", values[0].ty, body, *values, at, length)
+
+
 @semantic("bfe")
 def bfe(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     """c bits from bit b on; signed: extended with the field's top bit, or the operand's."""
-    width = a.ty.bits
-    length = _place(c, width)
-    field = shift_right(a, _place(b, width))
-    n = known(length)
-    if n is not None:
-        drop = constant(a.b, U32, width - min(n, width))
-        return shift_right(shift_left(field, drop), drop) if n else constant(a.b, a.ty, 0)
-    drop = width - minimum(length, width)
-    result = shift_right(shift_left(field, drop), drop)
-    return select(length == 0, 0, result) if a.ty.signed else result
+    return _on_field(x, m, _extract, (a,), b, c)
 
 
 @semantic("bfi")
 def bfi(x: Scope, m: Mods, a: Value, b: Value, c: Value, d: Value) -> Result:
     """b with the low d bits of a inserted from bit c on."""
-    at, length = _place(c, a.ty.bits), _place(d, a.ty.bits)
-    ones = constant(a.b, a.ty, -1)
-    mask = shift_left(~shift_left(ones, length), at)
-    return (b & ~mask) | (shift_left(a, at) & mask)
+    return _on_field(x, m, _insert, (a, b), c, d)
 
 
 @semantic("szext")

@@ -6,20 +6,19 @@ from dataclasses import dataclass
 
 from mmulator.codegen.ops import bitcast, is_nan, select, shuffle
 from mmulator.codegen.types import Ty, f16, u16
-from mmulator.codegen.values import Builder, Value, constant
-from mmulator.machine.ops.registry import F32, F64, SIGNED, U16, U32, U64, UNSIGNED, to
+from mmulator.codegen.values import Builder, Value
+from mmulator.machine.ops.registry import F32, SIGNED, U32, UNSIGNED, to
 
-U16X64, F16X32, F16X64 = u16.vec(64), f16.vec(32), f16.vec(64)
+U16X64 = u16.vec(64)
 
 
 @dataclass(frozen=True)
 class Format:
-    """bits, mantissa: widths. nan: the bits that arithmetic gives for NaN. one: the bits of 1."""
+    """bits, mantissa: widths. nan: the bits that arithmetic gives for NaN."""
 
     bits: int
     mantissa: int
     nan: int
-    one: int
 
     @property
     def sign(self) -> int:
@@ -39,10 +38,10 @@ class Format:
 
 
 FORMATS = {
-    "f16": Format(16, 10, 0x7FFF, 0x3C00),
-    "bf16": Format(16, 7, 0x7FFF, 0x3F80),
-    "f32": Format(32, 23, 0x7FFFFFFF, 0x3F800000),
-    "f64": Format(64, 52, 0xFFF8000000000000, 0x3FF0000000000000),
+    "f16": Format(16, 10, 0x7FFF),
+    "bf16": Format(16, 7, 0x7FFF),
+    "f32": Format(32, 23, 0x7FFFFFFF),
+    "f64": Format(64, 52, 0xFFF8000000000000),
 }
 
 
@@ -124,17 +123,7 @@ def concat(a: Value, b: Value) -> Value:
     return shuffle(a, b, range(2 * a.ty.lanes))
 
 
-def interleave(low: Value, high: Value) -> Value:
-    """low[0], high[0], low[1], high[1], ..."""
-    return shuffle(low, high, [n // 2 + low.ty.lanes * (n % 2) for n in range(2 * low.ty.lanes)])
-
-
-def zeros(ty: Ty) -> Value:
-    return constant(Builder.current(), ty, 0)
-
-
 __all__ = [
-    "F16X32", "F16X64", "F32", "F64", "FORMATS", "U16", "U16X64", "U64", "Format", "bits_of", "canonical", "concat",
-    "flush", "flushed", "format_of", "interleave", "is_nan_bits", "join", "nan32", "ordered_key", "split", "widen",
-    "zeros",
+    "FORMATS", "Format", "bits_of", "canonical", "concat", "flush", "flushed", "format_of", "is_nan_bits", "join",
+    "nan32", "ordered_key", "split", "widen",
 ]  # fmt: skip

@@ -52,8 +52,7 @@ def _finish(m: Mods, value: Value) -> Value:
 
 @semantic("add", "sub", kinds="half")
 def add(x: Scope, m: Mods, a: Value, b: Value) -> Result:
-    left, right = (widen(p, m.type) for p in _sources(m, (a, b)))
-    return join(_finish(m, left + right if m.op == "add" else left - right))
+    return _add_bf16(x, m, a, b) if m.type.startswith("bf16") else _sum(m, a, b)
 
 
 @semantic("mul", kinds="half")
@@ -62,6 +61,14 @@ def mul(x: Scope, m: Mods, a: Value, b: Value) -> Result:
         return _mul_bf16(x, m, a, b)
     left, right = (widen(p, m.type) for p in _sources(m, (a, b)))
     return join(_finish(m, left * right))
+
+
+def _sum(m: Mods, a: Value, b: Value) -> Value:
+    left, right = (widen(p, m.type) for p in _sources(m, (a, b)))
+    return join(_finish(m, left + right if m.op == "add" else left - right))
+
+
+_add_bf16 = outlined(_same)(_sum)
 
 
 @outlined(_same)
