@@ -114,7 +114,7 @@ ROWS: tuple[Row, ...] = (
         "bmsk",
         one("mode", "clamp", "wrap"),
         type_("b32"),
-        operands=(dst(), src("a", "u32"), src("b", "u32")),
+        operands=(dst("u32"), src("a", "u32"), src("b", "u32")),
         ptx=(7, 6),
         sm=70,
     ),

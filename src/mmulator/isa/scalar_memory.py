@@ -77,7 +77,7 @@ def _width(m: Mapping[str, str]) -> str | None:
     """At most 128 bits at a time; 256 with the types of sm_100."""
     if "vec" in m:
         bits = type_bits(m["type"]) * int(m["vec"][1:])
-        if bits > 256 or (bits > 128 and type_bits(m["type"]) < 32):
+        if bits > 256 or (bits > 128 and type_bits(m["type"]) not in (32, 64)):
             return f".{m['vec']}.{m['type']} is {bits} bits wide; at most 128 are allowed"
         if m["vec"] == "v8" and bits != 256:
             return ".v8 needs a type of 32 bits"

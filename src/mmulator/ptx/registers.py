@@ -10,7 +10,7 @@ from mmulator.isa.scalar import type_bits
 
 # Operand types that only a .b register of the same size may hold.
 _BITS_ONLY = frozenset(
-    ("bf16", "bf16x2", "tf32", "e4m3x2", "e5m2x2", "e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2", "e4m3x4", "e5m2x4",
+    ("bf16", "bf16x2", "u16x2", "s16x2", "tf32", "e4m3x2", "e5m2x2", "e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2", "e4m3x4", "e5m2x4",
      "e2m3x4", "e3m2x4", "e2m1x4", "f32x2")
 )  # fmt: skip
 
