@@ -122,7 +122,7 @@ def sine_argument(inputs: Int, ahead: bool) -> Int:
     """Quarter turns: quadrant << 23 | fraction."""
     e = inputs >> 23 & 0xFF
     m = np.where(e > 0, inputs & FRACTION | HIDDEN, 0)
-    fixed = np.where(e >= 125, m << np.clip(e - 125, 0, 30), m >> np.clip(125 - e, 0, 31)) & 0x1FFFFFF
+    fixed: Int = np.where(e >= 125, m << np.clip(e - 125, 0, 30), m >> np.clip(125 - e, 0, 31)) & 0x1FFFFFF
     return fixed + (ahead << 23)
 
 

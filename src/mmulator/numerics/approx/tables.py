@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from mmulator.errors import UnsupportedError
@@ -18,8 +19,6 @@ from mmulator.isa.targets import DEVICES
 
 Row = tuple[int, int, int]
 DEFAULT_DEVICE = "sm_90"
-# Devices with a file of their own.
-MEASURED: tuple[str, ...] = ("sm_90",)
 UNITS: tuple[str, ...] = ("rcp", "rsqrt", "sqrt", "ex2", "lg2", "sin")
 TANH_BINADES = 11  # exponents -8 .. 2
 
@@ -110,10 +109,15 @@ def write_tables(tables: Tables) -> str:
 
 @cache
 def load_tables(device: str) -> Tables:
-    """The measured tables of a device of `MEASURED`."""
-    return parse_tables(files(__package__).joinpath(f"{device}.json").read_text())
+    """The measured tables of a device that has a file."""
+    return parse_tables(_file(device).read_text())
 
 
+def _file(device: str) -> Traversable:
+    return files(__package__).joinpath(f"{device}.json")
+
+
+@cache
 def tables_for(device: str) -> tuple[Tables, bool]:
     """The tables a device computes with, and whether they were measured on that device.
 
@@ -124,11 +128,11 @@ def tables_for(device: str) -> tuple[Tables, bool]:
             f"{device!r} is not a device with a numerics profile",
             hint=f"known devices: {', '.join(DEVICES)}",
         )
-    measured = device in MEASURED
+    measured = _file(device).is_file()
     return load_tables(device if measured else DEFAULT_DEVICE), measured
 
 
 __all__ = [
-    "DEFAULT_DEVICE", "MEASURED", "Quadratic", "Row", "Tables", "TanhTable", "load_tables", "parse_tables",
-    "tables_for", "write_tables",
+    "DEFAULT_DEVICE", "Quadratic", "Row", "Tables", "TanhTable", "load_tables", "parse_tables", "tables_for",
+    "write_tables",
 ]  # fmt: skip
