@@ -1,10 +1,12 @@
-"""The numerics twin of a matrix form, as the machine calls it: addresses of native functions and sizes of packed operands."""
+"""The numerics twin of a matrix form, as the machine calls it."""
 
 from __future__ import annotations
 
-from mmulator.errors import UnsupportedError
+from mmulator.execution import dot_key
 from mmulator.isa.forms import MatrixForm
+from mmulator.numerics.twin import Twin, twin_for
 
 
-def twin_of(form: MatrixForm, device: str):  # type: ignore[no-untyped-def]
-    raise UnsupportedError(f"{form} has no compiled arithmetic yet")
+def twin_of(form: MatrixForm, device: str) -> Twin:
+    """Native functions of the form's arithmetic on a device. Raises UnsupportedError if the device has none."""
+    return twin_for(dot_key(form), device)
