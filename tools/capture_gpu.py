@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,9 +43,18 @@ class Gpu:
         """Load PTX text, which the driver compiles at an optimisation level (4 unless told), or a cubin."""
         handle, log = ctypes.c_void_p(), ctypes.create_string_buffer(16384)
         keys = (ctypes.c_int * 3)(JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE, JIT_OPTIMIZATION_LEVEL)
-        options = (ctypes.c_void_p * 3)(ctypes.cast(log, ctypes.c_void_p), ctypes.c_void_p(len(log)), ctypes.c_void_p(level))
+        options = (ctypes.c_void_p * 3)(
+            ctypes.cast(log, ctypes.c_void_p), ctypes.c_void_p(len(log)), ctypes.c_void_p(level)
+        )
         try:
-            self.call("cuModuleLoadDataEx", ctypes.byref(handle), ctypes.c_char_p(image + b"\0"), 2 if level is None else 3, keys, options)
+            self.call(
+                "cuModuleLoadDataEx",
+                ctypes.byref(handle),
+                ctypes.c_char_p(image + b"\0"),
+                2 if level is None else 3,
+                keys,
+                options,
+            )
         except CudaError as error:
             raise CudaError(f"{error}: {log.value.decode(errors='replace')[:2000]}") from None
         return handle
@@ -70,7 +79,9 @@ class Gpu:
     def free(self, pointer: ctypes.c_uint64) -> None:
         self.call("cuMemFree_v2", pointer)
 
-    def start(self, function: ctypes.c_void_p, grid: list[int], block: list[int], shared: int, cells: list[Any]) -> None:
+    def start(
+        self, function: ctypes.c_void_p, grid: list[int], block: list[int], shared: int, cells: list[Any]
+    ) -> None:
         """Launch with ctypes values as parameters and wait; TimeoutError if it does not end."""
         pointers = (ctypes.c_void_p * len(cells))(*[ctypes.cast(ctypes.byref(c), ctypes.c_void_p) for c in cells])
         self.call("cuLaunchKernel", function, *grid, *block, shared, None, pointers, None)
@@ -80,10 +91,19 @@ class Gpu:
                 raise TimeoutError("kernel did not end")
         self.call("cuCtxSynchronize")
 
-    def launch(self, module: ctypes.c_void_p, entry: str, grid: list[int], block: list[int], shared: int,
-               params: list[str], args: list[Any], initial: Callable[[list[Any]], np.ndarray],
-               buffers: list[Any] = []) -> Iterator[tuple[str, np.ndarray]]:  # noqa: B006
-        """Run a manifest case; yields (argument index, bytes) of every `out` and `inout` array, hidden buffers as `bN`."""
+    def launch(
+        self,
+        module: ctypes.c_void_p,
+        entry: str,
+        grid: list[int],
+        block: list[int],
+        shared: int,
+        params: list[str],
+        args: list[Any],
+        initial: Callable[[list[Any]], np.ndarray],
+        buffers: Sequence[Any] = (),
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Run a manifest case; yields (argument index, bytes) of each `out` and `inout` array; hidden ones are `bN`."""
         held: list[tuple[str, ctypes.c_uint64, np.ndarray]] = []
 
         def hold(key: str, arg: list[Any]) -> ctypes.c_uint64:
@@ -107,7 +127,11 @@ class Gpu:
             elif isinstance(arg, dict):
                 cells.append(ctypes.c_float(arg["f32"]))
             else:
-                cells.append({"64": ctypes.c_int64, "16": ctypes.c_int16, "u8": ctypes.c_int8}.get(kind[-2:], ctypes.c_int32)(arg))
+                cells.append(
+                    {"64": ctypes.c_int64, "16": ctypes.c_int16, "u8": ctypes.c_int8}.get(kind[-2:], ctypes.c_int32)(
+                        arg
+                    )
+                )
         self.start(self.function(module, entry, shared), grid, block, shared, cells)
         for key, pointer, data in held:
             if key:

@@ -1,7 +1,7 @@
 """Inputs by seed: the bytes of a kernel argument, as the manifests of tests/ describe it.
 
-An array argument is `["in" | "inout" | "out" | "scratch", type, shape]`, with `{"seed": s, "dist": d}` for the first two. The
-generator is `numpy.random.default_rng(seed)`:
+An array argument is `["in" | "inout" | "out" | "scratch", type, shape]`, with `{"seed": s, "dist": d}` for the
+first two. The generator is `numpy.random.default_rng(seed)`:
 
     "normal"                  standard_normal(shape, float32), converted to the type, round to nearest even
     "uniform"                 random(shape, float32), likewise
@@ -19,11 +19,21 @@ import ml_dtypes
 import numpy as np
 
 DTYPE: dict[str, Any] = {
-    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
-    "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
-    "s8": np.int8, "u8": np.uint8, "s16": np.int16, "u16": np.uint16, "s32": np.int32, "u32": np.uint32,
-    "s64": np.int64, "u64": np.uint64,
-}  # fmt: skip
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "s8": np.int8,
+    "u8": np.uint8,
+    "s16": np.int16,
+    "u16": np.uint16,
+    "s32": np.int32,
+    "u32": np.uint32,
+    "s64": np.int64,
+    "u64": np.uint64,
+}
 
 
 def values(dtype: str, shape: list[int], spec: dict[str, Any]) -> np.ndarray:

@@ -30,14 +30,28 @@ from capture_inputs import DTYPE, argument_bytes
 
 HOME = Path(__file__).resolve().parent.parent / "tests" / "kernels"
 TRITON_TYPE = {
-    "f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", "e4m3": "fp8e4nv", "e5m2": "fp8e5",
-    "s8": "i8", "u8": "u8", "s16": "i16", "u16": "u16", "s32": "i32", "u32": "u32", "s64": "i64", "u64": "u64",
-}  # fmt: skip
+    "f16": "fp16",
+    "bf16": "bf16",
+    "f32": "fp32",
+    "f64": "fp64",
+    "e4m3": "fp8e4nv",
+    "e5m2": "fp8e5",
+    "s8": "i8",
+    "u8": "u8",
+    "s16": "i16",
+    "u16": "u16",
+    "s32": "i32",
+    "u32": "u32",
+    "s64": "i64",
+    "u64": "u64",
+}
 
 
 def parameters(ptx: str, entry: str) -> list[str]:
     """The parameter types of a kernel, structures as `b8[SIZE]`."""
-    head = re.search(r"\.entry\s+" + re.escape(entry) + r"\s*\((.*?)\)", ptx, re.S)
+    head = re.search(
+        r"\.entry\s+" + re.escape(entry) + r"\s*\((.*?)\)", re.sub(r"/\*.*?\*/|//[^\n]*", "", ptx, flags=re.S), re.S
+    )
     if head is None:
         raise SystemExit(f"no entry {entry}")
     out = []
@@ -93,18 +107,32 @@ def build_triton(case: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     for name, value in case["constexpr"].items():
         signature[name] = "constexpr"
         if name == "ACC":
-            constants[name] = getattr(triton.language, {"fp16": "float16", "fp32": "float32", "fp64": "float64"}.get(value, value))
-    source = ASTSource(case["kernel"], signature={n: signature[n] for n in names}, constexprs=constants, attrs=attributes)
-    made = triton.compile(source, target=GPUTarget("cuda", case["capability"], 32),
-                          options={"num_warps": case["warps"], "num_stages": case["stages"]})
+            constants[name] = getattr(
+                triton.language, {"fp16": "float16", "fp32": "float32", "fp64": "float64"}.get(value, value)
+            )
+    source = ASTSource(
+        case["kernel"], signature={n: signature[n] for n in names}, constexprs=constants, attrs=attributes
+    )
+    made = triton.compile(
+        source,
+        target=GPUTarget("cuda", case["capability"], 32),
+        options={"num_warps": case["warps"], "num_stages": case["stages"]},
+    )
     meta = made.metadata
     args = [a for n, a in zip(free, case["args"], strict=True) if n not in constants]
     if meta.global_scratch_size:  # per block
         blocks = case["grid"][0] * case["grid"][1] * case["grid"][2]
         args.append(["scratch", "u8", [meta.global_scratch_size * blocks]])
     ptx = made.asm["ptx"]
-    facts = {"entry": meta.name, "capability": case["capability"], "source": f"triton {triton.__version__}",
-             "grid": case["grid"], "block": [32 * case["warps"], 1, 1], "shared": meta.shared, "args": args}
+    facts = {
+        "entry": meta.name,
+        "capability": case["capability"],
+        "source": f"triton {triton.__version__}",
+        "grid": case["grid"],
+        "block": [32 * case["warps"], 1, 1],
+        "shared": meta.shared,
+        "args": args,
+    }
     return ptx, facts
 
 
@@ -120,17 +148,36 @@ def build_numba(case: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     for a in case["arrays"]:
         if isinstance(a, list):
             size = np.dtype(DTYPE[a[1]]).itemsize
-            args += [0, 0, int(np.prod(a[2])), size, a, *a[2], *(int(np.prod(a[2][i + 1 :])) * size for i in range(len(a[2])))]
+            args += [
+                0,
+                0,
+                int(np.prod(a[2])),
+                size,
+                a,
+                *a[2],
+                *(int(np.prod(a[2][i + 1 :])) * size for i in range(len(a[2]))),
+            ]
         else:
             args.append(a)
-    return text, {"entry": entry.group(1), "capability": 90, "source": f"numba {numba.__version__}", "grid": case["grid"],
-                  "block": case["block"], "shared": 0, "args": args}  # fmt: skip
+    return text, {
+        "entry": entry.group(1),
+        "capability": 90,
+        "source": f"numba {numba.__version__}",
+        "grid": case["grid"],
+        "block": case["block"],
+        "shared": 0,
+        "args": args,
+    }
 
 
 def nvcc(source: Path, out: Path, *flags: str) -> None:
     """Compile a .cu; CUTLASS_INCLUDE names the folder of CUTLASS's headers, for the one that needs them."""
     include = [f"-I{os.environ['CUTLASS_INCLUDE']}"] if "CUTLASS_INCLUDE" in os.environ else []
-    subprocess.run(["nvcc", "-std=c++17", "--disable-warnings", *flags, *include, source.name, "-o", out], check=True, cwd=source.parent)
+    subprocess.run(
+        ["nvcc", "-std=c++17", "--disable-warnings", *flags, *include, source.name, "-o", out],
+        check=True,
+        cwd=source.parent,
+    )
 
 
 def build_cuda(case: dict[str, Any], built: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -144,10 +191,21 @@ def build_cuda(case: dict[str, Any], built: dict[str, Any]) -> tuple[str, dict[s
         built[stem] = {}
         if "host" in case:
             with tempfile.TemporaryDirectory() as folder:
-                nvcc(source, Path(folder) / "host", f"-arch=compute_{case['arch']}", f"-code=compute_{case['arch']}", *flags)
+                nvcc(
+                    source,
+                    Path(folder) / "host",
+                    f"-arch=compute_{case['arch']}",
+                    f"-code=compute_{case['arch']}",
+                    *flags,
+                )
                 printed = subprocess.run([Path(folder) / "host"], check=True, capture_output=True, text=True).stdout
             built[stem] = {line.split()[0]: line.split()[1:] for line in printed.splitlines()}
-    facts = {"entry": case["entry"], "capability": int(case["arch"].rstrip("a")), "source": "nvcc 13.0", "args": case["args"]}
+    facts = {
+        "entry": case["entry"],
+        "capability": int(case["arch"].rstrip("a")),
+        "source": "nvcc 13.0",
+        "args": case["args"],
+    }
     if "host" in case:  # the launch the host program would make, pointers marked with their buffer's letter
         *sizes, image = built[stem][case["entry"]]
         gx, gy, gz, threads, shared = map(int, sizes)
@@ -157,8 +215,12 @@ def build_cuda(case: dict[str, Any], built: dict[str, Any]) -> tuple[str, dict[s
             at = raw.find(bytes(4) + bytes([letter]) * 4)
             raw[at : at + 8] = bytes(8)
             fields.append([at, "u64", {"buffer": i}])
-        facts |= {"grid": [gx, gy, gz], "block": [threads, 1, 1], "shared": shared,
-                  "args": [{"struct": len(raw), "hex": raw.hex(), "fields": fields}]}  # fmt: skip
+        facts |= {
+            "grid": [gx, gy, gz],
+            "block": [threads, 1, 1],
+            "shared": shared,
+            "args": [{"struct": len(raw), "hex": raw.hex(), "fields": fields}],
+        }
     else:
         facts |= {"grid": case["grid"], "block": case["block"], "shared": case.get("shared", 0)}
     return f"ptx/{target.name}", facts
@@ -170,7 +232,12 @@ def build(chosen: list[str]) -> None:
     manifest: dict[str, Any] = {}
     (HOME / "ptx").mkdir(exist_ok=True)
     built: dict[str, Any] = {}
-    sources = [*sorted((HOME / "triton").glob("*.py")), HOME / "cuda" / "cases.py", HOME / "numba" / "kernels.py"]
+    sources = [
+        *sorted((HOME / "triton").glob("*.py")),
+        HOME / "cuda" / "cases.py",
+        HOME / "handwritten" / "cases.py",
+        HOME / "numba" / "kernels.py",
+    ]
     for path in sources:
         maker = {"triton": "triton", "numba": "numba"}.get(path.parent.name)
         if maker and importlib.util.find_spec(maker) is None:
@@ -190,6 +257,18 @@ def build(chosen: list[str]) -> None:
                     text, facts = build_triton(case) if maker == "triton" else build_numba(case)
                     target, origin = f"ptx/{name}.ptx", f"{maker}/{path.name}"
                     (HOME / target).write_text(hide_paths(text))
+                elif path.parent.name == "handwritten":
+                    target = origin = f"handwritten/{case['file']}"
+                    text = (HOME / target).read_text()
+                    facts = {
+                        "entry": case["entry"],
+                        "capability": 90,
+                        "source": "by hand",
+                        "grid": case["grid"],
+                        "block": case["block"],
+                        "shared": case.get("shared", 0),
+                        "args": case["args"],
+                    }
                 else:
                     origin = f"cuda/{case['file']}"
                     target, facts = build_cuda(case, built)
@@ -215,8 +294,19 @@ def digest(data: np.ndarray) -> str:
 
 def run_one(gpu: Any, module: Any, case: dict[str, Any]) -> dict[str, np.ndarray]:
     """Outputs of one launch, by argument index, as bytes; raises on any driver error."""
-    return dict(gpu.launch(module, case["entry"], case["grid"], case["block"], case["shared"], case["params"],
-                           case["args"], argument_bytes, case.get("buffers", [])))
+    return dict(
+        gpu.launch(
+            module,
+            case["entry"],
+            case["grid"],
+            case["block"],
+            case["shared"],
+            case["params"],
+            case["args"],
+            argument_bytes,
+            case.get("buffers", []),
+        )
+    )
 
 
 def worker(names: list[str], out: Path) -> None:
@@ -244,8 +334,9 @@ def run(out: Path, chosen: list[str]) -> None:
     scratch.mkdir(parents=True, exist_ok=True)
     notes: dict[str, str] = {}
     while todo:
-        child = subprocess.Popen([sys.executable, __file__, "worker", str(scratch), *todo], stdout=subprocess.PIPE,
-                                 stderr=subprocess.STDOUT)
+        child = subprocess.Popen(
+            [sys.executable, __file__, "worker", str(scratch), *todo], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         assert child.stdout
         current, seen, tail, pending = todo[0], time.monotonic(), "", b""
         while True:
@@ -302,8 +393,16 @@ def example(folder: Path, out: Path) -> None:
             args.append({"f32": a["value"]} if a["type"] == "f32" else a["value"])
     text = (folder / launch["ptx"]).read_text()
     gpu = Gpu()
-    made = gpu.launch(gpu.module(text.encode()), launch["entry"], launch["grid"], launch["block"], launch["shared"],
-                      parameters(text, launch["entry"]), args, argument_bytes)
+    made = gpu.launch(
+        gpu.module(text.encode()),
+        launch["entry"],
+        launch["grid"],
+        launch["block"],
+        launch["shared"],
+        parameters(text, launch["entry"]),
+        args,
+        argument_bytes,
+    )
     arrays = {launch["arg"][int(i)]["name"]: v.view(DTYPE[args[int(i)][1]]).reshape(args[int(i)][2]) for i, v in made}
     np.savez_compressed(out, **arrays)
     print(out, {k: (v.dtype, v.shape, digest(v)) for k, v in arrays.items()}, out.stat().st_size, "bytes")

@@ -1,4 +1,4 @@
-"""Every scalar, warp and atomic form worth a vector: statement text, operand types, and the pool its operands come from.
+"""Every scalar, warp and atomic form worth a vector: statement, operand types, and where operands come from.
 
 Candidates are written generously; `capture_scalar.py` asks ptxas and drops what it rejects.
 """
@@ -145,7 +145,7 @@ def compare() -> Iterator[Form]:
                 yield Form(f"setp.{cmp}.{op}{ftz}.{t} d|q, a, b, c;", f"a:{t} b:{t} c:pred", "d:pred q:pred")
             yield Form(f"setp.{cmp}.and{ftz}.{t} d, a, b, !c;", f"a:{t} b:{t} c:pred", "d:pred")
             for d in ("u32", "s32", "f32", "f16", "bf16", "u16", "s16", "f16x2", "bf16x2"):
-                if d in HALF and d != t or d in ("u16", "s16") and t not in ("f16", "bf16"):
+                if (d in HALF and d != t) or (d in ("u16", "s16") and t not in ("f16", "bf16")):
                     continue
                 for c in (cmp, "nan") if t[0] == "f" else (cmp,):
                     yield Form(f"set.{c}{ftz}.{d}.{t} d, a, b;", f"a:{t} b:{t}", f"d:{d}")
@@ -171,7 +171,9 @@ def floats() -> Iterator[Form]:
         yield from (of(f"{op}.{r}", "f64", 1) for op in ("rcp", "sqrt"))
     for z in ("", ".ftz"):
         yield from (of(f"div.{m}{z}", "f32", 2) for m in ("approx", "full"))
-        yield from (of(f"{op}.approx{z}", "f32", 1) for op in ("rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"))
+        yield from (
+            of(f"{op}.approx{z}", "f32", 1) for op in ("rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh")
+        )
         yield from (of(f"{op}{z}", "f32", 1) for op in ("abs", "neg"))
     yield from (of(f"{op}.approx.ftz", "f64", 1) for op in ("rcp", "rsqrt"))
     yield of("rsqrt.approx", "f64", 1)
@@ -215,7 +217,9 @@ def conversions() -> Iterator[Form]:
     for d, a in product(INTS, FLOATS):
         yield from (cvt(o, d, a) for o in options(("rni", "rzi", "rmi", "rpi"), ("", "ftz"), ("", "sat")))
     for d, a in product(FLOATS, FLOATS):
-        yield from (cvt(o, d, a) for o in options(("", *RND), ("", "ftz"), ("", "sat", "relu", "satfinite", "relu.satfinite")))
+        yield from (
+            cvt(o, d, a) for o in options(("", *RND), ("", "ftz"), ("", "sat", "relu", "satfinite", "relu.satfinite"))
+        )
         if d == a:
             yield from (cvt(o, d, a) for o in options(("rni", "rzi", "rmi", "rpi"), ("", "ftz"), ("", "sat")))
     for o in options(("rn", "rz", "rna"), ("", "satfinite"), ("", "relu")):
@@ -252,7 +256,13 @@ def narrow() -> Iterator[Form]:
     for space in ("global", "shared"):
         for t in ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "b64", "u64", "s64", "f32", "f64"):
             n = int(t[1:])
-            for d in (("f32",) if t == "f32" else ("f64",) if t == "f64" else [w for w in ("b16", "b32", "b64", "u64", "s32") if n <= int(w[1:])]):
+            for d in (
+                ("f32",)
+                if t == "f32"
+                else ("f64",)
+                if t == "f64"
+                else [w for w in ("b16", "b32", "b64", "u64", "s32") if n <= int(w[1:])]
+            ):
                 if t[0] != "f":
                     yield Form(f"ld.{space}.{t} d, [p];", "m:b64", f"d:{d} m:b64", memory=space)
                     yield Form(f"ld.volatile.{space}.{t} d, [p];", "m:b64", f"d:{d} m:b64", memory=space)
@@ -275,25 +285,57 @@ def warp() -> Iterator[Form]:
         yield Form(f"shfl.sync.{m}.b32 d, a, 5, {clamp}, {full};", "a:b32", "d:b32")
         # sixteen members only, in segments of sixteen lanes
         segment = "0x1000" if m == "up" else "0x100f"
-        yield Form("{.reg .u32 l; .reg .pred low; mov.u32 l, %laneid; setp.lt.u32 low, l, 16; mov.b32 d, 0; "
-                   f"setp.ne.u32 q, l, l; @low shfl.sync.{m}.b32 d|q, a, b, {segment}, 0xffff;}}",
-                   "a:b32 b:u32", "d:b32 q:pred", "b:lane")  # fmt: skip
+        yield Form(
+            "{.reg .u32 l; .reg .pred low; mov.u32 l, %laneid; setp.lt.u32 low, l, 16; mov.b32 d, 0; "
+            f"setp.ne.u32 q, l, l; @low shfl.sync.{m}.b32 d|q, a, b, {segment}, 0xffff;}}",
+            "a:b32 b:u32",
+            "d:b32 q:pred",
+            "b:lane",
+        )
     for m in ("all", "any", "uni"):
-        yield Form(f"vote.sync.{m}.pred d, a, {full}; vote.sync.{m}.pred q, !a, {full};", "a:pred", "d:pred q:pred", "a:warppred")
+        yield Form(
+            f"vote.sync.{m}.pred d, a, {full}; vote.sync.{m}.pred q, !a, {full};",
+            "a:pred",
+            "d:pred q:pred",
+            "a:warppred",
+        )
     yield Form(f"vote.sync.ballot.b32 d, a, {full}; vote.sync.ballot.b32 q, !a, {full};", "a:pred", "d:b32 q:b32")
     for t in ("b32", "b64"):
         yield Form(f"match.any.sync.{t} d, a, {full};", f"a:{t}", "d:b32", "a:few")
         yield Form(f"match.all.sync.{t} d|q, a, {full};", f"a:{t}", "d:b32 q:pred", "a:few")
     for op, t in [*product(("add", "min", "max"), ("u32", "s32")), *product(("and", "or", "xor"), ("b32",))]:
         yield Form(f"redux.sync.{op}.{t} d, a, {full};", f"a:{t}", f"d:{t}")
-        yield Form(f"mov.b32 d, 0; vote.sync.ballot.b32 k, e, {full}; @e redux.sync.{op}.{t} d, a, k;", f"a:{t} e:pred", f"k:b32 d:{t}")
+        yield Form(
+            f"mov.b32 d, 0; vote.sync.ballot.b32 k, e, {full}; @e redux.sync.{op}.{t} d, a, k;",
+            f"a:{t} e:pred",
+            f"k:b32 d:{t}",
+        )
     yield Form(f"elect.sync d|q, {full};", "a:b32", "d:b32 q:pred")
-    yield Form(f"mov.b32 d, 0; setp.ne.u32 q, 0, 0; vote.sync.ballot.b32 k, e, {full}; @e elect.sync d|q, k;", "e:pred", "k:b32 d:b32 q:pred")
+    yield Form(
+        f"mov.b32 d, 0; setp.ne.u32 q, 0, 0; vote.sync.ballot.b32 k, e, {full}; @e elect.sync d|q, k;",
+        "e:pred",
+        "k:b32 d:b32 q:pred",
+    )
     yield Form("mov.b32 d, 0; @e activemask.b32 d;", "e:pred", "d:b32")
-    yield Form(f"mov.b32 d, 0; mov.b32 k, 0; @e bra YES; activemask.b32 d; bra END; YES: activemask.b32 k; END: bar.warp.sync {full};", "e:pred", "k:b32 d:b32")
-    yield Form(f"mov.b32 d, 0; vote.sync.ballot.b32 k, e, {full}; @!e bra END; match.any.sync.b32 d, a, k; END: bar.warp.sync {full};",
-               "a:b32 e:pred", "k:b32 d:b32", "a:few")
-    yield Form("mov.u32 d, %lanemask_lt; mov.u32 q, %lanemask_le; mov.u32 r, %lanemask_gt; mov.u32 v, %lanemask_ge; mov.u32 w, %lanemask_eq; mov.u32 x, %laneid;", "a:b32", "d:b32 q:b32 r:b32 v:b32 w:b32 x:b32")
+    yield Form(
+        "mov.b32 d, 0; mov.b32 k, 0; @e bra YES; activemask.b32 d; bra END; "
+        f"YES: activemask.b32 k; END: bar.warp.sync {full};",
+        "e:pred",
+        "k:b32 d:b32",
+    )
+    yield Form(
+        f"mov.b32 d, 0; vote.sync.ballot.b32 k, e, {full}; @!e bra END; "
+        f"match.any.sync.b32 d, a, k; END: bar.warp.sync {full};",
+        "a:b32 e:pred",
+        "k:b32 d:b32",
+        "a:few",
+    )
+    yield Form(
+        "mov.u32 d, %lanemask_lt; mov.u32 q, %lanemask_le; mov.u32 r, %lanemask_gt; "
+        "mov.u32 v, %lanemask_ge; mov.u32 w, %lanemask_eq; mov.u32 x, %laneid;",
+        "a:b32",
+        "d:b32 q:b32 r:b32 v:b32 w:b32 x:b32",
+    )
 
 
 def matrix() -> Iterator[Form]:
@@ -301,37 +343,88 @@ def matrix() -> Iterator[Form]:
     for n, trans in product((1, 2, 4), ("", ".trans")):
         got = ", ".join(regs[:n])
         put = ", ".join("abce"[:n])
-        yield Form(f"ldmatrix.sync.aligned.m8n8.x{n}{trans}.shared.b16 {{{got}}}, [s];", "tile:b32 row:u32",
-                   " ".join(f"{r}:b32" for r in regs[:n]), "row:row", tile=True, block=32)
-        yield Form(f"stmatrix.sync.aligned.m8n8.x{n}{trans}.shared.b16 [s], {{{put}}};",
-                   "tile:b32 row:u32 " + " ".join(f"{r}:b32" for r in "abce"[:n]), "tile:b32", "row:rowonce", tile=True, block=32)
+        yield Form(
+            f"ldmatrix.sync.aligned.m8n8.x{n}{trans}.shared.b16 {{{got}}}, [s];",
+            "tile:b32 row:u32",
+            " ".join(f"{r}:b32" for r in regs[:n]),
+            "row:row",
+            tile=True,
+            block=32,
+        )
+        yield Form(
+            f"stmatrix.sync.aligned.m8n8.x{n}{trans}.shared.b16 [s], {{{put}}};",
+            "tile:b32 row:u32 " + " ".join(f"{r}:b32" for r in "abce"[:n]),
+            "tile:b32",
+            "row:rowonce",
+            tile=True,
+            block=32,
+        )
     yield Form("movmatrix.sync.aligned.m8n8.trans.b16 d, a;", "a:b32", "d:b32")
+
+
+def atom(space: str, op: str, t: str) -> Form:
+    return Form(f"atom.{space}.{op}.{t} d, [p], b;", f"m:{t} b:{t}", f"d:{t} m:{t}", memory=space)
 
 
 def atomics() -> Iterator[Form]:
     for space in ("global", "shared"):
-        def atom(op: str, t: str, kind: str = "") -> Form:
-            return Form(f"atom.{space}.{op}.{t} d, [p], b;", f"m:{kind or t} b:{kind or t}", f"d:{kind or t} m:{kind or t}", memory=space)
-
-        for op, ts in (("and", "b32 b64"), ("or", "b32 b64"), ("xor", "b32 b64"), ("exch", "b32 b64"), ("inc", "u32"), ("dec", "u32"),
-                       ("add", "u32 s32 u64 f32 f64"), ("min", "u32 s32 u64 s64"), ("max", "u32 s32 u64 s64")):  # fmt: skip
+        for op, ts in (
+            ("and", "b32 b64"),
+            ("or", "b32 b64"),
+            ("xor", "b32 b64"),
+            ("exch", "b32 b64"),
+            ("inc", "u32"),
+            ("dec", "u32"),
+            ("add", "u32 s32 u64 f32 f64"),
+            ("min", "u32 s32 u64 s64"),
+            ("max", "u32 s32 u64 s64"),
+        ):
             for t in ts.split():
-                yield atom(op, t)
+                yield atom(space, op, t)
                 yield Form(f"red.{space}.{op}.{t} [p], b;", f"m:{t} b:{t}", f"m:{t}", memory=space)
-        yield from (atom("add.noftz", t) for t in HALF)
+        yield from [atom(space, "add.noftz", t) for t in HALF]
         for t in ("b16", "b32", "b64"):
-            yield Form(f"atom.{space}.cas.{t} d, [p], b, c;", f"m:{t} b:{t} c:{t}", f"d:{t} m:{t}", "b:maybe", memory=space)
-    pair = "{{.reg .{r} x<{n}>, y<{n}>; mov.b64 {{{x}}}, b; atom.global.add{noftz}.v{n}.{t} {{{y}}}, [p], {{{x}}}; mov.b64 d, {{{y}}};}}"
+            yield Form(
+                f"atom.{space}.cas.{t} d, [p], b, c;", f"m:{t} b:{t} c:{t}", f"d:{t} m:{t}", "b:maybe", memory=space
+            )
+    pair = (
+        "{{.reg .{r} x<{n}>, y<{n}>; mov.b64 {{{x}}}, b; "
+        "atom.global.add{noftz}.v{n}.{t} {{{y}}}, [p], {{{x}}}; mov.b64 d, {{{y}}};}}"
+    )
     for n, t in ((2, "f32"), (4, "f16"), (4, "bf16"), (2, "f16x2"), (2, "bf16x2")):
         x, y = (", ".join(f"{v}{i}" for i in range(n)) for v in "xy")
-        text = pair.format(r="f32" if t == "f32" else "b16" if n == 4 else "b32", n=n, t=t, x=x, y=y, noftz="" if t == "f32" else ".noftz")
+        text = pair.format(
+            r="f32" if t == "f32" else "b16" if n == 4 else "b32",
+            n=n,
+            t=t,
+            x=x,
+            y=y,
+            noftz="" if t == "f32" else ".noftz",
+        )
         half = {"f32": "f32", "f16": "f16x2", "bf16": "bf16x2"}.get(t, t)
         yield Form(text, "m:b64 b:b64", "d:b64 m:b64", f"m:two-{half} b:two-{half}", memory="global")
-    for text in ("atom.relaxed.gpu.global.add.u32", "atom.acq_rel.cta.global.max.s32", "atom.release.sys.global.exch.b32", "atom.acquire.gpu.global.add.u64",
-                 "atom.add.u32", "atom.cta.global.min.u32"):  # fmt: skip
+    for text in (
+        "atom.relaxed.gpu.global.add.u32",
+        "atom.acq_rel.cta.global.max.s32",
+        "atom.release.sys.global.exch.b32",
+        "atom.acquire.gpu.global.add.u64",
+        "atom.add.u32",
+        "atom.cta.global.min.u32",
+    ):
         t = text.rsplit(".", 1)[1]
         yield Form(f"{text} d, [p], b;", f"m:{t} b:{t}", f"d:{t} m:{t}", memory="global")
 
 
-FAMILIES = {"integer": integer, "extended": extended, "logic": logic, "compare": compare, "float": floats, "half": halves,
-            "convert": conversions, "narrow": narrow, "warp": warp, "matrix": matrix, "atomic": atomics}  # fmt: skip
+FAMILIES = {
+    "integer": integer,
+    "extended": extended,
+    "logic": logic,
+    "compare": compare,
+    "float": floats,
+    "half": halves,
+    "convert": conversions,
+    "narrow": narrow,
+    "warp": warp,
+    "matrix": matrix,
+    "atomic": atomics,
+}

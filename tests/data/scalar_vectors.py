@@ -30,12 +30,12 @@ TILE_WORDS = 512
 # PTX type: (register type, type of its load and store, bytes in memory)
 STORAGE: dict[str, tuple[str, str, int]] = {
     "pred": ("pred", "u8", 1),
-    **{t: ("b32", "b32", 4) for t in ("s8", "u8", "b8")},
+    **dict.fromkeys(("s8", "u8", "b8"), ("b32", "b32", 4)),
     **{t: (t if t[0] in "us" else "b16", "b16", 2) for t in ("u16", "s16", "b16", "f16", "bf16", "e4m3x2", "e5m2x2")},
     **{t: (t, t, 4) for t in ("u32", "s32", "b32", "f32")},
-    **{t: ("b32", "b32", 4) for t in ("f16x2", "bf16x2", "u16x2", "s16x2", "tf32")},
+    **dict.fromkeys(("f16x2", "bf16x2", "u16x2", "s16x2", "tf32"), ("b32", "b32", 4)),
     **{t: (t, t, 8) for t in ("u64", "s64", "b64", "f64")},
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -110,33 +110,64 @@ class Case:
                 lines.append(f"st.global.{access} [%ptr], {r};")
         head = ["mov.u32 %t, %tid.x;", "mov.u32 %i, %ctaid.x;", "mov.u32 %n, %ntid.x;", "mad.lo.u32 %i, %i, %n, %t;"]
         space = [".shared .align 128 .b8 cells[2048];"] if self.tile or self.memory == "shared" else []
-        declared = [".reg .u32 %i, %t, %n, %k, %w, s, p32;", ".reg .u64 %ptr, p;", ".reg .u16 %half;", ".reg .pred %more;"]
+        declared = [
+            ".reg .u32 %i, %t, %n, %k, %w, s, p32;",
+            ".reg .u64 %ptr, p;",
+            ".reg .u16 %half;",
+            ".reg .pred %more;",
+        ]
         inside = "\n".join("    " + x for x in [*declared, *regs, *space, *head, *lines, "ret;"])
         return f".visible .entry {self.entry}({', '.join(parameters)})\n{{\n{inside}\n}}\n"
 
     def _cell(self) -> list[str]:
-        """`p` addresses a cell of this thread, holding input `m`: in global memory (the output `m` itself) or shared."""
+        """`p` addresses a cell of this thread, holding input `m`: in the output `m` itself, or shared."""
         access, size = STORAGE[dict(self.outputs)["m"]][1:]
         if self.memory == "shared":
-            at = [f"mov.u32 p32, cells;", f"mad.lo.u32 p32, %t, {size}, p32;", "cvt.u64.u32 p, p32;"]  # noqa: F541
+            at = ["mov.u32 p32, cells;", f"mad.lo.u32 p32, %t, {size}, p32;", "cvt.u64.u32 p, p32;"]
         else:
             at = ["ld.param.u64 p, [out_m];", f"mad.wide.u32 p, %i, {size}, p;"]
         return [*at, f"st.{self.memory}.{access} [p], m;"]
 
     def _fill_tile(self) -> list[str]:
         """Fill the block's shared tile from the input `tile`; `s` is the tile's address plus 16 times input `row`."""
-        return ["ld.param.u64 %ptr, [in_tile];", "mov.u32 %k, %t;", "mov.u32 s, cells;", "shl.b32 %w, %t, 2;",
-                "add.u32 s, s, %w;", "mad.wide.u32 %ptr, %t, 4, %ptr;",
-                "FILL: ld.global.b32 %w, [%ptr];", "st.shared.b32 [s], %w;", "add.u32 s, s, 128;",
-                "add.u64 %ptr, %ptr, 128;", "add.u32 %k, %k, 32;", f"setp.lt.u32 %more, %k, {TILE_WORDS};",
-                "@%more bra FILL;", "bar.sync 0;", "mov.u32 s, cells;", "mad.lo.u32 s, row, 16, s;"]  # fmt: skip
+        return [
+            "ld.param.u64 %ptr, [in_tile];",
+            "mov.u32 %k, %t;",
+            "mov.u32 s, cells;",
+            "shl.b32 %w, %t, 2;",
+            "add.u32 s, s, %w;",
+            "mad.wide.u32 %ptr, %t, 4, %ptr;",
+            "FILL: ld.global.b32 %w, [%ptr];",
+            "st.shared.b32 [s], %w;",
+            "add.u32 s, s, 128;",
+            "add.u64 %ptr, %ptr, 128;",
+            "add.u32 %k, %k, 32;",
+            f"setp.lt.u32 %more, %k, {TILE_WORDS};",
+            "@%more bra FILL;",
+            "bar.sync 0;",
+            "mov.u32 s, cells;",
+            "mad.lo.u32 s, row, 16, s;",
+        ]
 
     def _dump_tile(self) -> list[str]:
-        return ["bar.sync 0;", "mov.u32 %w, %ctaid.x;", f"mul.lo.u32 %w, %w, {TILE_WORDS};", "add.u32 %w, %w, %t;",
-                "mad.wide.u32 %ptr, %w, 4, %ptr;", "mov.u32 s, cells;", "shl.b32 %w, %t, 2;", "add.u32 s, s, %w;",
-                "mov.u32 %k, %t;", "DUMP: ld.shared.b32 %w, [s];", "st.global.b32 [%ptr], %w;", "add.u32 s, s, 128;",
-                "add.u64 %ptr, %ptr, 128;", "add.u32 %k, %k, 32;", f"setp.lt.u32 %more, %k, {TILE_WORDS};",
-                "@%more bra DUMP;"]  # fmt: skip
+        return [
+            "bar.sync 0;",
+            "mov.u32 %w, %ctaid.x;",
+            f"mul.lo.u32 %w, %w, {TILE_WORDS};",
+            "add.u32 %w, %w, %t;",
+            "mad.wide.u32 %ptr, %w, 4, %ptr;",
+            "mov.u32 s, cells;",
+            "shl.b32 %w, %t, 2;",
+            "add.u32 s, s, %w;",
+            "mov.u32 %k, %t;",
+            "DUMP: ld.shared.b32 %w, [s];",
+            "st.global.b32 [%ptr], %w;",
+            "add.u32 s, s, 128;",
+            "add.u64 %ptr, %ptr, 128;",
+            "add.u32 %k, %k, 32;",
+            f"setp.lt.u32 %more, %k, {TILE_WORDS};",
+            "@%more bra DUMP;",
+        ]
 
     def ptx(self) -> str:
         return HEAD + self.body()
@@ -145,7 +176,11 @@ class Case:
         """Bytes of every input and output array."""
 
         def size(r: str, t: str) -> int:
-            return TILE_WORDS * 4 * (self.grid if (r, t) in self.outputs else 1) if r == "tile" else STORAGE[t][2] * self.count
+            return (
+                TILE_WORDS * 4 * (self.grid if (r, t) in self.outputs else 1)
+                if r == "tile"
+                else STORAGE[t][2] * self.count
+            )
 
         return [size(r, t) for r, t in self.inputs], [size(r, t) for r, t in self.outputs]
 

@@ -138,3 +138,93 @@ extern "C" __global__ void __launch_bounds__(256, 1) specialised(const int* in, 
     }
   }
 }
+
+// wgmma of the other types in one kernel: A and B in shared memory without swizzle (core matrices of 8 rows by 16 bytes),
+// and bf16 with both operands transposed under the 64-byte swizzle. N = 16 throughout, one k step each.
+__device__ void fill_core(uint8_t* to, const uint8_t* from, int rows) {  // rows of 32 bytes
+  for (int i = threadIdx.x; i < rows * 32; i += 128) { int r = i / 32, b = i % 32; to[(r / 8) * 256 + (b / 16) * 128 + r % 8 * 16 + b % 16] = from[i]; }
+}
+#define WGMMA8(OP, D, A, B, TAIL) \
+  asm volatile("wgmma.fence.sync.aligned;" : "+r"(D[0]), "+r"(D[1]), "+r"(D[2]), "+r"(D[3]), "+r"(D[4]), "+r"(D[5]), "+r"(D[6]), "+r"(D[7]) : : "memory"); \
+  asm volatile("wgmma.mma_async.sync.aligned." OP " {%0,%1,%2,%3,%4,%5,%6,%7}, %8, %9, 1" TAIL ";" : "+r"(D[0]), "+r"(D[1]), "+r"(D[2]), "+r"(D[3]), "+r"(D[4]), "+r"(D[5]), "+r"(D[6]), "+r"(D[7]) : "l"(A), "l"(B)); \
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); \
+  asm volatile("wgmma.wait_group.sync.aligned 0;" : "+r"(D[0]), "+r"(D[1]), "+r"(D[2]), "+r"(D[3]), "+r"(D[4]), "+r"(D[5]), "+r"(D[6]), "+r"(D[7]) : : "memory");
+#define WGMMA8F(OP, D, A, B, TAIL) \
+  asm volatile("wgmma.fence.sync.aligned;" : "+f"(D[0]), "+f"(D[1]), "+f"(D[2]), "+f"(D[3]), "+f"(D[4]), "+f"(D[5]), "+f"(D[6]), "+f"(D[7]) : : "memory"); \
+  asm volatile("wgmma.mma_async.sync.aligned." OP " {%0,%1,%2,%3,%4,%5,%6,%7}, %8, %9, 1" TAIL ";" : "+f"(D[0]), "+f"(D[1]), "+f"(D[2]), "+f"(D[3]), "+f"(D[4]), "+f"(D[5]), "+f"(D[6]), "+f"(D[7]) : "l"(A), "l"(B)); \
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); \
+  asm volatile("wgmma.wait_group.sync.aligned 0;" : "+f"(D[0]), "+f"(D[1]), "+f"(D[2]), "+f"(D[3]), "+f"(D[4]), "+f"(D[5]), "+f"(D[6]), "+f"(D[7]) : : "memory");
+extern "C" __global__ void __launch_bounds__(128) wgmma_types(const uint8_t* a, const uint8_t* b, float* f, int* n) {
+  extern __shared__ __align__(1024) uint8_t smem[];
+  uint8_t *sa = smem, *sb = smem + 2048, *ta = smem + 4096, *tb = smem + 8192;
+  fill_core(sa, a, 64), fill_core(sb, b, 16);
+  // transposed: k rows of 64 (A) and 16 (B) bf16 elements along m and n
+  for (int i = threadIdx.x; i < 16 * 128; i += 128) { int k = i / 128, x = i % 128, at = (x / 64) * 1024 + k * 64 + x % 64; ta[at ^ (at >> 7 & 3) << 4] = a[i]; }
+  for (int i = threadIdx.x; i < 16 * 32; i += 128) { int k = i / 32, x = i % 32, at = k / 8 * 256 + k % 8 * 32 + x; tb[at ^ (at >> 7 & 1) << 4] = b[i]; }
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncthreads();
+  uint64_t da = descriptor(shared_address(sa), 128, 256, 0), db = descriptor(shared_address(sb), 128, 256, 0);
+  float x[4][8] = {};
+  int y[2][8] = {};
+  WGMMA8F("m64n16k8.f32.tf32.tf32", x[0], da, db, ", 1, 1")
+  WGMMA8F("m64n16k32.f32.e4m3.e5m2", x[1], da, db, ", 1, -1")
+  WGMMA8F("m64n16k16.f32.bf16.bf16", x[2], da, db, ", -1, 1, 0, 0")
+  uint64_t at = descriptor(shared_address(ta), 1024, 512, 2), bt = descriptor(shared_address(tb), 256, 256, 3);
+  WGMMA8F("m64n16k16.f32.bf16.bf16", x[3], at, bt, ", 1, 1, 1, 1")
+  WGMMA8("m64n16k32.s32.s8.u8", y[0], da, db, "")
+  WGMMA8("m64n16k32.s32.u8.s8.satfinite", y[1], da, db, "")
+  for (int i = 0; i < 4; i++) for (int e = 0; e < 8; e++) f[(i * 8 + e) * 128 + threadIdx.x] = x[i][e];
+  for (int i = 0; i < 2; i++) for (int e = 0; e < 8; e++) n[(i * 8 + e) * 128 + threadIdx.x] = y[i][e];
+}
+
+// Four blocks of a cluster: asynchronous stores, remote arrivals, bulk copies between blocks, a multicast from global memory.
+extern "C" __global__ void __cluster_dims__(4, 1, 1) cluster_async(const int* in, int* out) {
+  __shared__ __align__(128) int inbox[64], copied[64], shared_by_all[64];
+  __shared__ __align__(8) uint64_t bars[3];
+  int t = threadIdx.x;
+  uint32_t rank, remote, bar;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  inbox[t] = copied[t] = shared_by_all[t] = -1;
+  if (t < 3) asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bars + t)), "r"(t == 1 ? 65 : 1) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  if (t == 0) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 256;" ::"r"(shared_address(bars)) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 256;" ::"r"(shared_address(bars + 1)) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 256;" ::"r"(shared_address(bars + 2)) : "memory");
+  }
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  // each thread sends one word to the next block's inbox
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared_address(inbox + (t ^ 1))), "r"((rank + 1) & 3));
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(bar) : "r"(shared_address(bars)), "r"((rank + 1) & 3));
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(remote), "r"(in[blockIdx.x * 64 + t] * 2), "r"(bar) : "memory");
+  wait_parity(shared_address(bars), 0);
+  // every thread of the previous block arrives here too, and its leader copies its inbox over
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(bar) : "r"(shared_address(bars + 1)), "r"((rank + 3) & 3));
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
+  __syncthreads();
+  if (t == 0) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared_address(copied)), "r"((rank + 3) & 3));
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], 256, [%2];" ::"r"(remote), "r"(shared_address(inbox)), "r"(bar) : "memory");
+    if (rank == 2)
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], 256, [%2], %3;" ::"r"(shared_address(shared_by_all)), "l"(in + 256), "r"(shared_address(bars + 2)), "h"((short)0xf) : "memory");
+  }
+  wait_parity(shared_address(bars + 1), 0);
+  wait_parity(shared_address(bars + 2), 0);
+  out[blockIdx.x * 64 + t] = inbox[t], out[256 + blockIdx.x * 64 + t] = copied[t], out[512 + blockIdx.x * 64 + t] = shared_by_all[t];
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+// cp.async that arrives on an mbarrier.
+extern "C" __global__ void copy_arrive(const int* in, int* out) {
+  __shared__ __align__(16) int box[2][256];
+  __shared__ __align__(8) uint64_t bars[2];
+  int t = threadIdx.x;
+  if (t < 2) asm volatile("mbarrier.init.shared::cta.b64 [%0], 64;" ::"r"(shared_address(bars + t)) : "memory");
+  __syncthreads();
+  for (int i = 0; i < 2; i++) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(box[i] + 4 * t)), "l"(in + i * 256 + 4 * t) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(bars + i)) : "memory");
+  }
+  for (int i = 0; i < 2; i++) { wait_parity(shared_address(bars + i), 0); for (int j = 0; j < 4; j++) out[i * 256 + 4 * t + j] = box[i][255 - 4 * t - j]; }
+}

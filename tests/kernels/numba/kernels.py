@@ -1,4 +1,4 @@
-"""Kernels in Python, compiled by Numba: arrays arrive as seven parameters each, and indexing is by signed 64-bit numbers."""
+"""Kernels in Python, compiled by Numba: arrays are seven parameters each, indices are signed 64-bit."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Matrix products as Triton compiles them: odd sizes under masks, every operand type, several accumulators and schedules."""
+"""Matrix products as Triton compiles them: odd sizes under masks, all operand types, accumulators and schedules."""
 
 import triton
 import triton.language as tl
@@ -40,7 +40,7 @@ def gemm_grouped(a, b, bias, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK:
     pa = a + rm[:, None] * K + rk[None, :]
     pb = b + rk[:, None] * N + rn[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
-    for k in range(0, tl.cdiv(K, BK)):
+    for k in range(tl.cdiv(K, BK)):
         x = tl.load(pa, mask=rk[None, :] < K - k * BK, other=0)
         y = tl.load(pb, mask=rk[:, None] < K - k * BK, other=0)
         acc = tl.dot(x, y, acc)
@@ -64,7 +64,8 @@ def gemm_persistent(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl
         acc = tl.zeros((BM, BN), tl.float32)
         for k in range(0, K, BK):
             x = tl.load(a + rm[:, None] * K + k + rk[None, :], mask=(rm[:, None] < M) & (k + rk[None, :] < K), other=0)
-            y = tl.load(b + (k + rk[:, None]) * N + rn[None, :], mask=(k + rk[:, None] < K) & (rn[None, :] < N), other=0)
+            y = tl.load(b + (k + rk[:, None]) * N + rn[None, :], mask=(k + rk[:, None] < K) & (rn[None, :] < N),
+                        other=0)
             acc = tl.dot(x, y, acc)
         tl.store(c + rm[:, None] * N + rn[None, :], acc.to(c.dtype.element_ty),
                  mask=(rm[:, None] < M) & (rn[None, :] < N))
@@ -199,7 +200,8 @@ CASES = [
     product(gemm, "gemm_e4m3_promoted_sm90", "e4m3", "e4m3", "f16", 128, 64, 256, 128, 64, 128, 90, trans_b=True,
             imprecise=0, warps=8),
     product(gemm, "gemm_e5m2_bits_sm90", "e5m2", "e5m2", "f32", 64, 32, 64, 64, 32, 32, 90, trans_b=True, dist="bits"),
-    product(gemm, "gemm_s8_sm80", "s8", "s8", "s32", 48, 40, 96, 32, 32, 32, 80, acc="int32", trans_b=True, dist="bits"),
+    product(gemm, "gemm_s8_sm80", "s8", "s8", "s32", 48, 40, 96, 32, 32, 32, 80, acc="int32", trans_b=True,
+            dist="bits"),
     product(gemm, "gemm_f64_sm80", "f64", "f64", "f64", 32, 32, 32, 32, 32, 16, 80, acc="fp64"),
     product(gemm, "gemm_f64_sm90", "f64", "f64", "f64", 64, 32, 32, 64, 32, 16, 90, acc="fp64"),
     tiles(gemm_grouped, "gemm_grouped_sm80", 80, [9, 1, 1],
