@@ -175,6 +175,8 @@ def _as_text(result: JobResult, job: Job) -> None:
     from mmulator.cli.output import print_table
 
     r = result.report
+    if r.output:
+        print(r.output, end="" if r.output.endswith("\n") else "\n")
     print(f"{r.kernel} on {r.device}: grid {_size(r.grid)}, block {_size(r.block)}, {r.shared} bytes of shared memory")
     rows = [(name, f"{count:,}") for name, count in r.instructions.items()]
     print_table("instructions executed, by warps", ("class", "count"), rows)

@@ -52,7 +52,8 @@ class Native:
         assert isinstance(tree, ast.FunctionDef)
         self.tree = tree
         closure = inspect.getclosurevars(function)
-        self.scope: ChainMap[str, Any] = ChainMap(dict(closure.nonlocals), function.__globals__, vars(builtins))
+        self.nonlocals = dict(closure.nonlocals)
+        self.scope: ChainMap[str, Any] = ChainMap(self.nonlocals, function.__globals__, vars(builtins))
         self.returns: Ty = self._annotation(tree.returns) if tree.returns else void
         self.params = [(a.arg, self._annotation(a.annotation)) for a in tree.args.args]
 
@@ -61,7 +62,8 @@ class Native:
             raise TypeError(f"{self.name}: every parameter needs a type")
         if isinstance(node, ast.Constant) and node.value is None:
             return void
-        return eval(compile(ast.Expression(node), self.name, "eval"), dict(self.scope))  # type: ignore[no-any-return]
+        code = compile(ast.Expression(node), self.name, "eval")
+        return eval(code, self.function.__globals__, self.nonlocals)  # type: ignore[no-any-return]
 
     def build(self) -> tuple[Builder, list[Native]]:
         """The LLVM function, and the native functions it calls."""

@@ -77,6 +77,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         FaultKind.NULL_POINTER: f"null pointer: {access}",
         FaultKind.READ_ONLY: f"store to read-only memory: {access}",
         FaultKind.TRAP: "trap executed",
+        FaultKind.ASSERTION: f"assertion failed: {grid.read_string(address)}",
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
         FaultKind.BAD_CALL: "call of an address that is no function",
         FaultKind.BAD_BRANCH: f"brx.idx with index {address}; the list has {size} targets",

@@ -426,7 +426,7 @@ class Emitter(BlockEmitter):
             if function is None or not function.is_defined:
                 raise UnsupportedError(
                     f"call of {callee.name}, which is not defined in this module", span=callee.span,
-                    hint="only functions of the module can be called; device printf, malloc and assert are not modelled",
+                    hint="only functions of the module, printf and assert can be called",
                 )  # fmt: skip
             return self.jit.locals[function.name].abi, function.params, function.returns
         prototypes = self.block.function.function.prototypes
@@ -452,8 +452,30 @@ class Emitter(BlockEmitter):
             self.call(mem.store_function("local", step, 1), self.w, self.mask, self.spill(target + at), place, self.site)
             at += step
 
+    def _builtin(self, ins: Instruction, name: str) -> None:
+        """A call of a function that CUDA's runtime has: printf and a failing assert."""
+        b = self.b
+        results, arguments = call_operands(ins)
+        offsets = [self.frame_offset(a.name) for a in arguments if isinstance(a, Symbol)]
+        values = [self._local_value(U64(self.local_base()) + o, 64) for o in offsets[:2] if o is not None]
+        if name == "__assertfail":
+            lane = trailing_zeros(self.mask)
+            self.call(rt.fault, self.w, int(FaultKind.ASSERTION), self.site, lane, extract(values[0], lane), 0)
+            b.ret(int(Code.RESCHEDULE))
+            return
+        place = self.room(U32)
+        self.call(rt.device_print, self.w, self.mask, *(self.spill(v) for v in values), place)
+        if results and isinstance(results[0], Symbol) and (at := self.frame_offset(results[0].name)) is not None:
+            where = self.spill(U64(self.local_base()) + at)
+            self.call(mem.store_function("local", 4, 1), self.w, self.mask, where, place, self.site)
+        self.flush()
+        b.ret(self.block.targets[0])
+
     def _call(self, ins: Instruction) -> None:
         b = self.b
+        if (name := builtin_name(ins, self.jit.module)) is not None:
+            self._builtin(ins, name)
+            return
         abi, params, _ = self._abi(ins)
         _, arguments = call_operands(ins)
         base = U64(self.local_base()) + self.local_bytes
@@ -488,6 +510,8 @@ class Emitter(BlockEmitter):
         self.call(function, self.w, self.mask, self.spill(target), self.spill(value), self.site)
 
     def _after_call(self, ins: Instruction) -> None:
+        if builtin_name(ins, self.jit.module) is not None:
+            return
         abi, _, returns = self._abi(ins)
         results, _ = call_operands(ins)
         base = U64(self.local_base()) + self.local_bytes
@@ -521,6 +545,18 @@ class Emitter(BlockEmitter):
                 value = self.read(parameter.name)
                 call = mem.store_function("local", value.ty.bits // 8, 1)
                 self.call(call, self.w, self.mask, self.spill(at), self.spill(value), self.site)
+
+
+BUILTINS = ("vprintf", "__assertfail")
+
+
+def builtin_name(ins: Instruction, module: Module) -> str | None:
+    """Name of the function of CUDA's runtime that a call reaches, or None."""
+    callee = callee_of(ins)
+    if not isinstance(callee, Symbol) or callee.name not in BUILTINS:
+        return None
+    function = module.function(callee.name)
+    return None if function is not None and function.is_defined else callee.name
 
 
 def _takes_whole_warp(ins: Instruction) -> bool:

@@ -18,6 +18,7 @@ from mmulator.machine.arguments import Arguments, Buffer
 from mmulator.machine.faults import describe_deadlock, describe_fault
 from mmulator.machine.jit import CompiledKernel
 from mmulator.machine.natives import address
+from mmulator.machine.printing import Printer
 from mmulator.machine.runtime.control import run_cta
 from mmulator.machine.state import (
     COPY_QUEUE,
@@ -114,6 +115,21 @@ class Grid:
         self.tiles = len(kernel.matrix.tiles)
         self.groups = -(-shape.warps // 4) if self.tiles else 0
 
+    def read(self, address: int, size: int) -> bytes:
+        """Bytes of global or const memory at a generic address; zeros where there is none."""
+        for b in self.buffers:
+            offset = address - b.start
+            if 0 <= offset <= b.size - size:
+                return b.array.reshape(-1).view(np.uint8)[offset : offset + size].tobytes()
+        return bytes(size)
+
+    def read_string(self, address: int) -> str:
+        """A C string in global or const memory."""
+        found = bytearray()
+        while len(found) < 4096 and (byte := self.read(address + len(found), 1)) != b"\0":
+            found += byte
+        return found.decode("utf-8", "replace")
+
     def _windows(self) -> np.ndarray:
         last = max([b.start + b.size for b in self.buffers], default=0) >> SLOT_SHIFT
         windows = np.zeros(max(last + 2, 32), WINDOW)
@@ -143,6 +159,8 @@ class Grid:
         entries = {n: f.entry for n, f in k.program.functions.items()}
         self.functions = np.array([entries.get(n, -1) for n in k.image.function_names], np.int32)
         launch["functions"], launch["function_count"] = _pointer(self.functions), len(self.functions)
+        self.printer = Printer(self)
+        launch["print"] = self.printer.address
         self.sites = np.array([_pointer(t) for t in k.matrix.tables] or [0], np.uint64)
         launch["sites"] = _pointer(self.sites)
         return launch

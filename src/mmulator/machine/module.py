@@ -161,7 +161,7 @@ class Kernel:
             self.name, device, shape.grid, shape.block, shape.shared, seed, outcome.workers,
             class_totals(compiled, outcome.counts), compiled.macs(outcome.counts),
             {"parse": self.module.parse_seconds, "compile": compile_seconds, "run": outcome.seconds},
-            compiled.from_cache, list(compiled.notes),
+            compiled.from_cache, list(compiled.notes), "".join(launched.printer.text),
         )  # fmt: skip
 
     def _shape(self, grid: Any, block: Any, shared: int, device: str) -> LaunchShape:

@@ -12,7 +12,7 @@ class Report:
 
     instructions: executed warp instructions by class. macs: multiply-accumulates of matrix instructions. seconds: of
     parse, compile and run. cached: the machine code came from the disk cache. notes: what a reader should know of the
-    fidelity, such as functions that are not modelled to the bit on this device.
+    fidelity, such as functions that are not modelled to the bit on this device. output: what the kernel printed.
     """
 
     kernel: str
@@ -27,6 +27,7 @@ class Report:
     seconds: dict[str, float]
     cached: bool
     notes: list[str] = field(default_factory=list)
+    output: str = ""
 
     @property
     def total_instructions(self) -> int:
@@ -36,5 +37,5 @@ class Report:
         return {
             "kernel": self.kernel, "device": self.device, "grid": list(self.grid), "block": list(self.block),
             "shared": self.shared, "seed": self.seed, "threads": self.threads, "instructions": self.instructions,
-            "macs": self.macs, "seconds": self.seconds, "cached": self.cached, "notes": self.notes,
+            "macs": self.macs, "seconds": self.seconds, "cached": self.cached, "notes": self.notes, "output": self.output,
         }  # fmt: skip

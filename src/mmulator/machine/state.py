@@ -58,6 +58,7 @@ class FaultKind(IntEnum):
     BAD_BRANCH = 11
     SHARED_OUT_OF_BOUNDS = 12
     LOCAL_OUT_OF_BOUNDS = 13
+    ASSERTION = 14
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
@@ -84,6 +85,7 @@ Launch = Struct(
         ("tile_bytes", u64),
         ("functions", ptr_to(i32)),  # entry block of each function of the module, -1 if this kernel cannot reach it
         ("function_count", u64),
+        ("print", u64),  # host function that device printf calls
         ("sites", ptr_to(u64)),  # tables of matrix instructions
     ],
 )

@@ -20,7 +20,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
+from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64, void
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.state import (
     FIRST_GLOBAL_SLOT,
@@ -266,6 +266,18 @@ def find_functions(w: ptr_to(Warp), mask: u32, addresses: ptr_to(u64), targets: 
         if (at >> 32) == SLOT_FUNCTION and number < launch.function_count:
             found = launch.functions[number]
         targets[lane] = found
+
+
+def call_print(function: Value, *args: Value) -> None:
+    """Macro: the host function that prints."""
+    Builder.current().call_pointer(ptr(function), void, args)
+
+
+@native
+def device_print(w: ptr_to(Warp), mask: u32, formats: ptr_to(u64), values: ptr_to(u64), results: ptr_to(u32)) -> None:
+    """vprintf: each lane's format and argument buffer, by generic address."""
+    if w.cta.fault == 0:
+        call_print(w.cta.launch.print, w, mask, formats, values, results)
 
 
 @native
