@@ -42,7 +42,7 @@ def _array(spec: list[Any]) -> np.ndarray:
 
 
 def _struct(spec: dict[str, Any], buffers: list[np.ndarray]) -> Aggregate:
-    data = bytearray(spec["struct"])
+    data = bytearray.fromhex(spec["hex"]) if "hex" in spec else bytearray(spec["struct"])
     pointers = {}
     for offset, type_name, value in spec["fields"]:
         if isinstance(value, dict):
@@ -83,7 +83,7 @@ def launch(name: str, **options: Any) -> Outcome:
     for n, spec in enumerate(entry["args"]):
         if isinstance(spec, list):
             args.append(_array(spec))
-            if spec[0] != "in":
+            if spec[0] in ("out", "inout"):
                 compared.append((f"{name}|{n}", spec, args[-1]))
         elif isinstance(spec, dict) and "struct" in spec:
             args.append(_struct(spec, buffers))
@@ -92,7 +92,7 @@ def launch(name: str, **options: Any) -> Outcome:
         else:
             args.append(spec)
     for n, (spec, buffer) in enumerate(zip(entry.get("buffers", []), buffers)):
-        if spec[0] != "in":
+        if spec[0] in ("out", "inout"):
             compared.append((f"{name}|b{n}", spec, buffer))
     args += [0] * (len(kernel.function.params) - len(args))
     options.setdefault("timeout", 120)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mmulator.errors import LaunchError
 from mmulator.machine.state import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_FUNCTION, SLOT_SHIFT
-from mmulator.ptx.tree import Function, Module, Parameter, Prototype, Variable
+from mmulator.ptx.tree import Function, Module, Parameter, Prototype, SymbolReference, Variable
 
 def align_up(value: int, align: int) -> int:
     return -(-value // align) * align
@@ -137,9 +137,13 @@ class ModuleImage:
             self.buffers.append((SLOT_CONST << SLOT_SHIFT, memory, False))
         return memory
 
+    def symbol_address(self, name: str) -> int:
+        """Address in the variable's own state space: for .const an offset into its window."""
+        address = self.addresses[name]
+        return address & ((1 << SLOT_SHIFT) - 1) if address >> SLOT_SHIFT == SLOT_CONST else address
+
     def initialise(self) -> None:
         """Write the initial values."""
-        known = {**self.functions, **self.addresses}
         for v in self._initial:
             if v.name not in self.addresses:
                 continue
@@ -148,13 +152,18 @@ class ModuleImage:
                 data = np.frombuffer(v.initial, np.uint8)
                 memory[: len(data)] = data
             for r in v.symbols:
-                value = known.get(r.symbol, 0) + r.addend
+                value = self._reference(r) + r.addend
                 if r.mask is not None:
                     shift = (r.mask & -r.mask).bit_length() - 1
                     value = (value & r.mask) >> shift
                 memory[r.offset : r.offset + r.size] = np.frombuffer(
                     (value & ((1 << 8 * r.size) - 1)).to_bytes(r.size, "little"), np.uint8
                 )
+
+    def _reference(self, r: SymbolReference) -> int:
+        if r.symbol in self.addresses:
+            return self.addresses[r.symbol] if r.generic else self.symbol_address(r.symbol)
+        return self.functions.get(r.symbol, 0)
 
     def _bytes_of(self, v: Variable) -> np.ndarray:
         start = self.addresses[v.name]

@@ -40,7 +40,7 @@ from mmulator.machine.program import (
 from mmulator.machine.registers import Frame, allocate
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
-from mmulator.machine.state import HEADER_BYTES, SLOT_PARAM, SLOT_SHIFT, Barrier, Code, Cta, FaultKind, Launch
+from mmulator.machine.state import HEADER_BYTES, Barrier, Code, Cta, FaultKind, Launch
 from mmulator.ptx.tree import Function, Immediate, Instruction, Module, Operand, Reg, Symbol
 
 U32, U64, I32 = u32.vec(LANES), u64.vec(LANES), i32.vec(LANES)
@@ -142,9 +142,9 @@ class Jit:
         if name in self.shared.addresses:
             return constant(b, u64, self.shared.addresses[name] + symbol.offset)
         if name in self.image.addresses:
-            return constant(b, u64, self.image.addresses[name] + symbol.offset)
+            return constant(b, u64, self.image.symbol_address(name) + symbol.offset)
         if e.is_entry and name in self.params:
-            return constant(b, u64, (SLOT_PARAM << SLOT_SHIFT) + self.params[name] + symbol.offset)
+            return constant(b, u64, self.params[name] + symbol.offset)
         callee = self.module.function(name)
         if callee is not None and callee.name in self.image.functions:
             return constant(b, u64, self.image.functions[callee.name])

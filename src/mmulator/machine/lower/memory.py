@@ -14,7 +14,18 @@ from mmulator.machine.emit import LANES, BlockEmitter, vector_type
 from mmulator.machine.lower import lower
 from mmulator.machine.runtime import memory as rt
 from mmulator.machine.state import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
-from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, PredicatePair, Reg, Sink, Symbol, VectorOperand
+from mmulator.ptx.tree import (
+    Address,
+    Immediate,
+    Instruction,
+    NegatedPredicate,
+    Operand,
+    PredicatePair,
+    Reg,
+    Sink,
+    Symbol,
+    VectorOperand,
+)
 
 U64, U32 = u64.vec(LANES), u32.vec(LANES)
 _ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
@@ -51,7 +62,10 @@ def _place(e: BlockEmitter, ins: Instruction, address: Address) -> tuple[str, Va
     local = _local_address(e, address)
     if local is not None:
         return "local", local
-    return space_of(ins), e.address(address)
+    space, where = space_of(ins), e.address(address)
+    if space in ("const", "param"):  # windows of generic addresses: an offset into them gets their slot
+        where = (where & ((1 << SLOT_SHIFT) - 1)) | (_SLOTS[space] << SLOT_SHIFT)
+    return space, where
 
 
 @lower("ld", "ldu")
@@ -271,7 +285,7 @@ def cvta(e: BlockEmitter, ins: Instruction) -> None:
     target, source = ins.operands
     value = U64(e.source(source, ins.form["type"]))  # type: ignore[index]
     slot = _SLOTS.get(space_of(ins))
-    if slot in (SLOT_SHARED, SLOT_LOCAL):
+    if slot is not None:
         if form_is_to(ins):
             value = value & ((1 << SLOT_SHIFT) - 1)
         else:
@@ -310,12 +324,11 @@ def cp_async(e: BlockEmitter, ins: Instruction) -> None:
     if not isinstance(to, Address) or not isinstance(source, Address) or not isinstance(size, Immediate):
         raise UnsupportedError("cp.async takes two addresses and a size", span=ins.span)
     valid = constant(e.b, U32, size.value)
-    names = [s.name for s in getattr(ins.form, "operands", ())][3:]
-    for name, operand in zip(names, rest):
-        if name in ("src-size", "src_size"):
-            valid = U32(e.source(operand, "u32"))
-        elif name in ("ignore-src", "ignore_src"):
-            valid = select(e.source(operand, "pred"), constant(e.b, U32, 0), valid)
+    for operand in rest:
+        if isinstance(operand, NegatedPredicate) or (isinstance(operand, Reg) and operand.type == "pred"):
+            valid = select(e.source(operand, "pred"), constant(e.b, U32, 0), valid)  # ignore-src
+        elif not (isinstance(operand, Reg) and type_bits(operand.type) == 64):  # 64 bits: a cache policy
+            valid = U32(e.source(operand, "u32"))  # src-size
     where = e.address(to)
     e.call(rt.cp_async, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(source)), size.value, e.spill(valid), e.site)
 
