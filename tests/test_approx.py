@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,19 @@ def test_evaluate_says_what_is_wrong() -> None:
         evaluate("div.full", x)
     with pytest.raises(OperandError, match=r"is float64\[3\]"):
         evaluate("rcp", x.astype(np.float64))
+
+
+def test_page_of_the_documentation() -> None:
+    """Its example runs, and its table of the datapath is that of the tables."""
+    page = (Path(__file__).parents[1] / "docs" / "approximate-functions.md").read_text()
+    exec(page.split("```python\n")[1].split("```")[0], {})
+    for name in ("rcp", "rsqrt", "sqrt", "ex2", "lg2"):
+        line = next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
+        _, _, rows, _, _, a, k, s_and_output, _ = (cell.strip() for cell in line.split("|"))
+        table = getattr(TABLES, name)
+        assert (int(rows), int(k, 16)) == (len(table.rows), table.constant)
+        assert [int(n) for n in re.findall(r"\d+", a)] == list(table.c0_shift)
+        assert [int(n) for n in re.findall(r"\d+", s_and_output.split(";")[0])] == list(table.out_shift)
 
 
 def test_captures_survive_their_coding() -> None:
