@@ -18,7 +18,6 @@ import re
 import select
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -171,10 +170,9 @@ def build_numba(case: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def nvcc(source: Path, out: Path, *flags: str) -> None:
-    """Compile a .cu; CUTLASS_INCLUDE names the folder of CUTLASS's headers, for the one that needs them."""
-    include = [f"-I{os.environ['CUTLASS_INCLUDE']}"] if "CUTLASS_INCLUDE" in os.environ else []
+    """Compile a .cu."""
     subprocess.run(
-        ["nvcc", "-std=c++17", "--disable-warnings", *flags, *include, source.name, "-o", out],
+        ["nvcc", "-std=c++17", "--disable-warnings", *flags, source.name, "-o", out],
         check=True,
         cwd=source.parent,
     )
@@ -189,40 +187,13 @@ def build_cuda(case: dict[str, Any], built: dict[str, Any]) -> tuple[str, dict[s
         nvcc(source, target, "-ptx", f"-arch=compute_{case['arch']}", *flags)
         target.write_text(hide_paths(target.read_text()))
         built[stem] = {}
-        if "host" in case:
-            with tempfile.TemporaryDirectory() as folder:
-                nvcc(
-                    source,
-                    Path(folder) / "host",
-                    f"-arch=compute_{case['arch']}",
-                    f"-code=compute_{case['arch']}",
-                    *flags,
-                )
-                printed = subprocess.run([Path(folder) / "host"], check=True, capture_output=True, text=True).stdout
-            built[stem] = {line.split()[0]: line.split()[1:] for line in printed.splitlines()}
     facts = {
         "entry": case["entry"],
         "capability": int(case["arch"].rstrip("a")),
         "source": "nvcc 13.0",
         "args": case["args"],
     }
-    if "host" in case:  # the launch the host program would make, pointers marked with their buffer's letter
-        *sizes, image = built[stem][case["entry"]]
-        gx, gy, gz, threads, shared = map(int, sizes)
-        raw = bytearray.fromhex(image)
-        fields = []
-        for i, letter in enumerate((0xAA, 0xBB, 0xCC, 0xDD)):
-            at = raw.find(bytes(4) + bytes([letter]) * 4)
-            raw[at : at + 8] = bytes(8)
-            fields.append([at, "u64", {"buffer": i}])
-        facts |= {
-            "grid": [gx, gy, gz],
-            "block": [threads, 1, 1],
-            "shared": shared,
-            "args": [{"struct": len(raw), "hex": raw.hex(), "fields": fields}],
-        }
-    else:
-        facts |= {"grid": case["grid"], "block": case["block"], "shared": case.get("shared", 0)}
+    facts |= {"grid": case["grid"], "block": case["block"], "shared": case.get("shared", 0)}
     return f"ptx/{target.name}", facts
 
 
@@ -248,9 +219,6 @@ def build(chosen: list[str]) -> None:
             name = case["name"]
             manifest[name] = old.get(name)
             if chosen and not any(re.fullmatch(c, name) for c in chosen):
-                continue
-            if case.get("file") == "cutlass.cu" and "CUTLASS_INCLUDE" not in os.environ:
-                print(f"{name}: kept as it is, CUTLASS_INCLUDE is not set")
                 continue
             try:
                 if maker:

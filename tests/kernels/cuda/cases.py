@@ -36,15 +36,6 @@ def wmma(name, ta, tc, td, m, n, k, warps, dist="normal"):
             for lay in ("rr", "rc", "cr", "cc")]  # fmt: skip
 
 
-def cutlass(name, ta, tc, m, n, a, b):
-    """A CUTLASS kernel: grid, block, shared memory and the parameter structure come from its own host code."""
-    dist = ["integers", -8, 9] if ta == "s8" else "normal"
-    return case(f"cutlass_{name}", "cutlass.cu", None, None, [], arch="90a", host=True,
-                flags=["--expt-relaxed-constexpr", "-DNDEBUG"],
-                buffers=[arr(ta, *a, dist=dist), arr(ta, *b, seed=2, dist=dist),
-                         arr(tc, m, n, seed=3, dist=dist), out(tc, m, n)])  # fmt: skip
-
-
 EDGE = ["values", 0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, 3.5, -2.5, 1e-40, -3e-42, 1.1754942e-38, 3.4028235e38, -3.4e38,
         float("inf"), float("-inf"), float("nan"), 65504.0, 65520.0, 6e-8, 2147483648.0, -2147483904.0, 1e-20, 1e20,
         448.0, 464.0, 57344.0, 61440.0, 0.1, 0.3333333, 255.5, -0.75]  # fmt: skip
@@ -190,15 +181,6 @@ CASES = [
          shared=10240),
     case("cluster_async", "hopper.cu", 4, 64, [bits("s32", 320), out("s32", 768)], arch="90a"),
     case("copy_arrive", "hopper.cu", 1, 64, [bits("s32", 512), out("s32", 512)], arch="90a"),
-    # CUTLASS
-    cutlass("f16", "f16", "f16", 120, 104, (120, 72), (104, 72)),
-    cutlass("bf16", "bf16", "f32", 96, 72, (80, 96), (80, 72)),
-    cutlass("tf32", "f32", "f32", 68, 100, (68, 44), (100, 44)),
-    cutlass("s8", "s8", "s8", 80, 64, (80, 144), (64, 144)),
-    cutlass("f64", "f64", "f64", 40, 50, (40, 30), (50, 30)),
-    cutlass("simt", "f32", "f32", 75, 53, (75, 41), (41, 53)),
-    cutlass("wgmma_f16", "f16", "f32", 100, 120, (100, 136), (120, 136)),
-    cutlass("wgmma_bf16", "bf16", "f32", 128, 96, (128, 128), (128, 96)),
 ]
 
 # The same again as debuggers see it: nvcc -G leaves every variable in local memory behind generic addresses.
