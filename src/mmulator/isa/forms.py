@@ -44,7 +44,8 @@ class OperandSpec:
       immediate    an integer constant, one of `values`
       integer      an integer register, or an integer constant
       group        a brace-enclosed list, one element for each of `parts`
-    types: register types that are accepted; the first is the one that the specification names.
+    types: register types that are accepted (for an address: of the register in it); the first is the one that the
+      specification names.
     values: the constants that are accepted, or None for any.
     defined: the constants whose meaning the specification defines, where that is fewer than `values`.
     """
@@ -128,6 +129,8 @@ class Slot:
 CATEGORIES = {
     **dict.fromkeys(("dtype", "atype", "btype", "ctype", "stype", "type"), "type"),
     **dict.fromkeys(("alayout", "blayout", "layout"), "layout"),
+    **dict.fromkeys(("bit_op", "popc"), "bit_op"),
+    **dict.fromkeys(("dst_fmt", "src_fmt"), "format"),
 }
 
 
@@ -366,4 +369,6 @@ REGISTERS_B32 = ("b32",)
 REGISTERS_F32 = ("f32", "b32")
 REGISTERS_F64 = ("f64", "b64")
 REGISTERS_S32 = ("s32", "u32", "b32")
+REGISTERS_ADDRESS = ("b64", "u64", "s64", "b32", "u32", "s32")
+REGISTERS_INTEGER = ("b32", "u32", "s32")
 REGISTERS_ANY32 = ("b32", "u32", "s32", "f32", "f16x2")

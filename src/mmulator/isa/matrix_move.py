@@ -6,6 +6,7 @@ Warp-level matrix load, store and transpose instructions (PTX ISA 9.1).
 from __future__ import annotations
 
 from mmulator.isa.forms import (
+    REGISTERS_ADDRESS,
     Direction,
     MatrixForm,
     OperandSpec,
@@ -32,11 +33,11 @@ def _vector(form: MatrixForm, direction: Direction) -> OperandSpec:
 
 
 def _load(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
-    return ((_vector(form, "out"), OperandSpec("p", "address")),)
+    return ((_vector(form, "out"), OperandSpec("p", "address", REGISTERS_ADDRESS)),)
 
 
 def _store(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
-    return ((OperandSpec("p", "address"), _vector(form, "in")),)
+    return ((OperandSpec("p", "address", REGISTERS_ADDRESS), _vector(form, "in")),)
 
 
 def _transpose(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:

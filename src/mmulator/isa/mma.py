@@ -14,6 +14,7 @@ from mmulator.isa.forms import (
     REGISTERS_F16,
     REGISTERS_F32,
     REGISTERS_F64,
+    REGISTERS_INTEGER,
     REGISTERS_S32,
     Direction,
     MatrixForm,
@@ -54,6 +55,12 @@ def fragment(
 ) -> OperandSpec:
     """A vector that holds `elements` elements of the warp."""
     types = _REGISTERS.get(element.name, REGISTERS_ANY32)
+    if name in "ab" and form.block_scale:
+        types = REGISTERS_B32
+    elif element.name == "f64":
+        types = (*REGISTERS_F64, "u64", "s64")
+    elif form.shape == "m8n8k16" and (name == "a" or (name == "b" and form.atype != form.btype)):
+        types = REGISTERS_INTEGER
     width = 64 if element.name == "f64" else 32
     count = max(1, elements * stored_bits(form, element) // (32 * width))
     return OperandSpec(name, "registers", types, count, direction)
@@ -74,30 +81,25 @@ def matrix_operands(form: MatrixForm) -> tuple[OperandSpec, OperandSpec, Operand
 
 
 def _metadata_operands(form: MatrixForm) -> tuple[OperandSpec, ...]:
-    """e and f. ptxas takes a selector up to 3 wherever the specification defines less, unless all lanes contribute."""
-    assert form.atype
-    if form.kind == "" and form.atype.name in ("f16", "bf16", "tf32"):
-        one_lane = form.k * form.atype.bits == 256
-        return _selector(range(4), range(4) if one_lane else range(2))
-    if form.kind == "" and form.atype.is_integer and form.k * form.atype.bits == 256:
-        return _selector(range(4), range(2))
-    return _selector(range(1), range(1))
-
-
-def _selector(values: range, defined: range) -> tuple[OperandSpec, ...]:
+    """e and f: the selector says which of the lanes of four hold the metadata. Sparse matrix storage (PTX ISA 9.1)."""
+    assert form.atype and form.dtype
+    chunks = form.k // (2 if form.atype.name == "tf32" else 4 if stored_bits(form, form.atype) > 4 else 8)
+    defined = range({4: 4, 8: 2, 16: 1}[chunks])
+    fp8 = form.atype.is_float and form.atype.bits <= 8
+    lenient = (form.k, form.atype.name, form.dtype.name) == (32, "f16", "f32")
     return (
-        OperandSpec("e", "register", ("b32", "u32", "s32")),
-        OperandSpec("f", "immediate", values=values, defined=defined),
+        OperandSpec("e", "register", REGISTERS_INTEGER if fp8 else REGISTERS_ANY32),
+        OperandSpec("f", "immediate", values=range(4) if lenient else defined, defined=defined),
     )
 
 
 def _scale_operands(form: MatrixForm) -> Iterator[OperandSpec]:
     """scale-a-data, {byte-id-a, thread-id-a}, and the same for b. Block Scaling for mma.sync (PTX ISA 9.1)."""
-    bytes_defined = {1: range(4), 2: range(0, 3, 2), 4: range(1)}[form.scale_vec]
+    allowed = {1: range(4), 2: range(0, 3, 2), 4: range(1)}[form.scale_vec]
     for side, threads in (("a", range(2)), ("b", range(4))):
-        yield OperandSpec(f"scale-{side}-data", "register", ("b32",))
-        byte_id = OperandSpec(f"byte-id-{side}", "integer", ("u16", "b16", "s16"), defined=bytes_defined)
-        thread_id = OperandSpec(f"thread-id-{side}", "integer", ("u16", "b16", "s16"), defined=threads)
+        yield OperandSpec(f"scale-{side}-data", "register", REGISTERS_ANY32)
+        byte_id = OperandSpec(f"byte-id-{side}", "integer", ("u16", "b16", "s16"), values=allowed)
+        thread_id = OperandSpec(f"thread-id-{side}", "integer", ("u16", "b16", "s16"), values=threads)
         yield OperandSpec(f"selector-{side}", "group", parts=(byte_id, thread_id))
 
 

@@ -26,7 +26,7 @@ N_FLOAT = tuple(range(8, 257, 8))
 N_INTEGER = (8, 16, 24, *range(32, 257, 16))
 
 _DESCRIPTOR = ("b64", "u64", "s64")
-_SCALE_D = OperandSpec("scale-d", "predicate", ("pred",))
+_SCALE_D = OperandSpec("scale-d", "predicate", ("pred",), values=range(2))
 _SIGN = range(-1, 2, 2)
 
 

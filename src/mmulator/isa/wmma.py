@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mmulator.isa.forms import (
+    REGISTERS_ADDRESS,
     REGISTERS_ANY32,
     REGISTERS_B32,
     REGISTERS_F16,
     REGISTERS_F32,
     REGISTERS_F64,
+    REGISTERS_INTEGER,
     REGISTERS_S32,
     Direction,
     MatrixForm,
@@ -40,8 +42,8 @@ _REGISTERS = {
     "f32": REGISTERS_F32,
     "f64": REGISTERS_F64,
     "s32": REGISTERS_S32,
-    "s8": REGISTERS_S32[::-1],
-    "u8": REGISTERS_S32[::-1],
+    "s8": REGISTERS_INTEGER,
+    "u8": REGISTERS_INTEGER,
 }
 
 
@@ -49,7 +51,8 @@ def fragment(
     name: str, matrix: str, element: ElementType, m: int, n: int, k: int, direction: Direction = "in"
 ) -> OperandSpec:
     """The register vector of one matrix (`a`, `b`, or `c` for accumulators). Matrix Fragments for WMMA."""
-    types = _REGISTERS.get(element.name, REGISTERS_ANY32)
+    # only the loads of 4- and 1-bit types take any register
+    types = _REGISTERS.get(element.name, REGISTERS_ANY32 if name == "r" else REGISTERS_INTEGER)
     elements = {"a": m * k, "b": k * n, "c": m * n}[matrix]
     width = 64 if element.name == "f64" else 32
     count = max(1, elements * element.bits // (32 * width))
@@ -63,7 +66,7 @@ def _move(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
     matrix = form.op[-1].replace("d", "c")
     load = form.op.startswith("load")
     r = fragment("r", matrix, form.type, form.m, form.n, form.k, "out" if load else "in")
-    p = OperandSpec("p", "address")
+    p = OperandSpec("p", "address", REGISTERS_ADDRESS)
     stride = OperandSpec("stride", "integer", ("b32", "u32", "s32"))
     operands = (r, p) if load else (p, r)
     return operands, (*operands, stride)

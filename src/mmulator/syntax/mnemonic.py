@@ -62,7 +62,7 @@ class _Where:
 
     def error(
         self, message: str, start: int, end: int, *, rule: str | None = None, hint: str | None = None
-    ) -> Exception:
+    ) -> InvalidInstructionError:
         span = self.span
         if self.exact:
             span = Span(span.source, span.start + start, span.start + end)
@@ -113,10 +113,10 @@ def _split(text: str, where: _Where) -> tuple[str, tuple[Row, ...], list[_Qualif
 
 # Narrowing goes through the categories in this order; what is most telling comes first.
 _ORDER = (
-    "sparse", "sync", "aligned", "kind", "block_scale", "shape", "layout", "num", "trans", "type", "dst_fmt", "src_fmt",
-    "scale_vec", "satfinite", "rounding", "bit_op", "popc", "space",
+    "sparse", "sync", "aligned", "kind", "block_scale", "shape", "layout", "num", "trans", "type", "format",
+    "scale_vec", "satfinite", "rounding", "bit_op", "space",
 )  # fmt: skip
-_REPEATABLE = ("sync", "aligned")
+_REPEATABLE = ("sync", "satfinite")
 
 
 def _narrow(
@@ -129,7 +129,7 @@ def _narrow(
     for i, q in enumerate(given):
         kept = [r for r in rows if i < len(s := r.by_category.get(category, ())) and q.text in s[i].choices]
         if not kept:
-            _no_row(name, rows, category, i, q, where)
+            raise _no_row(name, rows, category, i, q, where)
         rows = kept
     exact = [r for r in rows if all(s.optional for s in r.by_category.get(category, ())[len(given) :])]
     if not exact:
@@ -147,7 +147,9 @@ def _narrow(
     return exact
 
 
-def _no_row(name: str, rows: list[Row], category: str, index: int, q: _Qualifier, where: _Where) -> None:
+def _no_row(
+    name: str, rows: list[Row], category: str, index: int, q: _Qualifier, where: _Where
+) -> InvalidInstructionError:
     slots: list[Slot] = [s[index] for r in rows if index < len(s := r.by_category.get(category, ()))]
     choices = [c for c in dict.fromkeys(c for s in slots for c in s.choices) if c]
     if category == "shape":
@@ -160,7 +162,7 @@ def _no_row(name: str, rows: list[Row], category: str, index: int, q: _Qualifier
     else:
         hint = f"leave out `.{q.text}`"
         message = f"this `{name}` takes no `.{q.text}` here"
-    raise where.error(message, q.start, q.end, rule=str(rows[0].section), hint=hint)
+    return where.error(message, q.start, q.end, rule=str(rows[0].section), hint=hint)
 
 
 def _assign(row: Row, by_category: dict[str, list[_Qualifier]]) -> dict[str, str]:
@@ -169,6 +171,38 @@ def _assign(row: Row, by_category: dict[str, list[_Qualifier]]) -> dict[str, str
         for slot, q in zip(slots, by_category.get(category, [])):
             values[slot.name] = q.text
     return values
+
+
+# What a writer is less likely to have got wrong weighs more.
+_WEIGHTS = {"shape": 3, "type": 2, "layout": 2}
+
+
+def _apart(choice: str, written: str) -> int:
+    """How far two shapes are apart; 0 for other qualifiers."""
+    a, b = ([int(x) for x in re.findall(r"\d+", s)] for s in (choice, written))
+    return sum(abs(x - y) for x, y in zip(a, b)) if _SHAPE.fullmatch(choice) else 0
+
+
+def _nearest(rows: tuple[Row, ...], by_category: dict[str, list[_Qualifier]]) -> str:
+    """The instruction that differs from what is written in the fewest qualifiers."""
+
+    def distance(row: Row) -> int:
+        changes = 0
+        for category in {*row.by_category, *by_category}:
+            slots, given = row.by_category.get(category, ()), by_category.get(category, [])
+            weight = _WEIGHTS.get(category, 1)
+            changes += weight * sum(q.text not in slot.choices for slot, q in zip(slots, given))
+            changes += weight * max(0, len(given) - len(slots)) if category not in _REPEATABLE else 0
+            changes += sum(not slot.optional for slot in slots[len(given) :])
+        return changes
+
+    row = min(rows, key=distance)
+    values = _assign(row, by_category)
+    for slot in row.slots:
+        written = values.get(slot.name, "")
+        if written not in slot.choices:
+            values[slot.name] = min(slot.choices, key=lambda c: _apart(c, written))
+    return row.form(values).mnemonic
 
 
 def _available(
@@ -241,8 +275,12 @@ def _parse_at(text: str, target: Target | None, ptx: tuple[int, int] | None, spa
             )
         by_category["aligned"] = [_Qualifier("aligned", 0, "aligned")]
     rows = list(all_rows)
-    for category in _ORDER:
-        rows = _narrow(name, rows, by_category, category, where)
+    try:
+        for category in _ORDER:
+            rows = _narrow(name, rows, by_category, category, where)
+    except InvalidInstructionError as error:
+        error.hint = f"{error.hint}; nearest: {_nearest(all_rows, by_category)}"
+        raise
     row = _available(rows, name, target, ptx, where, text)
     return row.form(_assign(row, by_category))
 
