@@ -62,7 +62,7 @@ def bits(kind: str) -> int:
     return SIZES.get(kind, 32)
 
 
-# Fragments: g = lane >> 2, t = lane & 3, E elements a register ---------------------------------------------------------
+# Fragments: g = lane >> 2, t = lane & 3, E elements a register --------------------------------------------------------
 LANE = np.arange(32)
 G, T = LANE >> 2, LANE & 3
 
@@ -102,7 +102,7 @@ def c_matrix(kind: str, regs: Any, m: int, n: int) -> Any:
     return out
 
 
-# Sparse metadata -------------------------------------------------------------------------------------------------------
+# Sparse metadata ------------------------------------------------------------------------------------------------------
 def fields16(kind: str, k: int, words: Any, selector: int) -> Any:
     """Metadata words [tests, 32] to nibbles [tests, 16 rows, chunks]."""
     size = bits(kind)
@@ -140,7 +140,7 @@ def indices(kind: str, nibbles: Any) -> Any:
             return ((4 * chunk)[:, None] + pairs).reshape(*nibbles.shape[:-1], -1)
 
 
-# Shared memory of wgmma ------------------------------------------------------------------------------------------------
+# Shared memory of wgmma -----------------------------------------------------------------------------------------------
 def from_shared(kind: str, smem: Any, desc: int, rows: int, k: int, mn_major: bool) -> Any:
     """The operand [rows, k] a descriptor names."""
     w = bits(kind) // 8 if kind != "b1" else 1
@@ -167,7 +167,7 @@ def from_shared(kind: str, smem: Any, desc: int, rows: int, k: int, mn_major: bo
     return raw.astype(f"u{w}")
 
 
-# Cases -----------------------------------------------------------------------------------------------------------------
+# Cases ----------------------------------------------------------------------------------------------------------------
 def mma_key(text: str) -> tuple[DotKey, int, int]:
     parts = text.split(".")
     m, n, k = map(int, re.search(r"m(\d+)n(\d+)k(\d+)", text).groups())  # type: ignore[union-attr]

@@ -46,7 +46,7 @@ def matmul(
     """
     p = profile_for(key, device)
     A, B = np.asarray(A), np.asarray(B)
-    _check(key, A, B, indices, scale_a, scale_b)
+    check_operands(key, A, B, indices, scale_a, scale_b)
     m, n = A.shape[-2], B.shape[-1]
     batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2], () if C is None else C.shape[:-2])
     ctype = element_type(key.ctype)
@@ -75,7 +75,7 @@ def matmul(
     return D
 
 
-def _check(
+def check_operands(
     key: DotKey, A: Array, B: Array, indices: Array | None, scale_a: Array | None, scale_b: Array | None
 ) -> None:
     if A.ndim < 2 or B.ndim < 2 or B.shape[-2] % key.k or A.shape[-1] * (1 + key.sparse) != B.shape[-2]:

@@ -1,0 +1,165 @@
+"""The compiled twin of the exact model: whole tiles, bit for bit the same (tests compare them on every key).
+
+`twin_for(key, device)` gives addresses of native functions and sizes of packed operands. C ABI, 64-bit integers:
+
+    pack_a(raw, lda, m, k, out)          raw [m][lda], one container per element (1 byte up to 8 bits, 2, 4 or 8)
+    pack_b(raw, ldb, n, k, out)          raw [n][ldb], k contiguous
+    pack_b_rows(raw, ldb, n, k, out)     raw [k][ldb], n contiguous
+    dot(a, b, c, ldc, d, ldd, m, n, k, flags [, index])
+
+k counts dense elements and is a multiple of key.k; a sparse A has k/2 columns, and `index` is int32 [m][k/2], the dense
+k of each element. c and d are row-major in the containers of key.ctype and key.dtype and may be the same memory; n need
+not be a multiple of anything. D of an instruction is C of the next along k. No function allocates or calls back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from mmulator.codegen.engine import Library
+from mmulator.codegen.lang import library_text
+from mmulator.errors import UnsupportedError
+from mmulator.numerics.arrays import check_operands
+from mmulator.numerics.formats import container, element_type
+from mmulator.numerics.profiles import DotKey, profile_for
+from mmulator.numerics.twin_fused import NEGATE_A, NEGATE_B, ZERO_C, dot_function
+from mmulator.numerics.twin_pack import pack_a_function, pack_b_function
+from mmulator.numerics.twin_plan import plan_for
+
+_P, _I = ctypes.c_void_p, ctypes.c_int64
+
+
+@dataclass(frozen=True)
+class Twin:
+    """Native functions of one instruction's arithmetic on one device. `library` keeps the code alive."""
+
+    key: DotKey
+    device: str
+    library: Library = field(repr=False)
+    a_bytes: Callable[[int, int], int] = field(repr=False)  # (m, k) -> bytes of a packed A
+    b_bytes: Callable[[int, int], int] = field(repr=False)  # (n, k)
+
+    @cached_property
+    def pack_a(self) -> int:
+        return self.library.address("pack_a")
+
+    @cached_property
+    def pack_b(self) -> int:
+        return self.library.address("pack_b")
+
+    @cached_property
+    def pack_b_rows(self) -> int:
+        return self.library.address("pack_b_rows")
+
+    @cached_property
+    def dot(self) -> int:
+        return self.library.address("dot")
+
+    @staticmethod
+    def flags(*, zero_c: bool = False, negate_a: bool = False, negate_b: bool = False) -> int:
+        """zero_c: C is not read (scale-d = 0). negate_a, negate_b: imm-scale -1."""
+        return ZERO_C * zero_c | NEGATE_A * negate_a | NEGATE_B * negate_b
+
+
+@cache
+def twin_for(key: DotKey, device: str) -> Twin:
+    """The twin of a key on a device (isa.targets.DEVICES); compiled at first use, then from the cache on disk.
+
+    Raises UnsupportedError as `profile_for` does.
+    """
+    p = profile_for(key, device)
+    if p.method in ("fused", "halves") and not key.scale_blocks:
+        plan = plan_for(key, p)
+        functions = [
+            pack_a_function(plan, "pack_a"),
+            pack_b_function(plan, "pack_b", rows=False),
+            pack_b_function(plan, "pack_b_rows", rows=True),
+            dot_function(plan, "dot"),
+        ]
+        return Twin(key, device, Library(library_text(functions)), plan.a_bytes, plan.b_bytes)
+    raise UnsupportedError(f"no compiled twin of {key} yet")
+
+
+def _pointer(array: Any) -> int:
+    return int(array.ctypes.data)
+
+
+def fast_matmul(
+    key: DotKey,
+    device: str,
+    A: Any,
+    B: Any,
+    C: Any | None,
+    *,
+    imm_scale_a: int = 1,
+    imm_scale_b: int = 1,
+    indices: Any | None = None,
+    threads: int | None = None,
+) -> Any:
+    """As `arrays.matmul` (same operands, same bits), by the compiled twin. threads: default all cores."""
+    A, B = np.asarray(A), np.asarray(B)
+    check_operands(key, A, B, indices, None, None)
+    twin = twin_for(key, device)
+    m, n, k = A.shape[-2], B.shape[-1], B.shape[-2]
+    batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2], () if C is None else C.shape[:-2])
+    D = np.empty((*batch, m, n), container(element_type(key.dtype)))
+    flags = twin.flags(zero_c=C is None, negate_a=imm_scale_a < 0, negate_b=imm_scale_b < 0)
+    spread = [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (A, B, D if C is None else C)]
+    index = None if indices is None else np.broadcast_to(indices, (*batch, *indices.shape[-2:]))
+    for at in np.ndindex(*batch):
+        a, b, c = (np.ascontiguousarray(x[at]) for x in spread)
+        i = None if index is None else np.ascontiguousarray(index[at], np.int32)
+        _one(twin, a, b, c, D[at], (m, n, k), flags, i, threads or os.cpu_count() or 1)
+    return D
+
+
+def _one(
+    twin: Twin, a: Any, b: Any, c: Any, d: Any, shape: tuple[int, int, int], flags: int, index: Any, threads: int
+) -> None:
+    m, n, k = shape
+    pa = np.empty(twin.a_bytes(m, k) + 64, np.uint8)
+    pb = np.empty(twin.b_bytes(n, k) + 64, np.uint8)
+    A, B = -(-_pointer(pa) // 64) * 64, -(-_pointer(pb) // 64) * 64
+    pack = ctypes.CFUNCTYPE(None, _P, _I, _I, _I, _P)
+    row = twin.a_bytes(1, k)
+
+    # threads share out the rows of A and D, and the 64-column blocks of B
+    parts = max(1, min(threads, m * n * k >> 18))
+    rows = -(-m // parts // 16) * 16
+    columns = -(-n // parts // 64) * 64
+
+    def pack_part(t: int) -> None:
+        i, j = t * rows, t * columns
+        if i < m:
+            pack(twin.pack_a)(_pointer(a[i:]), a.shape[1], min(rows, m - i), k, A + i * row)
+        if j < n:
+            pack(twin.pack_b_rows)(_pointer(b) + j * b.itemsize, n, min(columns, n - j), k, B + twin.b_bytes(j, k))
+
+    def dot_part(t: int) -> None:
+        i = t * rows
+        if i < m:
+            arguments = [A + i * row, B, _pointer(c[i:]), n, _pointer(d[i:]), n, min(rows, m - i), n, k, flags]
+            types = [_P, _P, _P, _I, _P, _I, _I, _I, _I, _I]
+            if index is not None:
+                arguments.append(_pointer(index[i:]))
+                types.append(_P)
+            ctypes.CFUNCTYPE(None, *types)(twin.dot)(*arguments)
+
+    for work in (pack_part, dot_part):
+        if parts == 1:
+            work(0)
+        else:
+            list(_pool(threads).map(work, range(parts)))
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="mmulator")

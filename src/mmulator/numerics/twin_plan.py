@@ -1,0 +1,137 @@
+"""What the compiled twin of a fused dot product has to do, and how its packed operands lie in memory.
+
+The idea. For one output element and chunk let q = 2**(emax - F). The exact model adds trunc(p/q) over the products p.
+A fused multiply-add in round-toward-zero, into an accumulator held positive at a magnitude where its last bit weighs q,
+adds floor(p/q): multiply, align, truncate and accumulate in one instruction. floor and trunc differ by one for negative
+products that are no multiple of q; these are counted apart, in bytes: the last set bit of a product weighs the product
+of those of its factors, so a product is inexact where lsb(a) + lsb(b) < emax - F in exponents. emax itself is a maximum
+of byte sums. Accumulators are f64 lanes, or f32 lanes where 24 bits hold the sum (F = 13).
+
+Lanes run along n. B is packed in blocks of 64 columns (then of 16), in which a row k is
+    values [W] | exponent codes | last-bit codes of the negative elements | of the positive elements
+where the byte codes of a 64-column block are ordered so that 32-bit lane t holds columns t, t+16, t+32, t+48; in a
+16-column block a code fills the low byte of its lane. A is packed in blocks of 16 rows (the last may be lower); a block
+lies instruction by instruction along k, row by row, chunk by chunk, and a chunk is
+    values [L] | exponent codes [L] | last-bit codes [L] | offsets of the last-bit row of B [L] | header
+with each code repeated in the four bytes of a word, ready to be broadcast.
+
+Codes are biased so that a sum of two is a biased f32 exponent: 63 + e for A, 64 + e for B. 0 stands for a zero, 255
+(codes add with saturation) for Inf, NaN, and for a last bit that never counts. Types whose exponents do not fit (bf16,
+tf32) are coded relative to the largest exponent of the A chunk, and of the rows of one instruction in a B block, kept
+in headers. Whatever a fast path cannot represent is computed again by a slower vector path in f64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mmulator.isa.types import ElementType
+from mmulator.numerics.formats import element_type
+from mmulator.numerics.profiles import DotKey, Profile
+
+WIDE_COLUMNS, NARROW_COLUMNS = 64, 16
+ROWS = 16  # rows of A that lie together, and of the accumulator tile on the stack
+A_BIAS, B_BIAS = 63, 64
+WINDOW = 30  # relative exponents further below the maximum are coded as this far below
+LOWEST = 27  # field (exponent + 127) below which no fast path goes
+HIGHEST = 226
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One fused instruction, independent of the device's name. `order`: chunks of positions among its products."""
+
+    a: ElementType
+    b: ElementType
+    c: ElementType
+    d: ElementType
+    k: int
+    order: tuple[tuple[int, ...], ...]
+    fraction: int
+    floor: int
+    keep: int
+    sparse: bool
+    halves: bool
+    widen_c: bool
+    narrow_d: bool
+
+    @property
+    def products(self) -> int:
+        return self.k // 2 if self.sparse else self.k
+
+    @property
+    def length(self) -> int:
+        """Products of one chunk."""
+        return len(self.order[0])
+
+    @property
+    def state(self) -> ElementType:
+        """Type of the accumulator between chunks."""
+        return element_type("f32") if self.narrow_d else self.d
+
+    @property
+    def double(self) -> bool:
+        """f64 accumulator lanes, else f32."""
+        return self.fraction + self.length.bit_length() + 3 > 22
+
+    @property
+    def lane(self) -> int:
+        """Bytes of an accumulator lane."""
+        return 8 if self.double else 4
+
+    @property
+    def relative(self) -> bool:
+        """Exponent codes are relative to a maximum."""
+        return max(self.a.exponent, self.b.exponent) > 5
+
+    @property
+    def always_slow(self) -> bool:
+        """Sums of more than 32 bits: the fast path does not reach."""
+        return self.fraction + 1 + self.length.bit_length() > 31
+
+    @property
+    def may_overflow(self) -> bool:
+        """Sums of just 32 bits: chunks of A whose significands are large enough are flagged."""
+        return self.fraction + 1 + self.length.bit_length() == 31
+
+    # layout of packed operands ---------------------------------------------------------------------------------------
+    @property
+    def a_chunk(self) -> int:
+        """Bytes of one chunk of a row of A."""
+        return self.length * (self.lane + 12) + 8
+
+    @property
+    def a_instruction(self) -> int:
+        return len(self.order) * self.a_chunk
+
+    def codes(self, columns: int) -> int:
+        """Bytes of one kind of codes of a row of B."""
+        return 64
+
+    def b_row(self, columns: int) -> int:
+        return columns * self.lane + 3 * 64
+
+    def a_bytes(self, m: int, k: int) -> int:
+        """Size of a packed A of m rows and k dense columns."""
+        return m * (k // self.k) * self.a_instruction
+
+    def b_block(self, columns: int, k: int) -> int:
+        return k * self.b_row(columns) + (k // self.k * 64 if self.relative else 0)
+
+    def b_bytes(self, n: int, k: int) -> int:
+        """Size of a packed B of n columns."""
+        wide, rest = divmod(n, WIDE_COLUMNS)
+        return wide * self.b_block(WIDE_COLUMNS, k) + -(-rest // NARROW_COLUMNS) * self.b_block(NARROW_COLUMNS, k)
+
+
+def plan_for(key: DotKey, p: Profile) -> Plan:
+    """The plan of a key whose method is "fused" or "halves"."""
+    products = range(key.products)
+    if p.method == "halves":
+        order = [tuple(k for k in products if k % 4 < 2), tuple(k for k in products if k % 4 >= 2)]
+    else:
+        order = [tuple(products[i : i + p.chunk]) for i in range(0, key.products, p.chunk)]
+    return Plan(
+        element_type(key.atype), element_type(key.btype), element_type(key.ctype), element_type(key.dtype), key.k,
+        tuple(order), p.fraction, p.floor, p.keep, key.sparse, p.method == "halves", p.widen_c, p.narrow_d,
+    )  # fmt: skip
