@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.program import form_name
 from mmulator.machine.state import (
     LANES,
     NUM_BARRIERS,
@@ -110,7 +109,7 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
                 lines.append(f"warp {int(w['index'])}: {lanes.bit_count()} lanes wait at barrier {counts}")
                 ins = _barrier_before(grid, int(w["lane_pc"][lane])) or ins
             else:
-                what = form_name(ins) if ins is not None else "?"
+                what = ins.mnemonic if ins is not None else "?"
                 lines.append(f"warp {int(w['index'])}: {lanes.bit_count()} lanes wait at {what} for the others")
             if span is None and ins is not None:
                 span = ins.span
