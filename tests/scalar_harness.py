@@ -148,7 +148,9 @@ def bits(array: np.ndarray) -> np.ndarray:
     return array.astype(np.uint8) if array.dtype == bool else array.view(f"u{array.dtype.itemsize}")
 
 
-def execute(statement: str, registers: Mapping[str, np.ndarray], carry: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
+def execute(
+    statement: str, registers: Mapping[str, np.ndarray], carry: np.ndarray
+) -> tuple[dict[str, Any], np.ndarray]:
     """One statement, `lop3.or.b32 d|q, a, b, c, 0xe8, !e`, on arrays of raw bits: registers it writes, and CC.CF."""
     mnemonic, _, rest = statement.strip().partition(" ")
     form = form_of(mnemonic)
@@ -161,9 +163,10 @@ def execute(statement: str, registers: Mapping[str, np.ndarray], carry: np.ndarr
             continue
         dtype = numpy_dtype(vector_type(operand.type))
         value = registers[name] if name in registers else np.full(len(carry), int(name, 0), f"u{dtype.itemsize}")
-        if dtype == bool:
-            value = (value == 0) if text.startswith("!") else (value != 0)
-        arrays.append(value.astype(f"u{dtype.itemsize}").view(dtype) if dtype != bool else value)
+        if operand.type == "pred":
+            arrays.append((value == 0) if text.startswith("!") else (value != 0))
+        else:
+            arrays.append(value.astype(f"u{dtype.itemsize}").view(dtype))
     if has_carry(form):
         arrays.append(carry)
     results = compiled(mnemonic, tuple(constants.items()))(*arrays)
