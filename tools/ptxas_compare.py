@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from mmulator.errors import MmulatorError
 from mmulator.isa.forms import MatrixForm, OperandSpec
 from mmulator.isa.tables import FAMILIES, all_forms
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target
+from mmulator.isa.types import TYPES
 from mmulator.ptx import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
@@ -96,8 +97,18 @@ def legal(
 
 
 # Changing one thing -------------------------------------------------------------------------------------------------
-def mutant(s: Statement, targets: list[Target], versions: list[tuple[int, int]], chance: random.Random) -> Statement:
-    way = chance.choice(_WAYS)
+Way = Callable[[Statement, list[Target], list[tuple[int, int]], random.Random], Statement]
+
+
+def mutant(
+    s: Statement,
+    targets: list[Target],
+    versions: list[tuple[int, int]],
+    chance: random.Random,
+    ways: Sequence[Way] | None = None,
+) -> Statement:
+    """The statement with one thing changed."""
+    way = chance.choice(ways or WAYS)
     return replace(way(s, targets, versions, chance), what=way.__name__.strip("_"))
 
 
@@ -109,7 +120,9 @@ def _opcode_length(words: list[str]) -> int:
     return {"wgmma": 2, "wmma": 3 if words[1] in ("load", "store") else 2}.get(words[0], 1)
 
 
-def _swapped_qualifier(s: Statement, targets: list[Target], versions: object, chance: random.Random) -> Statement:
+def _swapped_qualifier(
+    s: Statement, targets: list[Target], versions: list[tuple[int, int]], chance: random.Random
+) -> Statement:
     words = _words(s)
     vocabulary = sorted({c for row in FAMILIES[words[0]] for slot in row.slots for c in slot.choices if c})
     at = chance.randrange(_opcode_length(words), len(words))
@@ -123,20 +136,27 @@ def _kind_of(word: str) -> str:
     return re.sub(r"\d+", "0", word)
 
 
-def _dropped_qualifier(s: Statement, targets: list[Target], versions: object, chance: random.Random) -> Statement:
+def _dropped_qualifier(
+    s: Statement, targets: list[Target], versions: list[tuple[int, int]], chance: random.Random
+) -> Statement:
     words = _words(s)
     del words[chance.randrange(_opcode_length(words), len(words))]
     return replace(s, mnemonic=".".join(words))
 
 
-def _added_qualifier(s: Statement, targets: list[Target], versions: object, chance: random.Random) -> Statement:
+def _added_qualifier(
+    s: Statement, targets: list[Target], versions: list[tuple[int, int]], chance: random.Random
+) -> Statement:
+    # not a type: ptxas overlooks some surplus types (`.f64.f64.f64.u4.f64`), and is not to be followed there
     words = _words(s)
-    vocabulary = sorted({c for row in FAMILIES[words[0]] for slot in row.slots for c in slot.choices if c})
+    vocabulary = sorted({c for row in FAMILIES[words[0]] for slot in row.slots for c in slot.choices} - {"", *TYPES})
     words.insert(chance.randrange(_opcode_length(words), len(words) + 1), chance.choice(vocabulary))
     return replace(s, mnemonic=".".join(words))
 
 
-def _moved_qualifier(s: Statement, targets: list[Target], versions: object, chance: random.Random) -> Statement:
+def _moved_qualifier(
+    s: Statement, targets: list[Target], versions: list[tuple[int, int]], chance: random.Random
+) -> Statement:
     words = _words(s)
     first = _opcode_length(words)
     word = words.pop(chance.randrange(first, len(words)))
@@ -144,7 +164,9 @@ def _moved_qualifier(s: Statement, targets: list[Target], versions: object, chan
     return replace(s, mnemonic=".".join(words))
 
 
-def _changed_count(s: Statement, targets: list[Target], versions: object, chance: random.Random) -> Statement:
+def _changed_count(
+    s: Statement, targets: list[Target], versions: list[tuple[int, int]], chance: random.Random
+) -> Statement:
     operands = list(s.operands)
     vectors = [i for i, o in enumerate(operands) if o.startswith("{%")]
     if not vectors:
@@ -156,7 +178,9 @@ def _changed_count(s: Statement, targets: list[Target], versions: object, chance
     return replace(s, operands=tuple(operands))
 
 
-def _changed_type(s: Statement, targets: list[Target], versions: object, chance: random.Random) -> Statement:
+def _changed_type(
+    s: Statement, targets: list[Target], versions: list[tuple[int, int]], chance: random.Random
+) -> Statement:
     operands = list(s.operands)
     typed = [i for i, o in enumerate(operands) if re.search(r"%(\w+)_\d", o)]
     if not typed:
@@ -167,7 +191,9 @@ def _changed_type(s: Statement, targets: list[Target], versions: object, chance:
     return replace(s, operands=tuple(operands))
 
 
-def _changed_constant(s: Statement, targets: list[Target], versions: object, chance: random.Random) -> Statement:
+def _changed_constant(
+    s: Statement, targets: list[Target], versions: list[tuple[int, int]], chance: random.Random
+) -> Statement:
     operands = list(s.operands)
     constants = [i for i, o in enumerate(operands) if re.fullmatch(r"-?\d+", o)]
     if not constants:
@@ -176,7 +202,9 @@ def _changed_constant(s: Statement, targets: list[Target], versions: object, cha
     return replace(s, operands=tuple(operands))
 
 
-def _changed_operands(s: Statement, targets: list[Target], versions: object, chance: random.Random) -> Statement:
+def _changed_operands(
+    s: Statement, targets: list[Target], versions: list[tuple[int, int]], chance: random.Random
+) -> Statement:
     operands = list(s.operands)
     if not operands:
         return s
@@ -196,7 +224,7 @@ def _elsewhere(
     return replace(s, target=target, ptx=chance.choice(able))
 
 
-_WAYS = (
+WAYS: tuple[Way, ...] = (
     _swapped_qualifier, _dropped_qualifier, _added_qualifier, _moved_qualifier, _changed_count, _changed_type,
     _changed_constant, _changed_operands, _elsewhere,
 )  # fmt: skip

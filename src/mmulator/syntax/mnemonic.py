@@ -186,15 +186,17 @@ def _apart(choice: str, written: str) -> int:
 def _nearest(rows: tuple[Row, ...], by_category: dict[str, list[_Qualifier]]) -> str:
     """The instruction that differs from what is written in the fewest qualifiers."""
 
-    def distance(row: Row) -> int:
-        changes = 0
+    def distance(row: Row) -> tuple[int, int]:
+        changes = away = 0
         for category in {*row.by_category, *by_category}:
             slots, given = row.by_category.get(category, ()), by_category.get(category, [])
             weight = _WEIGHTS.get(category, 1)
             changes += weight * sum(q.text not in slot.choices for slot, q in zip(slots, given))
             changes += weight * max(0, len(given) - len(slots)) if category not in _REPEATABLE else 0
             changes += sum(not slot.optional for slot in slots[len(given) :])
-        return changes
+            if category == "shape" and slots and given:
+                away = min(_apart(choice, given[0].text) for choice in slots[0].choices)
+        return changes, away
 
     row = min(rows, key=distance)
     values = _assign(row, by_category)
