@@ -1,38 +1,39 @@
 """Products and sums without a rounding modifier, fused where NVIDIA's assembler fuses them.
 
-Floating-Point Instructions: mul, add, sub (PTX ISA 9.1): without a rounding modifier, "mul/add sequences [...] may be
-optimized aggressively by the code optimizer [...] to use fused-multiply-add instructions on the target device". ptxas
-does, and so a kernel's bits depend on where. Its rule was found by experiment; docs/contraction.md states it and
-says how it is checked. In short, a `mul` is fused into the `add` and `sub` that use it if they are all that uses it.
+Floating-Point Instructions: mul, add, sub (PTX ISA 9.1): mul/add sequences with no rounding modifiers may be optimized
+to use fused-multiply-add instructions on the target device. ptxas does so, and a kernel's bits depend on where. Its
+rule was found by experiment; docs/contraction.md states it and says how it is checked.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from mmulator.isa.scalar import ScalarForm, match, type_bits
-from mmulator.machine.program import registers_of, uses_and_defs
-from mmulator.machine.regions import Regions, guard_of, regions_of
+from mmulator.isa.scalar import ScalarForm, match
+from mmulator.machine.program import registers_of
+from mmulator.machine.regions import Regions, regions_of
 from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Operand, Reg, Statement, Symbol
 
-# type -> bits of 1.0, sign bits
-_ONE: Mapping[str, tuple[int, int]] = {
+# type -> (bits of 1.0, sign bits)
+_TYPES: Mapping[str, tuple[int, int]] = {
     "f32": (0x3F800000, 1 << 31), "f64": (0x3FF << 52, 1 << 63), "f16": (0x3C00, 1 << 15), "bf16": (0x3F80, 1 << 15),
     "f16x2": (0x3C003C00, 0x80008000), "bf16x2": (0x3F803F80, 0x80008000),
 }  # fmt: skip
-_NEGATION_FOLDS = ("f32", "f64", "f16", "f16x2", "bf16")  # neg.bf16x2 becomes an instruction of its own
-_PURE = frozenset(
-    "abs add and bfe bfi bfind brev clz cnot copysign cos cvt cvta div ex2 fma ld lg2 lop3 mad max min mov mul neg not or "
-    "popc prmt rcp rem rsqrt selp set setp shf shl shr sin slct sqrt sub tanh testp xor".split()
-)
+_PURE = {
+    "abs", "add", "and", "bfe", "bfi", "bfind", "brev", "clz", "cnot", "copysign", "cos", "cvt", "cvta", "div", "ex2",
+    "fma", "ld", "lg2", "lop3", "mad", "max", "min", "mov", "mul", "neg", "not", "or", "popc", "prmt", "rcp", "rem",
+    "rsqrt", "selp", "set", "setp", "shf", "shl", "shr", "sin", "slct", "sqrt", "sub", "tanh", "testp", "xor",
+}  # fmt: skip
 
 
 @dataclass(eq=False, slots=True)
 class _Product:
-    """A mul and what reads it. uses: (statement, operand, negated) of sums. blocked: something else reads it."""
+    """A mul, and what reads it. resident: a factor can be read from the constant bank.
+
+    uses: (sum, its operand 0 or 1, read with its sign changed). blocked: something that is no sum reads it.
+    """
 
     at: int
     type: str
@@ -42,21 +43,26 @@ class _Product:
     blocked: bool = False
 
 
-_Alias = tuple[_Product, bool]  # a product, negated?
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a register holds: a product, perhaps with its sign changed."""
+
+    product: _Product
+    negated: bool
 
 
 def contract(function: Function) -> Function:
     """The function with each `add` or `sub` that ptxas fuses replaced by `fma.rn` of the same `.ftz` and `.sat`.
 
-    The mul stays (what nothing reads costs nothing once compiled). Pure and linear in the size of the function.
+    The `mul` stays; where nothing reads it any more, compilation drops it. New registers have names that PTX cannot
+    write. Pure, and linear in the size of the function.
     """
-    body = function.body
-    sums = [n for n, s in enumerate(body) if isinstance(s, Instruction) and _is_sum(s)]
-    if not sums or not any(isinstance(s, Instruction) and _is_product(s) for s in body):
+    instructions = [s for s in function.body if isinstance(s, Instruction)]
+    if not any(map(_is_sum, instructions)) or not any(map(_is_product, instructions)):
         return function
     finder = _Finder(function)
     fused = finder.choose()
-    return _rewrite(function, finder, fused) if fused else function
+    return _Rewriter(finder, fused).function() if fused else function
 
 
 def _form(ins: Instruction, *names: str) -> ScalarForm | None:
@@ -66,215 +72,392 @@ def _form(ins: Instruction, *names: str) -> ScalarForm | None:
 
 def _is_sum(ins: Instruction) -> bool:
     form = _form(ins, "add", "sub")
-    return form is not None and form["type"] in _ONE and not form["rnd"] and isinstance(ins.operands[0], Reg)
+    return form is not None and form["type"] in _TYPES and not form["rnd"] and isinstance(ins.operands[0], Reg)
 
 
 def _is_product(ins: Instruction) -> bool:
     form = _form(ins, "mul")
     return (
-        form is not None and form["type"] in _ONE and not form["rnd"] and not form["sat"] and isinstance(ins.operands[0], Reg)
-    )
+        form is not None and form["type"] in _TYPES and not form["rnd"] and not form["sat"]
+        and isinstance(ins.operands[0], Reg)
+    )  # fmt: skip
+
+
+def _is_negation(ins: Instruction) -> bool:
+    """A neg that folds into its reader; .ftz makes it arithmetic, and there is none for pairs of bf16."""
+    form = _form(ins, "neg")
+    return form is not None and form["type"] in _TYPES and not form["ftz"] and form["type"] != "bf16x2"
+
+
+def _is_copy(ins: Instruction) -> bool:
+    return _form(ins, "mov") is not None and isinstance(ins.operands[0], Reg) and isinstance(ins.operands[1], Reg)
 
 
 class _Finder:
-    """Who reads which product, and which of the two a sum takes."""
+    """Who reads which product, and which of its two operands a sum takes."""
 
     def __init__(self, function: Function) -> None:
-        self.function, self.body = function, function.body
-        self.definitions: dict[str, list[int]] = defaultdict(list)
-        self.reads: dict[int, set[str]] = {}
-        self._tables()
+        self.fn = function
+        self.regions: Regions = regions_of(function)
+        self.definitions = {name: list(where) for name, where in self.regions.definitions.items()}
+        self.dead = self._dead()
         self.constants = self._constants()
-        self.regions: Regions = regions_of(function, self.constants)
-        self.place = self.regions.place
-        self.order = sorted((self.place[n], n) for n in self.reads if n in self.place)
         self.resident = self._resident()
-        self.tracked = self._tracked()
-        self.products: dict[int, _Product] = {}
-        self.sums: dict[int, list[_Alias | None]] = {}
-        self._scan()
-
-    # tables ---------------------------------------------------------------------------------------------------------
-    def _tables(self) -> None:
-        """Definitions by register, reads by statement; instructions whose results nothing reads are left out."""
-        writes: dict[int, set[str]] = {}
-        count: Counter[str] = Counter()
-        for n, ins in enumerate(self.body):
-            if isinstance(ins, Instruction):
-                self.reads[n], writes[n] = uses_and_defs(ins)
-                count.update(self.reads[n])
-                for name in writes[n]:
-                    self.definitions[name].append(n)
-        waiting = [n for n in writes if self._removable(n, writes[n], count)]
-        while waiting:
-            n = waiting.pop()
-            if n not in self.reads:
-                continue
-            reads = self.reads.pop(n)
-            for name in writes[n]:
-                self.definitions[name].remove(n)
-            count.subtract(reads)
-            for name in reads:
-                if not count[name]:
-                    waiting += [m for m in self.definitions[name] if self._removable(m, writes[m], count)]
-
-    def _removable(self, n: int, writes: set[str], count: Counter[str]) -> bool:
-        ins = self.body[n]
-        assert isinstance(ins, Instruction)
-        own = writes if ins.guard is not None else set()  # a guarded write counts as a read of what it may leave
-        return (
-            bool(writes) and ins.opcode in _PURE and "cc" not in ins.modifiers and "volatile" not in ins.modifiers
-            and all(count[name] <= (name in own) for name in writes)
-        )  # fmt: skip
+        self.order = sorted((place, n) for n, place in self.regions.place.items() if n not in self.dead)
+        self.sums: dict[int, tuple[_Held | None, _Held | None]] = {}
+        _Walk(self).run()
 
     def instruction(self, n: int) -> Instruction:
-        ins = self.body[n]
+        ins = self.fn.body[n]
         assert isinstance(ins, Instruction)
         return ins
 
-    def _single(self, name: str) -> int | None:
-        """The one statement that writes a register, if there is one."""
+    def only(self, name: str) -> int | None:
+        """The one statement that writes a register, unguarded; None if there is no such."""
         where = self.definitions.get(name, ())
-        return where[0] if len(where) == 1 else None
+        return where[0] if len(where) == 1 and where[0] not in self.regions.guarded else None
+
+    def _dead(self) -> set[int]:
+        """Statements that act on nothing: not reached, or without effect but for registers that nothing reads."""
+        accesses = self.regions.accesses
+        dead = {n for n in accesses if n not in self.regions.place}
+        count: Counter[str] = Counter()
+        for n, (reads, writes) in accesses.items():
+            if n in dead:
+                for name in writes:
+                    self.definitions[name].remove(n)
+            else:
+                count.update(reads)
+
+        def removable(n: int) -> bool:
+            ins, writes = self.instruction(n), accesses[n][1]
+            own = ins.guard is not None  # a guarded write counts as a read of what it may leave
+            return (
+                n not in dead and bool(writes) and ins.opcode in _PURE and not {"cc", "volatile"} & set(ins.modifiers)
+                and all(count[name] <= own for name in writes)
+            )  # fmt: skip
+
+        waiting = [n for n in accesses if removable(n)]
+        while waiting:
+            n = waiting.pop()
+            if n in dead:
+                continue
+            dead.add(n)
+            reads, writes = accesses[n]
+            for name in writes:
+                self.definitions[name].remove(n)
+            count.subtract(reads)
+            waiting += [m for name in reads if count[name] <= 1 for m in self.definitions.get(name, ()) if removable(m)]
+        return dead
 
     def _constants(self) -> dict[str, Immediate]:
-        """Registers that hold one constant."""
-        found: dict[str, Immediate] = {}
-        for name, where in self.definitions.items():
-            if len(where) == 1:
-                ins = self.instruction(where[0])
-                if ins.opcode == "mov" and ins.guard is None and isinstance(ins.operands[1], Immediate):
-                    found[name] = ins.operands[1]
+        """Registers that only ever hold one constant."""
+        found = {}
+        for name in self.definitions:
+            n = self.only(name)
+            ins = None if n is None else self.instruction(n)
+            if ins is not None and _form(ins, "mov") and isinstance(ins.operands[1], Immediate):
+                found[name] = ins.operands[1]
         return found
 
     def _resident(self) -> set[str]:
-        """Registers whose value an instruction can take from the constant bank: parameters, constants, .const data."""
+        """Registers whose value an instruction can read in the constant bank: constants, kernel parameters, .const."""
         found = set(self.constants)
-        waiting = []
-        readers: dict[str, list[int]] = defaultdict(list)
-        for name, where in self.definitions.items():
-            if len(where) != 1 or name in found:
-                continue
-            ins = self.instruction(where[0])
-            if ins.guard is not None:
-                continue
-            if ins.opcode == "ld" and self._fixed(ins):
-                found.add(name)
-            elif _copies(ins) or (_form(ins, "abs") and "ftz" not in ins.modifiers):
-                source = ins.operands[1]
-                if isinstance(source, Reg):
-                    readers[source.name].append(where[0])
-        waiting = list(found)
-        while waiting:
-            for n in readers.pop(waiting.pop(), ()):
-                target = self.instruction(n).operands[0]
-                if isinstance(target, Reg) and target.name not in found:
-                    found.add(target.name)
-                    waiting.append(target.name)
-        return found
-
-    def _fixed(self, ins: Instruction) -> bool:
-        """A load of a kernel parameter or of .const data at a fixed address."""
-        address = ins.operands[1]
-        space = {m.partition("::")[0] for m in ins.modifiers}
-        return (
-            isinstance(address, Address) and isinstance(address.base, Symbol)
-            and ("const" in space or ("param" in space and self.function.is_entry))
-        )  # fmt: skip
-
-    def _tracked(self) -> set[str]:
-        """Registers that can hold a product: written by a mul, or copied from such a register."""
-        found: set[str] = set()
         copies: dict[str, list[str]] = defaultdict(list)
-        for n in self.reads:
-            ins = self.instruction(n)
-            target = ins.operands[0] if ins.operands else None
-            if isinstance(target, Reg):
-                if _is_product(ins):
-                    found.add(target.name)
-                    # times 1.0: a copy
-                for source in (o for o in ins.operands[1:] if isinstance(o, Reg)):
-                    if _copies(ins) or _is_product(ins):
-                        copies[source.name].append(target.name)
+        for name in self.definitions:
+            n = self.only(name)
+            ins = None if n is None else self.instruction(n)
+            if ins is None or len(ins.operands) < 2:
+                continue
+            source = ins.operands[1]
+            if _form(ins, "ld") and isinstance(source, Address) and isinstance(source.base, Symbol):
+                spaces = {m.partition("::")[0] for m in ins.modifiers}
+                if "const" in spaces or ("param" in spaces and self.fn.is_entry):
+                    found.add(name)
+            elif isinstance(source, Reg) and (_form(ins, "mov", "neg", "abs") and "ftz" not in ins.modifiers):
+                copies[source.name].append(name)
         waiting = list(found)
         while waiting:
             for name in copies.pop(waiting.pop(), ()):
-                if name not in found:
-                    found.add(name)
-                    waiting.append(name)
+                found.add(name)
+                waiting.append(name)
         return found
 
-    # data flow ------------------------------------------------------------------------------------------------------
-    def _scan(self) -> None:
-        """One walk in order: what each register holds where it is read. A register that several statements write is
-        known from its last write on, within a region only; what it holds at the end may be read elsewhere."""
-        single = {name: where[0] for name, where in self.definitions.items() if len(where) == 1 and name in self.tracked}
-        several = [name for name, where in self.definitions.items() if len(where) > 1 and name in self.tracked]
-        live = self._live_out(several)
-        held: dict[int, _Alias | None] = {}  # of a statement whose register is written once
-        pending: list[tuple[str, int, int]] = []
-        current: dict[str, _Alias | None] = {}
-        region = -1
+    def constant(self, operand: Operand, type_name: str) -> int | None:
+        """Bits of a constant operand."""
+        if isinstance(operand, Reg):
+            operand = self.constants.get(operand.name, operand)
+        return operand.bits(type_name) if isinstance(operand, Immediate) else None
 
-        def leave() -> None:
-            for name, alias in current.items():
-                if alias is not None and name in live[region]:
-                    alias[0].blocked = True
-            current.clear()
+    def is_resident(self, operand: Operand) -> bool:
+        return isinstance(operand, Immediate) or (isinstance(operand, Reg) and operand.name in self.resident)
 
-        # single definitions first, so that a loop may read what stands further down
-        for _, n in self.order:
-            ins = self.instruction(n)
-            target = ins.operands[0] if ins.operands else None
-            if isinstance(target, Reg) and single.get(target.name) == n and _is_product(ins) and not guard_of(ins, self.constants):
-                product = self._product(n, ins)
-                if isinstance(product, _Product):
-                    held[n] = (product, False)
-        del pending
+    # choice ---------------------------------------------------------------------------------------------------------
+    def choose(self) -> dict[int, int]:
+        """Sum -> the operand (0 or 1) whose product it takes.
 
-        def value(operand: Operand) -> _Alias | None:
-            if not isinstance(operand, Reg) or operand.name not in self.tracked:
-                return None
-            return held.get(single[operand.name]) if operand.name in single else current.get(operand.name)
+        First products that are read once, then the others; a sum of two products takes the one read less often, then
+        the first. A product is given up once a sum has taken its other operand, which leaves this one to be added.
+        """
+        fused: dict[int, int] = {}
+        sums = [n for _, n in self.order if n in self.sums]
+        alike = {n for n in sums if self._alike(n)}
 
-        for place, n in self.order:
-            if place[0] != region:
-                if region >= 0:
-                    leave()
-                region = place[0]
-            ins = self.instruction(n)
-            alias: _Alias | None = None
-            product_or_source = self._product(n, ins) if _is_product(ins) else ins if _copies(ins) else None
-            unguarded = not guard_of(ins, self.constants)
-            if isinstance(product_or_source, _Product):
-                product = held[n][0] if n in held and held[n] else product_or_source  # type: ignore[index]
-                self.products[n] = product
-                self._block(ins.operands[1:], value)
-                alias = (product, False)
-            elif product_or_source is not None and unguarded:
-                alias = self._copied(ins, value)
-                if alias is None:
-                    self._block(ins.operands[1:], value)
-            elif _is_sum(ins):
-                found = [value(o) for o in ins.operands[1:]]
-                self.sums[n] = found
-                for j, a in enumerate(found):
-                    if a is not None:
-                        a[0].uses.append((n, j, a[1]))
-            else:
-                for name in self.reads[n] & self.tracked:
-                    a = held.get(single[name]) if name in single else current.get(name)
-                    if a is not None:
-                        a[0].blocked = True
-            if not unguarded:
-                alias = None
-            for name in self._written(n, ins):
-                if name in single:
-                    if n not in held:
-                        held[n] = alias
+        def free(held: _Held | None) -> bool:
+            return (
+                held is not None
+                and not held.product.blocked
+                and all(fused.get(n, j) == j and self._matches(n, held.product) for n, j, _ in held.product.uses)
+                and not any(n in alike for n, _, _ in held.product.uses)
+            )
+
+        for once in (True, False):
+            for n in sums:
+                if n in fused:
                     continue
-                before = current.get(name)
-                if before is not None and not unguarded:
-                    before[0].blocked = True  # a write that may leave it: two values meet
-                current[name] = alias
-        leave()
+                choice = [
+                    (len(held.product.uses), j)
+                    for j, held in enumerate(self.sums[n])
+                    if held is not None and (len(held.product.uses) == 1 or not once) and free(held)
+                ]
+                if choice:
+                    fused[n] = min(choice)[1]
+        return fused
+
+    def _matches(self, n: int, product: _Product) -> bool:
+        """Can this sum be one instruction with that product? In another region if that needs no more registers."""
+        form = self.instruction(n).form
+        assert isinstance(form, ScalarForm)
+        here, there = self.regions.place[n], self.regions.place[product.at]
+        near = here[0] == there[0] and there < here
+        return (
+            form["type"] == product.type and bool(form["ftz"]) == product.ftz
+            and (near or (product.resident and here[0] != there[0]))
+        )  # fmt: skip
+
+    def _alike(self, n: int) -> bool:
+        """x + x of one product, or of two with the same factors, is not fused."""
+        first, second = self.sums[n]
+        if first is None or second is None:
+            return False
+        if first.product is second.product:
+            return True
+        pair = first.product, second.product
+        if self.instruction(n).opcode != "add" or first.negated != second.negated:
+            return False
+        return min(len(p.uses) for p in pair) == 1 and self._factors(pair[0]) == self._factors(pair[1])
+
+    def _factors(self, product: _Product) -> list[str]:
+        ins = self.instruction(product.at)
+        return sorted(o.name if isinstance(o, Reg) else str(self.constant(o, product.type)) for o in ins.operands[1:])
+
+
+class _Walk:
+    """One walk over the instructions: what each register holds where it is read.
+
+    A register with a single definition holds its value everywhere after; one with several is known from its last write
+    on, within a region. Where several definitions may meet, the product counts as read by something else.
+    """
+
+    def __init__(self, finder: _Finder) -> None:
+        self.f = finder
+        self.current: dict[str, _Held | None] = {}
+        self.early: set[str] = set()  # read before its only definition, in the order of the walk: round a loop
+
+    def run(self) -> None:
+        f = self.f
+        live = self._live_out()
+        region = -1
+        for (here, _), n in f.order:
+            if here != region:
+                self._leave(live.get(region, frozenset()))
+                region = here
+            self._step(n, f.instruction(n))
+        self._leave(live.get(region, frozenset()))
+
+    def _leave(self, live: frozenset[str]) -> None:
+        for name in [name for name in self.current if self.f.only(name) is None]:
+            held = self.current.pop(name)
+            if held is not None and name in live:
+                held.product.blocked = True
+
+    def _held(self, operand: Operand) -> _Held | None:
+        if not isinstance(operand, Reg):
+            return None
+        if operand.name not in self.current and self.f.only(operand.name) is not None:
+            self.early.add(operand.name)
+        return self.current.get(operand.name)
+
+    def _step(self, n: int, ins: Instruction) -> None:
+        f = self.f
+        guarded = n in f.regions.guarded
+        result: _Held | None = None
+        if _is_sum(ins):
+            self._sum(n, ins)
+        else:
+            result = None if guarded else self._result(n, ins)
+            if result is None or result.product.at == n:
+                for operand in ins.operands:
+                    for name in registers_of(operand):
+                        if name in f.regions.accesses[n][0]:
+                            self._block(name)
+        for name in f.regions.accesses[n][1]:
+            before = self.current.get(name)
+            if guarded and before is not None:
+                before.product.blocked = True
+            if result is not None and name in self.early:
+                result.product.blocked = True
+            if result is not None or name in self.current or f.only(name) is not None:
+                self.current[name] = result
+
+    def _block(self, name: str) -> None:
+        if name not in self.current and self.f.only(name) is not None:
+            self.early.add(name)
+        held = self.current.get(name)
+        if held is not None:
+            held.product.blocked = True
+
+    def _sum(self, n: int, ins: Instruction) -> None:
+        first, second = (self._held(o) for o in ins.operands[1:3])
+        self.f.sums[n] = first, second
+        for j, held in enumerate((first, second)):
+            if held is not None:
+                held.product.uses.append((n, j, held.negated))
+
+    def _result(self, n: int, ins: Instruction) -> _Held | None:
+        """What an instruction puts into its register: a product, a copy of one, or neither (None)."""
+        if _is_copy(ins):
+            return self._held(ins.operands[1])
+        if _is_negation(ins):
+            held = self._held(ins.operands[1])
+            assert isinstance(ins.form, ScalarForm)
+            return _Held(held.product, not held.negated) if held and held.product.type == ins.form["type"] else None
+        if not _is_product(ins):
+            return None
+        f, form = self.f, ins.form
+        assert isinstance(form, ScalarForm)
+        kind, factors = form["type"], ins.operands[1:3]
+        constants = [f.constant(o, kind) for o in factors]
+        if None not in constants:
+            return None  # computed beforehand
+        if not form["ftz"]:
+            one, sign = _TYPES[kind]
+            for constant, other in zip(constants, reversed(factors)):
+                if constant is not None and constant & ~sign == one and constant & sign in (0, sign):
+                    held = self._held(other)  # times 1 or -1: a copy
+                    negative = bool(constant & sign)
+                    return _Held(held.product, held.negated != negative) if held and held.product.type == kind else None
+        return _Held(_Product(n, kind, bool(form["ftz"]), any(map(f.is_resident, factors))), False)
+
+    def _live_out(self) -> dict[int, frozenset[str]]:
+        """Of registers that hold a product at the end of a region and have several definitions: where they are live."""
+        f = self.f
+        regions = f.regions
+        holders = (n for _, n in f.order if any(is_(f.instruction(n)) for is_ in (_is_product, _is_copy, _is_negation)))
+        names = {name for n in holders for name in regions.accesses[n][1] if f.only(name) is None}
+        if not names:
+            return {}
+        reads: dict[int, set[str]] = defaultdict(set)
+        writes: dict[int, set[str]] = defaultdict(set)
+        for (region, _), n in f.order:
+            reads[region] |= (regions.accesses[n][0] & names) - writes[region]
+            if n not in regions.guarded:
+                writes[region] |= regions.accesses[n][1] & names
+        every = sorted({p[0] for p in regions.place.values()}, reverse=True)
+        into: dict[int, set[str]] = {r: set() for r in every}
+        out: dict[int, set[str]] = {r: set() for r in every}
+        changed = True
+        while changed:
+            changed = False
+            for r in every:
+                out[r] = set().union(*(into[s] for s in regions.successors.get(r, ()) if s in into))
+                new = reads[r] | (out[r] - writes[r])
+                if new != into[r]:
+                    into[r], changed = new, True
+        return {r: frozenset(names_) for r, names_ in out.items()}
+
+
+class _Rewriter:
+    """The body with sums fused."""
+
+    def __init__(self, finder: _Finder, fused: Mapping[int, int]) -> None:
+        self.f, self.fused = finder, fused
+        self.registers = dict(finder.fn.registers)
+        self.before: dict[int, list[Statement]] = defaultdict(list)
+        self.replaced: dict[int, Instruction] = {}
+        self.copies: dict[tuple[int, int], Reg] = {}
+
+    def function(self) -> Function:
+        for n, j in self.fused.items():
+            self._fuse(n, j)
+        body: list[Statement] = []
+        for n, statement in enumerate(self.f.fn.body):
+            body += self.before.get(n, ())
+            body.append(self.replaced.get(n, statement))
+        return replace(self.f.fn, body=tuple(body), registers=self.registers)
+
+    def _fuse(self, n: int, j: int) -> None:
+        ins = self.f.instruction(n)
+        held = self.f.sums[n][j]
+        assert held is not None and isinstance(ins.form, ScalarForm)
+        product = held.product
+        kind = product.type
+        a, b = (self._factor(product, number, n) for number in (0, 1))
+        c = ins.operands[2 - j]
+        negated = held.negated
+        if ins.opcode == "sub":
+            if j == 0:
+                c = self._negated(c, kind, n, ins)
+            else:
+                negated = not negated
+        if negated:
+            if isinstance(a, Reg) and isinstance(b, Immediate):
+                a, b = b, a
+            a = self._negated(a, kind, n, ins)
+        modifiers = ("rn", *(m for m in ("ftz", "sat") if ins.form[m]), kind)
+        self.replaced[n] = _instruction(ins, "fma", modifiers, (ins.operands[0], a, b, c), ins.guard)
+
+    def _factor(self, product: _Product, number: int, n: int) -> Operand:
+        """A factor of the product as an operand of statement n: its register, or a copy if that may have changed."""
+        mul = self.f.instruction(product.at)
+        operand = mul.operands[1 + number]
+        if not isinstance(operand, Reg) or not self._changes(operand.name, product.at, n):
+            return operand
+        key = product.at, number
+        if key not in self.copies:
+            copy = self.copies[key] = self._fresh(operand.type, operand)
+            size = {"f32": "b32", "f64": "b64"}.get(product.type, "b32" if product.type.endswith("x2") else "b16")
+            self.before[product.at].append(_instruction(mul, "mov", (size,), (copy, operand), None))
+        return self.copies[key]
+
+    def _changes(self, name: str, start: int, end: int) -> bool:
+        place = self.f.regions.place
+        if place[start][0] != place[end][0]:
+            return True
+        places = [place[m] for m in self.f.definitions.get(name, ())]
+        return any(place[start] <= p < place[end] for p in places)
+
+    def _negated(self, operand: Operand, kind: str, n: int, ins: Instruction) -> Operand:
+        """The operand with its sign changed; a register's in a new register, written before statement n."""
+        sign = _TYPES[kind][1]
+        if isinstance(operand, Immediate):
+            literal = kind if kind in ("f32", "f64") else "int"
+            return Immediate(operand.bits(kind) ^ sign, literal, operand.span)  # type: ignore[arg-type]
+        assert isinstance(operand, Reg)
+        result = self._fresh(operand.type, operand)
+        self.before[n].append(_instruction(ins, "neg", (kind,), (result, operand), None))
+        return result
+
+    def _fresh(self, type_name: str, like: Reg) -> Reg:
+        name = f"%contract.{len(self.registers)}"  # no PTX identifier has a dot
+        self.registers[name] = type_name
+        return Reg(name, type_name, like.span)
+
+
+def _instruction(
+    like: Instruction, opcode: str, modifiers: tuple[str, ...], operands: tuple[Operand, ...],
+    guard: tuple[Reg, bool] | None,
+) -> Instruction:  # fmt: skip
+    form = match(opcode, modifiers)
+    assert isinstance(form, ScalarForm), form
+    return Instruction(opcode, modifiers, form, operands, guard, like.span, like.mnemonic_span)

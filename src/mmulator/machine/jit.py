@@ -15,6 +15,7 @@ from mmulator.codegen.ops import bitcast, bits_mask, cast_ptr, mask_bits, reduce
 from mmulator.codegen.types import boolean, i32, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value, constant, extract, module_text, splat
 from mmulator.errors import MmulatorError, UnsupportedError
+from mmulator.machine.contract import contract as contracted
 from mmulator.machine.emit import BLOCK_PARAMS, LANES, BlockEmitter, storage_type
 from mmulator.machine.image import (
     Abi,
@@ -94,11 +95,17 @@ class CompiledKernel:
 
 
 class Jit:
-    """Compiles one kernel of a module for one device."""
+    """Compiles one kernel of a module for one device.
 
-    def __init__(self, module: Module, function: Function, image: ModuleImage, device: str) -> None:
+    contract: fuse products and sums as ptxas does (contract.py). It optimises no module of `.target debug`.
+    """
+
+    def __init__(
+        self, module: Module, function: Function, image: ModuleImage, device: str, *, contract: bool = True
+    ) -> None:
         load_all()
         self.module, self.image, self.device = module, image, device
+        self.contract = contract and "debug" not in module.options
         self.program = build(module, function, self._prepare)
         self._check_supported()
         functions = [f.function for f in self.program.functions.values()]
@@ -111,7 +118,7 @@ class Jit:
 
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
-        return delay_copies(function)
+        return delay_copies(contracted(function) if self.contract else function)
 
     def _check_supported(self) -> None:
         for item in self.program.functions.values():
