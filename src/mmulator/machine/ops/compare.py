@@ -11,6 +11,7 @@ from mmulator.machine.ops.floatbits import U16X64, flushed, format_of, is_nan_bi
 from mmulator.machine.ops.registry import (
     F32,
     LANES,
+    U16,
     U32,
     UNSIGNED,
     Mods,
@@ -81,9 +82,12 @@ def set_(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Resul
             c = shuffle(c, None, [n // 2 for n in range(2 * LANES)])
         test = _BOOL[m.one(_BOOL)](test, c)
     true = _TRUE.get(m.type, -1)
-    bits = U16X64 if pairs else UNSIGNED[32 if m.type == "f32" else 16] if m.type in _TRUE else int_type(m.type)
-    result = select(test, constant(a.b, bits, true), 0)
-    return bitcast(U32 if pairs else F32 if m.type == "f32" else bits, result)
+    if kind_of(m.type) == "int":
+        out = int_type(m.type)
+    else:
+        out = F32 if m.type == "f32" else U32 if pairs else U16
+    elements = U16X64 if pairs else UNSIGNED[out.bits]
+    return bitcast(out, select(test, constant(a.b, elements, true), 0))
 
 
 @semantic("selp")
