@@ -30,6 +30,7 @@ from mmulator.errors import UnsupportedError
 from mmulator.numerics.arrays import check_operands
 from mmulator.numerics.formats import container, element_type
 from mmulator.numerics.profiles import DotKey, profile_for
+from mmulator.numerics.twin_exact import dot_exact, exact_for, pack_a_exact, pack_b_exact
 from mmulator.numerics.twin_fused import NEGATE_A, NEGATE_B, ZERO_C, dot_function
 from mmulator.numerics.twin_pack import pack_a_function, pack_b_function
 from mmulator.numerics.twin_plan import plan_for
@@ -85,6 +86,15 @@ def twin_for(key: DotKey, device: str) -> Twin:
             dot_function(plan, "dot"),
         ]
         return Twin(key, device, Library(library_text(functions)), plan.a_bytes, plan.b_bytes)
+    if p.method in ("integer", "bits", "fma"):
+        e = exact_for(key, p)
+        functions = [
+            pack_a_exact(e, "pack_a"),
+            pack_b_exact(e, "pack_b", rows=False),
+            pack_b_exact(e, "pack_b_rows", rows=True),
+            dot_exact(e, "dot"),
+        ]
+        return Twin(key, device, Library(library_text(functions)), e.a_bytes, e.b_bytes)
     raise UnsupportedError(f"no compiled twin of {key} yet")
 
 
