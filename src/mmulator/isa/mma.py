@@ -57,7 +57,7 @@ def fragment(
     types = _REGISTERS.get(element.name, REGISTERS_ANY32)
     if name in "ab" and form.block_scale:
         types = REGISTERS_B32
-    elif element.name == "f64":
+    elif element.name == "f64" and form.shape == "m8n8k4":
         types = (*REGISTERS_F64, "u64", "s64")
     elif form.shape == "m8n8k16" and (name == "a" or (name == "b" and form.atype != form.btype)):
         types = REGISTERS_INTEGER
