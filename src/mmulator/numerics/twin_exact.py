@@ -34,7 +34,7 @@ from mmulator.codegen.values import Value
 from mmulator.isa.types import ElementType
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.profiles import DotKey, Profile
-from mmulator.numerics.twin_fused import OUTLINED, set_rounding, strict
+from mmulator.numerics.twin_tile import OUTLINED, set_rounding, strict
 
 RAW = {8: u8, 16: u16, 32: u32, 64: u64}
 ROUNDING = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
