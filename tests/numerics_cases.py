@@ -19,7 +19,9 @@ def elements(kind: str, distribution: str, shape: tuple[int, ...], rng: np.rando
         return rng.integers(0, 2, shape).astype(np.uint8)
     t = element_type(kind)
     raw = rng.integers(0, 1 << t.bits, shape, dtype=np.uint64)
-    if t.is_float:
+    if t.name == "ue8m0":
+        raw = raw if distribution == "bits" else 127 + rng.integers(-9, 10, shape)
+    elif t.is_float:
         raw = _floats(t, distribution, raw, shape, rng)
     elif distribution in ("huge", "full"):
         extreme = np.array([(1 << (t.bits - 1)) - 1, 1 << (t.bits - 1), (1 << t.bits) - 1], np.uint64)

@@ -5,11 +5,12 @@
     pack_a(raw, lda, m, k, out)          raw [m][lda], one container per element (1 byte up to 8 bits, 2, 4 or 8)
     pack_b(raw, ldb, n, k, out)          raw [n][ldb], k contiguous
     pack_b_rows(raw, ldb, n, k, out)     raw [k][ldb], n contiguous
-    dot(a, b, c, ldc, d, ldd, m, n, k, flags [, index])
+    dot(a, b, c, ldc, d, ldd, m, n, k, flags [, index] [, scale_a, scale_b])
 
 k counts dense elements and is a multiple of key.k; a sparse A has k/2 columns, and `index` is int32 [m][k/2], the dense
-k of each element. c and d are row-major in the containers of key.ctype and key.dtype and may be the same memory; n need
-not be a multiple of anything. D of an instruction is C of the next along k. No function allocates or calls back.
+k of each element. Scale factors are bytes: scale_a [m][S], scale_b [S][n], S = k / key.k * key.scale_blocks. c and d
+are row-major in the containers of key.ctype and key.dtype and may be the same memory; n need not be a multiple of
+anything. D of an instruction is C of the next along k. No function allocates or calls back.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from typing import Any
 import numpy as np
 
 from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import library_text
-from mmulator.errors import UnsupportedError
+from mmulator.codegen.lang import Native, library_text
 from mmulator.numerics.arrays import check_operands
 from mmulator.numerics.formats import container, element_type
 from mmulator.numerics.profiles import DotKey, profile_for
 from mmulator.numerics.twin_exact import dot_exact, exact_for, pack_a_exact, pack_b_exact
 from mmulator.numerics.twin_fused import NEGATE_A, NEGATE_B, ZERO_C, dot_function
+from mmulator.numerics.twin_groups import dot_groups, groups_for, pack_a_groups, pack_b_groups
 from mmulator.numerics.twin_pack import pack_a_function, pack_b_function
 from mmulator.numerics.twin_plan import plan_for
 
@@ -77,25 +78,23 @@ def twin_for(key: DotKey, device: str) -> Twin:
     Raises UnsupportedError as `profile_for` does.
     """
     p = profile_for(key, device)
-    if p.method in ("fused", "halves") and not key.scale_blocks:
-        plan = plan_for(key, p)
-        functions = [
-            pack_a_function(plan, "pack_a"),
-            pack_b_function(plan, "pack_b", rows=False),
-            pack_b_function(plan, "pack_b_rows", rows=True),
-            dot_function(plan, "dot"),
-        ]
-        return Twin(key, device, Library(library_text(functions)), plan.a_bytes, plan.b_bytes)
-    if p.method in ("integer", "bits", "fma"):
-        e = exact_for(key, p)
-        functions = [
-            pack_a_exact(e, "pack_a"),
-            pack_b_exact(e, "pack_b", rows=False),
-            pack_b_exact(e, "pack_b_rows", rows=True),
-            dot_exact(e, "dot"),
-        ]
-        return Twin(key, device, Library(library_text(functions)), e.a_bytes, e.b_bytes)
-    raise UnsupportedError(f"no compiled twin of {key} yet")
+    parts: Any
+    makers: tuple[Callable[..., Native], Callable[..., Native], Callable[..., Native]]
+    match p.method:
+        case "fused" | "halves":
+            parts, makers = plan_for(key, p), (pack_a_function, pack_b_function, dot_function)
+        case "groups":
+            parts, makers = groups_for(key, p), (pack_a_groups, pack_b_groups, dot_groups)
+        case _:
+            parts, makers = exact_for(key, p), (pack_a_exact, pack_b_exact, dot_exact)
+    pack_a, pack_b, dot = makers
+    functions = [
+        pack_a(parts, "pack_a"),
+        pack_b(parts, "pack_b", rows=False),
+        pack_b(parts, "pack_b_rows", rows=True),
+        dot(parts, "dot"),
+    ]
+    return Twin(key, device, Library(library_text(functions)), parts.a_bytes, parts.b_bytes)
 
 
 def _pointer(array: Any) -> int:
@@ -112,27 +111,32 @@ def fast_matmul(
     imm_scale_a: int = 1,
     imm_scale_b: int = 1,
     indices: Any | None = None,
+    scale_a: Any | None = None,
+    scale_b: Any | None = None,
     threads: int | None = None,
 ) -> Any:
     """As `arrays.matmul` (same operands, same bits), by the compiled twin. threads: default all cores."""
     A, B = np.asarray(A), np.asarray(B)
-    check_operands(key, A, B, indices, None, None)
+    check_operands(key, A, B, indices, scale_a, scale_b)
     twin = twin_for(key, device)
     m, n, k = A.shape[-2], B.shape[-1], B.shape[-2]
     batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2], () if C is None else C.shape[:-2])
     D = np.empty((*batch, m, n), container(element_type(key.dtype)))
     flags = twin.flags(zero_c=C is None, negate_a=imm_scale_a < 0, negate_b=imm_scale_b < 0)
     spread = [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (A, B, D if C is None else C)]
-    index = None if indices is None else np.broadcast_to(indices, (*batch, *indices.shape[-2:]))
+    extras = [
+        np.broadcast_to(np.asarray(x, kind), (*batch, *x.shape[-2:]))
+        for x, kind in ((indices, np.int32), (scale_a, np.uint8), (scale_b, np.uint8))
+        if x is not None
+    ]
     for at in np.ndindex(*batch):
-        a, b, c = (np.ascontiguousarray(x[at]) for x in spread)
-        i = None if index is None else np.ascontiguousarray(index[at], np.int32)
-        _one(twin, a, b, c, D[at], (m, n, k), flags, i, threads or os.cpu_count() or 1)
+        a, b, c, *more = (np.ascontiguousarray(x[at]) for x in (*spread, *extras))
+        _one(twin, a, b, c, D[at], (m, n, k), flags, more, threads or os.cpu_count() or 1)
     return D
 
 
 def _one(
-    twin: Twin, a: Any, b: Any, c: Any, d: Any, shape: tuple[int, int, int], flags: int, index: Any, threads: int
+    twin: Twin, a: Any, b: Any, c: Any, d: Any, shape: tuple[int, int, int], flags: int, more: list[Any], threads: int
 ) -> None:
     m, n, k = shape
     pa = np.empty(twin.a_bytes(m, k) + 64, np.uint8)
@@ -158,8 +162,9 @@ def _one(
         if i < m:
             arguments = [A + i * row, B, _pointer(c[i:]), n, _pointer(d[i:]), n, min(rows, m - i), n, k, flags]
             types = [_P, _P, _P, _I, _P, _I, _I, _I, _I, _I]
-            if index is not None:
-                arguments.append(_pointer(index[i:]))
+            for x in more:  # index and scale_a have a line for each row; scale_b, the last, is common
+                common = x is more[-1] and twin.key.scale_blocks > 0
+                arguments.append(_pointer(x if common else x[i:]))
                 types.append(_P)
             ctypes.CFUNCTYPE(None, *types)(twin.dot)(*arguments)
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, maximum, minimum, null, stack, store
-from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u32
+from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32
 from mmulator.codegen.values import Value
 from mmulator.numerics.twin_plan import NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
-from mmulator.numerics.twin_slow import after_function, load_function, slow_function, store_function
-from mmulator.numerics.twin_tile import BYTES, OUTLINED, SIGN, D, F, Row, set_rounding, uadd_sat
+from mmulator.numerics.twin_slow import after_function, load_function, scale_exponents, slow_function, store_function
+from mmulator.numerics.twin_tile import BYTES, OUTLINED, SIGN, D, F, I, Row, set_rounding, uadd_sat
 
 ZERO_C, NEGATE_A, NEGATE_B = 1, 2, 4  # flags
 
@@ -52,34 +52,45 @@ def chunk_function(plan: Plan, name: str, columns: int, height: int, slow: Nativ
                     values = [load(ty, place, 16 * v * plan.lane) for v in range(vectors)]
                     row.step(j, values, place)
 
+        def bias(row: Row, top: Value, scale_a: Value, scale_b: Value, n: Value) -> list[Value] | None:
+            if relative:
+                return [I(row.header[1] + top)] * vectors
+            if plan.scaled:
+                return [scale_exponents(scale_a, scale_b, 16 * v, n) for v in range(vectors)]
+            return None
+
         def chunk(
             a: ptr, a_stride: i64, b: ptr, top: i32, index: ptr_to(i32), index_stride: i64, source: ptr_to(f32),
-            state: ptr_to(f32), pitch: i64, tiny: ptr_to(u32),
+            state: ptr_to(f32), pitch: i64, tiny: ptr_to(u32), scale_a: ptr, scale_stride: i64, scale_b: ptr, n: i64,
         ) -> None:  # fmt: skip
             rows = [Row(plan, a + a_stride * r, source + pitch * r, vectors) for r in heights]
             align(b, index, index_stride, rows)
-            bad = [r.align(r.header[1] + top if relative else None) for r in rows]
+            bad = [row.align(bias(row, top, scale_a + scale_stride * r, scale_b, n)) for r, row in enumerate_(rows)]
             lost = any_of(bad)
             for r in heights:
                 lost = lost | (tiny[r] != 0) | (rows[r].header[0] != 0)
-            if lost | plan.always_slow:
+            if ~lost:
+                multiply(b, index, index_stride, rows)
+                results = [row.finish() for row in rows]
+                if plan.wide_sum:
+                    lost = any_of([row.overflow for row in rows])
+                if ~lost:
+                    for r in heights:
+                        for v in range_(vectors):
+                            store(results[r][v], state + pitch * r, 16 * v)
+            if lost:
                 for r in heights:
                     tiny[r] = tiny[r] | slow(
                         a + a_stride * r, b, index + index_stride * r, source + pitch * r, state + pitch * r,
-                        i64(columns), i64(row_bytes), i32(which),
+                        i64(columns), i64(row_bytes), i32(which), scale_a + scale_stride * r, scale_b, n,
                     )  # fmt: skip
-            else:
-                multiply(b, index, index_stride, rows)
-                for r in heights:
-                    for v, value in enumerate_(rows[r].finish()):
-                        store(value, state + pitch * r, 16 * v)
 
         return Native(chunk, f"{name}_{which}", OUTLINED)
 
     return [make(which) for which in range(len(plan.order))]
 
 
-enumerate_ = enumerate
+enumerate_, range_ = enumerate, range
 
 
 def any_of(masks: list[Value]) -> Value:
@@ -103,6 +114,7 @@ def block_function(plan: Plan, name: str, columns: int, heights: tuple[int, ...]
     def block(
         a: ptr, b: ptr, k: i64, begin: i64, end: i64, index: ptr_to(i32), index_stride: i64,
         c: ptr, ldc: i64, from_c: u32, d: ptr, ldd: i64, rows: i64, n: i64, flip: u32,
+        scale_a: ptr, scale_a_stride: i64, scale_b: ptr, scale_b_stride: i64,
     ) -> None:  # fmt: skip
         state = stack(f32, ROWS * columns)
         tiny = stack(u32, ROWS)
@@ -133,6 +145,7 @@ def block_function(plan: Plan, name: str, columns: int, heights: tuple[int, ...]
                             a + (inst * rows + r) * a_instruction + which * a_chunk, i64(a_instruction), rows_b, top,
                             index + r * index_stride + inst * products, index_stride, here + r * columns,
                             here + r * columns, i64(columns), tiny + r,
+                            scale_a + r * scale_a_stride + inst, scale_a_stride, scale_b + inst * scale_b_stride, n,
                         )  # fmt: skip
                         r += h
             if plan.halves:
@@ -166,8 +179,9 @@ def dot_function(plan: Plan, name: str) -> Native:
     step = max(1, K_STEP // plan.k)
 
     def core(
-        a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32)
-    ) -> None:
+        a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32),
+        scale_a: ptr, scale_b: ptr,
+    ) -> None:  # fmt: skip
         instructions = k // kk
         a_stride = instructions * a_instruction
         index_stride = instructions * products
@@ -191,6 +205,7 @@ def dot_function(plan: Plan, name: str) -> Native:
                             a + i * a_stride, b + (j // 64) * wide_bytes, k, begin, end,
                             index + i * index_stride, index_stride, c + (i * ldc + j) * c_size, ldc, from_c,
                             d + (i * ldd + j) * d_size, ldd, height, i64(64), flip,
+                            scale_a + i * instructions, instructions, scale_b + j, n,
                         )  # fmt: skip
             for i in range(i64(0), m, ROWS):
                 height = minimum(m - i, i64(ROWS))
@@ -199,20 +214,38 @@ def dot_function(plan: Plan, name: str) -> Native:
                         a + i * a_stride, b + (whole // 64) * wide_bytes + ((j - whole) // 16) * narrow_bytes,
                         k, begin, end, index + i * index_stride, index_stride, c + (i * ldc + j) * c_size, ldc, from_c,
                         d + (i * ldd + j) * d_size, ldd, height, minimum(n - j, i64(NARROW_COLUMNS)), flip,
+                        scale_a + i * instructions, instructions, scale_b + j, n,
                     )  # fmt: skip
 
     inner = Native(core, f"{name}_core", OUTLINED)
 
     def dot(a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64) -> None:
         set_rounding(0)
-        inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32))
+        inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32), null(u8), null(u8))
         set_rounding(1)
 
     def dot_sparse(
         a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32)
     ) -> None:
         set_rounding(0)
-        inner(a, b, c, ldc, d, ldd, m, n, k, flags, index)
+        inner(a, b, c, ldc, d, ldd, m, n, k, flags, index, null(u8), null(u8))
         set_rounding(1)
 
-    return Native(dot_sparse if plan.sparse else dot, name)
+    def dot_scaled(
+        a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64,
+        scale_a: ptr, scale_b: ptr,
+    ) -> None:  # fmt: skip
+        set_rounding(0)
+        inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32), scale_a, scale_b)
+        set_rounding(1)
+
+    def dot_sparse_scaled(
+        a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32),
+        scale_a: ptr, scale_b: ptr,
+    ) -> None:  # fmt: skip
+        set_rounding(0)
+        inner(a, b, c, ldc, d, ldd, m, n, k, flags, index, scale_a, scale_b)
+        set_rounding(1)
+
+    plain, scaled = (dot, dot_sparse), (dot_scaled, dot_sparse_scaled)
+    return Native((scaled if plan.scaled else plain)[plan.sparse], name)

@@ -54,6 +54,7 @@ class Plan:
     halves: bool
     widen_c: bool
     narrow_d: bool
+    scaled: bool  # one ue8m0 scale factor per row of A, column of B and instruction
 
     @property
     def products(self) -> int:
@@ -85,8 +86,27 @@ class Plan:
         return max(self.a.exponent, self.b.exponent) > 5
 
     @property
-    def always_slow(self) -> bool:
-        """Sums of more than 32 bits: the fast path does not reach."""
+    def biased(self) -> bool:
+        """A sum of two exponent codes is no f32 exponent yet: a bias is to be added."""
+        return self.relative or self.scaled
+
+    @property
+    def zero_codes(self) -> int:
+        """The largest sum of two codes of which one is that of zero."""
+        return B_BIAS + (0 if self.relative else max(self._top(self.a) - 1, self._top(self.b)))
+
+    @property
+    def top_codes(self) -> int:
+        """The largest sum of two codes of finite numbers."""
+        return A_BIAS + B_BIAS + (0 if self.relative else self._top(self.a) + self._top(self.b))
+
+    @staticmethod
+    def _top(t: ElementType) -> int:
+        return (1 << t.exponent) - 1 - (t.nan == "ieee") - t.bias
+
+    @property
+    def wide_sum(self) -> bool:
+        """Sums may take more than 32 bits: the fast path checks, afterwards."""
         return self.fraction + 1 + self.length.bit_length() > 31
 
     @property
@@ -134,4 +154,5 @@ def plan_for(key: DotKey, p: Profile) -> Plan:
     return Plan(
         element_type(key.atype), element_type(key.btype), element_type(key.ctype), element_type(key.dtype), key.k,
         tuple(order), p.fraction, p.floor, p.keep, key.sparse, p.method == "halves", p.widen_c, p.narrow_d,
+        key.scale_blocks > 0,
     )  # fmt: skip

@@ -22,10 +22,12 @@ from mmulator.codegen.ops import (
     store,
     trunc,
 )
-from mmulator.codegen.types import f32, f64, i32, i64, ptr, ptr_to, u16, u32
+from mmulator.codegen.types import f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
-from mmulator.numerics.twin_plan import Plan
+from mmulator.numerics.twin_plan import LOWEST, Plan
 from mmulator.numerics.twin_tile import INF, NAN, OUTLINED, SIGN, B, D, F, I, U, boolean, keep_bits, set_rounding
+
+NAN_SCALE = 9999
 
 
 def slow_function(plan: Plan, name: str) -> Native:
@@ -33,12 +35,13 @@ def slow_function(plan: Plan, name: str) -> Native:
 
     def chunk(
         a: ptr, b: ptr, index: ptr_to(i32), source: ptr_to(f32), state: ptr_to(f32), columns: i64, row_bytes: i64,
-        first: i32,
+        first: i32, scale_a: ptr, scale_b: ptr, n: i64,
     ) -> u32:  # fmt: skip
         tiny = u32(0)
         for v in range(columns // 16):
             c = load(F, source, v * 16)
-            result = exact_vector(plan, a, b + v * (16 * plan.lane), index, row_bytes, c, first)
+            scale = scale_exponents(scale_a, scale_b, v * 16, n) if plan.scaled else None
+            result = exact_vector(plan, a, b + v * (16 * plan.lane), index, row_bytes, c, first, scale)
             tiny = tiny | u32(any_lane(is_tiny(plan, result)))
             store(result, state, v * 16)
         return tiny
@@ -47,10 +50,10 @@ def slow_function(plan: Plan, name: str) -> Native:
 
     def slow(
         a: ptr, b: ptr, index: ptr_to(i32), source: ptr_to(f32), state: ptr_to(f32), columns: i64, row_bytes: i64,
-        first: i32,
+        first: i32, scale_a: ptr, scale_b: ptr, n: i64,
     ) -> u32:  # fmt: skip
         set_rounding(1)
-        tiny = inner(a, b, index, source, state, columns, row_bytes, first)
+        tiny = inner(a, b, index, source, state, columns, row_bytes, first, scale_a, scale_b, n)
         set_rounding(0)
         return tiny
 
@@ -61,8 +64,16 @@ def is_tiny(plan: Plan, value: Value) -> Value:
     """Non-zero, and below what a chunk of zero products leaves unchanged in the fast path."""
     if plan.state.name == "f16":
         return B(boolean(0))
-    limit = 27 if plan.relative else 80
+    limit = LOWEST if plan.biased else plan.zero_codes + 1
     return ((bitcast(U, value) & 0x7FFFFFFF) - 1) < (limit << 23) - 1
+
+
+def scale_exponents(scale_a: Value, scale_b: Value, column: Value, n: Value) -> Value:
+    """Sum of the exponents of a ue8m0 factor of A and those of 16 columns of B; very large for NaN."""
+    column = i64(column) if isinstance(column, Value) else column
+    raw = I(masked_load(u8.vec(16), scale_b + column, lanes(n - column), u8.vec(16)(127)))
+    own = I(i32(scale_a[0]))
+    return select((raw == 255) | (own == 255), I(NAN_SCALE), raw + own - 254)
 
 
 def exponents(value: Value, emin: int) -> Value:
@@ -76,7 +87,9 @@ def power_of_two(e: Value) -> Value:
     return bitcast(D, i64.vec(16)(e + 1023) << 52)
 
 
-def exact_vector(plan: Plan, a: Value, b: Value, index: Value, row_bytes: Value, c: Value, first: Value) -> Value:
+def exact_vector(
+    plan: Plan, a: Value, b: Value, index: Value, row_bytes: Value, c: Value, first: Value, scale: Value | None = None
+) -> Value:
     """16 columns of one chunk as `dot.fused` does it. In f64 products and the sum of truncated terms are exact."""
     length = plan.length
     products = stack(D, length)
@@ -86,13 +99,22 @@ def exact_vector(plan: Plan, a: Value, b: Value, index: Value, row_bytes: Value,
     largest = maximum(exponents(wide, emin), I(plan.floor))
     special = wide
     b_ty = D if plan.double else F
+    if scale is not None:
+        nan = scale == NAN_SCALE
+        scale = select(nan, I(0), scale)
+        factor = power_of_two(scale)
+        special = special + select(nan, D(float("nan")), D(0.0))
     for j in range(length):
         row = b + chunk_row(plan, index, first, j) * row_bytes
         x, y = D(f64(values[j])), D(load(b_ty, row))
         p = x * y
+        if scale is not None:
+            p = p * factor
         store(p, products, j)
         special = special + p
         e = exponents(x, plan.a.emin) + exponents(y, plan.b.emin)
+        if scale is not None:
+            e = e + scale
         largest = maximum(largest, e)
     scale = power_of_two(plan.fraction - largest)
     total = trunc(wide * scale)

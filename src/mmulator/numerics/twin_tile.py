@@ -11,10 +11,11 @@ from __future__ import annotations
 from mmulator.codegen.ops import absolute, bitcast, cast_ptr, leading_zeros, load, maximum, minimum, select, shuffle
 from mmulator.codegen.types import Ty, boolean, f32, f64, i32, i64, u8, u32
 from mmulator.codegen.values import WIDE, Builder, Value
-from mmulator.numerics.twin_plan import HIGHEST, LOWEST, Plan
+from mmulator.numerics.twin_plan import A_BIAS, B_BIAS, HIGHEST, LOWEST, WINDOW, Plan
 
 I, U, F, D, B = i32.vec(16), u32.vec(16), f32.vec(16), f64.vec(16), boolean.vec(16)
 BYTES = u8.vec(64)
+CLAMPED = A_BIAS + B_BIAS - WINDOW  # relative codes up to here may hide a smaller exponent
 OUTLINED = f"noinline {WIDE}"
 NAN, INF, SIGN = 0x7FFFFFFF, 0x7F800000, 0x80000000
 
@@ -49,13 +50,16 @@ class Row:
         self.header = cast_ptr(i32, a + length * (lane + 12))
         # an emax below every exponent the types can produce
         lowest = max(LOWEST, plan.floor + 127)
-        self.largest = BYTES(u8(0 if plan.relative else lowest))
+        self.largest = BYTES(u8(0 if plan.biased else lowest))
 
     def codes(self, pointer: Value, j: int) -> Value:
         return bitcast(BYTES, U(pointer[j]))
 
-    def align(self, bias: Value | None) -> Value:
-        """emax of all columns as powers of two; True in a lane that the fast path cannot serve."""
+    def align(self, bias: list[Value] | None) -> Value:
+        """emax of all columns as powers of two; True in a lane that the fast path cannot serve.
+
+        bias: i32 lanes for each 16 columns, to be added to sums of codes.
+        """
         plan = self.plan
         packed = bitcast(U, self.largest)
         bad = B(boolean(0))
@@ -65,10 +69,11 @@ class Row:
                 packed << 23 if v == 0 else packed << 15 if v == 1 else packed << 7 if v == 2 else packed >> 1
             ) & INF
             if bias is not None:
-                # codes up to 64: only zero products; up to 97: some exponent may have been clamped
                 field = code >> 23
-                bad = bad | ((field - 65) < 33) | (field > 127)
-                code = select(field > 64, code + U(bias << 23), U(LOWEST << 23))
+                bad = bad | (field > plan.top_codes)
+                if plan.relative:  # some exponent may have been clamped
+                    bad = bad | ((field - (plan.zero_codes + 1)) < U(CLAMPED - plan.zero_codes))
+                code = select(field > plan.zero_codes, code + U(bias[v] << 23), U(LOWEST << 23))
                 bad = bad | (I(code) < LOWEST << 23)
             c = bitcast(U, load(F, self.state, 16 * v))
             c_power = c & INF
@@ -76,6 +81,8 @@ class Row:
                 c_power = select((c & 0x7FFFFFFF) == 0, c_power, maximum(c_power, U(113 << 23)))
             power = maximum(code, c_power)
             bad = bad | (power > HIGHEST << 23)
+            if plan.scaled:  # the accumulator is aligned as unscaled products are
+                bad = bad | (U(I(power >> 23) - bias[v] - LOWEST) > U(HIGHEST - LOWEST))
             self.powers.append(power)
         self.bias = bias
         return bad
@@ -88,12 +95,14 @@ class Row:
         self.sums, self.bases = [], []
         for v, power in enumerate(self.powers):
             base = power + (step << 23 | 1 << 22)
+            if plan.scaled:
+                base = base - U(self.bias[v] << 23)
             self.bases.append(base)
             value = bitcast(F, base)
             self.sums.append(D(value) if plan.double else value)
             field = power >> 23
             if self.bias is not None:
-                field = U(maximum(minimum(I(field) - self.bias, I(255)), I(plan.fraction)))
+                field = U(maximum(minimum(I(field) - self.bias[v], I(255)), I(plan.fraction)))
             bounds = bounds | (field << (8 * v))
         self.bound = bitcast(BYTES, bounds) - plan.fraction
         self.inexact = BYTES(u8(0))
@@ -113,12 +122,20 @@ class Row:
         plan = self.plan
         counts = bitcast(U, self.inexact)
         results = []
+        self.overflow = B(boolean(0))
         for v, power in enumerate(self.powers):
             c = load(F, self.state, 16 * v)
             scale = bitcast(F, U((254 + plan.fraction) << 23) - power)
             total = I(c * scale) + I((counts >> (8 * v + 1)) & 127)
             if plan.double:
-                total = total + shuffle(bitcast(i32.vec(32), self.sums[v]), None, list(range(0, 32, 2)))
+                halves = bitcast(i32.vec(32), self.sums[v])
+                low = shuffle(halves, None, list(range(0, 32, 2)))
+                total = total + low
+                if plan.wide_sum:
+                    high = shuffle(halves, None, list(range(1, 32, 2)))
+                    start = shuffle(bitcast(i32.vec(32), D(bitcast(F, self.bases[v]))), None, list(range(1, 32, 2)))
+                    fits = ((high - start) == (low >> 31)) & ((U(low) + 0x78000000) < 0xF0000000)
+                    self.overflow = self.overflow | ~fits
             else:
                 total = total + bitcast(I, self.sums[v]) - bitcast(I, self.bases[v])
             results.append(
