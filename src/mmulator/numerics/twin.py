@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -77,17 +78,26 @@ def twin_for(key: DotKey, device: str) -> Twin:
 
     Raises UnsupportedError as `profile_for` does.
     """
+    with _building:
+        return _build(key, device)
+
+
+_building = threading.Lock()
+
+
+def _build(key: DotKey, device: str) -> Twin:
     p = profile_for(key, device)
     parts: Any
-    makers: tuple[Callable[..., Native], Callable[..., Native], Callable[..., Native]]
+    pack_a: Callable[..., Native]
+    pack_b: Callable[..., Native]
+    dot: Callable[..., Native]
     match p.method:
         case "fused" | "halves":
-            parts, makers = plan_for(key, p), (pack_a_function, pack_b_function, dot_function)
+            parts, pack_a, pack_b, dot = plan_for(key, p), pack_a_function, pack_b_function, dot_function
         case "groups":
-            parts, makers = groups_for(key, p), (pack_a_groups, pack_b_groups, dot_groups)
+            parts, pack_a, pack_b, dot = groups_for(key, p), pack_a_groups, pack_b_groups, dot_groups
         case _:
-            parts, makers = exact_for(key, p), (pack_a_exact, pack_b_exact, dot_exact)
-    pack_a, pack_b, dot = makers
+            parts, pack_a, pack_b, dot = exact_for(key, p), pack_a_exact, pack_b_exact, dot_exact
     functions = [
         pack_a(parts, "pack_a"),
         pack_b(parts, "pack_b", rows=False),

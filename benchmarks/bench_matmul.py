@@ -1,0 +1,113 @@
+"""Matrix products with a device's bits, beside NumPy's float32 product of the same shape in the same run.
+
+    python benchmarks/bench_matmul.py [--size 1024] [--threads 2] [--json]
+
+Both use the same number of threads and take turns; each figure is the best of its rounds, operands packed each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from typing import Any
+
+CASES = [  # family, A, B, C/D, k, device, options
+    ("wgmma", "f16", "f32", 16, "sm_90", {}),
+    ("wgmma", "bf16", "f32", 16, "sm_90", {}),
+    ("wgmma", "tf32", "f32", 8, "sm_90", {}),
+    ("wgmma", "e4m3", "f32", 32, "sm_90", {}),
+    ("wgmma", "e5m2", "f32", 32, "sm_90", {}),
+    ("wgmma", "f16", "f16", 16, "sm_90", {}),
+    ("wgmma", "f16", "f32", 32, "sm_90", {"sparse": True}),
+    ("mma", "f16", "f32", 16, "sm_80", {}),
+    ("wmma", "f16", "f32", 16, "sm_70", {}),
+    ("mma", "e4m3", "f32", 32, "sm_90", {}),
+    ("mma", "e4m3", "f32", 32, "sm_89", {}),
+    ("mma", "e4m3", "f32", 32, "sm_120", {}),
+    ("mma", "e4m3", "f32", 32, "sm_120", {"kind": "mxf8f6f4", "scale_vec": "1X", "stype": "ue8m0"}),
+    ("mma", "e2m1", "f32", 64, "sm_120", {"kind": "mxf4nvf4", "scale_vec": "4X", "stype": "ue4m3"}),
+    ("wgmma", "s8", "s32", 32, "sm_90", {}),
+    ("wgmma", "u8", "s32", 32, "sm_90", {"satfinite": True}),
+    ("mma", "s4", "s32", 64, "sm_90", {}),
+    ("mma", "b1", "s32", 256, "sm_90", {"bit_op": "xor"}),
+    ("mma", "f64", "f64", 16, "sm_90", {}),
+]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(arguments.threads)  # before NumPy is imported
+    rows = [measure(case, arguments.size, arguments.threads, arguments.rounds) for case in CASES]
+    if arguments.json:
+        print(json.dumps(rows, indent=1))
+        return
+    print(f"{arguments.size}^3, {arguments.threads} threads; GMAC/s")
+    for r in rows:
+        ratio = f"numpy {r['numpy']:7.1f}  ratio {r['ratio']:.3f}"
+        print(f"{r['instruction']:<52} {r['device']:<7} {r['gmacs']:8.2f}  {ratio}")
+
+
+def measure(case: tuple[Any, ...], size: int, threads: int, rounds: int) -> dict[str, Any]:
+    import numpy as np
+
+    from mmulator.numerics import DotKey
+    from mmulator.numerics.twin import fast_matmul, twin_for
+
+    family, t, d, k, device, options = case
+    key = DotKey(family, t, t, d, d, k, **options)
+    rng = np.random.default_rng(0)
+    columns = size // 2 if key.sparse else size
+    A, B = (operand(t, shape, rng) for shape in ((size, columns), (size, size)))
+    extra: dict[str, Any] = {}
+    if key.sparse:
+        extra["indices"] = 2 * np.arange(columns) + rng.integers(0, 2, (size, columns))
+    if key.scale_blocks:
+        blocks = size // k * key.scale_blocks
+        low, high = (120, 134) if key.stype == "ue8m0" else (40, 80)
+        extra["scale_a"] = rng.integers(low, high, (size, blocks), dtype=np.uint8)
+        extra["scale_b"] = rng.integers(low, high, (blocks, size), dtype=np.uint8)
+    x, y = (rng.standard_normal((size, size), dtype=np.float32) for _ in range(2))
+    twin_for(key, device).dot  # noqa: B018  compile
+    ours = theirs = float("inf")
+    for _ in range(rounds):
+        ours = min(ours, timed(lambda: fast_matmul(key, device, A, B, None, threads=threads, **extra)))
+        theirs = min(theirs, timed(lambda: x @ y))
+    macs = size * size * columns / 1e9
+    words = [f"{family}{'.sp' if key.sparse else ''} k{k} {d}.{t}.{t}", *(str(v) for v in options.values())]
+    name = " ".join(w for w in words if w != "True")
+    reference = size**3 / 1e9 / theirs
+    return {
+        "instruction": name, "device": device, "gmacs": round(macs / ours, 3), "numpy": round(reference, 2),
+        "ratio": round(macs / ours / reference, 4),
+    }  # fmt: skip
+
+
+def operand(t: str, shape: tuple[int, int], rng: Any) -> Any:
+    """Raw elements: standard normal numbers, or uniform integers."""
+    import numpy as np
+
+    from mmulator.numerics.formats import container, element_type, numpy_dtype
+
+    e = element_type(t)
+    if not e.is_float:
+        return rng.integers(0, 1 << e.bits, shape, dtype=np.uint8)
+    values = rng.standard_normal(shape)
+    return values.astype(numpy_dtype(e)).view(container(e)) & container(e).type((1 << e.bits) - 1)
+
+
+def timed(work: Any) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()
