@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
-    ("source",), ("errors",), ("codegen",), ("isa",), ("syntax", "numerics", "layouts"), ("execution",), ("instruction",), ("gemm",),
+    ("source",), ("errors",), ("codegen",), ("isa",), ("syntax", "numerics", "layouts"),
+    ("execution",), ("instruction",), ("gemm",),
     ("ptx",), ("machine",), ("sanitizer",), ("conformance",), ("inspect",), ("cli", "explorer"),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
@@ -54,7 +55,7 @@ def test_import_is_light() -> None:
     import subprocess
     import sys
 
-    heavy = "llvmlite, numpy, ml_dtypes, rich, typer".split(", ")
+    heavy = ["llvmlite", "numpy", "ml_dtypes", "rich", "typer"]
     code = f"import mmulator, sys; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

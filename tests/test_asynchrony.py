@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ptx_text import kernel
 
 from mmulator.errors import ExecutionFault
 from mmulator.machine.module import Module
+from ptx_text import kernel
 
 # A block of 128 threads; 8 KB of shared memory are filled with f16 ones. Descriptor %rd10: no swizzle, LBO 128, SBO 256.
 SETUP = """

@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 import pytest
-from ptx_text import STORE_R1, kernel
 
 from mmulator.errors import ExecutionFault, LaunchError, MmulatorError, UnsupportedError
 from mmulator.machine.arguments import Aggregate
 from mmulator.machine.module import Module
+from ptx_text import STORE_R1, kernel
 
 
 def run(body: str, *, out: np.ndarray | None = None, grid: object = 1, block: object = 32, **options: object) -> np.ndarray:
@@ -94,7 +94,8 @@ def test_endless_loop_stops_at_the_time_limit() -> None:
 
 
 def test_barrier_that_one_warp_skips() -> None:
-    body = "  mov.u32 %r1, %tid.x;\n  setp.lt.u32 %p1, %r1, 32;\n  @%p1 bra S;\n  bar.sync 0;\n  bra E;\nS:\n  bar.sync 1, 64;\nE:"
+    body = "  mov.u32 %r1, %tid.x;\n  setp.lt.u32 %p1, %r1, 32;\n  @%p1 bra S;\n"
+    body += "  bar.sync 0;\n  bra E;\nS:\n  bar.sync 1, 64;\nE:"
     text = fault(body, block=64)
     assert "deadlock" in text and "barrier" in text and "bar.sync" in text
 
@@ -105,7 +106,8 @@ def test_exited_threads_do_not_hold_a_barrier() -> None:
 
 
 def test_shfl_without_its_partners() -> None:
-    body = "  mov.u32 %r1, %tid.x;\n  setp.lt.u32 %p1, %r1, 16;\n  @%p1 bra S;\nL:\n  bra L;\nS:\n  shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;"
+    body = "  mov.u32 %r1, %tid.x;\n  setp.lt.u32 %p1, %r1, 16;\n  @%p1 bra S;\n"
+    body += "L:\n  bra L;\nS:\n  shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;"
     with pytest.raises(ExecutionFault, match="did not finish"):
         Module.load(kernel(body))["k"].launch(1, 32, [np.zeros(1, np.uint32)], timeout=0.3)
 
@@ -116,9 +118,10 @@ def test_brx_index_beyond_the_list() -> None:
 
 
 def test_endless_recursion() -> None:
-    top = ".func f(.param .b32 x)\n{\n .reg .b32 %r<2>;\n ld.param.b32 %r1, [x];\n { .param .b32 p; st.param.b32 [p], %r1; call f, (p); }\n ret;\n}\n"
+    top = ".func f(.param .b32 x)\n{\n .reg .b32 %r<2>;\n ld.param.b32 %r1, [x];\n"
+    top += " { .param .b32 p; st.param.b32 [p], %r1; call f, (p); }\n ret;\n}\n"
     body = "  mov.b32 %r1, 1;\n  { .param .b32 p; st.param.b32 [p], %r1; call f, (p); }"
-    with pytest.raises(ExecutionFault, match="stack overflow|out of bounds"):
+    with pytest.raises(ExecutionFault, match=r"stack overflow|out of bounds"):
         Module.load(kernel(body, top=top))["k"].launch(1, 32, [np.zeros(1, np.uint32)])
 
 

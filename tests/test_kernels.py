@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import corpus
 import pytest
 
+import corpus
 from mmulator.errors import UnsupportedError
 
 # Instructions of a later release; the error must name them.

@@ -17,7 +17,7 @@ def read_source(path: str) -> Source:
     if path == "-":
         return Source("<stdin>", sys.stdin.read())
     try:
-        return Source(path, Path(path).read_text(encoding="utf-8", errors="surrogateescape"))
+        return Source(path, Path(path).read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
         raise MmulatorError(f"cannot read {path}: {error.strerror}") from None
 

@@ -99,7 +99,10 @@ def _digests(job: Job) -> list[int]:
 
     import numpy as np
 
-    return [zlib.crc32(a.value.view(np.uint8)) if isinstance(a.value, np.ndarray) and a.value.size else 0 for a in job.arguments]
+    def digest(value: object) -> int:
+        return zlib.crc32(value.reshape(-1).view(np.uint8).data) if isinstance(value, np.ndarray) and value.size else 0
+
+    return [digest(a.value) for a in job.arguments]
 
 
 def _save(path: Path, job: Job, before: list[int]) -> None:
@@ -113,7 +116,7 @@ def _save(path: Path, job: Job, before: list[int]) -> None:
         if isinstance(a.value, np.ndarray) and (a.is_output or old != new)
     }
     try:
-        np.savez(path, **written)
+        np.savez(path, **written)  # type: ignore[arg-type]
     except OSError as error:
         raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
 

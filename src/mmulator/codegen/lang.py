@@ -34,6 +34,7 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
     ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.Pow: operator.pow,
 }  # fmt: skip
+_UNARY: dict[type, Callable[[Any], Any]] = {ast.USub: operator.neg, ast.Invert: operator.invert, ast.UAdd: operator.pos}
 _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
@@ -63,7 +64,7 @@ class Native:
         if isinstance(node, ast.Constant) and node.value is None:
             return void
         code = compile(ast.Expression(node), self.name, "eval")
-        return eval(code, self.function.__globals__, self.nonlocals)  # type: ignore[no-any-return]
+        return eval(code, self.function.__globals__, self.nonlocals)
 
     def build(self) -> tuple[Builder, list[Native]]:
         """The LLVM function, and the native functions it calls."""
@@ -291,7 +292,7 @@ class _Body:
                 value = self.eval(operand)
                 if isinstance(op, ast.Not):
                     return ~value if isinstance(value, Value) else not value
-                return {ast.USub: operator.neg, ast.Invert: operator.invert, ast.UAdd: operator.pos}[type(op)](value)
+                return _UNARY[type(op)](value)
             case ast.BoolOp(op=op, values=values):
                 return self._bool(isinstance(op, ast.And), values)
             case ast.Compare(left=left, ops=[op], comparators=[right]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mmulator.codegen.types import Ty, boolean, i32, i64, ptr, ptr_to, u32, void
+from mmulator.codegen.types import Ty, boolean, i64, ptr, ptr_to, u32, void
 from mmulator.codegen.values import Builder, Value, as_value, constant, lanes_constant, mangle, splat, unify
 
 

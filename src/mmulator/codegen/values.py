@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from mmulator.codegen.types import Struct, Ty, boolean, f64, i64, ptr, ptr_to, u8, u64, void
 
@@ -259,7 +259,7 @@ def extract(value: Value, index: Any) -> Value:
 class Builder:
     """One function under construction. The innermost open builder is `Builder.current()`."""
 
-    _open: list[Builder] = []
+    _open: ClassVar[list[Builder]] = []
 
     def __init__(
         self, name: str, returns: Ty, params: Sequence[tuple[str, Ty]], *, attributes: str = "", linkage: str = ""

@@ -53,9 +53,10 @@ class BlockEmitter:
     """State while a block is written. `values`: registers whose current value is known here; `dirty`: to be stored."""
 
     def __init__(
-        self, b: Builder, block: Block, frame: Frame, symbol: Callable[[BlockEmitter, Symbol], Value], locals_bytes: int
+        self, b: Builder, block: Block, frame: Frame, symbol: Callable[[Any, Symbol], Value], locals_bytes: int
     ) -> None:
-        self.b, self.block, self.frame = b, block, frame
+        self.b: Builder = b
+        self.block, self.frame = block, frame
         self.w, self.regs, self.mask = b.params
         self._symbol = symbol
         self.local_bytes = locals_bytes

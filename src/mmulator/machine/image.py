@@ -11,6 +11,7 @@ from mmulator.errors import LaunchError
 from mmulator.machine.state import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_FUNCTION, SLOT_SHIFT
 from mmulator.ptx.tree import Function, Module, Parameter, Prototype, SymbolReference, Variable
 
+
 def align_up(value: int, align: int) -> int:
     return -(-value // align) * align
 

@@ -140,7 +140,7 @@ class Jit:
         return offsets
 
     # symbols --------------------------------------------------------------------------------------------------------
-    def symbol(self, e: BlockEmitter, symbol: Symbol) -> Value:
+    def symbol(self, e: Emitter, symbol: Symbol) -> Value:
         name = symbol.name
         b = e.b
         local = self.locals[e.function_name].offsets.get(name)
@@ -490,17 +490,17 @@ class Emitter(BlockEmitter):
             self._pass(operand, base + place, parameter)
         callee = callee_of(ins)
         if isinstance(callee, Reg):
-            place = self.room(I32)
+            targets = self.room(I32)
             where = self.spill(U64(self.source(callee, "u64")))
-            self.call(rt.find_functions, self.w, self.mask, where, place)
+            self.call(rt.find_functions, self.w, self.mask, where, targets)
         else:
             function = self.jit.module.function(callee.name)
             assert function is not None
-            place = self.spill(constant(b, I32, self.jit.program.functions[function.name].entry))
+            targets = self.spill(constant(b, I32, self.jit.program.functions[function.name].entry))
         self.flush()
         b.ret(
             self.call(
-                rt.call_function, self.w, self.mask, place, self.block.targets[0], self.frame.bytes, self.local_bytes,
+                rt.call_function, self.w, self.mask, targets, self.block.targets[0], self.frame.bytes, self.local_bytes,
                 self.site,
             )
         )  # fmt: skip

@@ -347,4 +347,4 @@ def class_totals(kernel: CompiledKernel, counts: np.ndarray) -> dict[str, int]:
     return dict(total.most_common())
 
 
-__all__ = ["SHARED_BASE", "HEADER_LOCAL", "Grid", "LaunchError", "LaunchShape", "Outcome", "Runner", "class_totals"]
+__all__ = ["HEADER_LOCAL", "SHARED_BASE", "Grid", "LaunchError", "LaunchShape", "Outcome", "Runner", "class_totals"]

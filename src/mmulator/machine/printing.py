@@ -6,7 +6,7 @@ import ctypes
 import re
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _SPEC = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
 _LONG = ("l", "ll", "j", "z", "t")
-CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, *[ctypes.POINTER(ctypes.c_uint64)] * 2, ctypes.POINTER(ctypes.c_uint32))
+_WORDS, _LONGS = ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint64)
+CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, _LONGS, _LONGS, _WORDS)
 WARP, CTA = Warp.numpy_dtype(), Cta.numpy_dtype()
 LIMIT = 1 << 20  # characters kept of a launch, as CUDA keeps 1 MiB
 
@@ -28,7 +29,7 @@ def format_c(text: str, argument: Callable[[int], bytes], string: Callable[[int]
     def number() -> int:
         return int.from_bytes(argument(4), "little", signed=True)
 
-    def one(match: re.Match[str]) -> str:
+    def one(match: re.Match[str]) -> Any:
         flags, width, precision, length, kind = match.groups()
         if kind == "%":
             return "%"

@@ -201,7 +201,7 @@ class _Splitter:
         return old
 
     def label(self, name: str) -> None:
-        if self.current.body or self.current.after or not self.item.blocks[-1] is self.current:
+        if self.current.body or self.current.after or self.item.blocks[-1] is not self.current:
             self.fall()
         self.labels[name] = self.current.index
 
@@ -361,13 +361,13 @@ def signature_of(form: MatrixForm, operands: tuple[Operand, ...]) -> tuple[Opera
 
 def call_operands(ins: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
     """(results, arguments) of a call."""
-    lists = [o.elements for o in ins.operands if isinstance(o, Arguments)]
     callee_at = next(n for n, o in enumerate(ins.operands) if isinstance(o, Reg | Symbol))
-    results = ins.operands[0].elements if callee_at > 0 and isinstance(ins.operands[0], Arguments) else ()
-    arguments = lists[-1] if lists and isinstance(ins.operands[-1], Arguments) else ()
-    if not arguments and len(ins.operands) > callee_at + 1 and isinstance(ins.operands[callee_at + 1], Arguments):
-        arguments = ins.operands[callee_at + 1].elements
-    return results, arguments
+
+    def elements(at: int) -> tuple[Operand, ...]:
+        operand = ins.operands[at] if 0 <= at < len(ins.operands) else None
+        return operand.elements if isinstance(operand, Arguments) else ()
+
+    return elements(callee_at - 1), elements(callee_at + 1)
 
 
 def callee_of(ins: Instruction) -> Reg | Symbol:

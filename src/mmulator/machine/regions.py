@@ -64,7 +64,7 @@ def regions_of(function: Function) -> Regions:
             definitions[name].append(n)
     known = _constants(function, definitions)
     segments, labels, guarded = _segments(function, known)
-    region, order = _join(segments, labels)
+    region, order, joined = _join(segments, labels)
     place: dict[int, tuple[int, int]] = {}
     successors: dict[int, set[int]] = defaultdict(set)
     count: dict[int, int] = defaultdict(int)
@@ -72,8 +72,8 @@ def regions_of(function: Function) -> Regions:
         for n in segments[s].statements:
             place[n] = region[s], count[region[s]]
             count[region[s]] += 1
-        for t in _targets(segments, labels, s):
-            successors[region[s]].add(region[t])
+        if s not in joined:
+            successors[region[s]].update(region[t] for t in _targets(segments, labels, s))
     return Regions(place, {r: frozenset(t) for r, t in successors.items()}, frozenset(guarded), definitions, accesses)
 
 
@@ -156,8 +156,9 @@ def _targets(segments: list[_Segment], labels: Mapping[str, int], s: int) -> set
     return targets
 
 
-def _join(segments: list[_Segment], labels: Mapping[str, int]) -> tuple[dict[int, int], list[int]]:
-    """Region of each segment that can be reached, and these segments in order, a region's together."""
+def _join(segments: list[_Segment], labels: Mapping[str, int]) -> tuple[dict[int, int], list[int], dict[int, int]]:
+    """Region of each segment that can be reached; these segments in order, a region's together; which are followed by
+    which."""
     into: dict[int, set[int]] = defaultdict(set)
     into[0].add(-1)
     waiting, reached = [0], {0}
@@ -184,7 +185,7 @@ def _join(segments: list[_Segment], labels: Mapping[str, int]) -> tuple[dict[int
             region[at] = first
             order.append(at)
             at = joined.get(at)
-    return region, order
+    return region, order, joined
 
 
 # constants ----------------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from mmulator.machine.emit import BlockEmitter
+    from mmulator.machine.jit import Emitter
     from mmulator.ptx.tree import Instruction
 
-Lowering: TypeAlias = "Callable[[BlockEmitter, Instruction], None]"
+Lowering: TypeAlias = "Callable[[Emitter, Instruction], None]"
 LOWER: dict[str, Lowering] = {}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mmulator.codegen.ops import bits_mask, iota, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import boolean, i32, u32, u64, u128
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import UnsupportedError
 from mmulator.isa.scalar import type_bits
-from mmulator.machine.emit import LANES, BlockEmitter, storage_type
+from mmulator.machine.emit import LANES, storage_type
 from mmulator.machine.lower import lower
 from mmulator.machine.lower.memory import write_result
 from mmulator.machine.runtime import lanes as rt
@@ -16,12 +18,16 @@ from mmulator.ptx.tree import Instruction, Operand, PredicatePair, Reg, Sink, Ve
 U32 = u32.vec(LANES)
 
 
+if TYPE_CHECKING:
+    from mmulator.machine.jit import Emitter
+
+
 def _pair(operand: Operand) -> tuple[Operand, Operand | None]:
     return (operand.p, operand.q) if isinstance(operand, PredicatePair) else (operand, None)
 
 
 @lower("shfl.sync", "shfl")
-def shfl(e: BlockEmitter, ins: Instruction) -> None:
+def shfl(e: Emitter, ins: Instruction) -> None:
     target, a, b, c = ins.operands[:4]
     d, p = _pair(target)
     place = e.room(U32)
@@ -33,7 +39,7 @@ def shfl(e: BlockEmitter, ins: Instruction) -> None:
 
 
 @lower("vote.sync", "vote")
-def vote(e: BlockEmitter, ins: Instruction) -> None:
+def vote(e: Emitter, ins: Instruction) -> None:
     target, source = ins.operands[:2]
     mode = ins.form["mode"]  # type: ignore[index]
     active = e.lanes_of(ins)
@@ -56,7 +62,7 @@ def vote(e: BlockEmitter, ins: Instruction) -> None:
 
 
 @lower("match.any.sync", "match.all.sync", "match.sync", "match")
-def match_(e: BlockEmitter, ins: Instruction) -> None:
+def match_(e: Emitter, ins: Instruction) -> None:
     target, a, members = ins.operands
     d, p = _pair(target)
     type_name = ins.form["type"]  # type: ignore[index]
@@ -71,7 +77,7 @@ def match_(e: BlockEmitter, ins: Instruction) -> None:
 
 
 @lower("redux.sync", "redux")
-def redux(e: BlockEmitter, ins: Instruction) -> None:
+def redux(e: Emitter, ins: Instruction) -> None:
     target, a, members = ins.operands
     form = ins.form
     assert form is not None
@@ -86,7 +92,7 @@ def redux(e: BlockEmitter, ins: Instruction) -> None:
 
 
 @lower("elect.sync", "elect")
-def elect(e: BlockEmitter, ins: Instruction) -> None:
+def elect(e: Emitter, ins: Instruction) -> None:
     d, p = _pair(ins.operands[0])
     members = U32(e.source(ins.operands[1], "b32")) & e.lanes_of(ins)
     leader = trailing_zeros(members)
@@ -96,13 +102,13 @@ def elect(e: BlockEmitter, ins: Instruction) -> None:
 
 
 @lower("activemask")
-def activemask(e: BlockEmitter, ins: Instruction) -> None:
+def activemask(e: Emitter, ins: Instruction) -> None:
     write_result(e, ins.operands[0], splat(e.lanes_of(ins), LANES), ins)
 
 
 # mov ----------------------------------------------------------------------------------------------------------------
 @lower("mov")
-def mov(e: BlockEmitter, ins: Instruction) -> None:
+def mov(e: Emitter, ins: Instruction) -> None:
     target, source = ins.operands
     type_name = ins.form["type"]  # type: ignore[index]
     if isinstance(source, VectorOperand):
@@ -113,7 +119,7 @@ def mov(e: BlockEmitter, ins: Instruction) -> None:
         write_result(e, target, e.source(source, type_name), ins)
 
 
-def _pack(e: BlockEmitter, source: VectorOperand, type_name: str) -> Value:
+def _pack(e: Emitter, source: VectorOperand, type_name: str) -> Value:
     """Elements side by side, the first in the low bits."""
     bits = type_bits(type_name)
     each = bits // len(source.elements)
@@ -127,7 +133,7 @@ def _pack(e: BlockEmitter, source: VectorOperand, type_name: str) -> Value:
     return result
 
 
-def _unpack(e: BlockEmitter, target: VectorOperand, source: Operand, type_name: str, ins: Instruction) -> None:
+def _unpack(e: Emitter, target: VectorOperand, source: Operand, type_name: str, ins: Instruction) -> None:
     bits = type_bits(type_name)
     each = bits // len(target.elements)
     value = storage_type(f"b{bits}")(e.source(source, f"b{bits}"))

@@ -13,7 +13,7 @@ from mmulator.codegen.values import Value, constant, extract
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.operands import fragment
-from mmulator.machine.emit import LANES, BlockEmitter, storage_type
+from mmulator.machine.emit import LANES, storage_type
 from mmulator.machine.lower import lower
 from mmulator.machine.lower.memory import write_result
 from mmulator.machine.runtime import memory as mem
@@ -38,13 +38,13 @@ def elements(operand: Operand) -> tuple[Operand, ...]:
     return operand.elements if isinstance(operand, VectorOperand) else (operand,)
 
 
-def _registers(e: BlockEmitter, operand: Operand, bits: int = 32) -> Value:
+def _registers(e: Emitter, operand: Operand, bits: int = 32) -> Value:
     """A vector operand's registers, one after the other in memory (32 lanes each)."""
     ty = storage_type(f"b{bits}")
     return e.spill(*(ty(e.source(o, f"b{bits}")) for o in elements(operand)))
 
 
-def _results(e: BlockEmitter, operand: Operand, place: Value, ins: Instruction, bits: int = 32) -> None:
+def _results(e: Emitter, operand: Operand, place: Value, ins: Instruction, bits: int = 32) -> None:
     ty = storage_type(f"b{bits}")
     for n, o in enumerate(elements(operand)):
         write_result(e, o, e.fetch(place, ty, n), ins)
@@ -54,7 +54,7 @@ def _space(form: MatrixForm) -> str:
     return form.space.partition("::")[0] or "generic"
 
 
-def _address(e: BlockEmitter, operand: Operand, ins: Instruction) -> Value:
+def _address(e: Emitter, operand: Operand, ins: Instruction) -> Value:
     if not isinstance(operand, Address):
         raise UnsupportedError("an address is wanted", span=ins.span)
     return e.address(operand)
@@ -154,7 +154,7 @@ def _multiply(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     _results(e, d, out, ins, width["d"])
 
 
-def cast_ptr_bytes(e: BlockEmitter, field: str) -> Value:
+def cast_ptr_bytes(e: Emitter, field: str) -> Value:
     from mmulator.machine.state import Cta
 
     return cast_ptr(Cta, e.warp("cta")).field(field)
@@ -236,7 +236,7 @@ def _plain(ins: Instruction, form: MatrixForm) -> None:
 
 
 @lower("ldmatrix")
-def ldmatrix(e: BlockEmitter, ins: Instruction) -> None:
+def ldmatrix(e: Emitter, ins: Instruction) -> None:
     form = _form(ins)
     _plain(ins, form)
     r, p = ins.operands
@@ -247,7 +247,7 @@ def ldmatrix(e: BlockEmitter, ins: Instruction) -> None:
 
 
 @lower("stmatrix")
-def stmatrix(e: BlockEmitter, ins: Instruction) -> None:
+def stmatrix(e: Emitter, ins: Instruction) -> None:
     form = _form(ins)
     _plain(ins, form)
     p, r = ins.operands
@@ -257,7 +257,7 @@ def stmatrix(e: BlockEmitter, ins: Instruction) -> None:
 
 
 @lower("movmatrix")
-def movmatrix(e: BlockEmitter, ins: Instruction) -> None:
+def movmatrix(e: Emitter, ins: Instruction) -> None:
     d, a = ins.operands
     out = e.room(U32)
     e.call(mem.movmatrix, _registers(e, a), out)
@@ -279,7 +279,7 @@ def wgmma(e: Emitter, ins: Instruction) -> None:
             raise UnsupportedError(f"{ins.mnemonic} is not supported", span=ins.span)
 
 
-def _names(e: BlockEmitter, operand: Operand, ins: Instruction) -> list[str]:
+def _names(e: Emitter, operand: Operand, ins: Instruction) -> list[str]:
     found = []
     for o in elements(operand):
         if not isinstance(o, Reg):
@@ -325,7 +325,7 @@ def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     e.call(rt.wgmma_issue, e.w, site_pointer(e, number, WgmmaSite), a_word, b_word, keep)
 
 
-def _descriptor(e: BlockEmitter, operand: Operand, lane: Value) -> Value:
+def _descriptor(e: Emitter, operand: Operand, lane: Value) -> Value:
     if isinstance(operand, Immediate):
         return constant(e.b, u64, operand.bits("b64"))
     return extract(U64(e.source(operand, "b64")), lane)

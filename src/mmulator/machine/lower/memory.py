@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import bitcast, fma, is_nan, mask_bits, select
@@ -10,7 +11,7 @@ from mmulator.codegen.types import Ty, boolean, f32, f64, u8, u16, u32, u64, u12
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import UnsupportedError
 from mmulator.isa.scalar import type_bits
-from mmulator.machine.emit import LANES, BlockEmitter, vector_type
+from mmulator.machine.emit import LANES, vector_type
 from mmulator.machine.lower import lower
 from mmulator.machine.runtime import memory as rt
 from mmulator.machine.state import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
@@ -32,6 +33,10 @@ _ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
 _SLOTS = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "param": SLOT_PARAM}
 
 
+if TYPE_CHECKING:
+    from mmulator.machine.jit import Emitter
+
+
 def space_of(ins: Instruction) -> str:
     """State space of an access: `global`, `shared`, ..., or `generic`."""
     text = ins.form["space"] if ins.form is not None else ""  # type: ignore[index]
@@ -42,13 +47,13 @@ def _elements(operand: Operand) -> tuple[Operand, ...]:
     return operand.elements if isinstance(operand, VectorOperand) else (operand,)
 
 
-def write_result(e: BlockEmitter, operand: Operand, value: Value, ins: Instruction) -> None:
+def write_result(e: Emitter, operand: Operand, value: Value, ins: Instruction) -> None:
     """Put a computed value into a destination register, unless it is `_`."""
     if isinstance(operand, Reg):
         e.write(operand.name, value, e.guard(ins))
 
 
-def _local_address(e: BlockEmitter, address: Address) -> Value | None:
+def _local_address(e: Emitter, address: Address) -> Value | None:
     """Address in this frame's local memory, if `address` is a variable that lives there."""
     if isinstance(address.base, Symbol):
         offset = e.frame_offset(address.base.name)
@@ -57,7 +62,7 @@ def _local_address(e: BlockEmitter, address: Address) -> Value | None:
     return None
 
 
-def _place(e: BlockEmitter, ins: Instruction, address: Address) -> tuple[str, Value]:
+def _place(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value]:
     """(space, address of each lane)."""
     local = _local_address(e, address)
     if local is not None:
@@ -69,7 +74,7 @@ def _place(e: BlockEmitter, ins: Instruction, address: Address) -> tuple[str, Va
 
 
 @lower("ld", "ldu")
-def ld(e: BlockEmitter, ins: Instruction) -> None:
+def ld(e: Emitter, ins: Instruction) -> None:
     target, address = ins.operands[:2]
     if not isinstance(address, Address):
         raise UnsupportedError("a load takes an address", span=ins.span)
@@ -110,7 +115,7 @@ def _as_type(value: Value, type_name: str) -> Value:
     return value if ty.kind == "float" else ty(value)
 
 
-def _load_parameter(e: BlockEmitter, ins: Instruction, names: tuple[Operand, ...], type_name: str, at: int) -> None:
+def _load_parameter(e: Emitter, ins: Instruction, names: tuple[Operand, ...], type_name: str, at: int) -> None:
     """A kernel parameter at a constant offset is the same for all lanes."""
     size, parts = _parts(type_name)
     base = e.launch_field("params")
@@ -124,7 +129,7 @@ def _load_parameter(e: BlockEmitter, ins: Instruction, names: tuple[Operand, ...
 
 
 @lower("st")
-def st(e: BlockEmitter, ins: Instruction) -> None:
+def st(e: Emitter, ins: Instruction) -> None:
     address, source = ins.operands[:2]
     if not isinstance(address, Address):
         raise UnsupportedError("a store takes an address", span=ins.span)
@@ -142,7 +147,7 @@ def st(e: BlockEmitter, ins: Instruction) -> None:
 
 @lower("prefetch", "prefetchu", "applypriority", "discard", "cp.async.bulk.prefetch", "createpolicy", "griddepcontrol",
        "setmaxnreg", "pmevent", "nanosleep", "brkpt")  # fmt: skip
-def nothing(e: BlockEmitter, ins: Instruction) -> None:
+def nothing(e: Emitter, ins: Instruction) -> None:
     """Hints: no effect on any value. A destination (a cache policy) becomes zero."""
     specs = getattr(ins.form, "operands", ())
     for spec, operand in zip(specs, ins.operands):
@@ -244,7 +249,7 @@ def _combiner(op: str, type_name: str, space: str) -> tuple[Ty, Combine | None, 
 
 
 @lower("atom", "red")
-def atom(e: BlockEmitter, ins: Instruction) -> None:
+def atom(e: Emitter, ins: Instruction) -> None:
     """Vector forms are one atomic operation an element."""
     form = ins.form
     assert form is not None
@@ -266,7 +271,7 @@ def atom(e: BlockEmitter, ins: Instruction) -> None:
 
 
 def _one_atomic(
-    e: BlockEmitter, ins: Instruction, function: Native, ty: Ty, where: Value, sources: list[Operand], type_name: str
+    e: Emitter, ins: Instruction, function: Native, ty: Ty, where: Value, sources: list[Operand], type_name: str
 ) -> Value:
     vector = ty.vec(LANES)
     values = [vector(e.source(o, f"b{type_bits(type_name)}")) for o in sources]
@@ -280,7 +285,7 @@ def _one_atomic(
 
 # addresses ----------------------------------------------------------------------------------------------------------
 @lower("cvta", "cvta.to")
-def cvta(e: BlockEmitter, ins: Instruction) -> None:
+def cvta(e: Emitter, ins: Instruction) -> None:
     """Between an address of a state space and a generic address: the slot's number in the upper bits."""
     target, source = ins.operands
     value = U64(e.source(source, ins.form["type"]))  # type: ignore[index]
@@ -298,7 +303,7 @@ def form_is_to(ins: Instruction) -> bool:
 
 
 @lower("isspacep")
-def isspacep(e: BlockEmitter, ins: Instruction) -> None:
+def isspacep(e: Emitter, ins: Instruction) -> None:
     target, source = ins.operands
     slot = U64(e.source(source, "u64")) >> SLOT_SHIFT
     space = space_of(ins)
@@ -307,19 +312,19 @@ def isspacep(e: BlockEmitter, ins: Instruction) -> None:
 
 
 @lower("mapa")
-def mapa(e: BlockEmitter, ins: Instruction) -> None:
+def mapa(e: Emitter, ins: Instruction) -> None:
     """Outside a cluster a block's own shared memory is all there is."""
     write_result(e, ins.operands[0], e.source(ins.operands[1], ins.form["type"]), ins)  # type: ignore[index]
 
 
 @lower("getctarank")
-def getctarank(e: BlockEmitter, ins: Instruction) -> None:
+def getctarank(e: Emitter, ins: Instruction) -> None:
     write_result(e, ins.operands[0], constant(e.b, U32, 0), ins)
 
 
 # cp.async -----------------------------------------------------------------------------------------------------------
 @lower("cp.async")
-def cp_async(e: BlockEmitter, ins: Instruction) -> None:
+def cp_async(e: Emitter, ins: Instruction) -> None:
     to, source, size, *rest = ins.operands
     if not isinstance(to, Address) or not isinstance(source, Address) or not isinstance(size, Immediate):
         raise UnsupportedError("cp.async takes two addresses and a size", span=ins.span)
@@ -334,12 +339,12 @@ def cp_async(e: BlockEmitter, ins: Instruction) -> None:
 
 
 @lower("cp.async.commit_group")
-def cp_async_commit(e: BlockEmitter, ins: Instruction) -> None:
+def cp_async_commit(e: Emitter, ins: Instruction) -> None:
     e.call(rt.cp_async_commit, e.w)
 
 
 @lower("cp.async.wait_group")
-def cp_async_wait(e: BlockEmitter, ins: Instruction) -> None:
+def cp_async_wait(e: Emitter, ins: Instruction) -> None:
     pending = ins.operands[0]
     if not isinstance(pending, Immediate):
         raise UnsupportedError("cp.async.wait_group takes a constant", span=ins.span)
@@ -347,13 +352,13 @@ def cp_async_wait(e: BlockEmitter, ins: Instruction) -> None:
 
 
 @lower("cp.async.wait_all")
-def cp_async_wait_all(e: BlockEmitter, ins: Instruction) -> None:
+def cp_async_wait_all(e: Emitter, ins: Instruction) -> None:
     e.call(rt.cp_async_wait_all, e.w)
 
 
 @lower("membar", "fence", "fence.proxy", "fence.proxy.async", "fence.mbarrier_init", "fence.proxy.alias",
        "fence.proxy.tensormap", "bar.warp.sync", "barrier.warp.sync")  # fmt: skip
-def fence(e: BlockEmitter, ins: Instruction) -> None:
+def fence(e: Emitter, ins: Instruction) -> None:
     """A real fence: other blocks run on other threads."""
     e.b.line("fence seq_cst")
 

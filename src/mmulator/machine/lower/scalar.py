@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mmulator.codegen.values import Value
 from mmulator.errors import UnsupportedError
-from mmulator.machine.emit import BlockEmitter
 from mmulator.machine.lower.memory import write_result
 from mmulator.machine.ops import SEMANTICS
 from mmulator.machine.program import CARRY, form_name
 from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair
+
+if TYPE_CHECKING:
+    from mmulator.machine.jit import Emitter
 
 
 class Carry:
@@ -18,8 +20,9 @@ class Carry:
 
     lanes = 32
 
-    def __init__(self, e: BlockEmitter, ins: Instruction) -> None:
+    def __init__(self, e: Emitter, ins: Instruction) -> None:
         self._e, self._ins = e, ins
+        self.device = e.device
 
     def call(self, function: Any, *args: Any) -> Value:
         return self._e.call(function, *args)
@@ -33,7 +36,7 @@ class Carry:
         self._e.write(CARRY, value, self._e.guard(self._ins))
 
 
-def scalar(e: BlockEmitter, ins: Instruction) -> None:
+def scalar(e: Emitter, ins: Instruction) -> None:
     """Operands in by the form's types, SEMANTICS[opcode], results out under the guard."""
     form: Any = ins.form
     if form is None or form.unsupported:

@@ -295,7 +295,7 @@ def run_cta(cta: ptr_to(Cta), slices: i64) -> i32:
     launch = cta.launch
     warps = cast_ptr(Warp, cta.warps)
     n = launch.warps
-    for round in range(slices):
+    for _ in range(slices):
         running = u32(0)
         done = u32(0)
         for j in range(n):

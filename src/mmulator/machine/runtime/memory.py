@@ -15,7 +15,6 @@ from mmulator.codegen.ops import (
     any_lane,
     bits_mask,
     cast_ptr,
-    copy_bytes,
     gather,
     iota,
     load,

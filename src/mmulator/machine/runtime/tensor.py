@@ -24,7 +24,6 @@ from mmulator.machine.state import (
     Group,
     Tile,
     Warp,
-    WgmmaOp,
     WgmmaSite,
 )
 
