@@ -59,9 +59,7 @@ def _floats(t: ElementType, distribution: str, raw: Any, shape: tuple[int, ...],
         case "special":
             raw = put(t.bias + rng.integers(-3, 3, shape), mantissa)
             if t.nan == "ieee":
-                bad = np.array([infinity(t) >> (13 if t.name == "tf32" else 0)]) | (1 << low >> 1) * rng.integers(
-                    0, 2, shape
-                )
+                bad = np.array([infinity(t) >> (13 if t.name == "tf32" else 0)]) | (1 << low >> 1) * rng.integers(0, 2, shape)
             else:
                 bad = np.full(shape, (1 << (total - 1)) - 1)
             bad = bad.astype(np.uint64) | (raw & np.uint64(1 << (total - 1)))
