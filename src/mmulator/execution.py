@@ -17,7 +17,7 @@ from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import TYPES, ElementType
 from mmulator.layouts import MatrixDescriptor, fragment, operand_addresses, scales, sparse
 from mmulator.numerics import DotKey
-from mmulator.numerics import matmul as raw_matmul
+from mmulator.numerics.twin import fast_matmul as raw_matmul
 
 Array = NDArray[Any]
 Operands = dict[str, Any]
