@@ -138,10 +138,12 @@ WgmmaSite = Struct("WgmmaSite", [
     ("a_slots", i32, 4),
     ("site", u32),
     ("sparse", u32),
+    ("places", ptr),  # IndexTable of a sparse A
 ])  # fmt: skip
 
 WgmmaOp = Struct("WgmmaOp", [
-    ("site", ptr_to(WgmmaSite)), ("a_desc", u64), ("b_desc", u64), ("frame", u64), ("scale_d", u32), ("meta", u32),
+    ("site", ptr_to(WgmmaSite)), ("a_desc", u64), ("b_desc", u64), ("frame", u64), ("scale_d", u32),
+    ("meta", u32, 32),  # sp-meta of the lanes
 ])  # fmt: skip
 
 Warp = Struct("Warp", [

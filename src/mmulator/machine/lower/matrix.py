@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.codegen.ops import bitcast, cast_ptr, mask_bits, trailing_zeros
+from mmulator.codegen.ops import bitcast, cast_ptr, mask_bits, null, trailing_zeros
 from mmulator.codegen.types import i64, ptr_to, u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
+from mmulator.layouts import sparse
 from mmulator.layouts.operands import fragment
 from mmulator.machine.emit import LANES, storage_type
 from mmulator.machine.lower import lower
@@ -104,7 +105,30 @@ def _room_bits(form: MatrixForm, name: str) -> int:
 
 
 # mma and wmma.mma ---------------------------------------------------------------------------------------------------
-def _mma_site(e: Emitter, form: MatrixForm) -> tuple[int, tuple[int, int, int, int]]:
+def index_table(sites: Any, form: MatrixForm, selector: int) -> int:
+    """Address of the IndexTable of a sparse form: which metadata bits say where each element of A stands."""
+    g = sparse.granularity(form)
+    lane, bit = (x[..., None] + np.zeros(g.kept, int) for x in sparse.places(form, selector))
+    chunk = np.arange(lane.shape[1])[None, :, None] * g.chunk
+    kept = np.arange(g.kept)
+    tf32 = g.chunk == 2
+    table = np.zeros(1, rt.IndexTable.numpy_dtype())
+    table["count"] = lane.size
+    table["lane"] = _keep(sites, lane)
+    table["shift"] = _keep(sites, bit + (0 * kept if tf32 else 2 * (kept // g.group)))
+    table["base"] = _keep(sites, chunk + (0 * kept if tf32 else kept % g.group) + 0 * lane)
+    table["drop"], table["group"] = int(tf32), 1 if tf32 else g.group
+    sites.keep.append(table)
+    return int(table.ctypes.data)
+
+
+def _selector(ins: Instruction, operand: Operand) -> int:
+    if not isinstance(operand, Immediate):
+        raise UnsupportedError("the sparsity selector is a constant", span=ins.span)
+    return operand.value
+
+
+def _mma_site(e: Emitter, form: MatrixForm, selector: int = 0) -> tuple[int, tuple[int, int, int, int]]:
     bits = tuple(_room_bits(form, x) for x in "abcd")
 
     def make(sites: Any) -> np.ndarray:
@@ -112,6 +136,9 @@ def _mma_site(e: Emitter, form: MatrixForm) -> tuple[int, tuple[int, int, int, i
         site = np.zeros(1, rt.MmaSite.numpy_dtype())
         site["pack_a"], site["pack_b"], site["dot"] = twin.pack_a, twin.pack_b, twin.dot
         site["m"], site["n"], site["k"] = form.m, form.n, form.k
+        site["ka"] = form.k // 2 if form.sparse else form.k
+        if form.sparse:
+            site["places"] = index_table(sites, form, selector)
         site["flags"] = 0
         site["a_map"] = _keep(sites, operand_places(form, "a"))
         site["b_map"] = _keep(sites, operand_places(form, "b", rows_are_n=True))
@@ -124,7 +151,7 @@ def _mma_site(e: Emitter, form: MatrixForm) -> tuple[int, tuple[int, int, int, i
         size = max(form.m * form.k, form.n * form.k, form.m * form.n) * 8
         for name, room in (
             ("raw", size), ("result", form.m * form.n * 8 * 4), ("packed_a", twin.a_bytes(form.m, form.k)),
-            ("packed_b", twin.b_bytes(form.n, form.k)),
+            ("packed_b", twin.b_bytes(form.n, form.k)), ("index", form.m * form.k * 2),
         ):  # fmt: skip
             site[name] = at
             at += -(-room // 64) * 64
@@ -132,25 +159,26 @@ def _mma_site(e: Emitter, form: MatrixForm) -> tuple[int, tuple[int, int, int, i
         sites.keep.append(twin)
         return site
 
-    return table(e, ("mma", form), make), bits  # type: ignore[return-value]
+    return table(e, ("mma", form, selector), make), bits  # type: ignore[return-value]
 
 
 @lower("mma")
 def mma(e: Emitter, ins: Instruction) -> None:
     form = _form(ins)
-    if form.sparse or form.block_scale:
+    if form.block_scale:
         raise UnsupportedError(f"{ins.mnemonic} is not supported yet", span=ins.span)
     _multiply(e, ins, form)
 
 
 def _multiply(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
-    d, a, b, c = ins.operands[:4]
-    number, bits = _mma_site(e, form)
+    d, a, b, c, *metadata = ins.operands
+    number, bits = _mma_site(e, form, _selector(ins, metadata[1]) if form.sparse else 0)
     width = {x: fragment(form, x).register_bits for x in "abcd"}
     out = e.room(storage_type(f"b{width['d']}"), len(elements(d)))
     scratch = cast_ptr_bytes(e, "scratch")
     places = [_registers(e, o, width[x]) for x, o in zip("abc", (a, b, c))]
-    e.call(rt.mma_function(*bits), site_pointer(e, number, rt.MmaSite), scratch, *places, out)
+    places.append(_registers(e, metadata[0]) if form.sparse else null(u32))
+    e.call(rt.mma_function(*bits, sparse=form.sparse), site_pointer(e, number, rt.MmaSite), scratch, *places, out)
     _results(e, d, out, ins, width["d"])
 
 
@@ -299,9 +327,14 @@ def _immediates(ins: Instruction, rest: tuple[Operand, ...]) -> list[int]:
 
 
 def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+    d, a, b_desc, *rest = ins.operands
+    metadata = null(u32)
+    selector = 0
     if form.sparse:
-        raise UnsupportedError(f"{ins.mnemonic} is not supported yet", span=ins.span)
-    d, a, b_desc, scale_d, *rest = ins.operands
+        metadata = _registers(e, rest[0])
+        selector = _selector(ins, rest[1])
+        rest = rest[2:]
+    scale_d, *rest = rest
     in_registers = isinstance(a, VectorOperand)
     d_names = _names(e, d, ins)
     a_names = _names(e, a, ins) if in_registers else []
@@ -313,8 +346,15 @@ def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
         trans_a, trans_b = 0, trans[0]
     elif len(trans) == 2:
         trans_a, trans_b = trans
-    key = ("wgmma", form, tuple(d_names), tuple(a_names), tuple(immediates), e.function_name)
-    number = table(e, key, lambda sites: _wgmma_site(e, form, d_names, a_names, scale, trans_a, trans_b, sites))
+    key = ("wgmma", form, tuple(d_names), tuple(a_names), tuple(immediates), selector, e.function_name)
+
+    def make(sites: Any) -> np.ndarray:
+        site = _wgmma_site(e, form, d_names, a_names, scale, trans_a, trans_b, sites)
+        if form.sparse:
+            site["sparse"], site["places"] = 1, index_table(sites, form, selector)
+        return site
+
+    number = table(e, key, make)
     e.store_registers([*d_names, *a_names])
     lane = trailing_zeros(e.mask)
     zero = constant(e.b, u64, 0)
@@ -322,7 +362,7 @@ def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     b_word = _descriptor(e, b_desc, lane)
     on = mask_bits(e.source(scale_d, "pred"))
     keep = (on >> lane) & 1
-    e.call(rt.wgmma_issue, e.w, site_pointer(e, number, WgmmaSite), a_word, b_word, keep)
+    e.call(rt.wgmma_issue, e.w, site_pointer(e, number, WgmmaSite), a_word, b_word, keep, metadata)
 
 
 def _descriptor(e: Emitter, operand: Operand, lane: Value) -> Value:
@@ -348,7 +388,7 @@ def _wgmma_site(
     sites.tile_bytes = max(sites.tile_bytes, -(-64 * form.n * form.dtype.bits // 8 // 64) * 64)
     site["tile"] = tile
     container = max(form.atype.bits, 8) // 8
-    raw = -(-max(64, form.n) * form.k * container // 64) * 64
+    raw = -(-max(64, form.n, 128) * form.k * max(container, 2 if form.sparse else 1) // 64) * 64
     a_bytes = -(-twin.a_bytes(64, form.k) // 64) * 64
     site["raw_bytes"], site["a_bytes"] = raw, a_bytes
     sites.scratch_bytes = max(sites.scratch_bytes, 2 * raw + a_bytes + twin.b_bytes(form.n, form.k) + 64)

@@ -32,12 +32,19 @@ _CONTAINER = {1: u8, 4: u8, 8: u8, 16: u16, 32: u32, 64: u64}
 # One mma or wmma.mma form: sizes, the twin's functions, and where each matrix element lies in the fragments.
 MmaSite = Struct("MmaSite", [
     ("pack_a", u64), ("pack_b", u64), ("dot", u64),
-    ("m", i64), ("n", i64), ("k", i64),
+    ("m", i64), ("n", i64), ("k", i64), ("ka", i64),  # ka: columns of A, k / 2 if it is sparse
     ("flags", i64),
     ("a_map", ptr_to(i32)), ("b_map", ptr_to(i32)), ("c_map", ptr_to(i32)), ("d_map", ptr_to(i32)),
     ("raw", u64), ("packed_a", u64), ("packed_b", u64), ("result", u64),  # offsets into the scratch memory
     ("copies", i64),  # matrices in one instruction (4 for m8n8k4 .f16)
     ("d_places", i64),
+    ("index", u64),  # offset into the scratch memory
+    ("places", ptr),  # IndexTable of a sparse A
+])  # fmt: skip
+
+# Where the index of each element of a sparse A lies: index = base + ((metadata[lane] >> shift & 3) >> drop) * group.
+IndexTable = Struct("IndexTable", [
+    ("count", i64), ("lane", ptr_to(i32)), ("shift", ptr_to(i32)), ("base", ptr_to(i32)), ("drop", u32), ("group", u32),
 ])  # fmt: skip
 
 
@@ -53,6 +60,22 @@ def call_dot(
     """Macro: dot of the numerics twin."""
     args = [ptr(pa), ptr(pb), ptr(c), i64(ldc), ptr(d), i64(ldd), i64(m), i64(n), i64(k), i64(flags)]
     Builder.current().call_pointer(ptr(function), void, args)
+
+
+def call_sparse_dot(function: Value, pa: Value, pb: Value, c: Value, d: Value, m: Value, n: Value, k: Value, flags: Value,
+                    index: Value) -> None:  # fmt: skip
+    """Macro: dot of a sparse key."""
+    args = [ptr(pa), ptr(pb), ptr(c), i64(n), ptr(d), i64(n), i64(m), i64(n), i64(k), i64(flags), ptr(index)]
+    Builder.current().call_pointer(ptr(function), void, args)
+
+
+@native
+def dense_indices(table: ptr_to(IndexTable), metadata: ptr_to(u32), out: ptr_to(i32)) -> None:
+    """The row of B that each element of a sparse A multiplies, as hardware takes it from the metadata."""
+    for i in range(table.count):
+        word = metadata[table.lane[i]]
+        value = ((word >> u32(table.shift[i])) & 3) >> table.drop
+        out[i] = table.base[i] + i32(value * table.group)
 
 
 @cache
@@ -88,13 +111,13 @@ def spread_function(bits: int) -> Native:
 
 
 @cache
-def mma_function(a_bits: int, b_bits: int, c_bits: int, d_bits: int) -> Native:
+def mma_function(a_bits: int, b_bits: int, c_bits: int, d_bits: int, sparse: bool = False) -> Native:
     """mma.sync of one warp: fragments a, b, c in memory, register after register, 32 lanes each; d likewise."""
     collect_a, collect_b, collect_c = (collect_function(n) for n in (a_bits, b_bits, c_bits))
     spread_d = spread_function(d_bits)
     a_ty, b_ty, c_ty, d_ty = (_CONTAINER[n] for n in (a_bits, b_bits, c_bits, d_bits))
 
-    def mma(site: ptr_to(MmaSite), scratch: ptr, a: ptr, b: ptr, c: ptr, d: ptr) -> None:
+    def mma(site: ptr_to(MmaSite), scratch: ptr, a: ptr, b: ptr, c: ptr, e: ptr_to(u32), d: ptr) -> None:
         m = site.m
         n = site.n
         k = site.k
@@ -103,16 +126,21 @@ def mma_function(a_bits: int, b_bits: int, c_bits: int, d_bits: int) -> Native:
         pa = scratch + site.packed_a
         pb = scratch + site.packed_b
         for copy in range(site.copies):
-            collect_a(a, site.a_map + copy * (m * k), m * k, cast_ptr(a_ty, raw))
-            call_pack(site.pack_a, raw, k, m, k, pa)
+            collect_a(a, site.a_map + copy * (m * k), m * site.ka, cast_ptr(a_ty, raw))
+            call_pack(site.pack_a, raw, site.ka, m, k, pa)
             collect_b(b, site.b_map + copy * (n * k), n * k, cast_ptr(b_ty, raw))
             call_pack(site.pack_b, raw, k, n, k, pb)
             collect_c(c, site.c_map + copy * (m * n), m * n, cast_ptr(c_ty, raw))
             out = cast_ptr(d_ty, result) + copy * (m * n)
-            call_dot(site.dot, pa, pb, raw, n, out, n, m, n, k, site.flags)
+            if sparse:
+                index = scratch + site.index
+                dense_indices(cast_ptr(IndexTable, site.places), e, cast_ptr(i32, index))
+                call_sparse_dot(site.dot, pa, pb, raw, out, m, n, k, site.flags, index)
+            else:
+                call_dot(site.dot, pa, pb, raw, n, out, n, m, n, k, site.flags)
         spread_d(cast_ptr(d_ty, result), site.d_map, site.d_places, cast_ptr(d_ty, d))
 
-    return Native(mma, f"mma_{a_bits}_{b_bits}_{c_bits}_{d_bits}")
+    return Native(mma, f"mma_{a_bits}_{b_bits}_{c_bits}_{d_bits}{'_sp' if sparse else ''}")
 
 
 # wmma.load and wmma.store -------------------------------------------------------------------------------------------
@@ -299,6 +327,10 @@ def execute_wgmma(group: ptr_to(Group), warps: ptr_to(Warp), number: u64) -> Non
     k = i64(site.k)
     bits = i64(site.element_bits)
     row_bytes = k * bits // 8
+    ka = k
+    if site.sparse != 0:
+        ka = k // 2
+    a_bytes = ka * bits // 8
     scratch = cta.scratch
     raw = scratch
     other = scratch + i64(site.raw_bytes)
@@ -314,19 +346,19 @@ def execute_wgmma(group: ptr_to(Group), warps: ptr_to(Warp), number: u64) -> Non
         for i in range(u32(4)):
             w = first + i
             mine = w.ops + (number & (WGMMA_QUEUE - 1))
-            a_fragment(site, w.regs + mine.frame, row_bytes, raw + i64(i) * 16 * row_bytes)
+            a_fragment(site, w.regs + mine.frame, a_bytes, raw + i64(i) * 16 * a_bytes)
     elif site.mn_major_a != 0:
-        if operand_bytes(first, op.a_desc, k, i64(128), u32(1), site.site, other) == 0:
+        if operand_bytes(first, op.a_desc, ka, i64(128), u32(1), site.site, other) == 0:
             return
-        transpose16(cast_ptr(u16, other), k, i64(64), cast_ptr(u16, raw))
+        transpose16(cast_ptr(u16, other), ka, i64(64), cast_ptr(u16, raw))
     else:
-        if operand_bytes(first, op.a_desc, i64(64), row_bytes, u32(0), site.site, raw) == 0:
+        if operand_bytes(first, op.a_desc, i64(64), a_bytes, u32(0), site.site, raw) == 0:
             return
     if bits == 1:
         unpack_bits(raw, 64 * k, other)
         call_pack(site.pack_a, other, k, i64(64), k, packed_a)
     else:
-        call_pack(site.pack_a, raw, k, i64(64), k, packed_a)
+        call_pack(site.pack_a, raw, ka, i64(64), k, packed_a)
     # B
     if site.mn_major_b != 0:
         if operand_bytes(first, op.b_desc, k, n * 2, u32(1), site.site, raw) == 0:
@@ -354,7 +386,16 @@ def execute_wgmma(group: ptr_to(Group), warps: ptr_to(Warp), number: u64) -> Non
             w = first + i
             mine = w.ops + (number & (WGMMA_QUEUE - 1))
             accumulator_in(site, w.regs + mine.frame, memory + i64(i) * quarter)
-    call_dot(site.dot, packed_a, packed_b, memory, n, memory, n, i64(64), n, k, flags)
+    if site.sparse != 0:
+        metadata = cast_ptr(u32, raw)
+        for i in range(u32(4)):
+            mine = (first + i).ops + (number & (WGMMA_QUEUE - 1))
+            store(load(u32.vec(32), mine.meta), metadata + 32 * i)
+        chosen = cast_ptr(i32, other)
+        dense_indices(cast_ptr(IndexTable, site.places), metadata, chosen)
+        call_sparse_dot(site.dot, packed_a, packed_b, memory, memory, i64(64), n, k, flags, chosen)
+    else:
+        call_dot(site.dot, packed_a, packed_b, memory, n, memory, n, i64(64), n, k, flags)
     tile.live = u32(15)
     tile.last = number
     tile.site = site
@@ -380,7 +421,9 @@ def execute_until(group: ptr_to(Group), warps: ptr_to(Warp), end: u64) -> u32:
 
 
 @native
-def wgmma_issue(w: ptr_to(Warp), site: ptr_to(WgmmaSite), a_desc: u64, b_desc: u64, scale_d: u32) -> None:
+def wgmma_issue(
+    w: ptr_to(Warp), site: ptr_to(WgmmaSite), a_desc: u64, b_desc: u64, scale_d: u32, metadata: ptr_to(u32)
+) -> None:
     """One warp issues an operation; when the fourth has, the seed decides whether it computes at once."""
     cta = w.cta
     if cta.fault != 0:
@@ -399,6 +442,8 @@ def wgmma_issue(w: ptr_to(Warp), site: ptr_to(WgmmaSite), a_desc: u64, b_desc: u
     op.b_desc = b_desc
     op.scale_d = scale_d
     op.frame = u64(w.frame)
+    if site.sparse != 0:
+        store(load(u32.vec(32), metadata), op.meta)
     w.issued = number + 1
     ready = u32(1)
     for i in range(u32(4)):
