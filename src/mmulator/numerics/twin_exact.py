@@ -319,9 +319,7 @@ def dot_exact(e: Exact, name: str) -> Native:
     pass_ = e.span
     per, sparse = e.per, e.sparse
 
-    def core(
-        a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32)
-    ) -> None:
+    def core(a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32)) -> None:
         instructions = k // kk
         a_stride = instructions * lanes_of_a
         for begin in range(i64(0), instructions, pass_):

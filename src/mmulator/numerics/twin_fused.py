@@ -10,13 +10,15 @@ products' sign is (zeros are +0 either way), so that no kernel needs to know of 
 
 from __future__ import annotations
 
+from typing import Any
+
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, maximum, minimum, null, stack, store
 from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32
 from mmulator.codegen.values import Value
 from mmulator.numerics.twin_plan import NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
 from mmulator.numerics.twin_slow import after_function, load_function, scale_exponents, slow_function, store_function
-from mmulator.numerics.twin_tile import BYTES, OUTLINED, SIGN, D, F, I, Row, set_rounding, uadd_sat
+from mmulator.numerics.twin_tile import BYTES, OUTLINED, SIGN, D, F, Row, set_rounding, uadd_sat
 
 ZERO_C, NEGATE_A, NEGATE_B = 1, 2, 4  # flags
 
@@ -52,9 +54,9 @@ def chunk_function(plan: Plan, name: str, columns: int, height: int, slow: Nativ
                     values = [load(ty, place, 16 * v * plan.lane) for v in range(vectors)]
                     row.step(j, values, place)
 
-        def bias(row: Row, top: Value, scale_a: Value, scale_b: Value, n: Value) -> list[Value] | None:
+        def bias(row: Row, top: Value, scale_a: Value, scale_b: Value, n: Value) -> Any:
             if relative:
-                return [I(row.header[1] + top)] * vectors
+                return row.header[1] + top
             if plan.scaled:
                 return [scale_exponents(scale_a, scale_b, 16 * v, n) for v in range(vectors)]
             return None
@@ -73,7 +75,7 @@ def chunk_function(plan: Plan, name: str, columns: int, height: int, slow: Nativ
                 multiply(b, index, index_stride, rows)
                 results = [row.finish() for row in rows]
                 if plan.wide_sum:
-                    lost = any_of([row.overflow for row in rows])
+                    lost = any_lane(any_of([row.overflow for row in rows]))
                 if ~lost:
                     for r in heights:
                         for v in range_(vectors):
@@ -97,7 +99,7 @@ def any_of(masks: list[Value]) -> Value:
     total = masks[0]
     for m in masks[1:]:
         total = total | m
-    return any_lane(total)
+    return total
 
 
 def block_function(plan: Plan, name: str, columns: int, heights: tuple[int, ...], slow: Native) -> Native:

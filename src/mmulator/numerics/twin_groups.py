@@ -72,9 +72,7 @@ class Groups:
 def groups_for(key: DotKey, p: Profile) -> Groups:
     t, f = element_type(key.atype), element_type("f32")
     rounding = Plan(t, t, f, f, key.k, ((0,),), p.fraction, p.floor, 23, key.sparse, False, False, False, True)
-    return Groups(
-        t, element_type(key.stype or "ue8m0"), key.k, key.scale_blocks, key.sparse, p.fraction, p.floor, rounding
-    )
+    return Groups(t, element_type(key.stype or "ue8m0"), key.k, key.scale_blocks, key.sparse, p.fraction, p.floor, rounding)
 
 
 def pack_a_groups(g: Groups, name: str) -> Native:

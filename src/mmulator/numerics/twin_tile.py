@@ -8,7 +8,9 @@ Everything here runs with the rounding mode set to toward zero.
 
 from __future__ import annotations
 
-from mmulator.codegen.ops import absolute, bitcast, cast_ptr, leading_zeros, load, maximum, minimum, select, shuffle
+from typing import Any
+
+from mmulator.codegen.ops import absolute, any_lane, bitcast, cast_ptr, leading_zeros, load, maximum, minimum, select, shuffle
 from mmulator.codegen.types import Ty, boolean, f32, f64, i32, i64, u8, u32
 from mmulator.codegen.values import WIDE, Builder, Value
 from mmulator.numerics.twin_plan import A_BIAS, B_BIAS, HIGHEST, LOWEST, WINDOW, Plan
@@ -55,56 +57,70 @@ class Row:
     def codes(self, pointer: Value, j: int) -> Value:
         return bitcast(BYTES, U(pointer[j]))
 
-    def align(self, bias: list[Value] | None) -> Value:
-        """emax of all columns as powers of two; True in a lane that the fast path cannot serve.
+    def align(self, bias: Any) -> Value:
+        """emax of all columns as powers of two; True if the fast path cannot serve them.
 
-        bias: i32 lanes for each 16 columns, to be added to sums of codes.
+        bias, to be added to sums of codes: one i32 (relative), i32 lanes for each 16 columns (scaled), or None.
         """
         plan = self.plan
-        packed = bitcast(U, self.largest)
-        bad = B(boolean(0))
+        self.bias = bias
+        bad = boolean(0)
+        if plan.relative:
+            bad = self._absolute(bias)
+        codes = bitcast(U, self.largest)
+        fields = U(0)
         self.powers = []
         for v in self.vectors:
-            code = (
-                packed << 23 if v == 0 else packed << 15 if v == 1 else packed << 7 if v == 2 else packed >> 1
-            ) & INF
-            if bias is not None:
-                field = code >> 23
-                bad = bad | (field > plan.top_codes)
-                if plan.relative:  # some exponent may have been clamped
-                    bad = bad | ((field - (plan.zero_codes + 1)) < U(CLAMPED - plan.zero_codes))
-                code = select(field > plan.zero_codes, code + U(bias[v] << 23), U(LOWEST << 23))
-                bad = bad | (I(code) < LOWEST << 23)
+            at = 23 - 8 * v
+            power = (codes << at if at >= 0 else codes >> -at) & INF
+            if plan.scaled:
+                power, lost = self._scaled(power, bias[v])
+                bad = bad | lost
             c = bitcast(U, load(F, self.state, 16 * v))
             c_power = c & INF
             if plan.state.name == "f16" and not plan.widen_c:
                 c_power = select((c & 0x7FFFFFFF) == 0, c_power, maximum(c_power, U(113 << 23)))
-            power = maximum(code, c_power)
-            bad = bad | (power > HIGHEST << 23)
+            power = maximum(power, c_power)
             if plan.scaled:  # the accumulator is aligned as unscaled products are
-                bad = bad | (U(I(power >> 23) - bias[v] - LOWEST) > U(HIGHEST - LOWEST))
+                bad = bad | any_lane(U(I(power >> 23) - bias[v] - LOWEST) > U(HIGHEST - LOWEST))
             self.powers.append(power)
-        self.bias = bias
-        return bad
+            fields = fields | (power >> 23 << (8 * v))
+        self.fields = bitcast(BYTES, fields)
+        return bad | any_lane(self.fields > HIGHEST)
+
+    def _absolute(self, bias: Value) -> Value:
+        """Relative codes made f32 exponents; True if that leaves the bytes, or some exponent was clamped."""
+        plan, codes = self.plan, self.largest
+        clamped = (codes - (plan.zero_codes + 1)) < BYTES(u8(CLAMPED - plan.zero_codes))
+        lost = any_lane(clamped | (codes > plan.top_codes))
+        self.largest = select(codes > plan.zero_codes, codes + BYTES(u8(bias)), BYTES(u8(LOWEST)))
+        return lost | (bias < LOWEST - CLAMPED - 1) | (bias > HIGHEST - plan.top_codes)
+
+    def _scaled(self, power: Value, bias: Value) -> tuple[Value, Value]:
+        field = power >> 23
+        power = select(field > self.plan.zero_codes, power + U(bias << 23), U(LOWEST << 23))
+        return power, any_lane((field > self.plan.top_codes) | (I(power) < LOWEST << 23))
 
     def start(self) -> None:
         """Accumulators, and the least last-bit code of an exact product."""
         plan = self.plan
         step = 52 - plan.fraction if plan.double else 23 - plan.fraction
-        bounds = U(0)
         self.sums, self.bases = [], []
+        bounds = U(0)
         for v, power in enumerate(self.powers):
             base = power + (step << 23 | 1 << 22)
             if plan.scaled:
                 base = base - U(self.bias[v] << 23)
+                bounds = bounds | (U(maximum(minimum(I(power >> 23) - self.bias[v], I(255)), I(0))) << (8 * v))
             self.bases.append(base)
             value = bitcast(F, base)
             self.sums.append(D(value) if plan.double else value)
-            field = power >> 23
-            if self.bias is not None:
-                field = U(maximum(minimum(I(field) - self.bias[v], I(255)), I(plan.fraction)))
-            bounds = bounds | (field << (8 * v))
-        self.bound = bitcast(BYTES, bounds) - plan.fraction
+        bound = bitcast(BYTES, bounds) if plan.scaled else self.fields
+        if plan.relative:
+            zero, most = i32(0), i32(255)
+            bound = uadd_sat(bound, BYTES(u8(minimum(maximum(zero - self.bias, zero), most))))
+            bound = usub_sat(bound, BYTES(u8(minimum(maximum(self.bias, zero), most))))
+        self.bound = usub_sat(bound, BYTES(u8(plan.fraction)))
         self.inexact = BYTES(u8(0))
 
     def step(self, j: int, values: list[Value], row: Value) -> None:
@@ -138,14 +154,16 @@ class Row:
                     self.overflow = self.overflow | ~fits
             else:
                 total = total + bitcast(I, self.sums[v]) - bitcast(I, self.bases[v])
-            results.append(
-                rounded_half(plan, total, power) if plan.state.name == "f16" else rounded(plan, total, power)
-            )
+            results.append(rounded_half(plan, total, power) if plan.state.name == "f16" else rounded(plan, total, power))
         return results
 
 
 def uadd_sat(a: Value, c: Value) -> Value:
     return a.b.intrinsic("uadd.sat", a.ty, [a, c])
+
+
+def usub_sat(a: Value, c: Value) -> Value:
+    return a.b.intrinsic("usub.sat", a.ty, [a, c])
 
 
 def rounded(plan: Plan, total: Value, power: Value) -> Value:
