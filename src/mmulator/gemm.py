@@ -84,7 +84,7 @@ def _padded(array: Array, axis: int, size: int, value: int = 0) -> Array:
     return np.pad(array, widths, constant_values=value)
 
 
-def _scales(form: MatrixForm, scale_a: Any, scale_b: Any, k: int, steps: int) -> dict[str, Array]:
+def _scales(form: MatrixForm, scale_a: Any, scale_b: Any, k: int, steps: int) -> dict[str, Any]:
     if not form.block_scale:
         if scale_a is not None or scale_b is not None:
             raise OperandError(f"{form} takes no scale_a or scale_b")

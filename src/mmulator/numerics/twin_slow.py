@@ -22,10 +22,10 @@ from mmulator.codegen.ops import (
     store,
     trunc,
 )
-from mmulator.codegen.types import f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
+from mmulator.codegen.types import boolean, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.numerics.twin_plan import LOWEST, Plan
-from mmulator.numerics.twin_tile import INF, NAN, OUTLINED, SIGN, B, D, F, I, U, boolean, keep_bits, set_rounding
+from mmulator.numerics.twin_tile import INF, NAN, OUTLINED, SIGN, B, D, F, I, U, keep_bits, set_rounding
 
 NAN_SCALE = 9999
 
