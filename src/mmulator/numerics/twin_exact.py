@@ -34,9 +34,11 @@ from mmulator.codegen.values import Value
 from mmulator.isa.types import ElementType
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.profiles import DotKey, Profile
+from mmulator.numerics.twin_pack import transpose16
 from mmulator.numerics.twin_tile import OUTLINED, set_rounding, strict
 
 RAW = {8: u8, 16: u16, 32: u32, 64: u64}
+range_, enumerate_ = range, enumerate
 ROUNDING = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
 COLUMNS = (64, 16)
 
@@ -154,7 +156,18 @@ def pack_b_exact(e: Exact, name: str, rows: bool) -> Native:
                 for r in range(lanes):
                     out[r * pitch + j] = lane(0)
 
-    columns_of = Native(gather_columns, f"{name}_columns")
+    def transpose_columns(raw: ptr, ldb: i64, n: i64, lanes: i64, column: i64, target: ptr, pitch: i64) -> None:
+        # 16 columns by 16 of k at a time; k is a multiple of 16
+        for r in range(i64(0), lanes, 16):
+            lines = [line(raw, (column + j) * ldb + r, n - column > j) for j in range_(16)]
+            for step, across in enumerate_(transpose16(lines)):
+                store(across, cast_ptr(lane, target) + (r + step) * pitch)
+
+    def line(raw: Value, at: Value, there: Value) -> Value:
+        return read(e, t, cast_ptr(ty, raw) + at, select(there, i64(16), i64(0)))
+
+    by_vectors = per == 1 and lane is not f64
+    columns_of = Native(transpose_columns if by_vectors else gather_columns, f"{name}_columns")
 
     def pack_b(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
         lanes = k // per
