@@ -274,9 +274,7 @@ def other_gpus() -> Iterator[Case]:
             if dtype == "f16":
                 C = C.view(np.float32).astype(np.float16).view(np.uint16)
             D = narrowed(dtype, z[f"{name}.d_{output}"].reshape(-1))
-            yield Case(
-                f"{name} {output}", key, device, A[:, None, :], B[:, :, None], C[:, None, None], D[:, None, None]
-            )
+            yield Case(f"{name} {output}", key, device, A[:, None, :], B[:, :, None], C[:, None, None], D[:, None, None])
 
 
 SOURCES: dict[str, Callable[[], Iterator[Case]]] = {
