@@ -83,7 +83,9 @@ def metadata(rng: np.random.Generator, form: MatrixForm, tests: int) -> np.ndarr
     return words
 
 
-def compare(gpu: Gpu, form: MatrixForm, selector: int, tests: int, seed: int) -> dict[str, Any]:
+def compare(
+    gpu: Gpu, form: MatrixForm, selector: int, tests: int, seed: int, keep: Path | None = None
+) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     buffers = {n: operand(rng, form, n, tests) for n in "abc"}
     if form.sparse:
@@ -99,6 +101,8 @@ def compare(gpu: Gpu, form: MatrixForm, selector: int, tests: int, seed: int) ->
     result: dict[str, Any] = {"form": form.mnemonic, "selector": selector, "tests": tests, "words": out.size}
     result["wrong"] = int(different.sum())
     if different.any():
+        if keep is not None:
+            np.savez_compressed(keep / f"wrong_{seed}.npz", gpu=real, model=out, **buffers)
         at = tuple(int(i) for i in np.argwhere(different)[0])
         result |= {"first": at, "model": hex(int(out[at])), "gpu": hex(int(real[at]))}
     return result
@@ -126,6 +130,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--filter", default=".")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--keep", type=Path, help="folder for operands and results of forms that differ")
     options = parser.parse_args()
     gpu = Gpu()
     rows = []
@@ -136,18 +141,18 @@ def main() -> None:
         selectors = {4: 4, 8: 2, 16: 1}[form.k // sparse.granularity(form).chunk] if form.sparse else 1
         for selector in range(selectors):
             try:
-                row = compare(gpu, form, selector, options.tests, options.seed + len(rows))
+                row = compare(gpu, form, selector, options.tests, options.seed + len(rows), options.keep)
             except Exception as error:
                 row = {"form": form.mnemonic, "selector": selector, "error": f"{type(error).__name__}: {error}"[:300]}
             rows.append(row)
+            if options.out:
+                options.out.write_text(json.dumps(rows, indent=1))
             if row.get("wrong") or "error" in row:
                 print(json.dumps(row), flush=True)
     words = sum(r.get("words", 0) for r in rows)
     wrong = sum(r.get("wrong", 0) for r in rows)
     errors = sum("error" in r for r in rows)
     print(f"{len(rows)} forms, {words:,} words, {wrong} wrong, {errors} errors, {time.perf_counter() - start:.0f} s")
-    if options.out:
-        options.out.write_text(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":
