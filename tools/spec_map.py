@@ -169,10 +169,8 @@ def code_paths(text: str) -> str:
 # docs/supported.md --------------------------------------------------------------------------------------------------
 def kernel_gap(form: MatrixForm) -> str:
     """Why a kernel cannot run a matrix form that `Instruction` has; empty if it can. tests/test_docs.py tries them."""
-    if form.family == "mma" and (form.sparse or form.block_scale):
-        return "sparse and block-scaled `mma`"
-    if form.family == "wgmma" and form.sparse:
-        return "sparse `wgmma`"
+    if form.block_scale:
+        return "block-scaled `mma`"
     if form.family in ("ldmatrix", "stmatrix") and (form.m, form.n) != (8, 8):
         return "the 8-bit matrix moves of Blackwell"
     return ""
@@ -376,9 +374,7 @@ def figures() -> dict[str, int]:
 
 def evidence() -> str:
     n = figures()
-    sources = Counter(
-        e["source"].split()[0] for e in json.loads((ROOT / "tests/kernels/manifest.json").read_text()).values()
-    )
+    sources = Counter(e["source"].split()[0] for e in json.loads((ROOT / "tests/kernels/manifest.json").read_text()).values())
     makers = {"nvcc": "nvcc", "triton": "Triton", "numba": "Numba", "by": "by hand"}
     by = ", ".join(f"{makers.get(k, k)} {v}" for k, v in sources.most_common())
     return (
