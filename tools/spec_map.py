@@ -381,6 +381,8 @@ def evidence() -> str:
         f"- `tests/kernels/`: {n['launches']} launches of real kernels and the outputs of an H200\n"
         f"  ({by}; {n['ptx files']} PTX files with\n"
         f"  {n['matrix names']} different matrix instructions). Every output is compared bit for bit.\n"
+        "  Launches that need a later release are skipped by name; the few that cannot\n"
+        "  match are listed in `tests/test_kernels.py`, with the reason.\n"
         f"- `tests/data/scalar_vectors.*`: {n['statements']:,} single statements with\n"
         f"  {n['results']:,} operand tuples, and the results of an H200.\n"
         "- `tests/data/approx_sm_90.npz`: for every coefficient in the tables of the\n"
