@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import bitcast, fma, iota, is_nan, load, masked_load, masked_store, select, store
+from mmulator.codegen.ops import absolute, bitcast, fma, iota, is_nan, load, masked_load, masked_store, select, store
 from mmulator.codegen.types import Ty, f32, f64, i64, ptr_to, u16, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.numerics.approx import vector
@@ -105,8 +105,14 @@ def _divide(a: Value, b: Value, tables: Tables, full: bool, ftz: bool) -> Value:
     if not ftz:
         subnormal = _subnormal(b)
         a, b = (select(subnormal, _scaled(v, 2.0**24), v) for v in (a, b))
-    quotient = _float(vector.rcp(b, tables)) * _float(_flushed(a) if ftz else a)
-    return _flushed(_bits(quotient)) if ftz else _bits(quotient)
+    inverse = _float(vector.rcp(b, tables))
+    if not ftz:
+        return _bits(inverse * _float(a))
+    # flushed is what is below 2**-126 after rounding to 24 bits of any exponent: look at the product 2**64 times as large
+    a = _flushed(a)
+    quotient = _bits(inverse * _float(a))
+    wide = absolute(inverse * (_float(a) * 2.0**64))
+    return select(wide < 2.0**-62, quotient & SIGN, quotient)
 
 
 # half types and f64 --------------------------------------------------------------------------------------------------
