@@ -139,6 +139,42 @@ def test_fp8_mma_on_sm_90_is_two_f16_instructions_and_an_addition() -> None:
     assert first == 0.0
 
 
+def hardware(key: DotKey, a: str, b: str, c: int) -> int:
+    return dot(key, "sm_90", [int(x, 16) for x in a.split()], [int(x, 16) for x in b.split()], c)
+
+
+def test_fp8_operands_become_f16_numbers_first() -> None:
+    """Subnormals of e4m3 are normal f16 numbers, with exponents of their own (vectors of an NVIDIA H200)."""
+    key = DotKey("mma", "e5m2", "e4m3", "f32", "f32", 16)
+    a, b = "97 78 9d 85 50 89 ad 94 72 a7 0f e5 c0 9d 12 90", "6d 81 2f c6 0a 16 97 9b 84 0b c3 89 a6 b4 a3 be"
+    assert hardware(key, a, b, 0) == 0xC3089C27
+    a, b = "cd 96 a7 cc e2 85 af d8 60 fb 95 88 c2 39 ae 94", "94 4b 2f 8b 11 c5 a1 4b 29 02 04 1b 15 34 e9 63"
+    assert hardware(key, a, b, 0xA2C21F37) == 0xC448ACD5
+
+
+def test_m8n8k4_is_f32_arithmetic_where_it_is_not_native() -> None:
+    """Vectors of an NVIDIA H200."""
+    key = DotKey("mma", "f16", "f16", "f32", "f32", 4)
+    assert hardware(key, "2c36 bf8b bc39 38c3", "bccb b583 3f80 bea4", 0x3FAAAC16) == 0xBF881CC2
+    assert hardware(key, "5bfb 152f c8c6 1822", "bbcb 54fd 3365 d4c4", 0x06F0D734) == 0xC37B066F
+    half = DotKey("mma", "f16", "f16", "f16", "f16", 4)
+    assert hardware(half, "b85a ba5a 3cde 3e56", "b813 3cab 3415 b913", 0x573D) == 0x5728
+    assert hardware(half, "08c7 0640 0e60 8521", "0558 87c6 85e8 8dac", 0) == 0x8000
+    mixed = DotKey("mma", "f16", "f16", "f16", "f32", 4)
+    assert hardware(mixed, "b349 2e46 be33 a4e7", "ba3b bd79 b622 366d", 0xB9E8) == 0xBDDEB188
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_f64_nan_is_the_first_of_b_c_a_made_quiet(place: int) -> None:
+    one, nans = 0x3FF0000000000000, [0xFFF0000000000001, 0x7FF0000000000002, 0x7FF8000000000003]
+    key = DotKey("mma", "f64", "f64", "f64", "f64", 4)
+    operands = [nans[i] if i >= place else one for i in range(3)]  # b, c, a
+    b, c, a = operands
+    assert dot(key, "sm_90", [a, 0, 0, 0], [b, 0, 0, 0], c) == nans[place] | 1 << 51
+    inf = 0x7FF0000000000000
+    assert dot(key, "sm_90", [inf, 0, 0, 0], [0, 0, 0, 0], 0) == 0xFFF8000000000000
+
+
 def test_wmma_f16_result_from_f32_accumulator_rounds_twice() -> None:
     key = DotKey("wmma", "f16", "f16", "f32", "f16", 16)
     got = dot(key, "sm_90", [0] * 16, [0] * 16, bits("f32", -(2.0**-40))[0])

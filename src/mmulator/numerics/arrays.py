@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
 from mmulator.isa.types import F16, F32, ElementType
-from mmulator.numerics.dot import NAN, dot
+from mmulator.numerics.dot import NAN, SOFTWARE_PAIRS, dot
 from mmulator.numerics.formats import container, decode, element_type, integers
 from mmulator.numerics.profiles import GROUP, DotKey, Profile, profile_for
 
@@ -75,14 +75,10 @@ def matmul(
     return D
 
 
-def check_operands(
-    key: DotKey, A: Array, B: Array, indices: Array | None, scale_a: Array | None, scale_b: Array | None
-) -> None:
+def check_operands(key: DotKey, A: Array, B: Array, indices: Array | None, scale_a: Array | None, scale_b: Array | None) -> None:
     if A.ndim < 2 or B.ndim < 2 or B.shape[-2] % key.k or A.shape[-1] * (1 + key.sparse) != B.shape[-2]:
         what = "[..., M, K/2]" if key.sparse else "[..., M, K]"
-        raise OperandError(
-            f"A {A.shape} and B {B.shape}", rule=f"A is {what}, B is [..., K, N], K a multiple of {key.k}"
-        )
+        raise OperandError(f"A {A.shape} and B {B.shape}", rule=f"A is {what}, B is [..., K, N], K a multiple of {key.k}")
     for name, array, kind in (("A", A, key.atype), ("B", B, key.btype)):
         want = np.dtype("u1") if kind == "b1" else container(element_type(kind))
         if array.dtype != want:
@@ -94,9 +90,7 @@ def check_operands(
     if scale_a is not None and scale_b is not None:
         s = B.shape[-2] // key.k * key.scale_blocks
         if scale_a.shape[-2:] != (A.shape[-2], s) or scale_b.shape[-2:] != (s, B.shape[-1]):
-            raise OperandError(
-                f"scale_a {scale_a.shape}, scale_b {scale_b.shape}", rule=f"[..., M, {s}] and [..., {s}, N]"
-            )
+            raise OperandError(f"scale_a {scale_a.shape}, scale_b {scale_b.shape}", rule=f"[..., M, {s}] and [..., {s}, N]")
 
 
 def _instruction(
@@ -107,6 +101,8 @@ def _instruction(
         return _integers(key, a, b, c, index)
     if p.method == "fma":
         return _chain(key, device, a, b, c)
+    if p.method == "software":
+        return _software(key, ctype, a, b, c)
     if p.narrow_d:
         wide = replace(key, dtype="f32")
         c = c if ctype is F32 else _widened(c)
@@ -114,7 +110,7 @@ def _instruction(
         with np.errstate(over="ignore"):
             half = d.view(np.float32).astype(np.float16)
         return np.where(np.isnan(half), NAN["f16"], half.view(np.uint16)).astype(np.uint16)
-    terms = _products(key, a, b, index, sign)
+    terms = _products(key, a, b, index, sign, F16.emin if p.method == "halves" else None)
     result = element_type(key.dtype)
     if p.method == "groups":
         assert scale_a is not None and scale_b is not None
@@ -155,6 +151,11 @@ class _Terms:
         significand = np.where(f.nan | f.inf, 0, sign * f.significand)
         return cls(significand, f.exponent, t.mantissa, special)
 
+    def normalised(self, emin: int) -> _Terms:
+        bits = np.frexp(np.abs(self.significand).astype(float))[1]
+        shift = np.clip(self.fraction + 1 - bits, 0, np.maximum(self.exponent - emin, 0))
+        return _Terms(self.significand << shift, self.exponent - shift, self.fraction, self.special)
+
     def part(self, k: Array) -> _Terms:
         special = None if self.special is None else self.special[..., k, :]
         return _Terms(self.significand[..., k, :], self.exponent[..., k, :], self.fraction, special)
@@ -164,9 +165,11 @@ class _Terms:
         return _Terms(self.significand * significand, self.exponent + exponent, self.fraction + fraction, times)
 
 
-def _products(key: DotKey, a: Array, b: Array, index: Array | None, sign: int) -> _Terms:
-    """All products [..., M, products, N]."""
+def _products(key: DotKey, a: Array, b: Array, index: Array | None, sign: int, emin: int | None) -> _Terms:
+    """All products [..., M, products, N]. emin: of the type that operands are converted to first, if any."""
     x, y = _Terms.of(element_type(key.atype), a), _Terms.of(element_type(key.btype), b)
+    if emin is not None:
+        x, y = x.normalised(emin), y.normalised(emin)
 
     def pick(array: Array) -> Array:
         return array[..., None, :, :] if index is None else _gather(array, index)
@@ -296,6 +299,25 @@ def _integers(key: DotKey, a: Array, b: Array, c: Array, index: Array | None) ->
         total = np.clip(total, -(1 << 31), (1 << 31) - 1)
     wrapped: Array = total.astype(np.uint64).astype(np.uint32)
     return wrapped
+
+
+def _software(key: DotKey, ctype: ElementType, a: Array, b: Array, c: Array) -> Array:
+    """As `dot.software`. An f64 sum of an exact product and an f32 number, rounded to f32, rounds as one step would:
+    no f32 number lies half a last place of f64 from the middle of two f32 numbers."""
+    x, y = (np.ascontiguousarray(r).view(np.float16).astype(np.float64) for r in (a, b))
+    with np.errstate(all="ignore"):
+        p = x[..., :, :, None] * y[..., None, :, :]
+        total = np.ascontiguousarray(c if ctype is F32 else _widened(c)).view(np.float32)
+        if key.dtype == "f32":
+            chain = np.zeros_like(total)
+            for k in range(4):
+                chain = (p[..., k, :] + chain).astype(np.float32)
+            total = total + chain
+            return np.where(np.isnan(total), NAN["f32"], total.view(np.uint32)).astype(np.uint32)
+        for i, j in SOFTWARE_PAIRS:
+            total = total + (p[..., j, :] + p[..., i, :].astype(np.float32)).astype(np.float32)
+        half = total.astype(np.float16)
+    return np.where(np.isnan(half), NAN["f16"], half.view(np.uint16)).astype(np.uint16)
 
 
 def _chain(key: DotKey, device: str, a: Array, b: Array, c: Array) -> Array:

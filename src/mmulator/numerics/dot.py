@@ -21,7 +21,7 @@ from mmulator.isa.types import F16, F32, F64, ElementType
 from mmulator.numerics.formats import decode, element_type, encode, encode_ieee, infinity, integers
 from mmulator.numerics.profiles import GROUP, DotKey, Profile, profile_for
 
-NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF, "f64": 0x7FFFFFFFFFFFFFFF}
+NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF, "f64": 0xFFF8000000000000}
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,13 @@ class Term:
         magnitude = abs(self.significand)
         magnitude = magnitude << shift if shift >= 0 else magnitude >> -shift
         return -magnitude if self.significand < 0 else magnitude
+
+    def normalised(self, emin: int) -> Term:
+        """The same value with its leading bit at the exponent, if that is not below emin."""
+        shift = min(self.fraction + 1 - abs(self.significand).bit_length(), self.exponent - emin)
+        if self.significand == 0 or shift <= 0:
+            return self
+        return Term(self.significand << shift, self.exponent - shift, self.fraction, self.special)
 
     def negated(self) -> Term:
         return Term(-self.significand, self.exponent, self.fraction, -self.special if self.special else 0.0)
@@ -129,21 +136,41 @@ def quiet_nan(*operands: int) -> int:
     return next((x | 1 << 51 for x in operands if x & ~(1 << 63) > infinity(F64)), 0)
 
 
-def fma(a: Term, b: Term, c_bits: int, product_sign: int, mode: str) -> int:
-    """IEEE fused multiply-add of f64 without NaN operands: a * b + c."""
-    c = term(F64, c_bits)
+def fma(t: ElementType, a: Term, b: Term, c_bits: int, product_sign: int, mode: str) -> int:
+    """IEEE fused multiply-add to f32 or f64: a * b + c. product_sign decides the sign of a zero."""
+    c = term(t, c_bits)
     product = a * b
     special = product.special + c.special
     if special != special:
-        return NAN["f64"]
+        return NAN[t.name]
     if special:
-        return infinity(F64, special < 0)
+        return infinity(t, special < 0)
     low = min(product.exponent - product.fraction, c.exponent - c.fraction)
     total = product.truncated(low) + c.truncated(low)
     if total == 0:
-        c_sign = c_bits >> 63
-        return (c_sign if c_sign == product_sign else int(mode == "rm")) << 63
-    return encode_ieee(F64, int(total < 0), abs(total), low, mode)  # type: ignore[arg-type]
+        c_sign = c_bits >> (t.bits - 1)
+        return (c_sign if c_sign == product_sign else int(mode == "rm")) << (t.bits - 1)
+    return encode_ieee(t, int(total < 0), abs(total), low, mode)  # type: ignore[arg-type]
+
+
+def software(key: DotKey, a: Sequence[int], b: Sequence[int], c: int) -> int:
+    """mma.m8n8k4 where it is not native: f32 arithmetic to nearest even, as ptxas writes it."""
+
+    def chain(start: int, positions: Sequence[int]) -> int:
+        total = start
+        for k in positions:
+            total = fma(F32, term(F16, a[k]), term(F16, b[k]), total, (a[k] ^ b[k]) >> 15, "rn")
+        return total
+
+    c = widened(c) if key.ctype == "f16" else c
+    if key.dtype == "f32":
+        return add(c, chain(0, range(4)), "f32")
+    for pair in SOFTWARE_PAIRS:  # each begins with a plain product
+        c = add(c, chain(1 << 31, pair), "f32")
+    return narrowed(c)
+
+
+SOFTWARE_PAIRS = ((0, 1), (2, 3))
 
 
 def dot(
@@ -177,11 +204,15 @@ def dot(
     if p.narrow_d:
         wide = dot(replace(key, dtype="f32"), device, a, b, c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b)
         return narrowed(wide)
+    if p.method == "software":
+        return software(key, a, b, c)
     left, right = [term(atype, x) for x in a], [term(btype, y) for y in b]
     if p.method == "fma":
         for x, y, tx, ty in zip(a, b, left, right, strict=True):
-            c = quiet_nan(x, y, c) or fma(tx, ty, c, (x ^ y) >> 63, key.rounding)
+            c = quiet_nan(y, c, x) or fma(F64, tx, ty, c, (x ^ y) >> 63, key.rounding)
         return c
+    if p.method == "halves":  # as f16 numbers, few are subnormal
+        left, right = [x.normalised(F16.emin) for x in left], [y.normalised(F16.emin) for y in right]
     products = [x * y for x, y in zip(left, right, strict=True)]
     if imm_scale_a * imm_scale_b < 0:
         products = [t.negated() for t in products]

@@ -23,7 +23,7 @@ from mmulator.isa.targets import DEVICES
 
 Family = Literal["wmma", "mma", "wgmma", "tcgen05"]
 Confidence = Literal["measured", "published", "as specified", "inferred"]
-Method = Literal["fused", "halves", "groups", "fma", "integer", "bits"]
+Method = Literal["fused", "halves", "groups", "software", "fma", "integer", "bits"]
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Profile:
 
     method: "fused": chunks of `chunk` products and C, truncated `fraction` bits below the largest exponent, summed
     exactly, rounded once; "halves": two fused chunks over k mod 4 in {0,1} and {2,3}, the first from zero, and an
-    ordinary addition of C; "groups": fused, of exactly summed and scaled groups of 16; "fma": a chain of IEEE FMAs;
-    "integer", "bits": exact.
+    ordinary addition of C, operands being converted to f16 before; "groups": fused, of exactly summed and scaled groups
+    of 16; "software": no tensor core at all, f32 FMAs; "fma": a chain of IEEE FMAs; "integer", "bits": exact.
     floor: least exponent to which terms are aligned. keep: mantissa bits of an f32 result.
     widen_c: C is converted to f32 (normalising subnormals) first. narrow_d: the f32 result is converted to f16.
     """
@@ -123,7 +123,8 @@ _WARP = ("mma", "wmma")
 _VOLTA, _AMPERE = ("sm_70", "sm_72"), ("sm_80", "sm_86", "sm_87", "sm_89")
 _HOPPER, _DATACENTER, _CONSUMER = ("sm_90",), ("sm_100", "sm_103"), ("sm_120", "sm_121")
 _BLACKWELL = (*_DATACENTER, *_CONSUMER)
-_TF32_WMMA = "m16n16k8 runs as two chunks of 4"
+_TF32_WMMA = "m16n16k8 runs as two chunks of 4 (two HMMA.1684 a tile, whatever the target of ptxas 13.0)"
+_SOFTWARE = "m8n8k4 is not native from sm_80 on: ptxas (13.0, every target) writes shuffles and f32 FMAs"
 _LOWERED = "FP8 mma.sync is not native: converted to f16, two f16 instructions, then C is added"
 
 ROWS: tuple[Row, ...] = (
@@ -143,7 +144,7 @@ ROWS: tuple[Row, ...] = (
     Row(_HOPPER, ("wgmma",), _FP8, 32, 13, -133, -21, "measured", keep=13),
     Row(_BLACKWELL, _WARP, _HALF, 16, 25, -133, -21, "published"),
     Row(_BLACKWELL, ("mma",), ("tf32",), 8, 25, -133, None, "published"),
-    Row(_BLACKWELL, ("wmma",), ("tf32",), 4, 25, -133, None, "inferred", note=f"{_TF32_WMMA}, as on sm_90"),
+    Row(_BLACKWELL, ("wmma",), ("tf32",), 4, 25, -133, None, "inferred", note=_TF32_WMMA),
     Row(_DATACENTER, ("mma",), _FP8, 16, 25, -133, -21, "published", method="halves", note=_LOWERED),
     Row(_DATACENTER, ("tcgen05",), _HALF, 16, 25, -133, -133, "published"),
     Row(_DATACENTER, ("tcgen05",), ("tf32",), 8, 25, -133, None, "published"),
@@ -178,11 +179,13 @@ def profile_for(key: DotKey, device: str) -> Profile:
     narrow_d = key.ctype == "f32" and key.dtype == "f16"
     floor = row.floor_f16 if key.dtype == "f16" and not narrow_d else row.floor_f32
     confidence, note = row.confidence, row.note
+    if key.family == "mma" and key.k == 4 and key.atype == "f16" and int(device[3:]) >= 80:
+        return Profile("software", "measured" if device in _HOPPER else "inferred", note=_SOFTWARE)
     if key.sparse and device not in _HOPPER:
         confidence = "inferred"
         note = _join(note, "sparse: selected products fused as on sm_90, not observed on this device")
     elif key.family == "mma" and key.k == 4 and key.atype == "f16" and device not in _VOLTA:
-        confidence, note = "inferred", _join(note, "m8n8k4 is not native after sm_70; taken as one chunk of 4")
+        confidence, note = "inferred", _join(note, "m8n8k4 as one chunk of 4, not observed on this device")
     return Profile(
         method=row.method,
         confidence=confidence,

@@ -36,6 +36,7 @@ from mmulator.numerics.twin_fused import NEGATE_A, NEGATE_B, ZERO_C, dot_functio
 from mmulator.numerics.twin_groups import dot_groups, groups_for, pack_a_groups, pack_b_groups
 from mmulator.numerics.twin_pack import pack_a_function, pack_b_function
 from mmulator.numerics.twin_plan import plan_for
+from mmulator.numerics.twin_software import dot_software, pack_a_software, pack_b_software, software_for
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
 
@@ -96,6 +97,8 @@ def _build(key: DotKey, device: str) -> Twin:
             parts, pack_a, pack_b, dot = plan_for(key, p), pack_a_function, pack_b_function, dot_function
         case "groups":
             parts, pack_a, pack_b, dot = groups_for(key, p), pack_a_groups, pack_b_groups, dot_groups
+        case "software":
+            parts, pack_a, pack_b, dot = software_for(key, p), pack_a_software, pack_b_software, dot_software
         case _:
             parts, pack_a, pack_b, dot = exact_for(key, p), pack_a_exact, pack_b_exact, dot_exact
     functions = [

@@ -213,10 +213,10 @@ def quiet(value: Value) -> Value:
 
 
 def multiply_add_nan(a: Value, b: Value, total: Value) -> Value:
-    """The f64 step with the rule for NaN spelled out: the first NaN of a, b, c, made quiet; else the canonical one."""
+    """The f64 step with the rule for NaN spelled out: the first NaN of b, c, a, made quiet; else the default one."""
     result = strict("fma", f64.vec(16), [b, a, total], "v16f64")
-    result = select(result == result, result, bitcast(f64.vec(16), i64.vec(16)(0x7FFFFFFFFFFFFFFF)))
-    for x in (total, b, a):
+    result = select(result == result, result, bitcast(f64.vec(16), i64.vec(16)(-(1 << 51))))
+    for x in (a, total, b):
         result = select(x == x, result, quiet(x))
     return result
 

@@ -164,8 +164,8 @@ def copy_tile(to: Value, source: Value, count: Value) -> None:
     copy_bytes(to, source, count * 4)
 
 
-K_STEP = 256  # dense k of a pass; the accumulator is kept in D between passes
-N_STEP = 256
+K_STEP = 512  # dense k of a pass; the accumulator is kept in D between passes
+N_STEP = 128
 
 
 def dot_function(plan: Plan, name: str) -> Native:

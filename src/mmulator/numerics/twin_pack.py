@@ -34,9 +34,12 @@ RAW = {8: u8, 16: u16, 32: u32}
 
 
 class Decoded:
-    """16 elements: value (f32 lanes), exponent and lsb (exponent of the last set bit) in i32 lanes, and their kinds."""
+    """16 elements: value (f32 lanes), exponent and lsb (exponent of the last set bit) in i32 lanes, and their kinds.
 
-    def __init__(self, t: ElementType, raw: Value) -> None:
+    emin: exponent of subnormals, if it is not the type's own.
+    """
+
+    def __init__(self, t: ElementType, raw: Value, emin: int | None = None) -> None:
         bits = raw
         if t.name == "tf32":
             bits = bits & 0xFFFFE000
@@ -66,6 +69,8 @@ class Decoded:
         infinite = select(mantissa == 0, U(0x7F800000), U(0x7FC00000)) if t.nan == "ieee" else U(0x7FC00000)
         magnitude = select(self.special, infinite, finite)
         self.value = bitcast(F, magnitude | select(self.negative, U(0x80000000), U(0)))
+        if emin is not None and emin < t.emin:  # subnormals are normal numbers of the type they are converted to
+            self.exponent = maximum(I(finite >> 23) - 127, I(emin))
 
     def largest(self, within: Value | None = None) -> Value:
         """Largest exponent of the finite non-zero elements; -999 if there are none."""
@@ -100,7 +105,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
                 source = cast_ptr(ty, raw) + (i * lda + inst * products)
                 at = out + (start * (k // kk) + inst * height + i - start) * instruction_bytes
                 for order in chunks:
-                    parts = [decode_positions(plan.a, ty, source, order[s : s + 16]) for s in steps]
+                    parts = [decode_positions(plan, ty, source, order[s : s + 16]) for s in steps]
                     top = largest_of(parts) if relative else None
                     for step in steps:
                         store_a(parts[step // 16], top, plan, at, step, min(16, length - step))
@@ -116,7 +121,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
     return Native(pack_a, name)
 
 
-def decode_positions(t: ElementType, ty: Any, source: Value, positions: tuple[int, ...]) -> Decoded:
+def decode_positions(plan: Plan, ty: Any, source: Value, positions: tuple[int, ...]) -> Decoded:
     """Up to 16 elements at given positions; zero beyond them."""
     first, span = positions[0], positions[-1] - positions[0] + 1
     wide = 32 if span > 16 else 16
@@ -131,7 +136,7 @@ def decode_positions(t: ElementType, ty: Any, source: Value, positions: tuple[in
         # lanes beyond the positions read a zero lane, or repeat: mask them
         lanes = [p - first for p in positions] + [0] * (16 - len(positions))
         raw = select(iota(U) < len(positions), shuffle(raw, None, lanes), U(0))
-    return Decoded(t, raw)
+    return Decoded(plan.a, raw, plan.emin(plan.a))
 
 
 def largest_of(parts: list[Decoded]) -> Value:
@@ -233,7 +238,7 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
         return U(masked_load(ty.vec(16), source, iota(U) < u32(n), ty.vec(16)(0)))
 
     def emit(row: Value, raws: list[Value], top: Value | None) -> None:
-        store_b_row([Decoded(t, r) for r in raws], top, plan, row)
+        store_b_row([Decoded(t, r, plan.emin(t)) for r in raws], top, plan, row)
 
     def pack_rows(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
         source = cast_ptr(ty, raw)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mmulator.isa.types import ElementType
+from mmulator.isa.types import F16, ElementType
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.profiles import DotKey, Profile
 
@@ -59,6 +59,10 @@ class Plan:
     @property
     def products(self) -> int:
         return self.k // 2 if self.sparse else self.k
+
+    def emin(self, t: ElementType) -> int:
+        """Exponent of subnormal operands: that of f16 where they are converted to it first."""
+        return min(t.emin, F16.emin) if self.halves else t.emin
 
     @property
     def length(self) -> int:

@@ -112,7 +112,7 @@ def exact_vector(
             p = p * factor
         store(p, products, j)
         special = special + p
-        e = exponents(x, plan.a.emin) + exponents(y, plan.b.emin)
+        e = exponents(x, plan.emin(plan.a)) + exponents(y, plan.emin(plan.b))
         if scale is not None:
             e = e + scale
         largest = maximum(largest, e)
