@@ -77,9 +77,7 @@ def infinity(t: ElementType, sign: int = 0) -> int:
     return (sign << (t.exponent + t.mantissa)) | ((1 << t.exponent) - 1) << t.mantissa
 
 
-def encode(
-    t: ElementType, sign: int, significand: int, exponent: int, mode: Mode = "rz", keep: int | None = None
-) -> int:
+def encode(t: ElementType, sign: int, significand: int, exponent: int, mode: Mode = "rz", keep: int | None = None) -> int:
     """Bits of `(-1)**sign * significand * 2**exponent` (plain integers) in IEEE type `t`, rounded once.
 
     keep: mantissa bits that survive (default all of the type's); the others are written as zero. Subnormals are kept.
