@@ -69,7 +69,7 @@ def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-CONTROL = {"bra", "brx", "call", "ret", "exit", "trap", "bar", "barrier"}  # endings of basic blocks: machine/jit.py
+CONTROL = {"bra", "brx", "call", "ret", "exit", "trap", "bar", "barrier"}  # endings of basic blocks: machine/emitter.py
 
 
 def meaning(row: Row) -> list[str]:
@@ -81,7 +81,7 @@ def meaning(row: Row) -> list[str]:
     if lowering is not None:
         return [module_path(lowering.__module__)]
     if row.opcode in CONTROL:
-        return ["machine/jit.py", "machine/runtime/control.py"]
+        return ["machine/emitter.py", "machine/runtime/control.py"]
     name = row.name if row.name in SEMANTICS else row.opcode
     first = next((g for g in row.groups if g.name in TYPE_GROUPS), None)
     kinds = {registry.kind_of(t) for t in first.alternatives} if first else {""}

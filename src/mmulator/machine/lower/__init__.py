@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from mmulator.machine.jit import Emitter
+    from mmulator.machine.emitter import Emitter
     from mmulator.ptx.tree import Instruction
 
 Lowering: TypeAlias = "Callable[[Emitter, Instruction], None]"

@@ -19,7 +19,7 @@ U32 = u32.vec(LANES)
 
 
 if TYPE_CHECKING:
-    from mmulator.machine.jit import Emitter
+    from mmulator.machine.emitter import Emitter
 
 
 def _pair(operand: Operand) -> tuple[Operand, Operand | None]:

@@ -24,7 +24,7 @@ from mmulator.machine.twins import twin_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, Symbol, VectorOperand
 
 if TYPE_CHECKING:
-    from mmulator.machine.jit import Emitter
+    from mmulator.machine.emitter import Emitter
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 

@@ -34,7 +34,7 @@ _SLOTS = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "para
 
 
 if TYPE_CHECKING:
-    from mmulator.machine.jit import Emitter
+    from mmulator.machine.emitter import Emitter
 
 
 def space_of(ins: Instruction) -> str:

@@ -12,7 +12,7 @@ from mmulator.machine.program import CARRY, form_name
 from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair
 
 if TYPE_CHECKING:
-    from mmulator.machine.jit import Emitter
+    from mmulator.machine.emitter import Emitter
 
 
 class Carry:

@@ -1,0 +1,349 @@
+"""A block's emitter that knows its kernel: instructions, endings of blocks, barriers, calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mmulator.codegen.ops import cast_ptr, mask_bits, reduce_or, select, trailing_zeros
+from mmulator.codegen.types import i32, u32, u64
+from mmulator.codegen.values import Builder, Value, constant, extract, splat
+from mmulator.errors import MmulatorError, UnsupportedError
+from mmulator.machine.emit import LANES, BlockEmitter, storage_type
+from mmulator.machine.image import (
+    Abi,
+    prototype_abi,
+)
+from mmulator.machine.lower import LOWER
+from mmulator.machine.program import (
+    Block,
+    call_operands,
+    callee_of,
+    form_name,
+    needs_warp,
+)
+from mmulator.machine.registers import Frame
+from mmulator.machine.runtime import control as rt
+from mmulator.machine.runtime import memory as mem
+from mmulator.machine.state import Barrier, Code, Cta, FaultKind, Launch
+from mmulator.ptx.tree import Immediate, Instruction, Module, Operand, Reg, Symbol
+
+if TYPE_CHECKING:
+    from mmulator.machine.jit import Jit
+
+U32, U64, I32 = u32.vec(LANES), u64.vec(LANES), i32.vec(LANES)
+
+
+class Emitter(BlockEmitter):
+    """A block's emitter that knows its kernel: instructions, endings, calls."""
+
+    def __init__(self, jit: Jit, b: Builder, block: Block, frame: Frame) -> None:
+        self.jit = jit
+        self.function_name = block.function.function.name
+        self.is_entry = block.function.function.is_entry
+        super().__init__(b, block, frame, jit.symbol, jit.locals[self.function_name].bytes)
+
+    @property
+    def device(self) -> str:
+        return self.jit.device
+
+    def frame_offset(self, name: str) -> int | None:
+        """Offset of a variable of this function's local memory, or None."""
+        return self.jit.locals[self.function_name].offsets.get(name)
+
+    def kernel_parameter(self, name: str) -> int | None:
+        """Offset of a kernel parameter in the parameter memory, or None."""
+        if self.is_entry and name not in self.jit.locals[self.function_name].offsets:
+            return self.jit.params.get(name)
+        return None
+
+    def launch_field(self, name: str) -> Any:
+        return cast_ptr(Launch, cast_ptr(Cta, self.warp("cta")).field("launch")).field(name)
+
+    # instructions ---------------------------------------------------------------------------------------------------
+    def instruction(self, ins: Instruction, first: bool = False) -> None:
+        self.site = len(self.jit.sites)
+        self.jit.sites.append(ins)
+        if first and self.block.sync:
+            self.converge(ins)
+        try:
+            function = LOWER.get(form_name(ins)) or LOWER.get(ins.opcode)
+            if function is not None:
+                function(self, ins)
+            else:
+                from mmulator.machine.lower.scalar import scalar
+
+                scalar(self, ins)
+        except MmulatorError as error:
+            error.span = error.span or ins.span
+            raise
+
+    def converge(self, ins: Instruction) -> None:
+        """Go on only when every lane that this instruction names is here; else wait for them."""
+        members = constant(self.b, u32, 0xFFFFFFFF)
+        if not _takes_whole_warp(ins):
+            operand = ins.operands[-1]
+            if isinstance(operand, Immediate):
+                members = constant(self.b, u32, operand.bits("b32"))
+            else:
+                wanted = U32(self.source(operand, "b32"))
+                members = reduce_or(select(self.active, wanted, 0))
+        missing = members & self.warp("live") & ~self.mask
+        with self.b.if_(missing != 0):
+            self.b.ret(self.call(rt.wait_for_lanes, self.w, self.mask, self.block.index))
+
+    # endings --------------------------------------------------------------------------------------------------------
+    def finish(self) -> None:
+        block, b = self.block, self.b
+        ins = block.last
+        if ins is not None:
+            self.site = len(self.jit.sites)
+            self.jit.sites.append(ins)
+        match block.ending:
+            case "branch":
+                assert ins is not None
+                guard = self.guard(ins)
+                assert guard is not None
+                taken = mask_bits(guard) & self.mask
+                self.flush()
+                self._branch(taken, *block.targets)
+            case "goto":
+                self.flush()
+                b.ret(block.targets[0])
+            case "exit":
+                if ins is not None and ins.opcode == "trap":
+                    lane = trailing_zeros(self.mask)
+                    self.call(rt.fault, self.w, int(FaultKind.TRAP), self.site, lane, u64(lane), 0)
+                    b.ret(int(Code.RESCHEDULE))
+                else:
+                    b.ret(self.call(rt.exit_lanes, self.w, self.mask))
+            case "return":
+                self.flush()
+                self.store_register_returns()
+                b.ret(self.call(rt.return_lanes, self.w, self.regs, self.mask))
+            case "call":
+                assert ins is not None
+                self._call(ins)
+            case "barrier":
+                assert ins is not None
+                self._barrier(ins)
+            case "indexed":
+                assert ins is not None
+                self._indexed(ins)
+            case "wgmma.wait":
+                assert ins is not None
+                from mmulator.machine.lower.matrix import wgmma_wait
+
+                self.flush(everything=True)
+                b.ret(wgmma_wait(self, ins, block.targets[0]))
+
+    def _branch(self, taken: Value, target: int, following: int) -> None:
+        b = self.b
+        none, some, all_, part = (b.label(h) for h in ("none", "some", "all", "part"))
+        b.branch_if(taken == 0, none, some)
+        b.place(none)
+        b.ret(following)
+        b.place(some)
+        b.branch_if(taken == self.mask, all_, part)
+        b.place(all_)
+        b.ret(target)
+        b.place(part)
+        b.ret(self.call(rt.branch, self.w, self.mask, taken, target, following))
+
+    def _indexed(self, ins: Instruction) -> None:
+        self.flush()
+        index = self.spill(U32(self.source(ins.operands[0], "u32")))
+        table = self.room(i32.vec(LANES), max(1, -(-len(self.block.targets) // LANES)))
+        for n, target in enumerate(self.block.targets):
+            table[n] = target
+        count = len(self.block.targets)
+        self.b.ret(self.call(rt.branch_indexed, self.w, self.mask, index, table, count, self.site))
+
+    # barriers -------------------------------------------------------------------------------------------------------
+    def uniform(self, operand: Operand, type_name: str) -> Value:
+        """The value of an operand that is the same for all active lanes."""
+        if isinstance(operand, Immediate):
+            return constant(self.b, u32, operand.bits(type_name))
+        return u32(extract(self.source(operand, type_name), trailing_zeros(self.mask)))
+
+    def _barrier(self, ins: Instruction) -> None:
+        operation, _, rest = barrier_parts(ins)
+        b = self.b
+        pred = constant(b, u32, 0)
+        numbers = rest
+        if operation >= rt.RED_POPC:
+            pred = mask_bits(self.source(rest[-1], "pred"))
+            numbers = rest[:-1]
+        id_ = self.uniform(numbers[0], "u32")
+        count = self.uniform(numbers[1], "u32") if len(numbers) > 1 else constant(b, u32, 0)
+        self.flush()
+        b.line("fence seq_cst")
+        following = self.block.targets[0]
+        b.ret(self.call(rt.barrier, self.w, self.mask, id_, count, operation, pred, following, self.site))
+
+    def after(self, ins: Instruction) -> None:
+        """Results of the call or barrier that control comes back from."""
+        if ins.opcode == "call":
+            self._after_call(ins)
+            return
+        operation, target, rest = barrier_parts(ins)
+        if operation >= rt.RED_POPC and isinstance(target, Reg):
+            id_ = self.uniform(rest[0], "u32")
+            barriers = cast_ptr(Barrier, cast_ptr(Cta, self.warp("cta")).field("barriers"))
+            result = barriers[id_].field("result")
+            value = splat(result, LANES)
+            self.write(target.name, value if operation == rt.RED_POPC else value != 0)
+
+    # calls ----------------------------------------------------------------------------------------------------------
+    def _abi(self, ins: Instruction) -> tuple[Abi, Any, Any]:
+        """(places, parameters, returns) of the function that a call reaches."""
+        callee = callee_of(ins)
+        if isinstance(callee, Symbol) and callee.space == "func":
+            function = self.jit.module.function(callee.name)
+            if function is None or not function.is_defined:
+                raise UnsupportedError(
+                    f"call of {callee.name}, which is not defined in this module", span=callee.span,
+                    hint="only functions of the module, printf and assert can be called",
+                )  # fmt: skip
+            return self.jit.locals[function.name].abi, function.params, function.returns
+        prototypes = self.block.function.function.prototypes
+        name = ins.operands[-1]
+        if isinstance(name, Symbol) and name.name in prototypes:
+            p = prototypes[name.name]
+            return prototype_abi(p), p.params, p.returns
+        targets = self.block.function.function.targets
+        if isinstance(name, Symbol) and name.name in targets:
+            first = targets[name.name].targets[0]
+            function = self.jit.module.function(first.name)
+            if function is not None:
+                return self.jit.locals[function.name].abi, function.params, function.returns
+        raise UnsupportedError("an indirect call needs a .callprototype", span=ins.span)
+
+    def _copy(self, size: int, align: int, source: Value, target: Value) -> None:
+        """Bytes of each lane's local memory to another place in it."""
+        at = 0
+        while at < size:
+            step = next(s for s in (8, 4, 2, 1) if s <= align and size - at >= s and at % s == 0)
+            place = self.room(U64)
+            self.call(mem.load_function("local", step, 1), self.w, self.mask, self.spill(source + at), place, self.site)
+            self.call(mem.store_function("local", step, 1), self.w, self.mask, self.spill(target + at), place, self.site)
+            at += step
+
+    def _builtin(self, ins: Instruction, name: str) -> None:
+        """A call of a function that CUDA's runtime has: printf and a failing assert."""
+        b = self.b
+        results, arguments = call_operands(ins)
+        offsets = [self.frame_offset(a.name) for a in arguments if isinstance(a, Symbol)]
+        values = [self._local_value(U64(self.local_base()) + o, 64) for o in offsets[:2] if o is not None]
+        if name == "__assertfail":
+            lane = trailing_zeros(self.mask)
+            self.call(rt.fault, self.w, int(FaultKind.ASSERTION), self.site, lane, extract(values[0], lane), 0)
+            b.ret(int(Code.RESCHEDULE))
+            return
+        place = self.room(U32)
+        self.call(rt.device_print, self.w, self.mask, *(self.spill(v) for v in values), place)
+        if results and isinstance(results[0], Symbol) and (at := self.frame_offset(results[0].name)) is not None:
+            where = self.spill(U64(self.local_base()) + at)
+            self.call(mem.store_function("local", 4, 1), self.w, self.mask, where, place, self.site)
+        self.flush()
+        b.ret(self.block.targets[0])
+
+    def _call(self, ins: Instruction) -> None:
+        b = self.b
+        if (name := builtin_name(ins, self.jit.module)) is not None:
+            self._builtin(ins, name)
+            return
+        abi, params, _ = self._abi(ins)
+        _, arguments = call_operands(ins)
+        base = U64(self.local_base()) + self.local_bytes
+        for operand, place, parameter in zip(arguments, abi.params, params):
+            self._pass(operand, base + place, parameter)
+        callee = callee_of(ins)
+        if isinstance(callee, Reg):
+            targets = self.room(I32)
+            where = self.spill(U64(self.source(callee, "u64")))
+            self.call(rt.find_functions, self.w, self.mask, where, targets)
+        else:
+            function = self.jit.module.function(callee.name)
+            assert function is not None
+            targets = self.spill(constant(b, I32, self.jit.program.functions[function.name].entry))
+        self.flush()
+        b.ret(
+            self.call(
+                rt.call_function, self.w, self.mask, targets, self.block.targets[0], self.frame.bytes, self.local_bytes,
+                self.site,
+            )
+        )  # fmt: skip
+
+    def _pass(self, operand: Operand, target: Value, parameter: Any) -> None:
+        if isinstance(operand, Symbol):
+            offset = self.frame_offset(operand.name)
+            if offset is None:
+                raise UnsupportedError(f"{operand.name} cannot be passed", span=operand.span)
+            self._copy(parameter.size, parameter.align, U64(self.local_base()) + offset, target)
+            return
+        value = storage_type(f"b{max(parameter.bits, 8)}")(self.source(operand, f"b{max(parameter.bits, 8)}"))
+        function = mem.store_function("local", value.ty.bits // 8, 1)
+        self.call(function, self.w, self.mask, self.spill(target), self.spill(value), self.site)
+
+    def _after_call(self, ins: Instruction) -> None:
+        if builtin_name(ins, self.jit.module) is not None:
+            return
+        abi, _, returns = self._abi(ins)
+        results, _ = call_operands(ins)
+        base = U64(self.local_base()) + self.local_bytes
+        for operand, place, parameter in zip(results, abi.returns, returns):
+            if isinstance(operand, Symbol):
+                offset = self.frame_offset(operand.name)
+                if offset is not None:
+                    self._copy(parameter.size, parameter.align, base + place, U64(self.local_base()) + offset)
+            elif isinstance(operand, Reg):
+                self.write(operand.name, self._local_value(base + place, max(parameter.bits, 8)))
+
+    def _local_value(self, at: Value, bits: int) -> Value:
+        ty = storage_type(f"b{bits}")
+        place = self.room(ty)
+        self.call(mem.load_function("local", bits // 8, 1), self.w, self.mask, self.spill(at), place, self.site)
+        return self.fetch(place, ty)
+
+    def load_register_parameters(self) -> None:
+        """Parameters declared as .reg: from the frame into their registers."""
+        function, local = self.block.function.function, self.jit.locals[self.function_name]
+        for parameter in function.params:
+            if parameter.space == "reg":
+                at = U64(self.local_base()) + local.offsets[parameter.name]
+                self.write(parameter.name, self._local_value(at, max(parameter.bits, 8)))
+
+    def store_register_returns(self) -> None:
+        function, local = self.block.function.function, self.jit.locals[self.function_name]
+        for parameter in function.returns:
+            if parameter.space == "reg":
+                at = U64(self.local_base()) + local.offsets[parameter.name]
+                value = self.read(parameter.name)
+                call = mem.store_function("local", value.ty.bits // 8, 1)
+                self.call(call, self.w, self.mask, self.spill(at), self.spill(value), self.site)
+
+
+BUILTINS = ("vprintf", "__assertfail")
+
+
+def builtin_name(ins: Instruction, module: Module) -> str | None:
+    """Name of the function of CUDA's runtime that a call reaches, or None."""
+    callee = callee_of(ins)
+    if not isinstance(callee, Symbol) or callee.name not in BUILTINS:
+        return None
+    function = module.function(callee.name)
+    return None if function is not None and function.is_defined else callee.name
+
+
+def _takes_whole_warp(ins: Instruction) -> bool:
+    return needs_warp(ins) and ins.opcode in ("mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix")
+
+
+def barrier_parts(ins: Instruction) -> tuple[int, Operand | None, list[Operand]]:
+    """(operation, destination, the other operands) of bar and barrier."""
+    if "arrive" in ins.modifiers:
+        return rt.ARRIVE, None, list(ins.operands)
+    if "red" in ins.modifiers:
+        operation = rt.RED_POPC if "popc" in ins.modifiers else rt.RED_AND if "and" in ins.modifiers else rt.RED_OR
+        return operation, ins.operands[0], list(ins.operands[1:])
+    return rt.SYNC, None, list(ins.operands)
