@@ -141,7 +141,7 @@ class Jit:
         b = e.b
         local = self.locals[e.function_name].offsets.get(name)
         if local is not None:
-            return u64.vec(LANES)(e.local_base()) + (local + symbol.offset)
+            return u64.vec(32)(e.local_base()) + (local + symbol.offset)
         if name in self.shared.addresses:
             return constant(b, u64, self.shared.addresses[name] + symbol.offset)
         if name in self.image.addresses:
