@@ -16,6 +16,7 @@ anything. D of an instruction is C of the next along k. No function allocates or
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from mmulator.codegen.lang import Native, library_text
 from mmulator.numerics.arrays import check_operands
 from mmulator.numerics.formats import container, element_type
 from mmulator.numerics.profiles import DotKey, profile_for
+from mmulator.numerics.twin_batch import run_batch
 from mmulator.numerics.twin_exact import dot_exact, exact_for, pack_a_exact, pack_b_exact
 from mmulator.numerics.twin_fused import NEGATE_A, NEGATE_B, ZERO_C, dot_function
 from mmulator.numerics.twin_groups import dot_groups, groups_for, pack_a_groups, pack_b_groups
@@ -135,7 +137,15 @@ def fast_matmul(
     m, n, k = A.shape[-2], B.shape[-1], B.shape[-2]
     batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2], () if C is None else C.shape[:-2])
     D = np.empty((*batch, m, n), container(element_type(key.dtype)))
+    workers = threads or os.cpu_count() or 1
     flags = twin.flags(zero_c=C is None, negate_a=imm_scale_a < 0, negate_b=imm_scale_b < 0)
+    count = math.prod(batch)
+    if count > 1 and m * n * k < 1 << 20:  # larger ones are worth all threads each
+        extra = [(indices, np.int32), (scale_a, np.uint8), (scale_b, np.uint8)]
+        given = [A, B, D if C is None else C, *(np.asarray(x, kind) for x, kind in extra if x is not None)]
+        operands = [_flat(x, batch) for x in given]
+        run_batch(twin, operands, D.reshape(count, m, n), (m, n, k), flags, workers, _pool(workers))
+        return D
     spread = [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (A, B, D if C is None else C)]
     extras = [
         np.broadcast_to(np.asarray(x, kind), (*batch, *x.shape[-2:]))
@@ -144,8 +154,15 @@ def fast_matmul(
     ]
     for at in np.ndindex(*batch):
         a, b, c, *more = (np.ascontiguousarray(x[at]) for x in (*spread, *extras))
-        _one(twin, a, b, c, D[at], (m, n, k), flags, more, threads or os.cpu_count() or 1)
+        _one(twin, a, b, c, D[at], (m, n, k), flags, more, workers)
     return D
+
+
+def _flat(x: Any, batch: tuple[int, ...]) -> Any:
+    """[count, rows, columns], or [1, ...] where the operand has no batch of its own."""
+    if math.prod(x.shape[:-2]) == 1:
+        return np.ascontiguousarray(x).reshape(1, *x.shape[-2:])
+    return np.ascontiguousarray(np.broadcast_to(x, (*batch, *x.shape[-2:]))).reshape(-1, *x.shape[-2:])
 
 
 def _one(
