@@ -23,8 +23,9 @@ def check(
     only if the module is valid and everything in it can be run.
     """
     from mmulator.cli.output import read_source
+    from mmulator.machine.support import unsupported
     from mmulator.ptx.parser import parse_module
-    from mmulator.ptx.verify import unsupported, verify
+    from mmulator.ptx.verify import verify
 
     module = parse_module(read_source(file))
     if target is not None:

@@ -61,7 +61,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     console = Console()
     if not console.is_terminal:
         console = Console(width=200)
-    table = Table(title=escape(title), title_justify="left", title_style="bold", box=None, pad_edge=False)
+    console.print(escape(title), style="bold", highlight=False)  # a table's own title is folded to its width
+    table = Table(box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, header_style="dim")
     for row in cells:

@@ -15,6 +15,7 @@ from mmulator.machine.image import (
 )
 from mmulator.machine.lower import LOWER
 from mmulator.machine.program import (
+    BUILTINS,
     Block,
     call_operands,
     callee_of,
@@ -321,9 +322,6 @@ class Emitter(BlockEmitter):
                 value = self.read(parameter.name)
                 call = mem.store_function("local", value.ty.bits // 8, 1)
                 self.call(call, self.w, self.mask, self.spill(at), self.spill(value), self.site)
-
-
-BUILTINS = ("vprintf", "__assertfail")
 
 
 def builtin_name(ins: Instruction, module: Module) -> str | None:

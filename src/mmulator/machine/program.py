@@ -32,6 +32,8 @@ from mmulator.ptx.tree import (
 Ending = Literal["goto", "branch", "exit", "return", "call", "barrier", "indexed", "wgmma.wait"]
 CARRY = "%CC"  # the condition code register of add.cc and its kin, as a predicate register of each function
 
+BUILTINS = ("vprintf", "__assertfail")  # functions of CUDA's runtime that can be called
+
 _WARP_SYNC = {"shfl.sync", "vote.sync", "match.any.sync", "match.all.sync", "match.sync", "redux.sync", "elect.sync",
               "bar.warp.sync"}  # fmt: skip
 _MATRIX_SYNC = {"mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"}

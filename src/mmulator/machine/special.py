@@ -58,6 +58,10 @@ _TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
     "dynamic_smem_size": lambda e: _launch(e, "dynamic_shared"),
     "total_smem_size": lambda e: _launch(e, "shared_bytes"),
     "aggr_smem_size": lambda e: _launch(e, "shared_bytes"),
+    # the reserved part of shared memory, as an NVIDIA H200 reads it
+    "reserved_smem_offset_begin": lambda e: constant(e.b, u32, 0),
+    "reserved_smem_offset_end": lambda e: constant(e.b, u32, 0x120),
+    "reserved_smem_offset_cap": lambda e: constant(e.b, u32, 0x400),
     # a block outside of any cluster is a cluster of one
     **{f"cluster_ctaid.{a}": (lambda e: constant(e.b, u32, 0)) for a in _AXES},
     **{f"cluster_nctaid.{a}": (lambda e: constant(e.b, u32, 1)) for a in _AXES},
