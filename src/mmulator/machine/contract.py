@@ -253,72 +253,67 @@ class _Finder:
 
 
 class _Walk:
-    """One walk over the instructions: what each register holds where it is read.
+    """One walk over the instructions: which definition each register holds where it is read, and what that computed.
 
-    A register with a single definition holds its value everywhere after; one with several is known from its last write
-    on, within a region. Where several definitions may meet, the product counts as read by something else.
+    Where definitions of a register meet, none is known, and products among them count as read by something else.
     """
 
     def __init__(self, finder: _Finder) -> None:
         self.f = finder
-        self.current: dict[str, _Held | None] = {}
-        self.early: set[str] = set()  # read before its only definition, in the order of the walk: round a loop
+        self.held: dict[int, _Held | None] = {}  # by the statement that wrote the register
+        self.early: set[int] = set()  # read before they were walked over: round a loop
+        self.current: dict[str, int] = {}
 
     def run(self) -> None:
         f = self.f
-        live = self._live_out()
+        entry, meetings = self._reaching()
         region = -1
         for (here, _), n in f.order:
             if here != region:
-                self._leave(live.get(region, frozenset()))
                 region = here
+                self.current = dict(entry.get(here, ()))
             self._step(n, f.instruction(n))
-        self._leave(live.get(region, frozenset()))
+        for definition in meetings:
+            self._block(definition)
 
-    def _leave(self, live: frozenset[str]) -> None:
-        for name in [name for name in self.current if self.f.only(name) is None]:
-            held = self.current.pop(name)
-            if held is not None and name in live:
-                held.product.blocked = True
+    def _definition(self, name: str) -> int | None:
+        """The statement whose value a register holds here."""
+        only = self.f.only(name)
+        definition = self.current.get(name) if only is None else only
+        if definition is not None and definition not in self.held:
+            self.early.add(definition)
+        return definition
 
-    def _held(self, operand: Operand) -> _Held | None:
-        if not isinstance(operand, Reg):
-            return None
-        if operand.name not in self.current and self.f.only(operand.name) is not None:
-            self.early.add(operand.name)
-        return self.current.get(operand.name)
+    def _value(self, operand: Operand) -> _Held | None:
+        definition = self._definition(operand.name) if isinstance(operand, Reg) else None
+        return None if definition is None else self.held.get(definition)
 
-    def _step(self, n: int, ins: Instruction) -> None:
-        f = self.f
-        guarded = n in f.regions.guarded
-        result: _Held | None = None
-        if _is_sum(ins):
-            self._sum(n, ins)
-        else:
-            result = None if guarded else self._result(n, ins)
-            if result is None or result.product.at == n:
-                for operand in ins.operands:
-                    for name in registers_of(operand):
-                        if name in f.regions.accesses[n][0]:
-                            self._block(name)
-        for name in f.regions.accesses[n][1]:
-            before = self.current.get(name)
-            if guarded and before is not None:
-                before.product.blocked = True
-            if result is not None and name in self.early:
-                result.product.blocked = True
-            if result is not None or name in self.current or f.only(name) is not None:
-                self.current[name] = result
-
-    def _block(self, name: str) -> None:
-        if name not in self.current and self.f.only(name) is not None:
-            self.early.add(name)
-        held = self.current.get(name)
+    def _block(self, definition: int | None) -> None:
+        held = None if definition is None else self.held.get(definition)
         if held is not None:
             held.product.blocked = True
 
+    def _step(self, n: int, ins: Instruction) -> None:
+        reads, writes = self.f.regions.accesses[n]
+        guarded = n in self.f.regions.guarded
+        held = None
+        if _is_sum(ins):
+            self._sum(n, ins)
+        else:
+            held = None if guarded else self._result(n, ins)
+            if held is None or held.product.at == n:  # no copy
+                for name in {r for o in ins.operands for r in registers_of(o)} & reads:
+                    self._block(self._definition(name))
+        for name in writes:
+            if guarded:  # what it may leave is read, too
+                self._block(self._definition(name))
+            self.current[name] = n
+        self.held[n] = held
+        if n in self.early:
+            self._block(n)
+
     def _sum(self, n: int, ins: Instruction) -> None:
-        first, second = (self._held(o) for o in ins.operands[1:3])
+        first, second = (self._value(o) for o in ins.operands[1:3])
         self.f.sums[n] = first, second
         for j, held in enumerate((first, second)):
             if held is not None:
@@ -327,54 +322,74 @@ class _Walk:
     def _result(self, n: int, ins: Instruction) -> _Held | None:
         """What an instruction puts into its register: a product, a copy of one, or neither (None)."""
         if _is_copy(ins):
-            return self._held(ins.operands[1])
-        if _is_negation(ins):
-            held = self._held(ins.operands[1])
-            assert isinstance(ins.form, ScalarForm)
-            return _Held(held.product, not held.negated) if held and held.product.type == ins.form["type"] else None
-        if not _is_product(ins):
+            return self._value(ins.operands[1])
+        form = _form(ins, "neg", "mul")
+        if form is None or not (_is_negation(ins) or _is_product(ins)):
             return None
-        f, form = self.f, ins.form
-        assert isinstance(form, ScalarForm)
-        kind, factors = form["type"], ins.operands[1:3]
+        if form.name == "neg":
+            return _copied(self._value(ins.operands[1]), form["type"], True)
+        f, kind, factors = self.f, form["type"], ins.operands[1:3]
         constants = [f.constant(o, kind) for o in factors]
         if None not in constants:
             return None  # computed beforehand
-        if not form["ftz"]:
-            one, sign = _TYPES[kind]
-            for constant, other in zip(constants, reversed(factors)):
-                if constant is not None and constant & ~sign == one and constant & sign in (0, sign):
-                    held = self._held(other)  # times 1 or -1: a copy
-                    negative = bool(constant & sign)
-                    return _Held(held.product, held.negated != negative) if held and held.product.type == kind else None
+        one, sign = _TYPES[kind]
+        for constant, other in zip(constants, reversed(factors)):
+            if constant in (one, one ^ sign) and not form["ftz"]:  # times 1 or -1: a copy
+                return _copied(self._value(other), kind, constant != one)
         return _Held(_Product(n, kind, bool(form["ftz"]), any(map(f.is_resident, factors))), False)
 
-    def _live_out(self) -> dict[int, frozenset[str]]:
-        """Of registers that hold a product at the end of a region and have several definitions: where they are live."""
+    def _reaching(self) -> tuple[dict[int, dict[str, int]], set[int]]:
+        """For registers with several definitions: which one reaches the start of each region, if it is one alone; and
+        the definitions that meet others where the register is read afterwards."""
         f = self.f
-        regions = f.regions
+        accesses, successors = f.regions.accesses, f.regions.successors
         holders = (n for _, n in f.order if any(is_(f.instruction(n)) for is_ in (_is_product, _is_copy, _is_negation)))
-        names = {name for n in holders for name in regions.accesses[n][1] if f.only(name) is None}
+        names = {name for n in holders for name in accesses[n][1] if f.only(name) is None}
         if not names:
-            return {}
+            return {}, set()
         reads: dict[int, set[str]] = defaultdict(set)
-        writes: dict[int, set[str]] = defaultdict(set)
+        last: dict[int, dict[str, int]] = defaultdict(dict)
         for (region, _), n in f.order:
-            reads[region] |= (regions.accesses[n][0] & names) - writes[region]
-            if n not in regions.guarded:
-                writes[region] |= regions.accesses[n][1] & names
-        every = sorted({p[0] for p in regions.place.values()}, reverse=True)
-        into: dict[int, set[str]] = {r: set() for r in every}
-        out: dict[int, set[str]] = {r: set() for r in every}
+            reads[region] |= (accesses[n][0] & names).difference(last[region])
+            for name in accesses[n][1] & names:
+                last[region][name] = n
+        order = sorted({place[0] for place, _ in f.order} | set(successors))
+        live: dict[int, set[str]] = {r: set(reads[r]) for r in order}
+        leaves: dict[int, dict[str, int]] = {r: dict(last[r]) for r in order}
+        entry: dict[int, dict[str, int]] = {r: {} for r in order}
         changed = True
         while changed:
             changed = False
-            for r in every:
-                out[r] = set().union(*(into[s] for s in regions.successors.get(r, ()) if s in into))
-                new = reads[r] | (out[r] - writes[r])
-                if new != into[r]:
-                    into[r], changed = new, True
-        return {r: frozenset(names_) for r, names_ in out.items()}
+            for r in reversed(order):
+                into = set().union(*(live[s] for s in successors.get(r, ()))).difference(last[r])
+                changed |= not into <= live[r]
+                live[r] |= into
+        waiting = list(order)
+        while waiting:
+            r = waiting.pop()
+            for s in successors.get(r, ()):
+                for name, definition in leaves[r].items():
+                    if name in live[s] and entry[s].get(name) not in (definition, _SEVERAL):
+                        meets = name in entry[s]
+                        entry[s][name] = _SEVERAL if meets else definition
+                        if name not in last[s]:
+                            leaves[s][name] = entry[s][name]
+                            waiting.append(s)
+        meetings = {
+            leaves[r][name]
+            for r in order
+            for s in successors.get(r, ())
+            for name, definition in entry[s].items()
+            if definition == _SEVERAL and name in leaves[r]
+        }
+        return entry, meetings
+
+
+_SEVERAL = -1  # in place of a definition: it depends on the way there
+
+
+def _copied(held: _Held | None, kind: str, negate: bool) -> _Held | None:
+    return _Held(held.product, held.negated != negate) if held is not None and held.product.type == kind else None
 
 
 class _Rewriter:
