@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from mmulator.errors import LaunchError
-from mmulator.machine.image import align_up, slots_for
+from mmulator.machine.image import slots_for
 from mmulator.machine.state import SLOT_SHIFT
+from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.tree import Function, Parameter
 
 
@@ -54,12 +55,8 @@ def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> 
             f"{function.name} takes {len(params)} arguments ({wanted}), not {len(args)}",
             hint="Triton adds two scratch pointers at the end; pass 0 for them" if len(args) == len(params) - 2 else None,
         )
-    total = 0
-    offsets = []
-    for p in params:
-        total = align_up(total, max(p.align, 1))
-        offsets.append(total)
-        total += p.size
+    offsets = parameter_offsets(params)
+    total = offsets[-1] + params[-1].size if params else 0
     memory = np.zeros(max(total, 1), np.uint8)
     result = Arguments(memory)
     pool = _Pool(first_slot, result.buffers)

@@ -39,6 +39,7 @@ from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.numerics.approx import tables_for
 from mmulator.numerics.profiles import profile_for
+from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, Module, Symbol
 
 GROUP = 160  # PTX instructions compiled together
@@ -108,7 +109,7 @@ class Jit:
         self.shared = shared_layout(module, functions)
         self.frames: dict[str, Frame] = {n: allocate(f) for n, f in self.program.functions.items()}
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f) for f in functions}
-        self.params = self._parameter_offsets(function)
+        self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
         self.sites: list[Instruction] = []
         self.matrix = MatrixSites()
 
@@ -122,18 +123,6 @@ class Jit:
                 reason = getattr(ins.form, "unsupported", "")
                 if reason:
                     raise UnsupportedError(f"{ins.mnemonic} is not supported: {reason}", span=ins.span)
-
-    @staticmethod
-    def _parameter_offsets(function: Function) -> dict[str, int]:
-        from mmulator.machine.image import align_up
-
-        at = 0
-        offsets = {}
-        for p in function.params:
-            at = align_up(at, max(p.align, 1))
-            offsets[p.name] = at
-            at += p.size
-        return offsets
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.errors import ExecutionFault, LaunchError
+from mmulator.errors import ExecutionFault
 from mmulator.machine.arguments import Arguments, Buffer
 from mmulator.machine.faults import describe_deadlock, describe_fault
 from mmulator.machine.jit import CompiledKernel
@@ -22,9 +22,7 @@ from mmulator.machine.printing import Printer
 from mmulator.machine.runtime.control import run_cta
 from mmulator.machine.state import (
     COPY_QUEUE,
-    HEADER_LOCAL,
     LANES,
-    SHARED_BASE,
     SLOT_PARAM,
     SLOT_SHIFT,
     WGMMA_QUEUE,
@@ -345,6 +343,3 @@ def class_totals(kernel: CompiledKernel, counts: np.ndarray) -> dict[str, int]:
             for name, number in classes.items():
                 total[name] += int(executed) * number
     return dict(total.most_common())
-
-
-__all__ = ["HEADER_LOCAL", "SHARED_BASE", "Grid", "LaunchError", "LaunchShape", "Outcome", "Runner", "class_totals"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.isa.targets import Target
 from mmulator.machine.arguments import pack_arguments
-from mmulator.machine.image import ModuleImage
+from mmulator.machine.image import ModuleImage, shared_layout
 from mmulator.machine.jit import CompiledKernel, Jit
 from mmulator.machine.launch import Grid, LaunchShape, Runner, class_totals
 from mmulator.machine.limits import (
@@ -112,6 +113,12 @@ class Kernel:
     def name(self) -> str:
         return self.function.name
 
+    @cached_property
+    def static_shared(self) -> int:
+        """Bytes of shared memory that the kernel and the functions it reaches declare."""
+        functions = [f.function for f in build(self.module.tree, self.function).functions.values()]
+        return shared_layout(self.module.tree, functions).static
+
     def compile(self, device: str | None = None, progress: Progress | None = None) -> CompiledKernel:
         """Machine code for a device's arithmetic; made once. Raises UnsupportedError naming instruction and line."""
         device = device or default_device(self.module.target)
@@ -179,12 +186,8 @@ class Kernel:
                 limit *= int(n)
             if threads > limit:
                 raise LaunchError(f"{self.name} is compiled for at most {limit} threads a block (.maxntid), not {threads}")
-        functions = [f.function for f in build(self.module.tree, self.function).functions.values()]
-        from mmulator.machine.image import shared_layout
-
-        static = shared_layout(self.module.tree, functions).static
-        check_shared(static, int(shared), device)
-        return LaunchShape(g, b, threads, static, int(shared))
+        check_shared(self.static_shared, int(shared), device)
+        return LaunchShape(g, b, threads, self.static_shared, int(shared))
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name}({', '.join('.' + p.type for p in self.function.params)})>"

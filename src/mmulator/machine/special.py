@@ -9,7 +9,7 @@ from mmulator.codegen.ops import cast_ptr, iota
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import UnsupportedError
-from mmulator.machine.state import HEADER_BYTES, Cta
+from mmulator.machine.state import Cta
 
 if TYPE_CHECKING:
     from mmulator.machine.emit import BlockEmitter
@@ -88,6 +88,3 @@ def special_register(e: BlockEmitter, name: str) -> Value:
         raise UnsupportedError(f"special register %{name} is not supported", hint="see docs/supported.md")
     value = make(e)
     return value if value.ty.lanes else splat(value, 32)
-
-
-__all__ = ["HEADER_BYTES", "SPECIAL_REGISTERS", "special_register"]

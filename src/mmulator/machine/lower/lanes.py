@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mmulator.codegen.ops import bits_mask, iota, mask_bits, select, trailing_zeros
-from mmulator.codegen.types import boolean, i32, u32, u64, u128
+from mmulator.codegen.ops import bits_mask, iota, mask_bits, trailing_zeros
+from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import UnsupportedError
 from mmulator.isa.scalar import type_bits
@@ -13,7 +13,7 @@ from mmulator.machine.emit import LANES, storage_type
 from mmulator.machine.lower import lower
 from mmulator.machine.lower.memory import write_result
 from mmulator.machine.runtime import lanes as rt
-from mmulator.ptx.tree import Instruction, Operand, PredicatePair, Reg, Sink, VectorOperand
+from mmulator.ptx.tree import Instruction, Operand, PredicatePair, VectorOperand
 
 U32 = u32.vec(LANES)
 
@@ -141,6 +141,3 @@ def _unpack(e: Emitter, target: VectorOperand, source: Operand, type_name: str, 
     parts = [narrow(value >> (n * each) if n else value) for n in range(len(target.elements))]
     for element, part in zip(target.elements, parts):
         write_result(e, element, part, ins)
-
-
-__all__ = ["Reg", "Sink", "boolean", "i32", "select", "u128"]

@@ -21,7 +21,7 @@ from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime import tensor as rt
 from mmulator.machine.state import WgmmaSite
 from mmulator.machine.twins import twin_of
-from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, Symbol, VectorOperand
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
 
 if TYPE_CHECKING:
     from mmulator.machine.emitter import Emitter
@@ -404,6 +404,3 @@ def wgmma_wait(e: Emitter, ins: Instruction, following: int) -> Value:
     pending = ins.operands[0]
     assert isinstance(pending, Immediate)
     return e.call(rt.wgmma_wait, e.w, e.mask, pending.value, e.block.index, following)
-
-
-__all__ = ["Symbol", "wgmma_wait"]

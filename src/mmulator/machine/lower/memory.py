@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import bitcast, fma, is_nan, mask_bits, select
-from mmulator.codegen.types import Ty, boolean, f32, f64, u8, u16, u32, u64, u128
+from mmulator.codegen.ops import bitcast, is_nan, select
+from mmulator.codegen.types import Ty, f32, f64, u8, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import UnsupportedError
 from mmulator.isa.scalar import type_bits
@@ -21,9 +21,7 @@ from mmulator.ptx.tree import (
     Instruction,
     NegatedPredicate,
     Operand,
-    PredicatePair,
     Reg,
-    Sink,
     Symbol,
     VectorOperand,
 )
@@ -361,6 +359,3 @@ def cp_async_wait_all(e: Emitter, ins: Instruction) -> None:
 def fence(e: Emitter, ins: Instruction) -> None:
     """A real fence: other blocks run on other threads."""
     e.b.line("fence seq_cst")
-
-
-__all__ = ["PredicatePair", "Sink", "boolean", "cp_async", "fma", "mask_bits", "write_result"]

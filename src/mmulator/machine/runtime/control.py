@@ -23,7 +23,6 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64, void
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.state import (
-    FIRST_GLOBAL_SLOT,
     HEADER_LOCAL,
     HEADER_RETURN_FRAME,
     HEADER_RETURN_PC,
@@ -338,5 +337,3 @@ CONTROL = [
     fault, set_pcs, pick, run_warp, wait_for_lanes, branch, branch_indexed, barrier, exit_lanes, call_function, find_functions,
     return_lanes, run_cta,
 ]  # fmt: skip
-
-__all__ = ["CONTROL", "FIRST_GLOBAL_SLOT"]

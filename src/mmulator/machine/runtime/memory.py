@@ -24,7 +24,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import Ty, boolean, i32, i64, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.types import Ty, i32, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.control import fault
 from mmulator.machine.state import (
@@ -32,9 +32,7 @@ from mmulator.machine.state import (
     FIRST_GLOBAL_SLOT,
     FULL,
     SHARED_BASE,
-    SLOT_CONST,
     SLOT_LOCAL,
-    SLOT_PARAM,
     SLOT_SHARED,
     SLOT_SHIFT,
     CopyEntry,
@@ -468,5 +466,3 @@ def movmatrix(a: ptr_to(u32), d: ptr_to(u32)) -> None:
 
 MEMORY = [locate, translate, translate_shared, translate_local, hash_choice, cp_async, cp_async_commit, cp_async_wait,
           cp_async_wait_all]  # fmt: skip
-
-__all__ = ["MEMORY", "SLOT_CONST", "SLOT_PARAM", "boolean", "i64"]

@@ -11,15 +11,14 @@ from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import bitcast, cast_ptr, copy_bytes, load, popcount, select, shuffle, store
+from mmulator.codegen.ops import cast_ptr, load, shuffle, store
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64, void
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.control import RESCHEDULE, fault, wait_for_lanes
-from mmulator.machine.runtime.memory import SPACES, _family, hash_choice, locate, range_
+from mmulator.machine.runtime.memory import hash_choice, locate, range_
 from mmulator.machine.state import (
     SHARED_BASE,
     WGMMA_QUEUE,
-    Cta,
     FaultKind,
     Group,
     Tile,
@@ -490,6 +489,3 @@ def wgmma_wait(w: ptr_to(Warp), mask: u32, pending: u64, here: i32, next: i32) -
             tile.live = tile.live & ~bit
     w.retired = end
     return next
-
-
-__all__ = ["SPACES", "Cta", "_family", "bitcast", "copy_bytes", "popcount", "select"]
