@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.types import Struct, i32, ptr, ptr_to, u8, u32, u64
 
 LANES = 32
 FULL = 0xFFFFFFFF
@@ -111,7 +111,6 @@ Cta = Struct("Cta", [
     ("fault_warp", u32),
     ("fault_address", u64),
     ("fault_bytes", u32),
-    ("fault_extra", u32),
     ("slices", u64),
     ("barriers", Barrier, NUM_BARRIERS),
 ])  # fmt: skip
@@ -166,18 +165,13 @@ Warp = Struct("Warp", [
     ("pc", i32),
     ("frame", u32),
     ("turns", u32),
-    ("carry", u32),
     ("copy_head", u32), ("copy_tail", u32),  # entries copy_head .. copy_tail - 1 are pending
     ("copy_groups", u32),  # committed groups
     ("copy_group_end", u32, 64),  # copy_tail when a group was committed
     ("issued", u64), ("committed", u64), ("retired", u64),
-    ("wgmma_wait", u64),  # ops that must be retired before the warp goes on
-    ("wait_pc", i32),
 ])  # fmt: skip
 
 # An accumulator in flight. live: warps whose registers it is ahead of; last: newest operation in it.
 Tile = Struct("Tile", [("live", u32), ("last", u64), ("site", ptr_to(WgmmaSite)), ("frame", u64, 4)])
 
 Group = Struct("Group", [("executed", u64), ("tiles", ptr_to(Tile)), ("first_warp", u32)])
-
-__all__ = [n for n in dir() if not n.startswith("_")] + ["i64", "u8", "u16"]

@@ -317,13 +317,13 @@ def run_cta(cta: ptr_to(Cta), slices: i64) -> i32:
         cta.slices = cta.slices + 1
         if done == n:
             return i32(Stop.EXITED)
-        if running == 0 and not_progressing(cta, done) != 0:
+        if running == 0 and not_progressing(cta) != 0:
             return i32(Stop.BLOCKED)
     return i32(Stop.BUDGET)
 
 
 @native
-def not_progressing(cta: ptr_to(Cta), done: u32) -> u32:
+def not_progressing(cta: ptr_to(Cta)) -> u32:
     """1 if no lane of the block can run any more."""
     warps = cast_ptr(Warp, cta.warps)
     for i in range(cta.launch.warps):
