@@ -1,0 +1,28 @@
+"""Questions people ask about matrix instructions, answered as data.
+
+Plain frozen dataclasses with `to_dict()` (what `--json` prints) and, for notebooks, `_repr_html_` or `_repr_svg_`.
+The command line prints the same answers. Names are imported on first use.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+# name -> module of this package that has it
+_LAZY: dict[str, str] = {}
+
+__all__: list[str] = []
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"mmulator.inspect.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
