@@ -167,15 +167,6 @@ def code_paths(text: str) -> str:
 
 
 # docs/supported.md --------------------------------------------------------------------------------------------------
-def kernel_gap(form: MatrixForm) -> str:
-    """Why a kernel cannot run a matrix form that `Instruction` has; empty if it can. tests/test_docs.py tries them."""
-    if form.block_scale:
-        return "block-scaled `mma`"
-    if form.family in ("ldmatrix", "stmatrix") and (form.m, form.n) != (8, 8):
-        return "the 8-bit matrix moves of Blackwell"
-    return ""
-
-
 def row_name(row: MatrixRow) -> str:
     """The mnemonic of a row, with a word for each choice of several."""
     parts = [row.family if row.op == row.family else f"{row.family}.{row.op}"]
@@ -230,12 +221,12 @@ def matrix_lines() -> Iterator[tuple[str, int, str, str]]:
             if new and family == "wmma" and row.op != "mma":
                 moves.setdefault((row.op, devices_of(row)), []).extend(new)
             elif new:
-                yield f"`{row_name(row)}`", len(new), devices_of(row), "no" if kernel_gap(new[0]) else "yes"
+                yield f"`{row_name(row)}`", len(new), devices_of(row)
         for (op, where), forms in moves.items():
             shapes, types = (dict.fromkeys(str(x) for x in xs) for xs in zip(*((f.shape, f.type) for f in forms)))
             name = f"wmma.{op}.sync.aligned.layout.{'/'.join(shapes)}{{.ss}}.{'/'.join(types)}"
-            yield f"`{name}`", len(forms), where, "no" if kernel_gap(forms[0]) else "yes"
-        yield f"**{family}**", len(seen), "", ""
+            yield f"`{name}`", len(forms), where
+        yield f"**{family}**", len(seen), ""
 
 
 def supported() -> str:
@@ -244,12 +235,10 @@ def supported() -> str:
         "Made from the instruction tables. Everything listed here is parsed and verified.\n\n"
         "## Matrix instructions\n\n"
         "*devices*: chips that have the instruction and whose arithmetic is known; `a/b` is a choice, `{...}` may be\n"
-        "left out. `Instruction` and `matmul` take all of them. *in kernels*: a PTX kernel can contain them.\n\n"
+        "left out. `Instruction` and `matmul` take all of them, and a PTX kernel can contain them.\n\n"
     )
     lines = list(matrix_lines())
-    out += table(("forms", "number", "devices", "in kernels"), lines)
-    gaps = dict.fromkeys(g for members in FAMILIES.values() for r in members if (g := kernel_gap(next(r.forms()))))
-    out += "\nNot in kernels, where they come with a later release: " + "; ".join(gaps) + ".\n" if gaps else ""
+    out += table(("forms", "number", "devices"), lines)
     rest: dict[str, dict[str, list[Row]]] = {}
     for _, chapter, row in scalar_rows():
         rest.setdefault(chapter, {}).setdefault(row.opcode, []).append(row)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mmulator.isa.forms import MatrixForm
 from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.lower import LOWER, load_all
 from mmulator.machine.ops import SEMANTICS
@@ -31,12 +30,7 @@ def unsupported(module: Module) -> tuple[Unsupported, ...]:
 def reasons(ins: Instruction, module: Module) -> Iterator[tuple[str, str]]:
     """(name, reason) of everything in an instruction that cannot be run."""
     form = ins.form
-    if isinstance(form, MatrixForm):
-        if form.block_scale:
-            yield ins.mnemonic, "block scaling in kernels: later release (Instruction.execute has it)"
-        elif form.family in ("ldmatrix", "stmatrix") and (form.m, form.n) != (8, 8):
-            yield ins.mnemonic, "8-bit matrix moves in kernels: later release (Instruction.execute has them)"
-    elif isinstance(form, ScalarForm):
+    if isinstance(form, ScalarForm):
         if form.unsupported:
             yield form.name, form.unsupported
         elif ins.opcode not in _CONTROL and not {form.name, ins.opcode} & (LOWER.keys() | SEMANTICS.keys()):

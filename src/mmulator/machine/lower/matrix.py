@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmulator.codegen.ops import bitcast, cast_ptr, mask_bits, null, trailing_zeros
-from mmulator.codegen.types import i64, ptr_to, u32, u64
+from mmulator.codegen.types import i64, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
-from mmulator.layouts import sparse
+from mmulator.layouts import scales, sparse
 from mmulator.layouts.operands import fragment
 from mmulator.machine.emit import LANES, storage_type
 from mmulator.machine.lower import lower
@@ -100,8 +100,10 @@ def register_elements(form: MatrixForm, name: str) -> np.ndarray:
     return flat.transpose(1, 0, 2).reshape(-1)
 
 
-def _room_bits(form: MatrixForm, name: str) -> int:
-    return fragment(form, name).bits
+def _place(form: MatrixForm, name: str) -> rt.Places:
+    """Room of an element in a register, and where in it the element lies: (8, 2, 4) for FP4 in an 8-bit container."""
+    f = fragment(form, name)
+    return f.bits, f.shift, f.width if f.width < f.bits else 0
 
 
 # mma and wmma.mma ---------------------------------------------------------------------------------------------------
@@ -128,9 +130,16 @@ def _selector(ins: Instruction, operand: Operand) -> int:
     return operand.value
 
 
-def _mma_site(e: Emitter, form: MatrixForm, selector: int = 0) -> tuple[int, tuple[int, int, int, int]]:
-    bits = tuple(_room_bits(form, x) for x in "abcd")
+def _scale_tables(site: np.ndarray, sites: Any, form: MatrixForm) -> None:
+    """Where the bytes of scale-a-data and scale-b-data lie, in the order of scale_a [m][S] and scale_b [S][n]."""
+    site["scales"] = form.scale_vec
+    for side in "ab":
+        lane, byte = scales.places(form, side, 0, 0)
+        at = 4 * lane[:, None] + byte
+        site[f"scale_{side}_map"] = _keep(sites, at if side == "a" else at.T)
 
+
+def _mma_site(e: Emitter, form: MatrixForm, selector: int = 0) -> int:
     def make(sites: Any) -> np.ndarray:
         twin = twin_of(form, e.device)
         site = np.zeros(1, rt.MmaSite.numpy_dtype())
@@ -139,6 +148,8 @@ def _mma_site(e: Emitter, form: MatrixForm, selector: int = 0) -> tuple[int, tup
         site["ka"] = form.k // 2 if form.sparse else form.k
         if form.sparse:
             site["places"] = index_table(sites, form, selector)
+        if form.block_scale:
+            _scale_tables(site, sites, form)
         site["flags"] = 0
         site["a_map"] = _keep(sites, operand_places(form, "a"))
         site["b_map"] = _keep(sites, operand_places(form, "b", rows_are_n=True))
@@ -152,6 +163,7 @@ def _mma_site(e: Emitter, form: MatrixForm, selector: int = 0) -> tuple[int, tup
         for name, room in (
             ("raw", size), ("result", form.m * form.n * 8 * 4), ("packed_a", twin.a_bytes(form.m, form.k)),
             ("packed_b", twin.b_bytes(form.n, form.k)), ("index", form.m * form.k * 2),
+            ("scale_a", form.m * form.scale_vec), ("scale_b", form.n * form.scale_vec),
         ):  # fmt: skip
             site[name] = at
             at += -(-room // 64) * 64
@@ -159,27 +171,53 @@ def _mma_site(e: Emitter, form: MatrixForm, selector: int = 0) -> tuple[int, tup
         sites.keep.append(twin)
         return site
 
-    return table(e, ("mma", form, selector), make), bits  # type: ignore[return-value]
+    return table(e, ("mma", form, selector), make)
 
 
 @lower("mma")
 def mma(e: Emitter, ins: Instruction) -> None:
-    form = _form(ins)
-    if form.block_scale:
-        raise UnsupportedError(f"{ins.mnemonic} is not supported yet", span=ins.span)
-    _multiply(e, ins, form)
+    _multiply(e, ins, _form(ins))
 
 
 def _multiply(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
-    d, a, b, c, *metadata = ins.operands
-    number, bits = _mma_site(e, form, _selector(ins, metadata[1]) if form.sparse else 0)
+    d, a, b, c, *rest = ins.operands
+    selector, metadata = 0, null(u32)
+    if form.sparse:
+        selector, metadata = _selector(ins, rest[1]), _registers(e, rest[0])
+        rest = rest[2:]
+    scale, select = null(u32), [constant(e.b, u32, 0)] * 2
+    if form.block_scale:
+        scale_a, ids_a, scale_b, ids_b = rest
+        select = [_scale_selector(e, form, "a", ids_a), _scale_selector(e, form, "b", ids_b)]
+        scale = e.spill(*(U32(e.source(o, "b32")) for o in (scale_a, scale_b)))
+    number = _mma_site(e, form, selector)
     width = {x: fragment(form, x).register_bits for x in "abcd"}
     out = e.room(storage_type(f"b{width['d']}"), len(elements(d)))
-    scratch = cast_ptr_bytes(e, "scratch")
+    function = rt.mma_function(
+        _place(form, "a"), _place(form, "b"), fragment(form, "c").bits, fragment(form, "d").bits, form.sparse, form.block_scale
+    )
     places = [_registers(e, o, width[x]) for x, o in zip("abc", (a, b, c))]
-    places.append(_registers(e, metadata[0]) if form.sparse else null(u32))
-    e.call(rt.mma_function(*bits, sparse=form.sparse), site_pointer(e, number, rt.MmaSite), scratch, *places, out)
+    scratch = cast_ptr_bytes(e, "scratch")
+    e.call(function, site_pointer(e, number, rt.MmaSite), scratch, *places, metadata, cast_ptr(u8, scale), *select, out)
     _results(e, d, out, ins, width["d"])
+
+
+def _scale_selector(e: Emitter, form: MatrixForm, side: str, operand: Operand) -> Value:
+    """{byte-id, thread-id}, those of the warp's first lane, as bytes from the place that both being 0 selects.
+
+    Registers are taken modulo what the selector may be, so that the bytes are always those of the operand.
+    """
+    byte_id, thread_id = elements(operand)
+    threads = 2 if side == "a" else 4
+    of_thread = 4 * int(scales.places(form, side, 0, 1)[0][0] - scales.places(form, side, 0, 0)[0][0])
+    at = constant(e.b, u32, 0)
+    for o, limit, step in ((byte_id, 5 - form.scale_vec, 1), (thread_id, threads, of_thread)):
+        if isinstance(o, Immediate):
+            at = at + constant(e.b, u32, o.value * step)
+        else:
+            value = u32(extract(storage_type("b16")(e.source(o, "b16")), trailing_zeros(e.mask)))
+            at = at + value % limit * step
+    return at
 
 
 def cast_ptr_bytes(e: Emitter, field: str) -> Value:
@@ -258,30 +296,50 @@ def _wmma_store(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
 
 
 # matrix moves -------------------------------------------------------------------------------------------------------
-def _plain(ins: Instruction, form: MatrixForm) -> None:
-    if (form.m, form.n) != (8, 8):
-        raise UnsupportedError(f"{ins.mnemonic} is not supported yet", span=ins.span)
+_SOURCE_BITS = {"b4x16_p64": 4, "b6x16_p32": 6}
+
+
+def _byte_move(e: Emitter, form: MatrixForm) -> Value:
+    """The site of an 8-bit ldmatrix or stmatrix: the fragment's places, row after row as they lie in memory."""
+
+    def make(sites: Any) -> np.ndarray:
+        places = operand_places(form, "r", rows_are_n=bool(form.trans))
+        site = np.zeros(1, mem.ByteMoveSite.numpy_dtype())
+        site["rows"] = places.size // 16
+        site["element_bits"] = _SOURCE_BITS.get(form.src_fmt, 8)
+        site["places"] = _keep(sites, places)
+        return site
+
+    return site_pointer(e, table(e, ("bytes", form), make), mem.ByteMoveSite)
+
+
+def _has_bytes(form: MatrixForm) -> bool:
+    return (form.m, form.n) != (8, 8)
 
 
 @lower("ldmatrix")
 def ldmatrix(e: Emitter, ins: Instruction) -> None:
     form = _form(ins)
-    _plain(ins, form)
     r, p = ins.operands
-    out = e.room(U32, form.num)
-    function = mem.ldmatrix_function(_space(form), form.num, form.trans)
-    e.call(function, e.w, e.spill(_address(e, p, ins)), out, e.site)
+    at = e.spill(_address(e, p, ins))
+    out = e.room(U32, len(elements(r)))
+    if _has_bytes(form):
+        e.call(mem.ldmatrix_bytes_function(_space(form)), e.w, _byte_move(e, form), at, cast_ptr(u8, out), e.site)
+    else:
+        e.call(mem.ldmatrix_function(_space(form), form.num, form.trans), e.w, at, out, e.site)
     _results(e, r, out, ins)
 
 
 @lower("stmatrix")
 def stmatrix(e: Emitter, ins: Instruction) -> None:
     form = _form(ins)
-    _plain(ins, form)
     p, r = ins.operands
     source = _registers(e, r)
-    function = mem.stmatrix_function(_space(form), form.num, form.trans)
-    e.call(function, e.w, e.spill(_address(e, p, ins)), source, e.site)
+    at = e.spill(_address(e, p, ins))
+    if _has_bytes(form):
+        e.call(mem.stmatrix_bytes_function(_space(form)), e.w, _byte_move(e, form), at, cast_ptr(u8, source), e.site)
+    else:
+        e.call(mem.stmatrix_function(_space(form), form.num, form.trans), e.w, at, source, e.site)
 
 
 @lower("movmatrix")

@@ -24,7 +24,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import Ty, i32, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.types import Struct, Ty, i32, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.control import fault
 from mmulator.machine.state import (
@@ -452,6 +452,51 @@ def stmatrix_function(space: str, matrices: int, trans: bool) -> Native:
                     store(load(u32.vec(4), src + (32 * i + 4 * r)), ptr(host[8 * i + r]))
 
     return Native(stmatrix, f"stmatrix_{space}_x{matrices}{'_trans' if trans else ''}")
+
+
+# 8-bit ldmatrix and stmatrix: 16 elements a row, and the byte of the registers in memory that each is in.
+ByteMoveSite = Struct("ByteMoveSite", [("rows", u32), ("element_bits", u32), ("places", ptr_to(i32))])
+
+
+@cache
+def ldmatrix_bytes_function(space: str) -> Native:
+    """ldmatrix .m16n16 and .m8n16: lane r gives the address of row r; 4- and 6-bit elements are packed in its low bits."""
+    resolve = SPACES[_family(space)]
+
+    def ldmatrix_bytes(w: ptr_to(Warp), move: ptr_to(ByteMoveSite), at: ptr_to(u64), dst: ptr, site: u32) -> None:
+        host = stack(u64, 32)
+        rows = move.rows
+        if resolve(w, u32((u64(1) << u64(rows)) - 1), at, 16, READ, site, host) == 0:
+            return
+        bits = move.element_bits
+        for r in range(rows):
+            row = ptr(host[r])
+            for c in range(u32(16)):
+                first = bits * c
+                value = u32(row[first // 8]) >> (first % 8)
+                if first % 8 + bits > 8:
+                    value = value | (u32(row[first // 8 + 1]) << (8 - first % 8))
+                dst[move.places[16 * r + c]] = u8(value & ((1 << bits) - 1))
+
+    return Native(ldmatrix_bytes, f"ldmatrix_bytes_{_family(space)}")
+
+
+@cache
+def stmatrix_bytes_function(space: str) -> Native:
+    """stmatrix .m16n8 .b8: lane r gives the address of row r of the transposed matrix."""
+    resolve = SPACES[_family(space)]
+
+    def stmatrix_bytes(w: ptr_to(Warp), move: ptr_to(ByteMoveSite), at: ptr_to(u64), src: ptr, site: u32) -> None:
+        host = stack(u64, 32)
+        rows = move.rows
+        if resolve(w, u32((u64(1) << u64(rows)) - 1), at, 16, WRITE, site, host) == 0:
+            return
+        for r in range(rows):
+            row = ptr(host[r])
+            for c in range(u32(16)):
+                row[c] = src[move.places[16 * r + c]]
+
+    return Native(stmatrix_bytes, f"stmatrix_bytes_{_family(space)}")
 
 
 @native

@@ -39,6 +39,9 @@ MmaSite = Struct("MmaSite", [
     ("d_places", i64),
     ("index", u64),  # offset into the scratch memory
     ("places", ptr),  # IndexTable of a sparse A
+    # block scaling: scale factors of a row of A or column of B, offsets into the scratch memory, and the byte of the
+    # scale-a-data and scale-b-data registers that holds each if both selectors are 0
+    ("scales", i64), ("scale_a", u64), ("scale_b", u64), ("scale_a_map", ptr_to(i32)), ("scale_b_map", ptr_to(i32)),
 ])  # fmt: skip
 
 # Where the index of each element of a sparse A lies: index = base + ((metadata[lane] >> shift & 3) >> drop) * group.
@@ -54,18 +57,12 @@ def call_pack(function: Value, raw: Value, ld: Any, rows: Value, k: Value, out: 
 
 
 def call_dot(
-    function: Value, pa: Value, pb: Value, c: Value, ldc: Any, d: Value, ldd: Any, m: Any, n: Any, k: Any, flags: Any
-) -> None:
-    """Macro: dot of the numerics twin."""
+    function: Value, pa: Value, pb: Value, c: Value, ldc: Any, d: Value, ldd: Any, m: Any, n: Any, k: Any, flags: Any,
+    *more: Value,
+) -> None:  # fmt: skip
+    """Macro: dot of the numerics twin. more: index of a sparse key, scale_a and scale_b of a block-scaled one."""
     args = [ptr(pa), ptr(pb), ptr(c), i64(ldc), ptr(d), i64(ldd), i64(m), i64(n), i64(k), i64(flags)]
-    Builder.current().call_pointer(ptr(function), void, args)
-
-
-def call_sparse_dot(function: Value, pa: Value, pb: Value, c: Value, d: Value, m: Value, n: Value, k: Value, flags: Value,
-                    index: Value) -> None:  # fmt: skip
-    """Macro: dot of a sparse key."""
-    args = [ptr(pa), ptr(pb), ptr(c), i64(n), ptr(d), i64(n), i64(m), i64(n), i64(k), i64(flags), ptr(index)]
-    Builder.current().call_pointer(ptr(function), void, args)
+    Builder.current().call_pointer(ptr(function), void, [*args, *(ptr(x) for x in more)])
 
 
 @native
@@ -78,21 +75,33 @@ def dense_indices(table: ptr_to(IndexTable), metadata: ptr_to(u32), out: ptr_to(
 
 
 @cache
-def collect_function(bits: int) -> Native:
-    """Elements of `bits` bits out of packed registers into one container each: out[i] = element number map[i]."""
+def collect_function(bits: int, shift: int = 0, width: int = 0) -> Native:
+    """Elements of `bits` bits out of packed registers into one container each: out[i] = element number map[i].
+
+    shift, width: where the element lies in those bits, if it does not fill them.
+    """
     ty = _CONTAINER[bits]
 
     def collect(registers: ptr, places: ptr_to(i32), count: i64, out: ptr_to(ty)) -> None:
         source = cast_ptr(ty, registers)
         for i in range(count):
             at = places[i]
-            if bits >= 8:
+            if width:
+                out[i] = (source[at] >> shift) & ((1 << width) - 1)
+            elif bits >= 8:
                 out[i] = source[at]
             else:
                 per = 8 // bits
                 out[i] = (registers[at // per] >> u8((at % per) * bits)) & ((1 << bits) - 1)
 
-    return Native(collect, f"collect_{bits}")
+    return Native(collect, f"collect_{bits}" + (f"_{shift}_{width}" if width else ""))
+
+
+@native
+def collect_scales(registers: ptr, places: ptr_to(i32), selector: u32, count: i64, out: ptr) -> None:
+    """Scale factors out of scale-a-data or scale-b-data of a warp. selector: bytes from the place of selectors 0."""
+    for i in range(count):
+        out[i] = registers[places[i] + i32(selector)]
 
 
 @cache
@@ -109,14 +118,21 @@ def spread_function(bits: int) -> Native:
     return Native(spread, f"spread_{bits}")
 
 
-@cache
-def mma_function(a_bits: int, b_bits: int, c_bits: int, d_bits: int, sparse: bool = False) -> Native:
-    """mma.sync of one warp: fragments a, b, c in memory, register after register, 32 lanes each; d likewise."""
-    collect_a, collect_b, collect_c = (collect_function(n) for n in (a_bits, b_bits, c_bits))
-    spread_d = spread_function(d_bits)
-    a_ty, b_ty, c_ty, d_ty = (_CONTAINER[n] for n in (a_bits, b_bits, c_bits, d_bits))
+Places = tuple[int, int, int]  # bits of an element's room in a register, lowest bit and width of the element in it
 
-    def mma(site: ptr_to(MmaSite), scratch: ptr, a: ptr, b: ptr, c: ptr, e: ptr_to(u32), d: ptr) -> None:
+
+@cache
+def mma_function(a_place: Places, b_place: Places, c_bits: int, d_bits: int, sparse: bool, scaled: bool) -> Native:
+    """mma.sync of one warp: fragments a, b, c in memory, register after register, 32 lanes each; d likewise.
+
+    e: metadata. scale: the registers scale-a-data and scale-b-data; selectors as for `collect_scales`.
+    """
+    collect_a, collect_b, collect_c = (collect_function(*n) for n in (a_place, b_place, (c_bits,)))
+    spread_d = spread_function(d_bits)
+    a_ty, b_ty, c_ty, d_ty = (_CONTAINER[n] for n in (a_place[0], b_place[0], c_bits, d_bits))
+
+    def mma(site: ptr_to(MmaSite), scratch: ptr, a: ptr, b: ptr, c: ptr, e: ptr_to(u32), scale: ptr, select_a: u32,
+            select_b: u32, d: ptr) -> None:  # fmt: skip
         m = site.m
         n = site.n
         k = site.k
@@ -124,6 +140,17 @@ def mma_function(a_bits: int, b_bits: int, c_bits: int, d_bits: int, sparse: boo
         result = scratch + site.result
         pa = scratch + site.packed_a
         pb = scratch + site.packed_b
+        more = []
+        if sparse:
+            index = scratch + site.index
+            dense_indices(cast_ptr(IndexTable, site.places), e, cast_ptr(i32, index))
+            more += [index]
+        if scaled:
+            scale_a = scratch + site.scale_a
+            scale_b = scratch + site.scale_b
+            collect_scales(scale, site.scale_a_map, select_a, m * site.scales, scale_a)
+            collect_scales(scale + 128, site.scale_b_map, select_b, n * site.scales, scale_b)
+            more += [scale_a, scale_b]
         for copy in range(site.copies):
             collect_a(a, site.a_map + copy * (m * k), m * site.ka, cast_ptr(a_ty, raw))
             call_pack(site.pack_a, raw, site.ka, m, k, pa)
@@ -131,15 +158,11 @@ def mma_function(a_bits: int, b_bits: int, c_bits: int, d_bits: int, sparse: boo
             call_pack(site.pack_b, raw, k, n, k, pb)
             collect_c(c, site.c_map + copy * (m * n), m * n, cast_ptr(c_ty, raw))
             out = cast_ptr(d_ty, result) + copy * (m * n)
-            if sparse:
-                index = scratch + site.index
-                dense_indices(cast_ptr(IndexTable, site.places), e, cast_ptr(i32, index))
-                call_sparse_dot(site.dot, pa, pb, raw, out, m, n, k, site.flags, index)
-            else:
-                call_dot(site.dot, pa, pb, raw, n, out, n, m, n, k, site.flags)
+            call_dot(site.dot, pa, pb, raw, n, out, n, m, n, k, site.flags, *more)
         spread_d(cast_ptr(d_ty, result), site.d_map, site.d_places, cast_ptr(d_ty, d))
 
-    return Native(mma, f"mma_{a_bits}_{b_bits}_{c_bits}_{d_bits}{'_sp' if sparse else ''}")
+    places = "_".join(str(x) for x in (*a_place, *b_place, c_bits, d_bits))
+    return Native(mma, f"mma_{places}{'_sp' if sparse else ''}{'_scaled' if scaled else ''}")
 
 
 # wmma.load and wmma.store -------------------------------------------------------------------------------------------
@@ -392,7 +415,7 @@ def execute_wgmma(group: ptr_to(Group), warps: ptr_to(Warp), number: u64) -> Non
             store(load(u32.vec(32), mine.meta), metadata + 32 * i)
         chosen = cast_ptr(i32, other)
         dense_indices(cast_ptr(IndexTable, site.places), metadata, chosen)
-        call_sparse_dot(site.dot, packed_a, packed_b, memory, memory, i64(64), n, k, flags, chosen)
+        call_dot(site.dot, packed_a, packed_b, memory, n, memory, n, i64(64), n, k, flags, chosen)
     else:
         call_dot(site.dot, packed_a, packed_b, memory, n, memory, n, i64(64), n, k, flags)
     tile.live = u32(15)
