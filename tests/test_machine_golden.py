@@ -87,6 +87,36 @@ def check_mma(name: str, number: str, what: dict[str, Any], selector: int | None
     assert np.array_equal(out, data["d"]), f"{(out != data['d']).sum()} of {out.size} words differ"
 
 
+@pytest.mark.parametrize(("number", "what"), [*cases("wmma")])
+def test_wmma(number: str, what: dict[str, Any]) -> None:
+    """Loads, mma and store of a warp for each test: the fragments and the memory that hardware gave."""
+    data = arrays("wmma", number)
+    wide = ".f64" in what["mma"]
+    kind, size = ("b64", 8) if wide else ("b32", 4)
+    counts = {n: data[n].shape[-1] * 4 // size for n in "abcd"}
+
+    def at(name: str) -> list[str]:
+        return [f"ld.param.u64 %p, [{name}];", f"mad.wide.u32 %p, %at, {data[name][0].nbytes}, %p;"]
+
+    body: list[str] = []
+    for n in "abc":
+        body += [*at(n.upper()), f"{what[f'load_{n}']} {registers(n, counts[n])}, [%p];"]
+    body.append(f"{what['mma']} {', '.join(registers(n, counts[n]) for n in 'dabc')};")
+    body += [*at("D"), f"{what['store_d']} [%p], {registers('d', counts['d'])};"]
+    for n in "abcd":
+        body += [*at(n), f"mad.wide.u32 %p, %t, {size * counts[n]}, %p;"]
+        body += [f"st.global.{kind} [%p+{size * i}], %{n}{i};" for i in range(counts[n])]
+    declared = " ".join(f".reg .{kind} %{n}<{counts[n]}>;" for n in "abcd")
+    params = ", ".join(f".param .u64 {n}" for n in "ABCDabcd")
+    head = f"{declared} .reg .b64 %p; .reg .b32 %at, %t; mov.u32 %at, %ctaid.x; mov.u32 %t, %tid.x;"
+    text = f"{HEAD}.visible .entry k({params})\n{{\n{head}\n" + "\n".join(body) + "\nret;\n}\n"
+    inputs = [np.ascontiguousarray(data[n]) for n in "ABC"]
+    outputs = [np.zeros_like(data[n]) for n in "Dabcd"]
+    Module.load(text)["k"].launch(len(inputs[0]), 32, [*inputs, *outputs], device="sm_90", timeout=60)
+    for n, out in zip("Dabcd", outputs):
+        assert np.array_equal(out, data[n]), f"{n}: {(out != data[n]).sum()} of {out.size} words differ"
+
+
 @pytest.mark.parametrize(("number", "what"), [*cases("wgmma")])
 def test_wgmma(number: str, what: dict[str, Any]) -> None:
     form = parse_mnemonic(what["instruction"])

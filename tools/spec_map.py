@@ -210,7 +210,7 @@ def spans(devices: Iterable[str]) -> str:
     ) or "none"  # fmt: skip
 
 
-def matrix_lines() -> Iterator[tuple[str, int, str, str]]:
+def matrix_lines() -> Iterator[tuple[str, int, str]]:
     """(mnemonic, forms, devices, in kernels); the loads and stores of wmma in one line for the same devices."""
     for family, members in FAMILIES.items():
         seen: set[MatrixForm] = set()

@@ -136,6 +136,8 @@ def to_raw(t: ElementType, array: Any) -> Array:
     """Elements as raw bits in their containers; an unsigned array of the container's dtype is raw already."""
     values = np.asarray(array)
     want = numpy_dtype(t)
+    if t.bits == 1 and values.dtype == np.bool_:
+        return values.view(np.uint8)
     if values.dtype == want:
         raw = np.ascontiguousarray(values).view(container(t))
         return raw & np.uint8((1 << t.bits) - 1) if t.bits < 8 else raw
