@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1] / "src" / "mmulator"
 ORDER: tuple[tuple[str, ...], ...] = (
     ("source",), ("errors",), ("codegen",), ("isa",), ("syntax", "numerics", "layouts"),
     ("execution",), ("instruction",), ("gemm",),
-    ("ptx",), ("machine",), ("sanitizer",), ("conformance",), ("inspect",), ("cli", "explorer"),
+    ("ptx",), ("machine",), ("sanitizer",), ("conformance",), ("inspect",), ("cli", "explorer"), ("__main__",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 LONGEST = 620  # lines

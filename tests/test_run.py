@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +152,21 @@ def test_time_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["run", str(tmp_path / "loop.ptx"), "--grid", "1", "--block", "32", "--arg", "out:f32:1", "--timeout", "0.2"]
     assert run(arguments) == 1
     assert "did not finish within 0.2 s" in capsys.readouterr().err
+
+
+def test_ctrl_c(tmp_path: Path) -> None:
+    """An endless kernel stops at Ctrl-C: at once, with a word and exit code 130."""
+    endless = tmp_path / "endless.ptx"
+    endless.write_text(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { .reg .b32 %r; L: add.u32 %r, %r, 1; bra L; }\n"
+    )
+    command = [sys.executable, "-m", "mmulator", "run", str(endless), "--grid", "1", "--block", "32", "--timeout", "60"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "compiling instructions" in process.stderr.readline()
+    time.sleep(0.3)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)[1]
+    assert (process.returncode, said) == (130, "interrupted\n")
+    assert time.monotonic() - start < 5

@@ -15,6 +15,9 @@ from mmulator.cli.output import print_error
 from mmulator.errors import MmulatorError
 
 
+_INTERRUPTED = 130  # exit code after Ctrl-C
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         print(f"mmulator {__version__}")
@@ -47,10 +50,12 @@ def run(arguments: list[str]) -> int:
         print_error(error, as_json="--json" in arguments)
         return 1
     except SystemExit as stop:
+        if stop.code == _INTERRUPTED:  # typer ends so without a word
+            print("interrupted", file=sys.stderr)
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return _INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone: nothing is left to say
         sys.stderr.close()
         return 1

@@ -1,0 +1,5 @@
+"""`python -m mmulator`: the command `mmulator`."""
+
+from mmulator.cli import main
+
+main()
