@@ -102,8 +102,8 @@ def scalar_rows() -> Iterator[tuple[str, str, Row]]:
 
 # docs/spec-map.md ---------------------------------------------------------------------------------------------------
 MATRIX_FILES = {
-    "mma": "execution.py layouts/fragments.py layouts/sparse.py layouts/scales.py machine/lower/matrix.py",
-    "wgmma": "execution.py layouts/fragments.py layouts/descriptors.py layouts/swizzle.py layouts/sparse.py "
+    "mma": "execution.py layouts/fragments.py layouts/sparse/ layouts/scales.py machine/lower/matrix.py",
+    "wgmma": "execution.py layouts/fragments.py layouts/descriptors.py layouts/swizzle.py layouts/sparse/ "
     "machine/lower/matrix.py machine/runtime/tensor.py machine/inflight.py",
     "wmma": "execution.py layouts/fragments.py machine/lower/matrix.py machine/runtime/tensor.py",
     "ldmatrix": "execution.py layouts/operands.py machine/lower/matrix.py machine/runtime/memory.py",

@@ -37,7 +37,8 @@ def matmul(
     the instruction's types, or raw unsigned integers of their size. K is cut into the instruction's k in ascending
     order, each result being the next one's C; the last step is padded with zeros. Output elements do not depend on
     each other, so M and N need no padding. Sparse instructions take a dense A with the zeros that their granularity
-    asks for. Block scaling: scale_a [..., M, S], scale_b [..., S, N], one factor for every k / scale_vec elements.
+    asks for, or what `sparse.compress` gave. Block scaling: scale_a [..., M, S], scale_b [..., S, N], one factor for
+    every k / scale_vec elements.
     imm_scale_a, imm_scale_b: as wgmma's operands, on every step.
     The result has .dtype's NumPy dtype.
     Raises OperandError for wrong shapes or dtypes, UnsupportedError where the device lacks the instruction.
@@ -47,20 +48,29 @@ def matmul(
     if form.atype is None or form.btype is None or form.dtype is None:
         raise OperandError(f"{form} multiplies no matrices", hint="use an mma, wgmma.mma_async or wmma.mma instruction")
     execution.check_signs(form, imm_scale_a, imm_scale_b)
-    a, b = _raw("A", form.atype, A), _raw("B", form.btype, B)
-    if a.shape[-1] != b.shape[-2]:
-        raise OperandError(f"A {a.shape} and B {b.shape}: A is [..., M, K], B [..., K, N]")
-    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    b = _raw("B", form.btype, B)
+    if isinstance(A, sparse.Compressed):
+        a, shape = _raw("A", form.atype, A.values), A.shape
+    else:
+        a = _raw("A", form.atype, A)
+        shape = a.shape
+    if shape[-1] != b.shape[-2]:
+        raise OperandError(f"A {shape} and B {b.shape}: A is [..., M, K], B [..., K, N]")
+    m, k, n = shape[-2], shape[-1], b.shape[-1]
     c = None if C is None else _raw("C", form.ctype or form.dtype, C)
     if c is not None and c.shape[-2:] != (m, n):
         raise OperandError(f"C of shape {c.shape}: [..., {m}, {n}] is needed")
     steps = max(1, -(-k // form.k))
-    a, b = _padded(a, -1, steps * form.k), _padded(b, -2, steps * form.k)
+    b = _padded(b, -2, steps * form.k)
     indices = None
     if form.sparse:
-        # a zero is a zero whatever its sign, so look at values
-        kept = sparse.compress_rows(_padded(np.asarray(A), -1, steps * form.k), form)
+        whole = A if isinstance(A, sparse.Compressed) else _padded(np.asarray(A), -1, steps * form.k)
+        kept = sparse.operand(whole, form).padded(m, steps * form.k)
         a, indices = to_raw(form.atype, kept.values), sparse.indices(kept.metadata, form)
+    elif isinstance(A, sparse.Compressed):
+        raise OperandError(f"A is compressed and {form} is dense", hint="`sparse.expand` gives the dense A")
+    else:
+        a = _padded(a, -1, steps * form.k)
     d = execution.raw_matmul(
         execution.dot_key(form), device, a, b, c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, indices=indices,
         **_scales(form, scale_a, scale_b, k, steps),

@@ -151,12 +151,13 @@ class Instruction:
         indices = None
         b = _matrix("B", form.btype, B, (form.k, form.n))
         if form.sparse:
-            kept = A if isinstance(A, sparse.Compressed) else sparse.compress(A, form)
-            a = _matrix("A", form.atype, kept.values, (form.m, form.k // 2))
-            if sparse.undefined(kept.metadata, form).any():
+            kept = sparse.operand(A, form)
+            if kept.shape[-2:] != (form.m, form.k):
                 raise OperandError(
-                    "the metadata of A keeps no definite elements", hint="use `execute` for raw metadata"
+                    f"A of shape {kept.shape}: [..., {form.m}, {form.k}] is needed",
+                    hint="`matmul` takes whole matrices, `tiles()` cuts a compressed one",
                 )
+            a = _matrix("A", form.atype, kept.values, (form.m, form.k // 2))
             indices = sparse.indices(kept.metadata, form)
         else:
             a = _matrix("A", form.atype, A, (form.m, form.k))

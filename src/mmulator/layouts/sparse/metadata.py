@@ -1,4 +1,4 @@
-"""Structured sparsity: which elements of A are kept, the metadata that says so, and the lanes that hold it.
+"""The metadata of a sparse A: what a nibble says, and the lanes and bits that hold it.
 
 A chunk of A has one nibble of metadata: two 2-bit indices, the low one first. In 8- and 16-bit types a chunk has four
 elements and the indices name the two that are kept; in 4-bit types it has eight, in four pairs, and the indices name
@@ -9,7 +9,7 @@ Sparse matrix storage; Matrix fragments for multiply-accumulate operation with s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
 from mmulator.isa.forms import MatrixForm
+from mmulator.isa.types import ElementType
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
 Metadata = NDArray[np.uint8]
 
-_RULE = "Sparse matrix storage (PTX ISA 9.1)"
+RULE = "Sparse matrix storage (PTX ISA 9.1)"
 
 
 class HasForm(Protocol):
@@ -48,7 +49,7 @@ class Granularity:
 
 
 _PAIRS = (0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110)
-_TF32 = Granularity(2, 1, 1, (0b0100, 0b1110))
+TF32 = Granularity(2, 1, 1, (0b0100, 0b1110))
 _TWO_OF_FOUR = Granularity(4, 2, 1, _PAIRS)
 _PAIRS_OF_EIGHT = Granularity(8, 4, 2, _PAIRS)
 
@@ -68,10 +69,27 @@ def granularity(form: MatrixForm) -> Granularity:
     """What a nibble of the form's metadata covers."""
     assert form.atype is not None
     if form.atype.name == "tf32":
-        return _TF32
+        return TF32
     if form.atype.bits == 4 and form.kind not in ("f8f6f4", "mxf8f6f4"):
         return _PAIRS_OF_EIGHT
     return _TWO_OF_FOUR
+
+
+def selectors(form: MatrixForm) -> range:
+    """Sparsity selectors that the specification defines for a form."""
+    return range({4: 4, 8: 2, 16: 1}[form.k // granularity(form).chunk])
+
+
+def element_bits(element: ElementType) -> int:
+    """Bits that an element of A takes where A is whole: tf32 is stored in 32."""
+    return 32 if element.name == "tf32" else element.bits
+
+
+def element_dtype(element: ElementType) -> np.dtype[Any]:
+    """NumPy or ml_dtypes dtype of A's elements."""
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, element.numpy, None) or element.numpy)
 
 
 # Lanes and bits ------------------------------------------------------------------------------------------------------
@@ -88,11 +106,11 @@ def places(form: MatrixForm, selector: int = 0) -> tuple[Index, Index]:
     """
     assert form.atype is not None
     chunks = form.k // granularity(form).chunk
-    selectors = {4: 4, 8: 2, 16: 1}[chunks]
-    if not 0 <= selector < selectors:
+    allowed = selectors(form)
+    if selector not in allowed:
         raise OperandError(
-            f"sparsity selector {selector} for {form}: it must be 0 to {selectors - 1}",
-            rule=_RULE,
+            f"sparsity selector {selector} for {form}: it must be 0 to {allowed[-1]}",
+            rule=RULE,
             hint="the selector says which lanes of each group of four hold the metadata",
         )
     row = np.arange(form.m, dtype=np.int64)[:, None]
@@ -115,7 +133,10 @@ def to_registers(metadata: Metadata, form: MatrixForm, selector: int = 0) -> NDA
     lane, bit = places(form, selector)
     nibbles = np.asarray(metadata)
     if nibbles.shape[-2:] != lane.shape:
-        raise OperandError(f"metadata of shape {nibbles.shape}; {form} needs [..., {lane.shape[0]}, {lane.shape[1]}]")
+        raise OperandError(
+            f"metadata of shape {nibbles.shape}; {form} needs [..., {lane.shape[0]}, {lane.shape[1]}]",
+            hint="`tiles()` cuts a larger compressed matrix into the instruction's shape",
+        )
     out = np.zeros((*nibbles.shape[:-2], form.lanes), np.uint32)
     shifted = (nibbles.astype(np.uint32) & np.uint32(15)) << bit.astype(np.uint32)
     for column in range(lane.shape[1]):  # one chunk at a time, so that no lane comes twice
@@ -144,7 +165,7 @@ def indices(metadata: Metadata, form: MatrixForm) -> Index:
     nibble = np.asarray(metadata).astype(np.int64)
     first, second = nibble & 3, nibble >> 2 & 3
     base = np.arange(nibble.shape[-1], dtype=np.int64) * g.chunk
-    if g is _TF32:
+    if g is TF32:
         return base + first // 2
     pair = np.stack([first, second], axis=-1) * g.group
     inside = (pair[..., None] + np.arange(g.group)).reshape(*nibble.shape, g.kept)
@@ -154,9 +175,9 @@ def indices(metadata: Metadata, form: MatrixForm) -> Index:
 def mixed(metadata: Metadata, form: MatrixForm) -> NDArray[np.bool_]:
     """Where tf32 metadata takes halves that make no element: bool [..., M, chunks]; all False for other types."""
     nibble = np.asarray(metadata)
-    if granularity(form) is not _TF32:
+    if granularity(form) is not TF32:
         return np.zeros(nibble.shape, bool)
-    none_of_them: NDArray[np.bool_] = ~np.isin(nibble, _TF32.nibbles)
+    none_of_them: NDArray[np.bool_] = ~np.isin(nibble, TF32.nibbles)
     return none_of_them
 
 
@@ -167,74 +188,50 @@ def undefined(metadata: Metadata, form: MatrixForm) -> NDArray[np.bool_]:
     """
     nibble = np.asarray(metadata)
     g = granularity(form)
-    if g is _TF32 or form.ordered_metadata:
+    if g is TF32 or form.ordered_metadata:
         bad: NDArray[np.bool_] = ~np.isin(nibble, g.nibbles)
     else:
         bad = np.equal(nibble & 3, nibble >> 2 & 3)
     return bad
 
 
-@dataclass(frozen=True, eq=False)
-class Compressed:
-    """A sparse A: `values` [..., M, K / 2] as A was given, `metadata` uint8 nibbles [..., M, chunks], and the form."""
-
-    values: Array
-    metadata: Metadata
-    form: MatrixForm = field(repr=False)
-
-    def registers(self, selector: int = 0) -> NDArray[np.uint32]:
-        """The metadata operand, uint32 [..., lanes]. selector: which lanes of each group of four hold it."""
-        return to_registers(self.metadata, self.form, selector)
-
-
-def compress(a: Any, instruction: MatrixForm | HasForm) -> Compressed:
-    """Keep what a sparse instruction keeps of A [..., M, K]: the non-zeros, or zeros where there are fewer.
-
-    Raises OperandError for another shape, or where a chunk has more non-zeros than are kept, naming the first.
-    """
-    form = form_of(instruction)
-    dense = np.asarray(a)
-    if dense.shape[-2:] != (form.m, form.k):
-        raise OperandError(f"A of shape {dense.shape}; {form} needs [..., {form.m}, {form.k}]")
-    return compress_rows(dense, form)
-
-
-def compress_rows(dense: Array, form: MatrixForm) -> Compressed:
-    """As `compress`, for any number of rows and of whole chunks of columns."""
-    g = granularity(form)
-    chunks = dense.reshape(*dense.shape[:-1], -1, g.chunk // g.group, g.group)
-    full = (chunks != 0).any(axis=-1)  # [..., M, chunks, groups of a chunk]
-    room = 1 if g is _TF32 else 2
-    crowded = full.sum(axis=-1) > room
-    if crowded.any():
-        *batch, row, chunk = (int(x) for x in np.argwhere(crowded)[0])
-        what = "pairs of elements" if g.group == 2 else "elements"
-        where = (
-            f"{f'matrix {batch}, ' if batch else ''}row {row}, columns {chunk * g.chunk} to {(chunk + 1) * g.chunk - 1}"
-        )
+def check(metadata: Metadata, form: MatrixForm) -> None:
+    """Raises OperandError for the first nibble that the specification leaves undefined, naming its row and columns."""
+    bad = undefined(metadata, form)
+    if bad.any():
+        at = tuple(int(x) for x in np.argwhere(bad)[0])
+        nibble = int(np.asarray(metadata)[at])
         raise OperandError(
-            f"A is too dense: {int(full[(*batch, row, chunk)].sum())} {what} are not zero in {where}",
-            rule=f"{_RULE}: {room} of every {g.chunk // g.group} {what} may be non-zero",
-            hint="prune A to that pattern first",
+            f"metadata 0b{nibble:04b} at {where(at, form)}: it {meaning(nibble, form)}",
+            rule=f"{RULE}: " + ", ".join(f"0b{n:04b}" for n in allowed(form)) + " are defined",
+            hint=None if bad.sum() == 1 else f"so it is in {int(bad.sum())} chunks",
         )
-    # non-zeros first, in order of their columns; then zeros to fill up; then back into order of columns
-    order = np.sort(np.argsort(~full, axis=-1, kind="stable")[..., :room], axis=-1)
-    if g is _TF32:
-        metadata = np.where(order[..., 0] == 0, *(np.uint8(n) for n in g.nibbles))
-    else:
-        metadata = order[..., 0] | order[..., 1] << 2
-    kept = np.take_along_axis(chunks, order[..., None], axis=-2)
-    return Compressed(kept.reshape(*dense.shape[:-1], -1), metadata.astype(np.uint8), form)
 
 
-def expand(compressed: Compressed) -> Array:
-    """The dense A [..., M, K] of a compressed one. Raises OperandError where the metadata is undefined."""
-    form, metadata = compressed.form, compressed.metadata
-    if (bad := undefined(metadata, form)).any():
-        *_, row, chunk = (int(x) for x in np.argwhere(bad)[0])
-        nibble = int(metadata[tuple(np.argwhere(bad)[0])])
-        raise OperandError(f"metadata 0b{nibble:04b} at row {row}, chunk {chunk} keeps no two elements", rule=_RULE)
-    values = np.asarray(compressed.values)
-    out = np.zeros((*values.shape[:-1], 2 * values.shape[-1]), values.dtype)
-    np.put_along_axis(out, indices(metadata, form), values, axis=-1)
-    return out
+def allowed(form: MatrixForm) -> tuple[int, ...]:
+    """Nibbles that the specification defines for a form, ascending."""
+    every = np.arange(16, dtype=np.uint8)
+    return tuple(int(n) for n in every[~undefined(every, form)])
+
+
+def meaning(nibble: int, form: MatrixForm) -> str:
+    """What a nibble keeps of its chunk, or why that is undefined, in words."""
+    g = granularity(form)
+    first, second = nibble & 3, nibble >> 2
+    if g is TF32:
+        kept = {n: f"keeps element {i}" for i, n in enumerate(g.nibbles)}
+        return kept.get(nibble, f"names 16-bit halves {first} and {second}, not those of one element")
+    what = "pair" if g.group == 2 else "element"
+    if first == second:
+        return f"names {what} {first} twice"
+    if first > second and form.ordered_metadata:
+        return f"names {what}s {first} and {second} out of order, which ::ordered_metadata does not allow"
+    return f"keeps {what}s {first} and {second}"
+
+
+def where(at: tuple[int, ...], form: MatrixForm) -> str:
+    """(..., row, chunk) in words, with the columns of A."""
+    *batch, row, chunk = at
+    size = granularity(form).chunk
+    matrix = f"matrix {', '.join(map(str, batch))}, " if batch else ""
+    return f"{matrix}row {row}, columns {chunk * size} to {(chunk + 1) * size - 1} (chunk {chunk})"

@@ -1,0 +1,242 @@
+"""A dense A to what a sparse instruction keeps of it, and back; pruning to the pattern that it asks for.
+
+Sparse matrix storage (PTX ISA 9.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.errors import OperandError
+from mmulator.isa.forms import MatrixForm
+from mmulator.isa.types import ElementType
+from mmulator.layouts.sparse import metadata as meta
+from mmulator.layouts.sparse.metadata import (
+    RULE,
+    Array,
+    Granularity,
+    HasForm,
+    Metadata,
+    element_bits,
+    element_dtype,
+    form_of,
+    granularity,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Compressed:
+    """A sparse A: `values` [..., M, K / 2] as A was given, `metadata` uint8 nibbles [..., M, chunks], and the form.
+
+    M and K are those of a whole matrix, or of one instruction. Raises OperandError where the two shapes do not fit.
+    """
+
+    values: Array
+    metadata: Metadata
+    form: MatrixForm = field(repr=False)
+
+    def __post_init__(self) -> None:
+        values, nibbles = np.asarray(self.values), np.asarray(self.metadata)
+        kept = granularity(self.form).kept
+        if values.ndim < 2 or values.shape != (*nibbles.shape[:-1], nibbles.shape[-1] * kept):
+            raise OperandError(
+                f"values of shape {values.shape} with metadata of shape {nibbles.shape}: "
+                f"{self.form} has a nibble for every {kept} value{'s' * (kept > 1)}"
+            )
+        if nibbles.dtype.kind not in "iu" or (nibbles.size and (nibbles.min() < 0 or nibbles.max() > 15)):
+            raise OperandError(f"metadata of {nibbles.dtype}: nibbles are integers from 0 to 15")
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "metadata", nibbles.astype(np.uint8, copy=False))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the dense A: [..., M, K]."""
+        return (*self.values.shape[:-1], 2 * self.values.shape[-1])
+
+    def registers(self, selector: int = 0) -> NDArray[np.uint32]:
+        """The metadata operand, uint32 [..., lanes]. selector: which lanes of each group of four hold it.
+
+        Raises OperandError if M and K are not the instruction's (see `tiles`), or for an undefined selector.
+        """
+        return meta.to_registers(self.metadata, self.form, selector)
+
+    def padded(self, rows: int, columns: int) -> Compressed:
+        """With zeros below and to the right, up to `rows` and `columns` (of the dense A)."""
+        m, k = self.shape[-2:]
+        g = granularity(self.form)
+        if (m, k) == (rows, columns):
+            return self
+        if rows < m or columns < k or columns % g.chunk:
+            raise OperandError(f"A of shape {self.shape} cannot be padded to {rows} rows and {columns} columns")
+        before: list[tuple[int, int]] = [(0, 0)] * (self.values.ndim - 2)
+        below = (0, rows - m)
+        values = np.pad(self.values, [*before, below, (0, (columns - k) // 2)])
+        nibbles = np.pad(self.metadata, [*before, below, (0, (columns - k) // g.chunk)], constant_values=g.nibbles[-1])
+        return Compressed(values, nibbles, self.form)
+
+    def tiles(self) -> Compressed:
+        """Cut into the instruction's shape, padded with zeros: values [..., M / m, K / k, m, k / 2].
+
+        `registers()` of the result are the metadata operands [..., M / m, K / k, lanes], and
+        `layout("a").to_registers(values)` the operands `a` that go with them.
+        """
+        f = self.form
+        rows, columns = (-(-self.shape[-2] // f.m) * f.m, -(-self.shape[-1] // f.k) * f.k)
+        whole = self.padded(rows, columns)
+        cut = [
+            np.swapaxes(x.reshape(*x.shape[:-2], rows // f.m, f.m, columns // f.k, -1), -2, -3)
+            for x in (whole.values, whole.metadata)
+        ]
+        return Compressed(cut[0], cut[1], f)
+
+
+def compress(a: Any, instruction: MatrixForm | HasForm) -> Compressed:
+    """Keep what a sparse instruction keeps of A [..., M, K]: the non-zeros, and zeros where there are fewer.
+
+    M and K are the instruction's, or any number of rows and of whole chunks: a whole matrix. Zeros that fill up a chunk
+    are taken from its second half first, as PyTorch does. A is of any dtype; unsigned integers for a float type are
+    its raw bits.
+    Raises OperandError for another shape, or where a chunk has more non-zeros than are kept, naming the first.
+    """
+    return compress_rows(np.asarray(a), form_of(instruction))
+
+
+def compress_rows(dense: Array, form: MatrixForm) -> Compressed:
+    """As `compress`, for a form."""
+    g = granularity(form)
+    full = _occupied(dense, form)
+    groups = full.shape[-1]
+    pattern = (full << np.arange(groups, dtype=np.uint8)).sum(axis=-1, dtype=np.uint8)
+    nibbles, kept, count = _choices(g)
+    room = kept.shape[-1]
+    if (count[pattern] > room).any():
+        _refuse(dense, count[pattern], form)
+    chunks = dense.reshape(*full.shape[:-1], groups, g.group)
+    values = np.take_along_axis(chunks, kept[pattern][..., None], axis=-2)
+    return Compressed(values.reshape(*dense.shape[:-1], -1), nibbles[pattern], form)
+
+
+def operand(a: Any, form: MatrixForm) -> Compressed:
+    """A as a form's sparse operand: compressed if it is dense; checked if it is compressed already.
+
+    Raises OperandError where it is too dense, was compressed in another granularity, or has undefined metadata.
+    """
+    if not isinstance(a, Compressed):
+        return compress_rows(np.asarray(a), form)
+    own, wanted = granularity(a.form), granularity(form)
+    if own != wanted:
+        raise OperandError(
+            f"A was compressed for {a.form}, {own.kept} of {own.chunk}; {form} keeps {wanted.kept} of {wanted.chunk}"
+        )
+    meta.check(a.metadata, form)
+    return a if a.form == form else Compressed(a.values, a.metadata, form)
+
+
+def too_dense(a: Any, instruction: MatrixForm | HasForm) -> NDArray[np.bool_]:
+    """Chunks of A [..., M, K] with more non-zeros than the instruction keeps: bool [..., M, chunks].
+
+    Raises OperandError if K is no multiple of the chunk.
+    """
+    form = form_of(instruction)
+    g = granularity(form)
+    over: NDArray[np.bool_] = _occupied(np.asarray(a), form).sum(axis=-1) > g.kept // g.group
+    return over
+
+
+@lru_cache
+def _choices(g: Granularity) -> tuple[Metadata, meta.Index, meta.Index]:
+    """For every pattern of non-zero groups: its nibble, the groups that are kept, and how many are not zero."""
+    groups, room = g.chunk // g.group, g.kept // g.group
+    fill = [*range(groups // 2, groups), *range(groups // 2)]
+    nibbles, kept, count = [], [], []
+    for pattern in range(1 << groups):
+        full = [i for i in range(groups) if pattern >> i & 1]
+        chosen = sorted([*full, *(i for i in fill if i not in full)][:room])
+        nibbles.append(g.nibbles[chosen[0]] if room == 1 else chosen[0] | chosen[1] << 2)
+        kept.append(chosen)
+        count.append(len(full))
+    return np.array(nibbles, np.uint8), np.array(kept, np.int64), np.array(count, np.int64)
+
+
+def _occupied(dense: Array, form: MatrixForm) -> NDArray[np.bool_]:
+    """Groups that are not zero: bool [..., M, chunks, groups of a chunk]. A float zero of either sign is zero."""
+    assert form.atype is not None
+    g = granularity(form)
+    if dense.ndim < 2 or dense.shape[-1] % g.chunk:
+        raise OperandError(
+            f"A of shape {dense.shape}; {form} needs [..., {form.m}, {form.k}], or any rows and whole chunks of {g.chunk} columns"
+        )
+    filled = (_values(dense, form.atype) if _is_raw(dense, form.atype) else dense) != 0
+    groups = filled.reshape(*dense.shape[:-1], -1, g.chunk // g.group, g.group)
+    occupied: NDArray[np.bool_] = groups.any(axis=-1)
+    return occupied
+
+
+def _is_raw(dense: Array, element: ElementType) -> bool:
+    """Whether these are bits of a signed type in unsigned containers."""
+    return element.has_sign and dense.dtype.kind == "u" and dense.dtype.itemsize == max(1, element_bits(element) // 8)
+
+
+def _values(raw: Array, element: ElementType) -> Array:
+    bits = element_bits(element)
+    inside = raw & raw.dtype.type((1 << bits) - 1)
+    if element.kind == "signed":
+        wide = inside.astype(np.int64)
+        return wide - ((wide >> (bits - 1)) << bits)
+    return inside.view(element_dtype(element))
+
+
+def _refuse(dense: Array, count: meta.Index, form: MatrixForm) -> None:
+    g = granularity(form)
+    room = g.kept // g.group
+    crowded = np.argwhere(count > room)
+    at = tuple(int(x) for x in crowded[0])
+    what = "pairs of elements" if g.group == 2 else "elements"
+    values = dense[at[:-1]][at[-1] * g.chunk : (at[-1] + 1) * g.chunk]
+    raise OperandError(
+        f"A is too dense: {int(count[at])} {what} are not zero in {meta.where(at, form)}: " + ", ".join(str(x) for x in values),
+        rule=f"{RULE}: {room} of every {g.chunk // g.group} {what} may be non-zero",
+        hint="mmulator.sparse.prune keeps the largest" + (f"; {len(crowded):,} chunks are too dense" if len(crowded) > 1 else ""),
+    )
+
+
+def expand(compressed: Compressed) -> Array:
+    """The dense A [..., M, K] of a compressed one. Raises OperandError where the metadata is undefined."""
+    meta.check(compressed.metadata, compressed.form)
+    out = np.zeros(compressed.shape, compressed.values.dtype)
+    np.put_along_axis(out, meta.indices(compressed.metadata, compressed.form), compressed.values, axis=-1)
+    return out
+
+
+def prune(a: Any, instruction: MatrixForm | HasForm) -> Array:
+    """A [..., M, K] with all but the largest of every chunk set to zero, so that `compress` takes it.
+
+    Largest is the magnitude of an element, for 4-bit types that go in pairs the sum of the pair's: what is kept has
+    the largest possible sum of magnitudes. NaN is larger than all numbers; of equals the lowest column is kept. The
+    result has A's shape and dtype; unsigned integers for a float type are its raw bits.
+    Raises OperandError for an instruction without a sparse operand, or if K is no multiple of the chunk.
+    """
+    form = form_of(instruction)
+    dense = np.asarray(a)
+    g = granularity(form)
+    shape = _occupied(dense, form).shape
+    room = g.kept // g.group
+    size = _magnitude(dense, form).reshape(*shape, g.group).sum(axis=-1)
+    rank = np.where(np.isnan(size), np.uint64(2**64 - 1), size.view(np.uint64))  # positive doubles order as integers
+    best = np.argsort(~rank, axis=-1, kind="stable")[..., :room]
+    keep = np.zeros(shape, bool)
+    np.put_along_axis(keep, best, True, axis=-1)
+    mask = np.repeat(keep, g.group, axis=-1).reshape(dense.shape)
+    return np.where(mask, dense, np.zeros((), dense.dtype))
+
+
+def _magnitude(dense: Array, form: MatrixForm) -> NDArray[np.float64]:
+    assert form.atype is not None
+    values = _values(dense, form.atype) if _is_raw(dense, form.atype) else dense
+    size: NDArray[np.float64] = np.abs(values.astype(np.float64))
+    return size
