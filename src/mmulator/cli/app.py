@@ -14,7 +14,6 @@ from mmulator.cli import COMMANDS
 from mmulator.cli.output import print_error
 from mmulator.errors import MmulatorError
 
-
 _INTERRUPTED = 130  # exit code after Ctrl-C
 
 

@@ -93,17 +93,33 @@ def operand_places(form: MatrixForm, name: str, rows_are_n: bool = False) -> np.
     return places.transpose(0, 2, 1) if rows_are_n else places
 
 
-def register_elements(form: MatrixForm, name: str) -> np.ndarray:
-    """For each place of the registers in memory, the number of the matrix element (copies, rows, columns) it holds."""
+def register_elements(form: MatrixForm, name: str, transposed: bool = False) -> np.ndarray:
+    """For each place of the registers in memory, the number of the matrix element (copies, rows, columns) it holds.
+
+    transposed: its number in (copies, columns, rows).
+    """
     f = fragment(form, name)
-    flat = f.flat.reshape(f.lanes, f.registers, f.per_register)
+    number = np.arange(f.copies * f.rows * f.columns).reshape(f.copies, f.rows, f.columns)
+    if transposed:  # where element [row][column] lies in the matrix of columns
+        number = np.arange(number.size).reshape(f.copies, f.columns, f.rows).transpose(0, 2, 1)
+    flat = number.reshape(-1)[f.flat].reshape(f.lanes, f.registers, f.per_register)
     return flat.transpose(1, 0, 2).reshape(-1)
 
 
-def _place(form: MatrixForm, name: str) -> rt.Places:
-    """Room of an element in a register, and where in it the element lies: (8, 2, 4) for FP4 in an 8-bit container."""
+def pieces(form: MatrixForm, name: str, places: np.ndarray) -> tuple[rt.Piece, np.ndarray]:
+    """Places [copies, lines, elements] as pieces as large as lie together in registers and in the matrix's lines."""
     f = fragment(form, name)
-    return f.bits, f.shift, f.width if f.width < f.bits else 0
+    if f.width < f.bits:
+        return (f.bits, f.shift, f.width), places
+    for bits in (128, 64, 32, 16):
+        count = bits // f.bits
+        if f.bits < 8 or count < 2 or places.shape[-1] % count:
+            continue
+        groups = places.reshape(*places.shape[:-1], -1, count)
+        first = groups[..., :1]
+        if (groups == first + np.arange(count)).all() and not (first % count).any():
+            return (bits, 0, 0), first[..., 0] // count
+    return (f.bits, 0, 0), places
 
 
 # mma and wmma.mma ---------------------------------------------------------------------------------------------------
@@ -139,30 +155,47 @@ def _scale_tables(site: np.ndarray, sites: Any, form: MatrixForm) -> None:
         site[f"scale_{side}_map"] = _keep(sites, at if side == "a" else at.T)
 
 
-def _mma_site(e: Emitter, form: MatrixForm, selector: int = 0) -> int:
+def _transposed(form: MatrixForm) -> bool:
+    """Whether the product is computed as the transposed one, B' A': the same sums, and the twin's vectors run along n."""
+    plain = not (form.sparse or form.block_scale) and form.atype == form.btype and str(form.atype) != "f64"
+    return plain and form.m > form.n
+
+
+def _mma_site(e: Emitter, form: MatrixForm, selector: int = 0) -> tuple[int, tuple[rt.Piece, rt.Piece, rt.Piece]]:
+    """The site of a form, and what its pieces of a, b and c are. Of a transposed one, a and b have changed places."""
+    swap = _transposed(form)
+    first, second = "ba" if swap else "ab"
+    maps = [
+        pieces(form, first, operand_places(form, first, rows_are_n=swap)),
+        pieces(form, second, operand_places(form, second, rows_are_n=not swap)),
+        pieces(form, "c", operand_places(form, "c", rows_are_n=swap)),
+    ]
+
     def make(sites: Any) -> np.ndarray:
         twin = twin_of(form, e.device)
+        m, n = (form.n, form.m) if swap else (form.m, form.n)
         site = np.zeros(1, rt.MmaSite.numpy_dtype())
         site["pack_a"], site["pack_b"], site["dot"] = twin.pack_a, twin.pack_b, twin.dot
-        site["m"], site["n"], site["k"] = form.m, form.n, form.k
+        site["m"], site["n"], site["k"] = m, n, form.k
         site["ka"] = form.k // 2 if form.sparse else form.k
         if form.sparse:
             site["places"] = index_table(sites, form, selector)
         if form.block_scale:
             _scale_tables(site, sites, form)
         site["flags"] = 0
-        site["a_map"] = _keep(sites, operand_places(form, "a"))
-        site["b_map"] = _keep(sites, operand_places(form, "b", rows_are_n=True))
-        site["c_map"] = _keep(sites, operand_places(form, "c"))
-        d_map = register_elements(form, "d")
+        copies = fragment(form, "a").copies
+        site["copies"] = copies
+        for name, (_, places) in zip("abc", maps):
+            site[f"{name}_map"] = _keep(sites, places)
+            site[f"{name}_pieces"] = places.size // copies
+        d_map = register_elements(form, "d", transposed=swap)
         site["d_map"] = _keep(sites, d_map)
         site["d_places"] = len(d_map)
-        site["copies"] = fragment(form, "a").copies
         at = 0
         size = max(form.m * form.k, form.n * form.k, form.m * form.n) * 8
         for name, room in (
-            ("raw", size), ("result", form.m * form.n * 8 * 4), ("packed_a", twin.a_bytes(form.m, form.k)),
-            ("packed_b", twin.b_bytes(form.n, form.k)), ("index", form.m * form.k * 2),
+            ("raw", size), ("result", form.m * form.n * 8 * 4), ("packed_a", twin.a_bytes(m, form.k)),
+            ("packed_b", twin.b_bytes(n, form.k)), ("index", form.m * form.k * 2),
             ("scale_a", form.m * form.scale_vec), ("scale_b", form.n * form.scale_vec),
         ):  # fmt: skip
             site[name] = at
@@ -171,7 +204,8 @@ def _mma_site(e: Emitter, form: MatrixForm, selector: int = 0) -> int:
         sites.keep.append(twin)
         return site
 
-    return table(e, ("mma", form, selector), make)
+    a, b, c = (piece for piece, _ in maps)
+    return table(e, ("mma", form, selector), make), (a, b, c)
 
 
 @lower("mma")
@@ -190,13 +224,13 @@ def _multiply(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
         scale_a, ids_a, scale_b, ids_b = rest
         select = [_scale_selector(e, form, "a", ids_a), _scale_selector(e, form, "b", ids_b)]
         scale = e.spill(*(U32(e.source(o, "b32")) for o in (scale_a, scale_b)))
-    number = _mma_site(e, form, selector)
+    number, sizes = _mma_site(e, form, selector)
     width = {x: fragment(form, x).register_bits for x in "abcd"}
     out = e.room(storage_type(f"b{width['d']}"), len(elements(d)))
-    function = rt.mma_function(
-        _place(form, "a"), _place(form, "b"), fragment(form, "c").bits, fragment(form, "d").bits, form.sparse, form.block_scale
-    )
+    function = rt.mma_function(*sizes, fragment(form, "d").bits, form.sparse, form.block_scale)
     places = [_registers(e, o, width[x]) for x, o in zip("abc", (a, b, c))]
+    if _transposed(form):
+        places[:2] = places[1::-1]
     scratch = cast_ptr_bytes(e, "scratch")
     e.call(function, site_pointer(e, number, rt.MmaSite), scratch, *places, metadata, cast_ptr(u8, scale), *select, out)
     _results(e, d, out, ins, width["d"])

@@ -33,7 +33,9 @@ MmaSite = Struct("MmaSite", [
     ("pack_a", u64), ("pack_b", u64), ("dot", u64),
     ("m", i64), ("n", i64), ("k", i64), ("ka", i64),  # ka: columns of A, k / 2 if it is sparse
     ("flags", i64),
+    # places in the registers of the pieces of one matrix, as `collect_function` takes them, and how many there are
     ("a_map", ptr_to(i32)), ("b_map", ptr_to(i32)), ("c_map", ptr_to(i32)), ("d_map", ptr_to(i32)),
+    ("a_pieces", i64), ("b_pieces", i64), ("c_pieces", i64),
     ("raw", u64), ("packed_a", u64), ("packed_b", u64), ("result", u64),  # offsets into the scratch memory
     ("copies", i64),  # matrices in one instruction (4 for m8n8k4 .f16)
     ("d_places", i64),
@@ -76,17 +78,21 @@ def dense_indices(table: ptr_to(IndexTable), metadata: ptr_to(u32), out: ptr_to(
 
 @cache
 def collect_function(bits: int, shift: int = 0, width: int = 0) -> Native:
-    """Elements of `bits` bits out of packed registers into one container each: out[i] = element number map[i].
+    """Pieces of `bits` bits out of packed registers: out[i] = piece number map[i].
 
-    shift, width: where the element lies in those bits, if it does not fill them.
+    A piece is an element, or several that lie together in registers and matrix. Elements of less than 8 bits get one byte
+    each; shift, width: where an element lies in its bits, if it does not fill them.
     """
-    ty = _CONTAINER[bits]
+    ty = _CONTAINER.get(bits, u8)
 
     def collect(registers: ptr, places: ptr_to(i32), count: i64, out: ptr_to(ty)) -> None:
         source = cast_ptr(ty, registers)
         for i in range(count):
             at = places[i]
-            if width:
+            if bits > 64:
+                size = bits // 8
+                store(load(u8.vec(size), registers + i64(at) * size), out + i * size)
+            elif width:
                 out[i] = (source[at] >> shift) & ((1 << width) - 1)
             elif bits >= 8:
                 out[i] = source[at]
@@ -118,18 +124,19 @@ def spread_function(bits: int) -> Native:
     return Native(spread, f"spread_{bits}")
 
 
-Places = tuple[int, int, int]  # bits of an element's room in a register, lowest bit and width of the element in it
+Piece = tuple[int, int, int]  # bits of a piece; lowest bit and width of its element if that does not fill it
 
 
 @cache
-def mma_function(a_place: Places, b_place: Places, c_bits: int, d_bits: int, sparse: bool, scaled: bool) -> Native:
+def mma_function(a_piece: Piece, b_piece: Piece, c_piece: Piece, d_bits: int, sparse: bool, scaled: bool) -> Native:
     """mma.sync of one warp: fragments a, b, c in memory, register after register, 32 lanes each; d likewise.
 
     e: metadata. scale: the registers scale-a-data and scale-b-data; selectors as for `collect_scales`.
     """
-    collect_a, collect_b, collect_c = (collect_function(*n) for n in (a_place, b_place, (c_bits,)))
+    collect_a, collect_b, collect_c = (collect_function(*n) for n in (a_piece, b_piece, c_piece))
     spread_d = spread_function(d_bits)
-    a_ty, b_ty, c_ty, d_ty = (_CONTAINER[n] for n in (a_place[0], b_place[0], c_bits, d_bits))
+    a_ty, b_ty, c_ty = (_CONTAINER.get(n[0], u8) for n in (a_piece, b_piece, c_piece))
+    d_ty = _CONTAINER[d_bits]
 
     def mma(site: ptr_to(MmaSite), scratch: ptr, a: ptr, b: ptr, c: ptr, e: ptr_to(u32), scale: ptr, select_a: u32,
             select_b: u32, d: ptr) -> None:  # fmt: skip
@@ -152,17 +159,17 @@ def mma_function(a_place: Places, b_place: Places, c_bits: int, d_bits: int, spa
             collect_scales(scale + 128, site.scale_b_map, select_b, n * site.scales, scale_b)
             more += [scale_a, scale_b]
         for copy in range(site.copies):
-            collect_a(a, site.a_map + copy * (m * k), m * site.ka, cast_ptr(a_ty, raw))
+            collect_a(a, site.a_map + copy * site.a_pieces, site.a_pieces, cast_ptr(a_ty, raw))
             call_pack(site.pack_a, raw, site.ka, m, k, pa)
-            collect_b(b, site.b_map + copy * (n * k), n * k, cast_ptr(b_ty, raw))
+            collect_b(b, site.b_map + copy * site.b_pieces, site.b_pieces, cast_ptr(b_ty, raw))
             call_pack(site.pack_b, raw, k, n, k, pb)
-            collect_c(c, site.c_map + copy * (m * n), m * n, cast_ptr(c_ty, raw))
+            collect_c(c, site.c_map + copy * site.c_pieces, site.c_pieces, cast_ptr(c_ty, raw))
             out = cast_ptr(d_ty, result) + copy * (m * n)
             call_dot(site.dot, pa, pb, raw, n, out, n, m, n, k, site.flags, *more)
         spread_d(cast_ptr(d_ty, result), site.d_map, site.d_places, cast_ptr(d_ty, d))
 
-    places = "_".join(str(x) for x in (*a_place, *b_place, c_bits, d_bits))
-    return Native(mma, f"mma_{places}{'_sp' if sparse else ''}{'_scaled' if scaled else ''}")
+    pieces = "_".join(str(x) for x in (*a_piece, *b_piece, *c_piece, d_bits))
+    return Native(mma, f"mma_{pieces}{'_sp' if sparse else ''}{'_scaled' if scaled else ''}")
 
 
 # wmma.load and wmma.store -------------------------------------------------------------------------------------------
