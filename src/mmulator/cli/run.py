@@ -28,6 +28,7 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Of the scheduler's choices.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
     threads: Annotated[int | None, typer.Option(help="Cores to use. Default: all.", min=1)] = None,
+    watch: Annotated[list[str] | None, typer.Option(help="List the stores to an element of an argument: C[3,5].")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a kernel on the CPU with a device's bits.
@@ -50,7 +51,7 @@ def run(
     job.seed = job.seed if seed is None else seed
     before = _digests(job)
     with _Progress(quiet=json) as progress:
-        result = run_job(job, timeout=timeout, threads=threads, progress=progress.update)
+        result = run_job(job, timeout=timeout, threads=threads, progress=progress.update, watch=_watched(job, watch or []))
     if save is not None:
         _save(save, job, before)
     if json:
@@ -82,6 +83,26 @@ def _job_from_options(
     if expect is not None:
         job.expect = read_expectation(expect)
     return job
+
+
+def _watched(job: Job, elements: list[str]) -> list[tuple[int, tuple[int, ...]]]:
+    """`C[3,5]` as the number of the argument and the index."""
+    from mmulator.errors import LaunchError
+
+    found = []
+    names = [a.name for a in job.arguments]
+    for text in elements:
+        name, bracket, rest = text.partition("[")
+        try:
+            index = tuple(int(n) for n in rest.removesuffix("]").split(","))
+        except ValueError:
+            index = ()
+        if not bracket or not rest.endswith("]") or not index:
+            raise LaunchError(f"--watch {text}: write it as NAME[ROW,COLUMN]")
+        if name not in names:
+            raise LaunchError(f"--watch {text}: no argument is called {name}", hint="arguments: " + ", ".join(names))
+        found.append((names.index(name), index))
+    return found
 
 
 def _numbers(text: str, option: str) -> list[int]:
@@ -174,6 +195,17 @@ def _size(shape: tuple[int, int, int]) -> str:
     return " x ".join(map(str, shape))
 
 
+def _stores(result: JobResult, job: Job) -> None:
+    """Stores to watched elements: of many, the last ones."""
+    by_element: dict[tuple[int, tuple[int, ...]], list[object]] = {}
+    for s in result.report.stores:
+        by_element.setdefault((s.argument, s.index), []).append(s)
+    for (argument, index), stores in by_element.items():
+        print(f"stores to {job.arguments[argument].name}{list(index)}: {len(stores)}")
+        for store in stores[-8:]:
+            print(f"  {store}")
+
+
 def _as_text(result: JobResult, job: Job) -> None:
     from mmulator.cli.output import print_table
 
@@ -189,6 +221,7 @@ def _as_text(result: JobResult, job: Job) -> None:
     cached = " (from the cache)" if r.cached else ""
     s = r.seconds
     print(f"time: parse {s['parse']:.2f} s, compile {s['compile']:.2f} s{cached}, run {s['run']:.3f} s on {r.threads} threads")
+    _stores(result, job)
     for note in r.notes:
         print(f"note: {note}")
     source = f"the {job.expect.source} reference" if job.expect and job.expect.source else "the reference"

@@ -95,12 +95,15 @@ class Jit:
     """Compiles one kernel of a module for one device.
 
     contract: fuse products and sums as ptxas does (contract.py). It optimises no module of `.target debug`.
+    watch: note stores to the memory that a launch watches.
     """
 
     def __init__(
-        self, module: Module, function: Function, image: ModuleImage, device: str, *, contract: bool = True
-    ) -> None:
+        self, module: Module, function: Function, image: ModuleImage, device: str, *, contract: bool = True,
+        watch: bool = False,
+    ) -> None:  # fmt: skip
         load_all()
+        self.watch = watch
         self.module, self.image, self.device = module, image, device
         self.contract = contract and "debug" not in module.options
         self.program = build(module, function, self._prepare)

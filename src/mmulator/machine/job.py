@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import tomllib
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from mmulator.errors import LaunchError
 from mmulator.isa.types import TYPES
 from mmulator.machine.module import Module
 from mmulator.machine.report import Report
+from mmulator.machine.watch import Watched
 
 Progress = Callable[[str, int, int], None]
 
@@ -290,8 +291,9 @@ def parse_argument(text: str, number: int) -> Argument:
 
 # running ------------------------------------------------------------------------------------------------------------
 def run_job(
-    job: Job, *, timeout: float | None = None, threads: int | None = None, progress: Progress | None = None
-) -> JobResult:
+    job: Job, *, timeout: float | None = None, threads: int | None = None, progress: Progress | None = None,
+    watch: Sequence[Watched] = (),
+) -> JobResult:  # fmt: skip
     """Load, launch, compare. Arrays of the job's arguments are updated in place."""
     module = Module.load(job.ptx)
     entry = job.entry
@@ -301,7 +303,7 @@ def run_job(
         entry = next(iter(module))
     report = module[entry].launch(
         job.grid, job.block, [a.value for a in job.arguments], job.shared, job.device, seed=job.seed, timeout=timeout,
-        threads=threads, progress=progress,
+        threads=threads, progress=progress, watch=watch,
     )  # fmt: skip
     comparisons = []
     if job.expect is not None:

@@ -36,6 +36,7 @@ from mmulator.machine.state import (
     WgmmaOp,
     Window,
 )
+from mmulator.machine.watch import Watches
 
 MAX_RESIDENT = 264  # blocks kept half-done while they wait for others
 SLICES = 32
@@ -101,13 +102,15 @@ class Grid:
     """One launch: what all blocks share."""
 
     def __init__(
-        self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None
-    ) -> None:
+        self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
+        watches: Watches | None = None,
+    ) -> None:  # fmt: skip
         self.kernel, self.shape, self.arguments, self.seed = kernel, shape, arguments, seed
         self.workers = max(1, min(threads or os.cpu_count() or 1, shape.blocks))
         self.buffers = [*(Buffer(s, b, "a module variable", w) for s, b, w in kernel.image.buffers), *arguments.buffers]
         self.windows = self._windows()
         self.stop = np.zeros(1, np.uint32)
+        self.watches = watches
         self.launch = self._launch()
         self.uses_copies = any(i.opcode == "cp" for i in kernel.sites)
         self.tiles = len(kernel.matrix.tiles)
@@ -161,6 +164,9 @@ class Grid:
         launch["print"] = self.printer.address
         self.sites = np.array([_pointer(t) for t in k.matrix.tables] or [0], np.uint64)
         launch["sites"] = _pointer(self.sites)
+        if self.watches is not None:
+            launch["watches"], launch["watch_count"] = _pointer(self.watches.table), len(self.watches.table)
+            launch["seen"] = _pointer(self.watches.log)
         return launch
 
 

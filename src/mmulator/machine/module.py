@@ -25,6 +25,7 @@ from mmulator.machine.limits import (
 )
 from mmulator.machine.program import build
 from mmulator.machine.report import Report
+from mmulator.machine.watch import Watched, Watches
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Function
 from mmulator.ptx.tree import Module as Tree
@@ -107,7 +108,7 @@ class Kernel:
 
     def __init__(self, module: Module, function: Function) -> None:
         self.module, self.function = module, function
-        self._compiled: dict[str, CompiledKernel] = {}
+        self._compiled: dict[tuple[str, bool], CompiledKernel] = {}
 
     @property
     def name(self) -> str:
@@ -119,14 +120,19 @@ class Kernel:
         functions = [f.function for f in build(self.module.tree, self.function).functions.values()]
         return shared_layout(self.module.tree, functions).static
 
-    def compile(self, device: str | None = None, progress: Progress | None = None) -> CompiledKernel:
-        """Machine code for a device's arithmetic; made once. Raises UnsupportedError naming instruction and line."""
+    def compile(
+        self, device: str | None = None, progress: Progress | None = None, *, watch: bool = False
+    ) -> CompiledKernel:
+        """Machine code for a device's arithmetic; made once. Raises UnsupportedError naming instruction and line.
+
+        watch: for launches that watch elements.
+        """
         device = device or default_device(self.module.target)
-        compiled = self._compiled.get(device)
+        compiled = self._compiled.get((device, watch))
         if compiled is None:
-            jit = Jit(self.module.tree, self.function, self.module.image, device)
+            jit = Jit(self.module.tree, self.function, self.module.image, device, watch=watch)
             report = (lambda done, total: progress("compile", done, total)) if progress else None
-            compiled = self._compiled[device] = jit.compile(report)
+            compiled = self._compiled[device, watch] = jit.compile(report)
         return compiled
 
     def launch(
@@ -142,6 +148,7 @@ class Kernel:
         timeout: float | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
+        watch: Sequence[Watched] = (),
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
 
@@ -149,7 +156,8 @@ class Kernel:
         contiguous, writable NumPy array for a pointer, a number for a scalar, bytes for an aggregate, None or 0 for a
         null pointer. shared: dynamic shared bytes. device: whose arithmetic (`sm_90`); default: that of .target.
         seed: of the scheduler's choices (when asynchronous operations complete). timeout: seconds. threads: of the host.
-        progress(phase, done, total) is called with phases `compile` and `run`.
+        progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
+        index), whose stores the report lists; the launch then takes one thread of the host.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then).
         """
@@ -160,15 +168,17 @@ class Kernel:
         shape = self._shape(grid, block, shared, device)
         arguments = pack_arguments(self.function, list(args), self.module.image.next_slot)
         started = time.perf_counter()
-        compiled = self.compile(device, progress)
+        watches = Watches(watch, args, arguments) if watch else None
+        compiled = self.compile(device, progress, watch=bool(watch))
         compile_seconds = time.perf_counter() - started
-        launched = Grid(compiled, shape, arguments, seed, threads)
+        launched = Grid(compiled, shape, arguments, seed, 1 if watch else threads, watches)
         outcome = Runner(launched, (lambda done, total: progress("run", done, total)) if progress else None).run(timeout)
         return Report(
             self.name, device, shape.grid, shape.block, shape.shared, seed, outcome.workers,
             class_totals(compiled, outcome.counts), compiled.macs(outcome.counts),
             {"parse": self.module.parse_seconds, "compile": compile_seconds, "run": outcome.seconds},
             compiled.from_cache, list(compiled.notes), "".join(launched.printer.text),
+            watches.stores(launched) if watches else [],
         )  # fmt: skip
 
     def _shape(self, grid: Any, block: Any, shared: int, device: str) -> LaunchShape:

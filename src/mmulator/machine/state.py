@@ -63,6 +63,11 @@ class FaultKind(IntEnum):
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
 
+# Watched memory, at most 8 bytes each, and the last stores to it.
+WATCH_LOG = 4096
+Watch = Struct("Watch", [("host", u64), ("start", u64), ("end", u64)])
+WatchEntry = Struct("WatchEntry", [("block", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64)])
+
 Launch = Struct(
     "Launch",
     [
@@ -87,6 +92,10 @@ Launch = Struct(
         ("function_count", u64),
         ("print", u64),  # host function that device printf calls
         ("sites", ptr_to(u64)),  # tables of matrix instructions
+        ("watches", ptr_to(Watch)),
+        ("watch_count", u32),
+        ("seen", ptr_to(WatchEntry)),  # a ring of WATCH_LOG
+        ("seen_count", u64),
     ],
 )
 

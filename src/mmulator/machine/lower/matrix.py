@@ -19,6 +19,7 @@ from mmulator.machine.lower import lower
 from mmulator.machine.lower.memory import write_result
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime import tensor as rt
+from mmulator.machine.runtime import watch
 from mmulator.machine.state import WgmmaSite
 from mmulator.machine.twins import twin_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
@@ -327,6 +328,8 @@ def _wmma_store(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     source = _registers(e, r, f.register_bits)
     site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
     e.call(rt.wmma_store_function(f.bits), e.w, site, at, stride, source, e.site)
+    if e.jit.watch and _space(form) in ("global", "generic"):
+        e.call(watch.note_wmma_store, e.w, site, at, stride, f.bits // 8, f.per_register, e.site)
 
 
 # matrix moves -------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from mmulator.isa.scalar import type_bits
 from mmulator.machine.emit import LANES, vector_type
 from mmulator.machine.lower import lower
 from mmulator.machine.runtime import memory as rt
+from mmulator.machine.runtime import watch
 from mmulator.machine.state import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import (
     Address,
@@ -140,7 +141,15 @@ def st(e: Emitter, ins: Instruction) -> None:
         bits = e.source(operand, f"b{max(type_bits(type_name), 8)}")
         values += [ty(bits)] if parts == 1 else list(_halves(bits))
     place = e.spill(*values)
-    e.call(rt.store_function(space, size, len(values)), e.w, e.lanes_of(ins), e.spill(where), place, e.site)
+    at = e.spill(where)
+    e.call(rt.store_function(space, size, len(values)), e.w, e.lanes_of(ins), at, place, e.site)
+    _watch(e, ins, space, at, size * len(values))
+
+
+def _watch(e: Emitter, ins: Instruction, space: str, at: Value, size: int) -> None:
+    """Note stores to watched memory, which is global, in a kernel compiled for that."""
+    if e.jit.watch and space in ("global", "generic"):
+        e.call(watch.note_stores, e.w, e.lanes_of(ins), at, size, e.site)
 
 
 @lower("prefetch", "prefetchu", "applypriority", "discard", "cp.async.bulk.prefetch", "createpolicy", "griddepcontrol",
@@ -277,7 +286,9 @@ def _one_atomic(
         values.append(values[0])
     place = e.room(vector)
     spilled = [e.spill(v) for v in values]
-    e.call(function, e.w, e.lanes_of(ins), e.spill(where), *spilled, place, e.site)
+    at = e.spill(where)
+    e.call(function, e.w, e.lanes_of(ins), at, *spilled, place, e.site)
+    _watch(e, ins, space_of(ins), at, ty.size)
     return e.fetch(place, vector)
 
 
