@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmulator.errors import UnsupportedError
 from mmulator.execution import dot_key
+from mmulator.inspect.arithmetic import runs_on, spans
 from mmulator.isa import scalar_registers, scalar_tables
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.forms import Row as MatrixRow
 from mmulator.isa.scalar import TYPE_GROUPS, Row
 from mmulator.isa.tables import FAMILIES
-from mmulator.isa.targets import DEVICES, TARGETS, Target
+from mmulator.isa.targets import CHIPS, DEVICES
 from mmulator.machine.lower import LOWER, load_all
 from mmulator.machine.ops import SEMANTICS, registry
 from mmulator.machine.special import SPECIAL_REGISTERS
@@ -35,12 +35,6 @@ from mmulator.syntax import parse_mnemonic
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "mmulator"
 HEAD = "<!-- Made by tools/spec_map.py from the tables; do not edit. -->\n\n"
-CHIPS = {
-    "sm_70": "V100", "sm_72": "Xavier", "sm_75": "T4", "sm_80": "A100", "sm_86": "A2, A10", "sm_87": "Orin",
-    "sm_89": "L40S, RTX 40", "sm_90": "H100, H200", "sm_100": "B200", "sm_103": "B300", "sm_120": "RTX 50",
-    "sm_121": "GB10",
-}  # fmt: skip
-
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
@@ -181,33 +175,7 @@ def row_name(row: MatrixRow) -> str:
 
 def devices_of(row: MatrixRow) -> str:
     """Devices on which a row runs, as spans of the list of devices."""
-    return spans(d for d in DEVICES if any(runs_on(f, d) for f in row.forms()))
-
-
-def runs_on(form: MatrixForm, device: str) -> bool:
-    number = int(device[3:])
-    if not any(form.requires.admits(Target(number, s)) for s in ("", "a", "f") if Target(number, s) in TARGETS):
-        return False
-    if form.atype is None:
-        return True
-    try:
-        profiles.profile_for(dot_key(form), device)
-    except UnsupportedError:
-        return False
-    return True
-
-
-def spans(devices: Iterable[str]) -> str:
-    numbers = [DEVICES.index(d) for d in devices]
-    parts: list[list[int]] = []
-    for n in numbers:
-        if parts and parts[-1][-1] == n - 1:
-            parts[-1].append(n)
-        else:
-            parts.append([n])
-    return ", ".join(
-        DEVICES[p[0]] if len(p) == 1 else f"{DEVICES[p[0]]} to {DEVICES[p[-1]]}" for p in parts
-    ) or "none"  # fmt: skip
+    return spans(d for d in DEVICES if any(runs_on(f, d) for f in row.forms())) or "none"
 
 
 def matrix_lines() -> Iterator[tuple[str, int, str]]:

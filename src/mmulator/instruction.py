@@ -13,7 +13,7 @@ from mmulator import execution
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.execution import dot_key, raw_matmul
 from mmulator.isa.forms import MatrixForm
-from mmulator.isa.targets import PTX_VERSIONS, Target, parse_ptx_version
+from mmulator.isa.targets import Target, as_ptx, as_target
 from mmulator.isa.types import ElementType
 from mmulator.layouts import Fragment, fragment, sparse
 from mmulator.numerics.formats import from_raw, to_raw
@@ -61,27 +61,6 @@ def _plain(*parts: Any) -> tuple[Any, ...]:
     return tuple(int(p) if np.ndim(p) == 0 else p for p in parts)
 
 
-def _target(target: str | Target | None) -> Target | None:
-    if not isinstance(target, str):
-        return target
-    try:
-        return Target.parse(target)
-    except ValueError as e:
-        raise OperandError(str(e)) from None
-
-
-def _ptx(ptx: str | tuple[int, int] | None) -> tuple[int, int] | None:
-    if not isinstance(ptx, str):
-        return ptx
-    try:
-        version = parse_ptx_version(ptx)
-    except ValueError as e:
-        raise OperandError(str(e)) from None
-    if version < PTX_VERSIONS[0]:
-        raise OperandError(f"PTX ISA {ptx} is older than {PTX_VERSIONS[0][0]}.{PTX_VERSIONS[0][1]}, the oldest known")
-    return version
-
-
 @dataclass(frozen=True)
 class Instruction:
     """One matrix instruction: `form` says which; target and ptx, where given, what it was checked against."""
@@ -100,7 +79,7 @@ class Instruction:
         Raises InvalidInstructionError, pointing at the wrong qualifier and naming the rule and the alternatives;
         OperandError for an unknown target or version.
         """
-        wanted, version = _target(target), _ptx(ptx)
+        wanted, version = as_target(target), as_ptx(ptx)
         return cls(parse_mnemonic(text.strip().rstrip(";").rstrip(), target=wanted, ptx=version), wanted, version)
 
     def __str__(self) -> str:

@@ -6,12 +6,23 @@ The command line prints the same answers. Names are imported on first use.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # name -> module of this package that has it
-_LAZY: dict[str, str] = {}
+_LAZY: dict[str, str] = {
+    "Explanation": "explain",
+    "FormGroup": "listing",
+    "explain": "explain",
+    "find_forms": "search",
+    "group": "listing",
+}
 
-__all__: list[str] = []
+__all__ = ["Explanation", "FormGroup", "explain", "find_forms", "group"]
+
+if TYPE_CHECKING:
+    from mmulator.inspect.explain import Explanation, explain
+    from mmulator.inspect.listing import FormGroup, group
+    from mmulator.inspect.search import find_forms
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from functools import total_ordering
 
+from mmulator.errors import OperandError
+
 PTX_VERSIONS: tuple[tuple[int, int], ...] = (
     *((6, m) for m in range(6)),
     *((7, m) for m in range(9)),
@@ -73,3 +75,33 @@ TARGETS: dict[Target, tuple[int, int]] = {
 DEVICES: tuple[str, ...] = (
     "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121",
 )  # fmt: skip
+
+# Products with these chips, for people.
+CHIPS: dict[str, str] = {
+    "sm_70": "V100", "sm_72": "Xavier", "sm_75": "T4", "sm_80": "A100", "sm_86": "A2, A10", "sm_87": "Orin",
+    "sm_89": "L40S, RTX 40", "sm_90": "H100, H200", "sm_100": "B200", "sm_103": "B300", "sm_120": "RTX 50",
+    "sm_121": "GB10",
+}  # fmt: skip
+
+
+def as_target(target: str | Target | None) -> Target | None:
+    """A user's target. Raises OperandError for an unknown one."""
+    if not isinstance(target, str):
+        return target
+    try:
+        return Target.parse(target)
+    except ValueError as error:
+        raise OperandError(str(error)) from None
+
+
+def as_ptx(ptx: str | tuple[int, int] | None) -> tuple[int, int] | None:
+    """A user's PTX version. Raises OperandError for what is none, or is older than the oldest known."""
+    if not isinstance(ptx, str):
+        return ptx
+    try:
+        version = parse_ptx_version(ptx)
+    except ValueError as error:
+        raise OperandError(str(error)) from None
+    if version < PTX_VERSIONS[0]:
+        raise OperandError(f"PTX ISA {ptx} is older than {PTX_VERSIONS[0][0]}.{PTX_VERSIONS[0][1]}, the oldest known")
+    return version

@@ -1,0 +1,256 @@
+"""Text to paste: a PTX statement with its declarations, and a CUDA C++ function around it, made from the operands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mmulator.isa.forms import MatrixForm, OperandSpec
+from mmulator.isa.targets import Target
+from mmulator.isa.wmma import ALIGNED_SINCE
+from mmulator.syntax import print_mnemonic
+
+_WIDTH = 78
+
+# Immediates that nobody has to think about: no sign flipped, K-major, the lowest selector, wait for all.
+_DEFAULTS = {"imm-scale-a": 1, "imm-scale-b": 1}
+WGMMA_BEFORE = ("wgmma.fence.sync.aligned;",)
+WGMMA_AFTER = ("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;")
+
+
+def signatures(form: MatrixForm) -> tuple[tuple[str, tuple[OperandSpec, ...]], ...]:
+    """(title, operands) of every way to write a form; the title is empty if there is one way."""
+    if form.op == "mma_async":
+        return tuple(zip(("A in shared memory", "A in registers"), form.signatures))
+    return (("", form.signatures[-1]),)  # wmma.load and wmma.store: with the stride
+
+
+def _value(spec: OperandSpec) -> int:
+    return _DEFAULTS.get(spec.name, 0)
+
+
+def wrapped(parts: list[str], indent: str, separator: str = ", ", width: int = _WIDTH) -> list[str]:
+    """Parts on as few lines as fit, separators between them."""
+    lines, line = [], indent
+    for i, part in enumerate(parts):
+        text = part + (separator if i + 1 < len(parts) else "")
+        if line.strip() and len(line) + len(text.rstrip()) > width:
+            lines.append(line.rstrip())
+            line = indent
+        line += text
+    return [*lines, line.rstrip()]
+
+
+# PTX -----------------------------------------------------------------------------------------------------------------
+def _declaration(spec: OperandSpec) -> str:
+    """The `.reg` line of an operand; empty for one without registers of its own."""
+    match spec.kind:
+        case "registers":
+            return f".reg .{spec.type} %{spec.key}<{spec.count}>;"
+        case "register" | "descriptor" | "predicate" | "integer":
+            return f".reg .{spec.type} %{spec.key};"
+        case "address":
+            return f".reg .b64 %{spec.key};"
+    return ""
+
+
+def _operand(spec: OperandSpec) -> list[str]:
+    """An operand, in pieces between which a line may end."""
+    match spec.kind:
+        case "registers":
+            names = [f"%{spec.key}{i}" for i in range(spec.count)]
+            return [("{" if i == 0 else "") + n + ("}" if i == spec.count - 1 else "") for i, n in enumerate(names)]
+        case "address":
+            return [f"[%{spec.key}]"]
+        case "immediate":
+            return [str(_value(spec))]
+        case "group":
+            return ["{" + ", ".join(str(_value(p)) for p in spec.parts) + "}"]
+    return [f"%{spec.key}"]
+
+
+def _statement(form: MatrixForm, operands: tuple[OperandSpec, ...]) -> list[str]:
+    name = print_mnemonic(form)
+    if not operands:
+        return [f"{name};"]
+    lines = [name]
+    for i, spec in enumerate(operands):
+        pieces = _operand(spec)
+        last = ";" if i + 1 == len(operands) else ","
+        if spec.kind == "registers" or i == 0:
+            lines += wrapped([*pieces[:-1], pieces[-1] + last], "    ")
+        elif operands[i - 1].kind != "registers" and len(lines[-1]) + len(pieces[0]) < _WIDTH - 2:
+            lines[-1] += f" {pieces[0]}{last}"
+        else:
+            lines.append(f"    {pieces[0]}{last}")
+    if len(lines) == 2 and len(lines[0]) + len(lines[1]) < _WIDTH:
+        return [f"{lines[0]} {lines[1].strip()}"]
+    return lines
+
+
+def ptx_text(form: MatrixForm, way: int = 0) -> str:
+    """Declarations and statement, for wgmma between the instructions that order it. way: which of `signatures`."""
+    operands = signatures(form)[way][1]
+    lines = [d for spec in operands if (d := _declaration(spec))]
+    ordered = form.op == "mma_async"
+    lines += [*(WGMMA_BEFORE if ordered else ()), *_statement(form, operands), *(WGMMA_AFTER if ordered else ())]
+    return "\n".join(lines) + "\n"
+
+
+def paste_target(form: MatrixForm, target: Target | None = None) -> tuple[Target, tuple[int, int]]:
+    """The `.target` (the lowest that has the form, if none is given) and the first `.version` that has it there."""
+    chosen = target or form.requires.targets()[0]
+    first = form.requires.first_ptx(chosen)
+    return chosen, max(first, ALIGNED_SINCE) if form.family == "wmma" else first
+
+
+def ptx_module(form: MatrixForm, target: Target | None = None) -> str:
+    """A whole module, one kernel for each way to write the statement: for ptxas, and for `mmulator check`."""
+    chosen, version = paste_target(form, target)
+    out = f".version {version[0]}.{version[1]}\n.target {chosen}\n.address_size 64\n"
+    for way in range(len(signatures(form))):
+        body = "".join(f"    {line}\n" for line in ptx_text(form, way).splitlines())
+        out += f"\n.visible .entry kernel{way}()\n{{\n{body}    ret;\n}}\n"
+    return out
+
+
+# CUDA ----------------------------------------------------------------------------------------------------------------
+# Register type -> C++ type and constraint letter.
+_CUDA = {
+    "f32": ("float", "f"), "f64": ("double", "d"), "s32": ("int32_t", "r"), "b64": ("uint64_t", "l"),
+    "b32": ("uint32_t", "r"), "f16x2": ("uint32_t", "r"),
+}  # fmt: skip
+_POINTER = {"shared": "__cvta_generic_to_shared", "shared::cta": "__cvta_generic_to_shared", "global": "__cvta_generic_to_global"}
+
+
+@dataclass
+class _Argument:
+    """A parameter of the function, and what the asm statement gets of it."""
+
+    parameter: str
+    constraint: str
+    expressions: list[str]
+    template: bool = False
+
+
+def function_name(form: MatrixForm) -> str:
+    """`mma_m16n8k16_row_col_f32_f16_f16_f32`: the mnemonic without what every instruction has."""
+    name = print_mnemonic(form).replace(".sync", "").replace(".aligned", "")
+    return name.replace("::", "_").replace(".", "_")
+
+
+def _argument(spec: OperandSpec, form: MatrixForm) -> _Argument:
+    key = spec.key
+    match spec.kind:
+        case "registers":
+            c_type, letter = _CUDA[spec.type]
+            const = " const" if spec.direction == "in" else ""
+            mark = {"in": "", "out": "=", "inout": "+"}[spec.direction]
+            return _Argument(
+                f"{c_type}{const} (&{key})[{spec.count}]", mark + letter, [f"{key}[{i}]" for i in range(spec.count)]
+            )
+        case "register":
+            c_type, letter = _CUDA[spec.type]
+            if spec.direction == "in":
+                return _Argument(f"{c_type} {key}", letter, [key])
+            return _Argument(f"{c_type} &{key}", "=" + letter, [key])
+        case "descriptor":
+            return _Argument(f"uint64_t {key}", "l", [key])
+        case "predicate":
+            return _Argument(f"bool {key}", "r", [f"static_cast<int32_t>({key})"])
+        case "address":
+            const = " const" if spec.direction == "in" and not _stores(form) else ""
+            convert = _POINTER.get(form.space)
+            if convert is None:
+                return _Argument(f"void{const} *{key}", "l", [key])
+            if form.space == "global":
+                return _Argument(f"void{const} *{key}", "l", [f"{convert}({key})"])
+            return _Argument(f"void{const} *{key}", "r", [f"static_cast<uint32_t>({convert}({key}))"])
+        case "integer" if spec.name == "stride":
+            return _Argument(f"uint32_t {key}", "r", [key])
+    return _Argument(f"int {key} = {_value(spec)}", "n", [key], template=True)
+
+
+def _stores(form: MatrixForm) -> bool:
+    return form.family == "stmatrix" or form.op == "store.d"
+
+
+def touches_memory(form: MatrixForm) -> bool:
+    """Whether the compiler has to be told that memory is read or written, or kept in order."""
+    return form.family in ("wgmma", "ldmatrix", "stmatrix") or (form.family == "wmma" and form.op != "mma")
+
+
+def _flat(operands: tuple[OperandSpec, ...]) -> Iterator[OperandSpec]:
+    for spec in operands:
+        yield from spec.parts or (spec,)
+
+
+def _function(form: MatrixForm, operands: tuple[OperandSpec, ...]) -> str:
+    specs = [*_flat(operands)]
+    arguments = {s.key: _argument(s, form) for s in specs}
+    order = sorted(specs, key=lambda s: s.direction == "in")  # outputs are numbered first
+    numbers: dict[str, list[str]] = {}
+    count = 0
+    for spec in order:
+        size = len(arguments[spec.key].expressions)
+        numbers[spec.key] = [f"%{i}" for i in range(count, count + size)]
+        count += size
+
+    def text(spec: OperandSpec) -> list[str]:
+        own = numbers.get(spec.key, [])
+        match spec.kind:
+            case "registers":
+                return [("{" if i == 0 else "") + n + ("}" if i == len(own) - 1 else "") for i, n in enumerate(own)]
+            case "address":
+                return [f"[{own[0]}]"]
+            case "predicate":
+                return ["p"]
+            case "group":
+                return ["{" + ", ".join(numbers[p.key][0] for p in spec.parts) + "}"]
+        return own
+
+    template = [a.parameter for a in arguments.values() if a.template]
+    parameters = [a.parameter for a in arguments.values() if not a.template]
+    lines = wrapped([*template[:-1], template[-1] + ">"], "") if template else []
+    if template:
+        lines = [f"{'    ' if i else 'template <'}{line}" for i, line in enumerate(lines)]
+    head = f"__device__ inline void {function_name(form)}("
+    one = head + ", ".join(parameters) + ") {"
+    lines += [one] if len(one) <= _WIDTH else [head, *wrapped(parameters, "    "), ") {"]
+    lines.append("    asm volatile(")
+    predicate = next((s for s in specs if s.kind == "predicate"), None)
+    if predicate is not None:
+        lines += ['        "{\\n"', '        ".reg .pred p;\\n"', f'        "setp.ne.b32 p, {numbers[predicate.key][0]}, 0;\\n"']
+    pieces = [piece for spec in operands for piece in text(spec)]
+    name = print_mnemonic(form)
+    body = wrapped(pieces, "", width=_WIDTH - 12) if pieces else []
+    for i, line in enumerate([name + (" " if body else ";"), *body]):
+        ending = ";" if body and i == len(body) else ""
+        space = " " if 0 < i < len(body) else ""
+        newline = "\\n" if i == len(body) else ""
+        lines.append(f'        "{line}{space}{ending}{newline}"')
+    if predicate is not None:
+        lines.append('        "}\\n"')
+    outs = [s for s in order if s.direction != "in"]
+    ins = [s for s in order if s.direction == "in"]
+    clobber = [': "memory"'] if touches_memory(form) else []
+    for members, needed in ((outs, ins or clobber), (ins, clobber)):
+        given = [f'"{arguments[s.key].constraint}"({e})' for s in members for e in arguments[s.key].expressions]
+        if given:
+            starts = ("        : ", *["          "] * len(given))
+            lines += [start + line for start, line in zip(starts, wrapped(given, "", width=_WIDTH - 10))]
+        elif needed:
+            lines.append("        :")
+    lines += [f"        {c}" for c in clobber]
+    lines[-1] += ");"
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def cuda_text(form: MatrixForm, way: int = 0) -> str:
+    """A `__device__` function around the statement."""
+    return _function(form, signatures(form)[way][1])
+
+
+def cuda_head(form: MatrixForm, target: Target | None = None) -> str:
+    """What stands before the functions."""
+    return f"#include <cstdint>  // nvcc -arch={paste_target(form, target)[0]}\n"
