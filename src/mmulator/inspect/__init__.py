@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 # name -> module of this package that has it
 _LAZY: dict[str, str] = {
-    "Explanation": "explain",
+    "Explanation": "explanation",
     "FormGroup": "listing",
-    "explain": "explain",
+    "explain": "explanation",
     "find_forms": "search",
     "group": "listing",
 }
@@ -20,7 +20,7 @@ _LAZY: dict[str, str] = {
 __all__ = ["Explanation", "FormGroup", "explain", "find_forms", "group"]
 
 if TYPE_CHECKING:
-    from mmulator.inspect.explain import Explanation, explain
+    from mmulator.inspect.explanation import Explanation, explain
     from mmulator.inspect.listing import FormGroup, group
     from mmulator.inspect.search import find_forms
 

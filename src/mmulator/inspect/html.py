@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mmulator.inspect.arithmetic import by_devices, numbers
 
 if TYPE_CHECKING:
-    from mmulator.inspect.explain import Explanation
+    from mmulator.inspect.explanation import Explanation
 
 
 def element(tag: str, text: object) -> str:

@@ -10,8 +10,8 @@ from mmulator.execution import element_of
 from mmulator.inspect import paste
 from mmulator.inspect.arithmetic import Arithmetic, arithmetic
 from mmulator.inspect.related import Related, related
-from mmulator.inspect.usage import Rule, rules
 from mmulator.inspect.search import find_forms, split
+from mmulator.inspect.usage import Rule, rules
 from mmulator.isa.forms import MatrixForm, OperandSpec
 from mmulator.isa.targets import Target, as_ptx, as_target
 from mmulator.layouts import fragment
