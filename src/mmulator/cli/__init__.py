@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-# Command name -> module in this package; the module's function of that name is the command.
-COMMANDS: tuple[str, ...] = ("run", "check")
+# Command name -> module in this package; its function (or application) of that name is the command.
+COMMANDS: tuple[str, ...] = ("run", "check", "sparse")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

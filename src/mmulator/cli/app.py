@@ -37,7 +37,11 @@ def application() -> typer.Typer:
     )  # fmt: skip
     app.callback()(_root)
     for name in COMMANDS:
-        app.command(name)(getattr(import_module(f"mmulator.cli.{name}"), name))
+        command = getattr(import_module(f"mmulator.cli.{name}"), name)
+        if isinstance(command, typer.Typer):  # one with commands of its own
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
     return app
 
 

@@ -12,17 +12,34 @@ from typing import TYPE_CHECKING, Any
 _LAZY: dict[str, str] = {
     "Explanation": "explanation",
     "FormGroup": "listing",
+    "MetadataWord": "sparse",
+    "PatternReport": "sparse",
     "explain": "explanation",
     "find_forms": "search",
     "group": "listing",
+    "metadata_word": "sparse",
+    "metadata_words": "sparse",
+    "pattern_report": "sparse",
 }
 
-__all__ = ["Explanation", "FormGroup", "explain", "find_forms", "group"]
+__all__ = [
+    "Explanation",
+    "FormGroup",
+    "MetadataWord",
+    "PatternReport",
+    "explain",
+    "find_forms",
+    "group",
+    "metadata_word",
+    "metadata_words",
+    "pattern_report",
+]
 
 if TYPE_CHECKING:
     from mmulator.inspect.explanation import Explanation, explain
     from mmulator.inspect.listing import FormGroup, group
     from mmulator.inspect.search import find_forms
+    from mmulator.inspect.sparse import MetadataWord, PatternReport, metadata_word, metadata_words, pattern_report
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,69 @@
+"""Arrays in .npy and .npz files, with the dtypes that NumPy has from ml_dtypes only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mmulator.isa.types import ElementType
+
+
+def load_file(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
+    """The array of a .npy, or those of a .npz by name. Raises MmulatorError if it cannot be read."""
+    import numpy as np
+
+    from mmulator.errors import MmulatorError
+
+    try:
+        found = np.load(path, allow_pickle=False)
+        return found if isinstance(found, np.ndarray) else {name: found[name] for name in found.files}
+    except OSError as error:
+        raise MmulatorError(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, EOFError) as error:
+        raise MmulatorError(f"{path} is no .npy or .npz file: {error}") from None
+
+
+def typed(array: NDArray[Any], element: ElementType, convert: bool) -> NDArray[Any]:
+    """An array of an element type. Opaque elements, as NumPy saves bf16 and the like, are read as that type.
+
+    convert: also numbers of another dtype become elements of the type (rounded to nearest), and unsigned integers of
+    its size are its raw bits; otherwise they stay what they are. Raises OperandError if the sizes do not fit.
+    """
+    import numpy as np
+
+    from mmulator.errors import OperandError
+    from mmulator.numerics.formats import numpy_dtype
+
+    want: np.dtype[Any] = numpy_dtype(element)
+    opaque = array.dtype.kind == "V"
+    if opaque and array.dtype.itemsize != want.itemsize:
+        raise OperandError(
+            f"elements of {array.dtype.itemsize} bytes without a type; .{element} has {want.itemsize}",
+            hint="--type says what they are",
+        )
+    if opaque or (convert and array.dtype == np.dtype(f"u{want.itemsize}") and element.name != f"u{8 * want.itemsize}"):
+        return np.ascontiguousarray(array).view(want)
+    return array.astype(want) if convert else array
+
+
+def save_file(path: Path, **arrays: Any) -> None:
+    """Write a .npz of arrays by name, or a .npy of the only one. Raises MmulatorError for another name, or no place."""
+    import numpy as np
+
+    from mmulator.errors import MmulatorError
+
+    want = ".npy" if len(arrays) == 1 else ".npz"
+    if path.suffix != want:
+        raise MmulatorError(f"cannot write {path}: the name must end in {want}")
+    try:
+        with path.open("wb") as file:
+            if want == ".npy":
+                np.save(file, next(iter(arrays.values())))
+            else:
+                np.savez(file, **arrays)
+    except OSError as error:
+        raise MmulatorError(f"cannot write {path}: {error.strerror}") from None

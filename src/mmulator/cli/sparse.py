@@ -1,0 +1,341 @@
+"""`mmulator sparse`: prune, compress and check matrices for sparse instructions; read and explain their metadata."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mmulator.inspect.sparse import MetadataWord, Nibble
+    from mmulator.instruction import Instruction
+    from mmulator.layouts.sparse import Compressed
+
+sparse = typer.Typer(no_args_is_help=True)
+
+
+@sparse.callback()
+def _about() -> None:
+    """Matrices for sparse instructions: check, prune, compress, expand, lanes, decode.
+
+    Files are .npy, or the .npz that `compress` writes. --for names the instruction, as
+    mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32
+    """
+
+
+class Backend(StrEnum):
+    cutlass = "cutlass"
+    cusparselt = "cusparselt"
+
+
+Matrix = Annotated[Path, typer.Argument(help="Matrix [..., M, K] (.npy).", show_default=False)]
+For = Annotated[str, typer.Option("--for", metavar="INSTRUCTION", help="The sparse instruction.", show_default=False)]
+Type = Annotated[
+    str | None,
+    typer.Option(
+        "--type", metavar="TYPE", help="Element type, such as bf16 or e4m3: of raw bits, or to round to. "
+        "Opaque elements, as NumPy saves these types, are taken as the instruction's.",
+    ),
+]  # fmt: skip
+Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write.", show_default=False)]
+Selector = Annotated[int, typer.Option(help="Sparsity selector.", min=0)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@sparse.command()
+def check(file: Matrix, instruction: For, type: Type = None, json: Json = False) -> None:
+    """Whether a matrix fits the pattern, and where not.
+
+    Example: mmulator sparse check A.npy --for mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32
+
+    The exit code is 0 only if no chunk has more non-zeros than are kept.
+    """
+    from mmulator.cli.output import print_json, print_table
+    from mmulator.inspect.sparse import pattern_report
+
+    i = _instruction(instruction)
+    report = pattern_report(_matrix(file, i, type), i)
+    if json:
+        print_json(report.to_dict())
+    else:
+        print(f"{file}: {report.dtype} {list(report.shape)}, {report.zeros:.1%} zeros")
+        print(f"{i}\n{report.rule}")
+        print(f"{report.chunks:,} chunks, {report.too_dense:,} too dense" + (", of which the first:" if report.first else ""))
+        rows = [(*c.batch, c.row, c.chunk, _range(c.columns), "  ".join(c.values)) for c in report.first]
+        batch = [f"matrix {n}" for n in range(len(report.shape) - 2)]
+        print_table("", (*batch, "row", "chunk", "columns", "values"), rows)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@sparse.command()
+def prune(file: Matrix, instruction: For, output: Output, type: Type = None, json: Json = False) -> None:
+    """Keep the largest elements of every chunk, and set the others to zero.
+
+    Example: mmulator sparse prune A.npy --for mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 -o P.npy
+    """
+    from mmulator.cli.arrays import save_file
+    from mmulator.layouts import sparse as tools
+
+    i = _instruction(instruction)
+    dense = _matrix(file, i, type)
+    pruned = tools.prune(dense, i)
+    save_file(output, matrix=pruned)
+    lost = int(((dense != 0) & (pruned == 0)).sum())
+    _written(json, output, f"{lost:,} of {dense.size:,} elements set to zero", matrix=pruned, set_to_zero=lost)
+
+
+@sparse.command()
+def compress(
+    file: Matrix,
+    instruction: For,
+    output: Output,
+    prune: Annotated[bool, typer.Option("--prune", help="Prune first.")] = False,
+    pytorch: Annotated[Backend | None, typer.Option(help="Write what PyTorch's tensors hold.")] = None,
+    type: Type = None,
+    json: Json = False,
+) -> None:
+    """Write what a sparse instruction keeps of a matrix, and its metadata.
+
+    The .npz has `values` and `metadata` (a nibble for each chunk), with --pytorch `packed` and `meta`; and `instruction`.
+
+    Example: mmulator sparse compress A.npy --for mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 --prune -o out.npz
+    """
+    from mmulator.cli.arrays import save_file
+    from mmulator.layouts import sparse as tools
+
+    i = _instruction(instruction)
+    dense = _matrix(file, i, type)
+    s = tools.compress(tools.prune(dense, i) if prune else dense, i)
+    arrays: dict[str, Any] = {"values": s.values, "metadata": s.metadata}
+    if pytorch is not None:
+        packed, meta = tools.to_torch(s, pytorch.value)
+        arrays = {"packed": packed} if meta is None else {"packed": packed, "meta": meta}
+    # NumPy saves the dtypes of ml_dtypes without their names
+    save_file(output, **arrays, shape=s.shape, dtype=str(dense.dtype), instruction=str(i))
+    _written(json, output, "", **arrays)
+
+
+@sparse.command()
+def expand(
+    file: Annotated[Path, typer.Argument(help="What `compress` wrote, or .npz with `packed` (and `meta`) of PyTorch.")],
+    output: Output,
+    instruction: Annotated[
+        str | None, typer.Option("--for", metavar="INSTRUCTION", help="The instruction, if the file does not say it.")
+    ] = None,
+    shape: Annotated[str | None, typer.Option(metavar="M,K", help="Of A, if a cuSPARSELt buffer does not say it.")] = None,
+    json: Json = False,
+) -> None:
+    """Write the dense matrix of a compressed one.
+
+    Example: mmulator sparse expand out.npz -o A.npy
+    """
+    from mmulator.cli.arrays import save_file
+    from mmulator.layouts import sparse as tools
+
+    dense = tools.expand(_compressed(file, instruction, shape))
+    save_file(output, matrix=dense)
+    _written(json, output, "", matrix=dense)
+
+
+@sparse.command()
+def lanes(
+    instruction: For,
+    file: Annotated[Path | None, typer.Argument(help="Matrix (.npy), or what `compress` wrote (.npz).")] = None,
+    lane: Annotated[int | None, typer.Option(help="Only this lane, nibble by nibble.", min=0)] = None,
+    selector: Selector = 0,
+    tile: Annotated[str, typer.Option(metavar="ROW,COLUMN", help="Which of the matrix' tiles.")] = "0,0",
+    type: Type = None,
+    json: Json = False,
+) -> None:
+    """The metadata operand of every lane: where its nibbles lie, with a matrix what they are.
+
+    Example: mmulator sparse lanes --for mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 --selector 1
+
+    mmulator sparse lanes A.npy --for mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 --tile 0,1 --lane 4
+    """
+    from mmulator.cli.output import print_json
+    from mmulator.inspect.sparse import metadata_word, metadata_words
+    from mmulator.layouts import sparse as tools
+
+    i = _instruction(instruction)
+    one = None
+    if file is not None:
+        if file.suffix == ".npz":
+            one = _tile(_compressed(file, instruction, None), tile)
+        else:
+            one = _tile(tools.compress(_matrix(file, i, type), i), tile)
+    words = metadata_words(i, one, selector)
+    if lane is not None:
+        words = tuple(w for w in words if w.lane == lane) or (metadata_word(i, lane, selector),)
+    if json:
+        print_json({"ok": True, "instruction": str(i), "lanes": [w.to_dict() for w in words]})
+        return
+    _heading(i, selector, f"tile {tile} of {file}; rows and columns are the tile's" if one is not None else "")
+    if lane is None:
+        _print_lanes(words)
+    else:
+        _print_word(words[0])
+
+
+@sparse.command()
+def decode(
+    word: Annotated[str, typer.Argument(help="A metadata register: 0xe4e4e4e4, decimal, or 0b...", show_default=False)],
+    instruction: For,
+    lane: Annotated[int | None, typer.Option(help="Lane that holds it. Default: the first that contributes.", min=0)] = None,
+    selector: Selector = 0,
+    json: Json = False,
+) -> None:
+    """What every nibble of a metadata register says.
+
+    Example: mmulator sparse decode 0xe9c84eed --for mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 --lane 5
+
+    The exit code is 0 only if the specification defines all of them.
+    """
+    from mmulator.cli.output import print_json
+    from mmulator.errors import OperandError
+    from mmulator.inspect.sparse import metadata_word
+
+    i = _instruction(instruction)
+    try:
+        value = int(word, 0)
+    except ValueError:
+        raise OperandError(f"{word!r} is no number", hint="0xe4e4e4e4, or decimal, or 0b...") from None
+    found = metadata_word(i, lane, selector, value)
+    if json:
+        print_json({"ok": found.defined, **found.to_dict()})
+    else:
+        _heading(i, selector, "")
+        _print_word(found)
+    if not found.defined:
+        raise typer.Exit(1)
+
+
+# files --------------------------------------------------------------------------------------------------------------
+def _instruction(text: str) -> Instruction:
+    from mmulator.instruction import Instruction
+    from mmulator.layouts.sparse import form_of
+
+    i = Instruction.parse(text)
+    form_of(i)
+    return i
+
+
+def _matrix(file: Path, i: Instruction, type: str | None) -> NDArray[Any]:
+    from mmulator.cli.arrays import load_file, typed
+    from mmulator.errors import MmulatorError
+    from mmulator.numerics.formats import element_type
+
+    found = load_file(file)
+    if isinstance(found, dict):
+        raise MmulatorError(f"{file} holds {', '.join(found)}: a .npy of one matrix is needed")
+    element = i.form.atype if type is None else element_type(type.removeprefix("."))
+    assert element is not None
+    return typed(found, element, convert=type is not None)
+
+
+def _compressed(file: Path, instruction: str | None, shape: str | None) -> Compressed:
+    from mmulator.cli.arrays import load_file, typed
+    from mmulator.errors import MmulatorError
+    from mmulator.layouts import sparse as tools
+
+    found = load_file(file)
+    if not isinstance(found, dict) or not ({"values", "metadata"} <= set(found) or "packed" in found):
+        raise MmulatorError(f"{file} has no `values` and `metadata`, and no `packed`", hint="`compress` writes such files")
+    text = instruction or str(found.get("instruction", ""))
+    if not text:
+        raise MmulatorError(f"{file} does not say its instruction", hint="give --for")
+    i = _instruction(text)
+    assert i.form.atype is not None
+    if "values" in found:
+        values = found["values"]
+        return tools.Compressed(typed(values, i.form.atype, convert=False), found["metadata"], i.form)
+    packed = typed(found["packed"], i.form.atype, convert=False)
+    size = _pair(shape, "--shape") if shape else tuple(map(int, found["shape"])) if "shape" in found else None
+    return tools.from_torch(packed, found.get("meta"), instruction=i, shape=size)  # type: ignore[arg-type]
+
+
+def _pair(text: str, option: str) -> tuple[int, int]:
+    from mmulator.errors import OperandError
+
+    try:
+        first, second = (int(part) for part in text.split(","))
+    except ValueError:
+        raise OperandError(f"{option} {text!r}: two numbers are needed, such as 0,1") from None
+    return first, second
+
+
+def _tile(s: Compressed, text: str) -> Compressed:
+    from mmulator.errors import OperandError
+    from mmulator.layouts.sparse import Compressed
+
+    tiles = s.tiles()
+    at = _pair(text, "--tile")
+    down, across = tiles.values.shape[-4:-2]
+    if tiles.values.ndim != 4:
+        raise OperandError(f"a matrix of shape {s.shape}: one matrix [M, K] is needed")
+    if not (0 <= at[0] < down and 0 <= at[1] < across):
+        raise OperandError(f"no tile {text}: there are {down} x {across}, the first is 0,0")
+    return Compressed(tiles.values[at], tiles.metadata[at], s.form)
+
+
+# print --------------------------------------------------------------------------------------------------------------
+def _written(json: bool, output: Path, remark: str, **arrays: Any) -> None:
+    from mmulator.cli.output import print_json
+
+    about = {k: {"dtype": str(a.dtype), "shape": list(a.shape)} for k, a in arrays.items() if hasattr(a, "dtype")}
+    rest = {k: v for k, v in arrays.items() if k not in about}
+    if json:
+        print_json({"ok": True, "file": str(output), "arrays": about, **rest})
+        return
+    print(f"{output}: " + ", ".join(f"{k} {a['dtype']} {a['shape']}" for k, a in about.items()))
+    if remark:
+        print(remark)
+
+
+def _heading(i: Instruction, selector: int, what: str) -> None:
+    from mmulator.layouts.sparse import granularity
+
+    g = granularity(i.form)
+    print(f"{i}" + (f"\n{what}" if what else ""))
+    pairs = " in pairs" if g.group == 2 else ""
+    print(f"selector {selector}; a nibble for {g.chunk} columns, {g.kept} kept{pairs}")
+
+
+def _print_lanes(words: tuple[MetadataWord, ...]) -> None:
+    from mmulator.cli.output import print_table
+
+    known = words[0].word is not None
+    rows = []
+    for w in words:
+        for n, run in enumerate(w.runs()):
+            low, high = run[0], run[-1]
+            bits = f"T{w.lane}:[{low.bits[0]}..{high.bits[1]}]"
+            value = (f"0x{w.word:08x}" if n == 0 else "", " ".join(f"{x.value:04b}" for x in run)) if known else ()
+            rows.append((bits, low.row, f"{low.columns[0]}..{high.columns[1]}", *value))
+    print_table("", ("bits", "row", "columns", *(("word", "nibbles, low bits first") if known else ())), rows)
+
+
+def _print_word(w: MetadataWord) -> None:
+    from mmulator.cli.output import print_table
+
+    if not w.contributes:
+        print(f"lane {w.lane} does not contribute: its register is not read")
+        return
+    print(f"lane {w.lane}" + ("" if w.word is None else f": 0x{w.word:08x}"))
+    known = w.word is not None
+    names = ("bits", "row", "columns", *(("nibble", "columns kept") if known else ()))
+    print_table("", names, [(_range(n.bits), n.row, _range(n.columns), *(_said(n) if known else ())) for n in w.nibbles])
+
+
+def _said(n: Nibble) -> tuple[str, str]:
+    kept = ", ".join(map(str, n.keeps)) if n.defined else f"undefined: {n.meaning}"
+    return f"{n.value:04b}", kept
+
+
+def _range(ends: tuple[int, int]) -> str:
+    return f"{ends[0]}..{ends[1]}"
