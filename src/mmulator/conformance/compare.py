@@ -1,0 +1,206 @@
+"""The model's side of a batch, and the first difference from a GPU explained down to its operands."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator import execution
+from mmulator.conformance.cases import Batch, Segment
+from mmulator.errors import MmulatorError
+from mmulator.isa.types import ElementType
+from mmulator.layouts import fragment, sparse
+from mmulator.numerics.formats import decode, element_type, integers
+from mmulator.numerics.profiles import profile_for
+
+Array = NDArray[Any]
+
+
+def operands_of(batch: Batch, segment: Segment, part: slice | None = None) -> dict[str, Any]:
+    """What `execute` takes for a segment, or for some of its executions."""
+    part = segment.part if part is None else part
+    given = {name: words[part] for name, words in batch.registers.items() if name != "p"} | segment.scalars
+    if batch.image is not None:
+        name = "shared" if batch.subject.form.family == "wgmma" else "memory"
+        given[name] = batch.image[part].copy() if batch.subject.specs[0].kind == "address" else batch.image[part]
+    return given
+
+
+def model(batch: Batch, device: str) -> Array:
+    """Results of every execution: registers [count, lanes, registers], or memory images [count, bytes]."""
+    form = batch.subject.form
+    parts = []
+    for s in batch.segments:
+        d = execution.execute(form, device, operands_of(batch, s))
+        parts.append(d[..., None] if d.ndim == 2 and form.family == "movmatrix" else d)
+    return np.concatenate(parts)
+
+
+# What differs --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Difference:
+    """The first word that differs, and what it was computed from. Bits are hexadecimal texts.
+
+    execution, lane, register: where the word lies. kind: of operands. row, column, products: for a multiplication the
+    element, and its factors that are not zero. exact: the sum without rounding. operands: scalars of the execution.
+    """
+
+    execution: int
+    kind: str
+    lane: int
+    register: int
+    model: str
+    gpu: str
+    row: int | None = None
+    column: int | None = None
+    products: tuple[str, ...] = ()
+    c: str = ""
+    exact: str = ""
+    arithmetic: str = ""
+    operands: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        out = [f"execution {self.execution} ({self.kind}), lane {self.lane}, register {self.register}"]
+        if self.row is not None:
+            out[0] += f", element [{self.row}, {self.column}]"
+        out += [f"  model {self.model}", f"  GPU   {self.gpu}"]
+        out += [f"  {name} {text}" for name, text in (("exact", self.exact), ("C    ", self.c)) if text]
+        out += [f"  product {p}" for p in self.products[:16]]
+        if len(self.products) > 16:
+            out.append(f"  and {len(self.products) - 16} more products")
+        out += [f"  {text}" for text in (self.arithmetic, self.operands) if text]
+        return out
+
+
+def compare(batch: Batch, got: Array, want: Array, device: str) -> tuple[int, Difference | None]:
+    """Words of `got` (a GPU's) that differ from `want` (the model's), and the first of them explained."""
+    wrong = got != want
+    count = int(np.count_nonzero(wrong))
+    if not count:
+        return 0, None
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return count, explain(batch, at, want, got, device)
+
+
+def explain(batch: Batch, at: tuple[int, ...], want: Array, got: Array, device: str) -> Difference:
+    """Everything about the word at an index of the results."""
+    form, n = batch.subject.form, at[0]
+    segment = batch.segment_of(n)
+    scalars = ", ".join(f"{k}={v}" for k, v in segment.scalars.items())
+    place = (at[1], at[2]) if len(at) == 3 else (0, at[-1])
+    words = f"{int(want[at]):#x}", f"{int(got[at]):#x}"
+    if form.atype is None or form.dtype is None:
+        return Difference(n, segment.kind, *place, *words, operands=scalars)
+    rule = fragment(form, "d")
+    index, bits = 0, rule.bits
+    apart = int(want[at]) ^ int(got[at])
+    while not apart >> (bits * index) & ((1 << bits) - 1):
+        index += 1
+    copies, rows, columns = (int(x[place[0], place[1], index]) for x in rule.maps)
+    mask = (1 << bits) - 1
+    words = tuple(number(form.dtype, int(x[at]) >> (bits * index) & mask) for x in (want, got))  # type: ignore[assignment]
+    found = Difference(n, segment.kind, *place, *words, rows, columns, operands=scalars)
+    try:
+        products, c, exact = _sum(form, *element_operands(batch, n, rows, columns, copies))
+        return replace(found, products=products, c=c, exact=exact, arithmetic=_say(form, device))
+    except MmulatorError as error:
+        return replace(found, arithmetic=error.message)
+
+
+def element_operands(batch: Batch, n: int, row: int, column: int, copy: int = 0) -> tuple[list[int], list[int], int]:
+    """Raw factors of one result (B already selected when sparse), and its C."""
+    form = batch.subject.form
+    segment = batch.segment_of(n)
+    given = operands_of(batch, segment, slice(n, n + 1))
+
+    def matrix(name: str) -> Array:
+        m = fragment(form, name).to_matrix(given[name])[0]
+        return m[copy] if m.ndim == 3 else m
+
+    if form.family == "wgmma":
+        assert form.atype and form.btype
+        fixed, image = batch.subject.fixed, given["shared"]
+        columns = form.k // 2 if form.sparse else form.k
+        trans = [bool(fixed.get(f"imm_trans_{x}")) for x in "ab"]
+        if "a" in given:
+            a = matrix("a")
+        else:
+            a = execution.shared_matrix(image, 0, given["a_desc"], form.m, columns, form.atype, trans[0])[0]
+        b = execution.shared_matrix(image, 0, given["b_desc"], form.n, form.k, form.btype, trans[1])[0].T
+        c = int(matrix("d")[row, column]) if given["scale_d"] else 0
+    else:
+        a, b, c = matrix("a"), matrix("b"), int(matrix("c")[row, column])
+    chosen = np.arange(form.k)
+    if form.sparse:
+        name, selector = ("sp_meta", "sp_sel") if form.family == "wgmma" else ("e", "f")
+        nibbles = sparse.from_registers(given[name][0], form, given[selector])
+        chosen = sparse.indices(nibbles, form)[row]
+    return [int(x) for x in a[row]], [int(b[k, column]) for k in chosen], c
+
+
+def value(t: ElementType, raw: int) -> Fraction | float:
+    """The exact value of a raw element; a float for Inf and NaN."""
+    if not t.is_float:
+        return Fraction(int(integers(t, np.asarray(raw))))
+    f = decode(t, np.asarray(raw))
+    if f.nan or f.inf:
+        return float("nan") if f.nan else float("-inf" if f.sign else "inf")
+    exact = Fraction(int(f.significand)) * Fraction(2) ** (int(f.exponent) - t.mantissa)
+    return -exact if f.sign else exact
+
+
+def number(t: ElementType, raw: int) -> str:
+    """Bits and value: `0x3c00 (1.0)`."""
+    digits = max(1, t.bits // 4)
+    exact = value(t, raw)
+    if exact == 0 and t.has_sign and t.is_float:
+        return f"0x{raw:0{digits}x} ({'-' if raw >> (t.bits - 1) else '+'}0)"
+    return f"0x{raw:0{digits}x} ({exact if not t.is_float else _decimal(exact)})"
+
+
+def _decimal(x: Fraction | float) -> str:
+    if isinstance(x, float):
+        return str(x)
+    try:
+        return f"{float(x):.9g}"
+    except OverflowError:
+        return f"about 2**{x.numerator.bit_length() - x.denominator.bit_length()}"
+
+
+def _sum(form: Any, a: list[int], b: list[int], c: int) -> tuple[tuple[str, ...], str, str]:
+    """Products as text, C as text, the exact sum as text."""
+    ctype = element_type(str(form.ctype or form.dtype))
+    texts, total = [], value(ctype, c)
+    if str(form.dtype) == "s32":
+        total = Fraction(c - ((c >> 31) << 32))
+    for k, (x, y) in enumerate(zip(a, b)):
+        vx, vy = value(form.atype, x), value(form.btype, y)
+        if form.bit_op:
+            product: Any = Fraction(int(x & y if form.bit_op == "and" else x ^ y))
+        else:
+            finite = isinstance(vx, Fraction) and isinstance(vy, Fraction)
+            product = vx * vy if finite else float(vx) * float(vy)
+        if product != 0:
+            texts.append(f"{k:3}: {number(form.atype, x)} * {number(form.btype, y)}")
+        both = isinstance(product, Fraction) and isinstance(total, Fraction)
+        total = total + product if both else float(total) + float(product)
+    exact = _decimal(total)
+    if isinstance(total, Fraction) and total:
+        scale = abs(total).numerator.bit_length() - abs(total).denominator.bit_length()
+        exact = f"{exact} = {total.numerator} / 2**{total.denominator.bit_length() - 1}, about 2**{scale}"
+    return tuple(texts), number(ctype, c), exact
+
+
+def _say(form: Any, device: str) -> str:
+    p = profile_for(execution.dot_key(form), device)
+    if not p.fraction:
+        return f"{device}: {p.method} ({p.confidence})"
+    return f"{device}: {p.method}, chunks of {p.chunk}, F = {p.fraction}, floor {p.floor} ({p.confidence})"

@@ -1,0 +1,303 @@
+"""The suite: every form in turn, on as many processes as there are cores, each with the GPU and the model.
+
+A finished form is a `Row`, appended to a state file, so that an interrupted run can go on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict, dataclass, field, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Literal
+
+from mmulator.conformance import cases, compare, kernels
+from mmulator.conformance.edges import EDGES
+from mmulator.conformance.gpu import Gpu, GpuInfo, Machine, Runner
+from mmulator.conformance.subjects import Subject, forms, group, subjects
+from mmulator.errors import MmulatorError
+from mmulator.isa.targets import Target
+
+Verdict = Literal["same", "different", "error"]
+_BATCH_BYTES = 48 << 20
+
+
+@dataclass(frozen=True)
+class Item:
+    """A unit of work: the subjects of one form, or those that an edge asks about."""
+
+    name: str
+    group: str
+    mnemonic: str
+    edge: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of an item. cases: as cases.py counts them. executions: of the instruction. words: results compared;
+    wrong: of those. first: what differs first."""
+
+    item: Item
+    verdict: Verdict
+    subjects: int = 0
+    cases: int = 0
+    executions: int = 0
+    words: int = 0
+    wrong: int = 0
+    seconds: float = 0.0
+    first: dict[str, Any] | None = None
+    subject: str = ""
+    error: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Row:
+        return cls(**{**data, "item": Item(**data["item"])})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run does. count: cases a form. processes: 0 for all cores. machine: the model in the place of the GPU."""
+
+    seed: int = 1
+    count: int = 10_000
+    filter: str = ""
+    gpu: int = 0
+    machine: str = ""
+    processes: int = 0
+    edges: bool = True
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What results depend on."""
+        return {"seed": self.seed, "count": self.count, "gpu": self.gpu, "machine": self.machine}
+
+
+def items(target: Target, settings: Settings) -> tuple[list[Item], list[str]]:
+    """The work for a target, and the mnemonics of forms that it lacks; both as `filter` has it."""
+    wanted = re.compile(settings.filter)
+    there, missing = forms(target)
+    out = [Item(f.mnemonic, group(f), f.mnemonic) for f in there]
+    for edge in EDGES if settings.edges else ():
+        asked = [f.mnemonic for f in there if edge.asks(f)]
+        out += [Item(f"edge {edge.name}: {m}", f"edge: {edge.name}", m, edge.name) for m in asked]
+    return [i for i in out if wanted.search(i.name)], [f.mnemonic for f in missing if wanted.search(f.mnemonic)]
+
+
+# One item ------------------------------------------------------------------------------------------------------------
+def resolve(item: Item, target: Target) -> tuple[list[Subject], tuple[str, ...], cases.Wish | None]:
+    """Subjects, kinds of operands and wishes of an item."""
+    from mmulator.syntax import parse_mnemonic
+
+    found = subjects(parse_mnemonic(item.mnemonic, target=target))
+    edge = next((e for e in EDGES if e.name == item.edge), None)
+    if edge is None:
+        return found, (), None
+    return [s for s in found if edge.subjects(s)], edge.kinds, edge.wish
+
+
+def batches(
+    subject: Subject, device: str, seed: int, count: int, only: tuple[str, ...] = (), wish: cases.Wish | None = None
+) -> Iterator[cases.Batch]:
+    """`count` executions in batches of bounded size."""
+    out = kernels.result(subject)
+    size = 3 * cases.image_bytes(subject) + (4 * 4 * subject.form.lanes * out.count if out else 0) + 64
+    room = max(len(only or cases.kinds_of(subject.form, device)), _BATCH_BYTES // size)
+    done = number = 0
+    while done < count:
+        n = min(room, count - done)
+        yield cases.build(subject, device, seed, n, first=number, only=only, wish=wish)
+        done, number = done + n, number + 1
+
+
+def check(item: Item, runner: Runner, settings: Settings) -> Row:
+    """Run an item on the GPU and on the model."""
+    start = time.perf_counter()
+    device, target = runner.info.device, runner.info.target
+    row = Row(item, "same")
+    module = None
+    try:
+        found, only, wish = resolve(item, target)
+        if not found:
+            return row
+        module = runner.load(kernels.module(found, target))
+        executions = cases.executions(found[0].form, settings.count, len(found), device)
+        for number, subject in enumerate(found):
+            for batch in batches(subject, device, settings.seed, executions, only, wish):
+                row = _compare(row, batch, runner, module, f"k{number}")
+        row = replace(row, subjects=len(found))
+    except MmulatorError as error:
+        row = replace(row, verdict="error", error=str(error))
+    except Exception as error:  # one form must not end the suite
+        row = replace(row, verdict="error", error=f"{type(error).__name__}: {error}")
+    finally:
+        _close(runner, module)
+    return replace(row, seconds=round(time.perf_counter() - start, 3))
+
+
+def _close(runner: Runner, module: Any) -> None:
+    try:
+        if module is not None:
+            runner.close(module)
+    except MmulatorError:
+        pass  # the context was made anew, and the module went with the old one
+
+
+def _compare(row: Row, batch: cases.Batch, runner: Runner, module: Any, entry: str) -> Row:
+    form = batch.subject.form
+    want = compare.model(batch, runner.info.device)
+    arrays, out = kernels.arguments(batch)
+    runner.run(module, entry, [batch.count], [form.lanes], arrays, back=[out])
+    wrong, first = compare.compare(batch, out, want, runner.info.device)
+    row = replace(
+        row, cases=row.cases + batch.count * cases.weight(form), executions=row.executions + batch.count,
+        words=row.words + out.size, wrong=row.wrong + wrong,
+    )  # fmt: skip
+    if first is not None and row.first is None:
+        row = replace(row, verdict="different", first=first.as_dict(), subject=batch.subject.name)
+    return row
+
+
+# All of them ---------------------------------------------------------------------------------------------------------
+@dataclass
+class Outcome:
+    """Rows in the order of the items, forms that the GPU lacks, and where it ran."""
+
+    info: GpuInfo
+    rows: list[Row] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    complete: bool = True
+
+    @property
+    def ok(self) -> bool:
+        return self.complete and bool(self.rows) and all(r.verdict == "same" for r in self.rows)
+
+
+_runner: Runner | None = None
+
+
+def make_runner(settings: Settings) -> Runner:
+    """The GPU, or the model in its place. Raises UnsupportedError where there is no GPU."""
+    return Machine(settings.machine) if settings.machine else Gpu(settings.gpu)
+
+
+def _begin(settings: Settings) -> None:
+    import signal
+
+    global _runner
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    _runner = make_runner(settings)
+
+
+def _info(settings: Settings) -> GpuInfo:
+    return make_runner(settings).info
+
+
+def _work(item: Item, settings: Settings) -> Row:
+    assert _runner is not None
+    return check(item, _runner, settings)
+
+
+Progress = Callable[[int, int, Row | None], None]
+
+
+def run(settings: Settings, state: Path | None = None, progress: Progress = lambda done, total, row: None) -> Outcome:
+    """The whole suite, or what the filter leaves of it. state: a file of rows to go on from and to append to.
+
+    A keyboard interrupt gives the outcome so far, with `complete` False.
+    """
+    start = time.perf_counter()
+    workers = settings.processes or len(os.sched_getaffinity(0))
+    if workers == 1:
+        info = _info(settings)
+    else:  # in a process of its own, so that this one holds no GPU
+        with ProcessPoolExecutor(1, get_context("spawn")) as one:
+            info = one.submit(_info, settings).result()
+    todo, missing = items(info.target, settings)
+    done = read_state(state, settings, info) if state else {}
+    outcome = Outcome(info, missing=missing)
+    rest = [i for i in todo if i.name not in done]
+    write = _Writer(state, settings, info, fresh=not done)
+    results = dict(done)
+    progress(len(todo) - len(rest), len(todo), None)
+    try:
+        for row in _rows(rest, settings, workers):
+            results[row.item.name] = row
+            write(row)
+            progress(len([1 for i in todo if i.name in results]), len(todo), row)
+    except KeyboardInterrupt:
+        outcome.complete = False
+    outcome.rows = [results[i.name] for i in todo if i.name in results]
+    outcome.seconds = time.perf_counter() - start
+    return outcome
+
+
+def _rows(rest: list[Item], settings: Settings, workers: int) -> Iterator[Row]:
+    if workers == 1 or len(rest) < 3:
+        runner = make_runner(settings)
+        for item in rest:
+            yield check(item, runner, settings)
+        return
+    # large shapes first, so that none is left for the end
+    order = sorted(rest, key=lambda i: -_size(i.mnemonic))
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(settings,))
+    try:
+        waiting: set[Future[Row]] = set()
+        queue = iter(order)
+        for item in queue:
+            waiting.add(pool.submit(_work, item, settings))
+            if len(waiting) < 3 * workers:
+                continue
+            ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from (f.result() for f in ready)
+        while waiting:
+            ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from (f.result() for f in ready)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _size(mnemonic: str) -> int:
+    found = re.search(r"m(\d+)n(\d+)(?:k(\d+))?", mnemonic)
+    return int(found[1]) * int(found[2]) if found else 0
+
+
+# State ---------------------------------------------------------------------------------------------------------------
+class _Writer:
+    def __init__(self, path: Path | None, settings: Settings, info: GpuInfo, fresh: bool) -> None:
+        self.path = path
+        if path is not None and fresh:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"run": settings.key, "gpu": info.as_dict()}) + "\n")
+
+    def __call__(self, row: Row) -> None:
+        if self.path is not None:
+            with self.path.open("a") as file:
+                file.write(json.dumps(row.as_dict()) + "\n")
+
+
+def read_state(path: Path, settings: Settings, info: GpuInfo) -> dict[str, Row]:
+    """Rows by item name; empty if the file belongs to another run (or is new). A line cut short is left out."""
+    if not path.exists():
+        return {}
+    rows: dict[str, Row] = {}
+    for number, line in enumerate(path.read_text().splitlines()):
+        try:
+            data = json.loads(line)
+        except ValueError:
+            continue
+        if number == 0:
+            if data.get("run") != settings.key or data.get("gpu") != info.as_dict():
+                return {}
+            continue
+        row = Row.of(data)
+        rows[row.item.name] = row
+    return rows

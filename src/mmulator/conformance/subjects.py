@@ -1,0 +1,141 @@
+"""What is compared: a form together with everything that its text fixes (where A lies, immediates), one `Subject` each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mmulator.conformance.values import Problem
+from mmulator.errors import MmulatorError
+from mmulator.execution import dot_key
+from mmulator.isa.forms import MatrixForm, OperandSpec
+from mmulator.isa.tables import all_forms
+from mmulator.isa.targets import Target
+from mmulator.isa.types import F16
+from mmulator.layouts import sparse
+from mmulator.numerics.profiles import profile_for
+
+ORDERING = ("fence", "commit_group", "wait_group")  # wgmma operations without a result
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One instruction as written. signature: index in form.signatures. immediates: operand key and value, in order."""
+
+    form: MatrixForm
+    signature: int = 0
+    immediates: tuple[tuple[str, int], ...] = ()
+
+    @cached_property
+    def name(self) -> str:
+        """The mnemonic, and what distinguishes the subject from others of the form."""
+        parts = [self.form.mnemonic]
+        if self.form.family == "wgmma":
+            parts.append("a" if self.a_in_registers else "a-desc")
+        return " ".join([*parts, *(f"{k.replace('_', '-')}={v}" for k, v in self.immediates)])
+
+    @property
+    def specs(self) -> tuple[OperandSpec, ...]:
+        return self.form.signatures[self.signature]
+
+    @property
+    def a_in_registers(self) -> bool:
+        return self.form.family == "wgmma" and self.signature == 1
+
+    @cached_property
+    def fixed(self) -> dict[str, int]:
+        return dict(self.immediates)
+
+
+def group(form: MatrixForm) -> str:
+    """The line of a report that a form belongs to: family, spelling and types."""
+    name = f"{form.family}.sp" if form.sparse and form.family == "mma" else form.family
+    if form.family == "wgmma":
+        name = "wgmma.sp" if form.sparse else "wgmma"
+    if form.ordered_metadata:
+        name = "mma.sp::ordered"
+    if form.family == "wmma" and form.op != "mma":
+        return f"{name}.{form.op} {form.type}"
+    if form.atype is None:
+        return form.family
+    kind = f" {form.kind}" if form.kind else ""
+    return f"{name}{kind} {form.dtype} {form.atype} {form.btype} {form.ctype or form.dtype}"
+
+
+def _signs(form: MatrixForm, number: int) -> list[dict[str, int]]:
+    """Signs and transposes: every pair of values of any two of them comes up; which goes with which turns with n."""
+    keys = [s.key for s in form.signatures[number] if s.key.startswith(("imm_scale", "imm_trans"))]
+    rows = ((0, 0, 0, 0), (1, 0, 1, 1), (0, 1, 1, 0), (1, 1, 0, 1))
+    turn = form.n // 8 % 2
+    out = []
+    for row in rows if keys else rows[:1]:
+        values = {}
+        for position, key in enumerate(keys):
+            bit = row[position] ^ (turn and position == 3)
+            values[key] = 1 - 2 * bit if key.startswith("imm_scale") else bit
+        out.append(values)
+    return out
+
+
+def subjects(form: MatrixForm) -> list[Subject]:
+    """The subjects of a form: every selector; for wgmma A in both places, signs and transposes."""
+    out = []
+    for number, specs in enumerate(form.signatures):
+        if form.family == "wmma" and form.op != "mma" and number == 0:
+            continue  # without a stride: the other has the default stride among its cases
+        selector = next((s for s in specs if s.key in ("f", "sp_sel")), None)
+        selectors = list(selector.defined or selector.values or range(1)) if selector else [0]
+        choices = _signs(form, number)
+        for position in range(max(len(choices), len(selectors))):
+            given: dict[str, int] = {}
+            if selector:
+                given[selector.key] = selectors[position % len(selectors)]
+            given |= choices[position % len(choices)]
+            for spec in specs:
+                if spec.kind == "group":
+                    given |= {part.key: int((part.values or range(1))[0]) for part in spec.parts}
+            out.append(Subject(form, number, tuple(given.items())))
+    return out
+
+
+def forms(target: Target) -> tuple[list[MatrixForm], list[MatrixForm]]:
+    """The forms that a target has and can be compared, and those it lacks."""
+    there: list[MatrixForm] = []
+    missing: list[MatrixForm] = []
+    for form in all_forms():
+        if form.op in ORDERING:
+            continue
+        (there if form.requires.admits(target) else missing).append(form)
+    return there, missing
+
+
+def problem(form: MatrixForm, device: str) -> Problem:
+    """What a multiplication multiplies and how the device adds; defaults where the arithmetic is not known."""
+    assert form.atype and form.btype and form.dtype
+    p: Any = None
+    try:
+        p = profile_for(dot_key(form), device)
+    except MmulatorError:
+        p = None
+    columns = form.k // 2 if form.sparse else form.k
+    shape = (form.m, form.n, form.k, columns)
+    types = (form.atype, form.btype, form.ctype or form.dtype, form.dtype)
+    if form.atype.name == "f64":
+        return Problem(*shape, *types, fraction=53, floor=-1074, keep=52)
+    if p is None or not p.fraction:
+        return Problem(*shape, *types)
+    keep = F16.mantissa if form.dtype.name == "f16" else p.keep
+    return Problem(*shape, *types, fraction=p.fraction, floor=p.floor, keep=keep)
+
+
+def chunks(form: MatrixForm) -> int:
+    """Nibbles of metadata in a row of A."""
+    return form.k // sparse.granularity(form).chunk
+
+
+def all_subjects(target: Target) -> Iterator[Subject]:
+    """Every subject of every form that the target has."""
+    for form in forms(target)[0]:
+        yield from subjects(form)

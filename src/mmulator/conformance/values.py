@@ -1,0 +1,352 @@
+"""Operands that are hard to get right: raw elements of A, B and C for each kind of difficulty.
+
+A `Problem` says what is multiplied and how the device adds (F, floor), so that terms can be put on the edges of its
+truncation. `operands(stream, kind, problem, count)` gives a [count, M, columns of A], b [count, K, N], c [count, M, N].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.conformance.stream import Int, Stream
+from mmulator.isa.types import ElementType
+from mmulator.numerics.formats import container
+
+Array = NDArray[Any]
+Three = tuple[Array, Array, Array]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Shapes, types, and the arithmetic whose edges are wanted.
+
+    columns: of A as stored (K / 2 when sparse). fraction: F of the profile; floor: its least exponent; keep: mantissa
+    bits of a result.
+    """
+
+    m: int
+    n: int
+    k: int
+    columns: int
+    atype: ElementType
+    btype: ElementType
+    ctype: ElementType
+    dtype: ElementType
+    fraction: int = 25
+    floor: int = -133
+    keep: int = 23
+
+
+# Floats --------------------------------------------------------------------------------------------------------------
+def _width(t: ElementType) -> int:
+    return t.bits - 1 - t.exponent  # tf32 has 23 stored bits, of which it reads 10
+
+
+def _word(t: ElementType) -> Any:
+    return np.uint64 if t.bits == 64 else np.uint32
+
+
+def _raw(s: Stream, t: ElementType, *shape: int) -> Array:
+    return s.doubles(*shape) if t.bits == 64 else s.words(*shape)
+
+
+def number(t: ElementType, sign: Array, exponent: Array, fraction: Array) -> Array:
+    """Raw elements (-1)**sign * 1.fraction * 2**exponent; below the normal numbers as subnormals, above as the largest.
+
+    sign: words whose lowest bit counts. exponent: int32. fraction: words whose low mantissa bits count.
+    """
+    word, width = _word(t), _width(t)
+    top = (1 << t.exponent) - (2 if t.nan == "ieee" else 1)
+    field = exponent.astype(np.int32) + np.int32(t.bias)
+    mantissa = fraction.astype(word, copy=False) & word((1 << width) - 1)
+    low = np.clip(1 - field, 0, width + 2).astype(word)
+    mantissa = np.where(field >= 1, mantissa, (mantissa | word(1 << width)) >> low)
+    if t.nan == "all_ones":  # the largest exponent has numbers too, all but one of them
+        mantissa = np.where((field >= top) & (mantissa == word((1 << width) - 1)), word((1 << width) - 2), mantissa)
+    bits = np.clip(field, 0, top).astype(word) << word(width) | mantissa
+    return (bits | (sign.astype(word) & word(1)) << word(t.bits - 1)).astype(container(t))
+
+
+def _spread(s: Stream, t: ElementType, low: int, high: int, *shape: int) -> Array:
+    """Random signs and fractions, exponents from low to high."""
+    raw = _raw(s, t, *shape)
+    return number(t, raw >> raw.dtype.type(t.bits - 1 if t.bits >= 32 else 31), s.between(low, high, *shape), raw)
+
+
+def _zeroed(s: Stream, p: float, x: Array, t: ElementType) -> Array:
+    """A part p of the elements set to zero, with the signs they have."""
+    sign = x & x.dtype.type(1 << (t.bits - 1))
+    return np.where(s.chance(p, *x.shape), sign, x)
+
+
+def _shapes(p: Problem, count: int) -> tuple[tuple[int, int, int], tuple[int, int, int], tuple[int, int, int]]:
+    return (count, p.m, p.columns), (count, p.k, p.n), (count, p.m, p.n)
+
+
+def _top(p: Problem) -> int:
+    """An exponent that a product may have without overflowing the result."""
+    return 8 if p.dtype.name == "f16" else 20
+
+
+def _range(t: ElementType) -> tuple[int, int]:
+    """Exponents of the least subnormal and of the largest number."""
+    return t.emin - t.mantissa, (1 << t.exponent) - (2 if t.nan == "ieee" else 1) - t.bias
+
+
+def _each(s: Stream, p: Problem, count: int, low: Callable[[ElementType], int], high: Callable[[ElementType], int]) -> Three:
+    a, b, c = (
+        _spread(s, t, low(t), high(t), *shape) for t, shape in zip((p.atype, p.btype, p.ctype), _shapes(p, count))
+    )
+    return a, b, c
+
+
+def bits(s: Stream, p: Problem, count: int) -> Three:
+    """Random bits: everything that can be written, Inf and NaN with it."""
+    a, b, c = (
+        _raw(s, t, *shape).astype(container(t)) & container(t).type((1 << t.bits) - 1)
+        for t, shape in zip((p.atype, p.btype, p.ctype), _shapes(p, count))
+    )
+    return a, b, c
+
+
+def near(s: Stream, p: Problem, count: int) -> Three:
+    """Near one: full precision, little alignment."""
+    return _each(s, p, count, lambda t: -2, lambda t: 2)
+
+
+def wide(s: Stream, p: Problem, count: int) -> Three:
+    """Every exponent, from subnormals up; the sum seldom overflows."""
+    top = _range(p.dtype)[1] // 2 - 3
+    return _each(s, p, count, lambda t: _range(t)[0], lambda t: min(_range(t)[1], top))
+
+
+def powers(s: Stream, p: Problem, count: int) -> Three:
+    """Powers of two and zeros: sums that cancel exactly."""
+    parts = []
+    for t, shape in zip((p.atype, p.btype, p.ctype), _shapes(p, count)):
+        x = number(t, s.words(*shape), s.between(-3, 3, *shape), np.zeros(1, _word(t)))
+        parts.append(_zeroed(s, 0.1, x, t))
+    return parts[0], parts[1], parts[2]
+
+
+def subnormal(s: Stream, p: Problem, count: int) -> Three:
+    """Mostly subnormal operands, and results that are."""
+    a, b, c = _each(s, p, count, lambda t: _range(t)[0], lambda t: t.emin)
+    large = s.chance(0.3, *b.shape)
+    lift = min(_range(p.btype)[1] - 2, 10)
+    return a, np.where(large, _spread(s, p.btype, 0, lift, *b.shape), b), c
+
+
+def overflow(s: Stream, p: Problem, count: int) -> Three:
+    """Products and C near the largest result."""
+    top = _range(p.dtype)[1]
+    share = min(_range(p.atype)[1], top - top // 2)
+    rest = min(_range(p.btype)[1], top - share)
+    sa, sb, sc = _shapes(p, count)
+    c_top = _range(p.ctype)[1]
+    return (
+        _spread(s, p.atype, share - 3, share, *sa),
+        _spread(s, p.btype, rest - 3, rest, *sb),
+        _spread(s, p.ctype, c_top - 5, c_top, *sc),
+    )
+
+
+def special(s: Stream, p: Problem, count: int) -> Three:
+    """Inf, NaN of any payload and zeros sprinkled among ordinary numbers."""
+    parts = []
+    for t, x, p_each in zip((p.atype, p.btype, p.ctype), near(s, p, count), (0.4 / p.columns, 0.4 / p.columns, 0.2)):
+        w, top = _word(t), _word(t)(((1 << t.exponent) - 1) << _width(t))
+        raw = _raw(s, t, *x.shape)
+        payload = np.where(raw & w(16) != 0, raw & w((1 << _width(t)) - 1), w(0))
+        odd = raw & w(1 << (t.bits - 1)) | top | payload
+        odd = np.where(s.chance(0.3, *x.shape), raw & w(1 << (t.bits - 1)), odd)  # zeros, for Inf * 0
+        parts.append(np.where(s.chance(p_each, *x.shape), odd.astype(x.dtype), x))
+    return parts[0], parts[1], parts[2]
+
+
+def nans(s: Stream, p: Problem, count: int) -> Three:
+    """NaN of every payload and sign, quiet and signalling, in most products: which one survives."""
+    parts = []
+    for t, x, p_each in zip((p.atype, p.btype, p.ctype), near(s, p, count), (0.6 / p.columns, 0.6 / p.columns, 0.3)):
+        w, top = _word(t), _word(t)(((1 << t.exponent) - 1) << _width(t))
+        raw = _raw(s, t, *x.shape)
+        odd = (raw | top) & w((1 << t.bits) - 1)
+        parts.append(np.where(s.chance(p_each, *x.shape), odd.astype(x.dtype), x))
+    return parts[0], parts[1], parts[2]
+
+
+def zeros(s: Stream, p: Problem, count: int) -> Three:
+    """Signed zeros, a few numbers among them."""
+    a, b, c = near(s, p, count)
+    return _zeroed(s, 0.85, a, p.atype), _zeroed(s, 0.5, b, p.btype), _zeroed(s, 0.9, c, p.ctype)
+
+
+def full(s: Stream, p: Problem, count: int) -> Three:
+    """All mantissa bits set and one sign to a row: carries through the whole sum."""
+    parts = []
+    for t, shape in zip((p.atype, p.btype, p.ctype), _shapes(p, count)):
+        ones = np.full(1, (1 << _width(t)) - 1, _word(t))
+        sign = s.words(shape[0], shape[1], 1) if t is p.atype else np.zeros(1, np.uint32)
+        parts.append(number(t, np.broadcast_to(sign, shape), s.between(-1, 1, *shape), ones))
+    return parts[0], parts[1], parts[2]
+
+
+def _dropped(s: Stream, p: Problem, count: int, drops: Int, plain: float, c_shift: tuple[int, int]) -> Three:
+    """Products whose exponents lie `drops` below a top, per position of k: split between A and B as their ranges allow.
+
+    drops: [count, columns]. plain: part of the elements that are powers of two.
+    """
+    sa, sb, sc = _shapes(p, count)
+    (low_a, high_a), (_, high_b) = _range(p.atype), _range(p.btype)
+    top = s.between(0, _top(p) // 2, count, 1)
+    ea, eb = np.minimum(top, high_a - 1), np.minimum(top, high_b - 1)
+    room = np.maximum(0, ea - (low_a + p.atype.mantissa // 2))
+    on_a = np.minimum(drops, room)
+    if p.columns == p.k:
+        on_b = drops - on_a
+        flip = s.chance(0.5, count, 1)  # the larger part on B for half of them, where it has room
+        on_a, on_b = np.where(flip, np.minimum(on_b, room), on_a), np.where(flip, drops - np.minimum(on_b, room), on_b)
+    else:
+        on_b = np.zeros((count, p.k), np.int32)
+    jitter_a = np.where(s.chance(0.25, *sa), s.between(-1, 1, *sa), 0)
+    jitter_b = np.where(s.chance(0.25, *sb), s.between(-1, 1, *sb), 0)
+    parts = []
+    for t, exponent, shape in (
+        (p.atype, (ea - on_a)[:, None, :] + jitter_a, sa),
+        (p.btype, (eb - on_b)[:, :, None] + jitter_b, sb),
+        (p.ctype, (ea + eb)[:, :, None] + s.between(*c_shift, *sc), sc),
+    ):
+        raw = _raw(s, t, *shape)
+        fraction = np.where(s.chance(plain, *shape), raw.dtype.type(0), raw)
+        parts.append(number(t, s.words(*shape), exponent, fraction))
+    return parts[0], parts[1], _zeroed(s, 0.15, parts[2], p.ctype)
+
+
+def align(s: Stream, p: Problem, count: int) -> Three:
+    """Terms around F bits below the largest: what truncation keeps and what it drops, C among them."""
+    f = p.fraction
+    edge = s.choice([0, 0, f - 2, f - 1, f, f + 1, f + 2], count, p.columns)
+    drops = np.where(s.chance(0.3, count, p.columns), s.below(f + 4, count, p.columns), edge).astype(np.int32)
+    return _dropped(s, p, count, drops, 0.2, (-f - 2, 2))
+
+
+def ties(s: Stream, p: Problem, count: int) -> Three:
+    """Terms at half a unit of the result's last place, and a little more or less."""
+    keep = min(p.keep, p.dtype.mantissa)
+    edge = [0, keep - 1, keep, keep + 1, keep + 1, keep + 1, keep + 2, keep + 3, p.fraction, p.fraction + 1]
+    drops = s.choice(edge, count, p.columns).astype(np.int32)
+    return _dropped(s, p, count, drops, 0.85, (-1, 1))
+
+
+def cancel(s: Stream, p: Problem, count: int) -> Three:
+    """Pairs of products that cancel, exactly or but for the last bit; C cancels the first product."""
+    a, b, c = near(s, p, count)
+    sign = a.dtype.type(1 << (p.atype.bits - 1))
+    last = s.chance(0.2, *a[..., 1::2].shape).astype(a.dtype)
+    if p.atype.name == "tf32":
+        last = last << a.dtype.type(13)
+    a[..., 1::2] = (a[..., ::2] ^ sign) ^ last
+    same = s.chance(0.6, count, 1, 1)
+    b = np.where(same, np.repeat(b[:, :1], p.k, axis=1), b)
+    b[:, 1::2] = b[:, ::2]
+    if p.ctype.name == "f32":
+        first = _as_f32(p.atype, a[..., :1]) * _as_f32(p.btype, b[:, :1, :])
+        c = np.where(s.chance(0.6, *c.shape), (-first).view(np.uint32), c)
+    return a, b, c
+
+
+def _as_f32(t: ElementType, raw: Array) -> NDArray[np.float32]:
+    from mmulator.numerics.formats import from_raw
+
+    if t.name == "tf32":
+        raw = raw & np.uint32(0xFFFFE000)
+    return from_raw(t, raw).astype(np.float32)
+
+
+def floor(s: Stream, p: Problem, count: int) -> Three:
+    """Products and C around the least exponent to which terms are aligned; half of the C are zero."""
+    sa, sb, sc = _shapes(p, count)
+    total = p.floor + s.between(-6, 5, count, p.columns)
+    (low_a, high_a), (low_b, high_b) = _range(p.atype), _range(p.btype)
+    ea = np.clip(total - (total // 2), low_a, high_a)
+    eb = np.clip(total // 2, low_b, high_b)
+    if p.columns != p.k:
+        eb = np.repeat(eb[:, :1], p.k, axis=1)
+    raw_a, raw_b = _raw(s, p.atype, *sa), _raw(s, p.btype, *sb)
+    plain_a, plain_b = (np.where(s.chance(0.4, *r.shape), r.dtype.type(0), r) for r in (raw_a, raw_b))
+    low_c = max(_range(p.ctype)[0], p.floor - 4)
+    a = number(p.atype, s.words(*sa), np.broadcast_to(ea[:, None, :], sa), plain_a)
+    b = number(p.btype, s.words(*sb), np.broadcast_to(eb[:, :, None], sb), plain_b)
+    c = _spread(s, p.ctype, low_c, low_c + 10, *sc)
+    return _zeroed(s, 0.4, a, p.atype), b, _zeroed(s, 0.5, c, p.ctype)
+
+
+# Integers and bits ---------------------------------------------------------------------------------------------------
+def _limits(t: ElementType) -> tuple[int, int]:
+    if t.kind == "signed":
+        return -(1 << (t.bits - 1)), (1 << (t.bits - 1)) - 1
+    return 0, (1 << t.bits) - 1
+
+
+def _stored(t: ElementType, values: Array) -> Array:
+    return (values.astype(np.int64) & ((1 << t.bits) - 1)).astype(container(t))
+
+
+def _int_c(s: Stream, p: Problem, count: int, base: tuple[int, ...], reach: int) -> Array:
+    """C near some numbers: up to `reach` away."""
+    shape = (count, p.m, p.n)
+    away = s.words(*shape).astype(np.int64) % (2 * reach + 1) - reach
+    near_to = s.choice(np.array(base, np.int64), *shape)
+    return ((near_to + away) & 0xFFFFFFFF).astype(np.uint32)
+
+
+_EDGES = (-(1 << 31), (1 << 31) - 1)
+
+
+def extremes(s: Stream, p: Problem, count: int) -> Three:
+    """Least and largest elements, one, zero and minus one; C at the ends of its range."""
+    parts = []
+    for t, shape in zip((p.atype, p.btype), _shapes(p, count)):
+        low, high = _limits(t)
+        parts.append(_stored(t, s.choice([low, high, low, high, 0, 1, -1 if low else high - 1], *shape)))
+    return parts[0], parts[1], _int_c(s, p, count, (*_EDGES, 0), 3)
+
+
+def saturate(s: Stream, p: Problem, count: int) -> Three:
+    """C so near an end of its range that the products decide whether the sum passes it."""
+    a, b, _ = bits(s, p, count)
+    most = p.columns * max(map(abs, _limits(p.atype))) * max(map(abs, _limits(p.btype)))
+    return a, b, _int_c(s, p, count, _EDGES, max(4, most // 4))
+
+
+def largest(s: Stream, p: Problem, count: int) -> Three:
+    """Every product at an extreme of one sign in a row: the largest sums there are."""
+    sa, sb, _ = _shapes(p, count)
+    rows = s.choice(_limits(p.atype), count, p.m, 1)
+    columns = s.choice(_limits(p.btype), count, 1, p.n)
+    a, b = np.broadcast_to(rows, sa), np.broadcast_to(columns, sb)
+    return _stored(p.atype, a), _stored(p.btype, b), _int_c(s, p, count, (*_EDGES, 0), 1 << 20)
+
+
+FLOATS: dict[str, Callable[[Stream, Problem, int], Three]] = {
+    f.__name__: f
+    for f in (bits, near, wide, powers, subnormal, overflow, special, nans, zeros, full, align, ties, cancel, floor)
+}
+INTEGERS: dict[str, Callable[[Stream, Problem, int], Three]] = {
+    f.__name__: f for f in (bits, extremes, saturate, largest)
+}
+
+
+def kinds(p: Problem) -> tuple[str, ...]:
+    """Names of the kinds of operands that there are for a problem."""
+    return tuple(FLOATS if p.atype.is_float else INTEGERS)
+
+
+def operands(s: Stream, kind: str, p: Problem, count: int) -> Three:
+    """Raw elements in their containers: a [count, M, columns], b [count, K, N], c [count, M, N]."""
+    return (FLOATS if p.atype.is_float else INTEGERS)[kind](s, p, count)
