@@ -141,6 +141,21 @@ def test_files_of_pytorch(backend: str, folder: Path, capsys: pytest.CaptureFixt
     assert np.load("R.npy").tobytes() == a.tobytes()
 
 
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("mma.sp m16n8k32 f16", F16.replace("mma.sp", "mma.sp::ordered_metadata")),
+        (
+            "mma.sp m16n8k64 f16 e5m2 e4m3",
+            "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f16.e5m2.e4m3.f16",
+        ),
+        ("wgmma sp bf16", "wgmma.mma_async.sp.sync.aligned.m64n128k32.f32.bf16.bf16"),
+    ],
+)
+def test_an_instruction_in_a_few_words(words: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert json.loads(call(capsys, "lanes", "--for", words, "--json")[1])["instruction"] == text
+
+
 def test_type_reads_raw_bits_and_rounds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = seeded(16, 32).astype(np.float32)
     want = sparse.prune(a.astype(ml_dtypes.bfloat16), mm.Instruction.parse(BF16)).tobytes()
@@ -195,6 +210,9 @@ def test_refusals(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (("check", "opaque.npy", "--for", F16), "--type says"),
         (("check", "A.npy", "--for", F16, "--type", "f17"), "'f17' is no element type"),
         (("check", "A.npy", "--for", dense), "no sparse operand"),
+        (("check", "A.npy", "--for", "mma f64"), "no sparse operand"),
+        (("check", "A.npy", "--for", "mma.sp f16"), "several sparse instructions: mma m16n8k32 .f16, mma m16n8k16 .f16"),
+        (("check", "A.npy", "--for", "wgmma sp m16"), "no matrix instruction fits"),
         (("check", "A.npy", "--for", "mma.sp.nonsense"), "invalid instruction"),
         (("prune", "A.npy", "--for", F16, "-o", "P.txt"), "must end in .npy"),
         (("prune", "A.npy", "--for", F16, "-o", "none/P.npy"), "cannot write none/P.npy: No such"),

@@ -22,8 +22,8 @@ sparse = typer.Typer(no_args_is_help=True)
 def _about() -> None:
     """Matrices for sparse instructions: check, prune, compress, expand, lanes, decode.
 
-    Files are .npy, or the .npz that `compress` writes. --for names the instruction, as
-    mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32
+    Files are .npy, or the .npz that `compress` writes. --for names the instruction, in full or in words that leave no
+    doubt: "mma.sp m16n8k32 f16".
     """
 
 
@@ -33,7 +33,12 @@ class Backend(StrEnum):
 
 
 Matrix = Annotated[Path, typer.Argument(help="Matrix [..., M, K] (.npy).", show_default=False)]
-For = Annotated[str, typer.Option("--for", metavar="INSTRUCTION", help="The sparse instruction.", show_default=False)]
+For = Annotated[
+    str,
+    typer.Option(
+        "--for", metavar="INSTRUCTION", help="The sparse instruction, such as `mma.sp m16n8k32 f16`.", show_default=False
+    ),
+]
 Type = Annotated[
     str | None,
     typer.Option(
@@ -50,7 +55,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def check(file: Matrix, instruction: For, type: Type = None, json: Json = False) -> None:
     """Whether a matrix fits the pattern, and where not.
 
-    Example: mmulator sparse check A.npy --for mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32
+    Example: mmulator sparse check A.npy --for "mma.sp m16n8k32 f16"
 
     The exit code is 0 only if no chunk has more non-zeros than are kept.
     """
@@ -76,7 +81,7 @@ def check(file: Matrix, instruction: For, type: Type = None, json: Json = False)
 def prune(file: Matrix, instruction: For, output: Output, type: Type = None, json: Json = False) -> None:
     """Keep the largest elements of every chunk, and set the others to zero.
 
-    Example: mmulator sparse prune A.npy --for mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 -o P.npy
+    Example: mmulator sparse prune A.npy --for "mma.sp m16n8k32 f16" -o P.npy
     """
     from mmulator.cli.arrays import save_file
     from mmulator.layouts import sparse as tools
@@ -103,7 +108,7 @@ def compress(
 
     The .npz has `values` and `metadata` (a nibble for each chunk), with --pytorch `packed` and `meta`; and `instruction`.
 
-    Example: mmulator sparse compress A.npy --for mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 --prune -o out.npz
+    Example: mmulator sparse compress A.npy --for "mma.sp m16n8k32 f16" --prune -o out.npz
     """
     from mmulator.cli.arrays import save_file
     from mmulator.layouts import sparse as tools
@@ -154,9 +159,9 @@ def lanes(
 ) -> None:
     """The metadata operand of every lane: where its nibbles lie, with a matrix what they are.
 
-    Example: mmulator sparse lanes --for mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 --selector 1
+    Example: mmulator sparse lanes --for "mma.sp m16n8k32 f16" --selector 1
 
-    mmulator sparse lanes A.npy --for mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 --tile 0,1 --lane 4
+    mmulator sparse lanes A.npy --for "mma.sp m16n8k32 f16" --tile 0,1 --lane 4
     """
     from mmulator.cli.output import print_json
     from mmulator.inspect.sparse import metadata_word, metadata_words
@@ -192,7 +197,7 @@ def decode(
 ) -> None:
     """What every nibble of a metadata register says.
 
-    Example: mmulator sparse decode 0xe9c84eed --for mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 --lane 5
+    Example: mmulator sparse decode 0xe9c84eed --for "mma.sp m16n8k32 f16" --lane 5
 
     The exit code is 0 only if the specification defines all of them.
     """
@@ -217,12 +222,32 @@ def decode(
 
 # files --------------------------------------------------------------------------------------------------------------
 def _instruction(text: str) -> Instruction:
+    """Of a full name, or of words that leave no doubt about A's type, M and K: `mma.sp m16n8k32 f16`."""
+    from mmulator.errors import OperandError
+    from mmulator.inspect.search import find_forms, parse_query, split
     from mmulator.instruction import Instruction
     from mmulator.layouts.sparse import form_of
 
-    i = Instruction.parse(text)
-    form_of(i)
-    return i
+    if ".aligned." in text:
+        i = Instruction.parse(text)
+        form_of(i)
+        return i
+    found = [form for form in find_forms(text) if form.sparse]
+    if not found:
+        form_of(find_forms(text)[0])
+    for choices in parse_query(split(text)).types:  # the first type that is one of A is A's
+        named = [form for form in found if str(form.atype) in choices]
+        if named:
+            found = named
+            break
+    kinds = {(f.family, f.m, f.k, f.atype): f for f in reversed(found)}
+    if len(kinds) > 1:
+        names = [f"{f.family} {f.shape} .{f.atype}" for f in kinds.values()]
+        raise OperandError(
+            f"`{text}` fits several sparse instructions: {', '.join(reversed(names[-6:]))}{', ...' * (len(names) > 6)}",
+            hint="say family, shape and type of A, as in `mma.sp m16n8k32 f16`",
+        )
+    return Instruction(found[0])
 
 
 def _matrix(file: Path, i: Instruction, type: str | None) -> NDArray[Any]:

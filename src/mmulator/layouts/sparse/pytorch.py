@@ -41,7 +41,6 @@ _WORDS = {
     "bf16": (np.int16, 32),
     "tf32": (np.int16, 32),
     "s8": (np.int32, 16),
-    "u8": (np.int32, 16),
 }
 
 
@@ -49,7 +48,7 @@ def to_torch(compressed: Compressed, backend: str = "cutlass") -> tuple[Array, A
     """(packed, meta) of a compressed matrix [M, K], as PyTorch keeps them; meta is None for cusparselt.
 
     cutlass: packed is `values` [M, K / 2]; meta int16 [M, K / 16] for .f16 and .bf16, int16 [M, K / 8] for .tf32 (which
-    PyTorch calls float32), int32 [M, K / 32] for .s8 and .u8. cusparselt: packed is one-dimensional,
+    PyTorch calls float32), int32 [M, K / 32] for .s8. cusparselt: packed is one-dimensional,
     M K / 2 values and M K / 16 words of metadata, both with the dtype of `values`.
     Raises OperandError for an M or K that the layout cannot hold, UnsupportedError for an element type or shape that
     the backend has not, or whose layout is not known.
@@ -132,23 +131,24 @@ def _layout(shape: tuple[int, ...], form: MatrixForm, backend: str) -> tuple[np.
         raise OperandError(f"no backend {backend!r}", hint=f"there are {' and '.join(BACKENDS)}")
     assert form.atype is not None
     name = form.atype.name
-    if name not in _WORDS:
-        raise UnsupportedError(f"PyTorch's conversion has no .{name}", hint=f"it has {', '.join(f'.{n}' for n in _WORDS)}")
     if len(shape) != 2:
         raise OperandError(f"A of shape {shape}: PyTorch's sparse tensors have two dimensions")
     m, k = shape
+    if backend == "cusparselt" and (name not in ("f16", "bf16") or m % 128 or k % 128 or 0 in shape):
+        raise UnsupportedError(
+            f"where cuSPARSELt puts the metadata of a {m} x {k} matrix of .{name} is not known",
+            rule="NVIDIA does not document the layout; PyTorch writes it itself for .f16 and .bf16 with M and K "
+            "multiples of 128, and nothing public says more",
+            hint="the CUTLASS backend has more types and shapes: torch.sparse.SparseSemiStructuredTensor._FORCE_CUTLASS = True",
+        )
+    if name not in _WORDS:
+        raise UnsupportedError(
+            f"PyTorch's conversion for CUTLASS has no .{name}", hint=f"it has {', '.join(f'.{n}' for n in _WORDS)}"
+        )
     kind, group = _WORDS[name]
     words = np.dtype(kind)
     columns = granularity(form).chunk * 2 * words.itemsize  # of A, in a word
-    if backend == "cusparselt":
-        if name not in ("f16", "bf16") or m % 128 or k % 128:
-            raise UnsupportedError(
-                f"where cuSPARSELt puts the metadata of a {m} x {k} matrix of .{name} is not known",
-                rule="NVIDIA does not document the layout; PyTorch writes it itself for .f16 and .bf16 with M and K "
-                "multiples of 128, and nothing public says more",
-                hint="the CUTLASS backend takes this one: torch.sparse.SparseSemiStructuredTensor._FORCE_CUTLASS = True",
-            )
-    elif m == 0 or m % group or k == 0 or k % (2 * columns):
+    if m == 0 or m % group or k == 0 or k % (2 * columns):
         raise OperandError(
             f"a {m} x {k} matrix of .{name} has no such layout: M must be a multiple of {group}, K of {2 * columns}",
             hint="`Compressed.padded(M, K)` fills up with zeros",
