@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-# Command name -> module in this package; its function (or application) of that name is the command.
-COMMANDS: tuple[str, ...] = ("run", "check", "sparse")
+# Commands. Each is the function (or application) of that name, in the module of that name or the one in MODULES.
+COMMANDS: tuple[str, ...] = ("run", "check", "explain", "list", "sparse")
+MODULES = {"list": "listing"}  # a module `list` would hide the builtin in this package
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mmulator import __version__
-from mmulator.cli import COMMANDS
+from mmulator.cli import COMMANDS, MODULES
 from mmulator.cli.output import print_error
 from mmulator.errors import MmulatorError
 
@@ -31,13 +31,15 @@ def _root(
 
 def application() -> typer.Typer:
     """The application with all its commands."""
+    # `--show-completion SHELL` rather than a guess from the parent process, which is wrong in scripts and containers
+    os.environ.setdefault("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     app = typer.Typer(
-        name="mmulator", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+        name="mmulator", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False,
         rich_markup_mode="rich",
     )  # fmt: skip
     app.callback()(_root)
     for name in COMMANDS:
-        command = getattr(import_module(f"mmulator.cli.{name}"), name)
+        command = getattr(import_module(f"mmulator.cli.{MODULES.get(name, name)}"), name)
         if isinstance(command, typer.Typer):  # one with commands of its own
             app.add_typer(command, name=name)
         else:

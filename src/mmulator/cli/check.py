@@ -21,6 +21,8 @@ def check(
 
     Lists the kernels with their parameters and resources, and the instructions that cannot be run. The exit code is 0
     only if the module is valid and everything in it can be run.
+
+    Example: mmulator check examples/hopper_gemm/gemm.ptx
     """
     from mmulator.cli.output import read_source
     from mmulator.machine.support import unsupported

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +52,41 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=1, ensure_ascii=True, default=str))
 
 
+def print_heading(text: str) -> None:
+    """A line of its own, bold on a terminal."""
+    bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    print(f"\x1b[1m{text}\x1b[0m" if bold else text)
+
+
+def print_text(text: str, hang: int = 0) -> None:
+    """A paragraph, folded to the terminal (to 80 columns elsewhere); lines after the first are indented by `hang`."""
+    width = max(40, shutil.get_terminal_size((80, 24)).columns)
+    indent = " " * hang
+    lines = textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    print("\n".join(lines))
+
+
+def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], breaks: str) -> None:
+    """A table whose last column is long: folded to the terminal before one of the letters `breaks`, or not at all
+    elsewhere, so that other programs see whole lines."""
+    widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns) - 1)]
+    left = sum(widths) + 2 * len(widths)
+    room = max(24, shutil.get_terminal_size().columns - left) if sys.stdout.isatty() else 1 << 30
+    for number, row in enumerate((columns, *rows)):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths)]
+        text = row[-1]
+        head = "  ".join([*cells, ""])
+        while len(text) > room:
+            at = max((text.rfind(letter, 1, room + 1) for letter in breaks), default=-1)
+            at = at if at > 0 else room
+            print(head + text[:at])
+            head, text = " " * left, text[at:]
+        if number:
+            print(head + text)
+        else:
+            print_heading(head + text)
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table; nothing if there are no rows."""
     from rich.console import Console
@@ -61,7 +99,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     console = Console()
     if not console.is_terminal:
         console = Console(width=200)
-    console.print(escape(title), style="bold", highlight=False)  # a table's own title is folded to its width
+    if title:
+        console.print(escape(title), style="bold", highlight=False)  # a table's own title is folded to its width
     table = Table(box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, header_style="dim")

@@ -217,24 +217,33 @@ def find(text: str, target: Target | None, ptx: tuple[int, int] | None) -> tuple
             if "sync" in word.split("."):  # a whole name with a mistake: the parser says which
                 raise
     words = split(text)
-    scalar = _scalar_opcode(words[0]) if words else ""
-    if scalar:
-        raise UnsupportedError(
-            f"`{words[0]}` is no matrix instruction; explain covers {scalar}",
-            hint="docs/supported.md says what mmulator knows of other instructions",
-        )
+    if words:
+        _no_scalar(words[0], text.strip())
     return find_forms(text, target, ptx)
 
 
-def _scalar_opcode(word: str) -> str:
-    """What explain covers, if the word is the opcode of another instruction; else empty."""
+def _no_scalar(opcode: str, text: str) -> None:
+    """Raises UnsupportedError for the opcode of an instruction of the scalar tables, with what they say."""
     from mmulator.isa.tables import FAMILIES
 
-    if word in FAMILIES or not word.isalnum() or len(word) < 2:
-        return ""
+    if opcode in FAMILIES or not opcode.isalnum() or len(opcode) < 2:
+        return
     from mmulator.isa.scalar_tables import ROWS
 
-    return ", ".join(FAMILIES) if word in ROWS else ""
+    rows = ROWS.get(opcode, ())
+    if not rows:
+        return
+    longest = max((len(row.name) for row in rows if (text + ".").startswith(row.name + ".")), default=0)
+    rows = tuple(row for row in rows if len(row.name) == longest and text.startswith(row.name)) or rows
+    sections = "; ".join(dict.fromkeys(row.section for row in rows))
+    gaps = [row for row in rows if row.unsupported]
+    runs = "runs it" if not gaps else "runs some of its forms"
+    if len(gaps) == len(rows):
+        runs = f"does not run it: {gaps[0].unsupported}"
+    raise UnsupportedError(
+        f"`{rows[0].name}` is no matrix instruction; explain covers {', '.join(FAMILIES)}",
+        rule=f"{sections} (PTX ISA 9.1)", hint=f"in kernels, mmulator {runs}",
+    )  # fmt: skip
 
 
 def explain(

@@ -9,44 +9,42 @@ from dataclasses import dataclass
 from mmulator.isa.forms import MatrixForm, Requirement
 from mmulator.syntax import print_mnemonic
 
-_TYPES = ("dtype", "atype", "btype", "ctype", "stype")
-_UNSHOWN = ("sync", "aligned", "popc", "sparse", "shape", *_TYPES, "type")
+_TYPES = ("dtype", "atype", "btype", "ctype", "stype", "type")
+_UNSHOWN = ("sync", "aligned", "sparse")
 
 
 @dataclass(frozen=True)
 class FormGroup:
     """Forms of one opcode and for the same targets; every combination of the choices is one of them.
 
-    instruction: opcode with `.sp` where sparse. shapes; d, a, b, c: element types of the matrices (c empty where it is
-    that of d; of loads, stores and matrix moves a alone); qualifiers: further ones, one tuple of choices for each, the
-    empty choice where it may be left out. targets: in short; ptx: first version, `8.0 to 8.4` if not the same for all.
-    target_names: the targets one by one. mnemonics: of all forms, in full.
+    instruction: opcode with `.sp` where sparse. choices: (slot, texts) of every qualifier in the order of the name, the
+    empty text where it may be left out; without `.sync.aligned`. targets: in short; ptx: first version, `8.0 to 8.4` if
+    it is not the same for all. target_names: the targets one by one. mnemonics: of all forms, in full.
     """
 
     instruction: str
-    shapes: tuple[str, ...]
-    d: tuple[str, ...]
-    a: tuple[str, ...]
-    b: tuple[str, ...]
-    c: tuple[str, ...]
-    qualifiers: tuple[tuple[str, ...], ...]
+    choices: tuple[tuple[str, tuple[str, ...]], ...]
     targets: str
     ptx: str
     target_names: tuple[str, ...]
     mnemonics: tuple[str, ...]
 
     @property
-    def shape(self) -> str:
-        """All shapes in short."""
-        return shape_set(self.shapes)
+    def pattern(self) -> str:
+        """All names in one: `mma.m16n8k{8,16}.row.col.f32.bf16.bf16.f32`; `{.satfinite}` may be left out."""
+        return self.instruction + "".join(_choice(slot, texts) for slot, texts in self.choices)
 
-    def qualifier_text(self) -> str:
-        """`{.satfinite} .xor/.and`: braces where it may be left out."""
-        out = []
-        for choices in self.qualifiers:
-            text = "/".join(f".{c}" for c in choices if c)
-            out.append(f"{{{text}}}" if "" in choices else text)
-        return " ".join(out)
+
+def _choice(slot: str, texts: tuple[str, ...]) -> str:
+    if texts == ("",):
+        return ""
+    if slot == "shape":
+        shapes = shape_set(texts).split()
+        return "." + (shapes[0] if len(shapes) == 1 else "{" + ",".join(shapes) + "}")
+    given = ",".join(text for text in texts if text)
+    if "" in texts:
+        return f"{{.{given}}}"
+    return f".{given}" if len(texts) == 1 else f".{{{given}}}"
 
 
 def opcode(form: MatrixForm) -> str:
@@ -56,33 +54,23 @@ def opcode(form: MatrixForm) -> str:
 
 
 def _cells(form: MatrixForm) -> tuple[tuple[str, str], ...]:
-    """(name, text) of everything that may differ in a group."""
-    types = {name: str(t) for name in _TYPES if (t := getattr(form, name)) is not None}
-    if form.ctype is not None and form.ctype is form.dtype:
-        types["ctype"] = ""
-    if form.type is not None:
-        types["atype"] = str(form.type)
+    """(slot, text) of everything that may differ in a group."""
     parts = set(print_mnemonic(form).split("."))
-    rest = []
+    out = []
     for slot in form.row.slots:
         if slot.name in _UNSHOWN:
             continue
-        if slot.category == "layout":
-            rest.append((slot.name, str(getattr(form, slot.name))))
+        if slot.name in _TYPES or slot.category == "layout":
+            out.append((slot.name, str(getattr(form, slot.name))))
         else:
-            rest.append((slot.name, next((c for c in slot.choices if c and c in parts), "")))
-    return (("shape", form.shape), *((n, types.get(n, "")) for n in _TYPES), *rest)
+            out.append((slot.name, next((c for c in slot.choices if c and c in parts), "")))
+    return tuple(out)
 
 
 def short_targets(requires: Requirement) -> str:
-    """`sm_80 or higher`, `sm_90a`, `sm_120a/f sm_121a/f`, `sm_100a/f or higher`."""
-    if not requires.suffixes:
-        return requires.describe_targets()
-    letters = "/".join(requires.suffixes)
-    if requires.family is None:
-        return f"sm_{requires.minimum}{letters} or higher"
-    chips = dict.fromkeys(t.number for t in requires.targets())
-    return " ".join(f"sm_{number}{letters}" for number in chips)
+    """`sm_80+`, `sm_90a`, `sm_100a/f+`: the lowest target, and `+` if there are higher ones."""
+    more = "+" if len({t.number for t in requires.targets()}) > 1 else ""
+    return f"sm_{requires.minimum}{'/'.join(requires.suffixes)}{more}"
 
 
 _Key = tuple[str, str, tuple[str, ...]]
@@ -100,17 +88,11 @@ def group(forms: Iterable[MatrixForm]) -> tuple[FormGroup, ...]:
         for column in range(len(slots)):
             members = _merge(members, column)
         for choices, found in members.items():
-            by_name = dict(zip(slots, choices))
-            shape, d, a, b, c, s = (by_name[n] for n in ("shape", *_TYPES))
-            rest = [by_name[n] for n in slots if n not in ("shape", *_TYPES[:4]) and by_name[n] != ("",)]
-            if s != ("",):  # the type of scale factors stands last
-                rest = [*(r for r in rest if r is not s), s]
             versions = sorted({form.requires.ptx for form in found})
             ptx = " to ".join(f"{major}.{minor}" for major, minor in dict.fromkeys((versions[0], versions[-1])))
             names = tuple(map(str, found[0].requires.targets()))
-            out.append(
-                FormGroup(name, shape, d, a, b, c, tuple(rest), targets, ptx, names, tuple(map(print_mnemonic, found)))
-            )
+            mnemonics = tuple(map(print_mnemonic, found))
+            out.append(FormGroup(name, tuple(zip(slots, choices)), targets, ptx, names, mnemonics))
     return tuple(out)
 
 

@@ -211,6 +211,12 @@ def search(
     return tuple(sorted(found, key=lambda form: rank(form, query)))
 
 
+def legal_forms(target: str | Target | None = None, ptx: str | tuple[int, int] | None = None) -> tuple[MatrixForm, ...]:
+    """Every form that `.target` and `.version` have, in the order of the tables. Errors as of find_forms."""
+    wanted, version = as_target(target), as_ptx(ptx)
+    return tuple(dict.fromkeys(form for row in ROWS if available(row, wanted, version) for form in row.forms()))
+
+
 def find_forms(
     text: str, target: str | Target | None = None, ptx: str | tuple[int, int] | None = None
 ) -> tuple[MatrixForm, ...]:
@@ -234,11 +240,15 @@ def _nothing(words: list[str], target: Target | None, ptx: tuple[int, int] | Non
     text = " ".join(words)
     elsewhere = search(parse_query(words))
     if elsewhere:
-        needs = dict.fromkeys(f"{f.requires.describe_targets()}, PTX {_dotted(f.requires.ptx)}" for f in elsewhere)
+        first: dict[str, tuple[int, int]] = {}
+        for form in elsewhere:
+            name = form.requires.describe_targets()
+            first[name] = min(form.requires.ptx, first.get(name, form.requires.ptx))
+        needs = [f"{name} and PTX {_dotted(version)}" for name, version in first.items()]
         where = " and ".join(filter(None, (f".target {target}" if target else "", f"PTX {_dotted(ptx)}" if ptx else "")))
         return InvalidInstructionError(
             f"nothing that fits `{text}` is available for {where}", rule=f"{elsewhere[0].section}, Target ISA Notes",
-            hint=f"such instructions need {' or '.join([*needs][:3])}; nearest: {elsewhere[0].mnemonic}",
+            hint=f"such instructions need {', or '.join(needs[:3])}; nearest: {elsewhere[0].mnemonic}",
         )  # fmt: skip
     near: list[str] = []
     for i in reversed(range(len(words))):

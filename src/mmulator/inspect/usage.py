@@ -63,14 +63,13 @@ def _granularity(form: MatrixForm) -> str:
     g = sparse.granularity(form)
     if g.chunk == 2:
         return (
-            "A keeps one of every two neighbours in a row; a nibble of metadata per pair: 0b0100 keeps the first, 0b1110 "
-            "the second; nothing else is defined."
+            "A keeps one of every two neighbours in a row (1:2); a nibble of metadata for each two: 0b0100 keeps the first, "
+            "0b1110 the second."
         )
-    what = "pairs out of every four pairs (4:8)" if g.group == 2 else "elements out of every four (2:4)"
-    return (
-        f"A keeps two {what} neighbouring in a row; a nibble of metadata per chunk: two 2-bit indices, the low one "
-        "first. Equal indices (0b0000, 0b0101, 0b1010, 0b1111) are undefined."
-    )
+    what = "two pairs of every four pairs of neighbours in a row (4:8)"
+    what = what if g.group == 2 else "two of every four neighbours in a row (2:4)"
+    order = "ascending" if form.ordered_metadata else "different"
+    return f"A keeps {what}; a nibble of metadata for each four: two {order} 2-bit indices, the low one first."
 
 
 def _containers(form: MatrixForm) -> str:
@@ -182,7 +181,6 @@ _TABLE: tuple[tuple[_Test, _Text, str | None, bool], ...] = (
     # sparse
     (lambda f: f.sparse, _granularity, _STORAGE, True),
     (lambda f: f.sparse, _selector, _STORAGE, True),
-    (lambda f: f.ordered_metadata, "Indices in the metadata ascend from the lowest bits on.", None, True),
     (lambda f: f.sparse and f.family == "mma" and not f.ordered_metadata,
      "mma.sp may be much slower on some targets: prefer mma.sp::ordered_metadata.", None, False),
     # narrow types and scales

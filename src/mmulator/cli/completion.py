@@ -1,0 +1,19 @@
+"""What shells may offer while a command line is typed. Typer calls these; they must be quick and never fail."""
+
+from __future__ import annotations
+
+import typer
+
+
+def instruction_words(context: typer.Context, incomplete: str) -> list[str]:
+    """Words of an instruction that may come next, by those that stand there already."""
+    from mmulator.inspect.search import complete
+
+    return complete([*(context.params.get("instruction") or context.params.get("words") or ())], incomplete)
+
+
+def target_names(incomplete: str) -> list[str]:
+    """Targets that begin so."""
+    from mmulator.isa.targets import TARGETS
+
+    return [name for target in sorted(TARGETS) if (name := str(target)).startswith(incomplete)]

@@ -1,0 +1,143 @@
+"""`mmulator explain`: what a matrix instruction does, asks for and computes, and text to paste."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mmulator.cli.completion import instruction_words, target_names
+
+if TYPE_CHECKING:
+    from mmulator.inspect import Explanation
+
+_OTHERS = 12  # other matches that are named
+
+
+def explain(
+    instruction: Annotated[
+        list[str],
+        typer.Argument(help="A name, a pasted statement, or words.", show_default=False, autocompletion=instruction_words),
+    ],
+    target: Annotated[
+        str | None, typer.Option(help="Only what this .target has, such as sm_90a.", autocompletion=target_names)
+    ] = None,
+    ptx: Annotated[str | None, typer.Option(help="Only what this .version has, such as 8.0.")] = None,
+    device: Annotated[str | None, typer.Option(help="The arithmetic of one device, such as sm_90. Default: all.")] = None,
+    ptx_only: Annotated[bool, typer.Option("--ptx-only", help="Print the PTX to paste, nothing else.")] = False,
+    cuda_only: Annotated[bool, typer.Option("--cuda-only", help="Print the CUDA function, nothing else.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Explain a matrix instruction: operands, legal targets, each device's arithmetic, rules, text to paste.
+
+    Words narrow: a family, a shape or part of one, types, qualifiers. The likeliest form is explained, others are named.
+
+    Examples: mmulator explain wgmma m64n128 bf16
+
+    mmulator explain mma.sp f8f6f4 e2m1
+
+    mmulator explain mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --device sm_90
+
+    mmulator explain ldmatrix x4 trans --cuda-only > ldmatrix.cuh
+    """
+    from mmulator.cli.output import print_json
+    from mmulator.errors import MmulatorError
+    from mmulator.inspect import explain as answer
+
+    if ptx_only + cuda_only + json > 1:
+        raise MmulatorError("--ptx-only, --cuda-only and --json exclude each other")
+    found = answer(" ".join(instruction), target, ptx, device=device)
+    if json:
+        print_json({"ok": True, **found.to_dict()})
+    elif ptx_only or cuda_only:
+        print(found.ptx if ptx_only else found.cuda, end="")
+    else:
+        _as_text(found)
+
+
+def _as_text(e: Explanation) -> None:
+    from mmulator.cli.output import print_heading, print_text
+
+    print_heading(e.mnemonic)
+    if e.matches:
+        print_text(f"{len(e.matches) + 1} forms fit `{e.query}`; this is the likeliest, the others are named below.")
+    print_text(e.computes)
+    print_text(f"Target: {e.requires}; PTX {e.ptx_version} or higher.")
+    if e.macs:
+        print_text(f"{e.macs:,} multiply-accumulates by {e.threads} threads.")
+    print_text(f"Section: {e.section}.")
+    _operands(e)
+    _arithmetic(e)
+    _rules(e)
+    for title, text in (("PTX", e.ptx), ("CUDA", e.cuda)):
+        print()
+        print_heading(title)
+        print(text, end="")
+    _related(e)
+
+
+def _operands(e: Explanation) -> None:
+    from mmulator.cli.output import print_table, print_text
+
+    if not e.operands:
+        return
+    print()
+    rows = [
+        (o.name, o.direction, f"{o.registers} x .{o.type}" if o.registers else _constants(o.values), o.what) for o in e.operands
+    ]
+    print_table("Operands, per thread", ("name", "", "registers", "holds"), rows)
+    for signature in e.signatures:
+        print_text(f"as written: {signature}", hang=2)
+
+
+def _constants(values: tuple[int, ...] | None) -> str:
+    return "constant" if values is None else "constant " + ", ".join(map(str, values))
+
+
+def _arithmetic(e: Explanation) -> None:
+    from mmulator.cli.output import print_table, print_text
+    from mmulator.inspect.arithmetic import by_devices, numbers
+
+    groups = by_devices(e.arithmetic)
+    if not groups:
+        return
+    print()
+    print_table(
+        "Arithmetic", ("device", "L", "F", "floor", "rounding", "NaN", "confidence"),
+        [(names, *numbers(a)) for names, a in groups],
+    )  # fmt: skip
+    if any(a.chunk for _, a in groups):
+        print_text("L: products added in one step. F: bits kept below the largest exponent, which is at least the floor.")
+    said: dict[str, list[str]] = {}
+    for names, a in groups:
+        said.setdefault(a.words + (f" ({a.note})" if a.note else ""), []).append(names)
+    for words, devices in said.items():
+        print_text(f"{', '.join(devices)}: {words}", hang=2)
+
+
+def _rules(e: Explanation) -> None:
+    from mmulator.cli.output import print_heading, print_text
+
+    print()
+    print_heading("Rules")
+    own = e.section.partition(" (PTX")[0]
+    for rule in e.rules:
+        where = f" [{rule.section}]" if rule.section != own else ""
+        print_text(f"- {rule.text}{' Otherwise undefined.' if rule.undefined else ''}{where}", hang=2)
+
+
+def _related(e: Explanation) -> None:
+    from mmulator.cli.output import print_heading, print_text
+
+    if e.related:
+        print()
+        print_heading("Related")
+        for r in e.related:
+            print_text(f"{r.relation}: {r.instruction}" + (f" ({r.also})" if r.also else ""), hang=2)
+    if e.matches:
+        print()
+        print_heading(f"Others that fit `{e.query}`")
+        for mnemonic in e.matches[:_OTHERS]:
+            print(mnemonic)
+        if len(e.matches) > _OTHERS:
+            print(f"and {len(e.matches) - _OTHERS} more: mmulator list {e.query} --full")

@@ -1,0 +1,93 @@
+"""`mmulator list`: the matrix instructions there are, for a target, a type, a shape, a device."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mmulator.cli.completion import instruction_words, target_names
+
+if TYPE_CHECKING:
+    from mmulator.inspect import FormGroup
+    from mmulator.isa.forms import MatrixForm
+
+
+def list(
+    words: Annotated[
+        builtins.list[str] | None,
+        typer.Argument(help="As for explain: a family, a shape, types, qualifiers.", autocompletion=instruction_words),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="What this .target has, such as sm_90a.", autocompletion=target_names)
+    ] = None,
+    ptx: Annotated[str | None, typer.Option(help="What this .version has, such as 8.0.")] = None,
+    type: Annotated[str | None, typer.Option(help="An element type of A, B, C or D, such as bf16 or fp8.")] = None,
+    family: Annotated[str | None, typer.Option(help="mma, wgmma, wmma, ldmatrix, stmatrix or movmatrix.")] = None,
+    shape: Annotated[str | None, typer.Option(help="A shape or part of one: m16n8k16, n128, k32.")] = None,
+    sparse: Annotated[bool | None, typer.Option("--sparse/--dense", help="With sparse A, or without.")] = None,
+    device: Annotated[str | None, typer.Option(help="What this device runs with known arithmetic, such as sm_89.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Every name in full, one a line.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List matrix instructions, those that differ only in shape, type or a qualifier in one line.
+
+    Examples: mmulator list --target sm_90a --type bf16
+
+    mmulator list wgmma fp8 --dense
+
+    mmulator list --family mma --device sm_89 --full
+    """
+    from mmulator.cli.output import print_json
+    from mmulator.inspect import group
+
+    forms = _forms(words or [], target, ptx, type, family, shape, sparse, device)
+    if json:
+        from dataclasses import asdict
+
+        groups = [
+            {"pattern": g.pattern, "forms": len(g.mnemonics), **asdict(g), "choices": dict(g.choices)} for g in group(forms)
+        ]
+        print_json({"ok": True, "forms": len(forms), "groups": groups})
+    elif full:
+        print("\n".join(form.mnemonic for form in forms))
+    else:
+        _as_table(group(forms), len(forms))
+
+
+def _forms(
+    words: builtins.list[str], target: str | None, ptx: str | None, type: str | None, family: str | None, shape: str | None,
+    sparse: bool | None, device: str | None,
+) -> tuple[MatrixForm, ...]:  # fmt: skip
+    """What fits, in the order of the tables. Raises InvalidInstructionError where nothing does."""
+    from mmulator.errors import InvalidInstructionError, UnsupportedError
+    from mmulator.inspect.search import find_forms, legal_forms
+    from mmulator.isa.tables import FAMILIES
+    from mmulator.isa.targets import DEVICES
+
+    if family is not None and family not in FAMILIES:
+        raise InvalidInstructionError(f"--family {family}: no such family", hint=f"one of {', '.join(FAMILIES)}")
+    if device is not None and device not in DEVICES:
+        raise UnsupportedError(f"no profile of device {device!r}", hint=f"known devices: {', '.join(DEVICES)}")
+    side = {True: "sparse", False: "dense", None: ""}[sparse]
+    query = " ".join(filter(None, (family, *words, shape, type, side)))
+    forms = legal_forms(target, ptx)
+    if query:
+        fitting = frozenset(find_forms(query, target, ptx))
+        forms = tuple(form for form in forms if form in fitting)
+    if device is not None:
+        from mmulator.inspect.arithmetic import runs_on
+
+        forms = tuple(form for form in forms if runs_on(form, device))
+        if not forms:
+            raise InvalidInstructionError(f"nothing that fits `{query}` runs on {device}")
+    return forms
+
+
+def _as_table(groups: tuple[FormGroup, ...], count: int) -> None:
+    from mmulator.cli.output import print_columns
+
+    rows = [(str(len(g.mnemonics)), g.targets, g.ptx, g.pattern) for g in groups]
+    print_columns(("forms", "target", "PTX", "instruction, without .sync.aligned"), rows, breaks=".")
+    print(f"{count} form{'s' if count != 1 else ''}; {{.x}} may be left out, .{{x,y}} is a choice; --full prints every name")
