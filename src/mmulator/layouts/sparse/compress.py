@@ -111,14 +111,15 @@ def compress_rows(dense: Array, form: MatrixForm) -> Compressed:
     g = granularity(form)
     full = _occupied(dense, form)
     groups = full.shape[-1]
-    pattern = (full << np.arange(groups, dtype=np.uint8)).sum(axis=-1, dtype=np.uint8)
+    pattern = np.packbits(full, axis=-1, bitorder="little")[..., 0]
     nibbles, kept, count = _choices(g)
     room = kept.shape[-1]
     if (count[pattern] > room).any():
         _refuse(dense, count[pattern], form)
-    chunks = dense.reshape(*full.shape[:-1], groups, g.group)
-    values = np.take_along_axis(chunks, kept[pattern][..., None], axis=-2)
-    return Compressed(values.reshape(*dense.shape[:-1], -1), nibbles[pattern], form)
+    # of every group that is kept, its place among all groups
+    place = kept[pattern] + groups * np.arange(pattern.size, dtype=np.int64).reshape(*pattern.shape, 1)
+    values = np.ascontiguousarray(dense).reshape(-1, g.group)[place.reshape(-1)]
+    return Compressed(values.reshape(*dense.shape[:-1], dense.shape[-1] // 2), nibbles[pattern], form)
 
 
 def operand(a: Any, form: MatrixForm) -> Compressed:
@@ -171,7 +172,13 @@ def _occupied(dense: Array, form: MatrixForm) -> NDArray[np.bool_]:
         raise OperandError(
             f"A of shape {dense.shape}; {form} needs [..., {form.m}, {form.k}], or any rows and whole chunks of {g.chunk} columns"
         )
-    filled = (_values(dense, form.atype) if _is_raw(dense, form.atype) else dense) != 0
+    if dense.dtype.kind not in "iub" and dense.dtype == element_dtype(form.atype):
+        dense = np.ascontiguousarray(dense).view(f"u{dense.dtype.itemsize}")  # comparing bits is faster
+    if _is_raw(dense, form.atype):
+        bits = element_bits(form.atype) - form.atype.is_float  # the sign of a zero does not count
+        filled = dense & dense.dtype.type((1 << bits) - 1) != 0
+    else:
+        filled = dense != 0
     groups = filled.reshape(*dense.shape[:-1], -1, g.chunk // g.group, g.group)
     occupied: NDArray[np.bool_] = groups.any(axis=-1)
     return occupied
