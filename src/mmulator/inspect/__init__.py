@@ -10,36 +10,81 @@ from typing import TYPE_CHECKING, Any
 
 # name -> module of this package that has it
 _LAZY: dict[str, str] = {
+    "BankConflicts": "banks",
+    "CuteAnswer": "from_cute",
+    "CuteLayout": "cute_layout",
+    "DescriptorAnswer": "descriptor",
+    "DescriptorFields": "descriptor",
     "Explanation": "explanation",
+    "Finding": "descriptor_checks",
     "FormGroup": "listing",
     "MetadataWord": "sparse",
+    "OffsetMeaning": "descriptor",
     "PatternReport": "sparse",
+    "Tile": "tile",
+    "WarpAccess": "banks",
+    "address_accesses": "banks",
+    "bank_conflicts": "banks",
+    "describe_descriptor": "descriptor",
+    "descriptor_fields": "descriptor",
+    "descriptor_from_cute": "from_cute",
     "explain": "explanation",
     "find_forms": "search",
     "group": "listing",
+    "make_tile": "descriptor",
     "metadata_word": "sparse",
     "metadata_words": "sparse",
     "pattern_report": "sparse",
+    "tile_to_shape": "cute_layout",
 }
 
 __all__ = [
+    "BankConflicts",
+    "CuteAnswer",
+    "CuteLayout",
+    "DescriptorAnswer",
+    "DescriptorFields",
     "Explanation",
+    "Finding",
     "FormGroup",
     "MetadataWord",
+    "OffsetMeaning",
     "PatternReport",
+    "Tile",
+    "WarpAccess",
+    "address_accesses",
+    "bank_conflicts",
+    "describe_descriptor",
+    "descriptor_fields",
+    "descriptor_from_cute",
     "explain",
     "find_forms",
     "group",
+    "make_tile",
     "metadata_word",
     "metadata_words",
     "pattern_report",
+    "tile_to_shape",
 ]
 
 if TYPE_CHECKING:
+    from mmulator.inspect.banks import BankConflicts, WarpAccess, address_accesses, bank_conflicts
+    from mmulator.inspect.cute_layout import CuteLayout, tile_to_shape
+    from mmulator.inspect.descriptor import (
+        DescriptorAnswer,
+        DescriptorFields,
+        OffsetMeaning,
+        describe_descriptor,
+        descriptor_fields,
+        make_tile,
+    )
+    from mmulator.inspect.descriptor_checks import Finding
     from mmulator.inspect.explanation import Explanation, explain
+    from mmulator.inspect.from_cute import CuteAnswer, descriptor_from_cute
     from mmulator.inspect.listing import FormGroup, group
     from mmulator.inspect.search import find_forms
     from mmulator.inspect.sparse import MetadataWord, PatternReport, metadata_word, metadata_words, pattern_report
+    from mmulator.inspect.tile import Tile
 
 
 def __getattr__(name: str) -> Any:
