@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmulator.execution import dot_key
 from mmulator.inspect.arithmetic import runs_on, spans
 from mmulator.isa import scalar_registers, scalar_tables
 from mmulator.isa.forms import MatrixForm
@@ -30,6 +29,7 @@ from mmulator.machine.lower import LOWER, load_all
 from mmulator.machine.ops import SEMANTICS, registry
 from mmulator.machine.special import SPECIAL_REGISTERS
 from mmulator.numerics import profiles
+from mmulator.numerics.profiles import dot_key
 from mmulator.syntax import parse_mnemonic
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -14,38 +14,15 @@ from numpy.typing import NDArray
 
 from mmulator.errors import ExecutionFault, OperandError, UnsupportedError
 from mmulator.isa.forms import MatrixForm
-from mmulator.isa.types import TYPES, ElementType
+from mmulator.isa.types import ElementType
 from mmulator.layouts import MatrixDescriptor, fragment, operand_addresses, scales, sparse
-from mmulator.numerics import DotKey
+from mmulator.numerics.profiles import dot_key
 from mmulator.numerics.twin import fast_matmul as raw_matmul
 
 Array = NDArray[Any]
 Operands = dict[str, Any]
 
 __all__ = ["check_signs", "dot_key", "element_of", "execute", "keywords", "raw_matmul", "words"]
-
-
-@lru_cache(maxsize=1024)
-def dot_key(form: MatrixForm) -> DotKey:
-    """What of a form decides its arithmetic."""
-    ctype = form.ctype or form.dtype
-    return DotKey(
-        form.family, str(form.atype), str(form.btype), str(ctype), str(form.dtype), form.k,
-        sparse=form.sparse,
-        satfinite=form.satfinite,
-        rounding=form.rounding or "rn",
-        bit_op=form.bit_op or None,
-        kind=form.kind or None,
-        scale_vec=f"{form.scale_vec}X" if form.block_scale else None,
-        stype=str(form.stype) if form.stype else None,
-    )  # fmt: skip
-
-
-def element_of(form: MatrixForm, name: str) -> ElementType | None:
-    """Element type of a register operand."""
-    if name == "r" or form.atype is None:
-        return TYPES["b8"] if form.dst_fmt else form.type
-    return {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}.get(name)
 
 
 # Operands ------------------------------------------------------------------------------------------------------------

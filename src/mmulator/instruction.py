@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from mmulator import execution
 from mmulator.errors import OperandError, UnsupportedError
-from mmulator.execution import dot_key, raw_matmul
+from mmulator.execution import raw_matmul
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import Target, as_ptx, as_target
 from mmulator.isa.types import ElementType
 from mmulator.layouts import Fragment, fragment, sparse
 from mmulator.numerics.formats import from_raw, to_raw
+from mmulator.numerics.profiles import dot_key
 from mmulator.syntax import parse_mnemonic, print_mnemonic
 
 Array = NDArray[Any]

@@ -77,7 +77,7 @@ def _as_text(e: Explanation) -> None:
 
 
 def _operands(e: Explanation) -> None:
-    from mmulator.cli.output import print_table, print_text
+    from mmulator.cli.output import print_columns, print_heading, print_text
 
     if not e.operands:
         return
@@ -85,7 +85,8 @@ def _operands(e: Explanation) -> None:
     rows = [
         (o.name, o.direction, f"{o.registers} x .{o.type}" if o.registers else _constants(o.values), o.what) for o in e.operands
     ]
-    print_table("Operands, per thread", ("name", "", "registers", "holds"), rows)
+    print_heading("Operands, per thread")
+    print_columns(("name", "", "registers", "holds"), rows, breaks=" ")
     for signature in e.signatures:
         print_text(f"as written: {signature}", hang=2)
 
@@ -95,17 +96,16 @@ def _constants(values: tuple[int, ...] | None) -> str:
 
 
 def _arithmetic(e: Explanation) -> None:
-    from mmulator.cli.output import print_table, print_text
+    from mmulator.cli.output import print_columns, print_heading, print_text
     from mmulator.inspect.arithmetic import by_devices, numbers
 
     groups = by_devices(e.arithmetic)
     if not groups:
         return
     print()
-    print_table(
-        "Arithmetic", ("device", "L", "F", "floor", "rounding", "NaN", "confidence"),
-        [(names, *numbers(a)) for names, a in groups],
-    )  # fmt: skip
+    print_heading("Arithmetic")
+    columns = ("device", "L", "F", "floor", "rounding", "NaN", "confidence")
+    print_columns(columns, [(names, *numbers(a)) for names, a in groups], breaks=" ")
     if any(a.chunk for _, a in groups):
         print_text("L: products added in one step. F: bits kept below the largest exponent, which is at least the floor.")
     said: dict[str, list[str]] = {}

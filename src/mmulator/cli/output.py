@@ -52,10 +52,17 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=1, ensure_ascii=True, default=str))
 
 
+_BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+
+
+def colours() -> bool:
+    """Whether standard output is a terminal that wants them."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
 def print_heading(text: str) -> None:
     """A line of its own, bold on a terminal."""
-    bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    print(f"\x1b[1m{text}\x1b[0m" if bold else text)
+    print(f"{_BOLD}{text}{_PLAIN}" if colours() else text)
 
 
 def print_text(text: str, hang: int = 0) -> None:
@@ -80,11 +87,8 @@ def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], breaks:
             at = max((text.rfind(letter, 1, room + 1) for letter in breaks), default=-1)
             at = at if at > 0 else room
             print(head + text[:at])
-            head, text = " " * left, text[at:]
-        if number:
-            print(head + text)
-        else:
-            print_heading(head + text)
+            head, text = " " * left, text[at:].lstrip()
+        print(head + text if number else f"{_DIM}{head + text}{_PLAIN}" if colours() else head + text)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -9,13 +9,12 @@ from typing import Any
 
 from mmulator.conformance.values import Problem
 from mmulator.errors import MmulatorError
-from mmulator.execution import dot_key
 from mmulator.isa.forms import MatrixForm, OperandSpec
 from mmulator.isa.tables import all_forms
 from mmulator.isa.targets import Target
 from mmulator.isa.types import F16
 from mmulator.layouts import sparse
-from mmulator.numerics.profiles import profile_for
+from mmulator.numerics.profiles import dot_key, profile_for
 
 ORDERING = ("fence", "commit_group", "wait_group")  # wgmma operations without a result
 

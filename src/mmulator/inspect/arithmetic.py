@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mmulator.errors import UnsupportedError
-from mmulator.execution import dot_key
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import CHIPS, DEVICES, TARGETS, Target
 from mmulator.numerics import profiles
@@ -46,7 +45,7 @@ def runs_on(form: MatrixForm, device: str) -> bool:
     if form.atype is None:
         return True
     try:
-        profiles.profile_for(dot_key(form), device)
+        profiles.profile_for(profiles.dot_key(form), device)
     except UnsupportedError:
         return False
     return True
@@ -69,7 +68,7 @@ def arithmetic(form: MatrixForm, device: str | None = None) -> tuple[Arithmetic,
 
 
 def _of(form: MatrixForm, device: str) -> Arithmetic:
-    p = profiles.profile_for(dot_key(form), device)
+    p = profiles.profile_for(profiles.dot_key(form), device)
     fused = p.method in ("fused", "halves", "groups")
     nan = NAN.get(str(form.dtype)) if p.method in ("fused", "halves", "groups", "software") else None
     return Arithmetic(

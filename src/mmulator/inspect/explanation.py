@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from mmulator.errors import InvalidInstructionError, UnsupportedError
-from mmulator.execution import element_of
 from mmulator.inspect import paste
 from mmulator.inspect.arithmetic import Arithmetic, arithmetic
 from mmulator.inspect.related import Related, related
@@ -14,7 +13,7 @@ from mmulator.inspect.search import find_forms, split
 from mmulator.inspect.usage import Rule, rules
 from mmulator.isa.forms import MatrixForm, OperandSpec
 from mmulator.isa.targets import Target, as_ptx, as_target
-from mmulator.layouts import fragment
+from mmulator.layouts import element_of, fragment
 from mmulator.syntax import parse_mnemonic, print_mnemonic
 
 

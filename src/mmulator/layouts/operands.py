@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from mmulator.errors import OperandError
 from mmulator.isa.forms import MatrixForm
-from mmulator.isa.types import ElementType
+from mmulator.isa.types import TYPES, ElementType
 from mmulator.layouts.fragments import Fragment, Step
 
 
@@ -194,3 +194,10 @@ def fragment(form: MatrixForm, name: str) -> Fragment:
         f"operand {name} of {form} is no register fragment",
         hint="fragments: " + ", ".join(s.name for s in form.signatures[-1] if s.kind in ("registers", "register")),
     )
+
+
+def element_of(form: MatrixForm, name: str) -> ElementType | None:
+    """Element type of a register operand."""
+    if name == "r" or form.atype is None:
+        return TYPES["b8"] if form.dst_fmt else form.type
+    return {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}.get(name)

@@ -14,7 +14,6 @@ from mmulator.codegen.engine import Library
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
-from mmulator.execution import dot_key
 from mmulator.isa.forms import MatrixForm
 from mmulator.machine.contract import contract as contracted
 from mmulator.machine.emit import BLOCK_PARAMS
@@ -38,7 +37,7 @@ from mmulator.machine.registers import Frame, allocate
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.numerics.approx import tables_for
-from mmulator.numerics.profiles import profile_for
+from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, Module, Symbol
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mmulator.execution import dot_key
 from mmulator.isa.forms import MatrixForm
+from mmulator.numerics.profiles import dot_key
 from mmulator.numerics.twin import Twin, twin_for
 
 

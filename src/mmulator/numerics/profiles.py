@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from mmulator.errors import UnsupportedError
+from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import DEVICES
 
 Family = Literal["wmma", "mma", "wgmma", "tcgen05"]
@@ -63,6 +64,22 @@ class DotKey:
     def scale_blocks(self) -> int:
         """Scale factors per row of A (column of B) and instruction; 0 without block scaling."""
         return int(self.scale_vec[0]) if self.scale_vec else 0
+
+
+@lru_cache(maxsize=1024)
+def dot_key(form: MatrixForm) -> DotKey:
+    """What of a form decides its arithmetic."""
+    ctype = form.ctype or form.dtype
+    return DotKey(
+        form.family, str(form.atype), str(form.btype), str(ctype), str(form.dtype), form.k,
+        sparse=form.sparse,
+        satfinite=form.satfinite,
+        rounding=form.rounding or "rn",
+        bit_op=form.bit_op or None,
+        kind=form.kind or None,
+        scale_vec=f"{form.scale_vec}X" if form.block_scale else None,
+        stype=str(form.stype) if form.stype else None,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
