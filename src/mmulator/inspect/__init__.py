@@ -18,6 +18,7 @@ _LAZY: dict[str, str] = {
     "Explanation": "explanation",
     "Finding": "descriptor_checks",
     "FormGroup": "listing",
+    "Layout": "layouts",
     "MetadataWord": "sparse",
     "OffsetMeaning": "descriptor",
     "PatternReport": "sparse",
@@ -31,6 +32,7 @@ _LAZY: dict[str, str] = {
     "explain": "explanation",
     "find_forms": "search",
     "group": "listing",
+    "layout": "layouts",
     "make_tile": "descriptor",
     "metadata_word": "sparse",
     "metadata_words": "sparse",
@@ -47,6 +49,7 @@ __all__ = [
     "Explanation",
     "Finding",
     "FormGroup",
+    "Layout",
     "MetadataWord",
     "OffsetMeaning",
     "PatternReport",
@@ -60,6 +63,7 @@ __all__ = [
     "explain",
     "find_forms",
     "group",
+    "layout",
     "make_tile",
     "metadata_word",
     "metadata_words",
@@ -80,6 +84,7 @@ if TYPE_CHECKING:
     )
     from mmulator.inspect.descriptor_checks import Finding
     from mmulator.inspect.explanation import Explanation, explain
+    from mmulator.inspect.layouts import Layout, layout
     from mmulator.inspect.from_cute import CuteAnswer, descriptor_from_cute
     from mmulator.inspect.listing import FormGroup, group
     from mmulator.inspect.search import find_forms

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from mmulator.inspect.layout import Layout
+    from mmulator.inspect.layouts import Layout
 
 Mode = tuple[int, int]  # shape, stride
 

@@ -11,7 +11,7 @@ from mmulator.inspect.cells import Repeat, cells, label, names, repeat_of, run_o
 from mmulator.inspect.svg import PAGE_HEIGHT, PAGE_WIDTH, Canvas, fit, lane_class, text_width, wrap
 
 if TYPE_CHECKING:
-    from mmulator.inspect.layout import Layout
+    from mmulator.inspect.layouts import Layout
 
 _MARGIN = 18
 _INNER = PAGE_WIDTH - 2 * _MARGIN
@@ -57,7 +57,7 @@ def _titles(canvas: Canvas, layout: Layout) -> None:
 
 def subtitle(layout: Layout) -> str:
     """What is shown, in a line."""
-    size = f"{layout.rows} × {layout.columns}"
+    size = f"{layout.rows} x {layout.columns}"
     if layout.kind == "metadata":
         what = f"operand {layout.operand}: metadata of {size} chunks of A, 4 bits each"
         return f"{what}; Tk:[m..n] are bits m to n of lane k's register"
@@ -120,8 +120,8 @@ class _Grid:
         room = _INNER - self.left
         self.across = 1  # panels beside each other
         if layout.copies > 1:
-            self.across = max(1, min(layout.copies, int(_INNER // (self.left + count * (longest + 8) + _GAP))))
-            room = _INNER / self.across - self.left - (_GAP if self.across > 1 else 0)
+            self.across = max(1, min(layout.copies, int((_INNER + _GAP) // (self.left + count * (longest + 8) + _GAP))))
+            room = (_INNER + _GAP) / self.across - self.left - _GAP
         self.per_panel = count
         while room / self.per_panel < 46 and self.per_panel % 2 == 0:
             self.per_panel //= 2
@@ -227,14 +227,15 @@ _BLOCK = 25.0
 
 
 def _overview_height(layout: Layout, repeat: Repeat) -> float:
-    return 18 + (24 if layout.columns > repeat.columns else 0) + _BLOCK * (layout.rows // repeat.rows) + 28
+    blocks = _BLOCK * (layout.rows // repeat.rows) if layout.kind == "elements" else 0
+    return 18 + (24 if layout.columns > repeat.columns else 0) + blocks + 28
 
 
 def _overview(canvas: Canvas, layout: Layout, repeat: Repeat, rows: range, columns: range) -> None:
     """The whole matrix as blocks: who has it, under which names; the part in detail is marked."""
     y: float = _MARGIN + 44
     count = layout.columns // repeat.columns
-    canvas.text(_MARGIN, y + 10, f"All {layout.rows} × {layout.columns}:", 10.5, mono=False, bold=True)
+    canvas.text(_MARGIN, y + 10, f"All {layout.rows} x {layout.columns}:", 10.5, mono=False, bold=True)
     words = f"16 rows further down: {repeat.lanes} lanes further (the next warp)"
     if count > 1:
         words += f"; {repeat.columns} columns further right: {repeat.names} elements further"
@@ -248,31 +249,32 @@ def _overview(canvas: Canvas, layout: Layout, repeat: Repeat, rows: range, colum
             for line, c in enumerate((n * repeat.columns, (n + 1) * repeat.columns - 1)):
                 canvas.text(middle, y + 9 + 10 * line, str(c), 8.5, "dim", anchor="middle", width=cell)
         y += 24
-    for block in range(layout.rows // repeat.rows):
+    blocks = layout.rows // repeat.rows if layout.kind == "elements" else 0
+    for block in range(blocks):
         first, lane = block * repeat.rows, block * repeat.lanes
         where = f"{first}..{first + repeat.rows - 1}"
         canvas.text(_MARGIN + left - 6, y + 11, f"rows {where}", 9, "dim", anchor="end")
         canvas.text(_MARGIN + left - 6, y + 22, f"T{lane}..T{lane + 31}", 9, "ink", anchor="end")
         for n in range(count):
-            x = _MARGIN + left + n * cell
-            canvas.rect(x, y, cell, _BLOCK, "cell grid")
-            if layout.kind == "elements":
-                held = [layout.cells[0, row, n * repeat.columns + c] for row in (0, 8) for c in range(repeat.columns)]
-                numbers = [int(h.name[1:]) for hs in held for h in hs]
-                ends = [f"{layout.letter}{value}" for value in (min(numbers), max(numbers))]
-                if cell >= 62:
-                    canvas.centred(x, y, cell, _BLOCK, f"{ends[0]}..{ends[1]}", 9)
-                else:
-                    for line, text in enumerate(ends):
-                        canvas.text(x + cell / 2, y + 11 + 10 * line, text, 8.5, anchor="middle", width=cell - 2)
-            else:
-                canvas.centred(x, y, cell, _BLOCK, f"as rows 0..15, lanes + {lane}" if block else "below in detail", 9)
+            _block(canvas, layout, _MARGIN + left + n * cell, y, cell, range(n * repeat.columns, (n + 1) * repeat.columns))
         y += _BLOCK
-    top = y - _BLOCK * (layout.rows // repeat.rows)
-    width = cell * (len(columns) // repeat.columns)
-    canvas.frame(_MARGIN + left, top, width, _BLOCK, "mark", 2)
+    if blocks:
+        top, width = y - _BLOCK * blocks, cell * (len(columns) // repeat.columns)
+        canvas.frame(_MARGIN + left, top, width, _BLOCK, "mark", 2)
     text = f"In detail: rows 0..{rows[-1]}, {layout.column_name}s 0..{columns[-1]}, held by T0..T31"
     canvas.text(_MARGIN, y + 18, text, 10.5, mono=False, bold=True)
+
+
+def _block(canvas: Canvas, layout: Layout, x: float, y: float, width: float, columns: range) -> None:
+    """A block of the overview: the first and last element that a lane has there."""
+    canvas.rect(x, y, width, _BLOCK, "cell grid")
+    numbers = [int(h.name[1:]) for row in (0, 8) for c in columns for h in layout.cells[0, row, c]]
+    ends = [f"{layout.letter}{value}" for value in (min(numbers), max(numbers))]
+    if width >= 62:
+        canvas.centred(x, y, width, _BLOCK, "..".join(ends), 9)
+        return
+    for line, text in enumerate(ends):
+        canvas.text(x + width / 2, y + 11 + 10 * line, text, 8.5, anchor="middle", width=width - 2)
 
 
 # Metadata words ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
 from mmulator.inspect.rules import expression
+from mmulator.inspect.search import find_forms
 from mmulator.instruction import Instruction
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import DEVICES
@@ -193,9 +194,19 @@ class Layout:
         return f"<div>{self.svg()}</div>"
 
 
+def is_name(text: str) -> bool:
+    """Whether a text is an instruction's full name, not words that describe one."""
+    return ".sync" in text
+
+
 def form_of(instruction: str | Instruction | MatrixForm) -> MatrixForm:
-    """The form of an instruction, however given. Raises InvalidInstructionError."""
+    """The form of an instruction, however given; of a few words the one that people mean (`search.find_forms`).
+
+    Raises InvalidInstructionError.
+    """
     if isinstance(instruction, str):
+        if not is_name(instruction):
+            return find_forms(instruction)[0]
         instruction = Instruction.parse(instruction)
     return instruction.form if isinstance(instruction, Instruction) else instruction
 
@@ -266,6 +277,7 @@ def layout(
 ) -> Layout:
     """Where the elements of an operand lie.
 
+    instruction: its full name, or a few words such as `mma m16n8k16 bf16`, of which the likeliest form is taken.
     operand: `a`, `b`, `c`, `d`; `r` of a load, store or matrix move; `e` (wgmma: `sp_meta`), the metadata of a sparse
     A; `scale_a`, `scale_b`. selector: the sparsity selector. byte_id, thread_id: of block scaling. device: matters for
     wmma, whose fragments the specification leaves open.
