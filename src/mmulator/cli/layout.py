@@ -40,10 +40,9 @@ def layout(
 
     mmulator layout "wgmma m64n256 bf16" d --element 17,200
 
-    mmulator layout mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 e --selector 1 --svg metadata.svg
+    mmulator layout "mma.sp m16n8k32 f16" e --selector 1 --svg metadata.svg
 
-    Elements are named as in the specification's figures: a5 is the lane's element number 5. Columns of a sparse A are
-    those that are stored.
+    Elements are named as in the specification's figures: a5 is a lane's element number 5.
     """
     from mmulator.inspect.layouts import layout as answer
     from mmulator.inspect.svg import check_theme

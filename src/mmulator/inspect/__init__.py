@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     )
     from mmulator.inspect.descriptor_checks import Finding
     from mmulator.inspect.explanation import Explanation, explain
-    from mmulator.inspect.layouts import Layout, layout
     from mmulator.inspect.from_cute import CuteAnswer, descriptor_from_cute
+    from mmulator.inspect.layouts import Layout, layout
     from mmulator.inspect.listing import FormGroup, group
     from mmulator.inspect.search import find_forms
     from mmulator.inspect.sparse import MetadataWord, PatternReport, metadata_word, metadata_words, pattern_report

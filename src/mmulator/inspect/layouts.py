@@ -253,8 +253,8 @@ def _evidence(form: MatrixForm, kind: str, number: int) -> str:
             return "measured on an NVIDIA H200 (sm_90); the specification leaves fragments of wmma open"
         if number in (70, 72):
             return (
-                f"not known for sm_{number}: its fragments of wmma differ; shown are those of sm_90, which `execute` "
-                "uses for every device"
+                f"not known for sm_{number}, where the specification leaves fragments of wmma open; shown are those of "
+                "sm_90, which `execute` uses for every device"
             )
         return (
             f"inferred for sm_{number} from sm_90, where it was measured; the specification leaves fragments of wmma open"
