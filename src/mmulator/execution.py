@@ -22,7 +22,7 @@ from mmulator.numerics.twin import fast_matmul as raw_matmul
 Array = NDArray[Any]
 Operands = dict[str, Any]
 
-__all__ = ["check_signs", "dot_key", "element_of", "execute", "keywords", "raw_matmul", "words"]
+__all__ = ["check_signs", "dot_key", "execute", "keywords", "raw_matmul", "words"]
 
 
 # Operands ------------------------------------------------------------------------------------------------------------

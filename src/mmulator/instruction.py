@@ -15,7 +15,7 @@ from mmulator.execution import raw_matmul
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import Target, as_ptx, as_target
 from mmulator.isa.types import ElementType
-from mmulator.layouts import Fragment, fragment, sparse
+from mmulator.layouts import Fragment, element_of, fragment, sparse
 from mmulator.numerics.formats import from_raw, to_raw
 from mmulator.numerics.profiles import dot_key
 from mmulator.syntax import parse_mnemonic, print_mnemonic
@@ -179,7 +179,7 @@ class Instruction:
 @lru_cache(maxsize=1024)
 def _layout(form: MatrixForm, name: str) -> OperandLayout:
     rule = fragment(form, name)
-    element = execution.element_of(form, name)
+    element = element_of(form, name)
     if element is None:
         raise UnsupportedError(f"operand {name} of {form} has no element type")
     return OperandLayout(name, element, rule)
