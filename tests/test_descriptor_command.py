@@ -382,6 +382,25 @@ def test_a_composed_layout_swizzles_offsets() -> None:
 
 
 @pytest.mark.parametrize(
+    ("layout", "base", "d"),
+    [  # a swizzle that never sees a bit set; one that is cancelled by the base; an overlap that only a shifted pattern has
+        ("Sw<1,4,3> o smem_ptr o ((8,2),(4,2)):((4,64),(1,128))", 0, MatrixDescriptor(0, 512, 256)),
+        ("Sw<2,4,3> o smem_ptr o ((8,2),(4,2)):((8,128),(1,4))", 0, MatrixDescriptor(0, 16, 512, 0, "32B")),
+        ("Sw<1,2,3> o 0 o ((8,2),(4,2)):((8,64),(1,12))", 256, MatrixDescriptor(272, 0, 256, 1, "32B")),
+    ],
+)  # fmt: skip
+def test_another_mode_may_have_the_same_addresses(layout: str, base: int, d: MatrixDescriptor) -> None:
+    found = descriptor_from_cute(layout, make_tile(name("tf32", 16), "b", mn_major=False), base=base)
+    assert f"these bytes as mode {d.swizzle} does" in found.remark
+    read = CuteLayout.parse(layout)
+    offsets = read.offsets(np.arange(16)[:, None], np.arange(8)[None, :])
+    assert read.swizzle is not None
+    address = read.swizzle(base + 4 * offsets) if read.on_address else base + 4 * read.swizzle(offsets)
+    assert np.array_equal(found.tile.addresses(found.descriptor), address)
+    assert found.descriptor.swizzle == d.swizzle
+
+
+@pytest.mark.parametrize(
     ("layout", "text", "says"),
     [
         ("(64,64):(64,1)", F16, r"mode 0 \(64:64\): m 1 lies 128 bytes from m 0, rows of the core matrix are 16 bytes apart"),
@@ -524,6 +543,7 @@ def test_pictures_show_the_addresses(mode: str) -> None:
             if int(address, 16) in read:
                 assert answer.addresses[place] == int(address, 16)
         shown = draw_text(answer, 1000)
+        assert re.sub(r"\x1b\[\d+m", "", draw_text(answer, 1000, colour=True)) == shown
         for line in shown.splitlines():
             assert len(line) <= 80
             found = re.match(r" *(0x[0-9a-f]+)((?: +[\d,.-]+){8})$", line)
@@ -542,6 +562,13 @@ def test_notebooks_get_the_picture() -> None:
     answer = tile_answer("128B")
     assert answer._repr_svg_().startswith("<svg")
     assert answer.svg("dark") != answer.svg("light")
+    assert answer._repr_html_().startswith("<svg")
+    wrong = describe_descriptor(MatrixDescriptor(0, 0, 0), F16, "b")
+    assert "rows overlap" in wrong._repr_html_()
+    found = descriptor_from_cute("Layout_K_SW128_Atom<half_t>", tile_of_layout("Layout_K_SW128_Atom<half_t>", "a", "f16"))
+    assert "0x4000004000010000" in found._repr_html_()
+    assert "4-way" in answer.conflicts("mn:4")._repr_html_()
+    assert "bits 14 are set" in descriptor_fields(1 << 14)._repr_html_()
     with pytest.raises(OperandError, match="no theme"):
         answer.svg("sepia")
 

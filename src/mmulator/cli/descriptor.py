@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from functools import partial
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
 Text = str | None
 Texts = list[str] | None
+_ACCESS = "Bank conflicts of ldmatrix, k:BYTES, mn:BYTES or @FILE:BYTES."
 EXAMPLES = """[bold]Examples[/bold]
 
 mmulator descriptor 0x4000004000010040
@@ -30,20 +34,20 @@ mmulator descriptor --type f16 --swizzle 128B --access ldmatrix
 mmulator descriptor --type f16 --from-cute "(64,64):(64,1)\""""
 
 
-def _field(metavar: str, help: str) -> Any:
-    return typer.Option(metavar=metavar, help=help, rich_help_panel="Fields, in bytes")
+def _offer(values: str) -> Any:
+    """For completion: those of `values` that begin like what is typed."""
+    return lambda incomplete: [v for v in values.split() if v.startswith(incomplete)]
 
 
-def _what(metavar: str | None, help: str, *names: str) -> Any:
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel="What it describes")
+def _option(panel: str, metavar: str | None, help: str, *names: str, offer: str = "") -> Any:
+    more = {"autocompletion": _offer(offer)} if offer else {}
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
 
 
-def _ask(metavar: str, help: str) -> Any:
-    return typer.Option(metavar=metavar, help=help, rich_help_panel="Questions")
-
-
-def _out(metavar: str | None, help: str, *names: str) -> Any:
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel="Output")
+_field = partial(_option, "Fields, in bytes")
+_what = partial(_option, "What it describes")
+_ask = partial(_option, "Questions")
+_out = partial(_option, "Output")
 
 
 def descriptor(
@@ -52,26 +56,26 @@ def descriptor(
     lbo: Annotated[Text, _field("BYTES", "Leading dimension byte offset.")] = None,
     sbo: Annotated[Text, _field("BYTES", "Stride dimension byte offset.")] = None,
     base_offset: Annotated[Text, _field("0..7", "Matrix base offset.")] = None,
-    swizzle: Annotated[Text, _field("MODE", "none, 32B, 64B or 128B.")] = None,
+    swizzle: Annotated[Text, _field("MODE", "none, 32B, 64B or 128B.", offer="none 32B 64B 128B")] = None,
     instruction: Annotated[Text, _what("INSTRUCTION", "A wgmma that reads it.", "--for")] = None,
-    operand: Annotated[str, _what("a|b", "Which operand.")] = "b",
-    major: Annotated[Text, _what("k|mn", "The contiguous dimension. Default: k.")] = None,
-    type: Annotated[Text, _what("TYPE", "Without --for: element type, such as f16.")] = None,
+    operand: Annotated[str, _what("a|b", "Which operand.", offer="a b")] = "b",
+    major: Annotated[Text, _what("k|mn", "The contiguous dimension. Default: k.", offer="k mn")] = None,
+    type: Annotated[Text, _what("TYPE", "Without --for: element type.", offer="f16 bf16 tf32 e4m3 e5m2 s8 u8 b1")] = None,
     mn: Annotated[int, _what("N", "Without --for: extent of m or n.")] = 64,
     k: Annotated[int, _what("N", "Without --for: extent of k.")] = 64,
     base: Annotated[Text, _what("ADDRESS", "Where the buffer, so the swizzle pattern, starts.")] = None,
     shared: Annotated[Text, _what("BYTES", "Size of the shared window.")] = None,
     shared_base: Annotated[str, _what("ADDRESS", "Its first byte.")] = "0",
     from_cute: Annotated[Text, _what("LAYOUT", "Derive the descriptor of a CuTe layout.")] = None,
-    units: Annotated[str, _what("UNIT", "Of its strides: elements, bytes or bits.")] = "elements",
+    units: Annotated[str, _what("UNIT", "Of its strides: elements, bytes or bits.", offer="elements bytes bits")] = "elements",
     element: Annotated[Texts, _ask("ROW,COL", "Its address. Of A: m,k; of B: k,n.")] = None,
     address: Annotated[Texts, _ask("ADDRESS", "The element that lies there.")] = None,
-    access: Annotated[Texts, _ask("KIND", "Bank conflicts of ldmatrix, k:BYTES, mn:BYTES or @FILE:BYTES.")] = None,
+    access: Annotated[Texts, _ask("KIND", _ACCESS, offer="ldmatrix k:4 k:8 k:16 mn:4 mn:8 mn:16")] = None,
     at: Annotated[Text, _ask("ROW,COL", "Of --access: the one that begins here.")] = None,
     cute: Annotated[bool, _out(None, "Print the CuTe layout alone.", "--cute")] = False,
     svg: Annotated[Text, _out("FILE", "Draw the tile.")] = None,
     png: Annotated[Text, _out("FILE", "Draw it as PNG (extra draw).")] = None,
-    theme: Annotated[str, _out("THEME", "auto, light or dark.")] = "auto",
+    theme: Annotated[str, _out("THEME", "auto, light or dark.", offer="auto light dark")] = "auto",
     lines: Annotated[int, _out("N", "Lines of the map that is printed.")] = 8,
     json: Annotated[bool, _out(None, "Print JSON.", "--json")] = False,
 ) -> None:
@@ -322,18 +326,15 @@ def _print_tiles(derived: CuteAnswer) -> None:
 def _print_map(answer: DescriptorAnswer, lines: int) -> None:
     from mmulator.inspect.draw_tile import draw_text
 
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     if lines > 0:
-        print(f"\nshared memory: row,column of the first element of every 16 bytes\n{draw_text(answer, lines)}")
+        print(f"\nshared memory: row,column of the first element of every 16 bytes\n{draw_text(answer, lines, colour)}")
 
 
 def _print_conflicts(found: list[BankConflicts]) -> None:
     for c in found:
-        verdict = "no bank conflicts" if c.ways == 1 else f"{c.ways}-way bank conflicts"
-        plural = "access" if len(c.accesses) == 1 else "accesses"
         print()
-        _item(
-            "access", f"{c.kind}: {verdict}; {len(c.accesses)} {plural}, {c.wavefronts} wavefronts, {c.least} without conflicts"
-        )
+        _item("access", f"{c.kind}: {c.verdict()}")
         if c.ways == 1:
             continue
         for phase in c.worst.phases:

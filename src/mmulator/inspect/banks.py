@@ -105,6 +105,19 @@ class BankConflicts:
             },
         }
 
+    def verdict(self) -> str:
+        """In words: `4-way bank conflicts; 16 accesses, 64 wavefronts, 16 without conflicts`."""
+        found = "no bank conflicts" if self.ways == 1 else f"{self.ways}-way bank conflicts"
+        accesses = "1 access" if len(self.accesses) == 1 else f"{len(self.accesses)} accesses"
+        return f"{found}; {accesses}, {self.wavefronts} wavefronts, {self.least} without conflicts"
+
+    def _repr_html_(self) -> str:
+        from mmulator.inspect.html import element, table
+
+        rows = [(a.label, a.bytes, a.wavefronts, a.least, f"{a.ways}-way") for a in self.accesses]
+        head = element("p", f"{self.kind}: {self.verdict()}")
+        return head + table(("first element", "bytes a lane", "wavefronts", "least", "worst phase"), rows)
+
 
 def _phase(lanes: range, addresses: Sequence[int], size: int) -> Phase:
     words: dict[int, dict[int, list[int]]] = {}  # bank -> word -> lanes

@@ -60,6 +60,12 @@ class DescriptorFields:
             "findings": [f.to_dict() for f in self.findings],
         }
 
+    def _repr_html_(self) -> str:
+        from mmulator.inspect.html import element, table
+
+        rows = [(f.name, f.bits, f.raw, f.value) for f in self.fields]
+        return element("p", f"{self.word:#018x}") + table(("field", "bits", "raw", "value"), rows) + _html(self.findings)
+
 
 def descriptor_fields(word: int) -> DescriptorFields:
     """The fields of a 64-bit word. Matrix Descriptor Format (PTX ISA 9.1). Raises OperandError for a larger number."""
@@ -203,6 +209,16 @@ class DescriptorAnswer:
 
     def _repr_svg_(self) -> str:
         return self.svg()
+
+    def _repr_html_(self) -> str:
+        return self.svg() + _html(self.findings)
+
+
+def _html(findings: tuple[Finding, ...]) -> str:
+    from mmulator.inspect.html import table
+
+    rows = [(f.level, f.text, f.rule, f.hint) for f in findings]
+    return table(("finding", "", "rule", "hint"), rows) if rows else ""
 
 
 def _meanings(tile: Tile, d: MatrixDescriptor) -> tuple[OffsetMeaning, OffsetMeaning]:

@@ -86,9 +86,14 @@ def _name(tile: Tile, cell: Cell) -> str:
     return "{},{}".format(*tile.matrix(cell.mn, cell.k))
 
 
-def draw_text(answer: DescriptorAnswer, lines: int = 8) -> str:
+# SGR codes of the eight hues: chunks of a row.
+_SGR = (34, 33, 31, 32, 35, 36, 95, 96)
+
+
+def draw_text(answer: DescriptorAnswer, lines: int = 8, colour: bool = False) -> str:
     """The first lines of 128 bytes, for a terminal of 80 columns: a cell is a chunk of 16 bytes, named by row and
-    column of its first element; `-`: of the same atoms, but not read; `.`: nothing of this matrix."""
+    column of its first element; `-`: of the same atoms, but not read; `.`: nothing of this matrix.
+    colour: one for each chunk of a row, for terminals."""
     every = cells(answer)
     by_address = {c.address // 16: c for c in every}
     shown = _lines((c for c in every if c.read), 1 << 30)
@@ -100,7 +105,8 @@ def draw_text(answer: DescriptorAnswer, lines: int = 8) -> str:
         row = ""
         for slot in range(8):
             cell = by_address.get(8 * line + slot)
-            row += f"{'.' if cell is None else _name(answer.tile, cell) if cell.read else '-':>8}"
+            label = f"{'.' if cell is None else _name(answer.tile, cell) if cell.read else '-':>8}"
+            row += f"\x1b[{_SGR[cell.chunk % 8]}m{label}\x1b[0m" if colour and cell and cell.read else label
         out.append(f"{line * LINE:#8x}{row}")
         last = line
     if len(shown) > lines:

@@ -5,6 +5,7 @@ The decision is by evaluation: a descriptor is given only if its address map equ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,6 +76,14 @@ class CuteAnswer:
             ],
         }
 
+    def _repr_html_(self) -> str:
+        from mmulator.inspect.html import element, table
+
+        names = ("start_address", "leading_byte_offset", "stride_byte_offset", "base_offset", "swizzle")
+        rows = [(t.mn, t.k, t.stage, *(getattr(t.descriptor, n) for n in names), f"{t.word:#018x}") for t in self.tiles]
+        head = element("p", f"{self.layout}: {self.tile}")
+        return head + table((self.tile.letter, "k", "stage", *names, "word"), rows)
+
 
 def descriptor_from_cute(text: str, tile: Tile, *, base: int = 0, units: str = "elements") -> CuteAnswer:
     """The descriptors with which `tile`'s instruction reads a matrix in this layout.
@@ -90,7 +99,6 @@ def descriptor_from_cute(text: str, tile: Tile, *, base: int = 0, units: str = "
         raise _none(f"it has {len(sizes)} mode", "the first mode is M or N, the second K, further ones are stages")
     if base % 16:
         raise _none(f"its base {base:#x} is no multiple of 16 bytes", "align the buffer", "Matrix Descriptor Format")
-    mode = _mode(layout, tile.element.bits)
     for name, have, need in ((tile.letter, sizes[0], tile.mn), ("k", sizes[1], tile.k)):
         if have < need:
             raise _none(
@@ -98,13 +106,38 @@ def descriptor_from_cute(text: str, tile: Tile, *, base: int = 0, units: str = "
                 "the layout must cover a whole instruction: tile_to_shape fills a larger shape with an atom",
             )
     tile = replace(tile, mn_major=_is_mn_major(layout, tile))
+    found, note = _any_mode(layout, tile, base)
+    remark += note
+    for name, have, need in ((tile.letter, sizes[0], tile.mn), ("k", sizes[1], tile.k)):
+        if have % need:
+            remark += f"; the last {have % need} of {have} {name} are left over by steps of {need}"
+    return CuteAnswer(layout, tile, found, len(found) * tile.mn * tile.k, remark)
+
+
+def _any_mode(layout: CuteLayout, tile: Tile, base: int) -> tuple[tuple[CuteTile, ...], str]:
+    """With the mode that the layout's swizzle is; else with any whose addresses are the same, as where the swizzle never
+    sees a bit set. Raises the first error if there is none."""
+    try:
+        mode = _mode(layout, tile.element.bits)
+        return _tiles(layout, tile, lambda at: _derive(layout, tile, mode, at, base)), ""
+    except OperandError as error:
+        try:
+            found = _tiles(layout, tile, lambda at: _same_bytes(layout, tile, at, base))
+        except OperandError:
+            raise error from None
+    swizzle = f"{layout.swizzle} moves" if layout.swizzle else "no swizzle leaves"
+    return found, f"; {swizzle} these bytes as mode {found[0].descriptor.swizzle} does"
+
+
+def _tiles(layout: CuteLayout, tile: Tile, derive: Callable[[tuple[int, int, int]], MatrixDescriptor]) -> tuple[CuteTile, ...]:
+    """A descriptor for each tile. Raises the error of the first that has none, and says where."""
+    sizes = layout.sizes
     found: list[CuteTile] = []
-    compared = 0
     for stage in range(int(np.prod(sizes[2:], dtype=np.int64))):
         for mn in range(0, sizes[0] - tile.mn + 1, tile.mn):
             for k in range(0, sizes[1] - tile.k + 1, tile.k):
                 try:
-                    d = _derive(layout, tile, mode, (mn, k, stage), base)
+                    d = derive((mn, k, stage))
                 except OperandError as error:
                     if not found:
                         raise
@@ -112,11 +145,41 @@ def descriptor_from_cute(text: str, tile: Tile, *, base: int = 0, units: str = "
                     text = f"{error.message} ({where})"
                     raise OperandError(text, rule=error.rule, hint=error.hint) from None
                 found.append(CuteTile(mn, k, stage, d))
-                compared += tile.mn * tile.k
-    for name, have, need in ((tile.letter, sizes[0], tile.mn), ("k", sizes[1], tile.k)):
-        if have % need:
-            remark += f"; the last {have % need} of {have} {name} are left over by steps of {need}"
-    return CuteAnswer(layout, tile, tuple(found), compared, remark)
+    return tuple(found)
+
+
+def _same_bytes(layout: CuteLayout, tile: Tile, at: tuple[int, int, int], base: int) -> MatrixDescriptor:
+    """Any descriptor with a tile's addresses, by trying all modes and base offsets."""
+    address = _address(layout, _offsets(layout, tile, at), base, tile.element.bits)
+    for mode in SWIZZLES.values():
+        for base_offset in range(mode.mask + 1):
+            plain = mode(address, base_offset)  # its own inverse: bits 7 and up stay
+            leading, stride = _steps(tile, mode, plain.T if tile.mn_major else plain)
+            try:
+                d = MatrixDescriptor(int(plain[0, 0]), leading, stride, base_offset, mode.name)
+            except MmulatorError:
+                continue
+            if np.array_equal(tile.addresses(d), address):
+                return d
+    raise _none("no mode has these addresses", "")
+
+
+def _offsets(layout: CuteLayout, tile: Tile, at: tuple[int, int, int]) -> Map:
+    """Offsets [mn, k] of a tile's elements, in elements, before the swizzle."""
+    mn, k, stage = at
+    rest = []
+    for extent in layout.sizes[2:]:  # a flat index over all further modes: each takes its own part of it
+        stage, index = divmod(stage, extent)
+        rest.append(index)
+    return layout.offsets(mn + np.arange(tile.mn)[:, None], k + np.arange(tile.k)[None, :], *rest)
+
+
+def _steps(tile: Tile, mode: Swizzle, table: Any) -> tuple[int, int]:
+    """LBO and SBO as a table of bytes [strided, contiguous] has them; what a tile does not step over is as packed."""
+    run = mode.width // 16 * tile.per_chunk
+    outer = int(table[8, 0] - table[0, 0]) if table.shape[0] > 8 else 8 * mode.width
+    inner = int(table[0, run] - table[0, 0]) if table.shape[1] > run else 16
+    return (outer, inner) if tile.mn_major and not mode.mask else (inner, outer)
 
 
 def _none(why: str, hint: str, rule: str = "Canonical Layouts") -> OperandError:
@@ -195,15 +258,8 @@ def _address(layout: CuteLayout, offsets: Map, base: int, bits: int) -> Map:
 def _derive(layout: CuteLayout, tile: Tile, mode: Swizzle, at: tuple[int, int, int], base: int) -> MatrixDescriptor:
     """The descriptor of one tile; its offsets read off the layout, then all addresses compared."""
     bits = tile.element.bits
-    mn0, k0, stage = at
-    # A flat index over all further modes: each takes its own part of it.
-    rest, flat = [], stage
-    for extent in layout.sizes[2:]:
-        flat, index = divmod(flat, extent)
-        rest.append(index)
-    mn = mn0 + np.arange(tile.mn)[:, None]
-    k = k0 + np.arange(tile.k)[None, :]
-    offsets = layout.offsets(mn, k, *rest)
+    mn0, k0, _ = at
+    offsets = _offsets(layout, tile, at)
     plain = offsets * bits // 8 if bits >= 8 else offsets * bits / 8
     start = int(plain[0, 0])
     if plain[0, 0] % 16:
@@ -213,11 +269,9 @@ def _derive(layout: CuteLayout, tile: Tile, mode: Swizzle, at: tuple[int, int, i
             "Matrix Descriptor Format",
         )
     table = plain.T if tile.mn_major else plain  # [strided, contiguous]
-    run = mode.width // 16 * tile.per_chunk
-    outer = int(table[8, 0] - table[0, 0]) if table.shape[0] > 8 else 8 * mode.width
-    inner = int(table[0, run] - table[0, 0]) if table.shape[1] > run else 16
-    leading, stride = (outer, inner) if tile.mn_major and not mode.mask else (inner, outer)
-    wrong = _wrong_step(layout, tile, mode, table, (outer, inner), at)
+    leading, stride = _steps(tile, mode, table)
+    steps = (leading, stride) if tile.mn_major and not mode.mask else (stride, leading)
+    wrong = _wrong_step(layout, tile, mode, table, steps, at)
     if wrong:
         raise wrong
     on_offset = bool(mode.mask) and not layout.on_address
