@@ -95,7 +95,9 @@ def test_layouts_are_what_execute_unpacks() -> None:
             f = fragment(form, found.operand)
             want = generator.integers(0, 1 << min(f.width, 63), (f.copies, f.rows, f.columns), np.uint64)
             words = f.to_registers(want.reshape(f.matrix_shape))
-            assert all(map(np.array_equal, found.maps, Instruction(form).layout(found.operand).fragment.maps))
+            own = Instruction(form).layout(found.operand)
+            assert all(map(np.array_equal, found.maps, own.fragment.maps))
+            assert found.type == str(own.element_type)
         assert np.array_equal(picked(words, found), want.astype(np.uint64)), (str(form), found.operand)
 
 

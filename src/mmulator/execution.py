@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mmulator.errors import ExecutionFault, OperandError, UnsupportedError
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import ElementType
-from mmulator.layouts import MatrixDescriptor, element_of, fragment, operand_addresses, scales, sparse
+from mmulator.layouts import MatrixDescriptor, fragment, operand_addresses, scales, sparse
 from mmulator.numerics.profiles import dot_key
 from mmulator.numerics.twin import fast_matmul as raw_matmul
 

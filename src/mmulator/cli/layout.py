@@ -165,12 +165,13 @@ def _others(text: str, found: Layout) -> str:
     """The first of the other forms that the words fit and whose layout of the operand is another."""
     from mmulator.inspect.layouts import is_name, operands
     from mmulator.inspect.search import find_forms
-    from mmulator.instruction import Instruction
+    from mmulator.layouts import fragment
+    from mmulator.syntax import parse_mnemonic
 
     if is_name(text) or found.kind != "elements":
         return ""
-    own = Instruction.parse(found.instruction).layout(found.operand).fragment
+    own = fragment(parse_mnemonic(found.instruction), found.operand)
     for form in find_forms(text):
-        if found.operand in operands(form) and Instruction(form).layout(found.operand).fragment != own:
+        if found.operand in operands(form) and fragment(form, found.operand) != own:
             return str(form)
     return ""

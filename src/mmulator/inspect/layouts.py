@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 from mmulator.errors import OperandError
 from mmulator.inspect.rules import expression
 from mmulator.inspect.search import find_forms
-from mmulator.instruction import Instruction
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import DEVICES
-from mmulator.layouts import scales, sparse
+from mmulator.layouts import element_of, fragment, scales, sparse
+from mmulator.syntax import parse_mnemonic
+
+if TYPE_CHECKING:
+    from mmulator.instruction import Instruction
 
 Index = NDArray[np.int64]
 Maps = tuple[Index, Index, Index]
@@ -205,10 +208,8 @@ def form_of(instruction: str | Instruction | MatrixForm) -> MatrixForm:
     Raises InvalidInstructionError.
     """
     if isinstance(instruction, str):
-        if not is_name(instruction):
-            return find_forms(instruction)[0]
-        instruction = Instruction.parse(instruction)
-    return instruction.form if isinstance(instruction, Instruction) else instruction
+        return parse_mnemonic(instruction.strip()) if is_name(instruction) else find_forms(instruction)[0]
+    return instruction if isinstance(instruction, MatrixForm) else instruction.form
 
 
 def operands(instruction: str | Instruction | MatrixForm) -> tuple[str, ...]:
@@ -296,8 +297,7 @@ def layout(
 
 
 def _elements(form: MatrixForm, name: str, device: str, number: int) -> Layout:
-    own = Instruction(form).layout(name)
-    f = own.fragment
+    f = fragment(form, name)
     spans: tuple[tuple[int, int], ...] = ()
     notes = []
     if form.sparse and name == "a":
@@ -319,7 +319,7 @@ def _elements(form: MatrixForm, name: str, device: str, number: int) -> Layout:
     parts = zip(("matrix", "row", "column"), f.maps)
     rule = tuple((part, expression(map_, axes)) for part, map_ in parts if part != "matrix" or f.copies > 1)
     return Layout(
-        str(form), name, "elements", str(own.element_type), f.rows, f.columns, f.copies, f.lanes, f.registers,
+        str(form), name, "elements", str(element_of(form, name)), f.rows, f.columns, f.copies, f.lanes, f.registers,
         f.register_bits, f.bits, f.shift, f.width, name, device, str(form.section),
         _evidence(form, "elements", number), rule, tuple(notes), spans, f.maps,
     )  # fmt: skip
