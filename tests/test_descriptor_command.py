@@ -257,6 +257,18 @@ def test_what_is_wrong_is_said(d: MatrixDescriptor, more: dict[str, int], says: 
     assert not describe_descriptor(d, F16, "b", **more).ok  # type: ignore[arg-type]
 
 
+def test_a_start_inside_an_atom_of_an_mn_major_matrix() -> None:
+    """8 n further on: 64 elements no longer fit the 128 bytes of an atom, 32 do. 1 k further on: SBO must be packed."""
+    for text, start, stride, says in (
+        (name("f16", 64), 16, 1024, "straddles atoms: its rows end after 112 more bytes. B[k=0, n=56]"),
+        (name("f16", 24), 16, 1024, "8 n further on in the atom"), (name("f16", 64), 128, 1024, "1 k further on in the atom"),
+        (name("f16", 64), 128, 2048, "straddles atoms: SBO 2048 is not 1024, so the next 8 k lie elsewhere. B[k=7, n=0]"),
+    ):  # fmt: skip
+        ((level, found),) = findings(MatrixDescriptor(start, 16384, stride, 0, "128B"), text, mn_major=True)
+        assert says in found
+        assert level == ("error" if "straddles" in says else "note")
+
+
 @pytest.mark.parametrize(
     ("d", "more", "level", "says"),
     [
@@ -632,7 +644,8 @@ def test_cute_and_back(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("12ab",), "WORD is '12ab'"), (("--lbo", "8"), "leading_byte_offset is 8: it must be a multiple of 16"),
+        ((), "no descriptor is given"), (("12ab",), "WORD is '12ab'"),
+        (("--lbo", "8"), "leading_byte_offset is 8: it must be a multiple of 16"),
         (("--element", "1,2"), "which matrix does it describe?"), (("--type", "f16", "--element", "1"), "ROW,COL is needed"),
         (("--type", "f16", "--element", "64,0"), "element (64, 0) is outside B [k=64, n=64] of f16"),
         (("--type", "f32"), "wgmma reads no elements of type 'f32'"), (("--type", "f16", "--k", "12"), "core matrices"),

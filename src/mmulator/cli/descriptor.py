@@ -86,7 +86,7 @@ def descriptor(
     are then those of the packed layout. Numbers may be hexadecimal.
     The exit code is 1 if a check fails.
     """
-    from mmulator.cli.output import print_json
+    from mmulator.cli.output import print_json, print_text
     from mmulator.errors import OperandError
     from mmulator.inspect.descriptor import describe_descriptor, descriptor_fields
 
@@ -98,6 +98,8 @@ def descriptor(
         "swizzle": swizzle,
     }
     given = {name: value for name, value in given.items() if value is not None}
+    if not any((word, given, from_cute, instruction, type, element, address, access, cute, svg, png)):
+        raise OperandError("no descriptor is given", hint="a word, fields, --for, --type or --from-cute; see --help")
     base_at, window = _int("--base", base), _int("--shared", shared)
     if major not in (None, "k", "mn"):
         raise OperandError(f"--major is {major!r}", hint="k or mn")
@@ -160,7 +162,7 @@ def descriptor(
             print(f"{answer.tile.name(*answer.tile.matrix(row, col))} lies at {x:#x} ({x})")
         for a, here in elements:
             names = ", ".join(answer.tile.name(*answer.tile.matrix(*one)) for one in here)
-            print(f"{a} holds {names or 'no element of this matrix'}")
+            print_text(f"{a} holds {names or 'no element of this matrix'}", hang=2)
         _print_conflicts(found)
         _print_findings(answer.findings)
     if not answer.ok:

@@ -176,7 +176,7 @@ class DescriptorAnswer:
         return (
             f"the {mode.name} pattern repeats every {mode.repeat} bytes and starts at {self.base:#x}: "
             f"({self.base:#x} >> 7) & 7 = {want}"
-            + ("" if mode.mask == 7 else f", of which the {mode.name} swizzle uses the low {mode.mask.bit_length()} bits")
+            + ("" if mode.mask == 7 else f"; the {mode.name} swizzle uses it modulo {mode.mask + 1}")
         )
 
     def to_dict(self) -> dict[str, Any]:
