@@ -10,7 +10,7 @@ from mmulator.isa.targets import Target
 from mmulator.isa.wmma import ALIGNED_SINCE
 from mmulator.syntax import print_mnemonic
 
-_WIDTH = 78
+_WIDTH = 76
 
 # Immediates that nobody has to think about: no sign flipped, K-major, the lowest selector, wait for all.
 _DEFAULTS = {"imm-scale-a": 1, "imm-scale-b": 1}
