@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 
 from mmulator.errors import InvalidInstructionError
@@ -284,16 +284,20 @@ def select(family: str, keep: Callable[[MatrixForm], bool], **choices: str) -> I
 
     Faster than making every form: `select("wgmma", keep, dtype="f32", atype="bf16")`.
     """
+    return filter(keep, _chosen(family, tuple(choices.items())))
+
+
+@lru_cache(maxsize=256)
+def _chosen(family: str, choices: tuple[tuple[str, str], ...]) -> tuple[MatrixForm, ...]:
+    out: dict[MatrixForm, None] = {}
     for row in FAMILIES[family]:
         implied = dict(row.implied)
         slots = {s.name: s.choices for s in row.slots}
-        if any(text not in slots.get(name, (implied.get(name, ""),)) for name, text in choices.items()):
+        if any(text not in slots.get(name, (implied.get(name, ""),)) for name, text in choices):
             continue
-        slots |= {name: (text,) for name, text in choices.items() if name in slots}
-        for values in product(*slots.values()):
-            form = row.form(dict(zip(slots, values)))
-            if keep(form):
-                yield form
+        slots |= {name: (text,) for name, text in choices if name in slots}
+        out.update((row.form(dict(zip(slots, values))), None) for values in product(*slots.values()))
+    return tuple(out)
 
 
 def complete(words: list[str], incomplete: str) -> list[str]:
