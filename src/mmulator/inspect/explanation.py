@@ -22,7 +22,8 @@ class Operand:
     """An operand of the instruction.
 
     name, kind, direction: as in isa.forms.OperandSpec. registers: how many a thread gives (0 for a constant), of
-    register type `type`; `types`: all that are accepted. values: the constants allowed, None for any. what: in words.
+    register type `type`; `types`: all that are accepted. values: the constants that mean something, None for any. what: in
+    words.
     For a fragment: rows and columns of its matrix (of sparse A the compressed one), element: its type, lanes,
     per_register: elements in a register; None or 0 otherwise.
     """
@@ -130,7 +131,8 @@ def _address(form: MatrixForm) -> str:
 
 def _operand(form: MatrixForm, spec: OperandSpec) -> Operand:
     registers = {"registers": spec.count, "immediate": 0}.get(spec.kind, 1)
-    values = None if spec.values is None or len(spec.values) > 64 else tuple(spec.values)
+    constants = spec.defined or spec.values
+    values = None if constants is None or len(constants) > 64 else tuple(constants)
     base = Operand(spec.name, spec.kind, spec.direction, registers, spec.type, spec.types, values, "")
     if spec.kind not in ("registers", "register") or spec.name not in "abcdr":
         return replace(base, what=_address(form) if spec.kind == "address" else _SPARE[spec.name])

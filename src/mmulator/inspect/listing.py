@@ -41,9 +41,9 @@ def _choice(slot: str, texts: tuple[str, ...]) -> str:
     if slot == "shape":
         shapes = shape_set(texts).split()
         return "." + (shapes[0] if len(shapes) == 1 else "{" + ",".join(shapes) + "}")
-    given = ",".join(text for text in texts if text)
     if "" in texts:
-        return f"{{.{given}}}"
+        return "{" + ",".join(f".{text}" for text in texts if text) + "}"
+    given = ",".join(texts)
     return f".{given}" if len(texts) == 1 else f".{{{given}}}"
 
 
