@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from mmulator.conformance import report
@@ -24,9 +25,12 @@ def main() -> int:
     parser.add_argument("--no-edges", action="store_true")
     parser.add_argument("--state", type=Path)
     parser.add_argument("--report", type=Path, action="append", default=[])
+    parser.add_argument("--capture", type=Path, metavar="DIR", help="write vectors to DIR/DEVICE")
+    parser.add_argument("--replay", default="", metavar="DIR", help="replay vectors of one device")
     parser.add_argument("--json", action="store_true")
     o = parser.parse_args()
     settings = Settings(o.seed, o.cases, o.filter, o.gpu, o.machine, o.processes, not o.no_edges)
+    settings = replace(settings, replay=o.replay, capture=o.capture is not None)
     last = 0.0
 
     def progress(done: int, total: int, row: Row | None) -> None:
@@ -41,6 +45,8 @@ def main() -> int:
         outcome = run(settings, o.state, progress)
         for path in o.report:
             report.write(path, outcome, settings)
+        if o.capture:
+            report.write_vectors(o.capture, outcome, settings)
     except MmulatorError as error:
         print(f"{error.kind}: {error}", file=sys.stderr)
         return 1

@@ -49,6 +49,12 @@ class GpuInfo:
         number = 10 * self.capability[0] + self.capability[1]
         return max((t for t in (Target(number, "a"), Target(number)) if t in TARGETS), key=lambda t: t.suffix)
 
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> GpuInfo:
+        """From what `as_dict` gave."""
+        number = int(data["device"][3:])
+        return cls(data["name"], (number // 10, number % 10), data["cuda"], data["driver"])
+
     def as_dict(self) -> dict[str, Any]:
         return {"name": self.name, "device": self.device, "target": str(self.target), "cuda": self.cuda, "driver": self.driver}
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mmulator.conformance import vectors
 from mmulator.conformance.compare import Difference
 from mmulator.conformance.run import Outcome, Row, Settings
 from mmulator.errors import MmulatorError
@@ -110,6 +111,22 @@ def write(path: Path, outcome: Outcome, settings: Settings) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
+
+
+def write_vectors(folder: Path, outcome: Outcome, settings: Settings) -> list[Path]:
+    """Write the captured vectors to folder/DEVICE, with the summary of the run beside them; returns the paths."""
+    data = as_data(outcome, settings)
+    provenance = {
+        "gpu": data["gpu"], "date": data["date"], "mmulator": data["mmulator"],
+        "compiler": f"the driver's own, CUDA {outcome.info.cuda}",
+    }  # fmt: skip
+    device = folder / outcome.info.device
+    paths = vectors.write(device, [v for r in outcome.rows for v in r.vectors], provenance)
+    kept = {k: data[k] for k in ("ok", "mmulator", "date", "gpu", "run", "seconds", "totals", "groups", "not_on_this_gpu")}
+    kept["different"] = [r for r in data["forms"] if r["verdict"] != "same"]
+    path = device / "report.json"
+    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    return [*paths, path]
 
 
 _STYLE = """

@@ -16,12 +16,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
-from mmulator.conformance import cases, compare, kernels
+from mmulator.conformance import cases, compare, kernels, vectors
 from mmulator.conformance.edges import EDGES
 from mmulator.conformance.gpu import Gpu, GpuInfo, Machine, Runner
 from mmulator.conformance.subjects import Subject, forms, group, subjects
+from mmulator.conformance.vectors import Vector
 from mmulator.errors import MmulatorError
 from mmulator.isa.targets import Target
+from mmulator.syntax import parse_mnemonic
 
 Verdict = Literal["same", "different", "error"]
 _BATCH_BYTES = 48 << 20
@@ -53,9 +55,10 @@ class Row:
     first: dict[str, Any] | None = None
     subject: str = ""
     error: str = ""
+    vectors: list[Vector] = field(default_factory=list, compare=False, repr=False)  # captured, not part of a report
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(replace(self, vectors=[])) | {"vectors": []}
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Row:
@@ -64,20 +67,23 @@ class Row:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run does. count: cases a form. processes: 0 for all cores. machine: the model in the place of the GPU."""
+    """What a run does. count: cases a form. processes: 0 for all cores. machine: the model in the place of the GPU.
+    replay: a folder with vectors of one device, instead of a GPU. capture: keep what the GPU answers as vectors."""
 
     seed: int = 1
     count: int = 10_000
     filter: str = ""
     gpu: int = 0
     machine: str = ""
+    replay: str = ""
+    capture: bool = False
     processes: int = 0
     edges: bool = True
 
     @property
     def key(self) -> dict[str, Any]:
         """What results depend on."""
-        return {"seed": self.seed, "count": self.count, "gpu": self.gpu, "machine": self.machine}
+        return {name: getattr(self, name) for name in ("seed", "count", "gpu", "machine", "replay", "capture")}
 
 
 def items(target: Target, settings: Settings) -> tuple[list[Item], list[str]]:
@@ -91,11 +97,19 @@ def items(target: Target, settings: Settings) -> tuple[list[Item], list[str]]:
     return [i for i in out if wanted.search(i.name)], [f.mnemonic for f in missing if wanted.search(f.mnemonic)]
 
 
+def stored_items(settings: Settings) -> tuple[list[Item], list[str]]:
+    """The forms of a folder of vectors."""
+    wanted = re.compile(settings.filter)
+    out = []
+    for path in sorted(Path(settings.replay).glob("*.npz")):
+        found = vectors.read(path)[1]
+        out += [Item(m, group(v[0].subject.form), m) for m, v in found.items() if wanted.search(m)]
+    return out, []
+
+
 # One item ------------------------------------------------------------------------------------------------------------
 def resolve(item: Item, target: Target) -> tuple[list[Subject], tuple[str, ...], cases.Wish | None]:
     """Subjects, kinds of operands and wishes of an item."""
-    from mmulator.syntax import parse_mnemonic
-
     found = subjects(parse_mnemonic(item.mnemonic, target=target))
     edge = next((e for e in EDGES if e.name == item.edge), None)
     if edge is None:
@@ -133,12 +147,36 @@ def check(item: Item, runner: Runner, settings: Settings) -> Row:
             for batch in batches(subject, device, settings.seed, executions, only, wish):
                 row = _compare(row, batch, runner, module, f"k{number}")
         row = replace(row, subjects=len(found))
+        if settings.capture and not item.edge:
+            row = replace(row, vectors=vectors.capture(found[0].form, runner))
     except MmulatorError as error:
         row = replace(row, verdict="error", error=str(error))
     except Exception as error:  # one form must not end the suite
         row = replace(row, verdict="error", error=f"{type(error).__name__}: {error}")
     finally:
         _close(runner, module)
+    return replace(row, seconds=round(time.perf_counter() - start, 3))
+
+
+def check_vectors(item: Item, settings: Settings) -> Row:
+    """Replay the vectors of a form."""
+    start = time.perf_counter()
+    row = Row(item, "same")
+    folder = Path(settings.replay)
+    try:
+        form = parse_mnemonic(item.mnemonic)
+        _, stored = vectors.read(folder / f"{vectors.family(form)}.npz")
+        for v in stored[item.mnemonic]:
+            r = vectors.replay(v, folder.name)
+            row = replace(
+                row, subjects=row.subjects + 1, cases=row.cases + r.executions * cases.weight(form),
+                executions=row.executions + r.executions, words=row.words + r.words, wrong=row.wrong + r.wrong,
+            )  # fmt: skip
+            if (r.wrong or r.error) and row.verdict == "same":
+                first = r.first.as_dict() if r.first else None
+                row = replace(row, verdict="different", first=first, subject=v.subject.name, error=r.error)
+    except MmulatorError as error:
+        row = replace(row, verdict="error", error=str(error))
     return replace(row, seconds=round(time.perf_counter() - start, 3))
 
 
@@ -194,16 +232,22 @@ def _begin(settings: Settings) -> None:
 
     global _runner
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    _runner = make_runner(settings)
+    _runner = None if settings.replay else make_runner(settings)
 
 
 def _info(settings: Settings) -> GpuInfo:
-    return make_runner(settings).info
+    if not settings.replay:
+        return make_runner(settings).info
+    path = min(Path(settings.replay).glob("*.npz"))
+    return GpuInfo.of(vectors.read(path)[0]["gpu"])
 
 
-def _work(item: Item, settings: Settings) -> Row:
-    assert _runner is not None
-    return check(item, _runner, settings)
+def _work(item: Item, settings: Settings, runner: Runner | None = None) -> Row:
+    if settings.replay:
+        return check_vectors(item, settings)
+    runner = runner or _runner
+    assert runner is not None
+    return check(item, runner, settings)
 
 
 Progress = Callable[[int, int, Row | None], None]
@@ -216,13 +260,14 @@ def run(settings: Settings, state: Path | None = None, progress: Progress = lamb
     """
     start = time.perf_counter()
     workers = settings.processes or len(os.sched_getaffinity(0))
-    if workers == 1:
+    if workers == 1 or settings.replay:
         info = _info(settings)
     else:  # in a process of its own, so that this one holds no GPU
         with ProcessPoolExecutor(1, get_context("spawn")) as one:
             info = one.submit(_info, settings).result()
-    todo, missing = items(info.target, settings)
-    done = read_state(state, settings, info) if state else {}
+    todo, missing = stored_items(settings) if settings.replay else items(info.target, settings)
+    # what was captured before an interruption is not in the state: then all of it runs again
+    done = read_state(state, settings, info) if state and not settings.capture else {}
     outcome = Outcome(info, missing=missing)
     rest = [i for i in todo if i.name not in done]
     write = _Writer(state, settings, info, fresh=not done)
@@ -242,9 +287,9 @@ def run(settings: Settings, state: Path | None = None, progress: Progress = lamb
 
 def _rows(rest: list[Item], settings: Settings, workers: int) -> Iterator[Row]:
     if workers == 1 or len(rest) < 3:
-        runner = make_runner(settings)
+        runner = None if settings.replay else make_runner(settings)
         for item in rest:
-            yield check(item, runner, settings)
+            yield _work(item, settings, runner)
         return
     # large shapes first, so that none is left for the end
     order = sorted(rest, key=lambda i: -_size(i.mnemonic))

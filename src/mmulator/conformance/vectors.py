@@ -1,0 +1,252 @@
+"""What a GPU answered, kept in files: vectors/DEVICE/FAMILY.npz, and the run that they came with in report.json.
+
+Operands are not stored: they follow from a seed (stream.py), and a digest says whether they still do. Of the results
+there are all words up to a limit, or as many drawn at random, and a digest of every execution. So a file is small, any
+wrong word is noticed, and most are located.
+
+Arrays of a file: `index` (JSON as bytes: format, provenance, one entry a subject), `inputs` (a digest a subject),
+`digests` (one an execution), `words` (uint32, subject after subject).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.conformance import cases, compare, kernels
+from mmulator.conformance.gpu import Runner
+from mmulator.conformance.stream import Stream
+from mmulator.conformance.subjects import Subject, forms, subjects
+from mmulator.errors import MmulatorError
+from mmulator.isa.forms import MatrixForm
+from mmulator.isa.targets import Target
+
+Array = NDArray[Any]
+FORMAT = 1
+SEED = 20_250_101  # of all vectors: a change of it, or of the operands, makes them void
+_KEPT = {"mma": 2048, "wgmma": 1024}  # words of a subject; others 512
+_MOVES = "matrix_move"
+_EVERY_N = (8, 64, 256)  # of wgmma, with every sign, transpose and selector; other n take turns
+
+
+@dataclass(frozen=True)
+class Vector:
+    """What a GPU answered for one subject. kinds: of operands, one execution each."""
+
+    subject: Subject
+    kinds: tuple[str, ...]
+    inputs: int
+    digests: NDArray[np.uint64]
+    words: NDArray[np.uint32]
+
+
+def family(form: MatrixForm) -> str:
+    """Name of the file that a form's vectors are in."""
+    return form.family if form.family in ("mma", "wgmma", "wmma") else _MOVES
+
+
+def plan(target: Target, device: str) -> Iterator[tuple[Subject, tuple[str, ...]]]:
+    """The subjects that have vectors, with the kinds of operands that each is tried with."""
+    for form in forms(target)[0]:
+        yield from of_form(form, device)
+
+
+def of_form(form: MatrixForm, device: str) -> Iterator[tuple[Subject, tuple[str, ...]]]:
+    """The plan for one form: large wgmma take turns at the kinds of operands, signs, transposes and selectors."""
+    kinds = cases.kinds_of(form, device)
+    found = subjects(form)
+    turn = form.n // 8
+    if form.family == "wgmma" and form.n not in _EVERY_N:
+        places = [[s for s in found if s.signature == number] for number in (0, 1)]
+        found = [p[turn % len(p)] for p in places]
+    room = max(4, 1280 // form.n) if form.family == "wgmma" else len(kinds)
+    for number, subject in enumerate(found):
+        first = (turn + number) * 5
+        some = kinds if room >= len(kinds) else tuple(kinds[(first + i) % len(kinds)] for i in range(room))
+        yield subject, tuple(k for k in kinds if k in some)
+
+
+def batch_of(subject: Subject, kinds: tuple[str, ...], device: str) -> cases.Batch:
+    """The operands of a vector."""
+    return cases.build(subject, device, SEED, len(kinds), only=kinds)
+
+
+def _digest(data: Array) -> int:
+    return int.from_bytes(hashlib.blake2b(np.ascontiguousarray(data).tobytes(), digest_size=8).digest(), "little")
+
+
+def inputs_digest(batch: cases.Batch) -> int:
+    """Of everything that the kernel is given."""
+    whole = hashlib.blake2b(digest_size=8)
+    out = kernels.result(batch.subject)
+    arrays, d = kernels.arguments(batch)
+    for array in arrays:
+        if array is not d or out is None:
+            whole.update(np.ascontiguousarray(array).tobytes())
+    return int.from_bytes(whole.digest(), "little")
+
+
+def _kept(subject: Subject, words: int) -> NDArray[np.int64]:
+    """Indices of the words that are stored."""
+    limit = _KEPT.get(subject.form.family, 512)
+    if subject.form.family == "wmma" and subject.form.op == "mma":
+        limit = _KEPT["mma"]
+    if words <= limit:
+        return np.arange(words)
+    return np.sort(Stream("kept", subject.name).words(limit).astype(np.int64) % words)
+
+
+def _flat(results: Array) -> NDArray[np.uint32]:
+    return np.ascontiguousarray(results).reshape(-1).view("<u4")
+
+
+def vector(batch: cases.Batch, kinds: tuple[str, ...], inputs: int, results: Array) -> Vector:
+    """A vector from the results of a batch."""
+    flat = _flat(results)
+    digests = np.array([_digest(x) for x in results], np.uint64)
+    return Vector(batch.subject, kinds, inputs, digests, flat[_kept(batch.subject, flat.size)])
+
+
+def capture(form: MatrixForm, runner: Runner) -> list[Vector]:
+    """Run a form's part of the plan on a GPU."""
+    chosen = list(of_form(form, runner.info.device))
+    module = runner.load(kernels.module([s for s, _ in chosen], runner.info.target))
+    try:
+        out = []
+        for number, (subject, kinds) in enumerate(chosen):
+            batch = batch_of(subject, kinds, runner.info.device)
+            inputs = inputs_digest(batch)
+            arrays, d = kernels.arguments(batch)
+            runner.run(module, f"k{number}", [batch.count], [form.lanes], arrays, back=[d])
+            out.append(vector(batch, kinds, inputs, d))
+        return out
+    finally:
+        runner.close(module)
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+def write(folder: Path, found: list[Vector], provenance: dict[str, Any]) -> list[Path]:
+    """Write vectors of one device, one file a family; returns the paths. Raises MmulatorError if it cannot."""
+    paths = []
+    for name in sorted({family(v.subject.form) for v in found}):
+        members = [v for v in found if family(v.subject.form) == name]
+        index = {
+            "format": FORMAT,
+            "provenance": provenance,
+            "seed": SEED,
+            "kinds": (kinds := sorted({v.kinds for v in members})),
+            "subjects": [_entry(v, kinds.index(v.kinds)) for v in members],
+        }
+        path = folder / f"{name}.npz"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            np.savez_compressed(
+                path,
+                index=np.frombuffer(json.dumps(index).encode(), np.uint8),
+                inputs=np.array([v.inputs for v in members], np.uint64),
+                digests=np.concatenate([v.digests for v in members]),
+                words=np.concatenate([v.words for v in members]),
+            )
+        except OSError as error:
+            raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
+        paths.append(path)
+    return paths
+
+
+def _entry(v: Vector, kinds: int) -> list[Any]:
+    return [v.subject.form.mnemonic, v.subject.signature, list(v.subject.immediates), kinds, len(v.words)]
+
+
+@lru_cache(maxsize=8)
+def read(path: Path) -> tuple[dict[str, Any], dict[str, list[Vector]]]:
+    """Provenance, and the vectors by mnemonic. Raises MmulatorError for a file that is none of ours, or too new."""
+    from mmulator.syntax import parse_mnemonic
+
+    try:
+        with np.load(path) as stored:
+            index = json.loads(stored["index"].tobytes())
+            inputs, digests, words = stored["inputs"], stored["digests"], stored["words"]
+    except (OSError, ValueError, KeyError) as error:
+        raise MmulatorError(f"cannot read vectors from {path}: {error}") from None
+    if index.get("format") != FORMAT or index.get("seed") != SEED:
+        raise MmulatorError(
+            f"{path} has format {index.get('format')}, seed {index.get('seed')}; this version reads {FORMAT}, {SEED}",
+            hint="capture vectors again: mmulator conformance --gpu --capture DIR",
+        )
+    out: dict[str, list[Vector]] = {}
+    at_digest = at_word = 0
+    for number, (mnemonic, signature, immediates, kind, count) in enumerate(index["subjects"]):
+        form = parse_mnemonic(mnemonic)
+        kinds = tuple(index["kinds"][kind])
+        subject = Subject(form, signature, tuple((k, v) for k, v in immediates))
+        part = digests[at_digest : at_digest + len(kinds)], words[at_word : at_word + count]
+        out.setdefault(mnemonic, []).append(Vector(subject, kinds, int(inputs[number]), *part))
+        at_digest, at_word = at_digest + len(kinds), at_word + count
+    return index["provenance"], out
+
+
+def files(folder: Path) -> dict[str, list[Path]]:
+    """Vector files by device. Raises MmulatorError where there are none."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob("sm_*/*.npz")):
+        found.setdefault(path.parent.name, []).append(path)
+    if not found:
+        raise MmulatorError(
+            f"{folder} holds no vectors",
+            hint="name the folder vectors/ of the repository with --vectors, or compare with a GPU: --gpu",
+        )
+    return found
+
+
+def default_folder() -> Path:
+    """vectors/ of the repository that this package lies in. Raises MmulatorError where it lies in none."""
+    folder = Path(__file__).parents[3] / "vectors"
+    if not folder.is_dir():
+        raise MmulatorError(
+            "the vectors are in the repository, not in the installed package",
+            hint="give their folder with --vectors DIR, or compare with a GPU: --gpu",
+        )
+    return folder
+
+
+# Replay --------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Replay:
+    """Of one vector: executions, words that the digests cover, how many executions differ, and the first difference."""
+
+    executions: int
+    words: int
+    wrong: int
+    first: compare.Difference | None = None
+    error: str = ""
+
+
+def replay(v: Vector, device: str) -> Replay:
+    """Compute a vector on the model and compare."""
+    batch = batch_of(v.subject, v.kinds, device)
+    if inputs_digest(batch) != v.inputs:
+        return Replay(batch.count, 0, 0, error="the operands are not those that the GPU was given: capture again")
+    want = compare.model(batch, device)
+    flat = _flat(want)
+    digests = np.array([_digest(x) for x in want], np.uint64)
+    wrong = digests != v.digests
+    if not wrong.any():
+        return Replay(batch.count, flat.size, 0)
+    got = flat.copy()
+    got[_kept(v.subject, flat.size)] = v.words
+    got = got.view(want.dtype).reshape(want.shape)
+    apart = np.argwhere(got != want)
+    if len(apart):
+        first = compare.explain(batch, tuple(int(i) for i in apart[0]), want, got, device)
+        return Replay(batch.count, flat.size, int(wrong.sum()), first)
+    n = int(np.argmax(wrong))
+    text = f"execution {n} ({batch.kind_of(n)}) differs in a word that is not stored"
+    return Replay(batch.count, flat.size, int(wrong.sum()), error=text)
