@@ -147,10 +147,10 @@ def test_snippets_run_and_output_is_as_shown(page: str, folder: Path) -> None:
 
 
 def test_every_option_is_in_the_readme() -> None:
-    shown = set(re.findall(r"`(--\w+)", read("README.md")))
+    shown = set(re.findall(r"`(--[\w-]+)", read("README.md")))
     from mmulator.cli.run import run
 
-    options = {f"--{name}" for name in run.__annotations__ if name not in ("file", "return")}
+    options = {f"--{name.replace('_', '-')}" for name in run.__annotations__ if name not in ("file", "return")}
     assert shown == options
 
 

@@ -29,6 +29,9 @@ def run(
     timeout: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
     threads: Annotated[int | None, typer.Option(help="Cores to use. Default: all.", min=1)] = None,
     watch: Annotated[list[str] | None, typer.Option(help="List the stores to an element of an argument: C[3,5].")] = None,
+    compare_gpu: Annotated[
+        bool, typer.Option("--compare-gpu", help="Run it on the GPU of this machine too, and compare every array.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a kernel on the CPU with a device's bits.
@@ -38,7 +41,7 @@ def run(
     mmulator run k.ptx --entry gemm --grid 2,2 --block 128 --shared 98304 --arg a.npy --arg C=out:f16:256x256 --arg i32:256
     --save out.npz
 
-    The exit code is 0 only if the kernel ran and every expected output matches.
+    The exit code is 0 only if the kernel ran and every expected output matches (with --compare-gpu: every array).
     """
     from mmulator.machine.job import load_job, run_job
 
@@ -50,6 +53,9 @@ def run(
     job.device = device or job.device
     job.seed = job.seed if seed is None else seed
     before = _digests(job)
+    if compare_gpu:
+        _compare_gpu(job, timeout, threads, save, before, json)
+        return
     with _Progress(quiet=json) as progress:
         result = run_job(job, timeout=timeout, threads=threads, progress=progress.update, watch=_watched(job, watch or []))
     if save is not None:
@@ -59,6 +65,32 @@ def run(
     else:
         _as_text(result, job)
     if not result.ok:
+        raise typer.Exit(1)
+
+
+def _compare_gpu(
+    job: Job, timeout: float | None, threads: int | None, save: Path | None, before: list[int], json: bool
+) -> None:
+    from dataclasses import asdict
+
+    from mmulator.cli.output import print_json
+    from mmulator.conformance.gpu import Gpu
+    from mmulator.conformance.launches import compare_launch
+
+    gpu = Gpu(limit_s=timeout or 60.0)
+    with _Progress(quiet=json) as progress:
+        result, arrays = compare_launch(job, gpu, timeout=timeout, threads=threads, progress=progress.update)
+    if save is not None:
+        _save(save, job, before)
+    ok = result.ok and all(not a.wrong for a in arrays)
+    if json:
+        data = {"gpu": gpu.info.as_dict(), "arrays": [asdict(a) for a in arrays]}
+        print_json({"ok": ok, "report": result.report.as_dict(), **data})
+    else:
+        _as_text(result, job)
+        for array in arrays:
+            print("\n".join(array.lines(gpu.info.name)))
+    if not ok:
         raise typer.Exit(1)
 
 

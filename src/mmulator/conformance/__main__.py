@@ -44,16 +44,16 @@ def main() -> int:
     try:
         outcome = run(settings, o.state, progress)
         for path in o.report:
-            report.write(path, outcome, settings)
+            report.write(path, [(settings, outcome)])
         if o.capture:
             report.write_vectors(o.capture, outcome, settings)
     except MmulatorError as error:
         print(f"{error.kind}: {error}", file=sys.stderr)
         return 1
     if o.json:
-        print(json.dumps(report.as_data(outcome, settings), indent=1))
+        print(json.dumps(report.as_data([(settings, outcome)]), indent=1))
     else:
-        print("\n".join(report.lines(outcome)))
+        print("\n".join(report.lines(outcome, settings)))
     return 0 if outcome.ok else 1
 
 

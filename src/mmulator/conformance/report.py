@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,16 @@ def totals(rows: list[Row]) -> dict[str, int]:
             "errors": sum(r.verdict == "error" for r in rows)}  # fmt: skip
 
 
-def as_data(outcome: Outcome, settings: Settings) -> dict[str, Any]:
-    """The report as JSON data."""
+Run = tuple[Settings, Outcome]
+
+
+def as_data(runs: Sequence[Run]) -> dict[str, Any]:
+    """The report as JSON data: one entry of `runs` for each device."""
+    return {"ok": bool(runs) and all(o.ok for _, o in runs), "runs": [run_data(o, s) for s, o in runs]}
+
+
+def run_data(outcome: Outcome, settings: Settings) -> dict[str, Any]:
+    """One device."""
     from mmulator import __version__
 
     return {
@@ -58,9 +66,11 @@ def as_data(outcome: Outcome, settings: Settings) -> dict[str, Any]:
     }
 
 
-def lines(outcome: Outcome, limit: int = 8) -> Iterator[str]:
+def lines(outcome: Outcome, settings: Settings, limit: int = 8) -> Iterator[str]:
     """The report as text of at most 80 columns (mnemonics may be longer)."""
-    yield f"{outcome.info.name} ({outcome.info.device}), CUDA {outcome.info.cuda}, driver {outcome.info.driver or 'unknown'}"
+    info = outcome.info
+    how = f"vectors in {settings.replay}" if settings.replay else f"seed {settings.seed}"
+    yield f"{info.name} ({info.device}), CUDA {info.cuda}, driver {info.driver or 'unknown'}; {how}"
     yield f"{'':38} {'forms':>5} {'cases':>11} {'words':>13}  verdict"
     for g in summary(outcome.rows):
         bad = g["different"] + g["errors"]
@@ -85,6 +95,8 @@ def lines(outcome: Outcome, limit: int = 8) -> Iterator[str]:
         yield f"and {shown - limit} more forms"
     if outcome.missing:
         yield f"not on this GPU: {len(outcome.missing)} forms"
+    if not outcome.rows:
+        yield "no form has that name" if settings.filter else "nothing was compared"
     t = totals(outcome.rows)
     state = "" if outcome.complete else ", interrupted"
     yield (
@@ -98,9 +110,9 @@ def explanation(first: dict[str, Any]) -> list[str]:
     return Difference(**{**first, "products": tuple(first["products"])}).lines()
 
 
-def write(path: Path, outcome: Outcome, settings: Settings) -> None:
+def write(path: Path, runs: Sequence[Run]) -> None:
     """Write .json or .html. Raises MmulatorError for another ending, or if the file cannot be written."""
-    data = as_data(outcome, settings)
+    data = as_data(runs)
     if path.suffix == ".json":
         text = json.dumps(data, indent=1)
     elif path.suffix == ".html":
@@ -115,7 +127,7 @@ def write(path: Path, outcome: Outcome, settings: Settings) -> None:
 
 def write_vectors(folder: Path, outcome: Outcome, settings: Settings) -> list[Path]:
     """Write the captured vectors to folder/DEVICE, with the summary of the run beside them; returns the paths."""
-    data = as_data(outcome, settings)
+    data = run_data(outcome, settings)
     provenance = {
         "gpu": data["gpu"], "date": data["date"], "mmulator": data["mmulator"],
         "compiler": f"the driver's own, CUDA {outcome.info.cuda}",
@@ -150,6 +162,15 @@ def _table(rows: list[dict[str, Any]], name: str) -> str:
 
 def as_html(data: dict[str, Any]) -> str:
     """A page of its own, without scripts."""
+    names = ", ".join(run["gpu"]["name"] for run in data["runs"])
+    return f"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>mmulator conformance: {html.escape(names)}</title><style>{_STYLE}</style>
+{"".join(map(_run_html, data["runs"]))}</html>
+"""
+
+
+def _run_html(data: dict[str, Any]) -> str:
     gpu, t = data["gpu"], data["totals"]
     rows = [{**r, "name": r["item"]["name"]} for r in data["forms"]]
     wrong = ""
@@ -159,15 +180,11 @@ def as_html(data: dict[str, Any]) -> str:
             wrong += f"<h3><code>{html.escape(r['name'])}</code></h3><pre>{html.escape(text)}</pre>\n"
     groups = _table([{**g, "name": g["group"]} for g in data["groups"]], "group")
     missing = "".join(f"<li><code>{html.escape(m)}</code></li>" for m in data["not_on_this_gpu"])
-    return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>mmulator conformance: {html.escape(gpu["name"])}</title><style>{_STYLE}</style>
-<h1>Conformance on {html.escape(gpu["name"])}</h1>
+    return f"""<h1>Conformance on {html.escape(gpu["name"])}</h1>
 <p>mmulator {data["mmulator"]}, {gpu["device"]}, CUDA {gpu["cuda"]}, driver {gpu["driver"] or "unknown"}, {data["date"]},
 seed {data["run"]["seed"]}: {t["forms"]:,} forms, {t["cases"]:,} cases, {t["words"]:,} words, {t["wrong"]:,} different.</p>
 {"<h2>Differences</h2>" + wrong if wrong else ""}
 <h2>Groups</h2>{groups}
 <h2>Forms</h2>{_table(rows, "form")}
 {"<h2>Not on this GPU</h2><ul>" + missing + "</ul>" if missing else ""}
-</html>
 """

@@ -56,7 +56,7 @@ def group(form: MatrixForm) -> str:
     if form.ordered_metadata:
         name = "mma.sp::ordered"
     if form.family == "wmma" and form.op != "mma":
-        return f"{name}.{form.op} {form.type}"
+        return f"{name}.{form.op}"
     if form.atype is None:
         return form.family
     kind = f" {form.kind}" if form.kind else ""

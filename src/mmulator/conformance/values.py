@@ -6,6 +6,7 @@ truncation. `operands(stream, kind, problem, count)` gives a [count, M, columns 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -202,17 +203,18 @@ def _dropped(s: Stream, p: Problem, count: int, drops: Int, plain: float, c_shif
     drops: [count, columns]. plain: part of the elements that are powers of two.
     """
     sa, sb, sc = _shapes(p, count)
-    (low_a, high_a), (_, high_b) = _range(p.atype), _range(p.btype)
     top = s.between(0, _top(p) // 2, count, 1)
-    ea, eb = np.minimum(top, high_a - 1), np.minimum(top, high_b - 1)
-    room = np.maximum(0, ea - (low_a + p.atype.mantissa // 2))
-    on_a = np.minimum(drops, room)
-    if p.columns == p.k:
-        on_b = drops - on_a
-        flip = s.chance(0.5, count, 1)  # the larger part on B for half of them, where it has room
-        on_a, on_b = np.where(flip, np.minimum(on_b, room), on_a), np.where(flip, drops - np.minimum(on_b, room), on_b)
-    else:
-        on_b = np.zeros((count, p.k), np.int32)
+    ea, eb = (np.minimum(top, _range(t)[1] - 1) for t in (p.atype, p.btype))
+    group = 1
+    if p.columns != p.k:  # sparse: which rows of B a column meets is known for a chunk alone
+        group = 4 if p.atype.bits == 4 else 2
+        drops = np.repeat(drops[:, ::group], group, axis=1)
+    # both factors stay normal as long as their ranges allow: a subnormal keeps its type's least exponent
+    room_a, room_b = ea - p.atype.emin, eb - p.btype.emin
+    on_a = np.where(s.chance(0.5, count, 1), np.minimum(drops, room_a), drops - np.minimum(drops, room_b))
+    on_b = drops - on_a
+    if group > 1:
+        on_b = np.repeat(on_b[:, ::group], 2 * group, axis=1)
     jitter_a = np.where(s.chance(0.25, *sa), s.between(-1, 1, *sa), 0)
     jitter_b = np.where(s.chance(0.25, *sb), s.between(-1, 1, *sb), 0)
     parts = []
@@ -244,7 +246,7 @@ def ties(s: Stream, p: Problem, count: int) -> Three:
 
 
 def cancel(s: Stream, p: Problem, count: int) -> Three:
-    """Pairs of products that cancel, exactly or but for the last bit; C cancels the first product."""
+    """Pairs of products that cancel, exactly or but for the last bit; or C and the first product do."""
     a, b, c = near(s, p, count)
     sign = a.dtype.type(1 << (p.atype.bits - 1))
     last = s.chance(0.2, *a[..., 1::2].shape).astype(a.dtype)
@@ -254,10 +256,14 @@ def cancel(s: Stream, p: Problem, count: int) -> Three:
     same = s.chance(0.6, count, 1, 1)
     b = np.where(same, np.repeat(b[:, :1], p.k, axis=1), b)
     b[:, 1::2] = b[:, ::2]
+    # for half of the executions C cancels the first product, which then has no partner
+    with_c = s.chance(0.5, count, 1, 1)
+    a[..., 1:2] = np.where(with_c, a[..., 1:2] & sign, a[..., 1:2])
+    small = _spread(s, p.ctype, -22, -12, *c.shape)
     if p.ctype.name == "f32":
-        first = _as_f32(p.atype, a[..., :1]) * _as_f32(p.btype, b[:, :1, :])
-        c = np.where(s.chance(0.6, *c.shape), (-first).view(np.uint32), c)
-    return a, b, c
+        first = (-(_as_f32(p.atype, a[..., :1]) * _as_f32(p.btype, b[:, :1, :]))).view(np.uint32)
+        c = first ^ s.chance(0.3, *c.shape).astype(np.uint32)
+    return a, b, np.where(with_c, c, _zeroed(s, 0.7, small, p.ctype))
 
 
 def _as_f32(t: ElementType, raw: Array) -> NDArray[np.float32]:
@@ -269,21 +275,27 @@ def _as_f32(t: ElementType, raw: Array) -> NDArray[np.float32]:
 
 
 def floor(s: Stream, p: Problem, count: int) -> Three:
-    """Products and C around the least exponent to which terms are aligned; half of the C are zero."""
+    """Sums whose largest term is near the least exponent of alignment, with terms at the last bit that this leaves.
+
+    Most C are zero, since others are larger than that exponent."""
     sa, sb, sc = _shapes(p, count)
-    total = p.floor + s.between(-6, 5, count, p.columns)
+    group = 1 if p.columns == p.k else 4 if p.atype.bits == 4 else 2
+    edge = p.floor - p.fraction + s.between(-3, 2, count, p.columns)
+    large = p.floor + s.between(-17, 2, count, 1) + s.between(-1, 0, count, p.columns)
+    total = np.where(s.chance(0.3, count, p.columns), large, edge)
+    total = np.repeat(total[:, ::group], group, axis=1)
     (low_a, high_a), (low_b, high_b) = _range(p.atype), _range(p.btype)
-    ea = np.clip(total - (total // 2), low_a, high_a)
     eb = np.clip(total // 2, low_b, high_b)
-    if p.columns != p.k:
-        eb = np.repeat(eb[:, :1], p.k, axis=1)
-    raw_a, raw_b = _raw(s, p.atype, *sa), _raw(s, p.btype, *sb)
-    plain_a, plain_b = (np.where(s.chance(0.4, *r.shape), r.dtype.type(0), r) for r in (raw_a, raw_b))
+    ea = np.clip(total - eb, low_a, high_a)
+    eb = eb if group == 1 else np.repeat(eb[:, ::group], 2 * group, axis=1)
+    parts = []
+    for t, exponent, shape in ((p.atype, ea[:, None, :], sa), (p.btype, eb[:, :, None], sb)):
+        raw = _raw(s, t, *shape)
+        fraction = np.where(s.chance(0.75, *shape), raw.dtype.type(0), raw)
+        parts.append(number(t, s.words(*shape), np.broadcast_to(exponent, shape), fraction))
     low_c = max(_range(p.ctype)[0], p.floor - 4)
-    a = number(p.atype, s.words(*sa), np.broadcast_to(ea[:, None, :], sa), plain_a)
-    b = number(p.btype, s.words(*sb), np.broadcast_to(eb[:, :, None], sb), plain_b)
     c = _spread(s, p.ctype, low_c, low_c + 10, *sc)
-    return _zeroed(s, 0.4, a, p.atype), b, _zeroed(s, 0.5, c, p.ctype)
+    return _zeroed(s, 0.4, parts[0], p.atype), parts[1], _zeroed(s, 0.8, c, p.ctype)
 
 
 # Integers and bits ---------------------------------------------------------------------------------------------------
@@ -320,8 +332,8 @@ def extremes(s: Stream, p: Problem, count: int) -> Three:
 def saturate(s: Stream, p: Problem, count: int) -> Three:
     """C so near an end of its range that the products decide whether the sum passes it."""
     a, b, _ = bits(s, p, count)
-    most = p.columns * max(map(abs, _limits(p.atype))) * max(map(abs, _limits(p.btype)))
-    return a, b, _int_c(s, p, count, _EDGES, max(4, most // 4))
+    product = max(map(abs, _limits(p.atype))) * max(map(abs, _limits(p.btype)))
+    return a, b, _int_c(s, p, count, _EDGES, max(4, math.isqrt(p.columns) * product // 3))
 
 
 def largest(s: Stream, p: Problem, count: int) -> Three:

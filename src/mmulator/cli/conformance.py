@@ -1,0 +1,172 @@
+"""`mmulator conformance`: the model against the GPU at hand, or against the vectors that GPUs gave."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from mmulator.conformance.run import Outcome, Row, Settings
+
+
+def conformance(
+    gpu: Annotated[bool, typer.Option("--gpu", help="Compare with the NVIDIA GPU of this machine.")] = False,
+    vectors: Annotated[Path | None, typer.Option(help="Folder of vectors to replay. Default: that of the repository.")] = None,
+    device: Annotated[str | None, typer.Option(help="Replay the vectors of this device only, such as sm_90.")] = None,
+    filter: Annotated[str, typer.Option(help="Only forms (and edges) that this regular expression finds.")] = "",
+    cases: Annotated[int, typer.Option(help="Cases a form: eight columns of results each.", min=1)] = 10_000,
+    seed: Annotated[int, typer.Option(help="Of the operands.")] = 1,
+    report: Annotated[list[Path] | None, typer.Option(help="Write a report: FILE.json or FILE.html.")] = None,
+    capture: Annotated[Path | None, typer.Option(help="Write what the GPU answers as vectors to this folder.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
+    processes: Annotated[int, typer.Option(help="Processes to use. Default: all cores.", min=0)] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare the model with a GPU, register by register, on operands that are hard to get right.
+
+    Without --gpu, replays what GPUs answered, as kept in the repository's vectors/.
+
+    Examples: mmulator conformance --filter wgmma.*f16
+
+    mmulator conformance --gpu --cases 10000 --report conformance.html
+
+    The exit code is 0 only if everything was compared and no bit differs.
+    """
+    from mmulator.cli.output import print_json
+    from mmulator.conformance import report as reports
+    from mmulator.conformance.run import Settings
+
+    _check(gpu, vectors, device, capture, resume, filter, report or [])
+    settings = Settings(seed, cases, filter, processes=processes, capture=capture is not None)
+    if gpu:
+        outcomes = [(settings, _run(settings, _state(settings), resume, json))]
+    else:
+        outcomes = []
+        for folder in _folders(vectors, device):
+            each = replace(settings, replay=str(folder))
+            outcomes.append((each, _run(each, None, False, json)))
+    for path in report or []:
+        reports.write(path, outcomes)
+    if capture is not None:
+        for path in reports.write_vectors(capture, outcomes[0][1], settings):
+            print(f"wrote {path}", file=sys.stderr)
+    if json:
+        print_json(reports.as_data(outcomes))
+    else:
+        _print(outcomes)
+    if any(not o.complete for _, o in outcomes):
+        raise typer.Exit(130)
+    if not all(o.ok for _, o in outcomes):
+        raise typer.Exit(1)
+
+
+def _check(
+    gpu: bool, vectors: Path | None, device: str | None, capture: Path | None, resume: bool, filter: str, paths: list[Path]
+) -> None:
+    import re
+
+    from mmulator.errors import MmulatorError
+
+    for given, name in ((vectors, "--vectors"), (device, "--device")):
+        if gpu and given is not None:
+            raise MmulatorError(f"{name} goes with a replay, not with --gpu")
+    for wanted, name in ((capture is not None, "--capture"), (resume, "--resume")):
+        if wanted and not gpu:
+            raise MmulatorError(f"{name} goes with --gpu")
+    for path in paths:
+        if path.suffix not in (".json", ".html"):
+            raise MmulatorError(f"--report {path}: the name must end in .json or .html")
+    try:
+        re.compile(filter)
+    except re.error as error:
+        raise MmulatorError(f"--filter {filter}: {error}") from None
+
+
+def _folders(vectors: Path | None, device: str | None) -> list[Path]:
+    from mmulator.conformance.vectors import default_folder, files
+    from mmulator.errors import MmulatorError
+
+    root = vectors or default_folder()
+    found = files(root)
+    if device is not None and device not in found:
+        raise MmulatorError(f"{root} has no vectors of {device}", hint=f"it has those of {', '.join(found)}")
+    return [root / name for name in found if device in (None, name)]
+
+
+def _state(settings: Settings) -> Path | None:
+    from mmulator.codegen.engine import cache_folder
+
+    folder = cache_folder()
+    return folder / "conformance" / f"gpu{settings.gpu}.jsonl" if folder else None
+
+
+def _run(settings: Settings, state: Path | None, resume: bool, quiet: bool) -> Outcome:
+    from mmulator.conformance.run import run
+
+    if state is not None and not resume:
+        state.unlink(missing_ok=True)
+    with _Progress(quiet) as progress:
+        outcome = run(settings, state, progress.update)
+    if not outcome.complete:
+        again = "; the same command with --resume goes on" if state is not None and not settings.capture else ""
+        print(f"interrupted after {len(outcome.rows)} forms{again}", file=sys.stderr)
+    return outcome
+
+
+class _Progress:
+    """A bar on a terminal, a line every ten seconds elsewhere, on standard error."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.bar: Any = None
+        self.task: Any = None
+        self.said = time.monotonic()
+
+    def __enter__(self) -> _Progress:
+        if not self.quiet and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            self.bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                TimeRemainingColumn(), console=Console(stderr=True), transient=True,
+            )  # fmt: skip
+            self.bar.start()
+            self.task = self.bar.add_task("forms")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def update(self, done: int, total: int, row: Row | None) -> None:
+        if self.quiet:
+            return
+        if row is not None and row.verdict != "same":
+            self.say(f"{row.item.name}: {row.verdict}")
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done, total=total)
+        elif time.monotonic() - self.said > 10:
+            self.said = time.monotonic()
+            self.say(f"{done}/{total} forms")
+
+    def say(self, text: str) -> None:
+        if self.bar is not None:
+            self.bar.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+
+def _print(outcomes: list[tuple[Settings, Outcome]]) -> None:
+    from mmulator.cli.output import print_heading
+    from mmulator.conformance.report import lines
+
+    for settings, outcome in outcomes:
+        first, *rest = lines(outcome, settings)
+        print_heading(first)
+        print("\n".join(rest))
