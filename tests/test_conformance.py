@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,8 @@ from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
 from mmulator.syntax import parse_mnemonic
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
 HOPPER = Target(90, "a")
 DEVICE = "sm_90"
@@ -190,6 +193,12 @@ def test_metadata_is_defined_unless_asked_otherwise() -> None:
 
 def kernels_fields(subject: Subject) -> list[str]:
     return [f.name for f in kernels.fields(subject)]
+
+
+def test_the_page_is_current() -> None:
+    import conformance_page
+
+    assert conformance_page.PAGE.read_text() == conformance_page.page(), "run python tools/conformance_page.py"
 
 
 # kernels ------------------------------------------------------------------------------------------------------------

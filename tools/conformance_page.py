@@ -96,7 +96,7 @@ def confidence() -> dict[str, dict[str, str]]:
             except MmulatorError:
                 continue
             row = out.setdefault(group(form), {})
-            row[device] = letter if row.get(device, letter) == letter else "M P"
+            row[device] = " ".join(sorted({letter, *row.get(device, "").split()}))  # shapes may differ
     return out
 
 

@@ -48,6 +48,11 @@ class Subject:
         return dict(self.immediates)
 
 
+_CLASSES = {
+    **dict.fromkeys(("e4m3", "e5m2"), "FP8"), **dict.fromkeys(("s8", "u8"), "s8/u8"), **dict.fromkeys(("s4", "u4"), "s4/u4"),
+}  # fmt: skip
+
+
 def group(form: MatrixForm) -> str:
     """The line of a report that a form belongs to: family, spelling and types."""
     name = f"{form.family}.sp" if form.sparse and form.family == "mma" else form.family
@@ -59,8 +64,10 @@ def group(form: MatrixForm) -> str:
         return f"{name}.{form.op}"
     if form.atype is None:
         return form.family
-    kind = f" {form.kind}" if form.kind else ""
-    return f"{name}{kind} {form.dtype} {form.atype} {form.btype} {form.ctype or form.dtype}"
+    factors = dict.fromkeys(_CLASSES.get(str(t), str(t)) for t in (form.atype, form.btype))
+    types = f"kind::{form.kind}" if form.kind else " x ".join(factors)
+    c = f", C {form.ctype}" if form.ctype not in (None, form.dtype) else ""
+    return f"{name} {types} -> {form.dtype}{c}"
 
 
 def _signs(form: MatrixForm, number: int) -> list[dict[str, int]]:
