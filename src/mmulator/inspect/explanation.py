@@ -218,9 +218,14 @@ def find(text: str, target: Target | None, ptx: tuple[int, int] | None) -> tuple
             if "sync" in word.split("."):  # a whole name with a mistake: the parser says which
                 raise
     words = split(text)
-    if words:
+    if len(words) == 1 or "." in word:
         _no_scalar(words[0], text.strip())
-    return find_forms(text, target, ptx)
+    try:
+        return find_forms(text, target, ptx)
+    except InvalidInstructionError:
+        if words:
+            _no_scalar(words[0], text.strip())
+        raise
 
 
 def _no_scalar(opcode: str, text: str) -> None:

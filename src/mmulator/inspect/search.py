@@ -84,12 +84,13 @@ def _shape_of(word: str) -> tuple[int, int, int] | None:
 def parse_query(words: list[str]) -> Query:
     """Raises InvalidInstructionError for a word that means nothing here, with the nearest that do."""
     query = Query()
+    wmma = not {"wmma", "load", "store"}.isdisjoint(words)  # then a, b, c, d may be parts of the opcode
     exact = {c.lower(): c for row in ROWS for s in row.slots for c in s.choices if c and s.name != "shape"}
     for word in words:
         choices = ALIASES.get(word, (exact.get(word, word),))
         if word in FAMILIES and not query.family:
             query.family = word
-        elif (word in (*"abcd", "mma") and query.family == "wmma") or choices[0] in _ops():
+        elif (word in (*"abcd", "mma") and wmma) or choices[0] in _ops():
             query.op.append(choices[0])
         elif word in SPARSITY:
             query.sparse = SPARSITY[word]
@@ -165,7 +166,8 @@ def rank(form: MatrixForm, query: Query) -> tuple[object, ...]:
     first = str(form.atype or form.type or "")
     unasked = (
         form.satfinite + (form.rounding not in ("", "rn")) + (form.bit_op == "and" and form.family != "wgmma")
-        + (form.trans and form.m == 8) + (form.alayout == "col") + (form.blayout == "row") + (form.layout == "col")
+        + (form.trans and form.m == 8) + ((form.alayout == "col") + (form.blayout == "row") + (form.layout == "col"))
+        * ({"row", "col"}.isdisjoint(asked))
         + form.ordered_metadata * (query.sparse is None) + bool(form.kind) + 2 * form.block_scale
     ) - sum(w in asked for w in form.mnemonic.split(".") if w not in ("row", "col"))  # fmt: skip
     types = element_types(form)
@@ -179,6 +181,7 @@ def rank(form: MatrixForm, query: Query) -> tuple[object, ...]:
         inputs,
         form.atype is not form.btype,
         not _in_order(query.types, types),
+        not _in_order([w for w in query.words if w[0] in ("row", "col")], (form.alayout, form.blayout, form.layout)),
         str(form.dtype) == "f16",
         str(form.ctype) != str(form.dtype) if form.ctype else False,
         _FAMILY_RANK[form.family],
