@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from enum import IntEnum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mmulator.cli.app import run as mmulator
-from mmulator.conformance import cases, compare, edges, kernels, memory, report, run, values, vectors
+from mmulator.conformance import cases, compare, edges, kernels, memory, probes, report, run, values, vectors
 from mmulator.conformance.gpu import Gpu, GpuError, Machine
 from mmulator.conformance.launches import compare_launch
 from mmulator.conformance.stream import Stream
@@ -262,35 +265,46 @@ def test_the_explanation_is_right() -> None:
     """The operands that it names give the result by the exact model: every family, any element."""
     from mmulator.numerics.dot import dot
 
-    for name in (n for n in SOME if parse_mnemonic(n).atype is not None and "m8n8k4" not in n):
+    tf32 = "mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32"  # metadata may mix halves of two elements
+    for name in (n for n in (*SOME, tf32) if parse_mnemonic(n).atype is not None and "m8n8k4" not in n):
         subject = of(name)[-1]
         batch = cases.build(subject, DEVICE, 2, 20)
         want = compare.model(batch, DEVICE)
         matrix = compare.fragment(subject.form, "d").to_matrix(want)
         rng = random.Random(name)
-        for _ in range(6):
-            n, row, column = (rng.randrange(x) for x in matrix.shape)
+        for n in range(batch.count):
+            row, column = (rng.randrange(x) for x in matrix.shape[1:])
             a, b, c = compare.element_operands(batch, n, row, column)
             signs = {k: v for k, v in subject.immediates if k.startswith("imm_scale")}
             got = dot(compare.execution.dot_key(subject.form), DEVICE, a, b, c, **signs)
-            if batch.segment_of(n).kind == "metadata" and "tf32" in name:
-                continue
             assert got == int(matrix[n, row, column]), (name, n, row, column)
 
 
-def test_another_fraction_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cases tell F = 25 from 24 and 26, L = 16 from 8, and the floor from its neighbours."""
-    key = compare.execution.dot_key(parse_mnemonic("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"))
-    p = problem(parse_mnemonic(SOME[0]), DEVICE)
+CHANGES: tuple[tuple[str, tuple[dict[str, int], ...]], ...] = (
+    ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", ({"chunk": 8}, {"floor": -132}, {"floor": -134})),
+    ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", ({"chunk": 8}, {"floor": -20}, {"floor": -22})),
+    ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", ({"chunk": 4}, {"floor": -132}, {"floor": -134})),
+    ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32", ()),
+    ("wgmma.mma_async.sync.aligned.m64n8k32.f32.e5m2.e4m3", ({"chunk": 16}, {"keep": 12}, {"keep": 14})),
+    ("wgmma.mma_async.sync.aligned.m64n8k32.f16.e4m3.e4m3", ({"chunk": 16},)),
+    ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", ({"chunk": 8},)),
+)
+
+
+@pytest.mark.parametrize(("name", "changes"), CHANGES, ids=lambda x: x if isinstance(x, str) else "")
+def test_another_arithmetic_does_not_pass(name: str, changes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty executions of each kind tell F from F - 1 and F + 1, L from half of it, the floor from its neighbours."""
+    form = parse_mnemonic(name)
+    key, p = compare.execution.dot_key(form), problem(form, DEVICE)
     right = compare.profile_for(key, DEVICE)
-    for change in ({"fraction": 24}, {"fraction": 26}, {"chunk": 8}, {"floor": -132}, {"floor": -134}):
+    for change in (*changes, {"fraction": right.fraction - 1}, {"fraction": right.fraction + 1}):
         found = {}
-        for name in ("align", "floor", "ties", "bits"):
-            a, b, c = values.operands(Stream("change", name), name, p, 12)
+        for kind_ in ("align", "floor", "ties", "near"):
+            a, b, c = (x[:, :16] if x.shape[1] == 64 else x for x in values.operands(Stream(kind_), kind_, p, 40))
             want = arrays.matmul(key, DEVICE, a, b, c)
-            monkeypatch.setattr("mmulator.numerics.dot.profile_for", lambda *_, c=change: replace(right, **c))
-            monkeypatch.setattr("mmulator.numerics.arrays.profile_for", lambda *_, c=change: replace(right, **c))
-            found[name] = int((arrays.matmul(key, DEVICE, a, b, c) != want).sum())
+            for module in ("dot", "arrays"):
+                monkeypatch.setattr(f"mmulator.numerics.{module}.profile_for", lambda *_, c=change: replace(right, **c))
+            found[kind_] = int((arrays.matmul(key, DEVICE, a, b, c) != want).sum())
             monkeypatch.undo()
         assert sum(found.values()) > 0, change
 
@@ -430,6 +444,103 @@ def test_without_a_gpu_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(UnsupportedError, match="bindings are not installed"):
         Gpu()
+
+
+# the driver --------------------------------------------------------------------------------------------------------
+class Driver:
+    """cuda.bindings.driver as far as a Gpu uses it, on host memory; kernels run on the model."""
+
+    class CUresult(IntEnum):
+        CUDA_SUCCESS = 0
+        CUDA_ERROR_INVALID_PTX = 218
+        CUDA_ERROR_NOT_READY = 600
+        CUDA_ERROR_ILLEGAL_ADDRESS = 700
+
+    CUjit_option = SimpleNamespace(CU_JIT_ERROR_LOG_BUFFER=5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES=6)
+    CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
+    CUdevice_attribute = SimpleNamespace(
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=75, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=76
+    )
+
+    def __init__(self) -> None:
+        self.memory: dict[int, np.ndarray] = {}
+        self.status = [self.CUresult.CUDA_ERROR_NOT_READY, self.CUresult.CUDA_SUCCESS]
+        self.modules, self.resets = 0, 0
+
+    def __getattr__(self, name: str) -> Any:
+        answers = {"cuDeviceGetCount": 1, "cuDriverGetVersion": 13000, "cuDeviceGetName": b"Model\0\0"}
+        return lambda *args: (self.CUresult.CUDA_SUCCESS, answers.get(name, 7))
+
+    def cuDeviceGetAttribute(self, attribute: int, device: int) -> Any:
+        return self.CUresult.CUDA_SUCCESS, 9 if attribute == 75 else 0
+
+    def cuModuleLoadDataEx(self, text: bytes, count: int, options: Any, values: Any) -> Any:
+        assert text.endswith(b"\0") and len(options) == len(values) == count
+        if b".entry" not in text:
+            return self.CUresult.CUDA_ERROR_INVALID_PTX, None
+        self.modules += 1
+        return self.CUresult.CUDA_SUCCESS, Machine(DEVICE).load(text[:-1].decode())
+
+    def cuModuleUnload(self, module: Any) -> Any:
+        self.modules -= 1
+        return (self.CUresult.CUDA_SUCCESS,)
+
+    def cuModuleGetFunction(self, module: Any, entry: bytes) -> Any:
+        return self.CUresult.CUDA_SUCCESS, module[entry.decode()]
+
+    def cuMemAlloc(self, size: int) -> Any:
+        place = np.zeros(size, np.uint8)
+        self.memory[place.ctypes.data] = place
+        return self.CUresult.CUDA_SUCCESS, place.ctypes.data
+
+    def cuMemcpyHtoD(self, to: int, source: int, size: int) -> Any:
+        assert size <= self.memory[to].size
+        ctypes.memmove(to, source, size)
+        return (self.CUresult.CUDA_SUCCESS,)
+
+    def cuMemcpyDtoH(self, to: int, source: int, size: int) -> Any:
+        ctypes.memmove(to, source, size)
+        return (self.CUresult.CUDA_SUCCESS,)
+
+    def cuStreamQuery(self, stream: int) -> Any:
+        return (self.status[0] if len(self.status) == 1 else self.status.pop(0),)
+
+    def cuDevicePrimaryCtxReset(self, device: int) -> Any:
+        self.resets += 1
+        return (self.CUresult.CUDA_SUCCESS,)
+
+    def cuLaunchKernel(self, function: Any, *args: Any) -> Any:
+        grid, block, (shared, _, table, _) = args[:3], args[3:6], args[6:]
+        count = len(function.function.params)
+        cells = [ctypes.c_uint64.from_address(p).value for p in (ctypes.c_void_p * count).from_address(table)]
+        function.launch(list(grid), list(block), [self.memory[c] for c in cells], shared, device=DEVICE)
+        self.status = [self.CUresult.CUDA_ERROR_NOT_READY, *self.status[-1:]]
+        return (self.CUresult.CUDA_SUCCESS,)
+
+
+def test_the_driver_is_used_as_it_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver()
+    monkeypatch.setattr("mmulator.conformance.gpu._bindings", lambda: driver)
+    gpu = Gpu()
+    assert (gpu.info.name, gpu.info.device, str(gpu.info.target), gpu.info.cuda) == ("Model", DEVICE, "sm_90a", "13.0")
+    for name in (SOME[0], SOME[3], SOME[13], SOME[-2]):
+        row = run.check(run.Item(name, "", name), gpu, run.Settings(count=20))
+        assert (row.verdict, row.error) == ("same", ""), row
+    assert driver.modules == 0 and driver.resets == 0
+    with pytest.raises(GpuError, match="INVALID_PTX"):
+        gpu.load("nonsense")
+    driver.status = [driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS]
+    row = run.check(run.Item(SOME[0], "", SOME[0]), gpu, run.Settings(count=20))
+    assert row.verdict == "error" and "ILLEGAL_ADDRESS" in row.error and driver.resets == 1
+    with pytest.raises(UnsupportedError, match="there is no GPU 3"):
+        Gpu(3)
+
+
+def test_probes_name_what_came_out() -> None:
+    seen = {p.name: probes.observe(p, Machine(DEVICE)) for p in probes.PROBES}
+    assert {k: v for k, v in seen["early read"].answer.items() if v} == {"old D": 64 * 128 * 32}
+    assert {k: v for k, v in seen["missing fence"].answer.items() if v} == {"C as changed": 64 * 128 * 32}
+    assert "selector 2" in seen["selector 2"].error
 
 
 # whole launches -----------------------------------------------------------------------------------------------------

@@ -142,8 +142,17 @@ def element_operands(batch: Batch, n: int, row: int, column: int, copy: int = 0)
     if form.sparse:
         name, selector = ("sp_meta", "sp_sel") if form.family == "wgmma" else ("e", "f")
         nibbles = sparse.from_registers(given[name][0], form, given[selector])
+        if sparse.mixed(nibbles, form).any():
+            return [int(x) for x in a[row]], _mixed(nibbles[row], b[:, column]), c
         chosen = sparse.indices(nibbles, form)[row]
     return [int(x) for x in a[row]], [int(b[k, column]) for k in chosen], c
+
+
+def _mixed(nibbles: Array, column: Array) -> list[int]:
+    """Words of two 16-bit halves each, as tf32 metadata chooses them from pairs of elements."""
+    halves = np.ascontiguousarray(column.astype("<u4")).view("<u2")
+    low, high = (4 * np.arange(len(nibbles)) + x for x in (nibbles & 3, nibbles >> 2))
+    return [int(halves[i]) | int(halves[j]) << 16 for i, j in zip(low, high)]
 
 
 def value(t: ElementType, raw: int) -> Fraction | float:

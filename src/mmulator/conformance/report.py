@@ -11,6 +11,7 @@ from typing import Any
 
 from mmulator.conformance import vectors
 from mmulator.conformance.compare import Difference
+from mmulator.conformance.probes import Observation
 from mmulator.conformance.run import Outcome, Row, Settings
 from mmulator.errors import MmulatorError
 
@@ -62,6 +63,7 @@ def run_data(outcome: Outcome, settings: Settings) -> dict[str, Any]:
         "totals": totals(outcome.rows),
         "groups": summary(outcome.rows),
         "forms": [r.as_dict() for r in outcome.rows],
+        "observations": [o.as_dict() for o in outcome.observations],
         "not_on_this_gpu": outcome.missing,
     }
 
@@ -93,6 +95,8 @@ def lines(outcome: Outcome, settings: Settings, limit: int = 8) -> Iterator[str]
             yield row.error
     if shown > limit:
         yield f"and {shown - limit} more forms"
+    for o in outcome.observations:
+        yield f"observed: {o.line()}"
     if outcome.missing:
         yield f"not on this GPU: {len(outcome.missing)} forms"
     if not outcome.rows:
@@ -134,7 +138,7 @@ def write_vectors(folder: Path, outcome: Outcome, settings: Settings) -> list[Pa
     }  # fmt: skip
     device = folder / outcome.info.device
     paths = vectors.write(device, [v for r in outcome.rows for v in r.vectors], provenance)
-    kept = {k: data[k] for k in ("ok", "mmulator", "date", "gpu", "run", "seconds", "totals", "groups", "not_on_this_gpu")}
+    kept = {k: v for k, v in data.items() if k not in ("forms", "complete")}
     kept["different"] = [r for r in data["forms"] if r["verdict"] != "same"]
     path = device / "report.json"
     path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
@@ -179,6 +183,8 @@ def _run_html(data: dict[str, Any]) -> str:
             text = "\n".join([r["subject"], *(explanation(r["first"]) if r["first"] else []), r["error"]]).strip()
             wrong += f"<h3><code>{html.escape(r['name'])}</code></h3><pre>{html.escape(text)}</pre>\n"
     groups = _table([{**g, "name": g["group"]} for g in data["groups"]], "group")
+    seen = [Observation(**o).line() for o in data["observations"]]
+    observed = "".join(f"<li>{html.escape(line)}</li>" for line in seen)
     missing = "".join(f"<li><code>{html.escape(m)}</code></li>" for m in data["not_on_this_gpu"])
     return f"""<h1>Conformance on {html.escape(gpu["name"])}</h1>
 <p>mmulator {data["mmulator"]}, {gpu["device"]}, CUDA {gpu["cuda"]}, driver {gpu["driver"] or "unknown"}, {data["date"]},
@@ -186,5 +192,6 @@ seed {data["run"]["seed"]}: {t["forms"]:,} forms, {t["cases"]:,} cases, {t["word
 {"<h2>Differences</h2>" + wrong if wrong else ""}
 <h2>Groups</h2>{groups}
 <h2>Forms</h2>{_table(rows, "form")}
+{"<h2>Observed</h2><ul>" + observed + "</ul>" if observed else ""}
 {"<h2>Not on this GPU</h2><ul>" + missing + "</ul>" if missing else ""}
 """

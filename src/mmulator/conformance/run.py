@@ -19,6 +19,7 @@ from typing import Any, Literal
 from mmulator.conformance import cases, compare, kernels, vectors
 from mmulator.conformance.edges import EDGES
 from mmulator.conformance.gpu import Gpu, GpuInfo, Machine, Runner
+from mmulator.conformance.probes import PROBES, Observation, observe
 from mmulator.conformance.subjects import Subject, forms, group, subjects
 from mmulator.conformance.vectors import Vector
 from mmulator.errors import MmulatorError
@@ -206,11 +207,12 @@ def _compare(row: Row, batch: cases.Batch, runner: Runner, module: Any, entry: s
 # All of them ---------------------------------------------------------------------------------------------------------
 @dataclass
 class Outcome:
-    """Rows in the order of the items, forms that the GPU lacks, and where it ran."""
+    """Rows in the order of the items, forms that the GPU lacks, what probes saw, and where it ran."""
 
     info: GpuInfo
     rows: list[Row] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
     seconds: float = 0.0
     complete: bool = True
 
@@ -232,7 +234,20 @@ def _begin(settings: Settings) -> None:
 
     global _runner
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    os.cpu_count = lambda: 1  # there is a process for every core: threads of the model would be in the way
     _runner = None if settings.replay else make_runner(settings)
+
+
+def _observe(settings: Settings) -> list[Observation]:
+    wanted = re.compile(settings.filter)
+    runner = make_runner(settings)
+    return [observe(p, runner) for p in PROBES if wanted.search(f"probe {p.name}: {p.mnemonic}")]
+
+
+def _apart(function: Callable[[Settings], Any], settings: Settings) -> Any:
+    """A function of the settings in a process of its own, so that this one holds no GPU."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as one:
+        return one.submit(function, settings).result()
 
 
 def _info(settings: Settings) -> GpuInfo:
@@ -262,9 +277,8 @@ def run(settings: Settings, state: Path | None = None, progress: Progress = lamb
     workers = settings.processes or len(os.sched_getaffinity(0))
     if workers == 1 or settings.replay:
         info = _info(settings)
-    else:  # in a process of its own, so that this one holds no GPU
-        with ProcessPoolExecutor(1, get_context("spawn")) as one:
-            info = one.submit(_info, settings).result()
+    else:
+        info = _apart(_info, settings)
     todo, missing = stored_items(settings) if settings.replay else items(info.target, settings)
     # what was captured before an interruption is not in the state: then all of it runs again
     done = read_state(state, settings, info) if state and not settings.capture else {}
@@ -280,6 +294,9 @@ def run(settings: Settings, state: Path | None = None, progress: Progress = lamb
             progress(len([1 for i in todo if i.name in results]), len(todo), row)
     except KeyboardInterrupt:
         outcome.complete = False
+    else:
+        if settings.edges and not settings.replay:
+            outcome.observations = _observe(settings) if workers == 1 else _apart(_observe, settings)
     outcome.rows = [results[i.name] for i in todo if i.name in results]
     outcome.seconds = time.perf_counter() - start
     return outcome

@@ -281,7 +281,10 @@ def floor(s: Stream, p: Problem, count: int) -> Three:
     sa, sb, sc = _shapes(p, count)
     group = 1 if p.columns == p.k else 4 if p.atype.bits == 4 else 2
     edge = p.floor - p.fraction + s.between(-3, 2, count, p.columns)
-    large = p.floor + s.between(-17, 2, count, 1) + s.between(-1, 0, count, p.columns)
+    half = p.dtype.emin - p.dtype.mantissa - 1  # half of the least result: a tie, if it is rounded to nearest
+    large = p.floor + s.between(-17, 2, count, 1)
+    large = np.where(s.chance(0.5, count, 1) & (p.dtype.name == "f16"), half, large)
+    large = large - s.chance(0.25, count, p.columns)
     total = np.where(s.chance(0.3, count, p.columns), large, edge)
     total = np.repeat(total[:, ::group], group, axis=1)
     (low_a, high_a), (low_b, high_b) = _range(p.atype), _range(p.btype)
