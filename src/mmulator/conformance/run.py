@@ -265,6 +265,11 @@ def _work(item: Item, settings: Settings, runner: Runner | None = None) -> Row:
     return check(item, runner, settings)
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 Progress = Callable[[int, int, Row | None], None]
 
 
@@ -274,7 +279,7 @@ def run(settings: Settings, state: Path | None = None, progress: Progress = lamb
     A keyboard interrupt gives the outcome so far, with `complete` False.
     """
     start = time.perf_counter()
-    workers = settings.processes or len(os.sched_getaffinity(0))
+    workers = settings.processes or cores()
     if workers == 1 or settings.replay:
         info = _info(settings)
     else:
