@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import random
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -374,6 +375,20 @@ def test_reports(tmp_path: Path) -> None:
     assert all(len(line) <= 80 for line in text if not line.startswith(("mma", "in ", "  "))), max(text, key=len)
     with pytest.raises(MmulatorError, match="must end in"):
         report.write(tmp_path / "r.txt", [])
+
+
+def test_the_module_runs_without_typer_and_rich() -> None:
+    """For machines with a GPU and little else."""
+    code = (
+        "import sys; sys.modules['typer'] = sys.modules['rich'] = None\n"
+        "sys.argv = 'c --machine sm_90 --cases 4 --processes 1 --no-edges --filter ^movmatrix|^ldm.*x1.b16 --json'.split()\n"
+        "from mmulator.conformance.__main__ import main; sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (data,) = json.loads(done.stdout)["runs"]
+    assert [r["item"]["edge"] for r in data["forms"]] == ["", ""] and not data["observations"]
+    assert "2/2" in done.stderr
 
 
 # vectors ------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from mmulator.conformance import report
@@ -29,8 +28,10 @@ def main() -> int:
     parser.add_argument("--replay", default="", metavar="DIR", help="replay vectors of one device")
     parser.add_argument("--json", action="store_true")
     o = parser.parse_args()
-    settings = Settings(o.seed, o.cases, o.filter, o.gpu, o.machine, o.processes, not o.no_edges)
-    settings = replace(settings, replay=o.replay, capture=o.capture is not None)
+    settings = Settings(
+        seed=o.seed, count=o.cases, filter=o.filter, gpu=o.gpu, machine=o.machine, replay=o.replay,
+        capture=o.capture is not None, processes=o.processes, edges=not o.no_edges,
+    )  # fmt: skip
     last = 0.0
 
     def progress(done: int, total: int, row: Row | None) -> None:
