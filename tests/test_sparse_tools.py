@@ -179,34 +179,6 @@ def test_a_group_of_metadata_words_is_a_metadata_operand() -> None:
     assert np.array_equal(pairs, e.reshape(2, 8, 4)[..., :2].transpose(1, 0, 2))
 
 
-def test_the_buffer_of_cusparselt() -> None:
-    """Words in the order in which PyTorch writes them: see layouts/sparse/pytorch.py."""
-    m, k = 256, 384
-    i = FORMS["bf16"]
-    a = sparse.prune(np.random.default_rng(6).standard_normal((m, k)).astype(ml_dtypes.bfloat16), i)
-    s = sparse.compress(a, i)
-    buffer, nothing = sparse.to_torch(s, "cusparselt")
-    assert nothing is None and buffer.shape == (m * k * 9 // 16,) and buffer.dtype == a.dtype
-    assert same(buffer[: m * k // 2].reshape(m, -1), s.values)
-    order = [
-        (rows + 32 * tile + 16 * sixteen + 8 * half + g, columns + 32 * right + 16 * word)
-        for columns in range(0, k, 64)
-        for rows in range(0, m, 128)
-        for right in range(2)
-        for tile in range(4)
-        for g in range(8)
-        for sixteen in range(2)
-        for word in range(2)
-        for half in range(2)
-    ]
-    words = buffer[m * k // 2 :].view(np.uint16)
-    nibbles = s.metadata.astype(int)
-    for word, (row, column) in zip(words.tolist(), order, strict=True):
-        assert word == sum(int(n) << 4 * j for j, n in enumerate(nibbles[row, column // 4 : column // 4 + 4]))
-    back = sparse.from_torch(buffer, instruction=i, shape=(m, k))
-    assert same(back.values, s.values) and same(back.metadata, s.metadata)
-
-
 def test_metadata_as_pytorchs_own_pruning_writes_it() -> None:
     """Three dimensions; indices out of order, or twice where the second value is a zero."""
     dense = np.zeros((32, 64), np.float16)

@@ -1,14 +1,12 @@
-"""The two layouts in which PyTorch's semi-structured sparse tensors keep a compressed matrix.
+"""The layouts in which PyTorch's semi-structured sparse tensors keep a compressed matrix.
 
-A word of metadata has the nibbles of 16 bits' or 32 bits' worth of chunks of one row, low chunk first. Words are
-stored in the order in which a warp reads them: those of rows r and r + 8 side by side, so that 32 bits of 16-bit words
-are the metadata operand of an `mma.sp` with eight chunks, then the next 16 columns of words, then the next row.
-
-cutlass     values [M, K / 2], and words [M, words of a row] whose memory is the reordered one. What
-            torch.sparse.SparseSemiStructuredTensorCUTLASS calls packed and meta.
-cusparselt  one buffer: values, then words in tiles of 128 x 64 elements. NVIDIA does not document it; this is the
-            layout that PyTorch itself writes for cuSPARSELt (torch._sparse_semi_structured_tile): 16-bit types, M and K
-            multiples of 128. Nothing is known of other types and shapes, which raise UnsupportedError.
+cutlass          values [M, K / 2], and words [M, words of a row] whose memory is reordered: a word of metadata has the
+                 nibbles of 16 bits' or 32 bits' worth of chunks of one row, low chunk first; those of rows r and r + 8
+                 are stored side by side, so that 32 bits of 16-bit words are the metadata operand of an `mma.sp` with
+                 eight chunks, then the next 16 columns of words, then the next row. What
+                 torch.sparse.SparseSemiStructuredTensorCUTLASS calls packed and meta.
+cusparselt       one buffer: values, then metadata, as cuSPARSELt writes them (cusparselt.py).
+cusparselt_tile  the same, as PyTorch writes them itself for cuSPARSELt (torch._sparse_semi_structured_tile).
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ import numpy as np
 
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.isa.forms import MatrixForm
+from mmulator.layouts.sparse import cusparselt
 from mmulator.layouts.sparse import metadata as meta
 from mmulator.layouts.sparse.compress import Compressed
 from mmulator.layouts.sparse.metadata import (
@@ -34,7 +33,8 @@ from mmulator.layouts.sparse.metadata import (
     granularity,
 )
 
-BACKENDS = ("cutlass", "cusparselt")
+BACKENDS = ("cutlass", "cusparselt", "cusparselt_tile")
+PADDING = 0b1110  # of chunks that the matrix lacks
 # Element type -> (dtype of a metadata word, rows that are reordered together)
 _WORDS = {
     "f16": (np.int16, 32),
@@ -45,39 +45,50 @@ _WORDS = {
 
 
 def to_torch(compressed: Compressed, backend: str = "cutlass") -> tuple[Array, Array | None]:
-    """(packed, meta) of a compressed matrix [M, K], as PyTorch keeps them; meta is None for cusparselt.
+    """(packed, meta) of a compressed matrix [M, K], as PyTorch keeps them; meta is None but for cutlass.
 
     cutlass: packed is `values` [M, K / 2]; meta int16 [M, K / 16] for .f16 and .bf16, int16 [M, K / 8] for .tf32 (which
-    PyTorch calls float32), int32 [M, K / 32] for .s8. cusparselt: packed is one-dimensional,
-    M K / 2 values and M K / 16 words of metadata, both with the dtype of `values`.
-    Raises OperandError for an M or K that the layout cannot hold, UnsupportedError for an element type or shape that
-    the backend has not, or whose layout is not known.
+    PyTorch calls float32), int32 [M, K / 32] for .s8.
+    cusparselt: packed is one-dimensional and has the dtype of `values`: M K / 2 values, then the metadata, as
+    torch._cslt_compress returns them (`.reshape(M, -1)`): .f16, .bf16, .s8, .e4m3 and .tf32, M and K multiples of 32.
+    Bytes that cuSPARSELt leaves as they were are 0. To values of .tf32 half a unit in the last place is added.
+    cusparselt_tile: as torch._sparse_semi_structured_tile writes it for cuSPARSELt: .f16 and .bf16, multiples of 128.
+    Raises OperandError for an M or K that the layout cannot hold or values of another dtype, UnsupportedError for an
+    element type or shape that the backend has not, or whose layout is not known.
     """
     form = compressed.form
-    words, offsets = _layout(compressed.shape, form, backend)
-    if compressed.metadata.size != compressed.values.size // granularity(form).kept:
-        raise OperandError("one matrix at a time: [M, K]")
+    if backend not in BACKENDS:
+        raise OperandError(f"no backend {backend!r}", hint=f"there are {', '.join(BACKENDS)}")
+    if len(compressed.shape) != 2:
+        raise OperandError(f"A of shape {compressed.shape}: PyTorch's sparse tensors have two dimensions")
+    if backend != "cutlass":
+        return _to_buffer(compressed, backend), None
+    words, offsets = _layout(compressed.shape, form)
     nibbles = compressed.metadata.astype(np.uint32).reshape(*offsets.shape, -1)
     shifts = 4 * np.arange(nibbles.shape[-1], dtype=np.uint32)
     flat = np.empty(offsets.size, words)
     flat[offsets] = np.bitwise_or.reduce(nibbles << shifts, axis=-1).astype(f"u{words.itemsize}").view(words)
-    if backend == "cutlass":
-        return compressed.values, flat.reshape(offsets.shape)
-    values = np.ascontiguousarray(compressed.values).reshape(-1)
-    return np.concatenate([values, flat.view(values.dtype)]), None
+    return compressed.values, flat.reshape(offsets.shape)
 
 
 def from_torch(
-    packed: Any, meta_words: Any = None, *, instruction: MatrixForm | HasForm, shape: tuple[int, int] | None = None
+    packed: Any,
+    meta_words: Any = None,
+    *,
+    instruction: MatrixForm | HasForm,
+    shape: tuple[int, int] | None = None,
+    backend: str | None = None,
 ) -> Compressed:
     """The compressed matrix of a semi-structured sparse tensor of PyTorch.
 
     packed: the tensor, or its `packed`; meta_words: its `meta` ([M, words], or [M, 2, words / 2] as PyTorch's own
     pruning leaves it), None for the cuSPARSELt backend, which keeps both in `packed` and so needs `shape`, (M, K). They
     are NumPy arrays, tensors, or anything NumPy can read. instruction: whose operand it is to become; it says the
-    element type.
+    element type. backend: as of `to_torch`; if None, cutlass where there is integer metadata, cusparselt where there is
+    none, cusparselt_tile where `meta` has the dtype of `packed` (as PyTorch's own pruning for cuSPARSELt returns it).
     Metadata with indices out of order, or with one index twice where a value is zero (PyTorch's own pruning writes
-    both), becomes ordered metadata for the same dense matrix.
+    both), becomes ordered metadata for the same dense matrix. .tf32 values of cusparselt come back without their low
+    13 bits.
     Raises OperandError for shapes or dtypes that do not fit, or metadata that keeps one element twice;
     UnsupportedError as `to_torch`.
     """
@@ -86,36 +97,99 @@ def from_torch(
         shape = shape or tuple(int(n) for n in packed.shape)  # type: ignore[assignment]
         packed, meta_words = packed.packed, packed.meta
     values = _array(packed)
+    words = None if meta_words is None else _array(meta_words)
     assert form.atype is not None
-    if values.dtype not in (element_dtype(form.atype), np.dtype(f"u{element_bits(form.atype) // 8 or 1}")):
-        raise OperandError(f"packed of {values.dtype}; .{form.atype} of {form} is {element_dtype(form.atype)}")
-    if meta_words is None:
-        values, flat, offsets = _from_buffer(values, form, shape)
-    else:
-        flat, offsets = _from_words(values, _array(meta_words), form)
+    _check_dtype(values, form)
+    if backend is None:
+        tile = words is not None and words.dtype == values.dtype and words.ndim == 3 and shape is not None
+        backend = "cusparselt_tile" if tile else "cusparselt" if words is None else "cutlass"
+    if backend not in BACKENDS:
+        raise OperandError(f"no backend {backend!r}", hint=f"there are {', '.join(BACKENDS)}")
+    if backend != "cutlass":
+        return _ordered(*_from_buffer(values, form, shape, backend), form)
+    if words is None:
+        raise OperandError("CUTLASS' layout without its meta", hint="give meta_words")
+    flat, offsets = _from_words(values, words, form)
     bits = 8 * flat.itemsize
     unsigned = flat.view(f"u{flat.itemsize}").astype(np.uint32)[offsets]
     nibbles = unsigned[..., None] >> np.arange(0, bits, 4, dtype=np.uint32) & np.uint32(15)
     return _ordered(values, nibbles.reshape(values.shape[0], -1).astype(np.uint8), form)
 
 
-def _from_buffer(values: Array, form: MatrixForm, shape: tuple[int, int] | None) -> tuple[Array, Array, Index]:
+def _check_dtype(values: Array, form: MatrixForm) -> None:
+    assert form.atype is not None
+    if values.dtype not in (element_dtype(form.atype), np.dtype(f"u{element_bits(form.atype) // 8 or 1}")):
+        raise OperandError(f"packed of {values.dtype}; .{form.atype} of {form} is {element_dtype(form.atype)}")
+
+
+def _buffer(shape: tuple[int, ...], form: MatrixForm, backend: str) -> cusparselt.Buffer:
+    assert form.atype is not None
+    layout = cusparselt.compressed if backend == "cusparselt" else cusparselt.packed
+    return layout(shape[0], shape[1], form.atype.name)
+
+
+def _to_buffer(s: Compressed, backend: str) -> Array:
+    _check_dtype(s.values, s.form)
+    layout = _buffer(s.shape, s.form, backend)
+    (m, k), size = s.shape, s.values.itemsize
+    nibbles = np.zeros(2 * layout.size, np.uint8)
+    nibbles[: 2 * layout.written] = PADDING  # what the matrix lacks
+    for place in layout.places:
+        nibbles[place] = s.metadata
+    values = np.ascontiguousarray(s.values)
+    if granularity(s.form) is TF32:
+        values = _rounded(values)
+    out = np.zeros(_elements(m, k, size, layout), values.dtype)
+    out[: m * k // 2] = values.reshape(-1)
+    out.view(np.uint8)[m * k // 2 * size :][: layout.size] = nibbles[::2] | nibbles[1::2] << 4
+    return out
+
+
+def _elements(m: int, k: int, size: int, layout: cusparselt.Buffer) -> int:
+    """Elements of PyTorch's tensor: whole rows of M."""
+    return -(-(m * k // 2 * size + layout.size) // (m * size)) * m
+
+
+def _rounded(values: Array) -> Array:
+    """float32 as cuSPARSELt stores it: half a unit of tf32's last place is added; whoever reads cuts 13 bits."""
+    bits = values.view(np.uint32)
+    if (bits & 0x1FFF).any() or not np.isfinite(values.view(np.float32)).all():
+        raise UnsupportedError(
+            "how cuSPARSELt rounds a float32 to .tf32 is not known",
+            rule="only numbers that are .tf32 already were measured: 0x1000 is added to their bits",
+            hint="cut the low 13 bits, `A.view(np.uint32) & 0xffffe000`, and replace infinities and NaN",
+        )
+    return (bits + np.uint32(0x1000)).view(values.dtype)
+
+
+def _from_buffer(values: Array, form: MatrixForm, shape: tuple[int, int] | None, backend: str) -> tuple[Array, Metadata]:
     if shape is None:
         raise OperandError(
             "the shape of a packed buffer without metadata is not known",
             hint="cuSPARSELt's: give shape=(M, K). CUTLASS': give its meta as well",
         )
-    words, offsets = _layout(shape, form, "cusparselt")
-    m, k = shape
-    if values.shape != (m * k * 9 // 16,):
-        raise OperandError(f"a buffer of shape {values.shape}; {m} x {k} of .{form.atype} takes {m * k * 9 // 16} elements")
-    return values[: m * k // 2].reshape(m, k // 2), values[m * k // 2 :].view(words), offsets
+    if len(shape) != 2:
+        raise OperandError(f"shape {shape}: PyTorch's sparse tensors have two dimensions")
+    layout = _buffer(shape, form, backend)
+    (m, k), size = shape, values.itemsize
+    half, most = m * k // 2, _elements(m, k, size, layout)
+    flat = np.ascontiguousarray(values).reshape(-1)
+    if not half * size + layout.size <= flat.nbytes <= most * size:
+        raise OperandError(f"a buffer of shape {values.shape}; {m} x {k} of .{form.atype} takes {most} elements")
+    stored = flat.view(np.uint8)[half * size :]
+    copies = stored[layout.places >> 1] >> (4 * (layout.places & 1)).astype(np.uint8) & 15
+    if (copies != copies[0]).any():
+        raise OperandError("the two copies of the metadata differ: this is no buffer of cuSPARSELt's, or not of this shape")
+    kept = flat[:half].reshape(m, k // 2)
+    if granularity(form) is TF32:
+        kept = (kept.view(np.uint32) & np.uint32(0xFFFFE000)).view(kept.dtype)
+    return kept, copies[0]
 
 
 def _from_words(values: Array, words: Array, form: MatrixForm) -> tuple[Array, Index]:
     if values.ndim != 2:
         raise OperandError(f"packed of shape {values.shape}: [M, K / 2] is needed")
-    want, offsets = _layout((values.shape[0], 2 * values.shape[1]), form, "cutlass")
+    want, offsets = _layout((values.shape[0], 2 * values.shape[1]), form)
     if words.dtype.itemsize != want.itemsize or words.dtype.kind not in "iu":
         raise OperandError(f"meta of {words.dtype}; .{form.atype} has {want} words")
     if words.ndim == 3 and words.shape[1] == 2:
@@ -125,22 +199,11 @@ def _from_words(values: Array, words: Array, form: MatrixForm) -> tuple[Array, I
     return np.ascontiguousarray(words).reshape(-1), offsets
 
 
-def _layout(shape: tuple[int, ...], form: MatrixForm, backend: str) -> tuple[np.dtype[Any], Index]:
-    """dtype of the words, and where the word of every (row, word of the row) is stored: int64 [M, words]."""
-    if backend not in BACKENDS:
-        raise OperandError(f"no backend {backend!r}", hint=f"there are {' and '.join(BACKENDS)}")
+def _layout(shape: tuple[int, ...], form: MatrixForm) -> tuple[np.dtype[Any], Index]:
+    """dtype of CUTLASS' words, and where the word of every (row, word of the row) is stored: int64 [M, words]."""
     assert form.atype is not None
     name = form.atype.name
-    if len(shape) != 2:
-        raise OperandError(f"A of shape {shape}: PyTorch's sparse tensors have two dimensions")
     m, k = shape
-    if backend == "cusparselt" and (name not in ("f16", "bf16") or m % 128 or k % 128 or 0 in shape):
-        raise UnsupportedError(
-            f"where cuSPARSELt puts the metadata of a {m} x {k} matrix of .{name} is not known",
-            rule="NVIDIA does not document the layout; PyTorch writes it itself for .f16 and .bf16 with M and K "
-            "multiples of 128, and nothing public says more",
-            hint="the CUTLASS backend has more types and shapes: torch.sparse.SparseSemiStructuredTensor._FORCE_CUTLASS = True",
-        )
     if name not in _WORDS:
         raise UnsupportedError(
             f"PyTorch's conversion for CUTLASS has no .{name}", hint=f"it has {', '.join(f'.{n}' for n in _WORDS)}"
@@ -157,10 +220,7 @@ def _layout(shape: tuple[int, ...], form: MatrixForm, backend: str) -> tuple[np.
     word = np.arange(k // columns, dtype=np.int64)[None, :]
     # in a group of rows: g, then the sixteen, then the column of words, then the half of the sixteen
     inside = row % 8 * (group // 4) + row % group // 16 * 4 + word % 2 * 2 + row // 8 % 2
-    if backend == "cutlass":
-        return words, inside + row // group * (2 * group) + word // 2 * (2 * m)
-    tile = row // 128 + word // 4 * (m // 128)  # of 128 x 64 elements, 512 words
-    return words, inside + row % 128 // 32 * 64 + word // 2 % 2 * 256 + tile * 512
+    return words, inside + row // group * (2 * group) + word // 2 * (2 * m)
 
 
 def _ordered(values: Array, nibbles: Metadata, form: MatrixForm) -> Compressed:
