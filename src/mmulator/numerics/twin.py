@@ -144,7 +144,7 @@ def fast_matmul(
         extra = [(indices, np.int32), (scale_a, np.uint8), (scale_b, np.uint8)]
         given = [A, B, D if C is None else C, *(np.asarray(x, kind) for x, kind in extra if x is not None)]
         operands = [_flat(x, batch) for x in given]
-        run_batch(twin, operands, D.reshape(count, m, n), (m, n, k), flags, workers, _pool(workers))
+        run_batch(twin, operands, D.reshape(count, m, n), (m, n, k), flags, workers, pool(workers))
         return D
     spread = [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (A, B, D if C is None else C)]
     extras = [
@@ -202,9 +202,9 @@ def _one(
         if parts == 1:
             work(0)
         else:
-            list(_pool(threads).map(work, range(parts)))
+            list(pool(threads).map(work, range(parts)))
 
 
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
+def pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="mmulator")
