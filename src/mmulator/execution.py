@@ -60,9 +60,7 @@ def execute(form: MatrixForm, device: str, operands: Operands) -> Array:
     """Run one instruction; see `Instruction.execute`."""
     run = _RUN.get((form.family, form.op))
     if run is None:
-        raise UnsupportedError(
-            f"{form} orders other instructions and has no result", hint="run a kernel that contains it"
-        )
+        raise UnsupportedError(f"{form} orders other instructions and has no result", hint="run a kernel that contains it")
     return run(form, device, checked(form, operands))
 
 
@@ -224,9 +222,7 @@ def _batch(leading: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
         return np.broadcast_shapes(*leading.values())
     except ValueError:
         shapes = ", ".join(f"{name} {shape}" for name, shape in leading.items())
-        raise OperandError(
-            f"leading dimensions do not broadcast: {shapes}", rule="batches follow NumPy's broadcasting"
-        ) from None
+        raise OperandError(f"leading dimensions do not broadcast: {shapes}", rule="batches follow NumPy's broadcasting") from None
 
 
 # The same by way of whole matrices ------------------------------------------------------------------------------------

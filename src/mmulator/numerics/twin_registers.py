@@ -131,9 +131,7 @@ def run_function(a: Room, b: Room, c: Room, d_bits: int, sparse: int, scaled: bo
     indices = _indices_function(sparse == 2)
     d_size = d_bits // 8
 
-    def run(
-        site: ptr_to(Site), places: ptr_to(u64), strides: ptr_to(u64), count: i64, flags: i64, scratch: ptr
-    ) -> i64:
+    def run(site: ptr_to(Site), places: ptr_to(u64), strides: ptr_to(u64), count: i64, flags: i64, scratch: ptr) -> i64:
         m = site.m
         n = site.n
         k = site.k
