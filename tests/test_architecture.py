@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1] / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
     ("source",), ("errors",), ("codegen",), ("isa",), ("syntax", "numerics", "layouts"),
-    ("execution",), ("instruction",), ("gemm",),
+    ("multiply",), ("execution",), ("instruction",), ("gemm",),
     ("ptx",), ("machine",), ("sanitizer",), ("conformance",), ("inspect",), ("cli", "explorer"), ("__main__",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

@@ -5,9 +5,6 @@ One function a family; `execute` checks that the operands are the instruction's 
 
 from __future__ import annotations
 
-import math
-import operator
-import os
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -18,11 +15,12 @@ from numpy.typing import NDArray
 from mmulator.errors import ExecutionFault, OperandError, UnsupportedError
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import ElementType
-from mmulator.layouts import MatrixDescriptor, fragment, operand_addresses, scales, sparse
+from mmulator.layouts import MatrixDescriptor, fragment, operand_addresses, scales
+from mmulator.multiply.batch import run
+from mmulator.multiply.sites import BY_LANE, scale_step, site_for
 from mmulator.numerics.profiles import dot_key
-from mmulator.numerics.twin import Twin, twin_for
+from mmulator.numerics.twin import Twin
 from mmulator.numerics.twin import fast_matmul as raw_matmul
-from mmulator.numerics.twin_registers import Metadata, Registers, Room
 
 Array = NDArray[Any]
 Operands = dict[str, Any]
@@ -60,12 +58,9 @@ def execute(form: MatrixForm, device: str, operands: Operands) -> Array:
     """Run one instruction; see `Instruction.execute`."""
     run = _RUN.get((form.family, form.op))
     if run is None:
-        raise UnsupportedError(f"{form} orders other instructions and has no result", hint="run a kernel that contains it")
-    return run(form, device, checked(form, operands))
-
-
-def checked(form: MatrixForm, operands: Operands) -> Operands:
-    """The operands with those that may be left out. Raises OperandError for one that is unknown or missing."""
+        raise UnsupportedError(
+            f"{form} orders other instructions and has no result", hint="run a kernel that contains it"
+        )
     known = keywords(form)
     defaults = _DEFAULTS.get(form.family, {})
     for name in operands:
@@ -74,7 +69,8 @@ def checked(form: MatrixForm, operands: Operands) -> Operands:
     for name in known:
         if name not in operands and name not in defaults:
             raise OperandError(f"operand {name} is missing", hint=f"operands of {form}: {', '.join(known)}")
-    return {name: operands.get(name, defaults.get(name)) for name in known}
+    given = {name: operands.get(name, defaults.get(name)) for name in known}
+    return run(form, device, given)
 
 
 def words(name: str, value: Any, bits: int = 32) -> Array:
@@ -87,7 +83,7 @@ def words(name: str, value: Any, bits: int = 32) -> Array:
 
 
 def _registers(form: MatrixForm, name: str, value: Any) -> Array:
-    """A register operand, checked: unsigned words [..., lanes, registers]."""
+    """A register operand [..., lanes, registers]."""
     rule = fragment(form, name)
     array = words(name, value, rule.register_bits)
     if array.shape[-2:] != (rule.lanes, rule.registers):
@@ -98,10 +94,22 @@ def _registers(form: MatrixForm, name: str, value: Any) -> Array:
     return array
 
 
+def _batch(*operands: tuple[Array | None, int]) -> tuple[int, ...]:
+    """Common leading dimensions of (array, number of its own dimensions)."""
+    shapes = [x.shape[: x.ndim - own] for x, own in operands if x is not None]
+    if len(set(shapes)) == 1:
+        return shapes[0]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        listed = ", ".join(str(s) for s in dict.fromkeys(shapes))
+        raise OperandError(f"leading dimensions {listed} of the operands do not broadcast") from None
+
+
 def _integer(name: str, value: Any, allowed: range | None = None) -> int:
     try:
-        number = operator.index(value)
-    except TypeError:
+        number = int(value)
+    except (TypeError, ValueError):
         raise OperandError(f"operand {name} is {value!r}: an integer is needed") from None
     if allowed is not None and number not in allowed:
         raise OperandError(f"operand {name} is {number}: it must be one of {', '.join(map(str, allowed))}")
@@ -120,19 +128,22 @@ def check_signs(form: MatrixForm, imm_scale_a: Any, imm_scale_b: Any) -> None:
 def _mma(form: MatrixForm, device: str, o: Operands) -> Array:
     a, b, c = (_registers(form, name, o[name]) for name in "abc")
     e = scale_a = scale_b = None
-    selector = 0
-    scale_ids: tuple[int, ...] = ()
+    selector, select = 0, (0, 0)
     if form.sparse:
-        e, selector = _column(form, "e", o["e"]), _integer("f", o["f"])
+        selector, e = _integer("f", o["f"]), _column(form, "e", o["e"])
     if form.block_scale:
-        scale_a, scale_b = (_column(form, name, o[name]) for name in ("scale_a_data", "scale_b_data"))
-        scale_ids = tuple(_integer(x, o[x]) for x in ("byte_id_a", "thread_id_a", "byte_id_b", "thread_id_b"))
-    path = _path(form, device, selector, scale_ids)
-    given: Given = {
-        "a": (a, 2), "b": (b, 2), "c": (c, 2), "e": (e, 1), "scale_a_data": (scale_a, 1), "scale_b_data": (scale_b, 1)
-    }  # fmt: skip
-    out = _run(path, form, given, 0)
-    return by_matrices(form, device, o) if out is None else out
+        scale_a, scale_b = (_column(form, f"scale_{side}_data", o[f"scale_{side}_data"]) for side in "ab")
+        select = (_scale_selector(form, "a", o), _scale_selector(form, "b", o))
+    site = site_for(form, device, selector, BY_LANE)
+    batch = _batch((a, 2), (b, 2), (c, 2), (e, 1), (scale_a, 1), (scale_b, 1))
+    return run(site, a, b, c, e, scale_a, scale_b, batch=batch, select=select)
+
+
+def _scale_selector(form: MatrixForm, side: str, o: Operands) -> int:
+    """Bytes from the scale factors that selectors of 0 name."""
+    byte_id, thread_id = (_integer(f"{name}_id_{side}", o[f"{name}_id_{side}"]) for name in ("byte", "thread"))
+    scales.places(form, side, byte_id, thread_id)  # raises for a selector that is not defined
+    return byte_id + thread_id * scale_step(form, side)
 
 
 def _column(form: MatrixForm, name: str, value: Any) -> Array:
@@ -142,195 +153,42 @@ def _column(form: MatrixForm, name: str, value: Any) -> Array:
         array = array[..., 0]
     if array.shape[-1:] != (form.lanes,):
         raise OperandError(f"operand {name} of shape {array.shape}: [..., {form.lanes} lanes] is needed")
-    return np.ascontiguousarray(array)
-
-
-@lru_cache(maxsize=512)
-def _places(form: MatrixForm, name: str) -> tuple[Room, NDArray[np.int32]]:
-    """Where the elements of a register operand lie."""
-    rule = fragment(form, name)
-    return Room(rule.bits, rule.shift, rule.width), rule.places.astype(np.int32)
-
-
-@lru_cache(maxsize=128)
-def _path(
-    form: MatrixForm, device: str, selector: int = 0, scale_ids: tuple[int, ...] = (),
-    shared_a: Where | None = None, shared_b: Where | None = None,
-) -> Registers:  # fmt: skip
-    """The way from registers to registers. shared_a, shared_b: where a wgmma finds A and B, if not in registers."""
-    c, d = ("d", "d") if form.family == "wgmma" else ("c", "d")
-    a_room, a_map = _shared_places(form, "a", shared_a)[:2] if shared_a else _places(form, "a")
-    b_room, b_map = _shared_places(form, "b", shared_b)[:2] if shared_b else _places(form, "b")
-    c_room, c_map = _places(form, c)
-    result = fragment(form, d)
-    scale_maps = None
-    if scale_ids:
-        lane_a, byte_a = scales.places(form, "a", *scale_ids[:2])
-        lane_b, byte_b = scales.places(form, "b", *scale_ids[2:])
-        scale_maps = (4 * lane_a[:, None] + byte_a, 4 * lane_b + byte_b[:, None])
-    return Registers(
-        twin_for(dot_key(form), device), (form.m, form.n, form.k), (a_room, b_room, c_room, result.bits),
-        (a_map, b_map, c_map), result.flat, result.copies, _metadata(form, selector) if form.sparse else None, scale_maps,
-    )  # fmt: skip
-
-
-def _metadata(form: MatrixForm, selector: int) -> Metadata:
-    """Which metadata bits say where each element of A stands."""
-    g = sparse.granularity(form)
-    halves = g.chunk == 2  # tf32: the two indices are those of the halves of one element
-    kept = np.arange(g.kept)
-    lane, bit = (x[..., None] + 0 * kept for x in sparse.places(form, selector))
-    chunk = np.arange(lane.shape[1])[None, :, None] * g.chunk + 0 * lane
-    if halves:
-        return Metadata(lane, bit, chunk, drop=1, group=1)
-    return Metadata(lane, bit + 2 * (kept // g.group), chunk + kept % g.group, drop=0, group=g.group)
-
-
-CORES = os.cpu_count() or 1
-Given = dict[str, tuple[Array | None, int]]  # operands in the order of Registers, and how many dimensions each has
-
-
-def _run(path: Registers, form: MatrixForm, given: Given, flags: int) -> Array | None:
-    """The result, over the operands' leading dimensions.
-
-    None if the native path leaves the metadata to `by_matrices`.
-    """
-    rule = fragment(form, "d")
-    batch = _batch({name: x.shape[: x.ndim - own] for name, (x, own) in given.items() if x is not None})
-    out = np.empty((*batch, rule.lanes, rule.registers), f"<u{rule.register_bits // 8}")
-    count = math.prod(batch)
-    operands: list[Any] = []
-    for x, own in given.values():
-        if x is not None and batch:
-            lead = x.shape[: x.ndim - own]
-            shared = math.prod(lead) == 1
-            if not shared and lead != batch:
-                x = np.ascontiguousarray(np.broadcast_to(x, (*batch, *x.shape[x.ndim - own :])))
-            operands.append((x, shared))
-        else:
-            operands.append(x if x is None else (x, True))
-    if count and not path(operands, out, count, CORES, flags):
-        return None
-    return out
-
-
-def _batch(leading: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape that leading dimensions broadcast to."""
-    if not any(leading.values()):
-        return ()
-    try:
-        return np.broadcast_shapes(*leading.values())
-    except ValueError:
-        shapes = ", ".join(f"{name} {shape}" for name, shape in leading.items())
-        raise OperandError(f"leading dimensions do not broadcast: {shapes}", rule="batches follow NumPy's broadcasting") from None
-
-
-# The same by way of whole matrices ------------------------------------------------------------------------------------
-def by_matrices(form: MatrixForm, device: str, o: Operands) -> Array:
-    """A multiply by layouts and `raw_matmul`: for metadata that the native path leaves, and for comparison with it."""
-    more: dict[str, Any] = {}
-    if form.family == "wgmma":
-        a, b, c, more = _wgmma_matrices(form, o)
-    else:
-        a, b, c = (fragment(form, name).to_matrix(_registers(form, name, o[name])) for name in "abc")
-    nibbles = None
-    if form.sparse:
-        e, f = ("sp_meta", "sp_sel") if form.family == "wgmma" else ("e", "f")
-        nibbles = sparse.from_registers(_column(form, e, o[e]), form, _integer(f, o[f]))
-    if form.block_scale:
-        for side in "ab":
-            data = _column(form, f"scale_{side}_data", o[f"scale_{side}_data"])
-            byte_id = _integer(f"byte_id_{side}", o[f"byte_id_{side}"])
-            thread_id = _integer(f"thread_id_{side}", o[f"thread_id_{side}"])
-            more[f"scale_{side}"] = scales.from_registers(data, form, side, byte_id, thread_id)
-    return fragment(form, "d").to_registers(_product(form, device, a, b, c, nibbles, **more))
-
-
-def _product(
-    form: MatrixForm, device: str, a: Array, b: Array, c: Array | None, nibbles: NDArray[np.uint8] | None, **more: Any
-) -> Array:
-    """The arithmetic, with B gathered as hardware does for a sparse A, whatever its metadata says."""
-    if nibbles is None:
-        return raw_matmul(dot_key(form), device, a, b, c, **more)
-    batch = _batch({"a": a.shape[:-2], "metadata": nibbles.shape[:-2]})
-    a = np.broadcast_to(a, (*batch, *a.shape[-2:]))
-    nibbles = np.broadcast_to(nibbles, (*batch, *nibbles.shape[-2:]))
-    index = sparse.indices(nibbles, form)
-    if sparse.mixed(nibbles, form).any():
-        return _mixed_halves(form, device, a, b, c, nibbles, **more)
-    return raw_matmul(dot_key(form), device, a, b, c, indices=index, **more)
-
-
-def _mixed_halves(
-    form: MatrixForm, device: str, a: Array, b: Array, c: Array | None, nibbles: NDArray[np.uint8], **more: Any
-) -> Array:
-    """tf32 metadata that takes halves of two elements: every row of A gets a B of its own."""
-    halves = np.ascontiguousarray(np.swapaxes(b, -1, -2)).view("<u2")  # [..., N, 2 K], low half first
-    chunk = 4 * np.arange(nibbles.shape[-1], dtype=np.int64)
-    low, high = chunk + (nibbles & 3), chunk + (nibbles >> 2)
-    batch = _batch({"b": halves.shape[:-2], "metadata": nibbles.shape[:-2]})
-    source = np.broadcast_to(halves[..., None, :, :], (*batch, form.m, *halves.shape[-2:]))
-
-    def gathered(which: NDArray[np.int64]) -> Array:  # [..., M, N, chunks]
-        at = np.broadcast_to(which[..., None, :], (*batch, form.m, halves.shape[-2], which.shape[-1]))
-        return np.take_along_axis(source, at, axis=-1).astype(np.uint32)
-
-    own = np.zeros((*batch, form.m, form.k, halves.shape[-2]), np.uint32)
-    own[..., ::2, :] = np.swapaxes(gathered(low) | gathered(high) << np.uint32(16), -1, -2)
-    first = np.broadcast_to(np.arange(0, form.k, 2), (*batch, form.m, 1, form.k // 2))
-    rows = None if c is None else c[..., :, None, :]
-    d = raw_matmul(dot_key(form), device, a[..., :, None, :], own, rows, indices=first, **more)
-    return d[..., 0, :]
+    return array
 
 
 # wgmma ---------------------------------------------------------------------------------------------------------------
 def _wgmma(form: MatrixForm, device: str, o: Operands) -> Array:
-    assert form.atype and form.btype
-    signs, trans_a, trans_b, image, base = _wgmma_checked(form, o)
-    image = np.ascontiguousarray(image)
-    a = None if o["a"] is None else _registers(form, "a", o["a"])
-    d = _registers(form, "d", o["d"]) if o["scale_d"] else None
-    e, selector = (_column(form, "sp_meta", o["sp_meta"]), _integer("sp_sel", o["sp_sel"])) if form.sparse else (None, 0)
-    where: dict[str, Where] = {"b": (_descriptor("b_desc", o["b_desc"]), base, trans_b)}
-    if a is None:
-        where["a"] = (_descriptor("a_desc", o["a_desc"]), base, trans_a)
-    spans = [_shared_places(form, side, place)[2:] for side, place in where.items()]
-    inside = all(low >= 0 and high <= image.shape[-1] for low, high in spans)
-    if not inside or base % 16:  # elements that straddle words, or the error
-        return by_matrices(form, device, o)
-    flags = Twin.flags(zero_c=d is None, negate_a=signs["imm_scale_a"] < 0, negate_b=signs["imm_scale_b"] < 0)
-    given: Given = {
-        "a": (image, 1) if a is None else (a, 2), "shared": (image, 1), "d": (d, 2), "sp_meta": (e, 1)
-    }  # fmt: skip
-    out = _run(_path(form, device, selector, (), where.get("a"), where["b"]), form, given, flags)
-    return by_matrices(form, device, o) if out is None else out
-
-
-def _wgmma_checked(form: MatrixForm, o: Operands) -> tuple[dict[str, int], bool, bool, NDArray[np.uint8], int]:
-    """imm-scale, imm-trans-a, imm-trans-b, the image of shared memory and its address."""
+    assert form.atype and form.btype and form.dtype
     if (o["a"] is None) == (o["a_desc"] is None):
         raise OperandError("operands a and a_desc: exactly one of them is needed")
-    if _integer("scale_d", o["scale_d"], range(2)) and o["d"] is None:
+    scale_d = bool(_integer("scale_d", o["scale_d"], range(2)))
+    if scale_d and o["d"] is None:
         raise OperandError("operand d is missing", hint="with scale_d=0 it is not read")
-    signs = {name: _integer(name, o.get(name, 1), range(-1, 2, 2)) for name in ("imm_scale_a", "imm_scale_b")}
+    signs = {}
+    for name in ("imm_scale_a", "imm_scale_b"):
+        if name in o:
+            signs[name] = _integer(name, o[name], range(-1, 2, 2))
     trans_a = bool(_integer("imm_trans_a", o.get("imm_trans_a", 0), range(2)))
     trans_b = bool(_integer("imm_trans_b", o.get("imm_trans_b", 0), range(2)))
     if trans_a and o["a"] is not None:
         raise OperandError("imm_trans_a belongs to a_desc; A is in registers here")
-    return signs, trans_a, trans_b, _memory("shared", o["shared"]), _integer("shared_base", o["shared_base"])
-
-
-def _wgmma_matrices(form: MatrixForm, o: Operands) -> tuple[Array, Array, Array | None, dict[str, Any]]:
-    assert form.atype and form.btype
-    signs, trans_a, trans_b, image, base = _wgmma_checked(form, o)
+    image = _memory("shared", o["shared"])
+    base = _integer("shared_base", o["shared_base"])
     columns = form.k // 2 if form.sparse else form.k
+    plain = {"b"}
     if o["a"] is not None:
-        a = fragment(form, "a").to_matrix(_registers(form, "a", o["a"]))
+        a = _registers(form, "a", o["a"])
     else:
         a = shared_matrix(image, base, _descriptor("a_desc", o["a_desc"]), form.m, columns, form.atype, trans_a)
+        plain.add("a")
     b = shared_matrix(image, base, _descriptor("b_desc", o["b_desc"]), form.n, form.k, form.btype, trans_b)
-    c = fragment(form, "d").to_matrix(_registers(form, "d", o["d"])) if o["scale_d"] else None
-    return a, np.swapaxes(b, -1, -2), c, signs
+    c = _registers(form, "d", o["d"]) if scale_d else None
+    selector, e = 0, None
+    if form.sparse:
+        selector, e = _integer("sp_sel", o["sp_sel"]), _column(form, "sp_meta", o["sp_meta"])
+    flags = Twin.flags(zero_c=not scale_d, negate_a=signs.get("imm_scale_a") == -1, negate_b=signs.get("imm_scale_b") == -1)
+    site = site_for(form, device, selector, BY_LANE, frozenset(plain), flags)
+    return run(site, a, b, c, e, batch=_batch((a, 2), (b, 2), (c, 2), (e, 1)))
 
 
 def _descriptor(name: str, value: Any) -> MatrixDescriptor:
@@ -357,9 +215,14 @@ def shared_matrix(
 
     base: shared address of the image's first byte. Raises ExecutionFault for an address outside the image.
     """
-    address = operand_addresses(descriptor, rows, k, element.bits, mn_major) - base
+    address, chunks = _addresses(descriptor, rows, k, element.bits, mn_major)
     size = max(1, element.bits // 8)
-    _inside("shared", address, size, image.shape[-1], base)
+    _inside("shared", address - base, size, image.shape[-1], base)
+    if chunks is not None and not (base % 16 or image.shape[-1] % 16 or image.strides[-1] != 1):
+        wide = np.ascontiguousarray(image).view("V16")
+        found = np.take(wide, chunks - base // 16, axis=-1)
+        return found.view(f"<u{size}")
+    address = address - base
     if element.bits < 8:
         shift = (np.arange(k) * element.bits % 8).astype(np.uint8)
         return image[..., address] >> shift & np.uint8((1 << element.bits) - 1)
@@ -367,22 +230,19 @@ def shared_matrix(
     return np.ascontiguousarray(found).view(f"<u{size}")[..., 0]
 
 
-Where = tuple[MatrixDescriptor, int, bool]  # of a matrix in shared memory: descriptor, address of the image, MN-major
-
-
-@lru_cache(maxsize=128)
-def _shared_places(form: MatrixForm, side: str, where: Where) -> tuple[Room, NDArray[np.int32], int, int]:
-    """Where A [M, K] or B [K, N] lies in the image, in elements; its lowest byte, and the one behind its highest."""
-    descriptor, base, mn_major = where
-    rows, k, element = (form.m, form.k // (1 + form.sparse), form.atype) if side == "a" else (form.n, form.k, form.btype)
-    assert element is not None
-    address = operand_addresses(descriptor, rows, k, element.bits, mn_major) - base
-    size = max(1, element.bits // 8)
-    places = 8 * address // element.bits
-    if element.bits < 8:
-        places = places + np.arange(k) % (8 // element.bits)
-    table = (places if side == "a" else places.T).astype(np.int32)
-    return Room(element.bits, 0, element.bits), table, int(address.min()), int(address.max()) + size
+@lru_cache(maxsize=512)
+def _addresses(
+    descriptor: MatrixDescriptor, rows: int, k: int, bits: int, mn_major: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+    """Byte address of every element [rows, k]; and the numbers of the 16-byte units of every row, if it is made of them."""
+    address = operand_addresses(descriptor, rows, k, bits, mn_major)
+    per = 128 // bits
+    if bits < 8 or k % per:
+        return address, None
+    units = address.reshape(rows, -1, per)
+    first = units[..., 0]
+    whole = (units == first[..., None] + np.arange(per) * (bits // 8)).all() and not (first % 16).any()
+    return address, first // 16 if whole else None
 
 
 def _inside(name: str, address: NDArray[np.int64], size: int, limit: int, base: int = 0) -> None:
@@ -448,22 +308,13 @@ def _writable(memory: NDArray[np.uint8], original: Any) -> None:
         raise OperandError("operand memory must be a writable NumPy array: the store changes it")
 
 
-def _stored(form: MatrixForm, value: Any, memory: NDArray[np.uint8]) -> Array:
-    """The matrix of registers r, whose leading dimensions have to fit those of memory."""
-    registers = _registers(form, "r", value)
-    if _batch({"r": registers.shape[:-2], "memory": memory.shape[:-1]}) != memory.shape[:-1]:
-        raise OperandError(
-            f"operand r of shape {registers.shape} for memory of shape {memory.shape}: one image for each is needed"
-        )
-    return fragment(form, "r").to_matrix(registers)
-
-
 def _wmma_store(form: MatrixForm, device: str, o: Operands) -> Array:
     assert form.type is not None
     memory = _memory("memory", o["memory"])
     _writable(memory, o["memory"])
     bits = _wmma_offsets(form, o, memory)
-    _write(memory, bits, _stored(form, o["r"], memory), form.type.bits)
+    raw = fragment(form, "r").to_matrix(_registers(form, "r", o["r"]))
+    _write(memory, bits, raw, form.type.bits)
     return memory
 
 
@@ -507,7 +358,7 @@ def _stmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
     memory = _memory("memory", o["memory"])
     _writable(memory, o["memory"])
     starts = _rows(form, o, memory)
-    raw = _stored(form, o["r"], memory)
+    raw = fragment(form, "r").to_matrix(_registers(form, "r", o["r"]))
     if form.num == 1:
         raw = raw[..., None, :, :]
     if form.trans:

@@ -132,14 +132,6 @@ class Fragment:
         copy, row, col = self.maps
         return ((copy * self.rows + row) * self.columns + col).reshape(-1)
 
-    @property
-    def places(self) -> Index:
-        """Place of every element: its number among lanes * registers * elements of a register, [copies, rows, columns].
-
-        Where lanes hold an element redundantly, the lowest lane's.
-        """
-        return self._first.reshape(self.copies, self.rows, self.columns)
-
     @cached_property
     def _first(self) -> Index:
         """Lowest place that holds each position of the matrix."""

@@ -147,6 +147,7 @@ WgmmaSite = Struct("WgmmaSite", [
     ("site", u32),
     ("sparse", u32),
     ("places", ptr),  # IndexTable of a sparse A
+    ("a_row", u32),  # bytes of a row of packed A
 ])  # fmt: skip
 
 WgmmaOp = Struct("WgmmaOp", [

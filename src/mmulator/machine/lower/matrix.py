@@ -12,7 +12,6 @@ from mmulator.codegen.types import i64, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
-from mmulator.layouts import scales, sparse
 from mmulator.layouts.operands import fragment
 from mmulator.machine.emit import LANES, storage_type
 from mmulator.machine.lower import lower
@@ -22,6 +21,8 @@ from mmulator.machine.runtime import tensor as rt
 from mmulator.machine.runtime import watch
 from mmulator.machine.state import WgmmaSite
 from mmulator.machine.twins import twin_of
+from mmulator.multiply.native import MmaSite
+from mmulator.multiply.sites import Site, index_table, operand_places, register_elements, scale_step, site_for
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
 
 if TYPE_CHECKING:
@@ -84,129 +85,11 @@ def _keep(sites: Any, values: np.ndarray) -> int:
     return int(array.ctypes.data)
 
 
-def operand_places(form: MatrixForm, name: str, rows_are_n: bool = False) -> np.ndarray:
-    """For each matrix element (copies, rows, columns) its place in the registers as they lie in memory: register after
-    register, 32 lanes each, elements of a register together. `rows_are_n`: B transposed, [n][k]."""
-    f = fragment(form, name)
-    copies, rows, columns = np.meshgrid(np.arange(f.copies), np.arange(f.rows), np.arange(f.columns), indexing="ij")
-    lane, register, index = f.locate(rows, columns, copies)
-    places = (register * LANES + lane) * f.per_register + index
-    return places.transpose(0, 2, 1) if rows_are_n else places
-
-
-def register_elements(form: MatrixForm, name: str, transposed: bool = False) -> np.ndarray:
-    """For each place of the registers in memory, the number of the matrix element (copies, rows, columns) it holds.
-
-    transposed: its number in (copies, columns, rows).
-    """
-    f = fragment(form, name)
-    number = np.arange(f.copies * f.rows * f.columns).reshape(f.copies, f.rows, f.columns)
-    if transposed:  # where element [row][column] lies in the matrix of columns
-        number = np.arange(number.size).reshape(f.copies, f.columns, f.rows).transpose(0, 2, 1)
-    flat = number.reshape(-1)[f.flat].reshape(f.lanes, f.registers, f.per_register)
-    return flat.transpose(1, 0, 2).reshape(-1)
-
-
-def pieces(form: MatrixForm, name: str, places: np.ndarray) -> tuple[rt.Piece, np.ndarray]:
-    """Places [copies, lines, elements] as pieces as large as lie together in registers and in the matrix's lines."""
-    f = fragment(form, name)
-    if f.width < f.bits:
-        return (f.bits, f.shift, f.width), places
-    for bits in (128, 64, 32, 16):
-        count = bits // f.bits
-        if f.bits < 8 or count < 2 or places.shape[-1] % count:
-            continue
-        groups = places.reshape(*places.shape[:-1], -1, count)
-        first = groups[..., :1]
-        if (groups == first + np.arange(count)).all() and not (first % count).any():
-            return (bits, 0, 0), first[..., 0] // count
-    return (f.bits, 0, 0), places
-
-
 # mma and wmma.mma ---------------------------------------------------------------------------------------------------
-def index_table(sites: Any, form: MatrixForm, selector: int) -> int:
-    """Address of the IndexTable of a sparse form: which metadata bits say where each element of A stands."""
-    g = sparse.granularity(form)
-    lane, bit = (x[..., None] + np.zeros(g.kept, int) for x in sparse.places(form, selector))
-    chunk = np.arange(lane.shape[1])[None, :, None] * g.chunk
-    kept = np.arange(g.kept)
-    tf32 = g.chunk == 2
-    table = np.zeros(1, rt.IndexTable.numpy_dtype())
-    table["count"] = lane.size
-    table["lane"] = _keep(sites, lane)
-    table["shift"] = _keep(sites, bit + (0 * kept if tf32 else 2 * (kept // g.group)))
-    table["base"] = _keep(sites, chunk + (0 * kept if tf32 else kept % g.group) + 0 * lane)
-    table["drop"], table["group"] = int(tf32), 1 if tf32 else g.group
-    sites.keep.append(table)
-    return int(table.ctypes.data)
-
-
 def _selector(ins: Instruction, operand: Operand) -> int:
     if not isinstance(operand, Immediate):
         raise UnsupportedError("the sparsity selector is a constant", span=ins.span)
     return operand.value
-
-
-def _scale_tables(site: np.ndarray, sites: Any, form: MatrixForm) -> None:
-    """Where the bytes of scale-a-data and scale-b-data lie, in the order of scale_a [m][S] and scale_b [S][n]."""
-    site["scales"] = form.scale_vec
-    for side in "ab":
-        lane, byte = scales.places(form, side, 0, 0)
-        at = 4 * lane[:, None] + byte
-        site[f"scale_{side}_map"] = _keep(sites, at if side == "a" else at.T)
-
-
-def _transposed(form: MatrixForm) -> bool:
-    """Whether the product is computed as the transposed one, B' A': the same sums, and the twin's vectors run along n."""
-    plain = not (form.sparse or form.block_scale) and form.atype == form.btype and str(form.atype) != "f64"
-    return plain and form.m > form.n
-
-
-def _mma_site(e: Emitter, form: MatrixForm, selector: int = 0) -> tuple[int, tuple[rt.Piece, rt.Piece, rt.Piece]]:
-    """The site of a form, and what its pieces of a, b and c are. Of a transposed one, a and b have changed places."""
-    swap = _transposed(form)
-    first, second = "ba" if swap else "ab"
-    maps = [
-        pieces(form, first, operand_places(form, first, rows_are_n=swap)),
-        pieces(form, second, operand_places(form, second, rows_are_n=not swap)),
-        pieces(form, "c", operand_places(form, "c", rows_are_n=swap)),
-    ]
-
-    def make(sites: Any) -> np.ndarray:
-        twin = twin_of(form, e.device)
-        m, n = (form.n, form.m) if swap else (form.m, form.n)
-        site = np.zeros(1, rt.MmaSite.numpy_dtype())
-        site["pack_a"], site["pack_b"], site["dot"] = twin.pack_a, twin.pack_b, twin.dot
-        site["m"], site["n"], site["k"] = m, n, form.k
-        site["ka"] = form.k // 2 if form.sparse else form.k
-        if form.sparse:
-            site["places"] = index_table(sites, form, selector)
-        if form.block_scale:
-            _scale_tables(site, sites, form)
-        site["flags"] = 0
-        copies = fragment(form, "a").copies
-        site["copies"] = copies
-        for name, (_, places) in zip("abc", maps):
-            site[f"{name}_map"] = _keep(sites, places)
-            site[f"{name}_pieces"] = places.size // copies
-        d_map = register_elements(form, "d", transposed=swap)
-        site["d_map"] = _keep(sites, d_map)
-        site["d_places"] = len(d_map)
-        at = 0
-        size = max(form.m * form.k, form.n * form.k, form.m * form.n) * 8
-        for name, room in (
-            ("raw", size), ("result", form.m * form.n * 8 * 4), ("packed_a", twin.a_bytes(m, form.k)),
-            ("packed_b", twin.b_bytes(n, form.k)), ("index", form.m * form.k * 2),
-            ("scale_a", form.m * form.scale_vec), ("scale_b", form.n * form.scale_vec),
-        ):  # fmt: skip
-            site[name] = at
-            at += -(-room // 64) * 64
-        sites.scratch_bytes = max(sites.scratch_bytes, at)
-        sites.keep.append(twin)
-        return site
-
-    a, b, c = (piece for piece, _ in maps)
-    return table(e, ("mma", form, selector), make), (a, b, c)
 
 
 @lower("mma")
@@ -220,21 +103,27 @@ def _multiply(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     if form.sparse:
         selector, metadata = _selector(ins, rest[1]), _registers(e, rest[0])
         rest = rest[2:]
-    scale, select = null(u32), [constant(e.b, u32, 0)] * 2
+    factors, select = [null(u8)] * 2, [constant(e.b, u32, 0)] * 2
     if form.block_scale:
         scale_a, ids_a, scale_b, ids_b = rest
         select = [_scale_selector(e, form, "a", ids_a), _scale_selector(e, form, "b", ids_b)]
-        scale = e.spill(*(U32(e.source(o, "b32")) for o in (scale_a, scale_b)))
-    number, sizes = _mma_site(e, form, selector)
+        factors = [cast_ptr(u8, _registers(e, o)) for o in (scale_a, scale_b)]
+    site = site_for(form, e.device, selector)
+    number = table(e, ("mma", form, selector), lambda sites: _keep_site(sites, site))
     width = {x: fragment(form, x).register_bits for x in "abcd"}
     out = e.room(storage_type(f"b{width['d']}"), len(elements(d)))
-    function = rt.mma_function(*sizes, fragment(form, "d").bits, form.sparse, form.block_scale)
     places = [_registers(e, o, width[x]) for x, o in zip("abc", (a, b, c))]
-    if _transposed(form):
+    if site.transposed:
         places[:2] = places[1::-1]
     scratch = cast_ptr_bytes(e, "scratch")
-    e.call(function, site_pointer(e, number, rt.MmaSite), scratch, *places, metadata, cast_ptr(u8, scale), *select, out)
+    e.call(site.function, site_pointer(e, number, MmaSite), scratch, *places, metadata, *factors, *select, out)
     _results(e, d, out, ins, width["d"])
+
+
+def _keep_site(sites: Any, site: Site) -> np.ndarray:
+    sites.scratch_bytes = max(sites.scratch_bytes, site.scratch)
+    sites.keep.append(site)
+    return site.table
 
 
 def _scale_selector(e: Emitter, form: MatrixForm, side: str, operand: Operand) -> Value:
@@ -244,9 +133,8 @@ def _scale_selector(e: Emitter, form: MatrixForm, side: str, operand: Operand) -
     """
     byte_id, thread_id = elements(operand)
     threads = 2 if side == "a" else 4
-    of_thread = 4 * int(scales.places(form, side, 0, 1)[0][0] - scales.places(form, side, 0, 0)[0][0])
     at = constant(e.b, u32, 0)
-    for o, limit, step in ((byte_id, 5 - form.scale_vec, 1), (thread_id, threads, of_thread)):
+    for o, limit, step in ((byte_id, 5 - form.scale_vec, 1), (thread_id, threads, scale_step(form, side))):
         if isinstance(o, Immediate):
             at = at + constant(e.b, u32, o.value * step)
         else:
@@ -340,7 +228,7 @@ def _byte_move(e: Emitter, form: MatrixForm) -> Value:
     """The site of an 8-bit ldmatrix or stmatrix: the fragment's places, row after row as they lie in memory."""
 
     def make(sites: Any) -> np.ndarray:
-        places = operand_places(form, "r", rows_are_n=bool(form.trans))
+        places = operand_places(form, "r", transposed=bool(form.trans))
         site = np.zeros(1, mem.ByteMoveSite.numpy_dtype())
         site["rows"] = places.size // 16
         site["element_bits"] = _SOURCE_BITS.get(form.src_fmt, 8)
@@ -446,7 +334,7 @@ def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     def make(sites: Any) -> np.ndarray:
         site = _wgmma_site(e, form, d_names, a_names, scale, trans_a, trans_b, sites)
         if form.sparse:
-            site["sparse"], site["places"] = 1, index_table(sites, form, selector)
+            site["sparse"], site["places"] = 1, index_table(sites.keep, form, selector)
         return site
 
     number = table(e, key, make)
@@ -484,6 +372,9 @@ def _wgmma_site(
     site["tile"] = tile
     container = max(form.atype.bits, 8) // 8
     raw = -(-max(64, form.n, 128) * form.k * max(container, 2 if form.sparse else 1) // 64) * 64
+    site["a_row"] = twin.a_bytes(1, form.k)
+    if form.sparse:  # its metadata and indices
+        raw += 512 + 128 * form.k
     a_bytes = -(-twin.a_bytes(64, form.k) // 64) * 64
     site["raw_bytes"], site["a_bytes"] = raw, a_bytes
     sites.scratch_bytes = max(sites.scratch_bytes, 2 * raw + a_bytes + twin.b_bytes(form.n, form.k) + 64)

@@ -8,12 +8,10 @@ and its result reaches the registers at that wait.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, load, shuffle, store
-from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64, void
-from mmulator.codegen.values import Builder, Value
+from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.control import RESCHEDULE, fault, wait_for_lanes
 from mmulator.machine.runtime.memory import hash_choice, locate, range_
 from mmulator.machine.state import (
@@ -25,152 +23,7 @@ from mmulator.machine.state import (
     Warp,
     WgmmaSite,
 )
-
-_CONTAINER = {1: u8, 4: u8, 8: u8, 16: u16, 32: u32, 64: u64}
-
-# One mma or wmma.mma form: sizes, the twin's functions, and where each matrix element lies in the fragments.
-MmaSite = Struct("MmaSite", [
-    ("pack_a", u64), ("pack_b", u64), ("dot", u64),
-    ("m", i64), ("n", i64), ("k", i64), ("ka", i64),  # ka: columns of A, k / 2 if it is sparse
-    ("flags", i64),
-    # places in the registers of the pieces of one matrix, as `collect_function` takes them, and how many there are
-    ("a_map", ptr_to(i32)), ("b_map", ptr_to(i32)), ("c_map", ptr_to(i32)), ("d_map", ptr_to(i32)),
-    ("a_pieces", i64), ("b_pieces", i64), ("c_pieces", i64),
-    ("raw", u64), ("packed_a", u64), ("packed_b", u64), ("result", u64),  # offsets into the scratch memory
-    ("copies", i64),  # matrices in one instruction (4 for m8n8k4 .f16)
-    ("d_places", i64),
-    ("index", u64),  # offset into the scratch memory
-    ("places", ptr),  # IndexTable of a sparse A
-    # block scaling: scale factors of a row of A or column of B, offsets into the scratch memory, and the byte of the
-    # scale-a-data and scale-b-data registers that holds each if both selectors are 0
-    ("scales", i64), ("scale_a", u64), ("scale_b", u64), ("scale_a_map", ptr_to(i32)), ("scale_b_map", ptr_to(i32)),
-])  # fmt: skip
-
-# Where the index of each element of a sparse A lies: index = base + ((metadata[lane] >> shift & 3) >> drop) * group.
-IndexTable = Struct("IndexTable", [
-    ("count", i64), ("lane", ptr_to(i32)), ("shift", ptr_to(i32)), ("base", ptr_to(i32)), ("drop", u32), ("group", u32),
-])  # fmt: skip
-
-
-def call_pack(function: Value, raw: Value, ld: Any, rows: Value, k: Value, out: Value) -> None:
-    """Macro: pack_a or pack_b of the numerics twin."""
-    b = Builder.current()
-    b.call_pointer(ptr(function), void, [ptr(raw), i64(ld), i64(rows), i64(k), ptr(out)])
-
-
-def call_dot(
-    function: Value, pa: Value, pb: Value, c: Value, ldc: Any, d: Value, ldd: Any, m: Any, n: Any, k: Any, flags: Any,
-    *more: Value,
-) -> None:  # fmt: skip
-    """Macro: dot of the numerics twin. more: index of a sparse key, scale_a and scale_b of a block-scaled one."""
-    args = [ptr(pa), ptr(pb), ptr(c), i64(ldc), ptr(d), i64(ldd), i64(m), i64(n), i64(k), i64(flags)]
-    Builder.current().call_pointer(ptr(function), void, [*args, *(ptr(x) for x in more)])
-
-
-@native
-def dense_indices(table: ptr_to(IndexTable), metadata: ptr_to(u32), out: ptr_to(i32)) -> None:
-    """The row of B that each element of a sparse A multiplies, as hardware takes it from the metadata."""
-    for i in range(table.count):
-        word = metadata[table.lane[i]]
-        value = ((word >> u32(table.shift[i])) & 3) >> table.drop
-        out[i] = table.base[i] + i32(value * table.group)
-
-
-@cache
-def collect_function(bits: int, shift: int = 0, width: int = 0) -> Native:
-    """Pieces of `bits` bits out of packed registers: out[i] = piece number map[i].
-
-    A piece is an element, or several that lie together in registers and matrix. Elements of less than 8 bits get one byte
-    each; shift, width: where an element lies in its bits, if it does not fill them.
-    """
-    ty = _CONTAINER.get(bits, u8)
-
-    def collect(registers: ptr, places: ptr_to(i32), count: i64, out: ptr_to(ty)) -> None:
-        source = cast_ptr(ty, registers)
-        for i in range(count):
-            at = places[i]
-            if bits > 64:
-                size = bits // 8
-                store(load(u8.vec(size), registers + i64(at) * size), out + i * size)
-            elif width:
-                out[i] = (source[at] >> shift) & ((1 << width) - 1)
-            elif bits >= 8:
-                out[i] = source[at]
-            else:
-                per = 8 // bits
-                out[i] = (registers[at // per] >> u8((at % per) * bits)) & ((1 << bits) - 1)
-
-    return Native(collect, f"collect_{bits}" + (f"_{shift}_{width}" if width else ""))
-
-
-@native
-def collect_scales(registers: ptr, places: ptr_to(i32), selector: u32, count: i64, out: ptr) -> None:
-    """Scale factors out of scale-a-data or scale-b-data of a warp. selector: bytes from the place of selectors 0."""
-    for i in range(count):
-        out[i] = registers[places[i] + i32(selector)]
-
-
-@cache
-def spread_function(bits: int) -> Native:
-    """The reverse for accumulators: register place i receives element map[i]."""
-    ty = _CONTAINER[bits]
-
-    def spread(matrix: ptr, places: ptr_to(i32), count: i64, registers: ptr) -> None:
-        source = cast_ptr(ty, matrix)
-        out = cast_ptr(ty, registers)
-        for i in range(count):
-            out[i] = source[places[i]]
-
-    return Native(spread, f"spread_{bits}")
-
-
-Piece = tuple[int, int, int]  # bits of a piece; lowest bit and width of its element if that does not fill it
-
-
-@cache
-def mma_function(a_piece: Piece, b_piece: Piece, c_piece: Piece, d_bits: int, sparse: bool, scaled: bool) -> Native:
-    """mma.sync of one warp: fragments a, b, c in memory, register after register, 32 lanes each; d likewise.
-
-    e: metadata. scale: the registers scale-a-data and scale-b-data; selectors as for `collect_scales`.
-    """
-    collect_a, collect_b, collect_c = (collect_function(*n) for n in (a_piece, b_piece, c_piece))
-    spread_d = spread_function(d_bits)
-    a_ty, b_ty, c_ty = (_CONTAINER.get(n[0], u8) for n in (a_piece, b_piece, c_piece))
-    d_ty = _CONTAINER[d_bits]
-
-    def mma(site: ptr_to(MmaSite), scratch: ptr, a: ptr, b: ptr, c: ptr, e: ptr_to(u32), scale: ptr, select_a: u32,
-            select_b: u32, d: ptr) -> None:  # fmt: skip
-        m = site.m
-        n = site.n
-        k = site.k
-        raw = scratch + site.raw
-        result = scratch + site.result
-        pa = scratch + site.packed_a
-        pb = scratch + site.packed_b
-        more = []
-        if sparse:
-            index = scratch + site.index
-            dense_indices(cast_ptr(IndexTable, site.places), e, cast_ptr(i32, index))
-            more += [index]
-        if scaled:
-            scale_a = scratch + site.scale_a
-            scale_b = scratch + site.scale_b
-            collect_scales(scale, site.scale_a_map, select_a, m * site.scales, scale_a)
-            collect_scales(scale + 128, site.scale_b_map, select_b, n * site.scales, scale_b)
-            more += [scale_a, scale_b]
-        for copy in range(site.copies):
-            collect_a(a, site.a_map + copy * site.a_pieces, site.a_pieces, cast_ptr(a_ty, raw))
-            call_pack(site.pack_a, raw, site.ka, m, k, pa)
-            collect_b(b, site.b_map + copy * site.b_pieces, site.b_pieces, cast_ptr(b_ty, raw))
-            call_pack(site.pack_b, raw, k, n, k, pb)
-            collect_c(c, site.c_map + copy * site.c_pieces, site.c_pieces, cast_ptr(c_ty, raw))
-            out = cast_ptr(d_ty, result) + copy * (m * n)
-            call_dot(site.dot, pa, pb, raw, n, out, n, m, n, k, site.flags, *more)
-        spread_d(cast_ptr(d_ty, result), site.d_map, site.d_places, cast_ptr(d_ty, d))
-
-    pieces = "_".join(str(x) for x in (*a_piece, *b_piece, *c_piece, d_bits))
-    return Native(mma, f"mma_{pieces}{'_sp' if sparse else ''}{'_scaled' if scaled else ''}")
-
+from mmulator.multiply.native import CONTAINER, IndexTable, call_dot, call_pack, dense_indices, has_mixed, mixed_dot
 
 # wmma.load and wmma.store -------------------------------------------------------------------------------------------
 WmmaSite = Struct("WmmaSite", [
@@ -182,7 +35,7 @@ WmmaSite = Struct("WmmaSite", [
 @cache
 def wmma_load_function(bits: int) -> Native:
     """wmma.load: place i of the fragment receives element [major[i]][minor[i]] at p + (major * stride + minor) * size."""
-    ty = _CONTAINER[bits]
+    ty = CONTAINER[bits]
     per = max(1, 8 // bits)
 
     def wmma_load(w: ptr_to(Warp), site: ptr_to(WmmaSite), p: u64, stride: i64, registers: ptr, number: u32) -> None:
@@ -210,7 +63,7 @@ def wmma_load_function(bits: int) -> Native:
 
 @cache
 def wmma_store_function(bits: int) -> Native:
-    ty = _CONTAINER[bits]
+    ty = CONTAINER[bits]
 
     def wmma_store(w: ptr_to(Warp), site: ptr_to(WmmaSite), p: u64, stride: i64, registers: ptr, number: u32) -> None:
         source = cast_ptr(ty, registers)
@@ -416,13 +269,20 @@ def execute_wgmma(group: ptr_to(Group), warps: ptr_to(Warp), number: u64) -> Non
             mine = w.ops + (number & (WGMMA_QUEUE - 1))
             accumulator_in(site, w.regs + mine.frame, memory + i64(i) * quarter)
     if site.sparse != 0:
-        metadata = cast_ptr(u32, raw)
+        metadata = cast_ptr(u32, other)
         for i in range(u32(4)):
             mine = (first + i).ops + (number & (WGMMA_QUEUE - 1))
             store(load(u32.vec(32), mine.meta), metadata + 32 * i)
-        chosen = cast_ptr(i32, other)
-        dense_indices(cast_ptr(IndexTable, site.places), metadata, chosen)
-        call_dot(site.dot, packed_a, packed_b, memory, n, memory, n, i64(64), n, k, flags, chosen)
+        chosen = cast_ptr(i32, other + 512)
+        table = cast_ptr(IndexTable, site.places)
+        if table.drop != 0 and has_mixed(table, metadata) != 0:
+            own = cast_ptr(u16, other + (512 + 128 * k))
+            tile_words = cast_ptr(u32, memory)
+            mixed_dot(site.pack_b, site.dot, table, metadata, packed_a, i64(site.a_row), cast_ptr(u16, raw), own, packed_b,
+                      chosen, tile_words, tile_words, i64(64), n, k, flags)  # fmt: skip
+        else:
+            dense_indices(table, metadata, chosen)
+            call_dot(site.dot, packed_a, packed_b, memory, n, memory, n, i64(64), n, k, flags, chosen)
     else:
         call_dot(site.dot, packed_a, packed_b, memory, n, memory, n, i64(64), n, k, flags)
     tile.live = u32(15)

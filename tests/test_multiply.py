@@ -1,4 +1,5 @@
-"""`execute` from registers to registers in native code is `execute` by whole matrices: every fragment, any bits, batches."""
+"""Products of fragments in one compiled call against the same product step by step: fragments and shared memory to
+matrices, the twin on whole matrices, the result back into a fragment. Every arrangement of registers, any bits, batches."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ import numpy as np
 import pytest
 
 from mmulator import MatrixDescriptor, execution
-from mmulator.errors import UnsupportedError
+from mmulator.errors import OperandError, UnsupportedError
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.tables import all_forms
-from mmulator.layouts import fragment, sparse
+from mmulator.layouts import fragment, operand_addresses, scales, sparse
 from mmulator.numerics.profiles import dot_key, profile_for
 
 DEVICES = ("sm_90", "sm_120", "sm_70")
@@ -92,8 +93,39 @@ def operands(form: MatrixForm, generator: np.random.Generator, batch: dict[str, 
     return out
 
 
+# step by step -------------------------------------------------------------------------------------------------------
+def from_shared(o: dict[str, Any], name: str, form: MatrixForm) -> Any:
+    """Raw A or B' of a wgmma, byte by byte."""
+    rows, k, element = (form.m, form.k // (1 + form.sparse), form.atype) if name == "a" else (form.n, form.k, form.btype)
+    assert element is not None
+    address = operand_addresses(o[f"{name}_desc"], rows, k, element.bits, bool(o.get(f"imm_trans_{name}", 0)))
+    address = address - o.get("shared_base", 0)
+    if element.bits < 8:
+        return o["shared"][..., address] >> (np.arange(k) * element.bits % 8).astype(np.uint8) & np.uint8(1)
+    size = element.bits // 8
+    return np.ascontiguousarray(o["shared"][..., address[..., None] + np.arange(size)]).view(f"<u{size}")[..., 0]
+
+
+def step_by_step(form: MatrixForm, device: str, o: dict[str, Any]) -> Any:
+    more: dict[str, Any] = {}
+    wgmma = form.family == "wgmma"
+    a = fragment(form, "a").to_matrix(o["a"]) if "a" in o else from_shared(o, "a", form)
+    b = np.swapaxes(from_shared(o, "b", form), -1, -2) if wgmma else fragment(form, "b").to_matrix(o["b"])
+    c = fragment(form, "d").to_matrix(o["d"]) if wgmma else fragment(form, "c").to_matrix(o["c"])
+    if form.sparse:
+        e, f = (o["sp_meta"], o["sp_sel"]) if wgmma else (o["e"], o["f"])
+        index = sparse.indices(sparse.from_registers(e, form, f), form)
+        batch = np.broadcast_shapes(a.shape[:-2], index.shape[:-2])
+        a, more["indices"] = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, index))
+    if form.block_scale:
+        for side in "ab":
+            ids = o[f"byte_id_{side}"], o[f"thread_id_{side}"]
+            more[f"scale_{side}"] = scales.from_registers(o[f"scale_{side}_data"], form, side, *ids)
+    return fragment(form, "d").to_registers(execution.raw_matmul(dot_key(form), device, a, b, c, **more))
+
+
 @pytest.mark.parametrize(("name", "form", "device"), CASES, ids=[c[0] for c in CASES])
-def test_native_is_the_same_as_by_matrices(name: str, form: MatrixForm, device: str) -> None:
+def test_every_arrangement_of_registers(name: str, form: MatrixForm, device: str) -> None:
     generator = np.random.default_rng(len(name))
     leading: list[dict[str, tuple[int, ...]]] = [{}, {"a": (3, 1), "b": (2,), "e": (1, 2), "c": (), "d": (3, 2)}]
     if form.n <= 8:
@@ -101,13 +133,13 @@ def test_native_is_the_same_as_by_matrices(name: str, form: MatrixForm, device: 
     for batch in leading:
         given = operands(form, generator, batch)
         d = execution.execute(form, device, given)
-        plain = execution.by_matrices(form, device, execution.checked(form, given))
+        plain = step_by_step(form, device, given)
         assert d.dtype == plain.dtype
         assert np.array_equal(d, plain)
         assert len(np.unique(d)) > 1
 
 
-def test_wgmma_takes_operands_from_shared_memory_as_by_matrices() -> None:
+def test_wgmma_takes_operands_from_shared_memory() -> None:
     generator = np.random.default_rng(1)
     seen = set()
     for form in all_forms():
@@ -124,7 +156,7 @@ def test_wgmma_takes_operands_from_shared_memory_as_by_matrices() -> None:
                     more = {"imm_trans_a": turned, "imm_trans_b": 1 - turned} if len(transposes) > 1 else {}
                     given |= {"a_desc": MatrixDescriptor(2048, 512, 1024, 1, swizzle), "shared_base": base, **more}
                     d = execution.execute(form, "sm_90", given)
-                    assert np.array_equal(d, execution.by_matrices(form, "sm_90", execution.checked(form, given)))
+                    assert np.array_equal(d, step_by_step(form, "sm_90", given))
     assert len(seen) >= 7
 
 
@@ -132,3 +164,10 @@ def test_empty_batches_give_empty_results() -> None:
     form = next(f for f in all_forms() if f.family == "mma" and f.k == 16 and not f.sparse)
     given = operands(form, np.random.default_rng(0), dict.fromkeys("abc", (0, 2)))
     assert execution.execute(form, "sm_90", given).shape == (0, 2, *fragment(form, "d").maps[0].shape[:2])
+
+
+def test_leading_dimensions_that_do_not_fit() -> None:
+    form = next(f for f in all_forms() if f.family == "mma" and f.k == 16 and not f.sparse)
+    given = operands(form, np.random.default_rng(9), {"a": (2,), "b": (3,)})
+    with pytest.raises(OperandError, match=r"leading dimensions \(2,\), \(3,\), \(\) of the operands do not broadcast"):
+        execution.execute(form, "sm_90", given)
