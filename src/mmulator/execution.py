@@ -5,6 +5,7 @@ One function a family; `execute` checks that the operands are the instruction's 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -14,10 +15,13 @@ from numpy.typing import NDArray
 
 from mmulator.errors import ExecutionFault, OperandError, UnsupportedError
 from mmulator.isa.forms import MatrixForm
+from mmulator.isa.targets import DEVICES
 from mmulator.isa.types import ElementType
-from mmulator.layouts import MatrixDescriptor, fragment, operand_addresses, scales
+from mmulator.layouts import MatrixDescriptor, fragment, operand_addresses, scales, sparse
 from mmulator.multiply.batch import run
 from mmulator.multiply.sites import BY_LANE, scale_step, site_for
+from mmulator.numerics.arrays import batch_shape
+from mmulator.numerics.formats import as_array
 from mmulator.numerics.profiles import dot_key
 from mmulator.numerics.twin import Twin
 from mmulator.numerics.twin import fast_matmul as raw_matmul
@@ -54,7 +58,7 @@ def keywords(form: MatrixForm) -> tuple[str, ...]:
     return {"ldmatrix": ("memory", "p"), "stmatrix": ("memory", "p", "r"), "movmatrix": ("a",)}[form.family]
 
 
-def execute(form: MatrixForm, device: str, operands: Operands) -> Array:
+def execute(form: MatrixForm, device: str, operands: Operands, *, strict: bool = True) -> Array:
     """Run one instruction; see `Instruction.execute`."""
     run = _RUN.get((form.family, form.op))
     if run is None:
@@ -69,13 +73,29 @@ def execute(form: MatrixForm, device: str, operands: Operands) -> Array:
     for name in known:
         if name not in operands and name not in defaults:
             raise OperandError(f"operand {name} is missing", hint=f"operands of {form}: {', '.join(known)}")
+    check_device(form, device)
     given = {name: operands.get(name, defaults.get(name)) for name in known}
-    return run(form, device, given)
+    return run(form, device, given | {"strict": strict})
+
+
+@lru_cache(maxsize=1024)
+def check_device(form: MatrixForm, device: str) -> None:
+    """Raises UnsupportedError for a device that is not known, or for which no target has the instruction."""
+    if device not in DEVICES:
+        raise UnsupportedError(f"unknown device {device!r}", hint=f"known devices: {', '.join(DEVICES)}")
+    requires = form.row.requires
+    having = [d for d in DEVICES if any(target.runs_on(d) for target in requires.targets())]
+    if device not in having:
+        raise UnsupportedError(
+            f"{device} has no {form}",
+            rule=f"{form.section}, Target ISA Notes: requires {requires.describe_targets()}",
+            hint=f"devices that have it: {', '.join(having)}" if having else None,
+        )
 
 
 def words(name: str, value: Any, bits: int = 32) -> Array:
     """An operand as unsigned words of 32 or 64 bits; signed and float arrays of that size are taken bit for bit."""
-    array = np.asarray(value)
+    array = as_array(f"operand {name}", value)
     want = np.dtype(f"<u{bits // 8}")
     if array.dtype.kind not in "uif" or array.dtype.itemsize != want.itemsize:
         raise OperandError(f"operand {name} is {array.dtype}: registers are {want.name}")
@@ -94,22 +114,15 @@ def _registers(form: MatrixForm, name: str, value: Any) -> Array:
     return array
 
 
-def _batch(*operands: tuple[Array | None, int]) -> tuple[int, ...]:
+def _batch(**operands: tuple[Array | None, int]) -> tuple[int, ...]:
     """Common leading dimensions of (array, number of its own dimensions)."""
-    shapes = [x.shape[: x.ndim - own] for x, own in operands if x is not None]
-    if len(set(shapes)) == 1:
-        return shapes[0]
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        listed = ", ".join(str(s) for s in dict.fromkeys(shapes))
-        raise OperandError(f"leading dimensions {listed} of the operands do not broadcast") from None
+    return batch_shape({name: x.shape[: x.ndim - own] for name, (x, own) in operands.items() if x is not None})
 
 
 def _integer(name: str, value: Any, allowed: range | None = None) -> int:
     try:
-        number = int(value)
-    except (TypeError, ValueError):
+        number = operator.index(value)
+    except TypeError:
         raise OperandError(f"operand {name} is {value!r}: an integer is needed") from None
     if allowed is not None and number not in allowed:
         raise OperandError(f"operand {name} is {number}: it must be one of {', '.join(map(str, allowed))}")
@@ -131,11 +144,12 @@ def _mma(form: MatrixForm, device: str, o: Operands) -> Array:
     selector, select = 0, (0, 0)
     if form.sparse:
         selector, e = _integer("f", o["f"]), _column(form, "e", o["e"])
+        _check_metadata(form, e, selector, o["strict"])
     if form.block_scale:
         scale_a, scale_b = (_column(form, f"scale_{side}_data", o[f"scale_{side}_data"]) for side in "ab")
         select = (_scale_selector(form, "a", o), _scale_selector(form, "b", o))
     site = site_for(form, device, selector, BY_LANE)
-    batch = _batch((a, 2), (b, 2), (c, 2), (e, 1), (scale_a, 1), (scale_b, 1))
+    batch = _batch(a=(a, 2), b=(b, 2), c=(c, 2), e=(e, 1), scale_a_data=(scale_a, 1), scale_b_data=(scale_b, 1))
     return run(site, a, b, c, e, scale_a, scale_b, batch=batch, select=select)
 
 
@@ -154,6 +168,21 @@ def _column(form: MatrixForm, name: str, value: Any) -> Array:
     if array.shape[-1:] != (form.lanes,):
         raise OperandError(f"operand {name} of shape {array.shape}: [..., {form.lanes} lanes] is needed")
     return array
+
+
+def _check_metadata(form: MatrixForm, words: Array, selector: int, strict: bool) -> None:
+    """Raises OperandError for a selector out of range and, if strict, for nibbles that the specification leaves undefined."""
+    lanes, refused = _undefined_halves(form, selector)
+    if strict and refused[np.ascontiguousarray(words[..., lanes]).view("<u2")].any():
+        sparse.check(sparse.from_registers(words, form, selector), form)
+
+
+@lru_cache(maxsize=256)
+def _undefined_halves(form: MatrixForm, selector: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The lanes that contribute metadata, whole words of it; for every 16 bits whether a nibble of them is undefined."""
+    nibbles = np.arange(1 << 16)[:, None] >> np.arange(0, 16, 4) & 15
+    refused = np.asarray(sparse.undefined(nibbles.astype(np.uint8), form).any(axis=-1))
+    return np.unique(sparse.places(form, selector)[0]), refused
 
 
 # wgmma ---------------------------------------------------------------------------------------------------------------
@@ -186,17 +215,24 @@ def _wgmma(form: MatrixForm, device: str, o: Operands) -> Array:
     selector, e = 0, None
     if form.sparse:
         selector, e = _integer("sp_sel", o["sp_sel"]), _column(form, "sp_meta", o["sp_meta"])
+        _check_metadata(form, e, selector, o["strict"])
     flags = Twin.flags(zero_c=not scale_d, negate_a=signs.get("imm_scale_a") == -1, negate_b=signs.get("imm_scale_b") == -1)
     site = site_for(form, device, selector, BY_LANE, frozenset(plain), flags)
-    return run(site, a, b, c, e, batch=_batch((a, 2), (b, 2), (c, 2), (e, 1)))
+    return run(site, a, b, c, e, batch=_batch(a=(a, 2), b=(b, 2), d=(c, 2), sp_meta=(e, 1)))
 
 
 def _descriptor(name: str, value: Any) -> MatrixDescriptor:
-    return value if isinstance(value, MatrixDescriptor) else MatrixDescriptor.decode(_integer(name, value))
+    if isinstance(value, MatrixDescriptor):
+        return value
+    word = _integer(name, value)
+    if not -(1 << 63) <= word < 1 << 64:
+        rule = "Matrix Descriptor Format (PTX ISA 9.1)"
+        raise OperandError(f"operand {name} is {word:#x}: a descriptor has 64 bits", rule=rule)
+    return MatrixDescriptor.decode(word & ((1 << 64) - 1))
 
 
 def _memory(name: str, value: Any) -> NDArray[np.uint8]:
-    image = np.asarray(value)
+    image = as_array(f"operand {name}", value)
     if image.dtype != np.uint8 or image.ndim < 1:
         raise OperandError(f"operand {name} is {image.dtype} of shape {image.shape}: uint8 [..., bytes] is needed")
     return image
@@ -250,12 +286,16 @@ def _inside(name: str, address: NDArray[np.int64], size: int, limit: int, base: 
     if outside.any():
         first = int(address[outside].flat[0]) + base
         raise ExecutionFault(
-            f"address {first:#x} is outside {name}: it has bytes {base:#x} to {base + limit - 1:#x}",
+            f"address {first:#x} is outside {name}: it "
+            + (f"has bytes {base:#x} to {base + limit - 1:#x}" if limit else "is empty"),
             hint="check start address, byte offsets and strides",
         )
 
 
 # wmma.load and wmma.store ---------------------------------------------------------------------------------------------
+_ALIGNMENT = "Matrix Storage for WMMA, Address Alignment (PTX ISA 9.1)"
+
+
 def _wmma_offsets(form: MatrixForm, o: Operands, memory: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Bit offset of every element [rows, columns], all inside memory."""
     assert form.type is not None
@@ -271,11 +311,15 @@ def _wmma_offsets(form: MatrixForm, o: Operands, memory: NDArray[np.uint8]) -> N
         )
     element = row * stride + col if form.layout == "row" else col * stride + row
     p = _integer("p", o["p"])
-    aligned = 4 * rule.registers * (rule.register_bits // 32)
-    if p % min(aligned, 32):
+    aligned = min(4 * rule.registers * (rule.register_bits // 32), 32)
+    if p % aligned:
+        raise OperandError(f"p is {p}: it must be a multiple of {aligned}, the size of the fragment", rule=_ALIGNMENT)
+    if stride != default and stride * form.type.bits % (8 * aligned):
         raise OperandError(
-            f"p is {p}: it must be a multiple of {min(aligned, 32)}, the size of the fragment",
-            rule="Matrix Storage for WMMA, Address Alignment (PTX ISA 9.1)",
+            f"stride is {stride}: {stride} .{form.type} elements are {stride * form.type.bits / 8:g} bytes, "
+            f"and every line must start at a multiple of {aligned}, the size of the fragment",
+            rule=_ALIGNMENT,
+            hint=f"use a multiple of {8 * aligned // form.type.bits} elements",
         )
     bits = 8 * p + element * form.type.bits
     _inside("memory", bits // 8, max(1, form.type.bits // 8), memory.shape[-1])
@@ -308,13 +352,22 @@ def _writable(memory: NDArray[np.uint8], original: Any) -> None:
         raise OperandError("operand memory must be a writable NumPy array: the store changes it")
 
 
+def _stored(form: MatrixForm, value: Any, memory: NDArray[np.uint8]) -> Array:
+    """The matrix of registers r, whose leading dimensions have to fit those of memory."""
+    registers = _registers(form, "r", value)
+    if _batch(r=(registers, 2), memory=(memory, 1)) != memory.shape[:-1]:
+        raise OperandError(
+            f"operand r of shape {registers.shape} for memory of shape {memory.shape}: one image for each is needed"
+        )
+    return fragment(form, "r").to_matrix(registers)
+
+
 def _wmma_store(form: MatrixForm, device: str, o: Operands) -> Array:
     assert form.type is not None
     memory = _memory("memory", o["memory"])
     _writable(memory, o["memory"])
     bits = _wmma_offsets(form, o, memory)
-    raw = fragment(form, "r").to_matrix(_registers(form, "r", o["r"]))
-    _write(memory, bits, raw, form.type.bits)
+    _write(memory, bits, _stored(form, o["r"], memory), form.type.bits)
     return memory
 
 
@@ -322,12 +375,15 @@ def _wmma_store(form: MatrixForm, device: str, o: Operands) -> Array:
 def _rows(form: MatrixForm, o: Operands, memory: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Byte offset of every row of 16 bytes [num, rows], all inside memory."""
     rows = 16 if (form.m, form.n) == (16, 16) else 8
-    p = np.asarray(o["p"])
+    p = as_array("operand p", o["p"])
     if p.shape != (32,) or p.dtype.kind not in "iu":
         raise OperandError(f"operand p is {p.dtype} of shape {p.shape}: 32 integer byte offsets are needed, one a lane")
     starts = p.astype(np.int64)[: form.num * rows].reshape(form.num, rows)
     if (starts % 16).any():
-        raise OperandError("operand p: rows start at multiples of 16 bytes", rule=str(form.section))
+        lane = int(np.argmax(starts.reshape(-1) % 16 != 0))
+        raise OperandError(
+            f"operand p of lane {lane} is {starts.flat[lane]}: rows start at multiples of 16 bytes", rule=str(form.section)
+        )
     _inside("memory", starts, 16, memory.shape[-1])
     return starts
 
@@ -358,7 +414,7 @@ def _stmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
     memory = _memory("memory", o["memory"])
     _writable(memory, o["memory"])
     starts = _rows(form, o, memory)
-    raw = fragment(form, "r").to_matrix(_registers(form, "r", o["r"]))
+    raw = _stored(form, o["r"], memory)
     if form.num == 1:
         raw = raw[..., None, :, :]
     if form.trans:

@@ -43,10 +43,11 @@ def matmul(
     The result has .dtype's NumPy dtype.
     Raises OperandError for wrong shapes or dtypes, UnsupportedError where the device lacks the instruction.
     """
-    i = Instruction.parse(instruction) if isinstance(instruction, str) else instruction
+    i = instruction if isinstance(instruction, Instruction) else Instruction.parse(instruction)
     form = i.form
     if form.atype is None or form.btype is None or form.dtype is None:
         raise OperandError(f"{form} multiplies no matrices", hint="use an mma, wgmma.mma_async or wmma.mma instruction")
+    execution.check_device(form, device)
     execution.check_signs(form, imm_scale_a, imm_scale_b)
     b = _raw("B", form.btype, B)
     if isinstance(A, sparse.Compressed):

@@ -80,6 +80,8 @@ class Instruction:
         Raises InvalidInstructionError, pointing at the wrong qualifier and naming the rule and the alternatives;
         OperandError for an unknown target or version.
         """
+        if not isinstance(text, str):
+            raise OperandError(f"an instruction is a string, not {type(text).__name__}")
         wanted, version = as_target(target), as_ptx(ptx)
         return cls(parse_mnemonic(text.strip().rstrip(";").rstrip(), target=wanted, ptx=version), wanted, version)
 
@@ -127,6 +129,7 @@ class Instruction:
             raise OperandError(
                 f"{form} multiplies no matrices", hint="use `execute`, or a kernel for instructions that order others"
             )
+        execution.check_device(form, device)
         key = dot_key(form)
         indices = None
         b = _matrix("B", form.btype, B, (form.k, form.n))
@@ -155,7 +158,7 @@ class Instruction:
         assert form.dtype is not None
         return from_raw(form.dtype, d)
 
-    def execute(self, device: str = "sm_90", **operands: Any) -> Array:
+    def execute(self, device: str = "sm_90", *, strict: bool = True, **operands: Any) -> Array:
         """Registers in, registers out: uint32 [..., lanes, registers] (uint64 for .f64), lanes 32, or 128 for wgmma.
 
         Operands carry the specification's names, with `_` for `-`:
@@ -169,11 +172,13 @@ class Instruction:
           wmma.store          memory, p, stride, r. Writes and returns memory.
           ldmatrix, stmatrix  memory, p [lanes] (byte offsets of the rows), stmatrix also r. As wmma.
           movmatrix           a. Returns d.
-        Nothing is written before everything has been checked. Raises OperandError for a missing, unknown or misshapen
-        operand, ExecutionFault for an address outside `shared` or `memory`, UnsupportedError where a device lacks the
-        instruction.
+        Leading dimensions broadcast; a batch runs on all cores. Nothing is written before everything has been checked.
+        strict: False takes sparsity metadata that the specification leaves undefined as hardware does.
+        Raises OperandError for a missing, unknown or misshapen operand, a misaligned p or stride, a selector outside its
+        range, or undefined metadata, ExecutionFault for an address outside `shared` or `memory`, UnsupportedError where
+        a device lacks the instruction.
         """
-        return execution.execute(self.form, device, operands)
+        return execution.execute(self.form, device, operands, strict=strict)
 
 
 @lru_cache(maxsize=1024)

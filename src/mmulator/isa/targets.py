@@ -48,6 +48,13 @@ class Target:
             raise ValueError(f"{text!r} is not a known target; known: {known}")
         return target
 
+    def runs_on(self, device: str) -> bool:
+        """Whether code for this target runs on a device (`sm_90`): on later ones, `a` on this one, `f` in its family."""
+        number = int(device[3:])
+        if self.suffix == "a":
+            return number == self.number
+        return number >= self.number and (not self.suffix or Target(number).family() == self.family())
+
     def family(self) -> int:
         """Family of a target (Target Architecture Families): 100 for sm_100f and sm_103f, and so on."""
         return {103: 100, 121: 120}.get(self.number, self.number)

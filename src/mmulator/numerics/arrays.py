@@ -48,7 +48,7 @@ def matmul(
     A, B = np.asarray(A), np.asarray(B)
     check_operands(key, A, B, indices, scale_a, scale_b)
     m, n = A.shape[-2], B.shape[-1]
-    batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2], () if C is None else C.shape[:-2])
+    batch = batch_shape({"A": A.shape[:-2], "B": B.shape[:-2], "C": () if C is None else C.shape[:-2]})
     ctype = element_type(key.ctype)
     if C is None:
         C = np.zeros((m, n), container(ctype))
@@ -73,6 +73,17 @@ def matmul(
         ]  # fmt: skip
         D, ctype = np.concatenate(parts, axis=-2), element_type(key.dtype)
     return D
+
+
+def batch_shape(leading: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that the leading dimensions of operands broadcast to. Raises OperandError if they do not."""
+    if not any(leading.values()):
+        return ()
+    try:
+        return np.broadcast_shapes(*leading.values())
+    except ValueError:
+        shapes = ", ".join(f"{name} {shape}" for name, shape in leading.items())
+        raise OperandError(f"leading dimensions do not broadcast: {shapes}", rule="batches broadcast as NumPy's do") from None
 
 
 def check_operands(key: DotKey, A: Array, B: Array, indices: Array | None, scale_a: Array | None, scale_b: Array | None) -> None:

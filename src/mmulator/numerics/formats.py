@@ -132,9 +132,17 @@ def numpy_dtype(t: ElementType) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, t.numpy, None) or t.numpy)
 
 
+def as_array(name: str, value: Any) -> Array:
+    """np.asarray, with an OperandError for what makes no array."""
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise OperandError(f"{name} make no array: {error}") from None
+
+
 def to_raw(t: ElementType, array: Any) -> Array:
     """Elements as raw bits in their containers; an unsigned array of the container's dtype is raw already."""
-    values = np.asarray(array)
+    values = as_array(f".{t} elements", array)
     want = numpy_dtype(t)
     if t.bits == 1 and values.dtype == np.bool_:
         return values.view(np.uint8)

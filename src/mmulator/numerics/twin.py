@@ -29,7 +29,7 @@ import numpy as np
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text
-from mmulator.numerics.arrays import check_operands
+from mmulator.numerics.arrays import batch_shape, check_operands
 from mmulator.numerics.formats import container, element_type
 from mmulator.numerics.profiles import DotKey, profile_for
 from mmulator.numerics.twin_batch import run_batch
@@ -135,7 +135,8 @@ def fast_matmul(
     check_operands(key, A, B, indices, scale_a, scale_b)
     twin = twin_for(key, device)
     m, n, k = A.shape[-2], B.shape[-1], B.shape[-2]
-    batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2], () if C is None else C.shape[:-2])
+    named = {"A": A, "B": B, "C": C, "indices": indices, "scale_a": scale_a, "scale_b": scale_b}
+    batch = batch_shape({name: np.shape(x)[:-2] for name, x in named.items() if x is not None})
     D = np.empty((*batch, m, n), container(element_type(key.dtype)))
     workers = threads or os.cpu_count() or 1
     flags = twin.flags(zero_c=C is None, negate_a=imm_scale_a < 0, negate_b=imm_scale_b < 0)

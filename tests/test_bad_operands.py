@@ -1,0 +1,196 @@
+"""Operands that `execute`, `compute` and `matmul` refuse: the error, the rule and the value; nothing is written before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mmulator as mm
+from mmulator import Instruction
+from mmulator.errors import ExecutionFault, MmulatorError, OperandError, UnsupportedError
+from mmulator.isa.tables import all_forms
+from mmulator.isa.targets import DEVICES
+from mmulator.layouts import sparse
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+SP = "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+ORDERED = "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+TF32 = "mma.sp.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+SCALED = "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e5m2.f32.ue8m0"
+WGMMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+WGMMA_SP = "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16"
+LOAD = "wmma.load.a.sync.aligned.row.m16n16k16.f16"
+STORE = "wmma.store.d.sync.aligned.row.m16n16k16.f32"
+LDMATRIX = "ldmatrix.sync.aligned.m8n8.x4.shared.b16"
+STMATRIX = "stmatrix.sync.aligned.m8n8.x4.shared.b16"
+
+
+def z(*shape: int) -> Any:
+    return np.zeros(shape, np.uint32)
+
+
+ABC = {"a": z(32, 4), "b": z(32, 2), "c": z(32, 4)}
+SPARSE = {"a": z(32, 2), "b": z(32, 2), "c": z(32, 4), "e": z(32) + 0x44444444, "f": 0}
+SHARED = np.zeros(8192, np.uint8)
+ROWS = 16 * np.arange(32)
+SCALES = {"device": "sm_120", "scale_a_data": z(32), "byte_id_a": 0, "thread_id_a": 0,
+          "scale_b_data": z(32), "byte_id_b": 0, "thread_id_b": 0}  # fmt: skip
+
+CASES: list[tuple[str, dict[str, Any], type[MmulatorError], str]] = [
+    # shapes, types, lanes, registers
+    (MMA, {**ABC, "a": z(31, 4)}, OperandError, r"operand a of shape \(31, 4\): \[..., 32 lanes, 4 registers\]"),
+    (MMA, {**ABC, "c": z(32, 5)}, OperandError, r"operand c of shape \(32, 5\)"),
+    (MMA, {**ABC, "b": np.zeros((32, 2))}, OperandError, "operand b is float64: registers are uint32"),
+    (MMA, {**ABC, "b": [[1], [2, 3]]}, OperandError, "operand b make no array"),
+    (MMA, {**ABC, "a": None}, OperandError, "operand a is object"),
+    (MMA, {**ABC, "a": z(3, 32, 4), "b": z(4, 32, 2)}, OperandError, r"do not broadcast: a \(3,\), b \(4,\)"),
+    (WGMMA, {"d": z(128, 5), "a_desc": 0, "b_desc": 0, "shared": SHARED}, OperandError, "128 lanes, 4 registers"),
+    # metadata, selectors
+    (SP, {**SPARSE, "e": z(32) + 0x44444544}, OperandError, "0b0101"),
+    (ORDERED, {**SPARSE, "e": z(32) + 0x44144444}, OperandError, "0b0001"),
+    (TF32, {**SPARSE, "e": z(32) + 0x444444E5}, OperandError, "0b0101"),
+    (SP, {**SPARSE, "e": z(31)}, OperandError, r"operand e of shape \(31,\)"),
+    (SP, {**SPARSE, "e": np.zeros(32)}, OperandError, "operand e is float64"),
+    (SP, {**SPARSE, "f": 4}, OperandError, "sparsity selector 4 .* must be 0 to 3"),
+    (SP, {**SPARSE, "f": 1.5}, OperandError, "operand f is 1.5: an integer"),
+    (SCALED, {**ABC, **SCALES, "byte_id_a": 4}, OperandError, "byte-id-a is 4"),
+    (SCALED, {**ABC, **SCALES, "thread_id_a": 2}, OperandError, "thread-id-a is 2"),
+    (SCALED, {**ABC, **SCALES, "scale_b_data": z(16)}, OperandError, r"scale_b_data of shape \(16,\)"),
+    # descriptors
+    (WGMMA, {"d": z(128, 4), "a_desc": 0x3FFF, "b_desc": 0, "shared": SHARED}, ExecutionFault, "0x3fff0 is outside shared"),
+    (WGMMA, {"d": z(128, 4), "a_desc": 0, "b_desc": 0, "shared": SHARED[:0]}, ExecutionFault, "it is empty"),
+    (WGMMA, {"d": z(128, 4), "a_desc": 0, "b_desc": 0, "shared": SHARED, "shared_base": 64}, ExecutionFault, "0x0 is outside"),
+    (WGMMA, {"d": z(128, 4), "a_desc": 1 << 70, "b_desc": 0, "shared": SHARED}, OperandError, "a descriptor has 64 bits"),
+    (WGMMA, {"d": z(128, 4), "a_desc": "0", "b_desc": 0, "shared": SHARED}, OperandError, "a_desc is '0': an integer"),
+    # addresses and strides
+    (LOAD, {"memory": SHARED, "p": 8}, OperandError, "p is 8: it must be a multiple of 32"),
+    (LOAD, {"memory": SHARED, "p": 0, "stride": 24}, OperandError, "stride is 24: 24 .f16 elements are 48 bytes.*of 32"),
+    (LOAD, {"memory": SHARED, "p": 0, "stride": 8}, OperandError, "stride is 8: it must be at least 16"),
+    (LOAD, {"memory": SHARED, "p": 0, "stride": 16.0}, OperandError, "stride is 16.0: an integer"),
+    (LOAD, {"memory": SHARED, "p": -32}, ExecutionFault, "-0x20 is outside memory"),
+    (LDMATRIX, {"memory": SHARED, "p": ROWS + (np.arange(32) == 3) * 8}, OperandError, "operand p of lane 3 is 56: .* of 16"),
+    (LDMATRIX, {"memory": SHARED, "p": ROWS + 8192}, ExecutionFault, "0x2000 is outside memory"),
+    (LDMATRIX, {"memory": SHARED, "p": ROWS[:8]}, OperandError, r"p is int64 of shape \(8,\)"),
+    # devices
+    (MMA, {**ABC, "device": "sm_70"}, UnsupportedError, "sm_70 has no mma.sync"),
+    (MMA, {**ABC, "device": "sm_90a"}, UnsupportedError, "unknown device 'sm_90a'"),
+    (MMA, {**ABC, "device": None}, UnsupportedError, "unknown device None"),
+    (WGMMA, {"d": z(128, 4), "a_desc": 0, "b_desc": 0, "shared": SHARED, "device": "sm_100"}, UnsupportedError, "sm_100 has no"),
+    (LOAD, {"memory": SHARED, "p": 0, "device": "H100"}, UnsupportedError, "unknown device 'H100'"),
+    (SCALED, {**ABC, **SCALES, "device": "sm_90"}, UnsupportedError, "sm_90 has no mma.sync"),
+]
+
+
+@pytest.mark.parametrize(("text", "operands", "error", "says"), CASES)
+def test_execute_refuses(text: str, operands: dict[str, Any], error: type[MmulatorError], says: str) -> None:
+    with pytest.raises(error, match=says):
+        Instruction.parse(text).execute(**operands)
+
+
+@pytest.mark.parametrize(
+    ("text", "operands", "says"),
+    [
+        (STORE, {"p": 8, "r": z(32, 8) + 1}, "p is 8"),
+        (STORE, {"p": 0, "stride": 17, "r": z(32, 8) + 1}, "stride is 17"),
+        (STORE, {"p": 8192 - 64, "r": z(32, 8) + 1}, "outside memory"),
+        (STORE, {"p": 0, "r": z(3, 32, 8) + 1}, r"operand r of shape \(3, 32, 8\)"),
+        (STORE, {"p": 0, "r": z(32, 8) + 1, "device": "sm_60"}, "unknown device"),
+        (STMATRIX, {"p": ROWS + 8, "r": z(32, 4) + 1}, "operand p of lane 0 is 8"),
+        (STMATRIX, {"p": ROWS + 8192 - 256, "r": z(32, 4) + 1}, "outside memory"),
+        (STMATRIX, {"p": ROWS, "r": z(32, 3) + 1}, "32 lanes, 4 registers"),
+        (STMATRIX, {"p": ROWS, "r": z(2, 32, 4) + 1}, r"operand r of shape \(2, 32, 4\)"),
+        (STMATRIX, {"p": ROWS, "r": z(32, 4) + 1, "device": "sm_80"}, "sm_80 has no stmatrix"),
+    ],
+)
+def test_a_refused_store_leaves_memory_alone(text: str, operands: dict[str, Any], says: str) -> None:
+    memory = np.zeros(8192, np.uint8)
+    with pytest.raises(MmulatorError, match=says):
+        Instruction.parse(text).execute(memory=memory, **operands)
+    assert not memory.any()
+
+
+@pytest.mark.parametrize("text", [SP, ORDERED, TF32, WGMMA_SP])
+def test_every_nibble_is_refused_where_it_is_undefined_and_taken_without_strict(text: str) -> None:
+    """One nibble at one place of the last instruction of a batch; the error names row and value."""
+    form = Instruction.parse(text).form
+    generator = np.random.default_rng(0)
+    shape = (form.m, form.k // sparse.granularity(form).chunk)
+    for value in range(16):
+        nibbles = np.full((3, *shape), 0b0100, np.uint8)
+        row, chunk = (int(generator.integers(0, s)) for s in shape)
+        nibbles[2, row, chunk] = value
+        words = sparse.to_registers(nibbles, form, 0)
+        operands: dict[str, Any] = SPARSE | {"e": words}
+        if form.family == "wgmma":
+            operands = {"d": z(128, 4), "a": z(128, 4), "b_desc": 0, "shared": SHARED, "sp_meta": words, "sp_sel": 0}
+        i = Instruction(form)
+        if not sparse.undefined(nibbles, form).any():
+            i.execute(**operands)
+            continue
+        with pytest.raises(OperandError, match=rf"0b{value:04b}.*row {row}\b"):
+            i.execute(**operands)
+        i.execute(strict=False, **operands)
+
+
+def test_a_device_that_no_target_of_the_form_runs_on_is_refused() -> None:
+    for form in all_forms():
+        numbers = {t.number for t in form.row.requires.targets()}
+        for device in DEVICES:
+            number = int(device[3:])
+            if form.row.requires.suffixes == "a":
+                expected = number in numbers
+            else:
+                expected = number >= min(numbers) and (form.row.requires.family is None or number // 10 == min(numbers) // 10)
+            if expected:
+                mm.execution.check_device(form, device)
+            else:
+                with pytest.raises(UnsupportedError, match=f"{device} has no {form.family}"):
+                    mm.execution.check_device(form, device)
+
+
+H = np.float16
+A, B, C = np.zeros((16, 16), H), np.zeros((16, 8), H), np.zeros((16, 8), np.float32)
+E4, E5 = np.zeros((16, 32), ml_dtypes.float8_e4m3fn), np.zeros((32, 8), ml_dtypes.float8_e5m2)
+ONE = np.zeros((16, 1), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "options", "error", "says"),
+    [
+        (MMA, (A[0], B), {}, OperandError, r"A of shape \(16,\)"),
+        (MMA, (A, None), {}, OperandError, "B is missing"),
+        (MMA, (A.astype(np.float64), B), {}, OperandError, ".f16 elements as float64"),
+        (MMA, (A, B, C.astype(H)), {}, OperandError, ".f32 elements as float16"),
+        (MMA, ([[1], [1, 2]], B), {}, OperandError, "make no array"),
+        (MMA, (A[None].repeat(2, 0), B[None].repeat(3, 0)), {}, OperandError, r"A \(2,\), B \(3,\)"),
+        (MMA, (A, B, C), {"device": "sm_70"}, UnsupportedError, "sm_70 has no mma.sync"),
+        (MMA, (A, B, C), {"scale_a": ONE}, OperandError, "takes no scale_a"),
+        (SCALED, (E4, E5), {"device": "sm_120"}, OperandError, "scale_a is missing"),
+        (SP, (A + 1, B), {}, OperandError, "too dense.*row 0"),
+        ("wgmma.fence.sync.aligned", (A, B), {}, OperandError, "multiplies no matrices"),
+    ],
+)
+def test_compute_and_matmul_refuse(text: str, arguments: Any, options: Any, error: type[MmulatorError], says: str) -> None:
+    i = Instruction.parse(text)
+    with pytest.raises(error, match=says):
+        i.compute(*arguments, **options)
+    if arguments[1] is not None and np.ndim(arguments[0] if not isinstance(arguments[0], list) else 0) != 1:
+        with pytest.raises(error):
+            mm.matmul(*arguments, instruction=i, **options)
+
+
+def test_matmul_refuses_extents_that_do_not_fit() -> None:
+    for a, b, c, says in (
+        (A, B[:5], None, r"A \(16, 16\) and B \(5, 8\)"),
+        (A, B, C[:5], r"C of shape \(5, 8\)"),
+        (A[0], B, None, r"A of shape \(16,\) is no matrix"),
+    ):
+        with pytest.raises(OperandError, match=says):
+            mm.matmul(a, b, c, instruction=MMA)
+    with pytest.raises(OperandError, match="scale_a"):
+        mm.matmul(E4, E5, instruction=SCALED, device="sm_120", scale_a=ONE[:15], scale_b=ONE[:1].repeat(8, 1))
+    with pytest.raises(OperandError, match="a string, not NoneType"):
+        mm.matmul(A, B, instruction=None)  # type: ignore[arg-type]
