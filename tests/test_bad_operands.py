@@ -67,7 +67,7 @@ CASES: list[tuple[str, dict[str, Any], type[MmulatorError], str]] = [
     (WGMMA, {"d": z(128, 4), "a_desc": "0", "b_desc": 0, "shared": SHARED}, OperandError, "a_desc is '0': an integer"),
     # addresses and strides
     (LOAD, {"memory": SHARED, "p": 8}, OperandError, "p is 8: it must be a multiple of 32"),
-    (LOAD, {"memory": SHARED, "p": 0, "stride": 24}, OperandError, "stride is 24: 24 .f16 elements are 48 bytes.*of 32"),
+    (LOAD, {"memory": SHARED, "p": 0, "stride": 20}, OperandError, "stride is 20: 20 .f16 elements are 40 bytes.*of 16"),
     (LOAD, {"memory": SHARED, "p": 0, "stride": 8}, OperandError, "stride is 8: it must be at least 16"),
     (LOAD, {"memory": SHARED, "p": 0, "stride": 16.0}, OperandError, "stride is 16.0: an integer"),
     (LOAD, {"memory": SHARED, "p": -32}, ExecutionFault, "-0x20 is outside memory"),

@@ -314,12 +314,15 @@ def _wmma_offsets(form: MatrixForm, o: Operands, memory: NDArray[np.uint8]) -> N
     aligned = min(4 * rule.registers * (rule.register_bits // 32), 32)
     if p % aligned:
         raise OperandError(f"p is {p}: it must be a multiple of {aligned}, the size of the fragment", rule=_ALIGNMENT)
-    if stride != default and stride * form.type.bits % (8 * aligned):
+    # The PTX ISA asks for lines at multiples of the fragment's size, CUDA's wmma for multiples of 16 bytes, which is
+    # what hardware needs: kernels count on it.
+    line = min(aligned, 16)
+    if stride != default and stride * form.type.bits % (8 * line):
         raise OperandError(
             f"stride is {stride}: {stride} .{form.type} elements are {stride * form.type.bits / 8:g} bytes, "
-            f"and every line must start at a multiple of {aligned}, the size of the fragment",
+            f"and every line must start at a multiple of {line}",
             rule=_ALIGNMENT,
-            hint=f"use a multiple of {8 * aligned // form.type.bits} elements",
+            hint=f"use a multiple of {8 * line // form.type.bits} elements",
         )
     bits = 8 * p + element * form.type.bits
     _inside("memory", bits // 8, max(1, form.type.bits // 8), memory.shape[-1])
