@@ -107,6 +107,20 @@ def measured() -> Iterator[str]:
     for path in reports:
         data = json.loads(path.read_text())
         yield from device_section(data, path.parent.name)
+        more = path.with_name("runs.json")
+        for run in json.loads(more.read_text()) if more.exists() else []:
+            yield run_line(run)
+
+
+def run_line(data: dict[str, Any]) -> str:
+    """A run without vectors: what it took part in."""
+    gpu, t, run = data["gpu"], data["totals"], data["run"]
+    chosen = f" that `{run['filter']}` finds" if run["filter"] else ""
+    edges = "and edges" if run["edges"] else "without edges"
+    return (
+        f"Another run, {data['date']}, {gpu['name']}, seed {run['seed']}, `--cases {run['cases']}` for forms{chosen},\n"
+        f"{edges}: {t['forms']:,} forms, {t['cases']:,} cases, {t['words']:,} words, {t['wrong']:,} different.\n"
+    )
 
 
 def device_section(data: dict[str, Any], device: str) -> Iterator[str]:

@@ -152,8 +152,8 @@ class Gpu:
             raise GpuError(f"{error.message}: {said[:2000]}" if said else error.message) from None
 
     def close(self, module: Any) -> None:
-        """Unload a module."""
-        self._call("cuModuleUnload", module)
+        """Unload a module; one of a context that a kernel has broken is gone already."""
+        self._driver.cuModuleUnload(module)
 
     def run(
         self, module: Any, entry: str, grid: Sequence[int], block: Sequence[int], arrays: list[Any], *, shared: int = 0,
@@ -227,6 +227,7 @@ class Gpu:
         self._room = []
         try:
             self._driver.cuDevicePrimaryCtxReset(self._device)
+            self._driver.cuDevicePrimaryCtxRelease(self._device)
             self._start()
         except GpuError:
             pass  # the next call says so
