@@ -115,11 +115,9 @@ def measured() -> Iterator[str]:
 def run_line(data: dict[str, Any]) -> str:
     """A run without vectors: what it took part in."""
     gpu, t, run = data["gpu"], data["totals"], data["run"]
-    chosen = f" that `{run['filter']}` finds" if run["filter"] else ""
-    edges = "and edges" if run["edges"] else "without edges"
     return (
-        f"Another run, {data['date']}, {gpu['name']}, seed {run['seed']}, `--cases {run['cases']}` for forms{chosen},\n"
-        f"{edges}: {t['forms']:,} forms, {t['cases']:,} cases, {t['words']:,} words, {t['wrong']:,} different.\n"
+        f"{data['date']}, {gpu['name']}, driver {gpu['driver']}, seed {run['seed']}, {run['count']:,} cases a form, {data['what']}:\n"
+        f"{t['forms']:,} forms, {t['cases']:,} cases, {t['words']:,} words, {t['wrong']:,} different.\n"
     )
 
 
