@@ -116,7 +116,8 @@ def run_line(data: dict[str, Any]) -> str:
     """A run without vectors: what it took part in."""
     gpu, t, run = data["gpu"], data["totals"], data["run"]
     return (
-        f"{data['date']}, {gpu['name']}, driver {gpu['driver']}, seed {run['seed']}, {run['count']:,} cases a form, {data['what']}:\n"
+        f"{data['date']}, {gpu['name']}, driver {gpu['driver']}, seed {run['seed']}, {run['count']:,} cases a form, "
+        f"{data['what']}:\n"
         f"{t['forms']:,} forms, {t['cases']:,} cases, {t['words']:,} words, {t['wrong']:,} different.\n"
     )
 
