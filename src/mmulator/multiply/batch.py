@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
-import threading
 from functools import cache
 from typing import Any
 
@@ -16,22 +14,14 @@ from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text
 from mmulator.multiply.native import OPERANDS, batch_function
 from mmulator.multiply.sites import Site
-from mmulator.numerics.twin import pool
+from mmulator.numerics.twin import CORES, pool
+from mmulator.numerics.twin_batch import pointer, room
 
 Array = NDArray[Any]
 _P, _I, _U = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
 _Seven = ctypes.c_uint64 * OPERANDS
 _OWN = (2, 2, 2, 1, 1, 1)  # dimensions of an operand that are not leading ones
 _MACS_OF_A_THREAD = 1 << 18  # less is not worth a thread of its own
-_scratch = threading.local()
-
-
-def _room(size: int) -> int:
-    """Address of at least `size` bytes of this thread's own, a multiple of 64."""
-    found = getattr(_scratch, "room", None)
-    if found is None or found.nbytes < size + 64:
-        found = _scratch.room = np.empty(size + 64, np.uint8)
-    return -(-int(found.ctypes.data) // 64) * 64
 
 
 def run(
@@ -53,13 +43,13 @@ def run(
         a, b = b, a
     nothing = out, 0  # never read; c is copied, but its bits do not matter
     given = [nothing if x is None else _fitted(x, own, batch, count) for x, own in zip((a, b, c, e, scale_a, scale_b), _OWN)]
-    places = [x.__array_interface__["data"][0] for x, _ in given]
-    places.append(out.__array_interface__["data"][0])
+    places = [pointer(x) for x, _ in given]
+    places.append(pointer(out))
     strides = _Seven(*(size for _, size in given), out.nbytes // count)
     native, address = entry(site)
-    parts = min(os.cpu_count() or 1, count, count * site.macs // _MACS_OF_A_THREAD) if count > 1 else 1
+    parts = min(CORES, count, count * site.macs // _MACS_OF_A_THREAD) if count > 1 else 1
     if parts < 2:
-        native(address, _room(site.scratch), count, _Seven(*places), strides, *select)
+        native(address, room(site.scratch), count, _Seven(*places), strides, *select)
         return out
     size = -(-count // parts)
 
@@ -67,7 +57,7 @@ def run(
         first = t * size
         if first < count:
             at = _Seven(*(p + first * s for p, s in zip(places, strides)))
-            native(address, _room(site.scratch), min(size, count - first), at, strides, *select)
+            native(address, room(site.scratch), min(size, count - first), at, strides, *select)
 
     list(pool(parts).map(part, range(parts)))
     return out

@@ -10,6 +10,7 @@ Fundamental Types; Alternate Floating-Point Data Formats; Packed Floating Point 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -33,9 +34,12 @@ class Fields:
     inf: Array
 
 
+_CONTAINERS = {8 * size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+
+
 def container(t: ElementType) -> np.dtype[Any]:
     """The unsigned dtype that holds one raw element: 8 bits for anything narrower."""
-    return np.dtype(f"u{max(t.bits, 8) // 8}")
+    return _CONTAINERS[max(t.bits, 8)]
 
 
 def decode(t: ElementType, raw: Array) -> Fields:
@@ -125,11 +129,16 @@ def _round(significand: int, shift: int, sign: int, mode: Mode) -> int:
 # NumPy ---------------------------------------------------------------------------------------------------------------
 def numpy_dtype(t: ElementType) -> np.dtype[Any]:
     """The dtype of NumPy or ml_dtypes whose elements are this type (uint8 for b1, float32 for tf32)."""
-    import ml_dtypes
-
     if not t.numpy:
         raise OperandError(f".{t} has no NumPy dtype")
-    return np.dtype(getattr(ml_dtypes, t.numpy, None) or t.numpy)
+    return _dtype(t.numpy)
+
+
+@cache
+def _dtype(name: str) -> np.dtype[Any]:
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name, None) or name)
 
 
 def as_array(name: str, value: Any) -> Array:

@@ -32,7 +32,7 @@ from mmulator.codegen.lang import Native, library_text
 from mmulator.numerics.arrays import batch_shape, check_operands
 from mmulator.numerics.formats import container, element_type
 from mmulator.numerics.profiles import DotKey, profile_for
-from mmulator.numerics.twin_batch import run_batch
+from mmulator.numerics.twin_batch import pointer, run_batch
 from mmulator.numerics.twin_exact import dot_exact, exact_for, pack_a_exact, pack_b_exact
 from mmulator.numerics.twin_fused import NEGATE_A, NEGATE_B, ZERO_C, dot_function
 from mmulator.numerics.twin_groups import dot_groups, groups_for, pack_a_groups, pack_b_groups
@@ -68,6 +68,11 @@ class Twin:
     @cached_property
     def dot(self) -> int:
         return self.library.address("dot")
+
+    @cached_property
+    def functions(self) -> Any:
+        """pack_a, pack_b_rows and dot, in memory."""
+        return (ctypes.c_uint64 * 3)(self.pack_a, self.pack_b_rows, self.dot)
 
     @staticmethod
     def flags(*, zero_c: bool = False, negate_a: bool = False, negate_b: bool = False) -> int:
@@ -109,11 +114,7 @@ def _build(key: DotKey, device: str) -> Twin:
         pack_b(parts, "pack_b_rows", rows=True),
         dot(parts, "dot"),
     ]
-    return Twin(key, device, Library(library_text(functions)), parts.a_bytes, parts.b_bytes)
-
-
-def _pointer(array: Any) -> int:
-    return int(array.ctypes.data)
+    return Twin(key, device, Library(library_text(functions)), cache(parts.a_bytes), cache(parts.b_bytes))
 
 
 def fast_matmul(
@@ -138,32 +139,32 @@ def fast_matmul(
     named = {"A": A, "B": B, "C": C, "indices": indices, "scale_a": scale_a, "scale_b": scale_b}
     batch = batch_shape({name: np.shape(x)[:-2] for name, x in named.items() if x is not None})
     D = np.empty((*batch, m, n), container(element_type(key.dtype)))
-    workers = threads or os.cpu_count() or 1
+    workers = threads or CORES
     flags = twin.flags(zero_c=C is None, negate_a=imm_scale_a < 0, negate_b=imm_scale_b < 0)
+    extras = ((indices, np.int32), (scale_a, np.uint8), (scale_b, np.uint8))
+    given = [A, B, D if C is None else C, *(np.asarray(x, kind) for x, kind in extras if x is not None)]
     count = math.prod(batch)
-    if count > 1 and m * n * k < 1 << 20:  # larger ones are worth all threads each
-        extra = [(indices, np.int32), (scale_a, np.uint8), (scale_b, np.uint8)]
-        given = [A, B, D if C is None else C, *(np.asarray(x, kind) for x, kind in extra if x is not None)]
-        operands = [_flat(x, batch) for x in given]
-        run_batch(twin, operands, D.reshape(count, m, n), (m, n, k), flags, workers, pool(workers))
+    if count == 0 or m * n == 0:
         return D
-    spread = [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (A, B, D if C is None else C)]
-    extras = [
-        np.broadcast_to(np.asarray(x, kind), (*batch, *x.shape[-2:]))
-        for x, kind in ((indices, np.int32), (scale_a, np.uint8), (scale_b, np.uint8))
-        if x is not None
-    ]
+    if m * n * k < 1 << (20 if count > 1 else 19):  # larger ones are worth all threads each
+        run_batch(twin, [_spread(x, batch) for x in given], D, (m, n, k), flags, workers, pool)
+        return D
+    spread = [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in given]
     for at in np.ndindex(*batch):
-        a, b, c, *more = (np.ascontiguousarray(x[at]) for x in (*spread, *extras))
+        a, b, c, *more = (np.ascontiguousarray(x[at]) for x in spread)
         _one(twin, a, b, c, D[at], (m, n, k), flags, more, workers)
     return D
 
 
-def _flat(x: Any, batch: tuple[int, ...]) -> Any:
-    """[count, rows, columns], or [1, ...] where the operand has no batch of its own."""
-    if math.prod(x.shape[:-2]) == 1:
-        return np.ascontiguousarray(x).reshape(1, *x.shape[-2:])
-    return np.ascontiguousarray(np.broadcast_to(x, (*batch, *x.shape[-2:]))).reshape(-1, *x.shape[-2:])
+CORES = os.cpu_count() or 1
+
+
+def _spread(x: Any, batch: tuple[int, ...]) -> Any:
+    """Contiguous: a matrix for each of the batch, or one where the operand has no batch of its own."""
+    lead = x.shape[:-2]
+    if lead != batch and math.prod(lead) != 1:
+        x = np.broadcast_to(x, (*batch, *x.shape[-2:]))
+    return np.ascontiguousarray(x)
 
 
 def _one(
@@ -172,7 +173,7 @@ def _one(
     m, n, k = shape
     pa = np.empty(twin.a_bytes(m, k) + 64, np.uint8)
     pb = np.empty(twin.b_bytes(n, k) + 64, np.uint8)
-    A, B = -(-_pointer(pa) // 64) * 64, -(-_pointer(pb) // 64) * 64
+    A, B = -(-pointer(pa) // 64) * 64, -(-pointer(pb) // 64) * 64
     pack = ctypes.CFUNCTYPE(None, _P, _I, _I, _I, _P)
     row = twin.a_bytes(1, k)
 
@@ -184,18 +185,18 @@ def _one(
     def pack_part(t: int) -> None:
         i, j = t * rows, t * columns
         if i < m:
-            pack(twin.pack_a)(_pointer(a[i:]), a.shape[1], min(rows, m - i), k, A + i * row)
+            pack(twin.pack_a)(pointer(a[i:]), a.shape[1], min(rows, m - i), k, A + i * row)
         if j < n:
-            pack(twin.pack_b_rows)(_pointer(b) + j * b.itemsize, n, min(columns, n - j), k, B + twin.b_bytes(j, k))
+            pack(twin.pack_b_rows)(pointer(b) + j * b.itemsize, n, min(columns, n - j), k, B + twin.b_bytes(j, k))
 
     def dot_part(t: int) -> None:
         i = t * rows
         if i < m:
-            arguments = [A + i * row, B, _pointer(c[i:]), n, _pointer(d[i:]), n, min(rows, m - i), n, k, flags]
+            arguments = [A + i * row, B, pointer(c[i:]), n, pointer(d[i:]), n, min(rows, m - i), n, k, flags]
             types = [_P, _P, _P, _I, _P, _I, _I, _I, _I, _I]
             for x in more:  # index and scale_a have a line for each row; scale_b, the last, is common
                 common = x is more[-1] and twin.key.scale_blocks > 0
-                arguments.append(_pointer(x if common else x[i:]))
+                arguments.append(pointer(x if common else x[i:]))
                 types.append(_P)
             ctypes.CFUNCTYPE(None, *types)(twin.dot)(*arguments)
 

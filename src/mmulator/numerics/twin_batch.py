@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import cache
 from typing import Any
@@ -55,38 +57,54 @@ def _entry(extras: int) -> Any:
     return native, library  # the library keeps the code alive
 
 
-def run_batch(
-    twin: Any, operands: list[Any], out: Any, shape: tuple[int, int, int], flags: int, threads: int, pool: Executor
-) -> None:
-    """operands: a, b, c and the extras, each [count, ...] C-contiguous, or [1, ...] if it is the same for all.
+_room = threading.local()
 
-    out [count, m, n]. `pool` runs one part of the batch for each thread.
+
+def room(size: int, which: str = "scratch") -> int:
+    """Address of at least `size` bytes of this thread's own, a multiple of 64. `which`: several do not overlap."""
+    memory, length, address = getattr(_room, which, (None, 0, 0))
+    if length < size:
+        memory = np.empty(size + 64, np.uint8)
+        address = (pointer(memory) + 63) & -64
+        setattr(_room, which, (memory, size, address))
+    return int(address)
+
+
+def pointer(array: Any) -> int:
+    """Address of an array's first byte."""
+    return array.ctypes.data
+
+
+def run_batch(
+    twin: Any, operands: list[Any], out: Any, shape: tuple[int, int, int], flags: int, threads: int,
+    pool: Callable[[int], Executor],
+) -> None:  # fmt: skip
+    """operands: a, b, c and the extras, each C-contiguous: matrices for each of `out`, or one that is the same for all.
+
+    out [..., m, n]. `pool(threads)` runs one part of the batch for each thread.
     """
     m, n, k = shape
-    count = out.shape[0]
+    count = out.size // (m * n)
     arrays = [*operands[:3], out, *operands[3:]]
-    functions = np.array([twin.pack_a, twin.pack_b_rows, twin.dot], np.uint64)
-    strides = np.array([0 if x.shape[0] == 1 and count > 1 else x[0].nbytes for x in arrays], np.uint64)
-    base = np.array([x.ctypes.data for x in arrays], np.uint64)
-    native = _entry(len(operands) - 3)[0]
-    parts = max(1, min(threads, count * m * n * k >> 18))
+    words = ctypes.c_uint64 * len(arrays)
+    places = [pointer(x) for x in arrays]
+    # an operand is shared if it has but one matrix
+    sizes = [0 if x.size == x.shape[-1] * x.shape[-2] else x.nbytes // count for x in arrays]
+    native, strides, lda = _entry(len(operands) - 3)[0], words(*sizes), operands[0].shape[-1]
+    parts = max(1, min(threads, count * m * n * k >> 18)) if count > 1 else 1
     size = -(-count // parts)
 
     def part(t: int) -> None:
         first = t * size
-        if first >= count:
-            return
-        a = np.empty(twin.a_bytes(m, k) + 64, np.uint8)
-        b = np.empty(twin.b_bytes(n, k) + 64, np.uint8)
-        rooms = [-(-int(x.ctypes.data) // 64) * 64 for x in (a, b)]
-        places = base + strides * np.uint64(first)
-        pointers = [int(x.ctypes.data) for x in (functions, places, strides)]
-        native(*pointers, min(size, count - first), operands[0].shape[-1], m, n, k, flags, *rooms)
+        if first < count:
+            at = words(*(p + first * s for p, s in zip(places, sizes)))
+            rooms = room(twin.a_bytes(m, k), "a"), room(twin.b_bytes(n, k), "b")
+            native(twin.functions, at, strides, min(size, count - first), lda, m, n, k, flags, *rooms)
 
     if parts == 1:
         part(0)
     else:
-        list(pool.map(part, range(parts)))
+        list(pool(threads).map(part, range(parts)))
 
 
-__all__ = ["batch_function", "run_batch"]
+__all__ = ["batch_function", "pointer", "room", "run_batch"]
