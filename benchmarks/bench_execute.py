@@ -2,7 +2,8 @@
 
     python benchmarks/bench_execute.py [--device sm_90]
 
-microseconds: the fastest of many calls. G/s: multiply-accumulates a second, all cores.
+us: the fastest of many calls. G/s: multiply-accumulates a second, on all cores. --cpu-time: of processor time, which a busy
+machine disturbs less; then a rate is that of one core.
 """
 
 from __future__ import annotations
@@ -11,12 +12,10 @@ import argparse
 import time
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 import mmulator as mm
-from mmulator.layouts.operands import fragment
-from mmulator.numerics.formats import from_raw
+from mmulator.numerics.formats import container, from_raw, numpy_dtype
 
 FORMS = (
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
@@ -29,30 +28,39 @@ FORMS = (
 )
 
 
+CLOCK = [time.perf_counter]
+
+
 def fastest(call: Any, seconds: float = 1.0) -> float:
     times = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 3:
-        start = time.perf_counter()
+        start = CLOCK[0]()
         call()
-        times.append(time.perf_counter() - start)
+        times.append(CLOCK[0]() - start)
     return min(times)
 
 
-def registers(rng: np.random.Generator, form: Any, name: str, batch: tuple[int, ...]) -> np.ndarray:
-    rule = fragment(form, name)
-    shape = (*batch, rule.lanes, rule.registers)
-    if rule.bits == 32 and name == "c":
-        return rng.standard_normal(shape).astype(np.float32).view(np.uint32)
-    halves = rng.standard_normal((*shape, 2)).astype(np.float16)
-    return np.ascontiguousarray(halves).view(np.uint32)[..., 0]
+def elements(rng: np.random.Generator, element: Any, shape: tuple[int, ...]) -> Any:
+    """Standard normal numbers of a type, or uniform integers."""
+    if element.is_float:
+        return rng.standard_normal(shape).astype(numpy_dtype(element))
+    return from_raw(element, rng.integers(0, 1 << min(element.bits, 8), shape).astype(container(element)))
+
+
+def registers(rng: np.random.Generator, i: mm.Instruction, name: str, batch: tuple[int, ...]) -> Any:
+    layout = i.layout(name)
+    return layout.to_registers(elements(rng, layout.element_type, (*batch, *layout.shape)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="sm_90")
+    parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("--batch", type=int, default=10_000)
     o = parser.parse_args()
+    if o.cpu_time:
+        CLOCK[0] = time.process_time
     rng = np.random.default_rng(0)
     print(f"{'':72} one, us   {o.batch}, G/s   matmul, G/s")
     for text in FORMS:
@@ -61,7 +69,7 @@ def main() -> None:
         macs = form.m * form.n * form.k // (2 if form.sparse else 1)
 
         def operands(batch: tuple[int, ...], i: Any = i) -> dict[str, Any]:
-            given: dict[str, Any] = {n: registers(rng, i.form, n, batch) for n in "abc"}
+            given: dict[str, Any] = {n: registers(rng, i, n, batch) for n in "abc"}
             if i.form.sparse:
                 given |= {"e": np.full((*batch, 32), 0x44444444, np.uint32), "f": 0}
             return given
@@ -78,15 +86,7 @@ def matmul_rate(i: Any, device: str) -> float:
     form = i.form
     size = 1024
 
-    def matrix(element: Any) -> Any:
-        if element.is_float:
-            kind = {
-                "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,
-            }  # fmt: skip
-            return rng.standard_normal((size, size)).astype(kind[element.name])
-        return from_raw(element, rng.integers(0, 256, (size, size), dtype=np.uint8))
-
-    a, b = matrix(form.atype), matrix(form.btype)
+    a, b = (elements(rng, t, (size, size)) for t in (form.atype, form.btype))
     if form.sparse:
         a = mm.sparse.compress(mm.sparse.prune(a, i), i)
     macs = size**3 // (2 if form.sparse else 1)

@@ -46,7 +46,7 @@ def main() -> int:
 
 def measure(shape: str, rounds: int, batch: int) -> dict[str, Any]:
     import numpy as np
-    import torch
+    import torch  # type: ignore[import-not-found]
     from mmasim.nv_ptx import WGMMA  # type: ignore[import-not-found]
 
     import mmulator as mm
