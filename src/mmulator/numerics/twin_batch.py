@@ -14,6 +14,7 @@ import numpy as np
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text
+from mmulator.codegen.ops import copy_bytes
 from mmulator.codegen.types import i64, ptr, ptr_to, u64, void
 from mmulator.codegen.values import Builder, Value
 
@@ -36,7 +37,7 @@ def batch_function(extras: int) -> Native:
 
     def batch(
         functions: ptr_to(u64), places: ptr_to(u64), strides: ptr_to(u64), count: i64, lda: i64, m: i64, n: i64, k: i64,
-        flags: i64, room_a: ptr, room_b: ptr,
+        flags: i64, room_a: ptr, room_b: ptr, room_c: ptr, bytes_c: i64,
     ) -> None:  # fmt: skip
         for t in range(count):
             step = u64(t)
@@ -44,7 +45,9 @@ def batch_function(extras: int) -> Native:
             call(functions[0], a, lda, m, k, room_a)
             call(functions[1], b, n, n, k, room_b)
             extra = [ptr(places[i] + step * strides[i]) for i in more]
-            call(functions[2], room_a, room_b, c, n, d, n, m, n, k, flags, *extra)
+            if flags & 1 == 0:  # tiles reach C in an order that caches do not foresee
+                copy_bytes(room_c, c, bytes_c)
+            call(functions[2], room_a, room_b, room_c, n, d, n, m, n, k, flags, *extra)
 
     return Native(batch, f"batch_{extras}")
 
@@ -53,7 +56,7 @@ def batch_function(extras: int) -> Native:
 def _entry(extras: int) -> Any:
     function = batch_function(extras)
     library = Library(library_text([function]))
-    native = library.function(function.name, None, _P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P)
+    native = library.function(function.name, None, _P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P, _P, _I)
     return native, library  # the library keeps the code alive
 
 
@@ -98,8 +101,9 @@ def run_batch(
         first = t * size
         if first < count:
             at = words(*(p + first * s for p, s in zip(places, sizes)))
-            rooms = room(twin.a_bytes(m, k), "a"), room(twin.b_bytes(n, k), "b")
-            native(twin.functions, at, strides, min(size, count - first), lda, m, n, k, flags, *rooms)
+            size_c = m * n * operands[2].itemsize
+            rooms = room(twin.a_bytes(m, k), "a"), room(twin.b_bytes(n, k), "b"), room(size_c, "c")
+            native(twin.functions, at, strides, min(size, count - first), lda, m, n, k, flags, *rooms, size_c)
 
     if parts == 1:
         part(0)
