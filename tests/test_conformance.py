@@ -219,7 +219,7 @@ def test_kernels_are_valid_ptx(target: str) -> None:
 
 def test_every_form_is_there_or_missing() -> None:
     there, missing = forms(HOPPER)
-    assert len(there) == len({f.mnemonic for f in there}) == 1895
+    assert len(there) == len({f.mnemonic for f in there}) == 1927
     assert all(f.requires.admits(HOPPER) for f in there) and not any(f.requires.admits(HOPPER) for f in missing)
     assert any(f.block_scale for f in missing) and any(f.family == "ldmatrix" for f in missing)
 

@@ -252,11 +252,12 @@ class MatrixForm:
     def mnemonic(self) -> str:
         """The instruction's name with all its qualifiers, as the specification orders them."""
         parts = [self.family if self.op == self.family else f"{self.family}.{self.op}"]
-        for slot in self.row.slots:
-            text = _TEXT.get(slot.name, _same_text)(self, slot.name)
-            if text and (text in slot.choices):
-                parts.append(text)
-        return ".".join(parts)
+        return ".".join((*parts, *filter(None, map(self.qualifier, self.row.slots))))
+
+    def qualifier(self, slot: Slot) -> str:
+        """What is written in a slot of the row; empty if nothing is."""
+        text = _TEXT.get(slot.name, _same_text)(self, slot.name)
+        return text if text in slot.choices else ""
 
     @property
     def lanes(self) -> int:
@@ -368,7 +369,11 @@ REGISTERS_F16 = ("f16x2", "b32")
 REGISTERS_B32 = ("b32",)
 REGISTERS_F32 = ("f32", "b32")
 REGISTERS_F64 = ("f64", "b64")
+REGISTERS_ANY64 = ("f64", "b64", "u64", "s64")
 REGISTERS_S32 = ("s32", "u32", "b32")
-REGISTERS_ADDRESS = ("b64", "u64", "s64", "b32", "u32", "s32")
 REGISTERS_INTEGER = ("b32", "u32", "s32")
-REGISTERS_ANY32 = ("b32", "u32", "s32", "f32", "f16x2")
+REGISTERS_WORD = ("b32", "u32", "s32", "f32", "f16x2")
+# Where it does not look at the type at all, a predicate passes, too; the machine runs no such statement.
+REGISTERS_ANY32 = (*REGISTERS_WORD, "pred")
+REGISTERS_ADDRESS = ("b64", "u64", "s64", "b32", "u32", "s32")
+REGISTERS_OFFSET = (*REGISTERS_ADDRESS, "b16", "u16", "s16", "b8", "u8", "s8")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from mmulator.isa.forms import (
     REGISTERS_ADDRESS,
+    REGISTERS_ANY32,
+    REGISTERS_OFFSET,
     Direction,
     MatrixForm,
     OperandSpec,
@@ -22,26 +24,28 @@ LDMATRIX = Section("Warp-level matrix load instruction: ldmatrix")
 STMATRIX = Section("Warp-level matrix store instruction: stmatrix")
 MOVMATRIX = Section("Warp-level matrix transpose instruction: movmatrix")
 
-# Any 32-bit register will do.
-_B32 = ("b32", "u32", "s32", "f32", "f16x2")
-
 
 def _vector(form: MatrixForm, direction: Direction) -> OperandSpec:
     # m16n16 has 256 bytes: two registers a matrix; the others have one
     count = form.num * (2 if (form.m, form.n) == (16, 16) else 1)
-    return OperandSpec("r", "registers", _B32, count, direction)
+    return OperandSpec("r", "registers", REGISTERS_ANY32, count, direction)
+
+
+def _address(form: MatrixForm) -> OperandSpec:
+    return OperandSpec("p", "address", REGISTERS_OFFSET if form.space else REGISTERS_ADDRESS)
 
 
 def _load(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
-    return ((_vector(form, "out"), OperandSpec("p", "address", REGISTERS_ADDRESS)),)
+    return ((_vector(form, "out"), _address(form)),)
 
 
 def _store(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
-    return ((OperandSpec("p", "address", REGISTERS_ADDRESS), _vector(form, "in")),)
+    return ((_address(form), _vector(form, "in")),)
 
 
 def _transpose(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
-    return ((OperandSpec("d", "register", _B32, direction="out"), OperandSpec("a", "register", _B32)),)
+    d = OperandSpec("d", "register", REGISTERS_ANY32, direction="out")
+    return ((d, OperandSpec("a", "register", REGISTERS_ANY32)),)
 
 
 Choice = str | tuple[str, ...]

@@ -10,12 +10,15 @@ from collections.abc import Iterator
 
 from mmulator.isa.forms import (
     REGISTERS_ANY32,
+    REGISTERS_ANY64,
     REGISTERS_B32,
     REGISTERS_F16,
     REGISTERS_F32,
     REGISTERS_F64,
     REGISTERS_INTEGER,
+    REGISTERS_OFFSET,
     REGISTERS_S32,
+    REGISTERS_WORD,
     Direction,
     MatrixForm,
     OperandSpec,
@@ -26,6 +29,7 @@ from mmulator.isa.forms import (
     optional,
     slots,
 )
+from mmulator.isa.targets import Target
 from mmulator.isa.types import ElementType
 
 DENSE = Section("Multiply-and-Accumulate Instruction: mma")
@@ -38,7 +42,7 @@ _REGISTERS = {
     "bf16": REGISTERS_B32,
     "tf32": REGISTERS_B32,
     "f32": REGISTERS_F32,
-    "f64": REGISTERS_F64,
+    "f64": REGISTERS_ANY64,
     "s32": REGISTERS_S32,
 }
 
@@ -50,16 +54,22 @@ def stored_bits(form: MatrixForm, element: ElementType) -> int:
     return element.bits
 
 
-def fragment(
-    form: MatrixForm, name: str, element: ElementType, elements: int, direction: Direction = "in"
-) -> OperandSpec:
+def _wide_float(form: MatrixForm) -> bool:
+    """Of 16 or 32 bits, with .f32 accumulators."""
+    assert form.atype and form.dtype
+    return form.atype.is_float and form.atype.bits >= 16 and form.dtype.name == "f32"
+
+
+def fragment(form: MatrixForm, name: str, element: ElementType, elements: int, direction: Direction = "in") -> OperandSpec:
     """A vector that holds `elements` elements of the warp."""
     types = _REGISTERS.get(element.name, REGISTERS_ANY32)
     if name in "ab" and form.block_scale:
         types = REGISTERS_B32
-    elif element.name == "f64" and form.shape == "m8n8k4":
-        types = (*REGISTERS_F64, "u64", "s64")
-    elif form.shape == "m8n8k16" and (name == "a" or (name == "b" and form.atype != form.btype)):
+    elif element.name == "f16":
+        types = REGISTERS_F16
+    elif form.family == "mma" and form.sparse and _wide_float(form):
+        types = REGISTERS_ANY32
+    elif form.shape == "m8n8k16" and name == "a":
         types = REGISTERS_INTEGER
     width = 64 if element.name == "f64" else 32
     count = max(1, elements * stored_bits(form, element) // (32 * width))
@@ -85,12 +95,15 @@ def _metadata_operands(form: MatrixForm) -> tuple[OperandSpec, ...]:
     assert form.atype and form.dtype
     chunks = form.k // (2 if form.atype.name == "tf32" else 4 if stored_bits(form, form.atype) > 4 else 8)
     defined = range({4: 4, 8: 2, 16: 1}[chunks])
-    fp8 = form.atype.is_float and form.atype.bits <= 8
     lenient = (form.k, form.atype.name, form.dtype.name) == (32, "f16", "f32")
     return (
-        OperandSpec("e", "register", REGISTERS_INTEGER if fp8 else REGISTERS_ANY32),
+        OperandSpec("e", "register", REGISTERS_ANY32),
         OperandSpec("f", "immediate", values=range(4) if lenient else defined, defined=defined),
     )
+
+
+_BYTE_ID = ("u16", "b16", "s16")
+_THREAD_ID = (*_BYTE_ID, *(t for t in REGISTERS_OFFSET if t not in _BYTE_ID))
 
 
 def _scale_operands(form: MatrixForm) -> Iterator[OperandSpec]:
@@ -98,8 +111,8 @@ def _scale_operands(form: MatrixForm) -> Iterator[OperandSpec]:
     allowed = {1: range(4), 2: range(0, 3, 2), 4: range(1)}[form.scale_vec]
     for side, threads in (("a", range(2)), ("b", range(4))):
         yield OperandSpec(f"scale-{side}-data", "register", REGISTERS_ANY32)
-        byte_id = OperandSpec(f"byte-id-{side}", "integer", ("u16", "b16", "s16"), values=allowed)
-        thread_id = OperandSpec(f"thread-id-{side}", "integer", ("u16", "b16", "s16"), values=threads)
+        byte_id = OperandSpec(f"byte-id-{side}", "integer", _BYTE_ID, values=allowed)
+        thread_id = OperandSpec(f"thread-id-{side}", "integer", _THREAD_ID, values=threads)
         yield OperandSpec(f"selector-{side}", "group", parts=(byte_id, thread_id))
 
 
@@ -110,6 +123,49 @@ def _signatures(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
     if form.block_scale:
         operands += tuple(_scale_operands(form))
     return (operands,)
+
+
+# Where a target has no such instruction ptxas puts others in its place, and their operands are held to stricter types.
+_E_LOWERED = ("b32", "u32", "s32", "f16x2")
+_SPARSE_LOWERED = frozenset((("e", "f16"), ("e", "s8"), ("e", "u8"), ("a", "s8"), ("a", "u8")))
+
+
+def lowered_fp8(form: MatrixForm, target: Target) -> bool:
+    """Whether ptxas multiplies FP8 as .f16 on this target."""
+    fp8 = form.atype is not None and form.btype is not None and {form.atype.name, form.btype.name} <= {*FP8}
+    return form.family == "mma" and fp8 and not form.block_scale and 90 <= target.number < 120
+
+
+def lowered_integer(form: MatrixForm, target: Target) -> bool:
+    """Whether ptxas makes 4-bit integers wider, or single bits, on this target."""
+    narrow = form.atype is not None and not form.atype.is_float and form.atype.bits < 8
+    return narrow and target.number >= (100 if form.bit_op == "and" else 90)
+
+
+def element_by_element(form: MatrixForm, name: str, target: Target) -> bool:
+    """Whether ptxas moves or adds the elements of `c` or `d` one by one: each must have the operand's type."""
+    if lowered_fp8(form, target):
+        return name in "cd"
+    f64 = form.atype is not None and form.atype.name == "f64"
+    return form.family == "mma" and f64 and form.m == 16 and name == "d" and target.number >= 100
+
+
+def register_types(form: MatrixForm, spec: OperandSpec, target: Target) -> tuple[str, ...]:
+    """Register types that ptxas takes for an operand on this target: `spec.types`, or fewer."""
+    if form.family != "mma" or form.atype is None or form.btype is None or form.block_scale:
+        return spec.types
+    a, number, name = form.atype, target.number, spec.name
+    if lowered_integer(form, target) and name in "abe":
+        return REGISTERS_WORD
+    if lowered_fp8(form, target) and name in "abe":
+        return _E_LOWERED if name == "e" else REGISTERS_WORD
+    if form.sparse and not form.ordered_metadata and number >= 100 and (name, a.name) in _SPARSE_LOWERED:
+        return REGISTERS_WORD
+    if form.shape == "m8n8k16" and number < 100 and name == "b":
+        return REGISTERS_INTEGER
+    if a.name == "f64" and element_by_element(form, name, target):
+        return REGISTERS_F64
+    return spec.types
 
 
 Choice = str | tuple[str, ...]

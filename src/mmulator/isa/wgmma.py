@@ -108,6 +108,6 @@ ROWS = check_rows(
         *_mma_async_rows(sparse=True),
         _order("fence"),
         _order("commit_group"),
-        _order("wait_group", OperandSpec("N", "immediate", values=range(1 << 31))),
+        _order("wait_group", OperandSpec("N", "immediate", values=range((1 << 63) - 1))),
     )
 )

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 
 from mmulator.isa.forms import (
     REGISTERS_ADDRESS,
-    REGISTERS_ANY32,
+    REGISTERS_ANY64,
     REGISTERS_B32,
     REGISTERS_F16,
     REGISTERS_F32,
     REGISTERS_F64,
     REGISTERS_INTEGER,
     REGISTERS_S32,
+    REGISTERS_WORD,
     Direction,
     MatrixForm,
     OperandSpec,
@@ -52,7 +53,9 @@ def fragment(
 ) -> OperandSpec:
     """The register vector of one matrix (`a`, `b`, or `c` for accumulators). Matrix Fragments for WMMA."""
     # only the loads of 4- and 1-bit types take any register
-    types = _REGISTERS.get(element.name, REGISTERS_ANY32 if name == "r" else REGISTERS_INTEGER)
+    types = _REGISTERS.get(element.name, REGISTERS_WORD if name == "r" else REGISTERS_INTEGER)
+    if element.name == "f64" and name in "cd":
+        types = REGISTERS_ANY64
     elements = {"a": m * k, "b": k * n, "c": m * n}[matrix]
     width = 64 if element.name == "f64" else 32
     count = max(1, elements * element.bits // (32 * width))
@@ -129,11 +132,13 @@ def _mma_rows() -> Iterator[Row]:
 
 def _move_rows() -> Iterator[Row]:
     for shape, ptx, minimum, types, acc, (alayout, blayout) in _KINDS:
+        # ptxas moves .f32 accumulators of the integer shapes that have no .f32 arithmetic, too
+        moved = (*acc, "f32") if shape in ("m8n8k32", "m8n8k128") else acc
         for op, layout, elements in (
             ("load.a", alayout, types),
             ("load.b", blayout, types),
-            ("load.c", _ROWCOL, acc),
-            ("store.d", _ROWCOL, acc),
+            ("load.c", _ROWCOL, moved),
+            ("store.d", _ROWCOL, moved),
         ):
             section = STORE if op == "store.d" else LOAD
             spaces = (optional("global", "shared"), ptx), (("shared::cta",), max(ptx, (7, 8)))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from mmulator.isa.mma import element_by_element, lowered_integer, register_types
+from mmulator.isa.scalar import type_bits
 from mmulator.ptx.operands import Problem, address, describe
 from mmulator.ptx.tree import (
     Address,
@@ -14,6 +16,7 @@ from mmulator.ptx.tree import (
     NegatedPredicate,
     Operand,
     Reg,
+    Sink,
     VectorOperand,
 )
 
@@ -32,7 +35,7 @@ def _is_kind(operand: Operand, spec: OperandSpec) -> bool:
     if kind in ("registers", "group"):
         return isinstance(operand, VectorOperand)
     if kind == "register":
-        return isinstance(operand, Reg)
+        return isinstance(operand, Reg | Immediate | NegatedPredicate) or _single(operand) is not operand
     if kind == "address":
         return isinstance(operand, Address)
     if kind == "predicate":
@@ -42,42 +45,213 @@ def _is_kind(operand: Operand, spec: OperandSpec) -> bool:
     return isinstance(operand, Reg | Immediate)
 
 
-def _register(operand: Operand, spec: OperandSpec) -> Iterator[Problem]:
+def _single(operand: Operand) -> Operand:
+    """`{r}` is r."""
+    if isinstance(operand, VectorOperand) and len(operand.elements) == 1:
+        return operand.elements[0]
+    return operand
+
+
+class _Context(NamedTuple):
+    form: MatrixForm
+    module: Module
+
+    @property
+    def space(self) -> str:
+        return self.form.space.partition("::")[0]
+
+    def types(self, spec: OperandSpec) -> tuple[str, ...]:
+        return register_types(self.form, spec, self.module.target)
+
+
+def _type_problem(operand: Reg, spec: OperandSpec, types: tuple[str, ...]) -> Problem:
+    name = operand.name.partition("@")[0]
+    allowed = ", ".join("." + t for t in types if t != "pred" or spec.type == "pred")
+    return Problem(
+        f"operand {spec.name} takes .{spec.type} registers; {name} is .{operand.type}", operand.span, f"allowed: {allowed}"
+    )
+
+
+def _register(operand: Operand, spec: OperandSpec, context: _Context) -> Iterator[Problem]:
+    """One register, or what ptxas takes in its place where it does not look at the type: `!p`, `{r}`, 0f3F800000."""
+    types = context.types(spec)
+    if spec.kind == "register" and spec.direction == "in":
+        if isinstance(operand, Immediate) and operand.literal == "f32" and "f32" in types:
+            return
+        if "pred" in types:
+            operand = _single(operand)
+            operand = operand.register if isinstance(operand, NegatedPredicate) else operand
     if not isinstance(operand, Reg):
         yield Problem(f"operand {spec.name} must be {_WANTED[spec.kind]}, not {describe(operand)}", operand.span)
-    elif spec.types and operand.type not in spec.types:
-        yield Problem(
-            f"operand {spec.name} takes .{spec.type} registers; {operand.name.partition('@')[0]} is .{operand.type}",
-            operand.span, "allowed: " + ", ".join("." + t for t in spec.types),
-        )  # fmt: skip
+    elif types and operand.type not in types:
+        yield _type_problem(operand, spec, types)
 
 
-def _operand(operand: Operand, spec: OperandSpec, module: Module, space: str) -> Iterator[Problem]:
-    if isinstance(operand, VectorOperand):
-        if spec.kind == "group":
-            for element, part in zip(operand.elements, spec.parts):
-                yield from _operand(element, part, module, space)
-            want = len(spec.parts)
+# The type of a vector is that of its elements if they agree, and bits of that size if they can be one another's:
+# (first, next) -> both, beyond equal ones and .b registers with anything of their size. `int`, `float`, `bits` are
+# constants: an integer, 1.0 or 0d..., 0f...; a sink has no type.
+_JOIN = {
+    **{(a, b): "b32" for a in ("u32", "s32", "int") for b in ("u32", "s32", "int") if a != b},
+    **{(a, b): "b64" for a in ("u64", "s64", "int") for b in ("u64", "s64", "int") if a[1:] == "64" or b[1:] == "64"},
+    ("f32", "float"): "b32", ("float", "f32"): "b32", ("float", "bits"): "b32", ("f32", "bits"): "f32", ("bits", "f32"): "f32",
+    **{pair: "b64" for c in ("float", "bits") for pair in (("f64", c), (c, "f64"))},
+}  # fmt: skip
+_CONSTANT = {"int": "int", "f64": "float", "f32": "bits"}
+_BITS = {"b32": ("u32", "s32", "f32", "f16x2", "pred"), "b64": ("u64", "s64", "f64")}
+
+
+def _join(a: str, b: str) -> str:
+    """Type of a vector of both; empty if there is none."""
+    if a == b or not a:
+        return b
+    for bits, other in ((a, b), (b, a)):
+        if bits in _BITS and (other in _BITS[bits] or other in _CONSTANT.values()):
+            return bits
+    return _JOIN.get((a, b), "")
+
+
+def _vector(operand: VectorOperand, spec: OperandSpec, context: _Context) -> Iterator[Problem]:
+    """The elements of a vector. Vectors (PTX ISA 9.1); ptxas has constants in sources, and `_` in results."""
+    types = context.types(spec)
+    each = _each(spec, types, context)
+    joined = ""
+    mixed = False
+    for element in operand.elements:
+        if isinstance(element, Reg):
+            kind = element.type
+            mixed |= kind == "pred"
+            if each and kind not in types:
+                yield _type_problem(element, spec, types)
+                return
+        elif isinstance(element, Immediate) and spec.direction == "in":
+            kind = _CONSTANT[element.literal]
+            if kind in _refused_constants(spec, types, context):
+                yield Problem(f"operand {spec.name} cannot have the constant {element.span.text} here", element.span)
+                return
+        elif isinstance(element, Sink) and spec.direction == "out" and not (each or _kept(context)):
+            continue
         else:
-            for element in operand.elements:
-                yield from _register(element, spec)
-            want = spec.count
-        if len(operand.elements) != want:
-            yield Problem(
-                f"operand {spec.name} has {len(operand.elements)} elements; it must have {want}", operand.span
-            )
+            yield from _register(element, spec, context)
+            return
+        last, joined = joined, _join(joined, kind)
+        if not joined:
+            if isinstance(element, Reg) and element.type not in types:
+                yield _type_problem(element, spec, types)
+            else:
+                here = element.type if isinstance(element, Reg) else f"{element.span.text}"
+                yield Problem(f"operand {spec.name} mixes .{last} and .{here} elements", operand.span)
+            return
+    if not joined:
+        yield Problem(f"operand {spec.name} has no register", operand.span, "at least one result must be kept")
+        return
+    hidden = mixed and "pred" not in types and _strict(spec, types, context)
+    multiplicand = context.form.family == "mma" and spec.name in "ab"
+    if hidden or not (joined in types or _constants_fit(joined, types, multiplicand)):
+        wrong = (e for e in operand.elements if isinstance(e, Reg) and e.type not in types)
+        first = next(wrong, None)
+        if first is not None:
+            yield _type_problem(first, spec, types)
+        else:
+            yield Problem(f"operand {spec.name} takes .{spec.type} registers, not constants alone", operand.span)
+
+
+def _constants_fit(joined: str, types: tuple[str, ...], multiplicand: bool) -> bool:
+    """A vector of constants only: integers for .s32 and .f64, floating-point ones for .f32 and .f64."""
+    if "f64" in types:
+        return joined in _CONSTANT.values()
+    if joined == "int":
+        return "s32" in types and "f32" not in types and not multiplicand
+    return joined == "bits" and "f32" in types
+
+
+def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: _Context) -> tuple[str, ...]:
+    """Constants that a vector may not have, since ptxas makes another instruction's operand of the element alone."""
+    form, number = context.form, context.module.target.number
+    if "f64" in types and "u64" not in types:
+        return ("int",)
+    if form.op == "store.d":
+        return ("float",) if "b32" in types and not _volta_move(context) else ()
+    if spec.name == "c" and element_by_element(form, "c", context.module.target):
+        return ("int",) if "f32" in types else ("int", "float", "bits")
+    if form.family != "wmma" or spec.name not in "ab" or form.atype is None:
+        return ()
+    if form.atype.bits < 8:
+        return () if lowered_integer(form, context.module.target) else ("int", "float")
+    if form.atype.is_integer and number < 80:
+        return ("float", "bits")
+    alone = "a" if form.m == 8 else "b"
+    return ("int", "float") if spec.name == alone and form.atype.name in ("s8", "u8", "tf32") else ()
+
+
+def _volta_move(context: _Context) -> bool:
+    """Whether ptxas has a load or store of its own: of floats in rows, on targets before sm_75."""
+    form = context.form
+    early = context.module.target.number < 75 and form.type is not None and form.type.is_float
+    return early and form.layout == "row"
+
+
+def _kept(context: _Context) -> bool:
+    """Whether every result must be kept: of floats loaded in columns, on targets before sm_75."""
+    form = context.form
+    early = context.module.target.number < 75 and form.type is not None and form.type.is_float
+    return early and (form.op, form.layout) == ("load.c", "col")
+
+
+def _each(spec: OperandSpec, types: tuple[str, ...], context: _Context) -> bool:
+    """Whether ptxas moves the elements one by one, or gives each to an instruction of its own."""
+    form, target = context.form, context.module.target
+    if form.family != "wmma":
+        return element_by_element(form, spec.name, target)
+    if form.op != "mma" or form.atype is None:
+        return False
+    return (spec.name == "b" and form.atype.name == "tf32") or (
+        spec.name in "ab" and form.atype.is_integer and target.number < 80
+    )
+
+
+def _strict(spec: OperandSpec, types: tuple[str, ...], context: _Context) -> bool:
+    """Where ptxas finds a predicate among others: the moves of wmma, and instructions that it replaces by others."""
+    form = context.form
+    if form.family == "wmma" and form.op != "mma":
+        return not _volta_move(context)
+    return ("f32" in types and "u32" in types) or (spec.name == "c" and lowered_integer(form, context.module.target))
+
+
+def _group(operand: VectorOperand, spec: OperandSpec, context: _Context) -> Iterator[Problem]:
+    """{byte-id, thread-id}."""
+    for element, part in zip(operand.elements, spec.parts):
+        if _is_kind(element, part):
+            yield from _operand(element, part, context)
+        else:
+            yield Problem(f"operand {part.name} must be {_WANTED[part.kind]}, not {describe(element)}", element.span)
+    pair = [e for e in operand.elements if isinstance(e, Reg)]
+    if len(pair) > 1 and type_bits(pair[0].type) != type_bits(pair[1].type):
+        yield Problem(f"the elements of {spec.name} have different sizes: .{pair[0].type} and .{pair[1].type}", operand.span)
+
+
+def _operand(operand: Operand, spec: OperandSpec, context: _Context) -> Iterator[Problem]:
+    if spec.kind == "register":
+        yield from _register(operand, spec, context)
+    elif isinstance(operand, VectorOperand):
+        count, want = len(operand.elements), len(spec.parts) if spec.kind == "group" else spec.count
+        if count != want:
+            yield Problem(f"operand {spec.name} has {count} elements; it must have {want}", operand.span)
+        yield from (_group if spec.kind == "group" else _vector)(operand, spec, context)
     elif isinstance(operand, Reg):
-        yield from _register(operand, spec)
+        yield from _register(operand, spec, context)
     elif isinstance(operand, NegatedPredicate):
-        yield from _register(operand.register, spec)
+        yield from _register(operand.register, spec, context)
     elif isinstance(operand, Address):
-        yield from address(operand, space, module, None)
+        if isinstance(operand.base, Reg):
+            yield from _register(operand.base, spec, context)
+        else:
+            yield from address(operand, context.space, context.module, None)
     elif isinstance(operand, Immediate):
         if operand.literal != "int":
-            yield Problem(f"operand {spec.name} takes an integer", operand.span)
+            yield Problem(f"operand {spec.name} takes an integer; {operand.span.text} is none", operand.span)
         elif spec.values is not None and operand.value not in spec.values:
-            values = spec.values
-            allowed = ", ".join(map(str, values)) if len(values) <= 8 else f"from {values[0]} to {values[-1]}"
+            few = spec.values[:9]
+            allowed = ", ".join(map(str, few)) if len(few) <= 8 else f"from {few[0]} to {spec.values[-1]}"
             yield Problem(f"operand {spec.name} is {operand.value}; allowed: {allowed}", operand.span)
 
 
@@ -94,9 +268,10 @@ def check(instruction: Instruction, form: MatrixForm, module: Module) -> Iterato
             instruction.span, f"the operands are {names}",
         )  # fmt: skip
         return
+    context = _Context(form, module)
     signature = max(fitting, key=lambda s: sum(_is_kind(o, spec) for o, spec in zip(operands, s)))
     for operand, spec in zip(operands, signature):
         if _is_kind(operand, spec):
-            yield from _operand(operand, spec, module, form.space.partition("::")[0])
+            yield from _operand(operand, spec, context)
         else:
             yield Problem(f"operand {spec.name} must be {_WANTED[spec.kind]}, not {describe(operand)}", operand.span)

@@ -23,7 +23,7 @@ from mmulator.machine.state import WgmmaSite
 from mmulator.machine.twins import twin_of
 from mmulator.multiply.native import MmaSite
 from mmulator.multiply.sites import Site, index_table, operand_places, register_elements, scale_step, site_for
-from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
+from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Operand, Reg, VectorOperand
 
 if TYPE_CHECKING:
     from mmulator.machine.emitter import Emitter
@@ -34,7 +34,26 @@ U32, U64 = u32.vec(LANES), u64.vec(LANES)
 def _form(ins: Instruction) -> MatrixForm:
     if not isinstance(ins.form, MatrixForm):
         raise UnsupportedError(f"{ins.mnemonic} is not supported", span=ins.span)
+    _require_meaning(ins, ins.form)
     return ins.form
+
+
+def _require_meaning(ins: Instruction, form: MatrixForm) -> None:
+    """Raises UnsupportedError for operands that ptxas takes though the specification has no such thing: a predicate for
+    a 32-bit register, a constant of another type."""
+    specs = next((s for s in form.signatures if len(s) == len(ins.operands)), ())
+    for operand, spec in zip(ins.operands, specs):
+        if spec.kind not in ("registers", "register"):
+            continue
+        for part in elements(operand):
+            wrong = isinstance(part, NegatedPredicate) or (isinstance(part, Reg) and part.type == "pred")
+            if isinstance(part, Immediate):
+                wrong = (part.literal != "f64") if "f64" in spec.types else (part.literal == "f64")
+            if wrong:
+                raise UnsupportedError(
+                    f"{part.span.text} as operand {spec.name} of {form.family} passes in ptxas, but has no meaning in the "
+                    "specification", span=part.span, hint=f"put the value in a .{spec.type} register",
+                )  # fmt: skip
 
 
 def elements(operand: Operand) -> tuple[Operand, ...]:
