@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import ptxas_differences
+
 from mmulator.inspect.arithmetic import runs_on, spans
 from mmulator.isa import scalar_registers, scalar_tables
 from mmulator.isa.forms import MatrixForm
@@ -316,7 +318,7 @@ def figures() -> dict[str, int]:
     files = sorted({entry["ptx"] for entry in manifest.values()})
     texts = [(ROOT / "tests/kernels" / f).read_text() for f in files]
     cases = json.loads((ROOT / "tests/data/scalar_vectors.json").read_text())["cases"]
-    verdicts = (ROOT / "tests/data/ptx_verdicts.txt").read_text().splitlines()
+    verdicts = [v for f in ("ptx", "matrix") for v in (ROOT / f"tests/data/{f}_verdicts.txt").read_text().splitlines()]
     return {
         "launches": len(manifest),
         "ptx files": len(files),
@@ -344,12 +346,23 @@ def evidence() -> str:
         f"  {n['results']:,} operand tuples, and the results of an H200.\n"
         "- `tests/data/approx_sm_90.npz`: for every coefficient in the tables of the\n"
         "  approximate functions, H200 outputs that show it one too large or too small.\n"
-        f"- `tests/data/ptx_verdicts.txt`: {n['verdicts']:,} statements that ptxas accepts or\n"
-        "  rejects.\n"
+        f"- `tests/data/ptx_verdicts.txt`, `tests/data/matrix_verdicts.txt`: {n['verdicts']:,}\n"
+        "  statements that ptxas accepts or rejects.\n"
     )
 
 
-REGIONS: dict[str, Callable[[], str]] = {"devices": devices, "arithmetic": arithmetic, "evidence": evidence}
+def differences(cases: Iterable[ptxas_differences.Difference]) -> str:
+    rows = ((c.document, c.ptxas, c.judge, f"{c.target}, {c.version[0]}.{c.version[1]}") for c in cases)
+    return table(("the document", "ptxas", "of releases", "shown for"), rows)
+
+
+REGIONS: dict[str, Callable[[], str]] = {
+    "devices": devices,
+    "arithmetic": arithmetic,
+    "evidence": evidence,
+    "followed": lambda: differences(ptxas_differences.FOLLOWED),
+    "refused": lambda: differences(ptxas_differences.REFUSED),
+}
 PAGES: dict[str, Callable[[], str]] = {"docs/spec-map.md": spec_map, "docs/supported.md": supported}
 _REGION = re.compile(r"(<!-- made: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
