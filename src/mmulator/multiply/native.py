@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import cast_ptr, load, store
+from mmulator.codegen.ops import bits_mask, cast_ptr, gather, load, store
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64, void
 from mmulator.codegen.values import Builder, Value
 
@@ -60,11 +60,17 @@ def call_dot(
 
 @native
 def dense_indices(table: ptr_to(IndexTable), metadata: ptr_to(u32), out: ptr_to(i32)) -> None:
-    """The row of B that each element of a sparse A multiplies, as hardware takes it from the metadata."""
-    for i in range(table.count):
-        word = metadata[table.lane[i]]
-        value = ((word >> u32(table.shift[i])) & 3) >> table.drop
-        out[i] = table.base[i] + i32(value * table.group)
+    """The row of B that each element of a sparse A multiplies, as hardware takes it from the metadata.
+
+    Sixteen at a time: every form's count is a multiple of that.
+    """
+    vector = u32.vec(16)
+    every = bits_mask(u16(0xFFFF))
+    for i in range(i64(0), table.count, 16):
+        at = u64.vec(16)(load(vector, table.lane + i)) * 4 + u64(metadata)
+        word = gather(vector, ptr.vec(16)(at), every)
+        value = ((word >> load(vector, table.shift + i)) & 3) >> table.drop
+        store(load(vector, table.base + i) + value * table.group, out + i)
 
 
 @native
