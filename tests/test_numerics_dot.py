@@ -247,7 +247,7 @@ def sampled_keys() -> Iterator[tuple[DotKey, str]]:
     for row in ROWS:
         for device in row.devices[:1]:
             for d in ("f32", "f16") if row.floor_f16 is not None else ("f32",):
-                for t, u in {(row.types[0], row.types[-1]), (row.types[-1], row.types[0])}:
+                for t, u in dict.fromkeys(((row.types[0], row.types[-1]), (row.types[-1], row.types[0]))):
                     kind = row.kinds[-1]
                     k = {4: 4, 8: 8, 16: 16}.get(row.chunk, 32) * (2 if row.method == "halves" else 1)
                     options: dict[str, Any] = {"kind": kind}
