@@ -336,7 +336,11 @@ def evidence() -> str:
     sources = Counter(e["source"].split()[0] for e in json.loads((ROOT / "tests/kernels/manifest.json").read_text()).values())
     makers = {"nvcc": "nvcc", "triton": "Triton", "numba": "Numba", "by": "by hand"}
     by = ", ".join(f"{makers.get(k, k)} {v}" for k, v in sources.most_common())
+    run = json.loads((ROOT / "vectors/sm_90/report.json").read_text())
     return (
+        f"- `vectors/`: {run['totals']['words']:,} result words of {run['totals']['forms']:,} forms and edge cases\n"
+        f"  were compared with an H200, {run['totals']['wrong']:,} differ; what it answered for each form is\n"
+        "  kept, and replayed by `mmulator conformance`.\n"
         f"- `tests/kernels/`: {n['launches']} launches of real kernels and the outputs of an H200\n"
         f"  ({by}; {n['ptx files']} PTX files with\n"
         f"  {n['matrix names']} different matrix instructions). Every output is compared bit for bit.\n"
