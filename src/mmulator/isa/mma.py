@@ -18,7 +18,6 @@ from mmulator.isa.forms import (
     REGISTERS_INTEGER,
     REGISTERS_OFFSET,
     REGISTERS_S32,
-    REGISTERS_WORD,
     Direction,
     MatrixForm,
     OperandSpec,
@@ -125,11 +124,7 @@ def _signatures(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
     return (operands,)
 
 
-# Where a target has no such instruction ptxas puts others in its place, and their operands are held to stricter types.
-_E_LOWERED = ("b32", "u32", "s32", "f16x2")
-_SPARSE_LOWERED = frozenset((("e", "f16"), ("e", "s8"), ("e", "u8"), ("a", "s8"), ("a", "u8")))
-
-
+# Where a target has no such instruction ptxas puts others in its place, and looks at their operands again.
 def lowered_fp8(form: MatrixForm, target: Target) -> bool:
     """Whether ptxas multiplies FP8 as .f16 on this target."""
     fp8 = form.atype is not None and form.btype is not None and {form.atype.name, form.btype.name} <= {*FP8}
@@ -142,6 +137,13 @@ def lowered_integer(form: MatrixForm, target: Target) -> bool:
     return narrow and target.number >= (100 if form.bit_op == "and" else 90)
 
 
+def lowered_sparse(form: MatrixForm, target: Target) -> bool:
+    """Whether ptxas orders the metadata itself."""
+    types = ("f16", "s8", "u8")
+    unordered = form.sparse and not form.ordered_metadata and form.atype is not None and form.atype.name in types
+    return form.family == "mma" and unordered and target.number >= 100
+
+
 def element_by_element(form: MatrixForm, name: str, target: Target) -> bool:
     """Whether ptxas moves or adds the elements of `c` or `d` one by one: each must have the operand's type."""
     if lowered_fp8(form, target):
@@ -152,18 +154,13 @@ def element_by_element(form: MatrixForm, name: str, target: Target) -> bool:
 
 def register_types(form: MatrixForm, spec: OperandSpec, target: Target) -> tuple[str, ...]:
     """Register types that ptxas takes for an operand on this target: `spec.types`, or fewer."""
-    if form.family != "mma" or form.atype is None or form.btype is None or form.block_scale:
+    if form.family != "mma":
         return spec.types
-    a, number, name = form.atype, target.number, spec.name
-    if lowered_integer(form, target) and name in "abe":
-        return REGISTERS_WORD
-    if lowered_fp8(form, target) and name in "abe":
-        return _E_LOWERED if name == "e" else REGISTERS_WORD
-    if form.sparse and not form.ordered_metadata and number >= 100 and (name, a.name) in _SPARSE_LOWERED:
-        return REGISTERS_WORD
-    if form.shape == "m8n8k16" and number < 100 and name == "b":
+    if spec.name == "e" and lowered_fp8(form, target):
+        return tuple(t for t in spec.types if t != "f32")
+    if form.shape == "m8n8k16" and spec.name == "b" and target.number < 100:
         return REGISTERS_INTEGER
-    if a.name == "f64" and element_by_element(form, name, target):
+    if spec.name == "d" and "f64" in spec.types and element_by_element(form, "d", target):
         return REGISTERS_F64
     return spec.types
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from mmulator.isa.forms import (
     REGISTERS_ADDRESS,
+    REGISTERS_ANY32,
     REGISTERS_ANY64,
     REGISTERS_B32,
     REGISTERS_F16,
@@ -16,7 +17,6 @@ from mmulator.isa.forms import (
     REGISTERS_F64,
     REGISTERS_INTEGER,
     REGISTERS_S32,
-    REGISTERS_WORD,
     Direction,
     MatrixForm,
     OperandSpec,
@@ -53,7 +53,7 @@ def fragment(
 ) -> OperandSpec:
     """The register vector of one matrix (`a`, `b`, or `c` for accumulators). Matrix Fragments for WMMA."""
     # only the loads of 4- and 1-bit types take any register
-    types = _REGISTERS.get(element.name, REGISTERS_WORD if name == "r" else REGISTERS_INTEGER)
+    types = _REGISTERS.get(element.name, REGISTERS_ANY32 if name == "r" else REGISTERS_INTEGER)
     if element.name == "f64" and name in "cd":
         types = REGISTERS_ANY64
     elements = {"a": m * k, "b": k * n, "c": m * n}[matrix]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from mmulator.isa.mma import element_by_element, lowered_integer, register_types
+from mmulator.isa.mma import element_by_element, lowered_fp8, lowered_integer, lowered_sparse, register_types
 from mmulator.isa.scalar import type_bits
 from mmulator.ptx.operands import Problem, address, describe
 from mmulator.ptx.tree import (
@@ -35,7 +35,7 @@ def _is_kind(operand: Operand, spec: OperandSpec) -> bool:
     if kind in ("registers", "group"):
         return isinstance(operand, VectorOperand)
     if kind == "register":
-        return isinstance(operand, Reg | Immediate | NegatedPredicate) or _single(operand) is not operand
+        return isinstance(operand, Reg | Immediate) or _single(operand) is not operand
     if kind == "address":
         return isinstance(operand, Address)
     if kind == "predicate":
@@ -60,27 +60,31 @@ class _Context(NamedTuple):
     def space(self) -> str:
         return self.form.space.partition("::")[0]
 
+    @property
+    def lowered(self) -> bool:
+        """Whether ptxas puts other instructions in place of this one."""
+        return any(f(self.form, self.module.target) for f in (lowered_fp8, lowered_integer, lowered_sparse))
+
     def types(self, spec: OperandSpec) -> tuple[str, ...]:
         return register_types(self.form, spec, self.module.target)
 
 
 def _type_problem(operand: Reg, spec: OperandSpec, types: tuple[str, ...]) -> Problem:
     name = operand.name.partition("@")[0]
-    allowed = ", ".join("." + t for t in types if t != "pred" or spec.type == "pred")
+    allowed = ", ".join("." + t for t in types)
     return Problem(
         f"operand {spec.name} takes .{spec.type} registers; {name} is .{operand.type}", operand.span, f"allowed: {allowed}"
     )
 
 
 def _register(operand: Operand, spec: OperandSpec, context: _Context) -> Iterator[Problem]:
-    """One register, or what ptxas takes in its place where it does not look at the type: `!p`, `{r}`, 0f3F800000."""
+    """One register, or what ptxas takes in its place: a constant such as 0f3F800000, `{r}`."""
     types = context.types(spec)
     if spec.kind == "register" and spec.direction == "in":
         if isinstance(operand, Immediate) and operand.literal == "f32" and "f32" in types:
             return
-        if "pred" in types:
+        if not context.lowered and context.form.family != "movmatrix":
             operand = _single(operand)
-            operand = operand.register if isinstance(operand, NegatedPredicate) else operand
     if not isinstance(operand, Reg):
         yield Problem(f"operand {spec.name} must be {_WANTED[spec.kind]}, not {describe(operand)}", operand.span)
     elif types and operand.type not in types:
@@ -97,7 +101,7 @@ _JOIN = {
     **{pair: "b64" for c in ("float", "bits") for pair in (("f64", c), (c, "f64"))},
 }  # fmt: skip
 _CONSTANT = {"int": "int", "f64": "float", "f32": "bits"}
-_BITS = {"b32": ("u32", "s32", "f32", "f16x2", "pred"), "b64": ("u64", "s64", "f64")}
+_BITS = {"b32": ("u32", "s32", "f32", "f16x2"), "b64": ("u64", "s64", "f64")}
 
 
 def _join(a: str, b: str) -> str:
@@ -115,11 +119,9 @@ def _vector(operand: VectorOperand, spec: OperandSpec, context: _Context) -> Ite
     types = context.types(spec)
     each = _each(spec, types, context)
     joined = ""
-    mixed = False
     for element in operand.elements:
         if isinstance(element, Reg):
             kind = element.type
-            mixed |= kind == "pred"
             if each and kind not in types:
                 yield _type_problem(element, spec, types)
                 return
@@ -144,9 +146,8 @@ def _vector(operand: VectorOperand, spec: OperandSpec, context: _Context) -> Ite
     if not joined:
         yield Problem(f"operand {spec.name} has no register", operand.span, "at least one result must be kept")
         return
-    hidden = mixed and "pred" not in types and _strict(spec, types, context)
     multiplicand = context.form.family == "mma" and spec.name in "ab"
-    if hidden or not (joined in types or _constants_fit(joined, types, multiplicand)):
+    if not (joined in types or _constants_fit(joined, types, multiplicand)):
         wrong = (e for e in operand.elements if isinstance(e, Reg) and e.type not in types)
         first = next(wrong, None)
         if first is not None:
@@ -207,14 +208,6 @@ def _each(spec: OperandSpec, types: tuple[str, ...], context: _Context) -> bool:
     return (spec.name == "b" and form.atype.name == "tf32") or (
         spec.name in "ab" and form.atype.is_integer and target.number < 80
     )
-
-
-def _strict(spec: OperandSpec, types: tuple[str, ...], context: _Context) -> bool:
-    """Where ptxas finds a predicate among others: the moves of wmma, and instructions that it replaces by others."""
-    form = context.form
-    if form.family == "wmma" and form.op != "mma":
-        return not _volta_move(context)
-    return ("f32" in types and "u32" in types) or (spec.name == "c" and lowered_integer(form, context.module.target))
 
 
 def _group(operand: VectorOperand, spec: OperandSpec, context: _Context) -> Iterator[Problem]:

@@ -23,7 +23,7 @@ from mmulator.machine.state import WgmmaSite
 from mmulator.machine.twins import twin_of
 from mmulator.multiply.native import MmaSite
 from mmulator.multiply.sites import Site, index_table, operand_places, register_elements, scale_step, site_for
-from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Operand, Reg, VectorOperand
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
 
 if TYPE_CHECKING:
     from mmulator.machine.emitter import Emitter
@@ -39,17 +39,14 @@ def _form(ins: Instruction) -> MatrixForm:
 
 
 def _require_meaning(ins: Instruction, form: MatrixForm) -> None:
-    """Raises UnsupportedError for operands that ptxas takes though the specification has no such thing: a predicate for
-    a 32-bit register, a constant of another type."""
+    """Raises UnsupportedError for elements that ptxas takes though the specification does not say what they are: constants
+    of another type."""
     specs = next((s for s in form.signatures if len(s) == len(ins.operands)), ())
     for operand, spec in zip(ins.operands, specs):
         if spec.kind not in ("registers", "register"):
             continue
         for part in elements(operand):
-            wrong = isinstance(part, NegatedPredicate) or (isinstance(part, Reg) and part.type == "pred")
-            if isinstance(part, Immediate):
-                wrong = (part.literal != "f64") if "f64" in spec.types else (part.literal == "f64")
-            if wrong:
+            if isinstance(part, Immediate) and (part.literal == "f64") != ("f64" in spec.types):
                 raise UnsupportedError(
                     f"{part.span.text} as operand {spec.name} of {form.family} passes in ptxas, but has no meaning in the "
                     "specification", span=part.span, hint=f"put the value in a .{spec.type} register",
