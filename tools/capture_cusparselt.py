@@ -14,7 +14,7 @@ tf32.given, .stored           1:2-sparse float32 of both signs, not all of them 
                               and the stored values uint32 [32, 32]
 about                         versions and GPU
 
-tests/data/sparse_cusparselt.npz is a choice of these without the last three.
+tests/data/sparse_cusparselt.npz is a choice of these, without `about`.
 """
 
 from __future__ import annotations

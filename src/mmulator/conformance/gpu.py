@@ -60,9 +60,10 @@ class GpuInfo:
 
 
 class Runner(Protocol):
-    """Something that runs kernels of PTX text."""
+    """Something that runs kernels of PTX text. broken: it cannot any more, in this process."""
 
     info: GpuInfo
+    broken: bool
 
     def load(self, text: str) -> Any: ...
 
@@ -79,6 +80,7 @@ class Machine:
 
     def __init__(self, device: str = "sm_90") -> None:
         number = int(device[3:])
+        self.broken = False
         self.info = GpuInfo("mmulator", (number // 10, number % 10), "none")
 
     def load(self, text: str) -> Any:
@@ -104,6 +106,7 @@ class Gpu:
         self.limit_s = limit_s
         self._index = index
         self._room: list[tuple[Any, int]] = []  # device memory, kept from launch to launch
+        self.broken = False
         try:
             self._call("cuInit", 0)
             count = self._call("cuDeviceGetCount")
@@ -162,7 +165,8 @@ class Gpu:
         """Launch and wait. NumPy arrays become device buffers; those of `back` (default: all) come back as the kernel
         left them. ctypes values are parameters.
 
-        Raises GpuError if the kernel fails or does not end in time; the GPU can be used again after that.
+        Raises GpuError if the kernel fails or does not end in time. After some failures (an illegal instruction) this
+        process cannot use the GPU any more; then `broken` is set.
         """
         try:
             self._run(module, entry, [*grid, 1, 1][:3], [*block, 1, 1][:3], arrays, shared, back)
@@ -229,8 +233,9 @@ class Gpu:
             self._driver.cuDevicePrimaryCtxReset(self._device)
             self._driver.cuDevicePrimaryCtxRelease(self._device)
             self._start()
+            self._call("cuMemFree", self._call("cuMemAlloc", 16))
         except GpuError:
-            pass  # the next call says so
+            self.broken = True
 
 
 def _bindings() -> Any:

@@ -239,15 +239,26 @@ def _begin(settings: Settings) -> None:
 
 
 def _observe(settings: Settings) -> list[Observation]:
+    """Every probe in a process of its own: a kernel may break what its process has of the GPU."""
     wanted = re.compile(settings.filter)
-    runner = make_runner(settings)
-    return [observe(p, runner) for p in PROBES if wanted.search(f"probe {p.name}: {p.mnemonic}")]
+    numbers = [n for n, p in enumerate(PROBES) if wanted.search(f"probe {p.name}: {p.mnemonic}")]
+    if settings.machine:
+        return [_probe(settings, n) for n in numbers]
+    return [_apart(_probe, settings, n) for n in numbers]
 
 
-def _apart(function: Callable[[Settings], Any], settings: Settings) -> Any:
+def _probe(settings: Settings, number: int) -> Observation:
+    return observe(PROBES[number], make_runner(settings))
+
+
+def _alone(settings: Settings, item: Item) -> Row:
+    return check(item, make_runner(settings), settings)
+
+
+def _apart(function: Callable[..., Any], settings: Settings, *more: Any) -> Any:
     """A function of the settings in a process of its own, so that this one holds no GPU."""
     with ProcessPoolExecutor(1, get_context("spawn")) as one:
-        return one.submit(function, settings).result()
+        return one.submit(function, settings, *more).result()
 
 
 def _info(settings: Settings) -> GpuInfo:
@@ -262,7 +273,7 @@ def _work(item: Item, settings: Settings, runner: Runner | None = None) -> Row:
         return check_vectors(item, settings)
     runner = runner or _runner
     assert runner is not None
-    return check(item, runner, settings)
+    return _apart(_alone, settings, item) if runner.broken else check(item, runner, settings)
 
 
 def cores() -> int:
@@ -301,7 +312,7 @@ def run(settings: Settings, state: Path | None = None, progress: Progress = lamb
         outcome.complete = False
     else:
         if settings.edges and not settings.replay:
-            outcome.observations = _observe(settings) if workers == 1 else _apart(_observe, settings)
+            outcome.observations = _observe(settings)
     outcome.rows = [results[i.name] for i in todo if i.name in results]
     outcome.seconds = time.perf_counter() - start
     return outcome

@@ -20,7 +20,7 @@ from mmulator.errors import OperandError, UnsupportedError
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.sparse import cusparselt
 from mmulator.layouts.sparse import metadata as meta
-from mmulator.layouts.sparse.compress import Compressed
+from mmulator.layouts.sparse.compress import Compressed, expand
 from mmulator.layouts.sparse.metadata import (
     TF32,
     Array,
@@ -131,6 +131,8 @@ def _buffer(shape: tuple[int, ...], form: MatrixForm, backend: str) -> cusparsel
 def _to_buffer(s: Compressed, backend: str) -> Array:
     _check_dtype(s.values, s.form)
     layout = _buffer(s.shape, s.form, backend)
+    if backend == "cusparselt" and granularity(s.form) is not TF32:
+        s = _filled(s)
     (m, k), size = s.shape, s.values.itemsize
     nibbles = np.zeros(2 * layout.size, np.uint8)
     nibbles[: 2 * layout.written] = PADDING  # what the matrix lacks
@@ -151,15 +153,23 @@ def _elements(m: int, k: int, size: int, layout: cusparselt.Buffer) -> int:
 
 
 def _rounded(values: Array) -> Array:
-    """float32 as cuSPARSELt stores it: half a unit of tf32's last place is added; whoever reads cuts 13 bits."""
+    """float32 as cuSPARSELt stores it: half a unit of tf32's last place is added to the bits, for a reader who cuts 13 of
+    them; subnormals are zero first, infinities and NaN stay."""
     bits = values.view(np.uint32)
-    if (bits & 0x1FFF).any() or not np.isfinite(values.view(np.float32)).all():
-        raise UnsupportedError(
-            "how cuSPARSELt rounds a float32 to .tf32 is not known",
-            rule="only numbers that are .tf32 already were measured: 0x1000 is added to their bits",
-            hint="cut the low 13 bits, `A.view(np.uint32) & 0xffffe000`, and replace infinities and NaN",
-        )
-    return (bits + np.uint32(0x1000)).view(values.dtype)
+    exponent = bits & np.uint32(0x7F800000)
+    bits = np.where(exponent == 0, np.uint32(0), bits)
+    return np.where(exponent == 0x7F800000, bits, bits + np.uint32(0x1000)).view(values.dtype)
+
+
+def _filled(s: Compressed) -> Compressed:
+    """The same matrix with chunks of fewer non-zeros than are kept filled up as cuSPARSELt does: with the last columns."""
+    dense = expand(s).reshape(*s.metadata.shape, 4)
+    full = dense.view(f"u{dense.itemsize}") != 0
+    column = np.arange(4)
+    order = np.where(full, column, 7 - column)  # non-zeros first, then free columns from the last one on
+    kept = np.sort(np.argsort(order, axis=-1, kind="stable")[..., :2], axis=-1)
+    values = np.take_along_axis(dense, kept, axis=-1).reshape(s.values.shape)
+    return Compressed(values, (kept[..., 0] | kept[..., 1] << 2).astype(np.uint8), s.form)
 
 
 def _from_buffer(values: Array, form: MatrixForm, shape: tuple[int, int] | None, backend: str) -> tuple[Array, Metadata]:
