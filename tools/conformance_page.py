@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulator.conformance.edges import EDGES
+from mmulator.conformance.probes import Observation
 from mmulator.conformance.subjects import group
 from mmulator.errors import MmulatorError
 from mmulator.execution import dot_key
@@ -108,8 +109,20 @@ def measured() -> Iterator[str]:
         data = json.loads(path.read_text())
         yield from device_section(data, path.parent.name)
         more = path.with_name("runs.json")
-        for run in json.loads(more.read_text()) if more.exists() else []:
+        runs = json.loads(more.read_text()) if more.exists() else []
+        for run in runs:
             yield run_line(run)
+        observed = next((r for r in reversed(runs) if r.get("observations")), None)
+        if observed is not None:
+            yield observations(observed)
+
+
+def observations(run: dict[str, Any]) -> str:
+    """What probes saw where the specification promises nothing."""
+    lines = [f"Observed on the {run['gpu']['name']}, where the specification promises nothing:\n"]
+    lines += [f"- {Observation(**o).line()}" for o in run["observations"]]
+    lines.append("\nptxas, which is in the driver too, inserts the wait (C7517) and the fence (C7519) that are missing.")
+    return "\n".join(lines) + "\n"
 
 
 def run_line(data: dict[str, Any]) -> str:

@@ -36,7 +36,10 @@ class Observation:
 
     def line(self) -> str:
         """For people."""
-        said = ", ".join(f"{n:,} {what}" for what, n in self.answer.items() if n) or self.error
+        if self.error:
+            return f"{self.probe}: {self.question.rsplit(' ', 1)[0]}: {self.error}"
+        words = sum(self.answer.values())
+        said = ", ".join(f"{what} ({n:,} of {words:,} words)" for what, n in self.answer.items() if n)
         return f"{self.probe}: {self.question} {said}"
 
 
