@@ -20,7 +20,7 @@ from mmulator.inspect import Explanation, explain, find_forms, group
 from mmulator.inspect.arithmetic import runs_on
 from mmulator.inspect.explanation import explain_form
 from mmulator.inspect.listing import shape_set
-from mmulator.inspect.paste import function_name, paste_target, ptx_module, signatures
+from mmulator.inspect.paste import function_name, nvcc_options, paste_target, ptx_module, signatures
 from mmulator.instruction import Instruction
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.tables import all_forms
@@ -99,6 +99,45 @@ def test_a_sample_assembles(tmp_path: Path) -> None:
             assert done.returncode == 0, (target, forms[0].mnemonic, done.stderr)
             assembled += len(forms)
     assert assembled > 150
+
+
+NVCC = shutil.which("nvcc")
+CALLED = ("wgmma m64n16 f16", "wgmma.fence", "wmma load f16", "mma m8n8k4 f16 f32", "mma mxf4nvf4", "ldmatrix x4 trans")
+
+
+def kernel_that_calls(e: Explanation) -> str:
+    """CUDA source: the paste, and kernels that call its functions with members of a struct."""
+    out = e.cuda
+    for way, snippet in enumerate(e.snippets):
+        head = re.search(r"void (\w+)\(([^{]*)\) \{", snippet.cuda)
+        assert head is not None
+        parameters = [p.strip() for p in head[2].split(",") if p.strip()]
+        members = "".join(f" {re.sub(r'const|&|[()]', '', p)};" for p in parameters)
+        names = ", ".join(f"s->{name}" for p in parameters for name in re.findall(r"(\w+)\)?(?:\[\d+\])?$", p))
+        out += f"struct S{way} {{{members} }};\n__global__ void kernel{way}(S{way} *s) {{ {head[1]}({names}); }}\n"
+    return out
+
+
+@pytest.mark.skipif(NVCC is None, reason="nvcc is not on PATH: no kernel that calls a pasted function is compiled")
+@pytest.mark.parametrize("words", CALLED)
+def test_kernels_that_call_the_paste_compile_as_it_says(words: str, tmp_path: Path) -> None:
+    assert NVCC
+    e = explain(words)
+    text = kernel_that_calls(e)
+    (tmp_path / "paste.cu").write_text(text)
+    options = text.partition("// nvcc ")[2].partition("\n")[0].split()
+    command = [NVCC, *options, "-cubin", "-o", str(tmp_path / "out"), str(tmp_path / "paste.cu")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"{options}\n{done.stderr}\n{text}"
+    assert e.mnemonic in text
+
+
+def test_nvcc_is_told_a_target_that_it_compiles_for() -> None:
+    assert "// nvcc -gencode arch=compute_90a,code=sm_90a\n" in explain("wgmma").cuda
+    assert "// nvcc -arch=sm_75\n" in explain("wmma load f16").cuda
+    assert "// nvcc -arch=sm_70 (CUDA 12)\n" in explain("wmma load f16", "sm_70").cuda
+    for form in FORMS:
+        assert "CUDA 12" not in nvcc_options(form), form.mnemonic
 
 
 def test_cuda_functions_fit_their_statement(explained: Explained) -> None:

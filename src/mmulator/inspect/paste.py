@@ -120,6 +120,8 @@ _CUDA = {
     "f32": ("float", "f"), "f64": ("double", "d"), "s32": ("int32_t", "r"), "b64": ("uint64_t", "l"),
     "b32": ("uint32_t", "r"), "f16x2": ("uint32_t", "r"),
 }  # fmt: skip
+CUDA_13_SINCE = 75  # the lowest number of a target that CUDA 13 compiles for
+_CUDA_12_ONLY = 101  # sm_110 since CUDA 13
 _POINTER = {"shared": "__cvta_generic_to_shared", "shared::cta": "__cvta_generic_to_shared", "global": "__cvta_generic_to_global"}
 
 
@@ -251,6 +253,18 @@ def cuda_text(form: MatrixForm, way: int = 0) -> str:
     return _function(form, signatures(form)[way][1])
 
 
+def nvcc_options(form: MatrixForm, target: Target | None = None) -> str:
+    """How nvcc compiles the function: for the given target, or the lowest that has the form and CUDA 13 knows."""
+    chosen = paste_target(form, target)[0]
+    if target is None:
+        chosen = next((t for t in form.requires.targets() if t.number >= CUDA_13_SINCE), chosen)
+    old = " (CUDA 12)" if chosen.number < CUDA_13_SINCE or chosen.number == _CUDA_12_ONLY else ""
+    if chosen.suffix:  # -arch=sm_90a would embed PTX of compute_90 too, which has no such instruction
+        return f"-gencode arch=compute_{chosen.number}{chosen.suffix},code={chosen}{old}"
+    return f"-arch={chosen}{old}"
+
+
 def cuda_head(form: MatrixForm, target: Target | None = None) -> str:
     """What stands before the functions."""
-    return f"#include <cstdint>  // nvcc -arch={paste_target(form, target)[0]}\n"
+    around = "// The caller's: wgmma.fence before, commit_group and wait_group after calls.\n" if form.op == "mma_async" else ""
+    return f"#include <cstdint>  // nvcc {nvcc_options(form, target)}\n{around}"
