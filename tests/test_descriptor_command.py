@@ -605,6 +605,8 @@ def test_json_is_the_library_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert data["accesses"][0]["ways"] == answer.conflicts("mn:4").ways
     assert data["cute"] == answer.cute
     assert data["leading_byte_offset"] == 16
+    assert data["base_offset"] == next(f["raw"] for f in data["fields"] if f["name"] == "base_offset")
+    assert data["base_offset_meaning"] == answer.base_offset_text()
 
 
 def test_text_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -674,6 +676,9 @@ def test_exit_code_is_that_of_the_checks(capsys: pytest.CaptureFixture[str]) -> 
     assert "rows overlap" in out
     code, _, _ = command(capsys, "--for", F16, "--swizzle", "128B")
     assert code == 0
+    for element in ("tf32", "e4m3", "s8"):  # as --for refuses it
+        code, out, _ = command(capsys, "--type", element, "--major", "mn")
+        assert (code, "no wgmma reads this matrix" in out) == (1, True), element
 
 
 def test_only_matrix_descriptors_are_asked_for() -> None:

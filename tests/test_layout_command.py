@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -268,14 +269,16 @@ def test_drawings_show_every_cell_on_one_page() -> None:
 
 
 def test_text_of_drawings_stays_inside() -> None:
-    """The estimated width of each text, in the widest font, inside the page; labels of cells inside their cells."""
+    """The estimated width of each text, in the widest font, inside the page; labels of cells clear of their borders, texts
+    of a line clear of each other."""
     for _, found in different():
         root = ElementTree.fromstring(found.svg())
+        lines: dict[str, list[tuple[float, float, str]]] = {}
         box: tuple[float, float] | None = None
         for e in root:
             if e.tag == f"{_SVG}rect":
                 x, width = (float(e.get(k, "0")) for k in ("x", "width"))
-                box = (x, x + width) if e.find(f"{_SVG}title") is not None else None
+                box = (x + 2, x + width - 2) if e.find(f"{_SVG}title") is not None else None
             elif e.tag == f"{_SVG}text":
                 classes = (e.get("class") or "").split()
                 room = text_width(e.text or "", float(e.get("font-size", "0")), "m" in classes, e.get("font-weight") == "bold")
@@ -283,8 +286,12 @@ def test_text_of_drawings_stays_inside() -> None:
                 low, high = box or (0, PAGE_WIDTH)
                 assert low <= start + 0.01, (found.instruction, found.operand, e.text)
                 assert start + room <= high + 0.01, (found.instruction, found.operand, e.text)
+                lines.setdefault(e.get("y", ""), []).append((start, start + room, e.text or ""))
             else:
                 box = None
+        for line in lines.values():
+            for (_, end, one), (start, _, other) in pairwise(sorted(line)):
+                assert end + 2 <= start + 0.01, (found.instruction, found.operand, one, other)
 
 
 def test_large_layouts_repeat_and_full_ones_show_all() -> None:

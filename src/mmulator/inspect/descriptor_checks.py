@@ -52,6 +52,7 @@ def pattern_start(d: MatrixDescriptor) -> int:
 def check_tile(placed: Placed, leading_steps: int, base: int | None, shared: int | None, shared_base: int) -> tuple[Finding, ...]:
     """All that is wrong, the worst first. base: where the pattern starts, None if it is not known."""
     found = [
+        *_majorness(placed.tile),
         *_base_offset(placed.descriptor, base),
         *_inside_atom(placed, base),
         *_overlap(placed),
@@ -61,6 +62,17 @@ def check_tile(placed: Placed, leading_steps: int, base: int | None, shared: int
     ]
     order = ("error", "warning", "note")
     return tuple(sorted(found, key=lambda f: order.index(f.level)))
+
+
+def _majorness(tile: Tile) -> Iterator[Finding]:
+    """A matrix by itself may lie as in the specification's figures, although no instruction reads it so."""
+    if tile.mn_major and tile.element.bits != 16:
+        yield Finding(
+            "error",
+            f"no wgmma reads this matrix: of .{tile.element} it reads K-major ones only",
+            f"{MAJORNESS}: imm-trans-{tile.operand} exists for .f16 and .bf16",
+            "store the matrix with k contiguous",
+        )
 
 
 def _base_offset(d: MatrixDescriptor, base: int | None) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ _INNER = PAGE_WIDTH - 2 * _MARGIN
 _LABEL = 11.0  # font size of a cell
 _SMALL = 7.5  # below it a label takes two lines
 _HEAD = 9.5
+_AIR = 8  # between the label of a cell, or a heading, and the next
 _GAP = 26
 
 
@@ -126,10 +127,10 @@ class _Grid:
         while room / self.per_panel < 46 and self.per_panel % 2 == 0:
             self.per_panel //= 2
         self.cell = min(longest + (14 if self.across > 1 else 40), room / self.per_panel)
-        self.split = fit(max((t[0] for t in texts), key=len), self.cell - 4, _LABEL) or 0
+        self.split = fit(max((t[0] for t in texts), key=len), self.cell - _AIR, _LABEL) or 0
         if self.split < _SMALL:  # lane above, registers below
             self.lines *= 2
-            self.font = min(fit(t, self.cell - 4, _LABEL) or 6 for row in texts for t in row[1:])
+            self.font = min(fit(t, self.cell - _AIR, _LABEL) or 6 for row in texts for t in row[1:])
             self.two = True
         else:
             self.font, self.two = self.split, False
@@ -190,7 +191,7 @@ class _Grid:
             base = cy + self.row / 2 - pitch * (len(texts) - 1) / 2 + 0.35 * self.font
             for line, text in enumerate(texts):
                 middle = cx + self.cell / 2
-                canvas.text(middle, base + line * pitch, text, self.font, anchor="middle", width=self.cell - 2)
+                canvas.text(middle, base + line * pitch, text, self.font, anchor="middle", width=self.cell - 4)
         canvas.frame(x, body, self.cell * self.per_panel, self.row * run_rows, line=1.5)
 
     def _tip(self, row: int, column: int, texts: list[str]) -> str:
@@ -202,20 +203,22 @@ class _Grid:
 
     def _columns(self, canvas: Canvas, x: float, body: float, columns: range) -> None:
         layout, run = self.layout, self.run
+        spans = [f"A {_span(s[0], s[1])}" for s in layout.spans]
+        size = min((fit(text, self.cell - _AIR, 9) or 6 for text in spans), default=0)
         for n in range(self.per_panel):
             first = columns[n * run.right]
             last = first + run.right - 1
             middle = x + (n + 0.5) * self.cell
             each = self.cell / run.right
             if layout.spans:
-                text = _span(layout.spans[first][0], layout.spans[last][1])
-                canvas.text(middle, body - 17, f"A {text}", 9, "dim", anchor="middle", width=self.cell)
+                text = f"A {_span(layout.spans[first][0], layout.spans[last][1])}"
+                canvas.text(middle, body - 17, text, size, "dim", anchor="middle", width=self.cell - _AIR)
             if all(text_width(str(c), _HEAD) + 4 <= each for c in (first, last)):
                 for c in range(first, last + 1):
                     at = x + n * self.cell + (c - first + 0.5) * each
                     canvas.text(at, body - 5, str(c), _HEAD, "dim", anchor="middle")
             else:
-                canvas.text(middle, body - 5, _span(first, last), _HEAD, "dim", anchor="middle", width=self.cell)
+                canvas.text(middle, body - 5, _span(first, last), _HEAD, "dim", anchor="middle", width=self.cell - _AIR)
 
 
 def _span(first: int, last: int) -> str:
