@@ -37,7 +37,7 @@ class Observation:
     def line(self) -> str:
         """For people."""
         if self.error:
-            return f"{self.probe}: {self.question.rsplit(' ', 1)[0]}: {self.error}"
+            return f"{self.probe}: {self.question.rsplit(' ', 1)[0].rstrip(',')}: {self.error}"
         words = sum(self.answer.values())
         said = ", ".join(f"{what} ({n:,} of {words:,} words)" for what, n in self.answer.items() if n)
         return f"{self.probe}: {self.question} {said}"
