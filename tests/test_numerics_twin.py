@@ -92,6 +92,28 @@ def test_twin_is_the_model(key: DotKey, device: str) -> None:
         assert differences(key, device, m, n, key.k * int(rng.integers(1, 5)), 100 + seed) == 0
 
 
+EXPONENT = {"f32": (23, 256), "f16": (10, 32), "f64": (52, 2048)}
+
+
+@pytest.mark.parametrize(("key", "device"), [c for c in KEYS if c[0].ctype in EXPONENT], ids=name_of)
+def test_every_exponent_of_c(key: DotKey, device: str) -> None:
+    """Beside products of one size: each exponent of C, both signs, mantissas full, empty and between."""
+    low, fields = EXPONENT[key.ctype]
+    m, n = min(fields, 256), 16
+    # a product of its own for each exponent: the fast path gives up where one of its elements does not fit
+    field = (np.arange(m, dtype=np.uint64) * np.uint64(fields // m))[:, None]
+    variant = np.arange(n, dtype=np.uint64)[None, :]
+    sign, mantissa = variant & np.uint64(1), np.where(variant < 8, 0x129E0EC >> 2, (1 << low) - 1).astype(np.uint64)
+    C = sign * np.uint64(fields // 2 << low + 1) | field << np.uint64(low) | mantissa & np.uint64((1 << low) - 1)
+    wrong = 0
+    for seed, names in enumerate([("normal", "normal"), ("tiny", "normal"), ("huge", "huge"), ("wide", "tiny")]):
+        (A, B, D), options = operands(key, 1, n, key.k, seed, (*names, "normal"))
+        given_c = C.astype(D.dtype)[:, None, :]
+        model = matmul(key, device, A, B, given_c, **options)
+        wrong += int((fast_matmul(key, device, A, B, given_c, threads=1, **options) != model).sum())
+    assert not wrong
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(KEYS), st.integers(1, 20), st.integers(1, 9), st.integers(1, 3), st.integers(0, 1 << 32))
 def test_twin_is_the_model_on_any_shape(case: tuple[DotKey, str], m: int, n8: int, steps: int, seed: int) -> None:

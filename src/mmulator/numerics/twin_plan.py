@@ -34,7 +34,7 @@ ROWS = 16  # rows of A that lie together, and of the accumulator tile on the sta
 A_BIAS, B_BIAS = 63, 64
 WINDOW = 30  # relative exponents further below the maximum are coded as this far below
 LOWEST = 27  # field (exponent + 127) below which no fast path goes
-HIGHEST = 226
+HIGHEST = 225  # a sum starts at this field + 52 - F, which is at most 254, with F = 23 too
 
 
 @dataclass(frozen=True)
