@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+import mmulator as mm
 from mmulator.errors import OperandError
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.tables import all_forms
@@ -124,3 +125,20 @@ def test_refusals() -> None:
         sparse.compress(np.zeros((16, 6)), F16)
     with pytest.raises(OperandError, match="needs"):
         sparse.to_registers(np.zeros((16, 3), np.uint8), F16)
+
+
+@pytest.mark.parametrize("shape", [(0, 1), (1, 0), (0, 0), (0, 1, 1), (2, 0, 1)])
+def test_an_empty_matrix_stays_empty(shape: tuple[int, ...]) -> None:
+    """shape: of A, in instructions; every kind, through every function, and as a product."""
+    for form in KINDS:
+        *batch, m, k = shape
+        a = np.zeros((*batch, m * form.m, k * form.k), np.uint8)
+        s = sparse.compress(sparse.prune(a, form), form)
+        assert s.shape == sparse.expand(s).shape == a.shape
+        chunks = k * form.k // sparse.granularity(form).chunk
+        assert sparse.too_dense(a, form).shape == (*batch, m * form.m, chunks)
+        assert s.tiles().values.shape == (*batch, m, k, form.m, form.k // 2)
+        assert s.tiles().registers().shape == (*batch, m, k, form.lanes)
+    half = np.zeros((*batch, m * F16.m, k * F16.k), np.float16)
+    d = mm.matmul(half, np.ones((k * F16.k, 8), np.float16), instruction=mm.Instruction(F16))
+    assert d.shape == (*half.shape[:-1], 8) and not d.any()

@@ -89,8 +89,8 @@ class Compressed:
         rows, columns = (-(-self.shape[-2] // f.m) * f.m, -(-self.shape[-1] // f.k) * f.k)
         whole = self.padded(rows, columns)
         cut = [
-            np.swapaxes(x.reshape(*x.shape[:-2], rows // f.m, f.m, columns // f.k, -1), -2, -3)
-            for x in (whole.values, whole.metadata)
+            np.swapaxes(x.reshape(*x.shape[:-2], rows // f.m, f.m, columns // f.k, size), -2, -3)
+            for x, size in ((whole.values, f.k // 2), (whole.metadata, f.k // granularity(f).chunk))
         ]
         return Compressed(cut[0], cut[1], f)
 
@@ -179,7 +179,7 @@ def _occupied(dense: Array, form: MatrixForm) -> NDArray[np.bool_]:
         filled = dense & dense.dtype.type((1 << bits) - 1) != 0
     else:
         filled = dense != 0
-    groups = filled.reshape(*dense.shape[:-1], -1, g.chunk // g.group, g.group)
+    groups = filled.reshape(*dense.shape[:-1], dense.shape[-1] // g.chunk, g.chunk // g.group, g.group)
     occupied: NDArray[np.bool_] = groups.any(axis=-1)
     return occupied
 

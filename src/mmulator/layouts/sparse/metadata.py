@@ -169,7 +169,7 @@ def indices(metadata: Metadata, form: MatrixForm) -> Index:
         return base + first // 2
     pair = np.stack([first, second], axis=-1) * g.group
     inside = (pair[..., None] + np.arange(g.group)).reshape(*nibble.shape, g.kept)
-    return (base[:, None] + inside).reshape(*nibble.shape[:-1], -1)
+    return (base[:, None] + inside).reshape(*nibble.shape[:-1], nibble.shape[-1] * g.kept)
 
 
 def mixed(metadata: Metadata, form: MatrixForm) -> NDArray[np.bool_]:
