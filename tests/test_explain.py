@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from mmulator.cli.app import run
-from mmulator.errors import InvalidInstructionError, OperandError, UnsupportedError
+from mmulator.cli.output import print_error
+from mmulator.errors import InvalidInstructionError, MmulatorError, OperandError, UnsupportedError
 from mmulator.inspect import Explanation, explain, find_forms, group
 from mmulator.inspect.arithmetic import runs_on
 from mmulator.inspect.explanation import explain_form
@@ -29,7 +30,7 @@ from mmulator.layouts import fragment
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
-from mmulator.source import Source
+from mmulator.source import Source, Span
 from mmulator.syntax import parse_mnemonic
 
 FORMS = list(dict.fromkeys(all_forms()))
@@ -321,6 +322,37 @@ def test_explain_fits_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch
         assert code == 0 and err == "" and "\x1b[1m" in out
         for line in re.sub(r"\x1b\[\d+m", "", out).split("\n"):
             assert len(line) <= 80 or len(line.split()) == 1 or form.mnemonic in line or function_name(form) in line, line
+
+
+def test_list_fits_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert max(map(len, said(capsys, "list")[1].splitlines())) > 80  # whole lines for other programs
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = said(capsys, "list")
+    assert code == 0 and max(map(len, out.splitlines())) <= 80
+
+
+def test_errors_fit_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folded there, but for the lines above a caret; whole elsewhere."""
+    source = Source("x.ptx", f"    mma{' ' * 90}.oops;")
+    error = MmulatorError("what is wrong " * 9, span=Span(source, 97, 102), rule="which rule " * 9, hint="what to do " * 9)
+    print_error(error, as_json=False)
+    assert capsys.readouterr().err == f"error: {error}\n"
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    print_error(error, as_json=False)
+    lines = capsys.readouterr().err.splitlines()
+    shown = ["  " + line for line in Span(source, 97, 102).caret().split("\n")]
+    assert [line for line in lines if len(line) > 60] == [line for line in shown if len(line) > 60]
+    assert all(line in lines for line in shown)
+    assert " ".join(" ".join(lines).split()) == " ".join(f"error: {error}".split())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full: a full disk is not tried")
+@pytest.mark.parametrize("words", [("list", "wgmma"), ("layout", "wgmma m64n256 bf16", "d", "--json")])
+def test_a_full_disk_is_no_bug(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-m", "mmulator", *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "error: cannot write the output: No space left on device\n")
 
 
 def test_only_what_is_to_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:

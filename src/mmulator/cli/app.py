@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated
 
@@ -50,6 +51,25 @@ def application() -> typer.Typer:
 def run(arguments: list[str]) -> int:
     """Runs a command line and returns its exit code. A MmulatorError becomes one message, JSON if asked for."""
     try:
+        code = _run(arguments)
+        sys.stdout.flush()  # here, and not as Python ends, when nothing can be said of a failure
+        return code
+    except BrokenPipeError:  # the reader of our output has gone: nothing is left to say
+        sys.stderr.close()
+    except OSError as error:
+        print_error(MmulatorError(f"cannot write the output: {error.strerror or error}"), as_json=False)
+        _give_up_output()
+    return 1
+
+
+def _give_up_output() -> None:
+    """What is still to be written goes nowhere: Python writes it as it ends, and would fail again."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(arguments: list[str]) -> int:
+    try:
         code = application()(args=arguments, prog_name="mmulator", standalone_mode=True)
     except MmulatorError as error:
         print_error(error, as_json="--json" in arguments)
@@ -61,10 +81,9 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has gone: nothing is left to say
-        sys.stderr.close()
-        return 1
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is None:  # of a file without a name: standard output
+            raise
         if os.environ.get("MMULATOR_TRACEBACK"):
             raise
         bug = MmulatorError(

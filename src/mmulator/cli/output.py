@@ -45,7 +45,30 @@ def print_error(error: MmulatorError, as_json: bool) -> None:
     if as_json:
         print_json({"ok": False, "errors": [error_data(error)]})
     else:
-        print(f"{error.kind}: {error}", file=sys.stderr)
+        text = f"{error.kind}: {error}"
+        print(_fold_error(error, text, _error_width()) if sys.stderr.isatty() else text, file=sys.stderr)
+
+
+def _error_width() -> int:
+    """Columns of the terminal that standard error goes to; standard output may go elsewhere."""
+    try:
+        columns = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    return max(40, columns or 80)
+
+
+def _fold_error(error: MmulatorError, text: str, width: int) -> str:
+    """The text of an error with its long lines folded; those that show the source stay, for the caret to point right."""
+    shown = {f"  {line}" for line in error.span.caret().split("\n")} if error.span else set()
+    out = []
+    for line in text.split("\n"):
+        if line in shown or len(line) <= width:
+            out.append(line)
+            continue
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        out += textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(out)
 
 
 def print_json(data: Any) -> None:
@@ -74,11 +97,12 @@ def print_text(text: str, hang: int = 0) -> None:
 
 
 def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], breaks: str) -> None:
-    """A table whose last column is long: folded to the terminal before one of the letters `breaks`, or not at all
-    elsewhere, so that other programs see whole lines."""
+    """A table whose last column is long: folded to the terminal (or to COLUMNS) before one of the letters `breaks`,
+    or not at all elsewhere, so that other programs see whole lines."""
     widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns) - 1)]
     left = sum(widths) + 2 * len(widths)
-    room = max(24, shutil.get_terminal_size().columns - left) if sys.stdout.isatty() else 1 << 30
+    narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
+    room = max(24, shutil.get_terminal_size().columns - left) if narrow else 1 << 30
     for number, row in enumerate((columns, *rows)):
         cells = [cell.ljust(width) for cell, width in zip(row, widths)]
         text = row[-1]
@@ -86,6 +110,7 @@ def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], breaks:
         while len(text) > room:
             at = max((text.rfind(letter, 1, room + 1) for letter in breaks), default=-1)
             at = at if at > 0 else room
+            at -= at > 1 and text[at - 1] == "{"  # `{.a,.b}` is not torn after the brace
             print(head + text[:at])
             head, text = " " * left, text[at:].lstrip()
         print(head + text if number else f"{_DIM}{head + text}{_PLAIN}" if colours() else head + text)

@@ -96,7 +96,8 @@ def matrix_table(layout: Layout, width: int = 80, full: bool = False) -> str:
     if repeat is not None:
         out += ["", f"... {layout.rows} rows: 16 rows further down are {repeat.lanes} lanes further"]
         if repeat.names:
-            out[-1] += f"; {layout.columns} columns: {repeat.columns} further right are {repeat.names} elements further"
+            out[-1] += ";"
+            out.append(f"{layout.columns} columns: {repeat.columns} further right are {repeat.names} elements further")
         out.append("(--full shows all of it)")
     return "\n".join(out)
 
