@@ -20,6 +20,10 @@ SP = "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 ORDERED = "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 TF32 = "mma.sp.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
 SCALED = "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e5m2.f32.ue8m0"
+U4 = "mma.sync.aligned.m16n8k32.row.col.s32.u4.u4.s32"
+B1 = "mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.xor.popc"
+FP6 = "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32"
+FP6_SP = "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32"
 WGMMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
 WGMMA_SP = "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16"
 LOAD = "wmma.load.a.sync.aligned.row.m16n16k16.f16"
@@ -151,6 +155,13 @@ def test_a_device_that_no_target_of_the_form_runs_on_is_refused() -> None:
                     mm.execution.check_device(form, device)
 
 
+def raw(*shape: int, odd: int = 0) -> Any:
+    """Raw zeros, with one other element at [..., 3, 5] of the last matrix."""
+    out = np.zeros(shape, np.uint8)
+    out[(*(s - 1 for s in shape[:-2]), 3, 5)] = odd
+    return out
+
+
 H = np.float16
 A, B, C = np.zeros((16, 16), H), np.zeros((16, 8), H), np.zeros((16, 8), np.float32)
 E4, E5 = np.zeros((16, 32), ml_dtypes.float8_e4m3fn), np.zeros((32, 8), ml_dtypes.float8_e5m2)
@@ -170,6 +181,14 @@ ONE = np.zeros((16, 1), np.uint8)
         (MMA, (A, B, C), {"scale_a": ONE}, OperandError, "takes no scale_a"),
         (SCALED, (E4, E5), {"device": "sm_120"}, OperandError, "scale_a is missing"),
         (SP, (A + 1, B), {}, OperandError, "too dense.*row 0"),
+        # raw elements of less than a byte
+        (U4, (raw(16, 32, odd=17), raw(32, 8)), {}, OperandError, r"\.u4 raw element 17 \(0x11\) at \[3, 5\]: .* 0 to 15"),
+        (U4, (raw(16, 32), raw(2, 32, 8, odd=255)), {}, OperandError, r"\.u4 raw element 255 \(0xff\) at \[1, 3, 5\]"),
+        (U4.replace("u4", "s4"), (raw(16, 32, odd=16), raw(32, 8)), {}, OperandError, r"\.s4 raw element 16 .* 0 to 15"),
+        (B1, (raw(16, 128, odd=2), raw(128, 8)), {}, OperandError, r"\.b1 raw element 2 .* at \[3, 5\]: .* 0 to 1\b"),
+        (FP6, (raw(16, 32, odd=0xF2), raw(32, 8)), {"device": "sm_120"}, OperandError, r"\.e2m1 raw element 242 \(0xf2\)"),
+        (FP6, (raw(16, 32), raw(32, 8, odd=64)), {"device": "sm_120"}, OperandError, r"\.e3m2 raw element 64 .* 0 to 63"),
+        (FP6_SP, (raw(16, 64, odd=0xF0), raw(64, 8)), {"device": "sm_120"}, OperandError, r"\.e2m1 raw element 240"),
         ("wgmma.fence.sync.aligned", (A, B), {}, OperandError, "multiplies no matrices"),
     ],
 )
@@ -194,3 +213,16 @@ def test_matmul_refuses_extents_that_do_not_fit() -> None:
         mm.matmul(E4, E5, instruction=SCALED, device="sm_120", scale_a=ONE[:15], scale_b=ONE[:1].repeat(8, 1))
     with pytest.raises(OperandError, match="a string, not NoneType"):
         mm.matmul(A, B, instruction=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", [MMA, SP])
+def test_either_byte_order_is_taken(text: str) -> None:
+    numbers = np.random.default_rng(0).integers(1, 9, (16, 16)).astype(H)
+    a, c = numbers * (np.arange(16) % 2).astype(H), np.ones((16, 16), np.float32)
+    want = mm.matmul(a, numbers, c, instruction=text)
+    for dtype in (">f2", ">u2"):
+        swapped = [x.view(f"{dtype[1]}2").astype(dtype) for x in (a, numbers)]
+        assert np.array_equal(mm.matmul(*swapped, c.astype(">f4"), instruction=text), want)
+    registers = {name: np.arange(x.size, dtype=x.dtype).reshape(x.shape) for name, x in ABC.items()}
+    i = Instruction.parse(MMA)
+    assert np.array_equal(i.execute(**{n: x.astype(">u4") for n, x in registers.items()}), i.execute(**registers))

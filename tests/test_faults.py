@@ -136,6 +136,8 @@ K = Module.load(kernel("  ld.param.f32 %f1, [x];", ".param .u64 out, .param .f32
         ({"args": [np.zeros(3), 1.0]}, "takes 3 arguments"),
         ({"args": [1.5, 1.0, 0]}, "pass an integer or an array"),
         ({"args": [np.zeros(3), "x", 0]}, "pass a number"),
+        ({"args": [np.zeros(3), None, 0]}, r"argument 1 \(x\) is .f32, not a pointer: None"),
+        ({"args": [np.zeros(3), 1.0, None]}, r"argument 2 \(small\) is .u8, not a pointer: None"),
         ({"args": [np.zeros(3), np.zeros(3), 0]}, "not a pointer"),
         ({"args": [np.zeros(3), 1.0, 256]}, "does not fit .u8"),
         ({"args": [np.zeros((4, 4)).T[1:], 1.0, 0]}, "not contiguous"),

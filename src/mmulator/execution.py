@@ -99,6 +99,8 @@ def words(name: str, value: Any, bits: int = 32) -> Array:
     want = np.dtype(f"<u{bits // 8}")
     if array.dtype.kind not in "uif" or array.dtype.itemsize != want.itemsize:
         raise OperandError(f"operand {name} is {array.dtype}: registers are {want.name}")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     return np.ascontiguousarray(array).view(want)
 
 

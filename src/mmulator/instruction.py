@@ -134,6 +134,8 @@ class Instruction:
         indices = None
         b = _matrix("B", form.btype, B, (form.k, form.n))
         if form.sparse:
+            if not isinstance(A, sparse.Compressed):
+                to_raw(form.atype, A)  # raises for elements that are none, before zeros are looked for
             kept = sparse.operand(A, form)
             if kept.shape[-2:] != (form.m, form.k):
                 raise OperandError(

@@ -124,6 +124,8 @@ def scalar_bytes(value: Any, p: Parameter, where: str) -> bytes:
             raise LaunchError(f"{where} is an aggregate of {p.size} bytes: pass bytes of that length")
         return bytes(data)
     if value is None:
+        if p.bits != 64 or p.type == "f64":
+            raise LaunchError(f"{where} is .{p.type}, not a pointer: None is the null pointer", hint="pass 0 for a zero")
         value = 0
     if isinstance(value, np.generic | np.ndarray):
         value = value.item() if value.dtype.kind in "biufc" or value.dtype.kind == "V" else value

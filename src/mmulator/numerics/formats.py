@@ -150,20 +150,39 @@ def as_array(name: str, value: Any) -> Array:
 
 
 def to_raw(t: ElementType, array: Any) -> Array:
-    """Elements as raw bits in their containers; an unsigned array of the container's dtype is raw already."""
+    """Elements as raw bits in their containers; an unsigned array of the container's dtype is raw already.
+
+    Either byte order is taken. Raises OperandError for another dtype, and for raw elements of a type of less than a byte
+    that do not fit into its bits, naming the first.
+    """
     values = as_array(f".{t} elements", array)
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
     want = numpy_dtype(t)
     if t.bits == 1 and values.dtype == np.bool_:
         return values.view(np.uint8)
+    if values.dtype == container(t):  # before the type's own dtype, which is this one for b1
+        if t.bits < 8:
+            _check_fits(t, values)
+        return values
     if values.dtype == want:
         raw = np.ascontiguousarray(values).view(container(t))
         return raw & np.uint8((1 << t.bits) - 1) if t.bits < 8 else raw
-    if values.dtype == container(t):
-        return values
     raise OperandError(
         f".{t} elements as {values.dtype}",
         hint=f"give them as {want}, or as raw bits in {container(t)}",
     )
+
+
+def _check_fits(t: ElementType, raw: Array) -> None:
+    top = (1 << t.bits) - 1
+    if raw.size and raw.max() > top:
+        at = tuple(int(x) for x in np.unravel_index(np.argmax(raw > top), raw.shape))
+        shown = f"{int(raw[at])} ({int(raw[at]):#x})"
+        raise OperandError(
+            f".{t} raw element {shown} at [{', '.join(map(str, at))}]: raw elements are 0 to {top}",
+            hint=f"one element of {t.bits} bit{'s' * (t.bits > 1)} a byte, in its low bits",
+        )
 
 
 def from_raw(t: ElementType, raw: Array) -> Array:
