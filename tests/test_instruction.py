@@ -342,3 +342,19 @@ def test_importing_the_package_is_cheap() -> None:
     code = "import sys, mmulator; print('numpy' in sys.modules, sorted(set(mmulator.__all__) - set(dir(mmulator))))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.split() == ["False", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("target", "ptx", "message"),
+    [
+        ("sm_90a", "7.8", "PTX ISA 7.8 has no .target sm_90a"),
+        ("sm_120a", "8.6", "PTX ISA 8.6 has no .target sm_120a"),
+        (None, "99.0", "PTX ISA 99.0 is not known"),
+        (None, "5.0", "PTX ISA 5.0 is not known"),
+        (None, 8.7, "8.7 is not a PTX version such as '8.7'"),
+        ("sm_91", None, "'sm_91' is not a known target"),
+    ],
+)
+def test_targets_and_versions_that_do_not_exist(target: Any, ptx: Any, message: str) -> None:
+    with pytest.raises(OperandError, match=message):
+        Instruction.parse("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", target=target, ptx=ptx)

@@ -13,7 +13,7 @@ from mmulator import execution
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.execution import raw_matmul
 from mmulator.isa.forms import MatrixForm
-from mmulator.isa.targets import Target, as_ptx, as_target
+from mmulator.isa.targets import Target, as_pair
 from mmulator.isa.types import ElementType
 from mmulator.layouts import Fragment, element_of, fragment, sparse
 from mmulator.numerics.formats import from_raw, to_raw
@@ -82,7 +82,7 @@ class Instruction:
         """
         if not isinstance(text, str):
             raise OperandError(f"an instruction is a string, not {type(text).__name__}")
-        wanted, version = as_target(target), as_ptx(ptx)
+        wanted, version = as_pair(target, ptx)
         return cls(parse_mnemonic(text.strip().rstrip(";").rstrip(), target=wanted, ptx=version), wanted, version)
 
     def __str__(self) -> str:

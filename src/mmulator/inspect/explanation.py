@@ -12,7 +12,7 @@ from mmulator.inspect.related import Related, related
 from mmulator.inspect.search import find_forms, split
 from mmulator.inspect.usage import Rule, rules
 from mmulator.isa.forms import MatrixForm, OperandSpec
-from mmulator.isa.targets import Target, as_ptx, as_target
+from mmulator.isa.targets import Target, as_pair
 from mmulator.layouts import element_of, fragment
 from mmulator.syntax import parse_mnemonic, print_mnemonic
 
@@ -263,7 +263,7 @@ def explain(
     Raises InvalidInstructionError where nothing fits, naming what is nearest; UnsupportedError for other instructions
     and for a device that does not have it; OperandError for an unknown target or version.
     """
-    wanted, version = as_target(target), as_ptx(ptx)
+    wanted, version = as_pair(target, ptx)
     form, *others = find(text, wanted, version)
     if device is not None and others:
         from mmulator.inspect.arithmetic import runs_on

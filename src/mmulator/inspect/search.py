@@ -17,7 +17,7 @@ from itertools import product
 from mmulator.errors import InvalidInstructionError
 from mmulator.isa.forms import MatrixForm, Row
 from mmulator.isa.tables import FAMILIES, ROWS
-from mmulator.isa.targets import Target, as_ptx, as_target
+from mmulator.isa.targets import Target, as_pair
 from mmulator.isa.types import TYPES
 
 # Names that people use, and the words of the tables that they stand for (any of several).
@@ -216,7 +216,7 @@ def search(
 
 def legal_forms(target: str | Target | None = None, ptx: str | tuple[int, int] | None = None) -> tuple[MatrixForm, ...]:
     """Every form that `.target` and `.version` have, in the order of the tables. Errors as of find_forms."""
-    wanted, version = as_target(target), as_ptx(ptx)
+    wanted, version = as_pair(target, ptx)
     return tuple(dict.fromkeys(form for row in ROWS if available(row, wanted, version) for form in row.forms()))
 
 
@@ -228,7 +228,7 @@ def find_forms(
     target, ptx: only forms that `.target` and `.version` have. Raises InvalidInstructionError for a word that means
     nothing here, or where no form fits, with the nearest that do; OperandError for an unknown target or version.
     """
-    wanted, version = as_target(target), as_ptx(ptx)
+    wanted, version = as_pair(target, ptx)
     words = split(text)
     if not words:
         raise InvalidInstructionError("no instruction is named", hint="for example: wgmma m64n128 bf16")

@@ -102,13 +102,29 @@ def as_target(target: str | Target | None) -> Target | None:
 
 
 def as_ptx(ptx: str | tuple[int, int] | None) -> tuple[int, int] | None:
-    """A user's PTX version. Raises OperandError for what is none, or is older than the oldest known."""
-    if not isinstance(ptx, str):
-        return ptx
+    """A user's PTX version. Raises OperandError for what is none, or is not known."""
+    if ptx is None:
+        return None
     try:
-        version = parse_ptx_version(ptx)
-    except ValueError as error:
-        raise OperandError(str(error)) from None
-    if version < PTX_VERSIONS[0]:
-        raise OperandError(f"PTX ISA {ptx} is older than {PTX_VERSIONS[0][0]}.{PTX_VERSIONS[0][1]}, the oldest known")
+        version = parse_ptx_version(ptx) if isinstance(ptx, str) else (int(ptx[0]), int(ptx[1]))
+    except (ValueError, TypeError, IndexError):
+        raise OperandError(f"{ptx!r} is not a PTX version such as '8.7'") from None
+    if version not in PTX_VERSIONS:
+        known = "known are {}.{} to {}.{}".format(*PTX_VERSIONS[0], *PTX_VERSIONS[-1])
+        raise OperandError(f"PTX ISA {version[0]}.{version[1]} is not known", hint=known)
     return version
+
+
+def as_pair(
+    target: str | Target | None, ptx: str | tuple[int, int] | None
+) -> tuple[Target | None, tuple[int, int] | None]:
+    """A user's target and PTX version. Raises OperandError for an unknown one, or a version that lacks the target."""
+    wanted, version = as_target(target), as_ptx(ptx)
+    if wanted is not None and version is not None and version < TARGETS[wanted]:
+        needed = "{}.{}".format(*TARGETS[wanted])
+        raise OperandError(
+            f"PTX ISA {version[0]}.{version[1]} has no .target {wanted}",
+            rule="Release Notes (PTX ISA 9.1)",
+            hint=f"it came with PTX ISA {needed}",
+        )
+    return wanted, version
