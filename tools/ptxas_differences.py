@@ -105,6 +105,10 @@ FOLLOWED: tuple[Difference, ...] = (
 
 REFUSED: tuple[Difference, ...] = (
     Difference(
+        "wgmma, ldmatrix, stmatrix and movmatrix have no `.row` or `.col`", "a surplus one is overlooked",
+        "ldmatrix.sync.aligned.m8n8.x1.row.b16 {%b32_1}, [%b64_1]", followed=False,
+    ),
+    Difference(
         "as many types as the syntax block says",
         "a surplus `.bf16`, `.tf32`, `.s4`, `.u4`, `.b1` or `.pred` is overlooked here and there",
         f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32.u4 {D4}, {A4}, {B2}, {D4}", followed=False,
@@ -165,6 +169,8 @@ def refused(s: Statement) -> bool:
     if predicates and (words[0] != "wgmma" or len(predicates) > 1 or predicates[0].startswith("{")):
         return True
     if words[0] == "wgmma" and len(s.operands) > 3 and "%pred" in s.operands[3] and "sp" in words:
+        return True
+    if (words[0] == "wgmma" or words[0].endswith("matrix")) and {"row", "col"} & {*words}:
         return True
     types = [w for w in words if w in TYPES]
     want = 1 if {"load", "store"} & {*words} or words[0].endswith("matrix") else 3 if words[0] == "wgmma" else 4

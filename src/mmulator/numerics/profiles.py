@@ -203,6 +203,8 @@ def profile_for(key: DotKey, device: str) -> Profile:
         note = _join(note, "sparse: selected products fused as on sm_90, not observed on this device")
     elif key.family == "mma" and key.k == 4 and key.atype == "f16" and device not in _VOLTA:
         confidence, note = "inferred", _join(note, "m8n8k4 as one chunk of 4, not observed on this device")
+    elif key.ctype != key.dtype and device not in _HOPPER:
+        confidence, note = "inferred", _join(note, "C and D of two types as on sm_90, not observed on this device")
     return Profile(
         method=row.method,
         confidence=confidence,
