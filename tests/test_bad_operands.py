@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -68,6 +69,8 @@ CASES: list[tuple[str, dict[str, Any], type[MmulatorError], str]] = [
     (WGMMA, {"d": z(128, 4), "a_desc": 0, "b_desc": 0, "shared": SHARED[:0]}, ExecutionFault, "it is empty"),
     (WGMMA, {"d": z(128, 4), "a_desc": 0, "b_desc": 0, "shared": SHARED, "shared_base": 64}, ExecutionFault, "0x0 is outside"),
     (WGMMA, {"d": z(128, 4), "a_desc": 1 << 70, "b_desc": 0, "shared": SHARED}, OperandError, "a descriptor has 64 bits"),
+    (WGMMA, {"d": z(128, 4), "a_desc": 0, "b_desc": -1, "shared": SHARED}, OperandError, "b_desc is -0x1: .* 0 to 2"),
+    (WGMMA, {"d": z(128, 4), "a_desc": 0, "b_desc": np.int64(-1), "shared": SHARED}, ExecutionFault, "0x3fff0 is outside"),
     (WGMMA, {"d": z(128, 4), "a_desc": "0", "b_desc": 0, "shared": SHARED}, OperandError, "a_desc is '0': an integer"),
     # addresses and strides
     (LOAD, {"memory": SHARED, "p": 8}, OperandError, "p is 8: it must be a multiple of 32"),
@@ -80,8 +83,9 @@ CASES: list[tuple[str, dict[str, Any], type[MmulatorError], str]] = [
     (LDMATRIX, {"memory": SHARED, "p": ROWS[:8]}, OperandError, r"p is int64 of shape \(8,\)"),
     # devices
     (MMA, {**ABC, "device": "sm_70"}, UnsupportedError, "sm_70 has no mma.sync"),
-    (MMA, {**ABC, "device": "sm_90a"}, UnsupportedError, "unknown device 'sm_90a'"),
+    (MMA, {**ABC, "device": "sm_90a"}, UnsupportedError, "'sm_90a'\n.*no suffix: sm_90 "),
     (MMA, {**ABC, "device": None}, UnsupportedError, "unknown device None"),
+    (MMA, {**ABC, "device": ["sm_90"]}, UnsupportedError, "unknown device \\['sm_90'\\]"),
     (WGMMA, {"d": z(128, 4), "a_desc": 0, "b_desc": 0, "shared": SHARED, "device": "sm_100"}, UnsupportedError, "sm_100 has no"),
     (LOAD, {"memory": SHARED, "p": 0, "device": "H100"}, UnsupportedError, "unknown device 'H100'"),
     (SCALED, {**ABC, **SCALES, "device": "sm_90"}, UnsupportedError, "sm_90 has no mma.sync"),
@@ -226,3 +230,26 @@ def test_either_byte_order_is_taken(text: str) -> None:
     registers = {name: np.arange(x.size, dtype=x.dtype).reshape(x.shape) for name, x in ABC.items()}
     i = Instruction.parse(MMA)
     assert np.array_equal(i.execute(**{n: x.astype(">u4") for n, x in registers.items()}), i.execute(**registers))
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "says"),
+    [
+        (sparse.compress, (A, SP), r"an Instruction is needed, not str\n.*Instruction\.parse\('mma\.sp"),
+        (sparse.compress, (A, None), "an Instruction is needed, not NoneType"),
+        (sparse.compress, ([[1], [1, 2]], Instruction.parse(SP)), "A makes no array"),
+        (sparse.prune, (A, SP), "an Instruction is needed, not str"),
+        (sparse.too_dense, (A, 3), "an Instruction is needed, not int"),
+        (sparse.expand, (3,), "a Compressed matrix is needed, not int"),
+        (sparse.to_torch, (A,), "a Compressed matrix is needed, not ndarray"),
+        (Instruction.parse, (MMA, None, 8.7), r"8\.7 is not a PTX version such as '8\.7'"),
+        (Instruction.parse, (MMA, None, (8,)), r"\(8,\) is not a PTX version such as"),
+        (Instruction.parse, (MMA, 90), "target is 90: a string"),
+        (mm.Module.load, (None,), "a path or the text itself, not NoneType"),
+        (mm.Module.load, (b".version 8.0",), r"as text, not bytes\n.*decode"),
+        (mm.Module.load, ("",), "the text is empty"),
+    ],
+)
+def test_what_is_no_argument_at_all(function: Callable[..., Any], arguments: tuple[Any, ...], says: str) -> None:
+    with pytest.raises(OperandError, match=says):
+        function(*arguments)

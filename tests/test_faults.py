@@ -165,6 +165,8 @@ def test_device_that_cannot_run_the_target() -> None:
         K.launch(1, 32, [np.zeros(3), 1.0, 0], device="sm_80")
     with pytest.raises(UnsupportedError, match="unknown device"):
         K.launch(1, 32, [np.zeros(3), 1.0, 0], device="h100")
+    with pytest.raises(UnsupportedError, match=r"'sm_90a'\n.*no suffix: sm_90 "):
+        K.launch(1, 32, [np.zeros(3), 1.0, 0], device="sm_90a")
 
 
 def test_missing_entry() -> None:

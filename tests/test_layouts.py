@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -205,8 +207,27 @@ def test_addresses_do_not_collide_in_a_dense_layout(mode: str, bits: int) -> Non
         ({"stride_byte_offset": -16}, "multiple of 16"),
         ({"base_offset": 8}, "0 to 7"),
         ({"swizzle": "96B"}, "no swizzling mode '96B'"),
+        ({"swizzle": ["128B"]}, "no swizzling mode"),
+        ({"start_address": 16.0}, "start_address is 16.0: an integer is needed"),
+        ({"base_offset": None}, "base_offset is None: an integer is needed"),
     ],
 )
 def test_descriptors_refuse_what_they_cannot_hold(values: dict[str, object], says: str) -> None:
     with pytest.raises(OperandError, match=says):
         MatrixDescriptor(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("0x10", r"descriptor '0x10': an integer of 64 bits"),
+        (1.0, r"descriptor 1\.0: an integer of 64 bits"),
+        (None, "descriptor None: an integer of 64 bits"),
+        (-1, "descriptor -0x1: .* from 0 to"),
+        (1 << 64, "descriptor 0x10000000000000000: .* from 0 to"),
+    ],
+)
+def test_words_that_are_no_descriptor(word: Any, says: str) -> None:
+    for function in (MatrixDescriptor.decode, MatrixDescriptor.unused_bits):
+        with pytest.raises(OperandError, match=says):
+            function(word)

@@ -78,11 +78,26 @@ def execute(form: MatrixForm, device: str, operands: Operands, *, strict: bool =
     return run(form, device, given | {"strict": strict})
 
 
-@lru_cache(maxsize=1024)
+def check_known(device: Any) -> None:
+    """Raises UnsupportedError for a device that is not known."""
+    if device in DEVICES:
+        return
+    hint = f"known devices: {', '.join(DEVICES)}"
+    if isinstance(device, str) and device[-1:] in ("a", "f") and device[:-1] in DEVICES:
+        hint = f"devices have no suffix: {device[:-1]} ({device} is a .target)"
+    raise UnsupportedError(f"unknown device {device!r}", hint=hint)
+
+
 def check_device(form: MatrixForm, device: str) -> None:
     """Raises UnsupportedError for a device that is not known, or for which no target has the instruction."""
-    if device not in DEVICES:
-        raise UnsupportedError(f"unknown device {device!r}", hint=f"known devices: {', '.join(DEVICES)}")
+    if not isinstance(device, str):
+        check_known(device)
+    _check_device(form, device)
+
+
+@lru_cache(maxsize=1024)
+def _check_device(form: MatrixForm, device: str) -> None:
+    check_known(device)
     requires = form.row.requires
     having = [d for d in DEVICES if any(target.runs_on(d) for target in requires.targets())]
     if device not in having:
@@ -227,10 +242,12 @@ def _descriptor(name: str, value: Any) -> MatrixDescriptor:
     if isinstance(value, MatrixDescriptor):
         return value
     word = _integer(name, value)
-    if not -(1 << 63) <= word < 1 << 64:
+    if isinstance(value, np.int64):  # a register, bit for bit
+        word &= (1 << 64) - 1
+    if not 0 <= word < 1 << 64:
         rule = "Matrix Descriptor Format (PTX ISA 9.1)"
-        raise OperandError(f"operand {name} is {word:#x}: a descriptor has 64 bits", rule=rule)
-    return MatrixDescriptor.decode(word & ((1 << 64) - 1))
+        raise OperandError(f"operand {name} is {word:#x}: a descriptor has 64 bits, 0 to 2**64 - 1", rule=rule)
+    return MatrixDescriptor.decode(word)
 
 
 def _memory(name: str, value: Any) -> NDArray[np.uint8]:

@@ -82,6 +82,8 @@ class Instruction:
         """
         if not isinstance(text, str):
             raise OperandError(f"an instruction is a string, not {type(text).__name__}")
+        if not isinstance(target, str | Target | None):
+            raise OperandError(f"target is {target!r}: a string is needed", hint='such as "sm_90a"')
         wanted, version = as_pair(target, ptx)
         return cls(parse_mnemonic(text.strip().rstrip(";").rstrip(), target=wanted, ptx=version), wanted, version)
 

@@ -5,7 +5,9 @@ Matrix Descriptor Format; Strides; Canonical Layouts (PTX ISA 9.1); addresses me
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from mmulator.layouts.swizzle import BY_CODE, Swizzle, swizzle
 
 _FIELD_BITS = 14
 _UNIT = 16
+_RULE = "Matrix Descriptor Format (PTX ISA 9.1)"
 # (name, lowest bit, bits) of the fields; offsets and the start address are in units of 16 bytes.
 FIELDS: tuple[tuple[str, int, int], ...] = (
     ("start_address", 0, _FIELD_BITS),
@@ -42,18 +45,20 @@ class MatrixDescriptor:
     swizzle: str = "none"
 
     def __post_init__(self) -> None:
+        for name in ("start_address", "leading_byte_offset", "stride_byte_offset", "base_offset"):
+            object.__setattr__(self, name, _integer(name, getattr(self, name)))
         for name in ("start_address", "leading_byte_offset", "stride_byte_offset"):
             value = getattr(self, name)
             if value % _UNIT or not 0 <= value < _UNIT << _FIELD_BITS:
                 raise OperandError(
                     f"{name} is {value}: it must be a multiple of 16 bytes from 0 to {(_UNIT << _FIELD_BITS) - 16}",
-                    rule="Matrix Descriptor Format (PTX ISA 9.1)",
+                    rule=_RULE,
                     hint="the descriptor holds these values divided by 16, in 14 bits",
                 )
         if not 0 <= self.base_offset < 8:
             raise OperandError(
                 f"base_offset is {self.base_offset}: it must be 0 to 7",
-                rule="Matrix Descriptor Format (PTX ISA 9.1)",
+                rule=_RULE,
                 hint="base offset = (pattern start address >> 7) & 7",
             )
         swizzle(self.swizzle)
@@ -71,15 +76,41 @@ class MatrixDescriptor:
 
     @classmethod
     def decode(cls, word: int) -> MatrixDescriptor:
-        """The descriptor in a 64-bit word. Bits outside the fields are ignored; `unused_bits` shows them."""
-        values = {name: int(word) >> low & ((1 << bits) - 1) for name, low, bits in FIELDS}
+        """The descriptor in a 64-bit word. Bits outside the fields are ignored; `unused_bits` shows them.
+
+        Raises OperandError for what is no integer from 0 to 2**64 - 1.
+        """
+        word = _word(word)
+        values = {name: word >> low & ((1 << bits) - 1) for name, low, bits in FIELDS}
         start, leading, stride = (values[name] * _UNIT for name, _, _ in FIELDS[:3])
         return cls(start, leading, stride, values["base_offset"], BY_CODE[values["swizzle"]].name)
 
     @staticmethod
     def unused_bits(word: int) -> int:
-        """The bits of a word that belong to no field."""
-        return int(word) & ~_USED & ((1 << 64) - 1)
+        """The bits of a word that belong to no field. Raises OperandError as `decode`."""
+        return _word(word) & ~_USED
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise OperandError(f"{name} is {value!r}: an integer is needed", rule=_RULE) from None
+
+
+def _word(value: Any) -> int:
+    try:
+        word = operator.index(value)
+    except TypeError:
+        hint = f"int({value!r}, 0)" if isinstance(value, str) else None
+        raise OperandError(f"descriptor {value!r}: an integer of 64 bits is needed", rule=_RULE, hint=hint) from None
+    if not 0 <= word < 1 << 64:
+        raise OperandError(
+            f"descriptor {word:#x}: a descriptor has 64 bits, as an integer from 0 to 2**64 - 1",
+            rule=_RULE,
+            hint="of a signed register, its low 64 bits: word & (2**64 - 1)" if -(1 << 63) <= word < 0 else None,
+        )
+    return word
 
 
 def operand_addresses(

@@ -51,7 +51,7 @@ BY_CODE: dict[int, Swizzle] = {s.code: s for s in SWIZZLES.values()}
 
 def swizzle(name: str) -> Swizzle:
     """The mode of a name. Raises OperandError for an unknown one."""
-    found = SWIZZLES.get(name)
+    found = SWIZZLES.get(name) if isinstance(name, str) else None
     if found is None:
         raise OperandError(f"no swizzling mode {name!r}", hint=f"known: {', '.join(SWIZZLES)}")
     return found

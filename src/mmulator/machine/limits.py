@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mmulator.errors import LaunchError, UnsupportedError
+from mmulator.execution import check_known
 from mmulator.isa.targets import DEVICES, Target
 
 KIB = 1024
@@ -27,8 +28,7 @@ def default_device(target: Target) -> str:
 
 def check_device(device: str, target: Target) -> None:
     """Raises UnsupportedError if PTX for `target` cannot run on `device`."""
-    if device not in DEVICES:
-        raise UnsupportedError(f"unknown device {device!r}", hint="known: " + ", ".join(DEVICES))
+    check_known(device)
     number = int(device[3:])
     chip_only = target.suffix == "a" and number != target.number
     family_only = target.suffix == "f" and Target(number).family() != target.family()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
+from mmulator.errors import LaunchError, MmulatorError, OperandError, UnsupportedError
 from mmulator.isa.targets import Target
 from mmulator.machine.arguments import pack_arguments
 from mmulator.machine.image import ModuleImage, shared_layout
@@ -54,7 +55,7 @@ class Module(Mapping[str, "Kernel"]):
 
         ptx: a path, or the text itself (a string with a line break or a `.version` directive). name: what messages call
         the text. Raises PtxSyntaxError, InvalidInstructionError or UnsupportedError, with line, column and caret;
-        MmulatorError if the file cannot be read.
+        MmulatorError if the file cannot be read; OperandError for neither a path nor a text.
         """
         source = read_source(ptx, name)
         start = time.perf_counter()
@@ -93,6 +94,12 @@ def read_source(ptx: str | Path, name: str | None = None) -> Source:
     """A path or a text as a Source."""
     if isinstance(ptx, str) and ("\n" in ptx or ".version" in ptx):
         return Source(name or "<ptx>", ptx)
+    if isinstance(ptx, bytes | bytearray | memoryview):
+        raise OperandError(f"PTX is given as text, not {type(ptx).__name__}", hint="decode it: ptx.decode()")
+    if not isinstance(ptx, str | PathLike):
+        raise OperandError(f"PTX is a path or the text itself, not {type(ptx).__name__}")
+    if isinstance(ptx, str) and not ptx.strip():
+        raise OperandError("the text is empty: neither PTX nor a path", hint="PTX starts with .version")
     path = Path(ptx)
     try:
         return Source(name or str(ptx), path.read_text(encoding="utf-8"))

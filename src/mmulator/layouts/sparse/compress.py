@@ -95,6 +95,15 @@ class Compressed:
         return Compressed(cut[0], cut[1], f)
 
 
+def check_compressed(value: object) -> None:
+    """Raises OperandError for what is not Compressed."""
+    if not isinstance(value, Compressed):
+        raise OperandError(
+            f"a Compressed matrix is needed, not {type(value).__name__}",
+            hint="`sparse.compress` makes one of a dense matrix, `sparse.Compressed` of values and metadata",
+        )
+
+
 def compress(a: Any, instruction: MatrixForm | HasForm) -> Compressed:
     """Keep what a sparse instruction keeps of A [..., M, K]: the non-zeros, and zeros where there are fewer.
 
@@ -103,7 +112,7 @@ def compress(a: Any, instruction: MatrixForm | HasForm) -> Compressed:
     its raw bits.
     Raises OperandError for another shape, or where a chunk has more non-zeros than are kept, naming the first.
     """
-    return compress_rows(np.asarray(a), form_of(instruction))
+    return compress_rows(_dense(a), form_of(instruction))
 
 
 def compress_rows(dense: Array, form: MatrixForm) -> Compressed:
@@ -128,7 +137,7 @@ def operand(a: Any, form: MatrixForm) -> Compressed:
     Raises OperandError where it is too dense, was compressed in another granularity, or has undefined metadata.
     """
     if not isinstance(a, Compressed):
-        return compress_rows(np.asarray(a), form)
+        return compress_rows(_dense(a), form)
     own, wanted = granularity(a.form), granularity(form)
     if own != wanted:
         raise OperandError(
@@ -145,7 +154,7 @@ def too_dense(a: Any, instruction: MatrixForm | HasForm) -> NDArray[np.bool_]:
     """
     form = form_of(instruction)
     g = granularity(form)
-    over: NDArray[np.bool_] = _occupied(np.asarray(a), form).sum(axis=-1) > g.kept // g.group
+    over: NDArray[np.bool_] = _occupied(_dense(a), form).sum(axis=-1) > g.kept // g.group
     return over
 
 
@@ -162,6 +171,13 @@ def _choices(g: Granularity) -> tuple[Metadata, meta.Index, meta.Index]:
         kept.append(chosen)
         count.append(len(full))
     return np.array(nibbles, np.uint8), np.array(kept, np.int64), np.array(count, np.int64)
+
+
+def _dense(a: Any) -> Array:
+    try:
+        return np.asarray(a)
+    except ValueError as error:
+        raise OperandError(f"A makes no array: {error}") from None
 
 
 def _occupied(dense: Array, form: MatrixForm) -> NDArray[np.bool_]:
@@ -214,6 +230,7 @@ def _refuse(dense: Array, count: meta.Index, form: MatrixForm) -> None:
 
 def expand(compressed: Compressed) -> Array:
     """The dense A [..., M, K] of a compressed one. Raises OperandError where the metadata is undefined."""
+    check_compressed(compressed)
     meta.check(compressed.metadata, compressed.form)
     out = np.zeros(compressed.shape, compressed.values.dtype)
     np.put_along_axis(out, meta.indices(compressed.metadata, compressed.form), compressed.values, axis=-1)
@@ -229,7 +246,7 @@ def prune(a: Any, instruction: MatrixForm | HasForm) -> Array:
     Raises OperandError for an instruction without a sparse operand, or if K is no multiple of the chunk.
     """
     form = form_of(instruction)
-    dense = np.asarray(a)
+    dense = _dense(a)
     g = granularity(form)
     shape = _occupied(dense, form).shape
     room = g.kept // g.group

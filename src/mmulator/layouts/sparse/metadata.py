@@ -55,8 +55,13 @@ _PAIRS_OF_EIGHT = Granularity(8, 4, 2, _PAIRS)
 
 
 def form_of(instruction: MatrixForm | HasForm) -> MatrixForm:
-    """The sparse form of an instruction. Raises OperandError for one without a sparse A."""
-    form = instruction if isinstance(instruction, MatrixForm) else instruction.form
+    """The sparse form of an instruction. Raises OperandError for one without a sparse A, or what is none."""
+    form = instruction if isinstance(instruction, MatrixForm) else getattr(instruction, "form", None)
+    if not isinstance(form, MatrixForm):
+        raise OperandError(
+            f"an Instruction is needed, not {type(instruction).__name__}",
+            hint=f"Instruction.parse({instruction!r})" if isinstance(instruction, str) else "see Instruction.parse",
+        )
     if not form.sparse:
         raise OperandError(
             f"{form} has no sparse operand",

@@ -20,7 +20,7 @@ from mmulator.errors import OperandError, UnsupportedError
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.sparse import cusparselt
 from mmulator.layouts.sparse import metadata as meta
-from mmulator.layouts.sparse.compress import Compressed, expand
+from mmulator.layouts.sparse.compress import Compressed, check_compressed, expand
 from mmulator.layouts.sparse.metadata import (
     TF32,
     Array,
@@ -56,6 +56,7 @@ def to_torch(compressed: Compressed, backend: str = "cutlass") -> tuple[Array, A
     Raises OperandError for an M or K that the layout cannot hold or values of another dtype, UnsupportedError for an
     element type or shape that the backend has not, or whose layout is not known.
     """
+    check_compressed(compressed)
     form = compressed.form
     if backend not in BACKENDS:
         raise OperandError(f"no backend {backend!r}", hint=f"there are {', '.join(BACKENDS)}")
