@@ -614,7 +614,7 @@ def test_text_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: p
     for words in (
         ("0xffffffffffffffff",), ("--for", F16, "--swizzle", "64B", "--major", "mn"), ("--type", "tf32", "--operand", "a"),
         ("--type", "f16", "--access", "mn:4", "--access", "k:16"), ("0x100000", "--for", F16),
-        ("--type", "f16", "--from-cute", "tile_to_shape(Layout_K_SW128_Atom<half_t>, (128,64))", "--for", F16),
+        ("--from-cute", "tile_to_shape(Layout_K_SW128_Atom<half_t>, (128,64))", "--for", F16),
     ):  # fmt: skip
         _, out, _ = command(capsys, *words)
         assert out
@@ -668,6 +668,26 @@ def test_errors_of_the_command(capsys: pytest.CaptureFixture[str], words: tuple[
     code, out, err = command(capsys, *words, "--json")
     assert code == 1
     assert says in json.loads(out)["errors"][0]["message"] + str(json.loads(out)["errors"][0]["hint"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--for", F16, "--type", "f16"), ("--for", F16, "--mn", "64"), ("--for", F16, "--k", "0"), ("--cute", "--json"),
+        ("--from-cute", "8:1", "--mn", "64"),
+    ],
+)  # fmt: skip
+def test_options_without_effect_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    code, out, err = command(capsys, *words)
+    named = [word for word in words if word.startswith("--")]
+    assert (code, out) == (2, "")
+    assert all(name in err for name in named), err
+
+
+def test_numbers_and_files_of_the_command_make_sense(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(capsys, "--type", "f16", "--lines", "-1")[0] == 2
+    assert "name a file" in command(capsys, "--type", "f16", "--svg", "-")[2]
+    assert command(capsys, "--type", "f16", "--mn", "0")[0] == 1
 
 
 def test_exit_code_is_that_of_the_checks(capsys: pytest.CaptureFixture[str]) -> None:

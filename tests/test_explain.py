@@ -355,6 +355,13 @@ def test_a_full_disk_is_no_bug(words: tuple[str, ...]) -> None:
     assert (done.returncode, done.stderr) == (1, "error: cannot write the output: No space left on device\n")
 
 
+@pytest.mark.parametrize("version", ["99.0", "8.9"])
+def test_versions_that_do_not_exist(capsys: pytest.CaptureFixture[str], version: str) -> None:
+    for name in ("explain", "list"):
+        code, out, err = said(capsys, name, "mma", "--ptx", version)
+        assert (code, out) == (1, "") and f"PTX ISA {version} is not known" in err
+
+
 def test_only_what_is_to_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
     e = explain("wgmma m64n16 f16")
     assert said(capsys, "explain", "wgmma", "m64n16", "f16", "--ptx-only") == (0, e.ptx, "")

@@ -352,6 +352,11 @@ def test_command(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert json.loads(out(WARPGROUP, "b", "--json", code=1))["errors"][0]["kind"] == "operand error"
     assert "ROW,COL" in out(DENSE, "a", "--element", "3", code=2)
     assert "matrix or lane" in out(DENSE, "a", "--by", "row", code=2)
+    for more in (("--json", "--csv"), ("--csv", "--markdown"), ("--svg", "x.svg", "--json"), ("--cute", "--element", "0,0"),
+                 ("--svg", "-", "--png", "-"), ("--markdown", "--register", "0,0")):  # fmt: skip
+        assert set(re.findall("--[a-z]+", " ".join(more))) <= set(re.findall("--[a-z]+", out(DENSE, "a", *more, code=2)))
+    assert "not of operand a" in out(SPARSE, "a", "--selector", "0", code=2)
+    assert "not of operand a" in out(DENSE, "a", "--byte-id", "1", code=2)
     assert "themes: auto" in out(DENSE, "a", "--theme", "sepia", code=1)
 
 

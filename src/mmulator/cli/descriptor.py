@@ -39,8 +39,8 @@ def _offer(values: str) -> Any:
     return lambda incomplete: [v for v in values.split() if v.startswith(incomplete)]
 
 
-def _option(panel: str, metavar: str | None, help: str, *names: str, offer: str = "") -> Any:
-    more = {"autocompletion": _offer(offer)} if offer else {}
+def _option(panel: str, metavar: str | None, help: str, *names: str, offer: str = "", **more: Any) -> Any:
+    more |= {"autocompletion": _offer(offer)} if offer else {}
     return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
 
 
@@ -61,8 +61,8 @@ def descriptor(
     operand: Annotated[str, _what("a|b", "Which operand.", offer="a b")] = "b",
     major: Annotated[Text, _what("k|mn", "The contiguous dimension. Default: k.", offer="k mn")] = None,
     type: Annotated[Text, _what("TYPE", "Without --for: element type.", offer="f16 bf16 tf32 e4m3 e5m2 s8 u8 b1")] = None,
-    mn: Annotated[int, _what("N", "Without --for: extent of m or n.")] = 64,
-    k: Annotated[int, _what("N", "Without --for: extent of k.")] = 64,
+    mn: Annotated[int | None, _what("N", "Without --for: extent of m or n. Default: 64.")] = None,
+    k: Annotated[int | None, _what("N", "Without --for: extent of k. Default: 64.")] = None,
     base: Annotated[Text, _what("ADDRESS", "Where the buffer, so the swizzle pattern, starts.")] = None,
     shared: Annotated[Text, _what("BYTES", "Size of the shared window.")] = None,
     shared_base: Annotated[str, _what("ADDRESS", "Its first byte.")] = "0",
@@ -76,7 +76,7 @@ def descriptor(
     svg: Annotated[Text, _out("FILE", "Draw the tile.")] = None,
     png: Annotated[Text, _out("FILE", "Draw it as PNG (extra draw).")] = None,
     theme: Annotated[str, _out("THEME", "auto, light or dark.", offer="auto light dark")] = "auto",
-    lines: Annotated[int, _out("N", "Lines of the map that is printed.")] = 8,
+    lines: Annotated[int, _out("N", "Lines of the map that is printed; 0: no map.", min=0)] = 8,
     json: Annotated[bool, _out(None, "Print JSON.", "--json")] = False,
 ) -> None:
     """Encode, decode, explain, check and draw a matrix descriptor of wgmma.
@@ -86,10 +86,17 @@ def descriptor(
     are then those of the packed layout. Numbers may be hexadecimal.
     The exit code is 1 if a check fails.
     """
-    from mmulator.cli.output import print_json, print_text
+    from mmulator.cli.output import exclude, print_json, print_text
     from mmulator.errors import OperandError
     from mmulator.inspect.descriptor import describe_descriptor, descriptor_fields
 
+    for name, value in (("--type", type), ("--mn", mn), ("--k", k)):
+        exclude({"--for": instruction, name: value}, "the instruction says it")
+    for name, value in (("--mn", mn), ("--k", k), ("--major", major)):
+        exclude({"--from-cute": from_cute, name: value}, "the layout says it")
+    exclude({"--cute": cute, "--json": json}, "one form of output at a time")
+    if "-" in (svg, png):
+        raise typer.BadParameter("standard output has the text: name a file", param_hint="--svg" if svg == "-" else "--png")
     given = {
         "start_address": _int("--start-address", start_address),
         "leading_byte_offset": _int("--lbo", lbo),
@@ -112,7 +119,7 @@ def descriptor(
         number, descriptor_ = derived.tiles[0].word, derived.descriptor
     else:
         derived = None
-        tile = _tile(instruction, operand, mn_major, type, mn, k)
+        tile = _tile(instruction, operand, mn_major, type, 64 if mn is None else mn, 64 if k is None else k)
         descriptor_ = _descriptor(_int("WORD", word), given, tile, base_at)
         number = descriptor_.encode() if word is None or given else (_int("WORD", word) or 0)
     fields = descriptor_fields(number)

@@ -22,9 +22,9 @@ def layout(
     register: Annotated[str | None, typer.Option(metavar="LANE,REG[,INDEX]", help="What lies in this register.")] = None,
     by: Annotated[str, typer.Option(metavar="matrix|lane", help="Table by rows and columns, or by lanes.")] = "matrix",
     full: Annotated[bool, typer.Option("--full", help="All of a large one, not just what repeats.")] = False,
-    selector: Annotated[int, typer.Option(help="Sparsity selector, for the metadata.")] = 0,
-    byte_id: Annotated[int, typer.Option(help="Of the scale factors.")] = 0,
-    thread_id: Annotated[int, typer.Option(help="Of the scale factors.")] = 0,
+    selector: Annotated[int | None, typer.Option(help="Sparsity selector, for the metadata. Default: 0.")] = None,
+    byte_id: Annotated[int | None, typer.Option(help="Of the scale factors. Default: 0.")] = None,
+    thread_id: Annotated[int | None, typer.Option(help="Of the scale factors. Default: 0.")] = None,
     device: Annotated[str, typer.Option(help="Matters for wmma, whose fragments the specification leaves open.")] = "sm_90",
     svg: Annotated[str | None, typer.Option(metavar="FILE", help="Draw it. - is standard output, here and below.")] = None,
     png: Annotated[str | None, typer.Option(metavar="FILE", help="Draw it; needs the extra draw.")] = None,
@@ -50,9 +50,17 @@ def layout(
     if by not in ("matrix", "lane"):
         raise typer.BadParameter("matrix or lane", param_hint="--by")
     check_theme(theme)
+    _one_output({"--svg": svg, "--png": png}, {"--element": element, "--register": register}, csv, markdown, cute, json)
     where = None if element is None else _numbers(element, "--element", "ROW,COL[,COPY]")
     place = None if register is None else _numbers(register, "--register", "LANE,REG[,INDEX]")
-    found = answer(instruction, operand, selector=selector, byte_id=byte_id, thread_id=thread_id, device=device)
+    found = answer(
+        instruction, operand, selector=selector or 0, byte_id=byte_id or 0, thread_id=thread_id or 0, device=device
+    )
+    of = {"--selector": (selector, "metadata"), "--byte-id": (byte_id, "scales"), "--thread-id": (thread_id, "scales")}
+    for name, (value, kind) in of.items():
+        if value is not None and found.kind != kind:
+            what = {"metadata": "the metadata", "scales": "scale factors"}[kind]
+            raise typer.BadParameter(f"it is of {what}, not of operand {operand}", param_hint=name)
     if svg is not None:
         _write(svg, found.svg(theme, full).encode())
     if png is not None:
@@ -71,6 +79,24 @@ def layout(
         print_json(found.to_dict())
     else:
         _print_all(instruction, found, by, full, csv, markdown)
+
+
+def _one_output(
+    pictures: dict[str, str | None], questions: dict[str, str | None], csv: bool, markdown: bool, cute: bool, json: bool
+) -> None:
+    """Wrong usage where an option would be without effect. --json goes with questions and --cute, --svg with --png."""
+    from mmulator.cli.output import exclude
+
+    if "-" in pictures.values():
+        exclude({f"{name} -": path == "-" for name, path in pictures.items()}, "standard output takes one")
+    formats = {"--csv": csv, "--markdown": markdown, "--cute": cute}
+    exclude(formats, "one form of output")
+    for name, value in pictures.items():
+        for other, given in (formats | questions | {"--json": json}).items():
+            exclude({name: value, other: given}, "a drawing is the only output")
+    for name, wanted in formats.items():
+        for other, given in (questions | ({} if name == "--cute" else {"--json": json})).items():
+            exclude({name: wanted, other: given}, "one form of output")
 
 
 def _numbers(text: str, option: str, form: str) -> tuple[int, ...]:

@@ -71,6 +71,15 @@ def _fold_error(error: MmulatorError, text: str, width: int) -> str:
     return "\n".join(out)
 
 
+def exclude(options: dict[str, Any], why: str) -> None:
+    """Wrong usage where more than one of the options is given (neither None nor False)."""
+    import typer
+
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if len(given) > 1:
+        raise typer.BadParameter(f"not both {given[0]} and {given[1]}: {why}", param_hint=" / ".join(given[:2]))
+
+
 def print_json(data: Any) -> None:
     print(json.dumps(data, indent=1, ensure_ascii=True, default=str))
 
