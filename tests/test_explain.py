@@ -355,6 +355,13 @@ def test_a_full_disk_is_no_bug(words: tuple[str, ...]) -> None:
     assert (done.returncode, done.stderr) == (1, "error: cannot write the output: No space left on device\n")
 
 
+def test_targets_and_devices_without_instructions(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = said(capsys, "list", "--target", "sm_50")
+    assert (code, out) == (1, "") and "no matrix instructions for .target sm_50" in err and "sm_70" in err
+    for words in (("explain", "mma"), ("list",), ("layout", "mma", "a")):
+        assert "unsupported: unknown device 'sm_1'" in said(capsys, *words, "--device", "sm_1")[2]
+
+
 @pytest.mark.parametrize("version", ["99.0", "8.9"])
 def test_versions_that_do_not_exist(capsys: pytest.CaptureFixture[str], version: str) -> None:
     for name in ("explain", "list"):

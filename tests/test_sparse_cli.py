@@ -199,6 +199,8 @@ def test_refusals(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save("three.npy", np.zeros((2, 16, 32), np.float16))
     np.save("opaque.npy", np.zeros((16, 32), "V4"))
     Path("text.npy").write_text("no array")
+    Path("damaged.npz").write_bytes(b"PK\3\4zzzz")
+    Path("short.npy").write_bytes(Path("A.npy").read_bytes()[:200])
     np.savez("other.npz", x=a)
     dense = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
     for words, text in (
@@ -206,6 +208,9 @@ def test_refusals(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (("compress", "A.npy", "--for", F16, "--prune", "--pytorch", "cusparselt", "-o", "S.npz"), "does not document"),
         (("check", "missing.npy", "--for", F16), "cannot read missing.npy: No such file"),
         (("check", "text.npy", "--for", F16), "no .npy or .npz"),
+        (("check", "damaged.npz", "--for", F16), "cannot read damaged.npz: it is damaged"),
+        (("check", "short.npy", "--for", F16), "cannot read short.npy: it is damaged"),
+        (("compress", "A.npy", "--for", F16, "-o", "S.npz"), "--prune"),
         (("check", "other.npz", "--for", F16), "a .npy of one matrix"),
         (("check", "opaque.npy", "--for", F16), "--type says"),
         (("check", "A.npy", "--for", F16, "--type", "f17"), "'f17' is no element type"),

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 def load_file(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
     """The array of a .npy, or those of a .npz by name. Raises MmulatorError if it cannot be read."""
+    import zlib
+    from zipfile import BadZipFile
+
     import numpy as np
 
     from mmulator.errors import MmulatorError
@@ -23,8 +26,10 @@ def load_file(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
         return found if isinstance(found, np.ndarray) else {name: found[name] for name in found.files}
     except OSError as error:
         raise MmulatorError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, EOFError) as error:
-        raise MmulatorError(f"{path} is no .npy or .npz file: {error}") from None
+    except (ValueError, EOFError, BadZipFile, zlib.error) as error:
+        if "pickle" in str(error):  # what NumPy takes every other file for
+            raise MmulatorError(f"{path} is no .npy or .npz file of numbers", hint="numpy.save writes one") from None
+        raise MmulatorError(f"cannot read {path}: it is damaged: {str(error).rstrip('.')}") from None
 
 
 def typed(array: NDArray[Any], element: ElementType, convert: bool) -> NDArray[Any]:

@@ -175,13 +175,15 @@ def _print_all(text: str, found: Layout, by: str, full: bool, csv: bool, markdow
         return
     width = get_terminal_size().columns
     print(found.instruction)
+    if unknown := found.evidence.startswith("not known"):
+        print(fill(f"warning: {found.evidence}.", width))
     print(fill(subtitle(found), width))
     for name, rule in found.rule:
         print(f"  {name} = {rule}")
     print()
     print((tables.lane_table if by == "lane" else tables.matrix_table)(found, width, full))
     print()
-    for note in (*found.notes, f"{found.section}: {found.evidence}."):
+    for note in (*found.notes, f"{found.section}." if unknown else f"{found.section}: {found.evidence}."):
         print(fill(note, width))
     if other := _others(text, found):
         print(fill(f"The words fit other forms too, of which {other} lays {found.operand} out otherwise.", width))

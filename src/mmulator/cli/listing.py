@@ -61,18 +61,22 @@ def _forms(
     sparse: bool | None, device: str | None,
 ) -> tuple[MatrixForm, ...]:  # fmt: skip
     """What fits, in the order of the tables. Raises InvalidInstructionError where nothing does."""
-    from mmulator.errors import InvalidInstructionError, UnsupportedError
+    from mmulator.errors import InvalidInstructionError
+    from mmulator.execution import check_known
     from mmulator.inspect.search import find_forms, legal_forms
     from mmulator.isa.tables import FAMILIES
-    from mmulator.isa.targets import DEVICES
 
     if family is not None and family not in FAMILIES:
         raise InvalidInstructionError(f"--family {family}: no such family", hint=f"one of {', '.join(FAMILIES)}")
-    if device is not None and device not in DEVICES:
-        raise UnsupportedError(f"no profile of device {device!r}", hint=f"known devices: {', '.join(DEVICES)}")
+    if device is not None:
+        check_known(device)
     side = {True: "sparse", False: "dense", None: ""}[sparse]
     query = " ".join(filter(None, (family, *words, shape, type, side)))
     forms = legal_forms(target, ptx)
+    if not forms:
+        what = " and ".join(filter(None, (target and f".target {target}", ptx and f"PTX {ptx}")))
+        hint = "they begin with sm_70 and PTX 6.0"
+        raise InvalidInstructionError(f"there are no matrix instructions for {what}", hint=hint)
     if query:
         fitting = frozenset(find_forms(query, target, ptx))
         forms = tuple(form for form in forms if form in fitting)

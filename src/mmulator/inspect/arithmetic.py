@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mmulator.errors import UnsupportedError
+from mmulator.execution import check_known
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import CHIPS, DEVICES, TARGETS, Target
 from mmulator.numerics import profiles
@@ -57,8 +58,7 @@ def arithmetic(form: MatrixForm, device: str | None = None) -> tuple[Arithmetic,
     Raises UnsupportedError for a device that is unknown or does not have it.
     """
     if device is not None:
-        if device not in DEVICES:
-            raise UnsupportedError(f"no profile of device {device!r}", hint=f"known devices: {', '.join(DEVICES)}")
+        check_known(device)
         if not runs_on(form, device):
             have = ", ".join(d for d in DEVICES if runs_on(form, d)) or "none"
             raise UnsupportedError(f"{form} does not run on {device}", hint=f"devices that have it: {have}")

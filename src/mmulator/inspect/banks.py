@@ -109,7 +109,8 @@ class BankConflicts:
         """In words: `4-way bank conflicts; 16 accesses, 64 wavefronts, 16 without conflicts`."""
         found = "no bank conflicts" if self.ways == 1 else f"{self.ways}-way bank conflicts"
         accesses = "1 access" if len(self.accesses) == 1 else f"{len(self.accesses)} accesses"
-        return f"{found}; {accesses}, {self.wavefronts} wavefronts, {self.least} without conflicts"
+        wavefronts = "1 wavefront" if self.wavefronts == 1 else f"{self.wavefronts} wavefronts"
+        return f"{found}; {accesses}, {wavefronts}, {self.least} without conflicts"
 
     def _repr_html_(self) -> str:
         from mmulator.inspect.html import element, table

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
+from mmulator.execution import check_known
 from mmulator.inspect.rules import expression
 from mmulator.inspect.search import find_forms
 from mmulator.isa.forms import MatrixForm
-from mmulator.isa.targets import DEVICES
 from mmulator.layouts import element_of, fragment, scales, sparse
 from mmulator.syntax import parse_mnemonic
 
@@ -239,12 +239,13 @@ def _operand(form: MatrixForm, name: str) -> str:
             hint="`mmulator descriptor` says where its elements are",
         )
     having = f"operands with a layout: {', '.join(known)}" if known else "it has no matrix in registers"
+    if not name.strip():
+        raise OperandError(f"no operand of {form} is named", hint=having)
     raise OperandError(f"{form} has no operand {name} in registers", hint=having)
 
 
 def _device(name: str) -> int:
-    if name not in DEVICES:
-        raise OperandError(f"no device {name!r}", hint=f"devices: {', '.join(DEVICES)}")
+    check_known(name)
     return int(name.removeprefix("sm_"))
 
 
@@ -282,7 +283,8 @@ def layout(
     operand: `a`, `b`, `c`, `d`; `r` of a load, store or matrix move; `e` (wgmma: `sp_meta`), the metadata of a sparse
     A; `scale_a`, `scale_b`. selector: the sparsity selector. byte_id, thread_id: of block scaling. device: matters for
     wmma, whose fragments the specification leaves open.
-    Raises InvalidInstructionError for an instruction, OperandError for an operand, selector or device that there is not.
+    Raises InvalidInstructionError for an instruction, OperandError for an operand or selector that there is not,
+    UnsupportedError for an unknown device.
 
     Matrix Fragments for mma, wgmma and WMMA; Sparse matrix storage; Block Scaling (PTX ISA 9.1).
     """

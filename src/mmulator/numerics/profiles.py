@@ -187,7 +187,7 @@ def profile_for(key: DotKey, device: str) -> Profile:
     Raises UnsupportedError if the device has no such instruction, or nothing is known of it.
     """
     if device not in DEVICES:
-        raise UnsupportedError(f"no profile of device {device!r}", hint=f"known devices: {', '.join(DEVICES)}")
+        raise UnsupportedError(f"unknown device {device!r}", hint=f"known devices: {', '.join(DEVICES)}")
     if key.atype in _EXACT:
         return _exact(key, device)
     row = next((r for r in ROWS if r.matches(device, key)), None)

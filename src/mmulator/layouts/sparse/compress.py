@@ -224,7 +224,8 @@ def _refuse(dense: Array, count: meta.Index, form: MatrixForm) -> None:
     raise OperandError(
         f"A is too dense: {int(count[at])} {what} are not zero in {meta.where(at, form)}: " + ", ".join(str(x) for x in values),
         rule=f"{RULE}: {room} of every {g.chunk // g.group} {what} may be non-zero",
-        hint="mmulator.sparse.prune keeps the largest" + (f"; {len(crowded):,} chunks are too dense" if len(crowded) > 1 else ""),
+        hint="mmulator.sparse.prune (compress: --prune) keeps the largest"
+        + (f"; {len(crowded):,} chunks are too dense" if len(crowded) > 1 else ""),
     )
 
 
