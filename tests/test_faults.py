@@ -142,6 +142,7 @@ K = Module.load(kernel("  ld.param.f32 %f1, [x];", ".param .u64 out, .param .f32
         ({"args": [np.zeros(3), 1.0, 256]}, "does not fit .u8"),
         ({"args": [np.zeros((4, 4)).T[1:], 1.0, 0]}, "not contiguous"),
         ({"args": [np.broadcast_to(np.zeros(1), 3), 1.0, 0]}, "not contiguous|read-only"),
+        ({"args": [np.zeros(4, ">f4"), 1.0, 0]}, "the array is big-endian"),
         ({"args": [np.frombuffer(b"abcdefgh", np.uint8), 1.0, 0]}, "read-only"),
         ({"args": [np.array([None]), 1.0, 0]}, "Python objects"),
         ({"block": 1025}, "x = 1025"),

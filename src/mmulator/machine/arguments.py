@@ -101,6 +101,8 @@ def _check_array(value: np.ndarray, where: str) -> None:
         raise LaunchError(
             f"{where}: the array is read-only, and kernels update their buffers in place", hint="pass a copy: x.copy()"
         )
+    if not value.dtype.isnative:
+        raise LaunchError(f"{where}: the array is big-endian, a GPU is not", hint="pass x.astype(x.dtype.newbyteorder('='))")
     if value.dtype.hasobject:
         raise LaunchError(f"{where}: an array of Python objects has no bytes to work on")
 
