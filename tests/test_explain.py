@@ -325,6 +325,7 @@ def test_explain_fits_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch
 
 
 def test_list_fits_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert max(map(len, said(capsys, "list")[1].splitlines())) > 80  # whole lines for other programs
     monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = said(capsys, "list")
