@@ -20,6 +20,7 @@ from mmulator.machine.program import (
     call_operands,
     callee_of,
     form_name,
+    is_wgmma_issue,
     needs_warp,
 )
 from mmulator.machine.registers import Frame
@@ -66,6 +67,7 @@ class Emitter(BlockEmitter):
         self.jit.sites.append(ins)
         if first and self.block.sync:
             self.converge(ins)
+            self._enter_warpgroup()
         try:
             function = LOWER.get(form_name(ins)) or LOWER.get(ins.opcode)
             if function is not None:
@@ -91,6 +93,15 @@ class Emitter(BlockEmitter):
         missing = members & self.warp("live") & ~self.mask
         with self.b.if_(missing != 0):
             self.b.ret(self.call(rt.wait_for_lanes, self.w, self.mask, self.block.index))
+
+    def _enter_warpgroup(self) -> None:
+        """Before a block with wgmma: go on only when the queues of the warpgroup have room for all of them."""
+        issues = [self.site + n for n, ins in enumerate(self.block.body) if is_wgmma_issue(ins)]
+        if issues:
+            from mmulator.machine.runtime.wgmma import enter_warpgroup
+
+            with self.b.if_(self.call(enter_warpgroup, self.w, len(issues), issues[0]) == 0):
+                self.b.ret(self.call(rt.wait_for_lanes, self.w, self.mask, self.block.index))
 
     # endings --------------------------------------------------------------------------------------------------------
     def finish(self) -> None:

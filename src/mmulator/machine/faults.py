@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mmulator.errors import ExecutionFault
+from mmulator.machine.faults_wgmma import describe_warpgroup
 from mmulator.machine.state import (
     LANES,
     NUM_BARRIERS,
@@ -64,6 +65,8 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     cta = resident.cta[0]
     kind = FaultKind(int(cta["fault"]))
     ins = grid.kernel.sites[int(cta["fault_site"])]
+    if kind in (FaultKind.WGMMA_LANES, FaultKind.WGMMA_MISMATCH):
+        return describe_warpgroup(grid, resident)
     address, size = int(cta["fault_address"]), int(cta["fault_bytes"])
     who = _thread(grid, resident, int(cta["fault_warp"]), int(cta["fault_lane"]))
     where = f"address 0x{address:x}, {describe_address(grid, address)}"
@@ -83,7 +86,6 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         FaultKind.BAD_BARRIER: f"barrier {address} with a count of {size} threads: barriers are 0 to "
         f"{NUM_BARRIERS - 1}, counts multiples of 32",
         FaultKind.WGMMA_ADDRESS: f"matrix descriptor outside of shared memory: {describe_address(grid, address)}",
-        FaultKind.WGMMA_MISMATCH: "the warps of a warpgroup issue different wgmma instructions",
     }[kind]
     return ExecutionFault(f"{text}, in {who}", span=ins.span, hint=_HINTS.get(kind))
 

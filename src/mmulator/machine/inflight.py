@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mmulator.machine.program import is_wgmma_wait, registers_of, uses_and_defs
+from mmulator.machine.program import is_wgmma_issue, is_wgmma_wait, registers_of, uses_and_defs
 from mmulator.ptx.tree import Function, Instruction, Label, Statement
 
 _LEAVES = {"bra", "brx", "ret", "exit", "call", "trap"}
@@ -52,7 +52,7 @@ class _Delay:
             if statement.opcode in _LEAVES or uses & self.writes or defs & (self.reads | self.writes):
                 yield from self.release()
             yield statement
-            if statement.opcode == "wgmma" and statement.modifiers[:1] == ("mma_async",):
+            if is_wgmma_issue(statement):
                 self.in_flight.update(registers_of(statement.operands[0]))
         yield from self.release()
 

@@ -26,7 +26,7 @@ from mmulator.machine.image import (
     shared_layout,
 )
 from mmulator.machine.inflight import delay_copies
-from mmulator.machine.lower import load_all
+from mmulator.machine.lower import load_all, matrix
 from mmulator.machine.natives import ensure, symbols
 from mmulator.machine.program import (
     Block,
@@ -52,7 +52,9 @@ class MatrixSites:
 
     tables: list[np.ndarray] = field(default_factory=list)
     index: dict[Any, int] = field(default_factory=dict)
-    tiles: dict[tuple[str, ...], int] = field(default_factory=dict)
+    # tiles of wgmma: (function, n, bits of an element, register slots) of the accumulator
+    tiles: dict[tuple[str, int, int, tuple[int, ...]], int] = field(default_factory=dict)
+    wgmma: list[np.ndarray] = field(default_factory=list)
     tile_bytes: int = 0
     scratch_bytes: int = 0
     functions: list[tuple[np.ndarray, str, Any]] = field(default_factory=list)
@@ -174,6 +176,7 @@ class Jit:
             done += weight
             if progress:
                 progress(done, total)
+        matrix.find_rivals(self.matrix)
         frame = max(f.bytes for f in self.frames.values())
         local = max(f.bytes for f in self.locals.values())
         depth = 64 if self.program.recursive else len(self.program.functions)

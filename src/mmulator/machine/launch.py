@@ -25,6 +25,7 @@ from mmulator.machine.state import (
     LANES,
     SLOT_PARAM,
     SLOT_SHIFT,
+    WGMMA_GROUPS,
     WGMMA_QUEUE,
     CopyEntry,
     Cta,
@@ -33,6 +34,7 @@ from mmulator.machine.state import (
     Stop,
     Tile,
     Warp,
+    WgmmaGroup,
     WgmmaOp,
     Window,
 )
@@ -187,7 +189,7 @@ class Resident:
                 "tile_memory": k.matrix.tile_bytes * groups * tiles,
                 "scratch": k.matrix.scratch_bytes,
                 "ops": WgmmaOp.size * WGMMA_QUEUE * n if tiles else 0,
-                "group_end": 8 * 64 * n if tiles else 0,
+                "wgmma_groups": WgmmaGroup.size * WGMMA_GROUPS * n if tiles else 0,
                 "copies": CopyEntry.size * COPY_QUEUE * n if grid.uses_copies else 0,
                 "regs": k.frame_bytes * n,
                 "local": k.local_bytes * LANES * n,
@@ -216,7 +218,7 @@ class Resident:
         warps["local"] = a.at("local") + index * k.local_bytes * LANES
         warps["copies"] = a.at("copies") + index * CopyEntry.size * COPY_QUEUE
         warps["ops"] = a.at("ops") + index * WgmmaOp.size * WGMMA_QUEUE
-        warps["group_end"] = a.at("group_end") + index * 512
+        warps["groups"] = a.at("wgmma_groups") + index * WgmmaGroup.size * WGMMA_GROUPS
         warps["index"] = index
         warps["lane_pc"] = k.program.entry.entry
         thread = np.arange(s.warps * LANES)

@@ -34,6 +34,8 @@ CARRY = "%CC"  # the condition code register of add.cc and its kin, as a predica
 
 BUILTINS = ("vprintf", "__assertfail")  # functions of CUDA's runtime that can be called
 
+WGMMA_BLOCK = 32  # wgmma.mma_async in one basic block, at most: half of what a warp may be ahead of the others
+
 _WARP_SYNC = {"shfl.sync", "vote.sync", "match.any.sync", "match.all.sync", "match.sync", "redux.sync", "elect.sync",
               "bar.warp.sync"}  # fmt: skip
 _MATRIX_SYNC = {"mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"}
@@ -92,6 +94,10 @@ def form_name(ins: Instruction) -> str:
 
 def needs_warp(ins: Instruction) -> bool:
     return ins.opcode in _MATRIX_SYNC or form_name(ins) in _WARP_SYNC
+
+
+def is_wgmma_issue(ins: Instruction) -> bool:
+    return ins.opcode == "wgmma" and ins.modifiers[:1] == ("mma_async",)
 
 
 def is_wgmma_wait(ins: Instruction) -> bool:
@@ -228,7 +234,7 @@ class _Splitter:
         around = self.current if guarded else None
         if guarded:
             self.guard(ins)
-        if sync and (is_wgmma_wait(ins) or not (self.converged and _full_mask(ins))):
+        if sync and (is_wgmma_wait(ins) or self.crowded(ins) or not (self.converged and _full_mask(ins))):
             # a wait is tried again from the start of its block: nothing may stand before it
             if self.current.body or self.current.after:
                 self.fall()
@@ -242,6 +248,10 @@ class _Splitter:
             if self.current.body or self.current.sync:
                 self.fall()
             around.targets.append(self.current.index)
+
+    def crowded(self, ins: Instruction) -> bool:
+        """A block asks at its start for room in the queue for all wgmma in it."""
+        return is_wgmma_issue(ins) and sum(map(is_wgmma_issue, self.current.body)) >= WGMMA_BLOCK
 
     def target(self, block: Block, operand: Operand) -> None:
         if not isinstance(operand, LabelRef):

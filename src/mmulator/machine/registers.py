@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from mmulator.isa.scalar import type_bits
-from mmulator.machine.program import CARRY, Block, FunctionBlocks, registers_of, uses_and_defs
+from mmulator.machine.program import CARRY, Block, FunctionBlocks, is_wgmma_issue, registers_of, uses_and_defs
 from mmulator.machine.state import HEADER_BYTES
 
 
@@ -59,7 +59,7 @@ def pinned_registers(function: FunctionBlocks) -> set[str]:
     pinned: set[str] = set()
     for block in function.blocks:
         for ins in block.body:
-            if ins.opcode == "wgmma" and ins.modifiers[:1] == ("mma_async",):
+            if is_wgmma_issue(ins):
                 for operand in ins.operands[:2]:
                     pinned.update(registers_of(operand))
     return pinned

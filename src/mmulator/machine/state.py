@@ -59,6 +59,7 @@ class FaultKind(IntEnum):
     SHARED_OUT_OF_BOUNDS = 12
     LOCAL_OUT_OF_BOUNDS = 13
     ASSERTION = 14
+    WGMMA_LANES = 20  # a warp of the warpgroup is missing, or not whole
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
@@ -130,8 +131,10 @@ CopyEntry = Struct("CopyEntry", [
     ("mask", u32), ("bytes", u32), ("source", u64, 32), ("target", u64, 32), ("valid", u8, 32),
 ])  # fmt: skip
 
-# wgmma: what one warp has issued, and the groups it has committed
+# wgmma: what one warp has issued, and the groups that it has committed. A warp is at most WGMMA_QUEUE operations ahead of
+# what has been computed; of groups that are not empty the newest WGMMA_GROUPS are known one by one.
 WGMMA_QUEUE = 64
+WGMMA_GROUPS = 256
 
 WgmmaSite = Struct("WgmmaSite", [
     ("pack_a", u64), ("pack_b", u64), ("pack_b_rows", u64), ("dot", u64),  # functions of the numerics twin
@@ -144,16 +147,21 @@ WgmmaSite = Struct("WgmmaSite", [
     ("raw_bytes", u32), ("a_bytes", u32),  # room for plain operands, and for packed A
     ("d_slots", i32, 128),  # byte offsets into the frame
     ("a_slots", i32, 4),
-    ("site", u32),
+    ("rival_count", u32),
     ("sparse", u32),
+    ("rivals", ptr_to(u32)),  # other tiles that hold some of the same registers
     ("places", ptr),  # IndexTable of a sparse A
     ("a_row", u32),  # bytes of a row of packed A
 ])  # fmt: skip
 
 WgmmaOp = Struct("WgmmaOp", [
     ("site", ptr_to(WgmmaSite)), ("a_desc", u64), ("b_desc", u64), ("frame", u64), ("scale_d", u32),
+    ("place", u32),  # of the instruction in the text
     ("meta", u32, 32),  # sp-meta of the lanes
 ])  # fmt: skip
+
+# A committed group that is not empty: its number, and the operations up to its end.
+WgmmaGroup = Struct("WgmmaGroup", [("number", u64), ("end", u64)])
 
 Warp = Struct("Warp", [
     ("cta", ptr_to(Cta)),
@@ -161,7 +169,7 @@ Warp = Struct("Warp", [
     ("local", ptr),
     ("copies", ptr_to(CopyEntry)),
     ("ops", ptr_to(WgmmaOp)),
-    ("group_end", ptr_to(u64)),
+    ("groups", ptr_to(WgmmaGroup)),
     ("lane_pc", i32.vec(32)),
     ("lane_frame", u32.vec(32)),
     ("tid_x", u32.vec(32)),
@@ -178,7 +186,7 @@ Warp = Struct("Warp", [
     ("copy_head", u32), ("copy_tail", u32),  # entries copy_head .. copy_tail - 1 are pending
     ("copy_groups", u32),  # committed groups
     ("copy_group_end", u32, 64),  # copy_tail when a group was committed
-    ("issued", u64), ("committed", u64), ("retired", u64),
+    ("issued", u64), ("committed", u64), ("retired", u64), ("group_tail", u64),
 ])  # fmt: skip
 
 # An accumulator in flight. live: warps whose registers it is ahead of; last: newest operation in it.

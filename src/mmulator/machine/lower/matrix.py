@@ -19,6 +19,7 @@ from mmulator.machine.lower.memory import write_result
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime import tensor as rt
 from mmulator.machine.runtime import watch
+from mmulator.machine.runtime import wgmma as wg
 from mmulator.machine.state import WgmmaSite
 from mmulator.machine.twins import twin_of
 from mmulator.multiply.native import MmaSite
@@ -299,7 +300,7 @@ def wgmma(e: Emitter, ins: Instruction) -> None:
         case "mma_async":
             _wgmma_issue(e, ins, form)
         case "commit_group":
-            e.call(rt.wgmma_commit, e.w)
+            e.call(wg.wgmma_commit, e.w)
         case "fence":
             pass  # orders registers and shared memory, which the machine does anyway: operands are read no earlier
         case _:
@@ -361,7 +362,7 @@ def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     b_word = _descriptor(e, b_desc, lane)
     on = mask_bits(e.source(scale_d, "pred"))
     keep = (on >> lane) & 1
-    e.call(rt.wgmma_issue, e.w, site_pointer(e, number, WgmmaSite), a_word, b_word, keep, metadata)
+    e.call(wg.wgmma_issue, e.w, site_pointer(e, number, WgmmaSite), a_word, b_word, keep, metadata, e.site)
 
 
 def _descriptor(e: Emitter, operand: Operand, lane: Value) -> Value:
@@ -383,9 +384,10 @@ def _wgmma_site(
     site["d_words"], site["d_bits"] = len(d), form.dtype.bits
     site["mn_major_a"], site["mn_major_b"] = trans_a, trans_b
     site["flags"] = twin.flags(negate_a=scale[0] == -1, negate_b=scale[1] == -1)
-    tile = sites.tiles.setdefault((e.function_name, *d), len(sites.tiles))
+    slots = tuple(e.frame.slots[n] for n in d)
+    site["tile"] = sites.tiles.setdefault((e.function_name, form.n, form.dtype.bits, slots), len(sites.tiles))
     sites.tile_bytes = max(sites.tile_bytes, -(-64 * form.n * form.dtype.bits // 8 // 64) * 64)
-    site["tile"] = tile
+    sites.wgmma.append(site)
     container = max(form.atype.bits, 8) // 8
     raw = -(-max(64, form.n, 128) * form.k * max(container, 2 if form.sparse else 1) // 64) * 64
     site["a_row"] = twin.a_bytes(1, form.k)
@@ -394,15 +396,24 @@ def _wgmma_site(
     a_bytes = -(-twin.a_bytes(64, form.k) // 64) * 64
     site["raw_bytes"], site["a_bytes"] = raw, a_bytes
     sites.scratch_bytes = max(sites.scratch_bytes, 2 * raw + a_bytes + twin.b_bytes(form.n, form.k) + 64)
-    site["d_slots"][0, : len(d)] = [e.frame.slots[n] for n in d]
+    site["d_slots"][0, : len(d)] = slots
     site["a_slots"][0, : len(a)] = [e.frame.slots[n] for n in a]
-    site["site"] = e.site
     sites.keep.append(twin)
     return site
+
+
+def find_rivals(sites: Any) -> None:
+    """Once all wgmma are known: which other tiles hold some of the registers that each accumulates on."""
+    tiles = [(name, frozenset(slots)) for name, _, _, slots in sites.tiles]
+    for site in sites.wgmma:
+        own = int(site["tile"][0])
+        name, slots = tiles[own]
+        rivals = [n for n, (other, held) in enumerate(tiles) if n != own and other == name and held & slots]
+        site["rivals"], site["rival_count"] = _keep(sites, np.array(rivals, np.int32)), len(rivals)
 
 
 def wgmma_wait(e: Emitter, ins: Instruction, following: int) -> Value:
     """The ending of a block at wgmma.wait_group."""
     pending = ins.operands[0]
     assert isinstance(pending, Immediate)
-    return e.call(rt.wgmma_wait, e.w, e.mask, pending.value, e.block.index, following)
+    return e.call(wg.wgmma_wait, e.w, e.mask, pending.value, e.block.index, following)

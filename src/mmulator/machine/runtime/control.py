@@ -210,10 +210,23 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
 
 
 @native
+def wake_warpgroup(w: ptr_to(Warp)) -> None:
+    """Warps that wait for this one at a wgmma look again."""
+    cta = w.cta
+    warps = cast_ptr(Warp, cta.warps)
+    for i in range(w.index & ~u32(3), (w.index | 3) + 1):
+        if i < cta.launch.warps:
+            other = warps + i
+            other.waiting = u32(0)
+
+
+@native
 def exit_lanes(w: ptr_to(Warp), mask: u32) -> i32:
     cta = w.cta
     w.live = w.live & ~mask
     w.waiting = u32(0)  # who waited for these lanes looks again
+    if cta.launch.tiles != 0:
+        wake_warpgroup(w)
     cta.live_threads = cta.live_threads - popcount(mask)
     for id in range(u32(NUM_BARRIERS)):
         bar = cast_ptr(Barrier, cta.barriers) + id
