@@ -65,7 +65,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     cta = resident.cta[0]
     kind = FaultKind(int(cta["fault"]))
     ins = grid.kernel.sites[int(cta["fault_site"])]
-    if kind in (FaultKind.WGMMA_LANES, FaultKind.WGMMA_MISMATCH):
+    if kind in (FaultKind.WGMMA_LANES, FaultKind.WGMMA_MISMATCH, FaultKind.WGMMA_SCALE):
         return describe_warpgroup(grid, resident)
     address, size = int(cta["fault_address"]), int(cta["fault_bytes"])
     who = _thread(grid, resident, int(cta["fault_warp"]), int(cta["fault_lane"]))

@@ -22,11 +22,11 @@ _SAME = f"the contents of a matrix descriptor, and scale-d, must be the same in 
 
 
 def describe_warpgroup(grid: Grid, resident: Resident) -> ExecutionFault:
-    """What a WGMMA_LANES or WGMMA_MISMATCH fault means."""
+    """What a WGMMA_LANES, WGMMA_MISMATCH or WGMMA_SCALE fault means."""
     cta = resident.cta[0]
     ins = grid.kernel.sites[int(cta["fault_site"])]
     first = int(cta["fault_warp"]) // WARPS * WARPS
-    describe = _incomplete if int(cta["fault"]) == FaultKind.WGMMA_LANES else _different
+    describe = {FaultKind.WGMMA_LANES: _incomplete, FaultKind.WGMMA_SCALE: _scale}.get(int(cta["fault"]), _different)
     text, rule, hint = describe(grid, resident, ins, first)
     x, y, z = cta["ctaid"]
     return ExecutionFault(f"{text}, in block ({x}, {y}, {z})", span=ins.span, rule=rule, hint=hint)
@@ -67,6 +67,17 @@ def _lanes(mask: int) -> str:
         else:
             runs.append([lane, lane])
     return "lanes " + ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs)
+
+
+def _scale(grid: Grid, resident: Resident, ins: Instruction, first: int) -> tuple[str, str, str]:
+    cta = resident.cta[0]
+    on = int(cta["fault_address"])
+    return (
+        f"scale-d of {ins.mnemonic} differs among the lanes of warp {int(cta['fault_warp'])}: true in {_lanes(on)}, false in "
+        f"{_lanes(FULL & ~on)}",
+        _SAME,
+        "compute it from values that all 128 threads share; what a chip takes depends on how ptxas writes the predicate",
+    )
 
 
 # warps that differ ---------------------------------------------------------------------------------------------------

@@ -60,6 +60,7 @@ class FaultKind(IntEnum):
     LOCAL_OUT_OF_BOUNDS = 13
     ASSERTION = 14
     WGMMA_LANES = 20  # a warp of the warpgroup is missing, or not whole
+    WGMMA_SCALE = 21  # lanes of a warp differ in scale-d
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
@@ -149,7 +150,8 @@ WgmmaSite = Struct("WgmmaSite", [
     ("a_slots", i32, 4),
     ("rival_count", u32),
     ("sparse", u32),
-    ("rivals", ptr_to(u32)),  # other tiles that hold some of the same registers
+    ("a_rival_count", u32),
+    ("rivals", ptr_to(u32)), ("a_rivals", ptr_to(u32)),  # other tiles that hold registers of D, tiles that hold some of A
     ("places", ptr),  # IndexTable of a sparse A
     ("a_row", u32),  # bytes of a row of packed A
 ])  # fmt: skip
@@ -158,6 +160,7 @@ WgmmaOp = Struct("WgmmaOp", [
     ("site", ptr_to(WgmmaSite)), ("a_desc", u64), ("b_desc", u64), ("frame", u64), ("scale_d", u32),
     ("place", u32),  # of the instruction in the text
     ("meta", u32, 32),  # sp-meta of the lanes
+    ("a", u32, 128),  # A, if it is in registers
 ])  # fmt: skip
 
 # A committed group that is not empty: its number, and the operations up to its end.
@@ -185,7 +188,8 @@ Warp = Struct("Warp", [
     ("turns", u32),
     ("copy_head", u32), ("copy_tail", u32),  # entries copy_head .. copy_tail - 1 are pending
     ("copy_groups", u32),  # committed groups
-    ("copy_group_end", u32, 64),  # copy_tail when a group was committed
+    # of those that are not empty the newest COPY_QUEUE: number, and copy_tail when it was committed. Older ones are complete
+    ("copy_group_tail", u32), ("copy_group_number", u32, COPY_QUEUE), ("copy_group_end", u32, COPY_QUEUE),
     ("issued", u64), ("committed", u64), ("retired", u64), ("group_tail", u64),
 ])  # fmt: skip
 

@@ -360,8 +360,7 @@ def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     zero = constant(e.b, u64, 0)
     a_word = zero if in_registers else _descriptor(e, a, lane)
     b_word = _descriptor(e, b_desc, lane)
-    on = mask_bits(e.source(scale_d, "pred"))
-    keep = (on >> lane) & 1
+    keep = mask_bits(e.source(scale_d, "pred"))
     e.call(wg.wgmma_issue, e.w, site_pointer(e, number, WgmmaSite), a_word, b_word, keep, metadata, e.site)
 
 
@@ -403,13 +402,15 @@ def _wgmma_site(
 
 
 def find_rivals(sites: Any) -> None:
-    """Once all wgmma are known: which other tiles hold some of the registers that each accumulates on."""
+    """Once all wgmma are known: which other tiles hold registers that each accumulates on, and which hold some of its A."""
     tiles = [(name, frozenset(slots)) for name, _, _, slots in sites.tiles]
     for site in sites.wgmma:
         own = int(site["tile"][0])
-        name, slots = tiles[own]
-        rivals = [n for n, (other, held) in enumerate(tiles) if n != own and other == name and held & slots]
-        site["rivals"], site["rival_count"] = _keep(sites, np.array(rivals, np.int32)), len(rivals)
+        function, slots = tiles[own]
+        a_slots = {int(slot) for slot in site["a_slots"][0]} if site["a_in_registers"][0] else set()
+        for name, wanted, without in (("rival", slots, own), ("a_rival", a_slots, -1)):
+            found = [n for n, (other, held) in enumerate(tiles) if n != without and other == function and held & wanted]
+            site[f"{name}s"], site[f"{name}_count"] = _keep(sites, np.array(found, np.int32)), len(found)
 
 
 def wgmma_wait(e: Emitter, ins: Instruction, following: int) -> Value:

@@ -384,17 +384,30 @@ def cp_async(
 
 @native
 def cp_async_commit(w: ptr_to(Warp)) -> None:
-    w.copy_group_end[w.copy_groups & 63] = w.copy_tail
+    tail = w.copy_group_tail
+    if w.copy_tail != w.copy_head and (tail == 0 or w.copy_group_end[(tail - 1) & (COPY_QUEUE - 1)] != w.copy_tail):
+        w.copy_group_number[tail & (COPY_QUEUE - 1)] = w.copy_groups
+        w.copy_group_end[tail & (COPY_QUEUE - 1)] = w.copy_tail
+        w.copy_group_tail = tail + 1
     w.copy_groups = w.copy_groups + 1
 
 
 @native
 def cp_async_wait(w: ptr_to(Warp), pending: u32) -> None:
     """Leave the newest `pending` groups; complete everything older."""
-    if pending < w.copy_groups and pending < 63:
-        end = w.copy_group_end[(w.copy_groups - pending - 1) & 63]
-        if i32(end - w.copy_head) > 0:
-            finish_copies(w, end)
+    if pending >= w.copy_groups:
+        return
+    wanted = w.copy_groups - pending - 1
+    at = w.copy_group_tail
+    for _ in range(u32(COPY_QUEUE)):
+        if at == 0:
+            return
+        at = at - 1
+        if w.copy_group_number[at & (COPY_QUEUE - 1)] <= wanted:
+            end = w.copy_group_end[at & (COPY_QUEUE - 1)]
+            if i32(end - w.copy_head) > 0:
+                finish_copies(w, end)
+            return
 
 
 @native

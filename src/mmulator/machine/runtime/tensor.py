@@ -184,10 +184,16 @@ def accumulator_out(site: ptr_to(WgmmaSite), regs: ptr, tile: ptr) -> None:
 
 
 @native
-def a_fragment(site: ptr_to(WgmmaSite), regs: ptr, row_bytes: i64, out: ptr) -> None:
+def a_registers(site: ptr_to(WgmmaSite), regs: ptr, out: ptr_to(u32)) -> None:
+    """The A registers of one warp, one after the other."""
+    for r in range_(4):
+        store(load(u32.vec(32), regs + i64(site.a_slots[r])), out + 32 * r)
+
+
+@native
+def a_fragment(registers: ptr_to(u32), row_bytes: i64, out: ptr) -> None:
     """A registers of one warp as 16 rows: register r holds 16 bytes of rows g + 8 (r % 2) from byte 16 (r / 2)."""
     for r in range_(4):
-        x = cast_ptr(u32, regs + i64(site.a_slots[r]))
         for g in range_(8):
             row = out + (row_bytes * (g + 8 * (r % 2)) + 16 * (r // 2))
-            store(load(u32.vec(4), x + 4 * g), row)
+            store(load(u32.vec(4), registers + (32 * r + 4 * g)), row)

@@ -11,7 +11,15 @@ from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.control import RESCHEDULE, fault, wait_for_lanes
 from mmulator.machine.runtime.memory import hash_choice
-from mmulator.machine.runtime.tensor import a_fragment, accumulator_in, accumulator_out, operand_bytes, transpose16, unpack_bits
+from mmulator.machine.runtime.tensor import (
+    a_fragment,
+    a_registers,
+    accumulator_in,
+    accumulator_out,
+    operand_bytes,
+    transpose16,
+    unpack_bits,
+)
 from mmulator.machine.state import FULL, WGMMA_GROUPS, WGMMA_QUEUE, FaultKind, Group, Tile, Warp, WgmmaOp, WgmmaSite
 from mmulator.multiply.native import IndexTable, call_dot, call_pack, dense_indices, has_mixed, mixed_dot
 
@@ -75,14 +83,21 @@ def retire(group: ptr_to(Group), tile: ptr_to(Tile), first: ptr_to(Warp), warp: 
 
 @native
 def hand_over(group: ptr_to(Group), site: ptr_to(WgmmaSite), first: ptr_to(Warp), number: u64) -> None:
-    """Bring together what operation `number` accumulates on, where other tiles hold some of its registers.
+    """Bring together what operation `number` reads from registers, where other tiles hold some of them.
 
-    Accumulators in flight may overlap, or change their shape: what counts is the order of the operations, register by
-    register. So tiles in flight never share a register: the older one gives its result to the registers first.
+    Accumulators in flight may overlap, change their shape, or be the A of a later operation: what counts is the order of
+    the operations, register by register. So tiles in flight never share a register: the older one gives its result to the
+    registers first.
     """
     for i in range(u32(WARPS)):
         bit = u32(1) << i
-        frame = operation(first + i, number).frame
+        op = operation(first + i, number)
+        frame = op.frame
+        for r in range(site.a_rival_count):
+            source = group.tiles + site.a_rivals[r]
+            if (source.live & bit) != 0 and source.frame[i] == frame:
+                retire(group, source, first, i)
+                a_registers(site, (first + i).regs + frame, op.a)
         own = group.tiles + site.tile
         if (own.live & bit) != 0 and own.frame[i] != frame:
             retire(group, own, first, i)
@@ -93,7 +108,7 @@ def hand_over(group: ptr_to(Group), site: ptr_to(WgmmaSite), first: ptr_to(Warp)
 
 
 @native
-def read_a(group: ptr_to(Group), first: ptr_to(Warp), number: u64, raw: ptr, other: ptr) -> u32:
+def read_a(first: ptr_to(Warp), number: u64, raw: ptr, other: ptr) -> u32:
     """A as plain rows at `raw`; 0 after a fault."""
     op = operation(first, number)
     site = op.site
@@ -103,8 +118,7 @@ def read_a(group: ptr_to(Group), first: ptr_to(Warp), number: u64, raw: ptr, oth
     row_bytes = k * i64(site.element_bits) // 8
     if site.a_in_registers != 0:
         for i in range(u32(WARPS)):
-            w = first + i
-            a_fragment(site, w.regs + operation(w, number).frame, row_bytes, raw + i64(i) * 16 * row_bytes)
+            a_fragment(operation(first + i, number).a, row_bytes, raw + i64(i) * 16 * row_bytes)
         return u32(1)
     if site.mn_major_a != 0:
         ok = operand_bytes(first, op.a_desc, k, i64(128), u32(1), op.place, other)
@@ -115,7 +129,7 @@ def read_a(group: ptr_to(Group), first: ptr_to(Warp), number: u64, raw: ptr, oth
 
 
 @native
-def pack_operands(group: ptr_to(Group), first: ptr_to(Warp), number: u64, packed_a: ptr, packed_b: ptr) -> u32:
+def pack_operands(first: ptr_to(Warp), number: u64, packed_a: ptr, packed_b: ptr) -> u32:
     """A and B decoded; raw B stays at the start of the scratch memory. 0 after a fault."""
     op = operation(first, number)
     site = op.site
@@ -124,7 +138,7 @@ def pack_operands(group: ptr_to(Group), first: ptr_to(Warp), number: u64, packed
     bits = i64(site.element_bits)
     raw = first.cta.scratch
     other = raw + i64(site.raw_bytes)
-    if read_a(group, first, number, raw, other) == 0:
+    if read_a(first, number, raw, other) == 0:
         return u32(0)
     if bits == 1:
         unpack_bits(raw, 64 * k, other)
@@ -194,7 +208,7 @@ def execute_wgmma(group: ptr_to(Group), warps: ptr_to(Warp), number: u64) -> Non
     hand_over(group, site, first, number)
     packed_a = first.cta.scratch + 2 * i64(site.raw_bytes)
     packed_b = packed_a + i64(site.a_bytes)
-    if pack_operands(group, first, number, packed_a, packed_b) == 0:
+    if pack_operands(first, number, packed_a, packed_b) == 0:
         return
     memory = tile_memory(group, tile, first)
     quarter = 16 * i64(site.n) * i64(site.d_bits) // 8
@@ -231,9 +245,11 @@ def wgmma_issue(
 ) -> None:
     """One warp issues an operation; when the fourth has, the seed decides whether it computes at once.
 
-    enter_warpgroup has let the warp in: there is room in its queue.
+    enter_warpgroup has let the warp in: there is room in its queue, and all lanes are here. scale_d: a bit for each.
     """
     cta = w.cta
+    if scale_d != 0 and scale_d != FULL:
+        fault(w, FaultKind.WGMMA_SCALE, place, u32(0), u64(scale_d), u32(0))
     if cta.fault != 0:
         return
     warps = cast_ptr(Warp, cta.warps)
@@ -244,11 +260,13 @@ def wgmma_issue(
     op.site = site
     op.a_desc = a_desc
     op.b_desc = b_desc
-    op.scale_d = scale_d
+    op.scale_d = scale_d & 1
     op.frame = u64(w.frame)
     op.place = place
     if site.sparse != 0:
         store(load(u32.vec(32), metadata), op.meta)
+    if site.a_in_registers != 0:
+        a_registers(site, w.regs + op.frame, op.a)
     w.issued = number + 1
     ready = u32(1)
     for i in range(u32(WARPS)):
