@@ -1,9 +1,14 @@
-"""Copies of accumulators in flight.
+"""What ptxas makes of accumulators in flight: copies of them, and lists of registers that overlap.
 
 A wgmma's result reaches the registers at the wait_group that covers it. Compilers write plain `mov` (and `mov` that takes a
 register apart) between the wgmma and its wait, meaning the value after the wait: Triton's f16 accumulators are unpacked so.
 ptxas makes nothing of such a copy, it renames. Here each of these moves goes behind the next wait_group of its straight line,
 if nothing in between needs it earlier. Any other early read sees what the registers held before.
+
+Accumulators that overlap: a wgmma accumulates on neighbouring registers of the chip, so a list that does not fit to those of
+the wgmma before it has to be copied. With a wgmma.fence between the two ptxas copies what the earlier one left. Without, it
+copies at the last fence, from before both: the earlier products are lost in the registers that they share (seen with ptxas
+13.0 and 13.5, which warn: C7511; `unfenced`).
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from dataclasses import replace
 from mmulator.machine.program import is_wgmma_issue, is_wgmma_wait, registers_of, uses_and_defs
 from mmulator.ptx.tree import Function, Instruction, Label, Statement
 
+_REGISTERS_ALIGNED = 4  # an accumulator begins at a multiple of so many registers
 _LEAVES = {"bra", "brx", "ret", "exit", "call", "trap"}
 
 
@@ -22,6 +28,35 @@ def delay_copies(function: Function) -> Function:
     if not any(i.opcode == "wgmma" for i in function.instructions):
         return function
     return replace(function, body=tuple(_Delay().run(function.body)))
+
+
+def unfenced(function: Function) -> set[int]:
+    """The id of every wgmma whose accumulator ptxas copies at the last fence, and not where it stands.
+
+    In each straight line that is the first one since the fence whose list does not fit to the lists before it. Those after it
+    stand alone, and get what is there.
+    """
+    found: set[int] = set()
+    lists: list[tuple[str, ...]] | None = None  # since a fence; None where there was none, or one was copied
+    for statement in function.body:
+        if isinstance(statement, Label) or statement.opcode in _LEAVES or is_wgmma_wait(statement):
+            lists = None
+        elif statement.opcode == "wgmma" and statement.modifiers[:1] == ("fence",):
+            lists = []
+        elif lists is not None and is_wgmma_issue(statement):
+            own = tuple(registers_of(statement.operands[0]))
+            if any(set(own) & set(x) for x in lists) and not any(_fits(own, x) for x in lists):
+                found.add(id(statement))
+                lists = None
+            else:
+                lists.append(own)
+    return found
+
+
+def _fits(own: tuple[str, ...], before: tuple[str, ...]) -> bool:
+    """Whether both can be the same registers of the chip: one is a run of the earlier one, or goes on where it ended."""
+    runs = (before[at : at + len(own)] for at in range(0, len(before), _REGISTERS_ALIGNED))
+    return own in runs or own[: len(before)] == before
 
 
 class _Delay:

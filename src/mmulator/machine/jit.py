@@ -25,7 +25,7 @@ from mmulator.machine.image import (
     local_frame,
     shared_layout,
 )
-from mmulator.machine.inflight import delay_copies
+from mmulator.machine.inflight import delay_copies, unfenced
 from mmulator.machine.lower import load_all, matrix
 from mmulator.machine.natives import ensure, symbols
 from mmulator.machine.program import (
@@ -110,6 +110,7 @@ class Jit:
         self.program = build(module, function, self._prepare)
         self._check_supported()
         functions = [f.function for f in self.program.functions.values()]
+        self.unfenced: set[int] = set().union(*(unfenced(f) for f in functions))
         self.shared = shared_layout(module, functions)
         self.frames: dict[str, Frame] = {n: allocate(f) for n, f in self.program.functions.items()}
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f) for f in functions}

@@ -151,6 +151,7 @@ WgmmaSite = Struct("WgmmaSite", [
     ("rival_count", u32),
     ("sparse", u32),
     ("a_rival_count", u32),
+    ("unfenced", u32),  # D is read as it was before what is in flight (inflight.py)
     ("rivals", ptr_to(u32)), ("a_rivals", ptr_to(u32)),  # other tiles that hold registers of D, tiles that hold some of A
     ("places", ptr),  # IndexTable of a sparse A
     ("a_row", u32),  # bytes of a row of packed A

@@ -346,10 +346,12 @@ def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
         trans_a, trans_b = 0, trans[0]
     elif len(trans) == 2:
         trans_a, trans_b = trans
-    key = ("wgmma", form, tuple(d_names), tuple(a_names), tuple(immediates), selector, e.function_name)
+    unfenced = id(ins) in e.jit.unfenced
+    key = ("wgmma", form, tuple(d_names), tuple(a_names), tuple(immediates), selector, e.function_name, unfenced)
 
     def make(sites: Any) -> np.ndarray:
         site = _wgmma_site(e, form, d_names, a_names, scale, trans_a, trans_b, sites)
+        site["unfenced"] = unfenced
         if form.sparse:
             site["sparse"], site["places"] = 1, index_table(sites.keep, form, selector)
         return site

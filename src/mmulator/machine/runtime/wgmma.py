@@ -101,6 +101,11 @@ def hand_over(group: ptr_to(Group), site: ptr_to(WgmmaSite), first: ptr_to(Warp)
         own = group.tiles + site.tile
         if (own.live & bit) != 0 and own.frame[i] != frame:
             retire(group, own, first, i)
+        if site.unfenced != 0 and op.scale_d != 0 and (own.live & bit) == 0:
+            quarter = 16 * u64(site.n) * u64(site.d_bits) // 8
+            accumulator_in(site, (first + i).regs + frame, tile_memory(group, own, first) + u64(i) * quarter)
+            own.frame[i] = frame
+            own.live = own.live | bit
         for r in range(site.rival_count):
             rival = group.tiles + site.rivals[r]
             if (rival.live & bit) != 0 and rival.frame[i] == frame:
