@@ -19,20 +19,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mmulator.codegen.locks import TimeUp, remaining
+from mmulator.codegen.locks import TimeUp, no_fork, remaining
 from mmulator.codegen.store import store
 
-_lock = threading.RLock()  # whoever works with LLVM; a fork waits for it
 _FORMAT = "2"
 
 
 @cache
 def _binding() -> Any:
-    import llvmlite.binding as binding
+    with no_fork:
+        import llvmlite.binding as binding
 
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    return binding
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        return binding
 
 
 @cache
@@ -97,7 +97,7 @@ def compile_object(text: str, level: int = 2) -> tuple[bytes, bool]:
 
 
 def _compile(text: str, level: int) -> bytes:
-    with _lock:
+    with no_fork:
         binding = _binding()
         module = binding.parse_assembly(text)
         module.triple = binding.get_default_triple()
@@ -164,7 +164,7 @@ _workers: list[_Worker] = []  # one, from the first compilation on
 
 
 def _worker() -> _Worker:
-    with _lock:
+    with no_fork:
         if not _workers:
             _workers.append(_Worker())
             atexit.register(_stop_worker)
@@ -187,7 +187,7 @@ _taken: list[Any] = []  # while a fork is under way
 
 def _before_fork() -> None:
     """A child must not find LLVM in the middle of something: no thread would finish it there."""
-    for lock in (_lock, _llvm_lock()):
+    for lock in (no_fork, _llvm_lock()):
         if lock is not None:
             lock.__enter__()
             _taken.append(lock)
@@ -214,7 +214,7 @@ class Library:
     def __init__(self, text: str, level: int = 2, symbols: dict[str, int] | None = None) -> None:
         binding = _binding()
         code, self.cached = compile_object(text, level)
-        with _lock:
+        with no_fork:
             for name, address in (symbols or {}).items():
                 binding.add_symbol(name, address)
             empty = binding.parse_assembly("")

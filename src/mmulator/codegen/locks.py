@@ -9,6 +9,9 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+no_fork = threading.RLock()
+"""Held by whoever does what a child could not finish: work in LLVM, the import of modules. A fork waits for it."""
+
 _local = threading.local()
 
 
