@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from contextlib import suppress
 from importlib import import_module
 from typing import Annotated
@@ -51,7 +52,9 @@ def application() -> typer.Typer:
 def run(arguments: list[str]) -> int:
     """Runs a command line and returns its exit code. A MmulatorError becomes one message, JSON if asked for."""
     try:
-        code = _run(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = _note
+            code = _run(arguments)
         sys.stdout.flush()  # here, and not as Python ends, when nothing can be said of a failure
         return code
     except BrokenPipeError:  # the reader of our output has gone: nothing is left to say
@@ -60,6 +63,11 @@ def run(arguments: list[str]) -> int:
         print_error(MmulatorError(f"cannot write the output: {error.strerror or error}"), as_json=False)
         _give_up_output()
     return 1
+
+
+def _note(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning as a line of its own, without the place in our code that it comes from."""
+    print(f"note: {message}", file=sys.stderr)
 
 
 def _give_up_output() -> None:

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.errors import LaunchError, MmulatorError, OperandError, UnsupportedError
 from mmulator.isa.targets import Target
 from mmulator.machine.arguments import pack_arguments
@@ -116,6 +117,7 @@ class Kernel:
     def __init__(self, module: Module, function: Function) -> None:
         self.module, self.function = module, function
         self._compiled: dict[tuple[str, bool], CompiledKernel] = {}
+        self._compiling = Lock()
 
     @property
     def name(self) -> str:
@@ -137,10 +139,35 @@ class Kernel:
         device = device or default_device(self.module.target)
         compiled = self._compiled.get((device, watch))
         if compiled is None:
-            jit = Jit(self.module.tree, self.function, self.module.image, device, watch=watch)
-            report = (lambda done, total: progress("compile", done, total)) if progress else None
-            compiled = self._compiled[device, watch] = jit.compile(report)
+            with self._compiling:  # of several threads one does it
+                compiled = self._compiled.get((device, watch)) or self._compile(device, progress, watch)
         return compiled
+
+    def _compile(self, device: str, progress: Progress | None, watch: bool) -> CompiledKernel:
+        jit = Jit(self.module.tree, self.function, self.module.image, device, watch=watch)
+        report = (lambda done, total: progress("compile", done, total)) if progress else None
+        compiled = self._compiled[device, watch] = jit.compile(report)
+        return compiled
+
+    def _compile_within(
+        self, timeout: float | None, device: str, progress: Progress | None, watch: bool
+    ) -> CompiledKernel:
+        done = [0, 0]
+
+        def report(phase: str, *at: int) -> None:
+            done[:] = at
+            if progress:
+                progress(phase, *at)
+
+        try:
+            with time_limit(timeout):
+                return self.compile(device, report, watch=watch)
+        except TimeUp:
+            how_far = f": {done[0]} of {done[1]} instructions are done" if done[1] else ""
+            raise LaunchError(
+                f"{self.name} was not compiled within {timeout:g} s{how_far}; nothing was run",
+                hint="what is compiled is kept: the next launch goes on from there, or allow more time",
+            ) from None
 
     def launch(
         self,
@@ -162,9 +189,10 @@ class Kernel:
         grid, block: blocks of the grid, threads of a block (int, or up to three). args: one for each parameter: a
         contiguous, writable NumPy array for a pointer, a number for a scalar, bytes for an aggregate, None or 0 for a
         null pointer. shared: dynamic shared bytes. device: whose arithmetic (`sm_90`); default: that of .target.
-        seed: of the scheduler's choices (when asynchronous operations complete). timeout: seconds. threads: of the host.
-        progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
-        index), whose stores the report lists; the launch then takes one thread of the host.
+        seed: of the scheduler's choices (when asynchronous operations complete). timeout: seconds that compilation may
+        take, and again the run. threads: of the host. progress(phase, done, total) is called with phases `compile` and
+        `run`. watch: elements, as (number of the argument, index), whose stores the report lists; the launch then takes one
+        thread of the host.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then).
         """
@@ -176,7 +204,7 @@ class Kernel:
         arguments = pack_arguments(self.function, list(args), self.module.image.next_slot)
         started = time.perf_counter()
         watches = Watches(watch, args, arguments) if watch else None
-        compiled = self.compile(device, progress, watch=bool(watch))
+        compiled = self._compile_within(timeout, device, progress, bool(watch))
         compile_seconds = time.perf_counter() - started
         launched = Grid(compiled, shape, arguments, seed, 1 if watch else threads, watches)
         outcome = Runner(launched, (lambda done, total: progress("run", done, total)) if progress else None).run(timeout)
