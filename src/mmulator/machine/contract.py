@@ -193,4 +193,6 @@ class Finder:
 
     def _factors(self, product: Product) -> list[str]:
         ins = self.instruction(product.at)
+        if ins.opcode != "mul":
+            return [ins.opcode, *ins.modifiers, *(o.name if isinstance(o, Reg) else str(o) for o in ins.operands[1:])]
         return sorted(o.name if isinstance(o, Reg) else str(self.constant(o, product.type)) for o in ins.operands[1:])

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mmulator.isa.scalar import ScalarForm, match
+from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.products import TYPES, Product
+from mmulator.machine.quotient import factors, instruction
 from mmulator.ptx.tree import Function, Immediate, Instruction, Operand, Reg, Statement
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Rewriter:
         self.registers = dict(finder.fn.registers)
         self.before: dict[int, list[Statement]] = defaultdict(list)
         self.replaced: dict[int, Instruction] = {}
-        self.copies: dict[tuple[int, int], Reg] = {}
+        self.copies: dict[tuple[int, int], Operand] = {}
 
     def function(self) -> Function:
         for n, j in self.fused.items():
@@ -58,10 +59,16 @@ class Rewriter:
     def _factor(self, product: Product, number: int, n: int) -> Operand:
         """A factor of the product as an operand of statement n: its register, or a copy if that may have changed."""
         mul = self.f.instruction(product.at)
+        key = product.at, number
+        if mul.opcode != "mul":
+            if key not in self.copies:
+                code, *parts = factors(mul, lambda kind: self._fresh(kind, mul))
+                self.before[product.at] += code
+                self.copies |= {(product.at, n): part for n, part in enumerate(parts)}
+            return self.copies[key]
         operand = mul.operands[1 + number]
         if not isinstance(operand, Reg) or not self._changes(operand.name, product.at, n):
             return operand
-        key = product.at, number
         if key not in self.copies:
             copy = self.copies[key] = self._fresh(operand.type, operand)
             size = {"f32": "b32", "f64": "b64"}.get(product.type, "b32" if product.type.endswith("x2") else "b16")
@@ -86,16 +93,7 @@ class Rewriter:
         self.before[n].append(instruction(ins, "neg", (kind,), (result, operand), None))
         return result
 
-    def _fresh(self, type_name: str, like: Reg) -> Reg:
+    def _fresh(self, type_name: str, like: Reg | Instruction) -> Reg:
         name = f"%contract.{len(self.registers)}"  # no PTX identifier has a dot
         self.registers[name] = type_name
         return Reg(name, type_name, like.span)
-
-
-def instruction(
-    like: Instruction, opcode: str, modifiers: tuple[str, ...], operands: tuple[Operand, ...],
-    guard: tuple[Reg, bool] | None,
-) -> Instruction:  # fmt: skip
-    form = match(opcode, modifiers)
-    assert isinstance(form, ScalarForm), form
-    return Instruction(opcode, modifiers, form, operands, guard, like.span, like.mnemonic_span)

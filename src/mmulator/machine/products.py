@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mmulator.isa.scalar import ScalarForm
+from mmulator.machine.quotient import is_quotient
 from mmulator.ptx.tree import Instruction, Reg
 
 # type -> (bits of 1.0, sign bits)
@@ -17,7 +18,7 @@ TYPES: Mapping[str, tuple[int, int]] = {
 
 @dataclass(eq=False, slots=True)
 class Product:
-    """A mul, and what reads it. resident: a factor can be read from the constant bank.
+    """A product, and what reads it. at: the statement that computes it. resident: a factor can be read from the constant bank.
 
     uses: (sum, its operand 0 or 1, read with its sign changed). blocked: something that is no sum reads it.
     """
@@ -49,11 +50,13 @@ def is_sum(ins: Instruction) -> bool:
 
 
 def is_product(ins: Instruction) -> bool:
-    form = form_of(ins, "mul")
-    return (
-        form is not None and form["type"] in TYPES and not form["rnd"] and not form["sat"]
-        and isinstance(ins.operands[0], Reg)
-    )  # fmt: skip
+    """A mul, or what ends in one."""
+    form = form_of(ins, "mul", "div", "rcp")
+    if form is None or not isinstance(ins.operands[0], Reg):
+        return False
+    if form.name != "mul":
+        return is_quotient(form)
+    return form["type"] in TYPES and not form["rnd"] and not form["sat"]
 
 
 def is_negation(ins: Instruction) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mmulator.machine.products import TYPES, Held, Product, form_of, is_copy, is_negation, is_product, is_sum
 from mmulator.machine.program import registers_of
+from mmulator.machine.quotient import scales
 from mmulator.ptx.tree import Instruction, Operand, Reg
 
 if TYPE_CHECKING:
@@ -86,12 +87,15 @@ class Walk:
         """What an instruction puts into its register: a product, a copy of one, or neither (None)."""
         if is_copy(ins):
             return self._value(ins.operands[1])
-        form = form_of(ins, "neg", "mul")
+        form = form_of(ins, "neg", "mul", "div", "rcp")
         if form is None or not (is_negation(ins) or is_product(ins)):
             return None
         if form.name == "neg":
             return _copied(self._value(ins.operands[1]), form["type"], True)
-        f, kind, factors = self.f, form["type"], ins.operands[1:3]
+        f, kind, factors = self.f, form["type"], ins.operands[1:]
+        if form.name != "mul":
+            resident = form.name == "div" and not any(scales(form)) and f.is_resident(factors[0])
+            return Held(Product(n, kind, bool(form["ftz"]), resident), False)
         constants = [f.constant(o, kind) for o in factors]
         if None not in constants:
             return None  # computed beforehand
