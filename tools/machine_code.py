@@ -150,7 +150,8 @@ def _float_modifiers(name: list[str]) -> str:
 def _arithmetic(k: _Kernel, name: list[str], o: list[str]) -> None:
     op = {"FADD": "add", "FMUL": "mul", "FFMA": "fma"}[name[0]]
     if op == "mul" and "RZ" in name and o[2].startswith("0.1591"):
-        k.turns[o[0]] = k.single(o[1])
+        k.turns[o[0]] = k.new()  # the unit takes turns, the instruction does not
+        k.emit(f"mov.b32 {k.turns[o[0]]}, {k.single(o[1])}")
     scale = next((s for s in name if re.fullmatch(r"[MD][248]", s)), "")
     if scale:
         return _scaled(k, name, o, scale)
@@ -327,7 +328,7 @@ def _select(k: _Kernel, name: list[str], o: list[str]) -> None:
 
 def _to_float(k: _Kernel, name: list[str], o: list[str]) -> None:
     kind = next((x.lower() for x in name[1:] if x in ("S32", "U32")), "")
-    if not kind or "F32" not in name and name[0] != "I2F":
+    if not kind or ("F32" not in name and name[0] != "I2F"):
         raise Unknown(".".join(name))
     k.emit(f"cvt.{next((x.lower() for x in name if x in ('RZ', 'RM', 'RP')), 'rn')}.f32.{kind} {k.put(o[0])}, {k.word(o[1])}")
 

@@ -60,9 +60,9 @@ def is_product(ins: Instruction) -> bool:
 
 
 def is_negation(ins: Instruction) -> bool:
-    """A neg that folds into its reader; .ftz makes it arithmetic, and there is none for pairs of bf16."""
+    """A neg that folds into its reader; there is none for pairs of bf16."""
     form = form_of(ins, "neg")
-    return form is not None and form["type"] in TYPES and not form["ftz"] and form["type"] != "bf16x2"
+    return form is not None and form["type"] in TYPES and form["type"] != "bf16x2"
 
 
 def is_copy(ins: Instruction) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.products import TYPES, Held, Product, form_of, is_copy, is_negation, is_product, is_sum
 from mmulator.machine.program import registers_of
 from mmulator.machine.quotient import scales
@@ -91,7 +92,7 @@ class Walk:
         if form is None or not (is_negation(ins) or is_product(ins)):
             return None
         if form.name == "neg":
-            return _copied(self._value(ins.operands[1]), form["type"], True)
+            return _copied(self._value(ins.operands[1]), form, True)
         f, kind, factors = self.f, form["type"], ins.operands[1:]
         if form.name != "mul":
             resident = form.name == "div" and not any(scales(form)) and f.is_resident(factors[0])
@@ -101,8 +102,8 @@ class Walk:
             return None  # computed beforehand
         one, sign = TYPES[kind]
         for constant, other in zip(constants, reversed(factors)):
-            if constant in (one, one ^ sign) and not form["ftz"]:  # times 1 or -1: a copy
-                return _copied(self._value(other), kind, constant != one)
+            if constant in (one, one ^ sign):  # times 1 or -1: a copy
+                return _copied(self._value(other), form, constant != one)
         return Held(Product(n, kind, bool(form["ftz"]), any(map(f.is_resident, factors))), False)
 
     def _reaching(self) -> tuple[dict[int, dict[str, int]], set[int]]:
@@ -152,5 +153,8 @@ class Walk:
         return entry, meetings
 
 
-def _copied(held: Held | None, kind: str, negate: bool) -> Held | None:
-    return Held(held.product, held.negated != negate) if held is not None and held.product.type == kind else None
+def _copied(held: Held | None, form: ScalarForm, negate: bool) -> Held | None:
+    """A product behind a copy or a change of sign; .ftz does nothing to one that is flushed already."""
+    if held is None or held.product.type != form["type"] or (form["ftz"] and not held.product.ftz):
+        return None
+    return Held(held.product, held.negated != negate)
