@@ -8,12 +8,14 @@ rule was found by experiment; docs/contraction.md states it and says how it is c
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 
 from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.fuse import Rewriter
 from mmulator.machine.products import Held, Product, form_of, is_product, is_sum
 from mmulator.machine.reaching import Walk
 from mmulator.machine.regions import Regions, regions_of
+from mmulator.machine.scale import may_scale
 from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Operand, Reg, Symbol
 
 _PURE = {
@@ -30,11 +32,12 @@ def contract(function: Function) -> Function:
     write. Pure, and linear in the size of the function.
     """
     instructions = [s for s in function.body if isinstance(s, Instruction)]
-    if not any(map(is_sum, instructions)) or not any(map(is_product, instructions)):
+    if not any(map(is_product, instructions)) or not any(is_sum(i) or may_scale(i) for i in instructions):
         return function
     finder = Finder(function)
     fused = finder.choose()
-    return Rewriter(finder, fused).function() if fused else function
+    scaled = finder.choose_scalings(fused)
+    return Rewriter(finder, fused, scaled).function() if fused or scaled else function
 
 
 class Finder:
@@ -49,6 +52,7 @@ class Finder:
         self.resident = self._resident()
         self.order = sorted((place, n) for n, place in self.regions.place.items() if n not in self.dead)
         self.sums: dict[int, tuple[Held | None, Held | None]] = {}
+        self.scalings: dict[int, tuple[Product, int]] = {}  # a product by a power of two -> the product that it scales
         Walk(self).run()
 
     def instruction(self, n: int) -> Instruction:
@@ -150,7 +154,7 @@ class Finder:
         def free(held: Held | None) -> bool:
             return (
                 held is not None
-                and not held.product.blocked
+                and not held.product.kept
                 and all(fused.get(n, j) == j and self._matches(n, held.product) for n, j, _ in held.product.uses)
                 and not any(n in alike for n, _, _ in held.product.uses)
             )
@@ -167,6 +171,15 @@ class Finder:
                 if choice:
                     fused[n] = min(choice)[1]
         return fused
+
+    def choose_scalings(self, fused: Mapping[int, int]) -> dict[int, tuple[Product, int]]:
+        """Of products by a power of two those that become one with the product they scale: only they read it."""
+        gone = {held.product.at for n, j in fused.items() if (held := self.sums[n][j]) is not None}
+        chosen: dict[int, tuple[Product, int]] = {}
+        for n, (product, power) in self.scalings.items():
+            if product.readers == 1 and not product.through and not product.uses and n not in gone and product.at not in chosen:
+                chosen[n] = product, power
+        return chosen
 
     def _matches(self, n: int, product: Product) -> bool:
         """Can this sum be one instruction with that product? In another region if that needs no more registers."""

@@ -15,10 +15,11 @@ from mmulator.machine.products import form_of
 from mmulator.machine.program import uses_and_defs
 from mmulator.machine.quotient import instruction, scales
 from mmulator.numerics.approx.constants import FUNCTIONS, constant, scale_of, unit
-from mmulator.numerics.approx.operations import f32_bits, multiply
-from mmulator.numerics.approx.unit import is_nan
+from mmulator.numerics.approx.operations import F32, f32_bits, flushed, multiply
+from mmulator.numerics.approx.unit import INFINITY, SIGN, is_nan
 from mmulator.ptx.tree import Function, Immediate, Instruction, Operand, Reg, Statement
 
+_PLAIN = ("mov", "neg", "abs", "add", "sub", "mul", "cvt")
 _ONE, _MINUS_ONE = f32_bits(1.0), f32_bits(-1.0)
 
 
@@ -49,8 +50,8 @@ class _Folder:
         self.only = {name for name, where in definitions.items() if len(where) == 1 and where[0].guard is None}
         self.constants: dict[str, int] = {}  # registers that only ever hold one
         self.reciprocals: dict[str, Reg] = {}  # register -> what it holds the reciprocal of
-        for name in self.only:
-            self._learn(definitions[name][0])
+        for ins in function.instructions:  # in order: most are written before they are read
+            self._learn(ins)
 
     def function(self) -> Function:
         body: list[Statement] = []
@@ -63,10 +64,13 @@ class _Folder:
 
     def _learn(self, ins: Instruction) -> None:
         target = ins.operands[0] if ins.operands else None
-        if isinstance(target, Reg) and target.name in self.only and form_of(ins, "mov"):
-            value = self._constant(ins.operands[1])
-            if value is not None:
-                self.constants[target.name] = value
+        if not isinstance(target, Reg) or target.name not in self.only or form_of(ins, *_PLAIN) is None:
+            return
+        values = [self._constant(o) for o in ins.operands[1:]]
+        if None not in values:
+            result = _plain(ins, [v for v in values if v is not None])
+            if result is not None:
+                self.constants[target.name] = result
 
     def _constant(self, operand: Operand) -> int | None:
         return self.constants.get(operand.name) if isinstance(operand, Reg) else _bits(operand)
@@ -106,6 +110,8 @@ class _Folder:
         a, b = ins.operands[1:]
         x, y = self._constant(a), self._constant(b)
         down, up = scales(form)
+        if not down and not up and isinstance(b, Reg) and b.name in self.reciprocals:
+            return [instruction(ins, "mul", ("ftz", "f32"), (ins.operands[0], a, self.reciprocals[b.name]), ins.guard)]
         if y is None:
             return self._reciprocal(ins, x) if not down and not up and x in (_ONE, _MINUS_ONE) else [ins]
         if is_nan(y):
@@ -143,6 +149,35 @@ class _Folder:
         name = f"%fold.{len(self.registers)}"  # no PTX identifier has a dot
         self.registers[name] = "f32"
         return Reg(name, "f32", ins.span)
+
+
+def _plain(ins: Instruction, values: list[int]) -> int | None:
+    """The ordinary arithmetic that ptxas computes beforehand, too; fma and other roundings it does not."""
+    form = ins.form
+    assert isinstance(form, ScalarForm)
+    ftz = "ftz" in ins.modifiers
+    if ins.opcode == "mov":
+        return values[0]
+    if ins.opcode == "cvt":
+        kind = form["atype"]
+        if form["type"] != "f32" or form["rnd"] != "rn" or kind not in ("s32", "u32") or form["sat"]:
+            return None
+        return F32.rounded(values[0] - (values[0] >> 31 << 32 if kind == "s32" else 0), 0)
+    if form["type"] != "f32" or any(map(is_nan, values)):
+        return None
+    a, b = (flushed(v) if ftz else v for v in (values * 2)[:2])
+    if ins.opcode in ("neg", "abs"):
+        return a ^ SIGN if ins.opcode == "neg" else a & ~SIGN
+    if form["rnd"] not in ("", "rn") or form["sat"]:
+        return None
+    if ins.opcode == "mul":
+        return multiply(a, b, ftz=ftz)
+    if INFINITY in (a & INFINITY, b & INFINITY):
+        return None
+    if ins.opcode == "sub":
+        b ^= SIGN
+    result = F32.rounded(F32.integer(a) + F32.integer(b), F32.scale, bool(a & b & SIGN))
+    return flushed(result) if ftz else result
 
 
 def _number(bits: int, ins: Instruction) -> Immediate:

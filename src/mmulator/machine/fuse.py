@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.products import TYPES, Product
 from mmulator.machine.quotient import factors, instruction
+from mmulator.machine.scale import scaled
 from mmulator.ptx.tree import Function, Immediate, Instruction, Operand, Reg, Statement
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 class Rewriter:
     """The body with sums fused."""
 
-    def __init__(self, finder: Finder, fused: Mapping[int, int]) -> None:
-        self.f, self.fused = finder, fused
+    def __init__(self, finder: Finder, fused: Mapping[int, int], scaled: Mapping[int, tuple[Product, int]]) -> None:
+        self.f, self.fused, self.scaled = finder, fused, scaled
         self.registers = dict(finder.fn.registers)
         self.before: dict[int, list[Statement]] = defaultdict(list)
         self.replaced: dict[int, Instruction] = {}
@@ -29,6 +30,8 @@ class Rewriter:
     def function(self) -> Function:
         for n, j in self.fused.items():
             self._fuse(n, j)
+        for n, (product, power) in self.scaled.items():
+            self._scale(n, product, power)
         body: list[Statement] = []
         for n, statement in enumerate(self.f.fn.body):
             body += self.before.get(n, ())
@@ -55,6 +58,12 @@ class Rewriter:
             a = self._negated(a, kind, n, ins)
         modifiers = ("rn", *(m for m in ("ftz", "sat") if ins.form[m]), kind)
         self.replaced[n] = instruction(ins, "fma", modifiers, (ins.operands[0], a, b, c), ins.guard)
+
+    def _scale(self, n: int, product: Product, power: int) -> None:
+        ins = self.f.instruction(n)
+        a, b = (self._factor(product, number, n) for number in (0, 1))
+        *code, self.replaced[n] = scaled(ins, a, b, power, lambda kind: self._fresh(kind, ins))
+        self.before[n] += code
 
     def _factor(self, product: Product, number: int, n: int) -> Operand:
         """A factor of the product as an operand of statement n: its register, or a copy if that may have changed."""

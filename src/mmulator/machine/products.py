@@ -20,7 +20,7 @@ TYPES: Mapping[str, tuple[int, int]] = {
 class Product:
     """A product, and what reads it. at: the statement that computes it. resident: a factor can be read from the constant bank.
 
-    uses: (sum, its operand 0 or 1, read with its sign changed). blocked: something that is no sum reads it.
+    uses: (sum, its operand 0 or 1, read with its sign changed). readers: how many others read it.
     """
 
     at: int
@@ -28,7 +28,14 @@ class Product:
     ftz: bool
     resident: bool
     uses: list[tuple[int, int, bool]] = field(default_factory=list)
-    blocked: bool = False
+    readers: int = 0
+    through: int = 0
+    direct: int = 0  # of the sums
+
+    @property
+    def kept(self) -> bool:
+        """Is the product itself needed?"""
+        return self.readers > 0 or (self.through > 0 and self.direct > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,7 @@ class Held:
 
     product: Product
     negated: bool
+    behind: bool = False  # a neg or a product by 1 with .ftz
 
 
 def form_of(ins: Instruction, *names: str) -> ScalarForm | None:

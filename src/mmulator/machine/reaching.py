@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.products import TYPES, Held, Product, form_of, is_copy, is_negation, is_product, is_sum
 from mmulator.machine.program import registers_of
 from mmulator.machine.quotient import scales
+from mmulator.machine.scale import POWERS, may_scale
 from mmulator.ptx.tree import Instruction, Operand, Reg
 
 if TYPE_CHECKING:
@@ -56,7 +58,10 @@ class Walk:
     def _block(self, definition: int | None) -> None:
         held = None if definition is None else self.held.get(definition)
         if held is not None:
-            held.product.blocked = True
+            if held.behind:
+                held.product.through += 1
+            else:
+                held.product.readers += 1
 
     def _step(self, n: int, ins: Instruction) -> None:
         reads, writes = self.f.regions.accesses[n]
@@ -66,6 +71,8 @@ class Walk:
             self._sum(n, ins)
         else:
             held = None if guarded else self._result(n, ins)
+            if may_scale(ins) and not guarded:
+                self._scaling(n, ins)
             if held is None or held.product.at == n:  # no copy
                 for name in {r for o in ins.operands for r in registers_of(o)} & reads:
                     self._block(self._definition(name))
@@ -83,12 +90,24 @@ class Walk:
         for j, held in enumerate((first, second)):
             if held is not None:
                 held.product.uses.append((n, j, held.negated))
+                held.product.direct += not held.behind
+
+    def _scaling(self, n: int, ins: Instruction) -> None:
+        """A product by a power of two of a product just computed."""
+        for factor, other in (ins.operands[1:], ins.operands[:0:-1]):
+            power, held = self.f.constant(factor, "f32"), self._value(other)
+            if power is None or power not in POWERS or held is None or held.negated or held.product.type != "f32":
+                continue
+            if self.f.regions.place[n][0] == self.f.regions.place[held.product.at][0]:
+                self.f.scalings[n] = held.product, power
 
     def _result(self, n: int, ins: Instruction) -> Held | None:
         """What an instruction puts into its register: a product, a copy of one, or neither (None)."""
         if is_copy(ins):
             return self._value(ins.operands[1])
-        form = form_of(ins, "neg", "mul", "div", "rcp")
+        form = form_of(ins, "neg", "abs", "mul", "div", "rcp")
+        if form is not None and form.name == "abs":
+            return self._square(_copied(self._value(ins.operands[1]), form, False))
         if form is None or not (is_negation(ins) or is_product(ins)):
             return None
         if form.name == "neg":
@@ -105,6 +124,13 @@ class Walk:
             if constant in (one, one ^ sign):  # times 1 or -1: a copy
                 return _copied(self._value(other), form, constant != one)
         return Held(Product(n, kind, bool(form["ftz"]), any(map(f.is_resident, factors))), False)
+
+    def _square(self, held: Held | None) -> Held | None:
+        """The magnitude of a square is the square."""
+        mul = None if held is None else self.f.instruction(held.product.at)
+        if held is None or mul is None or mul.opcode != "mul" or not isinstance(mul.operands[1], Reg):
+            return None
+        return Held(held.product, False) if mul.operands[1] == replace(mul.operands[2], span=mul.operands[1].span) else None
 
     def _reaching(self) -> tuple[dict[int, dict[str, int]], set[int]]:
         """For registers with several definitions: which one reaches the start of each region, if it is one alone; and
@@ -157,4 +183,4 @@ def _copied(held: Held | None, form: ScalarForm, negate: bool) -> Held | None:
     """A product behind a copy or a change of sign; .ftz does nothing to one that is flushed already."""
     if held is None or held.product.type != form["type"] or (form["ftz"] and not held.product.ftz):
         return None
-    return Held(held.product, held.negated != negate)
+    return Held(held.product, held.negated != negate, held.behind or bool(form["ftz"]))
