@@ -18,6 +18,7 @@ from mmulator.isa.forms import MatrixForm
 from mmulator.machine.contract import contract as contracted
 from mmulator.machine.emit import BLOCK_PARAMS
 from mmulator.machine.emitter import Emitter
+from mmulator.machine.fold import fold
 from mmulator.machine.image import (
     LocalFrame,
     ModuleImage,
@@ -120,7 +121,7 @@ class Jit:
 
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
-        return delay_copies(contracted(function) if self.contract else function)
+        return delay_copies(contracted(fold(function)) if self.contract else function)
 
     def _check_supported(self) -> None:
         for item in self.program.functions.values():

@@ -1,0 +1,108 @@
+"""The body of a function with its chosen sums fused."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mmulator.isa.scalar import ScalarForm
+from mmulator.machine.products import TYPES, Product
+from mmulator.machine.quotient import factors, instruction
+from mmulator.machine.scale import scaled
+from mmulator.ptx.tree import Function, Immediate, Instruction, Operand, Reg, Statement
+
+if TYPE_CHECKING:
+    from mmulator.machine.contract import Finder
+
+
+class Rewriter:
+    """The body with sums fused."""
+
+    def __init__(self, finder: Finder, fused: Mapping[int, int], scaled: Mapping[int, tuple[Product, int]]) -> None:
+        self.f, self.fused, self.scaled = finder, fused, scaled
+        self.registers = dict(finder.fn.registers)
+        self.before: dict[int, list[Statement]] = defaultdict(list)
+        self.replaced: dict[int, Instruction] = {}
+        self.copies: dict[tuple[int, int], Operand] = {}
+
+    def function(self) -> Function:
+        for n, j in self.fused.items():
+            self._fuse(n, j)
+        for n, (product, power) in self.scaled.items():
+            self._scale(n, product, power)
+        body: list[Statement] = []
+        for n, statement in enumerate(self.f.fn.body):
+            body += self.before.get(n, ())
+            body.append(self.replaced.get(n, statement))
+        return replace(self.f.fn, body=tuple(body), registers=self.registers)
+
+    def _fuse(self, n: int, j: int) -> None:
+        ins = self.f.instruction(n)
+        held = self.f.sums[n][j]
+        assert held is not None and isinstance(ins.form, ScalarForm)
+        product = held.product
+        kind = product.type
+        a, b = (self._factor(product, number, n) for number in (0, 1))
+        c = ins.operands[2 - j]
+        negated = held.negated
+        if ins.opcode == "sub":
+            if j == 0:
+                c = self._negated(c, kind, n, ins)
+            else:
+                negated = not negated
+        if negated:
+            if isinstance(a, Reg) and isinstance(b, Immediate):
+                a, b = b, a
+            a = self._negated(a, kind, n, ins)
+        modifiers = ("rn", *(m for m in ("ftz", "sat") if ins.form[m]), kind)
+        self.replaced[n] = instruction(ins, "fma", modifiers, (ins.operands[0], a, b, c), ins.guard)
+
+    def _scale(self, n: int, product: Product, power: int) -> None:
+        ins = self.f.instruction(n)
+        a, b = (self._factor(product, number, n) for number in (0, 1))
+        *code, self.replaced[n] = scaled(ins, a, b, power, lambda kind: self._fresh(kind, ins))
+        self.before[n] += code
+
+    def _factor(self, product: Product, number: int, n: int) -> Operand:
+        """A factor of the product as an operand of statement n: its register, or a copy if that may have changed."""
+        mul = self.f.instruction(product.at)
+        key = product.at, number
+        if mul.opcode != "mul":
+            if key not in self.copies:
+                code, *parts = factors(mul, lambda kind: self._fresh(kind, mul))
+                self.before[product.at] += code
+                self.copies |= {(product.at, n): part for n, part in enumerate(parts)}
+            return self.copies[key]
+        operand = mul.operands[1 + number]
+        if not isinstance(operand, Reg) or not self._changes(operand.name, product.at, n):
+            return operand
+        if key not in self.copies:
+            copy = self.copies[key] = self._fresh(operand.type, operand)
+            size = {"f32": "b32", "f64": "b64"}.get(product.type, "b32" if product.type.endswith("x2") else "b16")
+            self.before[product.at].append(instruction(mul, "mov", (size,), (copy, operand), None))
+        return self.copies[key]
+
+    def _changes(self, name: str, start: int, end: int) -> bool:
+        place = self.f.regions.place
+        if place[start][0] != place[end][0]:
+            return True
+        places = [place[m] for m in self.f.definitions.get(name, ())]
+        return any(place[start] <= p < place[end] for p in places)
+
+    def _negated(self, operand: Operand, kind: str, n: int, ins: Instruction) -> Operand:
+        """The operand with its sign changed; a register's in a new register, written before statement n."""
+        sign = TYPES[kind][1]
+        if isinstance(operand, Immediate):
+            literal = kind if kind in ("f32", "f64") else "int"
+            return Immediate(operand.bits(kind) ^ sign, literal, operand.span)  # type: ignore[arg-type]
+        assert isinstance(operand, Reg)
+        result = self._fresh(operand.type, operand)
+        self.before[n].append(instruction(ins, "neg", (kind,), (result, operand), None))
+        return result
+
+    def _fresh(self, type_name: str, like: Reg | Instruction) -> Reg:
+        name = f"%contract.{len(self.registers)}"  # no PTX identifier has a dot
+        self.registers[name] = type_name
+        return Reg(name, type_name, like.span)

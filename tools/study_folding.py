@@ -1,0 +1,189 @@
+"""Compares what mmulator computes with what ptxas's machine code computes, number by number, without a GPU.
+
+    python tools/study_folding.py --seed 1 --count 200            # needs ptxas and nvdisasm
+    python tools/study_folding.py --text 'div.full.f32 %x0, %f0, %f1; add.f32 %o0, %x0, %f2;'
+
+Random straight-line kernels of f32 arithmetic and approximate functions, constants among their operands, run on the
+machine twice: as PTX, and as the machine code that ptxas made of it (tools/machine_code.py), which is executed as it
+stands. A difference is a liberty of ptxas that mmulator does not know. Set PTXAS and NVDISASM to choose the programs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import struct
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from machine_code import HEAD, Unknown, assemble, translate
+
+import mmulator as mm
+
+INPUTS, PARAMETERS, THREADS = 6, 2, 1024
+DECLARED = ("u64 a", "u64 b", "f32 c", "f32 d")
+
+
+def constant(rng: random.Random) -> str:
+    special = (1.0, -1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125, 3.0, 500.0, 0.0, -0.0, 0.3, 1e-5, 16.0, -2.0, 1.4426950408889634)
+    if rng.random() < 0.7:
+        bits = struct.unpack("<I", struct.pack("<f", rng.choice(special)))[0]
+    elif rng.random() < 0.5:
+        bits = rng.choice((0x7F800000, 0xFF800000, 1, 0x00400000, 0x7E800001, 0x7F000000, 0x00800000, 0x7FC00000, 0x7F7FFFFF))
+    else:
+        bits = rng.getrandbits(32)
+        bits = bits if bits & 0x7F800000 != 0x7F800000 else 0x40490FDB
+    return f"0f{bits:08x}"
+
+
+class Writer:
+    def __init__(self, rng: random.Random, weights: dict[str, float], ftz: float, constants: float) -> None:
+        self.rng, self.weights, self.constants = rng, weights, constants
+        self.ftz = rng.random() < ftz
+        self.lines: list[str] = []
+        self.values: list[str] = []
+        self.unread: list[str] = []
+        self.predicates = 0
+
+    def operand(self) -> str:
+        rng = self.rng
+        if self.unread and rng.random() < 0.55:
+            name = rng.choice(self.unread[-2:])
+        elif self.values and rng.random() < 0.3:
+            name = rng.choice(self.values)
+        elif rng.random() < self.constants:
+            return constant(rng)
+        else:
+            return rng.choice([*(f"%f{n}" for n in range(INPUTS)), "%q0", "%q1"])
+        if name in self.unread:
+            self.unread.remove(name)
+        return name
+
+    def statement(self) -> None:
+        rng = self.rng
+        op = rng.choices(list(self.weights), list(self.weights.values()))[0]
+        name, _, kind = op.partition("|")
+        count = {"mul": 2, "add": 2, "sub": 2, "div": 2, "fma": 3, "min": 2, "max": 2}.get(name.split(".")[0], 1)
+        ftz = self.ftz if rng.random() < 0.97 else not self.ftz
+        z = ".ftz" if ftz and not name.startswith(("mov", "tanh", "selp")) else ""
+        if name.startswith("mul.ftzless"):
+            z = ""
+        sat = ".sat" if name in ("add", "mul", "sub", "fma.rn") and rng.random() < 0.03 else ""
+        target = f"%x{len(self.values)}"
+        if name == "selp":
+            p = self.predicates
+            self.predicates += 1
+            compare = rng.choice(("gt", "lt", "eq", "geu"))
+            self.lines.append(f"setp.{compare}.f32 %p{p}, {rng.choice(['%f0', '%f1', '%q0'])}, {self.operand()};")
+            self.lines.append(f"selp.f32 {target}, {self.operand()}, {self.operand()}, %p{p};")
+        else:
+            self.lines.append(f"{name}{z}{sat}.f32 {target}, {', '.join(self.operand() for _ in range(count))};")
+        self.values.append(target)
+        self.unread.append(target)
+
+    def body(self, size: int) -> str:
+        for _ in range(size):
+            self.statement()
+        out = [f"mov.f32 %o{n}, {v};" for n, v in enumerate(dict.fromkeys(self.unread + [v for v in self.values if self.rng.random() < 0.1]))]
+        return "\n".join(self.lines + out)
+
+
+def kernel(name: str, body: str) -> str:
+    outputs = sorted({int(n) for n in re.findall(r"%o(\d+)", body)})
+    used = sorted({int(n) for n in re.findall(r"%f(\d+)", body)})
+    registers = max((int(n) for n in re.findall(r"%x(\d+)", body)), default=0) + 1
+    return "\n".join([
+        f".visible .entry {name}({', '.join('.param .' + d for d in DECLARED)}) {{",
+        f".reg .f32 %f<{INPUTS}>, %q<{PARAMETERS}>, %x<{registers}>, %o<{max(outputs) + 1}>; .reg .pred %p<40>;",
+        ".reg .b64 %in, %out, %at; .reg .b32 %i;",
+        "ld.param.u64 %in, [a]; ld.param.u64 %out, [b]; ld.param.f32 %q0, [c]; ld.param.f32 %q1, [d];",
+        "cvta.to.global.u64 %in, %in; cvta.to.global.u64 %out, %out; mov.u32 %i, %tid.x;",
+        f"mul.wide.u32 %at, %i, {4 * INPUTS}; add.s64 %in, %in, %at; mul.wide.u32 %at, %i, 256; add.s64 %out, %out, %at;",
+        *(f"ld.global.f32 %f{n}, [%in+{4 * n}];" for n in used), body,
+        *(f"st.global.f32 [%out+{4 * n}], %o{n};" for n in outputs), "ret;", "}",
+    ]) + "\n"  # fmt: skip
+
+
+def operands(seed: int) -> np.ndarray:
+    """Ordinary numbers, all exponents, edges: a thread takes a row."""
+    rng = np.random.default_rng(seed)
+    shape = THREADS, INPUTS
+    ordinary = (rng.standard_normal(shape) * 4).astype(np.float32).view(np.uint32)
+    wide = rng.integers(0, 1 << 32, shape, dtype=np.uint32)
+    tiny = (rng.integers(0, 4, shape, dtype=np.uint32) << 23 | rng.integers(0, 1 << 23, shape, dtype=np.uint32)) | rng.integers(0, 2, shape, dtype=np.uint32) << 31
+    huge = (rng.integers(250, 255, shape, dtype=np.uint32) << 23 | rng.integers(0, 1 << 23, shape, dtype=np.uint32)) | rng.integers(0, 2, shape, dtype=np.uint32) << 31
+    edges = np.array([0, 1 << 31, 0x7F800000, 0xFF800000, 0x3F800000, 0xBF800000, 1, 0x7E800000, 0x7E800001, 0x00800000, 0x007FFFFF, 0x7F7FFFFF], np.uint32)
+    edge = rng.choice(edges, shape)
+    kind = rng.choice(5, shape, p=[0.5, 0.15, 0.15, 0.12, 0.08])
+    kind[: THREADS // 2] = 0
+    return np.choose(kind, [ordinary, wide, tiny, huge, edge]).astype(np.uint32)
+
+
+def is_nan(x: np.ndarray) -> np.ndarray:
+    return (x & 0x7FFFFFFF) > 0x7F800000
+
+
+def compare(bodies: list[str], seed: int, verbose: int, options: list[str], nans: bool) -> Counter[str]:
+    totals: Counter[str] = Counter()
+    text = HEAD + "".join(kernel(f"k{n}", b) for n, b in enumerate(bodies))
+    with tempfile.TemporaryDirectory() as folder:
+        machine = assemble(text, Path(folder), options)
+    translated: dict[int, str] = {}
+    for n in range(len(bodies)):
+        try:
+            translated[n] = translate(machine[f"k{n}"], f"k{n}", [".param ." + d for d in DECLARED])
+        except Unknown as unknown:
+            totals[f"unknown {unknown}"] += 1
+    ours, theirs = mm.Module.load(text), mm.Module.load(HEAD + "".join(translated.values()))
+    source = operands(seed)
+    for n in translated:
+        results = []
+        for module in (ours, theirs):
+            out = np.zeros((THREADS, 64), np.uint32)
+            module[f"k{n}"].launch(1, THREADS, [source.copy(), out, np.float32(1.7), np.float32(-0.3)], device="sm_90")
+            results.append(out)
+        a, b = results
+        different = (a != b) & (nans | ~(is_nan(a) & is_nan(b)))
+        totals["different" if different.any() else "same"] += 1
+        if different.any() and totals["different"] <= verbose:
+            row, column = (int(x) for x in np.argwhere(different)[0])
+            print("-" * 100, bodies[n], *(t for _, t in machine[f"k{n}"] if re.search(r"F|MUFU|HADD|IMAD.MOV|MOV", t)), sep="\n")
+            print(f"{int(different.any(1).sum())} of {THREADS} threads; %o{column}: {a[row, column]:#x}, ptxas {b[row, column]:#x}")
+            print("   inputs", [hex(x) for x in source[row]])
+    return totals
+
+
+WEIGHTS = {
+    "mul": 6, "add": 4, "sub": 2, "fma.rn": 1, "div.full": 4, "div.approx": 2, "rcp.approx": 1, "mul.rn": 0.5, "add.rn": 0.5,
+    "neg": 0.7, "abs": 0.4, "mov": 0.3, "min": 0.3, "max": 0.3, "selp": 0.4, "sqrt.approx": 0.5, "rsqrt.approx": 0.4,
+    "ex2.approx": 0.5, "lg2.approx": 0.3, "sin.approx": 0.1, "cos.approx": 0.1, "tanh.approx": 0.2,
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--size", type=int, default=8)
+    parser.add_argument("--ftz", type=float, default=0.4, help="share of kernels with .ftz")
+    parser.add_argument("--constants", type=float, default=0.3)
+    parser.add_argument("--only", default="", help="names of operations, comma-separated")
+    parser.add_argument("--text", action="append", default=[], help="the body of a kernel instead of random ones")
+    parser.add_argument("--nans", action="store_true", help="compare the bits of NaNs, too")
+    parser.add_argument("--verbose", type=int, default=3, help="mismatches shown")
+    parser.add_argument("--ptxas-option", action="append", default=[])
+    o = parser.parse_args()
+    rng = random.Random(o.seed)
+    weights = {k: v for k, v in WEIGHTS.items() if not o.only or k.split(".")[0] in o.only.split(",")}
+    bodies = o.text or [Writer(rng, weights, o.ftz, o.constants).body(rng.randint(2, o.size)) for _ in range(o.count)]
+    totals = compare(bodies, o.seed, o.verbose, o.ptxas_option, o.nans)
+    print(", ".join(f"{n} {what}" for what, n in totals.most_common()))
+    sys.exit(1 if totals["different"] else 0)
+
+
+if __name__ == "__main__":
+    main()
