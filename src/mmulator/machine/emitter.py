@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmulator.codegen.ops import cast_ptr, mask_bits, reduce_or, select, trailing_zeros
 from mmulator.codegen.types import i32, u32, u64
-from mmulator.codegen.values import Builder, Value, constant, extract, splat
+from mmulator.codegen.values import Builder, Value, constant, extract
 from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.machine.emit import LANES, BlockEmitter, storage_type
 from mmulator.machine.image import (
@@ -14,18 +14,12 @@ from mmulator.machine.image import (
     prototype_abi,
 )
 from mmulator.machine.lower import LOWER
-from mmulator.machine.program import (
-    BUILTINS,
-    Block,
-    call_operands,
-    callee_of,
-    form_name,
-    needs_warp,
-)
+from mmulator.machine.operands import call_operands, callee_of
+from mmulator.machine.program import BUILTINS, Block, form_name, needs_warp
 from mmulator.machine.registers import Frame
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
-from mmulator.machine.state import Barrier, Code, Cta, FaultKind, Launch
+from mmulator.machine.state import Code, Cta, FaultKind, Launch
 from mmulator.ptx.tree import Immediate, Instruction, Module, Operand, Reg, Symbol
 
 if TYPE_CHECKING:
@@ -186,12 +180,9 @@ class Emitter(BlockEmitter):
         if ins.opcode == "call":
             self._after_call(ins)
             return
-        operation, target, rest = barrier_parts(ins)
+        operation, target, _ = barrier_parts(ins)
         if operation >= rt.RED_POPC and isinstance(target, Reg):
-            id_ = self.uniform(rest[0], "u32")
-            barriers = cast_ptr(Barrier, cast_ptr(Cta, self.warp("cta")).field("barriers"))
-            result = barriers[id_].field("result")
-            value = splat(result, LANES)
+            value = self.warp("bar_result")
             self.write(target.name, value if operation == rt.RED_POPC else value != 0)
 
     # calls ----------------------------------------------------------------------------------------------------------
@@ -266,12 +257,12 @@ class Emitter(BlockEmitter):
         else:
             function = self.jit.module.function(callee.name)
             assert function is not None
-            targets = self.spill(constant(b, I32, self.jit.program.functions[function.name].entry))
+            targets = self.spill(constant(b, I32, self.jit.numbers[function.name]))
         self.flush()
         b.ret(
             self.call(
-                rt.call_function, self.w, self.mask, targets, self.block.targets[0], self.frame.bytes, self.local_bytes,
-                self.site,
+                rt.call_function, self.w, self.mask, targets, self.block.targets[0], self.jit.numbers[self.function_name],
+                self.local_bytes, self.site,
             )
         )  # fmt: skip
 
