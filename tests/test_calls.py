@@ -116,7 +116,9 @@ class Program:
         return f"mov.b{width} {target}, {source};" if width == own else f"cvt.u{width}.u{own} {target}, {source};"
 
     def _bit(self, name: str, width: int, bit: int) -> str:
-        return f"  {self._to(32, 't32', name, width)} shr.u32 t32, t32, {bit}; and.b32 t32, t32, 1; setp.ne.u32 p, t32, 0;\n"
+        return (
+            f"  {self._to(32, 't32', name, width)} shr.u32 t32, t32, {bit}; and.b32 t32, t32, 1; setp.ne.u32 p, t32, 0;\n"
+        )
 
     def _statements(self, body: list[tuple[object, ...]], widths: list[int]) -> Iterator[str]:
         for s in body:
@@ -234,3 +236,19 @@ def test_random_programs(seed: int) -> None:
     Module.load(text, name="random.ptx")["k"].launch(1, 64, [out], timeout=30)
     want = [program.value(0, (t * 40503 + seed) % (1 << 32), depth) for t in range(64)]
     assert out.tolist() == want
+
+
+def test_a_large_parameter_is_copied_by_a_loop() -> None:
+    """200 kB for each of 32 threads; as straight-line code it would take minutes to compile."""
+    n = 200_000
+    top = f""".func (.param .align 8 .b8 o[{n}]) f (.param .align 8 .b8 a[{n}])
+{{ .reg .b64 %x; ld.param.b64 %x, [a+{n - 8}]; add.u64 %x, %x, 1; st.param.b64 [o+{n - 8}], %x; ret; }}
+"""
+    body = f"""
+  mov.u32 %r1, %tid.x; cvt.u64.u32 %rd1, %r1;
+  .param .align 8 .b8 a[{n}]; .param .align 8 .b8 o[{n}];
+  st.param.b64 [a+{n - 8}], %rd1; call (o), f, (a); ld.param.b64 %rd1, [o+{n - 8}]; cvt.u32.u64 %r1, %rd1;
+"""
+    out = np.zeros(32, np.uint32)
+    Module.load(kernel(body + STORE_R1, top=top))["k"].launch(1, 32, [out], timeout=20)
+    assert (out == np.arange(1, 33)).all()

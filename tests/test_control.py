@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
 from mmulator.machine.module import Module
+from mmulator.machine.program import build
 from ptx_text import STORE_R1, kernel
 
 LANES = np.arange(32, dtype=np.uint32)
@@ -66,3 +69,54 @@ def test_lanes_that_skip_a_call_or_a_barrier_keep_their_registers(name: str, who
     chosen = (who >> LANES & 1).astype(bool)
     want = np.where(chosen, 2 * lanes if result is None else result, 77)
     assert (got == want).all()
+
+
+# long blocks --------------------------------------------------------------------------------------------------------
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+MULTIPLY = f"{MMA} {{%f0,%f1,%f2,%f3}}, {{%r4,%r5,%r6,%r7}}, {{%r8,%r9}}, {{%f0,%f1,%f2,%f3}};"
+
+
+def long_block(n: int) -> str:
+    """Straight-line code of every kind, in which products meet sums across any cut."""
+    rng = np.random.default_rng(n)
+    kinds = (
+        "mul.f32 %f{a}, %f{b}, %f{c};", "add.f32 %f{a}, %f{b}, %f{c};", "ld.global.f32 %f{a}, [%rd1];",
+        "cvt.u32.u64 %r{a}, %rd{a};", "shfl.sync.bfly.b32 %r{a}, %r{b}, 5, 31, -1;", "mad.lo.u32 %r{a}, %r{b}, %r{c}, %r{a};",
+        "mov.b32 %f{a}, %r{b};", "@%p2 add.u32 %r{a}, %r{a}, 3;", MULTIPLY.replace("{", "{{").replace("}", "}}"),
+        "setp.gt.u32 %p2, %r{a}, %r{b};", "vote.sync.ballot.b32 %r{a}, %p2, -1;", "add.cc.u32 %r{a}, %r{b}, %r{c};",
+        "addc.u32 %r{a}, %r{b}, %r{c};",
+    )  # fmt: skip
+    lines = [str(rng.choice(kinds)).format(a=rng.integers(10), b=rng.integers(10), c=rng.integers(10)) for _ in range(n)]
+    start = "mov.u32 %r62, %tid.x; mul.wide.u32 %rd1, %r62, 4; add.u64 %rd1, %rd0, %rd1; setp.eq.u32 %p2, %r62, 7;"
+    start += "".join(f"mad.lo.u32 %r{k}, %r62, {k + 5}, {k}; mov.b32 %f{k}, %r{k};" for k in range(10))
+    total = "mov.b32 %r1, 0;" + "".join(
+        f"mad.lo.u32 %r1, %r1, 31, %r{k}; mov.b32 %r60, %f{k}; mad.lo.u32 %r1, %r1, 31, %r60;" for k in range(10)
+    )
+    return start + "\n".join(lines) + total + STORE_R1
+
+
+def test_cutting_a_block_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mmulator.machine import program
+
+    whole = run(long_block(400))
+    for limit in (0, 7, 100):
+        monkeypatch.setattr(program, "LONGEST", limit)
+        assert (run(long_block(400)) == whole).all()
+
+
+def test_the_stack_that_a_block_takes_does_not_grow_with_its_length() -> None:
+    """Workers here have 192 KB. 400 mma took 700 KB when each had stack memory of its own."""
+    body = "mov.b32 %r1, 1;" + MULTIPLY * 400
+    old = threading.stack_size(192 * 1024)
+    try:
+        assert (run(body + STORE_R1) == 1).all()
+    finally:
+        threading.stack_size(old)
+
+
+def test_long_blocks_are_cut() -> None:
+    """Compile time is then linear in the length: the time of a piece is bounded."""
+    text = kernel("".join(f"ld.global.u64 %rd{1 + i % 50}, [%rd0];\n" for i in range(6000)))
+    module = Module.load(text)
+    blocks = build(module.tree, module.tree.functions[0]).blocks
+    assert len(blocks) > 4 and max(len(b.body) for b in blocks) < 1500

@@ -56,8 +56,7 @@ class Emitter(BlockEmitter):
 
     # instructions ---------------------------------------------------------------------------------------------------
     def instruction(self, ins: Instruction, first: bool = False) -> None:
-        self.site = len(self.jit.sites)
-        self.jit.sites.append(ins)
+        self.next_site(ins, self.jit.sites)
         if first and self.block.sync:
             self.converge(ins)
         try:
@@ -91,8 +90,7 @@ class Emitter(BlockEmitter):
         block, b = self.block, self.b
         ins = block.last
         if ins is not None:
-            self.site = len(self.jit.sites)
-            self.jit.sites.append(ins)
+            self.next_site(ins, self.jit.sites)
         match block.ending:
             case "branch":
                 assert ins is not None
@@ -210,15 +208,9 @@ class Emitter(BlockEmitter):
                 return self.jit.locals[function.name].abi, function.params, function.returns
         raise UnsupportedError("an indirect call needs a .callprototype", span=ins.span)
 
-    def _copy(self, size: int, align: int, source: Value, target: Value) -> None:
+    def _copy(self, size: int, source: Value, target: Value) -> None:
         """Bytes of each lane's local memory to another place in it."""
-        at = 0
-        while at < size:
-            step = next(s for s in (8, 4, 2, 1) if s <= align and size - at >= s and at % s == 0)
-            place = self.room(U64)
-            self.call(mem.load_function("local", step, 1), self.w, self.mask, self.spill(source + at), place, self.site)
-            self.call(mem.store_function("local", step, 1), self.w, self.mask, self.spill(target + at), place, self.site)
-            at += step
+        self.call(rt.copy_local, self.w, self.mask, self.spill(source), self.spill(target), size, self.site)
 
     def _builtin(self, ins: Instruction, name: str) -> None:
         """A call of a function that CUDA's runtime has: printf and a failing assert."""
@@ -271,7 +263,7 @@ class Emitter(BlockEmitter):
             offset = self.frame_offset(operand.name)
             if offset is None:
                 raise UnsupportedError(f"{operand.name} cannot be passed", span=operand.span)
-            self._copy(parameter.size, parameter.align, U64(self.local_base()) + offset, target)
+            self._copy(parameter.size, U64(self.local_base()) + offset, target)
             return
         value = storage_type(f"b{max(parameter.bits, 8)}")(self.source(operand, f"b{max(parameter.bits, 8)}"))
         function = mem.store_function("local", value.ty.bits // 8, 1)
@@ -287,7 +279,7 @@ class Emitter(BlockEmitter):
             if isinstance(operand, Symbol):
                 offset = self.frame_offset(operand.name)
                 if offset is not None:
-                    self._copy(parameter.size, parameter.align, base + place, U64(self.local_base()) + offset)
+                    self._copy(parameter.size, base + place, U64(self.local_base()) + offset)
             elif isinstance(operand, Reg):
                 self.write(operand.name, self._local_value(base + place, max(parameter.bits, 8)))
 

@@ -33,6 +33,10 @@ CARRY = "%CC"  # the condition code register of add.cc and its kin, as a predica
 
 BUILTINS = ("vprintf", "__assertfail")  # functions of CUDA's runtime that can be called
 
+# Registers that the instructions of a block name, repetitions counted. LLVM's time grows faster than the length of a function,
+# so longer blocks are cut; what lives across a cut goes through memory, which costs little every few hundred instructions.
+LONGEST = 4000
+
 _WARP_SYNC = {"shfl.sync", "vote.sync", "match.any.sync", "match.all.sync", "match.sync", "redux.sync", "elect.sync",
               "bar.warp.sync"}  # fmt: skip
 _MATRIX_SYNC = {"mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"}
@@ -151,6 +155,7 @@ class _Splitter:
         self.blocks.append(block)
         self.item.blocks.append(block)
         self.converged = False
+        self.weight = 0
         return block
 
     def fall(self) -> Block:
@@ -174,6 +179,11 @@ class _Splitter:
         block.targets.append(self.current.index)
 
     def add(self, ins: Instruction) -> None:
+        if self.weight > LONGEST:
+            together = self.converged
+            self.fall()
+            self.converged = together  # nobody else comes here
+        self.weight += 2 + sum(1 for o in flatten(ins.operands) if isinstance(o, Reg))
         special = ends_block(ins)
         sync = needs_warp(ins)
         if ins.opcode == "bra" and ins.guard is not None:

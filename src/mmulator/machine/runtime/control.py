@@ -28,6 +28,7 @@ from mmulator.machine.state import (
     HEADER_RETURN_PC,
     NUM_BARRIERS,
     SLOT_FUNCTION,
+    SLOT_LOCAL,
     Barrier,
     Code,
     Cta,
@@ -278,6 +279,26 @@ def find_functions(w: ptr_to(Warp), mask: u32, addresses: ptr_to(u64), targets: 
         if (at >> 32) == SLOT_FUNCTION and number < launch.function_count:
             found = launch.functions[number]
         targets[lane] = found
+
+
+@native
+def copy_local(w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u64), size: u32, site: u32) -> None:
+    """Parameters of a call: `size` bytes of each lane's local memory to another place in it, by offset."""
+    bytes = w.cta.launch.local_bytes
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        from_ = source[lane]
+        to = target[lane]
+        end = u64(size) + select(from_ > to, from_, to)
+        if end > bytes:
+            fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, (u64(SLOT_LOCAL) << 32) | (end - u64(size)), size)
+        if w.cta.fault != 0:
+            return
+        memory = w.local + u64(lane) * bytes
+        for at in range(u64(size)):
+            memory[to + at] = memory[from_ + at]
 
 
 def call_print(function: Value, *args: Value) -> None:
