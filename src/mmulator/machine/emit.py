@@ -66,6 +66,8 @@ class BlockEmitter:
         self.active = bits_mask(self.mask)
         self.site = 0
         self.lanes = LANES
+        self._rooms: dict[int, list[str]] = {}  # stack memory by its bytes
+        self._taken: dict[int, int] = {}  # how many of each the current instruction has
 
     # native functions -----------------------------------------------------------------------------------------------
     def call(self, function: Native, *args: Any) -> Value:
@@ -211,17 +213,31 @@ class BlockEmitter:
         return value + operand.offset if operand.offset else value
 
     # memory for out-of-line functions -------------------------------------------------------------------------------
+    def next_site(self, ins: Instruction, sites: list[Instruction]) -> None:
+        """Begin an instruction: it has a number, and the stack memory of the one before is free again."""
+        self.site = len(sites)
+        sites.append(ins)
+        self._taken.clear()
+
+    def _stack(self, ty: Ty, count: int) -> Value:
+        size = ty.size * count
+        rooms, taken = self._rooms.setdefault(size, []), self._taken.get(size, 0)
+        if taken == len(rooms):
+            rooms.append(self.b.alloca(ty, count).text)
+        self._taken[size] = taken + 1
+        return Value(self.b, ptr_to(ty), rooms[taken])
+
     def spill(self, *values: Value) -> Value:
-        """Vectors one after the other in stack memory; pointer to the first lane of the first."""
+        """Vectors one after the other in stack memory, until the instruction's end; pointer to the first lane of the first."""
         ty = values[0].ty
-        place = self.b.alloca(ty, len(values))
+        place = self._stack(ty, len(values))
         for n, value in enumerate(values):
             store(value, place, n)
         return Value(self.b, ptr_to(ty.element), place.text)
 
     def room(self, ty: Ty, count: int = 1) -> Value:
-        """Stack memory for `count` vectors of `ty`."""
-        place = self.b.alloca(ty, count)
+        """Stack memory for `count` vectors of `ty`, until the instruction's end."""
+        place = self._stack(ty, count)
         return Value(self.b, ptr_to(ty.element), place.text)
 
     def fetch(self, place: Value, ty: Ty, number: int = 0) -> Value:

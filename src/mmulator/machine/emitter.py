@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmulator.codegen.ops import cast_ptr, mask_bits, reduce_or, select, trailing_zeros
 from mmulator.codegen.types import i32, u32, u64
-from mmulator.codegen.values import Builder, Value, constant, extract, splat
+from mmulator.codegen.values import Builder, Value, constant, extract
 from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.machine.emit import LANES, BlockEmitter, storage_type
 from mmulator.machine.image import (
@@ -14,19 +14,12 @@ from mmulator.machine.image import (
     prototype_abi,
 )
 from mmulator.machine.lower import LOWER
-from mmulator.machine.program import (
-    BUILTINS,
-    Block,
-    call_operands,
-    callee_of,
-    form_name,
-    is_wgmma_issue,
-    needs_warp,
-)
+from mmulator.machine.operands import call_operands, callee_of
+from mmulator.machine.program import BUILTINS, Block, form_name, is_wgmma_issue, needs_warp
 from mmulator.machine.registers import Frame
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
-from mmulator.machine.state import Barrier, Code, Cta, FaultKind, Launch
+from mmulator.machine.state import Code, Cta, FaultKind, Launch
 from mmulator.ptx.tree import Immediate, Instruction, Module, Operand, Reg, Symbol
 
 if TYPE_CHECKING:
@@ -63,8 +56,7 @@ class Emitter(BlockEmitter):
 
     # instructions ---------------------------------------------------------------------------------------------------
     def instruction(self, ins: Instruction, first: bool = False) -> None:
-        self.site = len(self.jit.sites)
-        self.jit.sites.append(ins)
+        self.next_site(ins, self.jit.sites)
         if first and self.block.sync:
             self.converge(ins)
             self._enter_warpgroup()
@@ -108,8 +100,7 @@ class Emitter(BlockEmitter):
         block, b = self.block, self.b
         ins = block.last
         if ins is not None:
-            self.site = len(self.jit.sites)
-            self.jit.sites.append(ins)
+            self.next_site(ins, self.jit.sites)
         match block.ending:
             case "branch":
                 assert ins is not None
@@ -197,12 +188,9 @@ class Emitter(BlockEmitter):
         if ins.opcode == "call":
             self._after_call(ins)
             return
-        operation, target, rest = barrier_parts(ins)
+        operation, target, _ = barrier_parts(ins)
         if operation >= rt.RED_POPC and isinstance(target, Reg):
-            id_ = self.uniform(rest[0], "u32")
-            barriers = cast_ptr(Barrier, cast_ptr(Cta, self.warp("cta")).field("barriers"))
-            result = barriers[id_].field("result")
-            value = splat(result, LANES)
+            value = self.warp("bar_result")
             self.write(target.name, value if operation == rt.RED_POPC else value != 0)
 
     # calls ----------------------------------------------------------------------------------------------------------
@@ -230,15 +218,9 @@ class Emitter(BlockEmitter):
                 return self.jit.locals[function.name].abi, function.params, function.returns
         raise UnsupportedError("an indirect call needs a .callprototype", span=ins.span)
 
-    def _copy(self, size: int, align: int, source: Value, target: Value) -> None:
+    def _copy(self, size: int, source: Value, target: Value) -> None:
         """Bytes of each lane's local memory to another place in it."""
-        at = 0
-        while at < size:
-            step = next(s for s in (8, 4, 2, 1) if s <= align and size - at >= s and at % s == 0)
-            place = self.room(U64)
-            self.call(mem.load_function("local", step, 1), self.w, self.mask, self.spill(source + at), place, self.site)
-            self.call(mem.store_function("local", step, 1), self.w, self.mask, self.spill(target + at), place, self.site)
-            at += step
+        self.call(rt.copy_local, self.w, self.mask, self.spill(source), self.spill(target), size, self.site)
 
     def _builtin(self, ins: Instruction, name: str) -> None:
         """A call of a function that CUDA's runtime has: printf and a failing assert."""
@@ -277,12 +259,12 @@ class Emitter(BlockEmitter):
         else:
             function = self.jit.module.function(callee.name)
             assert function is not None
-            targets = self.spill(constant(b, I32, self.jit.program.functions[function.name].entry))
+            targets = self.spill(constant(b, I32, self.jit.numbers[function.name]))
         self.flush()
         b.ret(
             self.call(
-                rt.call_function, self.w, self.mask, targets, self.block.targets[0], self.frame.bytes, self.local_bytes,
-                self.site,
+                rt.call_function, self.w, self.mask, targets, self.block.targets[0], self.jit.numbers[self.function_name],
+                self.local_bytes, self.site,
             )
         )  # fmt: skip
 
@@ -291,7 +273,7 @@ class Emitter(BlockEmitter):
             offset = self.frame_offset(operand.name)
             if offset is None:
                 raise UnsupportedError(f"{operand.name} cannot be passed", span=operand.span)
-            self._copy(parameter.size, parameter.align, U64(self.local_base()) + offset, target)
+            self._copy(parameter.size, U64(self.local_base()) + offset, target)
             return
         value = storage_type(f"b{max(parameter.bits, 8)}")(self.source(operand, f"b{max(parameter.bits, 8)}"))
         function = mem.store_function("local", value.ty.bits // 8, 1)
@@ -307,7 +289,7 @@ class Emitter(BlockEmitter):
             if isinstance(operand, Symbol):
                 offset = self.frame_offset(operand.name)
                 if offset is not None:
-                    self._copy(parameter.size, parameter.align, base + place, U64(self.local_base()) + offset)
+                    self._copy(parameter.size, base + place, U64(self.local_base()) + offset)
             elif isinstance(operand, Reg):
                 self.write(operand.name, self._local_value(base + place, max(parameter.bits, 8)))
 

@@ -15,6 +15,7 @@ from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
+from mmulator.machine.calls import Place, deepest, place_frames
 from mmulator.machine.contract import contract as contracted
 from mmulator.machine.emit import BLOCK_PARAMS
 from mmulator.machine.emitter import Emitter
@@ -67,7 +68,8 @@ class CompiledKernel:
     """Machine code of a kernel and what a launch must know.
 
     code: address of each block's function. sites: instruction of each site number. classes: per block, instructions
-    by class. frames of registers and local memory in bytes.
+    by class. callees: of each function its first block and the place of its frames. frame_bytes: register file of a warp.
+    local_bytes: local memory of a lane.
     """
 
     program: Program
@@ -76,8 +78,8 @@ class CompiledKernel:
     code: np.ndarray
     sites: list[Instruction]
     classes: list[Counter[str]]
+    callees: list[tuple[int, Place]]
     frame_bytes: int
-    largest_frame: int
     local_bytes: int
     matrix: MatrixSites
     instructions: int
@@ -115,6 +117,7 @@ class Jit:
         self.shared = shared_layout(module, functions)
         self.frames: dict[str, Frame] = {n: allocate(f) for n, f in self.program.functions.items()}
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f) for f in functions}
+        self.numbers = {name: number for number, name in enumerate(self.program.functions)}
         self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
         self.sites: list[Instruction] = []
         self.matrix = MatrixSites()
@@ -179,16 +182,13 @@ class Jit:
             if progress:
                 progress(done, total)
         matrix.find_rivals(self.matrix)
-        frame = max(f.bytes for f in self.frames.values())
-        local = max(f.bytes for f in self.locals.values())
-        depth = 64 if self.program.recursive else len(self.program.functions)
-        frames = sum(sorted((f.bytes for f in self.frames.values()), reverse=True)[:depth])
-        locals_ = sum(sorted((f.bytes for f in self.locals.values()), reverse=True)[:depth])
-        if self.program.recursive:
-            frames, locals_ = frame * depth, local * depth
+        groups = self.program.groups
+        places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
+        callees = [(f.entry, places[n]) for n, f in self.program.functions.items()]
+        local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
         return CompiledKernel(
-            self.program, self.image, self.shared, code, self.sites, classes, frames + frame, frame, locals_ + local + 16,
-            self.matrix, total, time.perf_counter() - start, cached, libraries, self.notes(),
+            self.program, self.image, self.shared, code, self.sites, classes, callees, frame_bytes, local, self.matrix, total,
+            time.perf_counter() - start, cached, libraries, self.notes(),
         )  # fmt: skip
 
     def notes(self) -> list[str]:

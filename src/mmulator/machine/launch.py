@@ -27,6 +27,7 @@ from mmulator.machine.state import (
     SLOT_SHIFT,
     WGMMA_GROUPS,
     WGMMA_QUEUE,
+    Callee,
     CopyEntry,
     Cta,
     Group,
@@ -44,7 +45,9 @@ MAX_RESIDENT = 264  # blocks kept half-done while they wait for others
 SLICES = 32
 Progress = Callable[[int, int], None]
 
-LAUNCH, CTA, WARP, WINDOW, GROUP, TILE = (s.numpy_dtype() for s in (Launch, Cta, Warp, Window, Group, Tile))
+LAUNCH, CTA, WARP, WINDOW, GROUP, TILE, CALLEE = (
+    s.numpy_dtype() for s in (Launch, Cta, Warp, Window, Group, Tile, Callee)
+)
 
 
 @dataclass
@@ -151,7 +154,6 @@ class Grid:
         launch["slots"] = len(self.windows)
         launch["params"] = _pointer(self.arguments.params)
         launch["stop"] = _pointer(self.stop)
-        launch["register_bytes"] = k.frame_bytes - k.largest_frame
         launch["local_bytes"] = k.local_bytes
         launch["seed"] = self.seed & 0xFFFFFFFFFFFFFFFF
         launch["grid"], launch["block"] = s.grid, s.block
@@ -159,8 +161,10 @@ class Grid:
         launch["entry"] = k.program.entry.entry
         launch["shared_bytes"], launch["dynamic_shared"] = s.shared, s.dynamic_shared
         launch["tiles"], launch["tile_bytes"] = len(k.matrix.tiles), k.matrix.tile_bytes
-        entries = {n: f.entry for n, f in k.program.functions.items()}
-        self.functions = np.array([entries.get(n, -1) for n in k.image.function_names], np.int32)
+        self.callees = np.array([(e, p.cycle, p.offset, p.stride, p.end) for e, p in k.callees], CALLEE)
+        launch["callees"] = _pointer(self.callees)
+        numbers = {n: number for number, n in enumerate(k.program.functions) if n in k.program.pointed}
+        self.functions = np.array([numbers.get(n, -1) for n in k.image.function_names], np.int32)
         launch["functions"], launch["function_count"] = _pointer(self.functions), len(self.functions)
         self.printer = Printer(self)
         launch["print"] = self.printer.address

@@ -6,24 +6,23 @@ warp together (`.sync`): there the block's code first checks that the lanes are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm, OperandSpec
+from mmulator.machine.calls import Names, References, cycles
+from mmulator.machine.operands import call_operands, flatten
 from mmulator.ptx.tree import (
     Address,
-    Arguments,
     Function,
     Immediate,
     Instruction,
     Label,
     LabelRef,
     Module,
-    NegatedPredicate,
     Operand,
-    PredicatePair,
     Reg,
     Symbol,
     VectorOperand,
@@ -35,6 +34,9 @@ CARRY = "%CC"  # the condition code register of add.cc and its kin, as a predica
 BUILTINS = ("vprintf", "__assertfail")  # functions of CUDA's runtime that can be called
 
 WGMMA_BLOCK = 32  # wgmma.mma_async in one basic block, at most: half of what a warp may be ahead of the others
+# Registers that the instructions of a block name, repetitions counted. LLVM's time grows faster than the length of a function,
+# so longer blocks are cut; what lives across a cut goes through memory, which costs little every few hundred instructions.
+LONGEST = 4000
 
 _WARP_SYNC = {"shfl.sync", "vote.sync", "match.any.sync", "match.all.sync", "match.sync", "redux.sync", "elect.sync",
               "bar.warp.sync"}  # fmt: skip
@@ -72,12 +74,17 @@ class FunctionBlocks:
 
 @dataclass
 class Program:
-    """The kernel (first) and every function it can reach, their blocks numbered through."""
+    """The kernel (first) and every function it can reach, their blocks numbered through.
+
+    groups: functions that can call each other, callers first, and whether they can recur. pointed: functions whose address is
+    taken, which alone can be called through pointers.
+    """
 
     module: Module
     functions: dict[str, FunctionBlocks]
     blocks: list[Block]
-    recursive: bool
+    groups: list[tuple[tuple[str, ...], bool]]
+    pointed: frozenset[str]
 
     @property
     def entry(self) -> FunctionBlocks:
@@ -119,71 +126,23 @@ def _full_mask(ins: Instruction) -> bool:
 
 
 def build(module: Module, entry: Function, prepare: Callable[[Function], Function] = lambda f: f) -> Program:
-    """Number the blocks of `entry` and of the functions it calls, each after `prepare` has rewritten it."""
+    """Number the blocks of `entry` and of the functions it can reach, each after `prepare` has rewritten it."""
+    names = Names(module)
     functions: dict[str, FunctionBlocks] = {}
+    references: dict[str, References] = {}
     waiting = [entry]
-    callees: dict[str, list[str]] = {}
     while waiting:
         function = waiting.pop()
         if function.name in functions:
             continue
         functions[function.name] = FunctionBlocks(prepare(function))
-        names = sorted({s.name for s in _function_symbols(function, module)})
-        callees[function.name] = []
-        for name in names:
-            callee = module.function(name)
-            if callee is not None and callee.is_defined:
-                callees[function.name].append(callee.name)
-                waiting.append(callee)
+        found = references[function.name] = names.references(function)
+        waiting += [f for n in sorted(found.calls | found.taken) if (f := names.function(n)) is not None]
     blocks: list[Block] = []
     for item in functions.values():
         _split(item, blocks)
-    return Program(module, functions, blocks, _has_cycle(callees))
-
-
-def _function_symbols(function: Function, module: Module) -> Iterator[Symbol]:
-    for ins in function.instructions:
-        for operand in flatten(ins.operands):
-            if isinstance(operand, Symbol) and operand.space == "func":
-                yield operand
-    used = {o.name for ins in function.instructions for o in flatten(ins.operands) if isinstance(o, Symbol)}
-    # tables of function addresses in variables that the function mentions
-    for variable in (*module.variables, *function.variables):
-        if variable.name in used:
-            for reference in variable.symbols:
-                if module.function(reference.symbol) is not None:
-                    yield Symbol(reference.symbol, 0, "func", reference.span)
-
-
-def _has_cycle(callees: dict[str, list[str]]) -> bool:
-    state: dict[str, int] = {}
-
-    def visit(name: str) -> bool:
-        state[name] = 1
-        for callee in callees.get(name, ()):
-            if state.get(callee) == 1 or (callee not in state and visit(callee)):
-                return True
-        state[name] = 2
-        return False
-
-    return any(visit(n) for n in callees if n not in state)
-
-
-def flatten(operands: Iterable[Operand]) -> Iterator[Operand]:
-    """Operands with vectors, arguments, pairs and addresses taken apart."""
-    for o in operands:
-        match o:
-            case VectorOperand(elements=elements) | Arguments(elements=elements):
-                yield from flatten(elements)
-            case PredicatePair(p=p, q=q):
-                yield from (p, q)
-            case Address(base=base, extra=extra):
-                yield base
-                yield from flatten(extra)
-            case NegatedPredicate(register=register):
-                yield register
-            case _:
-                yield o
+    pointed = frozenset(n for r in references.values() for n in r.taken)
+    return Program(module, functions, blocks, cycles(references), pointed)
 
 
 class _Splitter:
@@ -193,12 +152,15 @@ class _Splitter:
         self.labels: dict[str, int] = {}
         self.current = self.new()
         self.converged = False
+        function = item.function
+        self.receives = not function.is_entry and any(p.space == "reg" for p in function.params)
 
     def new(self) -> Block:
         block = Block(len(self.blocks), self.item)
         self.blocks.append(block)
         self.item.blocks.append(block)
         self.converged = False
+        self.weight = 0
         return block
 
     def fall(self) -> Block:
@@ -209,7 +171,8 @@ class _Splitter:
         return old
 
     def label(self, name: str) -> None:
-        if self.current.body or self.current.after or self.item.blocks[-1] is not self.current:
+        first = self.receives and self.current is self.item.blocks[0]  # it takes the parameters, once
+        if self.current.body or self.current.after or first or self.item.blocks[-1] is not self.current:
             self.fall()
         self.labels[name] = self.current.index
 
@@ -221,6 +184,11 @@ class _Splitter:
         block.targets.append(self.current.index)
 
     def add(self, ins: Instruction) -> None:
+        if self.weight > LONGEST:
+            together = self.converged
+            self.fall()
+            self.converged = together  # nobody else comes here
+        self.weight += 2 + sum(1 for o in flatten(ins.operands) if isinstance(o, Reg))
         special = ends_block(ins)
         sync = needs_warp(ins)
         if ins.opcode == "bra" and ins.guard is not None:
@@ -245,8 +213,8 @@ class _Splitter:
         else:
             self.current.body.append(ins)
         if around is not None:
-            if self.current.body or self.current.sync:
-                self.fall()
+            if self.current.body or self.current.sync or self.current.after is not None:
+                self.fall()  # lanes that skip it do not receive its results either
             around.targets.append(self.current.index)
 
     def crowded(self, ins: Instruction) -> bool:
@@ -369,18 +337,3 @@ def signature_of(form: MatrixForm, operands: tuple[Operand, ...]) -> tuple[Opera
         ):
             return signature
     return form.operands
-
-
-def call_operands(ins: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
-    """(results, arguments) of a call."""
-    callee_at = next(n for n, o in enumerate(ins.operands) if isinstance(o, Reg | Symbol))
-
-    def elements(at: int) -> tuple[Operand, ...]:
-        operand = ins.operands[at] if 0 <= at < len(ins.operands) else None
-        return operand.elements if isinstance(operand, Arguments) else ()
-
-    return elements(callee_at - 1), elements(callee_at + 1)
-
-
-def callee_of(ins: Instruction) -> Reg | Symbol:
-    return next(o for o in ins.operands if isinstance(o, Reg | Symbol))

@@ -70,6 +70,9 @@ WATCH_LOG = 4096
 Watch = Struct("Watch", [("host", u64), ("start", u64), ("end", u64)])
 WatchEntry = Struct("WatchEntry", [("block", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64)])
 
+# A function of the kernel: its first block, and its frames in a warp's register file (machine/calls.py).
+Callee = Struct("Callee", [("entry", i32), ("cycle", u32), ("offset", u32), ("stride", u32), ("end", u32)])
+
 Launch = Struct(
     "Launch",
     [
@@ -78,7 +81,6 @@ Launch = Struct(
         ("slots", u64),
         ("params", ptr),
         ("stop", ptr_to(u32)),  # set from outside to interrupt
-        ("register_bytes", u64),  # of a warp
         ("local_bytes", u64),  # of a lane
         ("seed", u64),
         ("grid", u32, 3),
@@ -90,7 +92,8 @@ Launch = Struct(
         ("dynamic_shared", u32),
         ("tiles", u32),  # accumulators of wgmma, a warpgroup
         ("tile_bytes", u64),
-        ("functions", ptr_to(i32)),  # entry block of each function of the module, -1 if this kernel cannot reach it
+        ("callees", ptr_to(Callee)),  # of each function of the kernel
+        ("functions", ptr_to(i32)),  # of each function of the module its number among these, -1 if no pointer can reach it
         ("function_count", u64),
         ("print", u64),  # host function that device printf calls
         ("sites", ptr_to(u64)),  # tables of matrix instructions
@@ -101,7 +104,7 @@ Launch = Struct(
     ],
 )
 
-Barrier = Struct("Barrier", [("arrived", u32), ("count", u32), ("result", u32), ("pending", u32)])
+Barrier = Struct("Barrier", [("arrived", u32), ("count", u32), ("pending", u32)])
 
 Cta = Struct("Cta", [
     ("launch", ptr_to(Launch)),
@@ -179,6 +182,7 @@ Warp = Struct("Warp", [
     ("tid_x", u32.vec(32)),
     ("tid_y", u32.vec(32)),
     ("tid_z", u32.vec(32)),
+    ("bar_result", u32.vec(32)),  # of the barrier that last released a lane
     ("live", u32),  # lanes that exist and have not exited
     ("waiting", u32),  # lanes that wait for others at a .sync instruction
     ("at_barrier", u32),

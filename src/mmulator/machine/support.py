@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.lower import LOWER, load_all
+from mmulator.machine.operands import flatten
 from mmulator.machine.ops import SEMANTICS
-from mmulator.machine.program import BUILTINS, flatten
+from mmulator.machine.program import BUILTINS
 from mmulator.machine.special import SPECIAL_REGISTERS
 from mmulator.ptx.tree import Instruction, Module, SpecialRegister, Symbol
 from mmulator.ptx.verify import Unsupported

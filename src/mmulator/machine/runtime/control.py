@@ -28,6 +28,7 @@ from mmulator.machine.state import (
     HEADER_RETURN_PC,
     NUM_BARRIERS,
     SLOT_FUNCTION,
+    SLOT_LOCAL,
     Barrier,
     Code,
     Cta,
@@ -165,13 +166,13 @@ def release_if_complete(cta: ptr_to(Cta), id: u32) -> u32:
         need = cta.live_threads
     if bar.arrived == 0 or bar.arrived < need:
         return u32(0)
-    bar.result = bar.pending
     bar.arrived = 0
     warps = cast_ptr(Warp, cta.warps)
     for i in range(cta.launch.warps):
         w = warps + i
         lanes = w.bar_lanes[id]
         w.at_barrier = w.at_barrier & ~lanes
+        w.bar_result = select(bits_mask(lanes), U32(bar.pending), w.bar_result)
         w.bar_lanes[id] = 0
     return u32(1)
 
@@ -238,35 +239,48 @@ def exit_lanes(w: ptr_to(Warp), mask: u32) -> i32:
 # calls --------------------------------------------------------------------------------------------------------------
 @native
 def call_function(
-    w: ptr_to(Warp), mask: u32, targets: ptr_to(i32), next: i32, frame_bytes: u32, local_bytes: u32, site: u32
+    w: ptr_to(Warp), mask: u32, targets: ptr_to(i32), next: i32, caller: u32, local_bytes: u32, site: u32
 ) -> i32:
-    """Enter a function: each lane of `mask` its own target (an entry block); the caller's frame takes `frame_bytes`."""
+    """Enter functions: each lane of `mask` its own target. Functions go by their number in `launch.callees`.
+
+    A frame lies where its function's frames lie; one level on if the caller can be called by it, since then the lane may be
+    in that function already.
+    """
     launch = w.cta.launch
-    m = bits_mask(mask)
-    caller = w.frame
-    frame = caller + frame_bytes
-    old = w.regs + caller
-    new = w.regs + frame
-    local = load(U32, old + HEADER_LOCAL) + local_bytes
-    bottom = reduce_max(select(m, local, 0))
-    # the largest frame of the module is held back at compile time, so that a frame which begins below the limit fits
-    if u64(frame) >= launch.register_bytes or u64(bottom) >= launch.local_bytes:
-        fault(w, FaultKind.STACK_OVERFLOW, site, trailing_zeros(mask), u64(frame), u32(0))
-        return i32(RESCHEDULE)
-    store(select(m, I32(next), load(I32, new + HEADER_RETURN_PC)), new + HEADER_RETURN_PC)
-    store(select(m, U32(caller), load(U32, new + HEADER_RETURN_FRAME)), new + HEADER_RETURN_FRAME)
-    store(select(m, local, load(U32, new + HEADER_LOCAL)), new + HEADER_LOCAL)
-    w.lane_frame = select(m, U32(frame), w.lane_frame)
+    own = launch.callees + caller
+    from_ = w.frame
+    local = load(U32, w.regs + from_ + HEADER_LOCAL) + local_bytes
+    too_deep = u64(reduce_max(select(bits_mask(mask), local, 0))) >= launch.local_bytes
     goals = load(I32, targets)
-    if (mask_bits(goals < 0) & mask) != 0:
-        fault(w, FaultKind.BAD_CALL, site, trailing_zeros(mask & mask_bits(goals < 0)), u64(0), u32(0))
-    w.lane_pc = select(m, goals, w.lane_pc)
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        number = targets[lane]
+        some = mask_bits(goals == number) & left
+        left = left & ~some
+        if number < 0:
+            fault(w, FaultKind.BAD_CALL, site, lane, u64(0), u32(0))
+            return i32(RESCHEDULE)
+        callee = launch.callees + number
+        frame = callee.offset
+        if callee.cycle == own.cycle:
+            frame = frame + (from_ - own.offset) + callee.stride
+        if too_deep or frame >= callee.end:
+            fault(w, FaultKind.STACK_OVERFLOW, site, lane, u64(frame), u32(0))
+            return i32(RESCHEDULE)
+        m = bits_mask(some)
+        new = w.regs + frame
+        store(select(m, I32(next), load(I32, new + HEADER_RETURN_PC)), new + HEADER_RETURN_PC)
+        store(select(m, U32(from_), load(U32, new + HEADER_RETURN_FRAME)), new + HEADER_RETURN_FRAME)
+        store(select(m, local, load(U32, new + HEADER_LOCAL)), new + HEADER_LOCAL)
+        w.lane_frame = select(m, U32(frame), w.lane_frame)
+        w.lane_pc = select(m, I32(callee.entry), w.lane_pc)
     return i32(RESCHEDULE)
 
 
 @native
 def find_functions(w: ptr_to(Warp), mask: u32, addresses: ptr_to(u64), targets: ptr_to(i32)) -> None:
-    """Function addresses of an indirect call to entry blocks, -1 for what is no function of this kernel."""
+    """Function addresses of an indirect call to the kernel's functions, -1 for what is none that a pointer can reach."""
     launch = w.cta.launch
     left = mask
     while left != 0:
@@ -278,6 +292,26 @@ def find_functions(w: ptr_to(Warp), mask: u32, addresses: ptr_to(u64), targets: 
         if (at >> 32) == SLOT_FUNCTION and number < launch.function_count:
             found = launch.functions[number]
         targets[lane] = found
+
+
+@native
+def copy_local(w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u64), size: u32, site: u32) -> None:
+    """Parameters of a call: `size` bytes of each lane's local memory to another place in it, by offset."""
+    bytes = w.cta.launch.local_bytes
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        from_ = source[lane]
+        to = target[lane]
+        end = u64(size) + select(from_ > to, from_, to)
+        if end > bytes:
+            fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, (u64(SLOT_LOCAL) << 32) | (end - u64(size)), size)
+        if w.cta.fault != 0:
+            return
+        memory = w.local + u64(lane) * bytes
+        for at in range(u64(size)):
+            memory[to + at] = memory[from_ + at]
 
 
 def call_print(function: Value, *args: Value) -> None:
