@@ -59,6 +59,8 @@ class FaultKind(IntEnum):
     SHARED_OUT_OF_BOUNDS = 12
     LOCAL_OUT_OF_BOUNDS = 13
     ASSERTION = 14
+    BEYOND_SPACE = 20  # an offset of 4 GiB and more, or a generic address, where a state space takes an offset
+    PRINT = 21
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
@@ -128,6 +130,7 @@ Cta = Struct("Cta", [
 COPY_QUEUE = 128
 CopyEntry = Struct("CopyEntry", [
     ("mask", u32), ("bytes", u32), ("source", u64, 32), ("target", u64, 32), ("valid", u8, 32),
+    ("group", u32),  # groups that the warp had committed before
 ])  # fmt: skip
 
 # wgmma: what one warp has issued, and the groups it has committed
@@ -177,7 +180,6 @@ Warp = Struct("Warp", [
     ("turns", u32),
     ("copy_head", u32), ("copy_tail", u32),  # entries copy_head .. copy_tail - 1 are pending
     ("copy_groups", u32),  # committed groups
-    ("copy_group_end", u32, 64),  # copy_tail when a group was committed
     ("issued", u64), ("committed", u64), ("retired", u64),
 ])  # fmt: skip
 
