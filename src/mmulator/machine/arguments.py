@@ -12,7 +12,7 @@ import numpy as np
 from mmulator.errors import LaunchError
 from mmulator.machine.image import slots_for
 from mmulator.machine.state import SLOT_SHIFT
-from mmulator.ptx.resources import parameter_offsets
+from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Parameter
 
 
@@ -56,8 +56,7 @@ def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> 
             hint="Triton adds two scratch pointers at the end; pass 0 for them" if len(args) == len(params) - 2 else None,
         )
     offsets = parameter_offsets(params)
-    total = offsets[-1] + params[-1].size if params else 0
-    memory = np.zeros(max(total, 1), np.uint8)
+    memory = np.zeros(parameter_bytes(params), np.uint8)
     result = Arguments(memory)
     pool = _Pool(first_slot, result.buffers)
     for number, (p, value, at) in enumerate(zip(params, args, offsets)):

@@ -40,7 +40,7 @@ from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.numerics.approx import tables_for
 from mmulator.numerics.profiles import dot_key, profile_for
-from mmulator.ptx.resources import parameter_offsets
+from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, Module, Symbol
 
 GROUP = 160  # PTX instructions compiled together
@@ -119,6 +119,7 @@ class Jit:
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f) for f in functions}
         self.numbers = {name: number for number, name in enumerate(self.program.functions)}
         self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
+        self.parameter_bytes = parameter_bytes(function.params)
         self.sites: list[Instruction] = []
         self.matrix = MatrixSites()
 

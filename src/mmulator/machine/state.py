@@ -61,6 +61,8 @@ class FaultKind(IntEnum):
     ASSERTION = 14
     WGMMA_LANES = 20  # a warp of the warpgroup is missing, or not whole
     WGMMA_SCALE = 21  # lanes of a warp differ in scale-d
+    BEYOND_SPACE = 22  # an offset of 4 GiB and more, or a generic address, where a state space takes an offset
+    PRINT = 23
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
@@ -133,6 +135,7 @@ Cta = Struct("Cta", [
 COPY_QUEUE = 128
 CopyEntry = Struct("CopyEntry", [
     ("mask", u32), ("bytes", u32), ("source", u64, 32), ("target", u64, 32), ("valid", u8, 32),
+    ("group", u32),  # groups that the warp had committed before
 ])  # fmt: skip
 
 # wgmma: what one warp has issued, and the groups that it has committed. A warp is at most WGMMA_QUEUE operations ahead of
@@ -193,8 +196,6 @@ Warp = Struct("Warp", [
     ("turns", u32),
     ("copy_head", u32), ("copy_tail", u32),  # entries copy_head .. copy_tail - 1 are pending
     ("copy_groups", u32),  # committed groups
-    # of those that are not empty the newest COPY_QUEUE: number, and copy_tail when it was committed. Older ones are complete
-    ("copy_group_tail", u32), ("copy_group_number", u32, COPY_QUEUE), ("copy_group_end", u32, COPY_QUEUE),
     ("issued", u64), ("committed", u64), ("retired", u64), ("group_tail", u64),
 ])  # fmt: skip
 

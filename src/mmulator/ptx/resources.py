@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mmulator.ptx.lookup import MATRIX_OPCODES
@@ -69,6 +69,11 @@ def parameter_offsets(params: Iterable[Parameter]) -> tuple[int, ...]:
         offsets.append(start)
         end = start + parameter.size
     return tuple(offsets)
+
+
+def parameter_bytes(params: Sequence[Parameter]) -> int:
+    """Size of a kernel's parameter space."""
+    return parameter_offsets(params)[-1] + params[-1].size if params else 0
 
 
 def _extent(variables: Iterable[Variable]) -> int:

@@ -1,20 +1,18 @@
-"""Loads, stores, atomics, address conversion and asynchronous copies (PTX ISA 9.1, Data Movement and Conversion)."""
+"""Loads, stores, address conversion and asynchronous copies (PTX ISA 9.1, Data Movement and Conversion)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import bitcast, is_nan, select
-from mmulator.codegen.types import Ty, f32, f64, u8, u16, u32, u64, u128
+from mmulator.codegen.ops import select
+from mmulator.codegen.types import Ty, u8, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import UnsupportedError
 from mmulator.isa.scalar import type_bits
 from mmulator.machine.emit import LANES, vector_type
 from mmulator.machine.lower import lower
+from mmulator.machine.runtime import copies, watch
 from mmulator.machine.runtime import memory as rt
-from mmulator.machine.runtime import watch
 from mmulator.machine.state import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import (
     Address,
@@ -42,7 +40,7 @@ def space_of(ins: Instruction) -> str:
     return text.partition("::")[0] or "generic"
 
 
-def _elements(operand: Operand) -> tuple[Operand, ...]:
+def elements(operand: Operand) -> tuple[Operand, ...]:
     return operand.elements if isinstance(operand, VectorOperand) else (operand,)
 
 
@@ -61,15 +59,15 @@ def _local_address(e: Emitter, address: Address) -> Value | None:
     return None
 
 
-def _place(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value]:
-    """(space, address of each lane)."""
+def place_of(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value]:
+    """(space, address of each lane). A function that is no kernel has its parameters in local memory."""
     local = _local_address(e, address)
     if local is not None:
         return "local", local
-    space, where = space_of(ins), e.address(address)
-    if space in ("const", "param"):  # windows of generic addresses: an offset into them gets their slot
-        where = (where & ((1 << SLOT_SHIFT) - 1)) | (_SLOTS[space] << SLOT_SHIFT)
-    return space, where
+    space = space_of(ins)
+    if space == "param" and not e.is_entry and ins.form["space"] != "param::entry":  # type: ignore[index]
+        space = "local"
+    return space, e.address(address)
 
 
 @lower("ld", "ldu")
@@ -77,14 +75,15 @@ def ld(e: Emitter, ins: Instruction) -> None:
     target, address = ins.operands[:2]
     if not isinstance(address, Address):
         raise UnsupportedError("a load takes an address", span=ins.span)
-    names = _elements(target)
+    names = elements(target)
     type_name = ins.form["type"]  # type: ignore[index]
-    if isinstance(address.base, Symbol) and (at := e.kernel_parameter(address.base.name)) is not None:
-        _load_parameter(e, ins, names, type_name, at + address.base.offset + address.offset)
-        return
-    space, where = _place(e, ins, address)
     size, parts = _parts(type_name)
     count = len(names) * parts
+    at = _parameter_offset(e, address, size * count)
+    if at is not None:
+        _load_parameter(e, ins, names, type_name, at)
+        return
+    space, where = place_of(e, ins, address)
     ty = _ELEMENT[size].vec(LANES)
     place = e.room(ty, count)
     e.call(rt.load_function(space, size, count), e.w, e.lanes_of(ins), e.spill(where), place, e.site)
@@ -114,6 +113,17 @@ def _as_type(value: Value, type_name: str) -> Value:
     return value if ty.kind == "float" else ty(value)
 
 
+def _parameter_offset(e: Emitter, address: Address, size: int) -> int | None:
+    """Constant offset of an access that lies in the kernel's parameters and is aligned; others are checked when they run."""
+    if not isinstance(address.base, Symbol):
+        return None
+    start = e.kernel_parameter(address.base.name)
+    if start is None:
+        return None
+    at = start + address.base.offset + address.offset
+    return at if 0 <= at <= e.jit.parameter_bytes - size and at % size == 0 else None
+
+
 def _load_parameter(e: Emitter, ins: Instruction, names: tuple[Operand, ...], type_name: str, at: int) -> None:
     """A kernel parameter at a constant offset is the same for all lanes."""
     size, parts = _parts(type_name)
@@ -133,20 +143,20 @@ def st(e: Emitter, ins: Instruction) -> None:
     if not isinstance(address, Address):
         raise UnsupportedError("a store takes an address", span=ins.span)
     type_name = ins.form["type"]  # type: ignore[index]
-    space, where = _place(e, ins, address)
+    space, where = place_of(e, ins, address)
     size, parts = _parts(type_name)
     ty = _ELEMENT[size].vec(LANES)
     values: list[Value] = []
-    for operand in _elements(source):
+    for operand in elements(source):
         bits = e.source(operand, f"b{max(type_bits(type_name), 8)}")
         values += [ty(bits)] if parts == 1 else list(_halves(bits))
     place = e.spill(*values)
     at = e.spill(where)
     e.call(rt.store_function(space, size, len(values)), e.w, e.lanes_of(ins), at, place, e.site)
-    _watch(e, ins, space, at, size * len(values))
+    watch_stores(e, ins, space, at, size * len(values))
 
 
-def _watch(e: Emitter, ins: Instruction, space: str, at: Value, size: int) -> None:
+def watch_stores(e: Emitter, ins: Instruction, space: str, at: Value, size: int) -> None:
     """Note stores to watched memory, which is global, in a kernel compiled for that."""
     if e.jit.watch and space in ("global", "generic"):
         e.call(watch.note_stores, e.w, e.lanes_of(ins), at, size, e.site)
@@ -162,136 +172,6 @@ def nothing(e: Emitter, ins: Instruction) -> None:
             e.write(operand.name, constant(e.b, vector_type(e.frame.types[operand.name]), 0), e.guard(ins))
 
 
-Combine = Callable[[Value, Value], Value]
-
-
-# atomics ------------------------------------------------------------------------------------------------------------
-def _f32_add(flush: bool) -> Combine:
-    def combine(old: Value, operand: Value) -> Value:
-        a, c = bitcast(f32, old), bitcast(f32, operand)
-        if flush:
-            a, c = _flush(a), _flush(c)
-        total = _flush(a + c) if flush else a + c
-        return select(is_nan(total), constant(old.b, u32, 0x7FFFFFFF), bitcast(u32, total))
-
-    return combine
-
-
-def _f64_add(shared: bool) -> Combine:
-    """NaNs as measured: in global memory the operand's payload before the old value's, as it is; in shared memory the old
-    value's before the operand's, quieted."""
-
-    def combine(old: Value, operand: Value) -> Value:
-        a, c = bitcast(f64, old), bitcast(f64, operand)
-        total = a + c
-        first, second = (old, operand) if shared else (operand, old)
-        payload = select(is_nan(bitcast(f64, first)), first, second)
-        if shared:
-            payload = payload | QUIET
-        made = constant(old.b, u64, 0xFFF8000000000000)
-        nan = select(is_nan(a) | is_nan(c), payload, made)
-        return select(is_nan(total), nan, bitcast(u64, total))
-
-    return combine
-
-
-QUIET = 0x0008000000000000
-
-
-def _flush(x: Value) -> Value:
-    """Subnormals to zero of their sign."""
-    bits = bitcast(u32, x)
-    small = (bits & 0x7F800000) == 0
-    return bitcast(f32, select(small, bits & 0x80000000, bits))
-
-
-def _half_add(bfloat: bool) -> Combine:
-    from mmulator.codegen.types import f16
-
-    def widen(x: Value) -> Value:
-        return bitcast(f32, u32(x) << 16) if bfloat else f32(bitcast(f16, x))
-
-    def combine(old: Value, operand: Value) -> Value:
-        total = widen(old) + widen(operand)
-        if bfloat:
-            bits = bitcast(u32, total)
-            narrow = u16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
-        else:
-            narrow = bitcast(u16, f16(total))
-        return select(is_nan(total), constant(old.b, u16, 0x7FFF), narrow)
-
-    return combine
-
-
-def _packed(one: Combine) -> Combine:
-    def combine(old: Value, operand: Value) -> Value:
-        low = one(u16(old), u16(operand))
-        high = one(u16(old >> 16), u16(operand >> 16))
-        return u32(low) | (u32(high) << 16)
-
-    return combine
-
-
-def _combiner(op: str, type_name: str, space: str) -> tuple[Ty, Combine | None, str]:
-    """(element type, macro or None where LLVM has the operation, suffix of its name)."""
-    if op == "add":
-        match type_name:
-            case "f32":
-                # global atomics flush subnormals, shared ones keep them (PTX ISA, atom)
-                flush = space != "shared"
-                return u32, _f32_add(flush), "_f32" + ("_ftz" if flush else "")
-            case "f64":
-                return u64, _f64_add(space == "shared"), "_f64" + ("_shared" if space == "shared" else "")
-            case "f16" | "bf16":
-                return u16, _half_add(type_name == "bf16"), "_" + type_name
-            case "f16x2" | "bf16x2":
-                return u32, _packed(_half_add(type_name == "bf16x2")), "_" + type_name
-    bits = type_bits(type_name)
-    if bits == 128:
-        return u128, None, ""
-    ty = vector_type(type_name).element
-    if ty.kind == "float":
-        raise UnsupportedError(f"atom.{op}.{type_name} is not supported")
-    return ty, None, ""
-
-
-@lower("atom", "red")
-def atom(e: Emitter, ins: Instruction) -> None:
-    """Vector forms are one atomic operation an element."""
-    form = ins.form
-    assert form is not None
-    operands = list(ins.operands)
-    target: Operand | None = None if ins.opcode == "red" else operands.pop(0)
-    address = operands.pop(0)
-    if not isinstance(address, Address):
-        raise UnsupportedError("an atomic operation takes an address", span=ins.span)
-    op, type_name = form["op"], form["type"]  # type: ignore[index]
-    space, where = _place(e, ins, address)
-    ty, combine, suffix = _combiner(op, type_name, space)
-    function = rt.atomic_function(space, op, ty, combine, suffix)
-    targets = _elements(target) if target is not None else ()
-    sources = [_elements(o) for o in operands[: 2 if op == "cas" else 1]]
-    for n in range(len(sources[0])):
-        old = _one_atomic(e, ins, function, ty, where + n * ty.size, [s[n] for s in sources], type_name)
-        if targets:
-            write_result(e, targets[n], old, ins)
-
-
-def _one_atomic(
-    e: Emitter, ins: Instruction, function: Native, ty: Ty, where: Value, sources: list[Operand], type_name: str
-) -> Value:
-    vector = ty.vec(LANES)
-    values = [vector(e.source(o, f"b{type_bits(type_name)}")) for o in sources]
-    if len(values) == 1:
-        values.append(values[0])
-    place = e.room(vector)
-    spilled = [e.spill(v) for v in values]
-    at = e.spill(where)
-    e.call(function, e.w, e.lanes_of(ins), at, *spilled, place, e.site)
-    _watch(e, ins, space_of(ins), at, ty.size)
-    return e.fetch(place, vector)
-
-
 # addresses ----------------------------------------------------------------------------------------------------------
 @lower("cvta", "cvta.to")
 def cvta(e: Emitter, ins: Instruction) -> None:
@@ -303,7 +183,7 @@ def cvta(e: Emitter, ins: Instruction) -> None:
         if form_is_to(ins):
             value = value & ((1 << SLOT_SHIFT) - 1)
         else:
-            value = value | (slot << SLOT_SHIFT)
+            value = value & ((1 << SLOT_SHIFT) - 1) | (slot << SLOT_SHIFT)
     write_result(e, target, value, ins)
 
 
@@ -344,12 +224,12 @@ def cp_async(e: Emitter, ins: Instruction) -> None:
         elif not (isinstance(operand, Reg) and type_bits(operand.type) == 64):  # 64 bits: a cache policy
             valid = U32(e.source(operand, "u32"))  # src-size
     where = e.address(to)
-    e.call(rt.cp_async, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(source)), size.value, e.spill(valid), e.site)
+    e.call(copies.cp_async, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(source)), size.value, e.spill(valid), e.site)
 
 
 @lower("cp.async.commit_group")
 def cp_async_commit(e: Emitter, ins: Instruction) -> None:
-    e.call(rt.cp_async_commit, e.w)
+    e.call(copies.cp_async_commit, e.w)
 
 
 @lower("cp.async.wait_group")
@@ -357,12 +237,12 @@ def cp_async_wait(e: Emitter, ins: Instruction) -> None:
     pending = ins.operands[0]
     if not isinstance(pending, Immediate):
         raise UnsupportedError("cp.async.wait_group takes a constant", span=ins.span)
-    e.call(rt.cp_async_wait, e.w, pending.value)
+    e.call(copies.cp_async_wait, e.w, pending.value)
 
 
 @lower("cp.async.wait_all")
 def cp_async_wait_all(e: Emitter, ins: Instruction) -> None:
-    e.call(rt.cp_async_wait_all, e.w)
+    e.call(copies.cp_async_wait_all, e.w)
 
 
 @lower("membar", "fence", "fence.proxy", "fence.proxy.async", "fence.mbarrier_init", "fence.proxy.alias",

@@ -1,4 +1,4 @@
-"""Checked memory: addresses of 32 lanes to host pointers, loads, stores, atomics, asynchronous copies.
+"""Checked memory: addresses of 32 lanes to host pointers, loads, stores, matrix moves.
 
 Nothing here touches host memory before the window of the access is known to hold it. After a fault every operation of the
 block does nothing, so that no store of a later instruction lands on a wrong address.
@@ -7,7 +7,6 @@ block does nothing, so that no store of a later instruction lands on a wrong add
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import (
@@ -19,23 +18,21 @@ from mmulator.codegen.ops import (
     iota,
     load,
     mask_bits,
-    select,
     stack,
     store,
     trailing_zeros,
 )
 from mmulator.codegen.types import Struct, Ty, i32, ptr, ptr_to, u8, u16, u32, u64
-from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.control import fault
 from mmulator.machine.state import (
-    COPY_QUEUE,
     FIRST_GLOBAL_SLOT,
     FULL,
     SHARED_BASE,
+    SLOT_CONST,
     SLOT_LOCAL,
+    SLOT_PARAM,
     SLOT_SHARED,
     SLOT_SHIFT,
-    CopyEntry,
     FaultKind,
     Warp,
 )
@@ -51,6 +48,8 @@ def locate(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u
     launch = w.cta.launch
     slot = at >> SLOT_SHIFT
     offset = at & OFFSET_MASK
+    if w.cta.fault != 0:
+        return u64(0)
     if (at & u64(bytes - 1)) != 0:
         fault(w, FaultKind.MISALIGNED, site, lane, at, bytes)
         return u64(0)
@@ -147,35 +146,58 @@ def translate_shared(
 
 
 @native
-def translate_local(
-    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(u64)
-) -> u32:
-    """The same for addresses of the local window: each lane its own memory."""
-    if mask == 0 or w.cta.fault != 0:
-        return u32(0)
-    generic = stack(u64, 32)
-    store((load(U64, at) & OFFSET_MASK) | (SLOT_LOCAL << SLOT_SHIFT), generic)
-    return translate_each(w, mask, generic, bytes, access, site, out)
+def locate_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> u64:
+    """`locate` for an address of the shared window."""
+    if at > OFFSET_MASK:
+        fault(w, FaultKind.BEYOND_SPACE, site, lane, at, bytes)
+        return u64(0)
+    return locate(w, lane, at | (SLOT_SHARED << SLOT_SHIFT), bytes, access, site)
+
+
+def _offsets_into(slot: int, space: str) -> Native:
+    """The same for a space whose addresses are offsets into one window, below 4 GiB."""
+
+    def translate_offsets(
+        w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(u64)
+    ) -> u32:
+        if mask == 0 or w.cta.fault != 0:
+            return u32(0)
+        a = load(U64, at)
+        beyond = mask_bits(a > OFFSET_MASK) & mask
+        if beyond != 0:
+            lane = trailing_zeros(beyond)
+            fault(w, FaultKind.BEYOND_SPACE, site, lane, at[lane], bytes)
+            return u32(0)
+        generic = stack(u64, 32)
+        store(a | (slot << SLOT_SHIFT), generic)
+        return translate_each(w, mask, generic, bytes, access, site, out)
+
+    return Native(translate_offsets, f"translate_{space}")
 
 
 SPACES: dict[str, Native] = {
-    "generic": translate, "global": translate, "const": translate, "param": translate, "shared": translate_shared,
-    "local": translate_local,
+    "generic": translate, "shared": translate_shared, "local": _offsets_into(SLOT_LOCAL, "local"),
+    "const": _offsets_into(SLOT_CONST, "const"), "param": _offsets_into(SLOT_PARAM, "param"),
 }  # fmt: skip
 _ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
 
 
-def _family(space: str) -> str:
+def family(space: str) -> str:
     """Spaces that translate alike share their functions."""
-    return space if space in ("shared", "local") else "generic"
+    return "generic" if space == "global" else space
+
+
+def locate_function(space: str) -> Native:
+    """`locate` for the addresses of a state space that a single lane computes."""
+    return locate_shared if space == "shared" else locate
 
 
 def load_function(space: str, size: int, count: int) -> Native:
-    return _load_function(_family(space), size, count)
+    return _load_function(family(space), size, count)
 
 
 def store_function(space: str, size: int, count: int) -> Native:
-    return _store_function(_family(space), size, count)
+    return _store_function(family(space), size, count)
 
 
 @cache
@@ -243,70 +265,7 @@ def range_(count: int) -> list[int]:
     return list(range(count))
 
 
-# atomics ------------------------------------------------------------------------------------------------------------
-def atomic_rmw(op: str, pointer: Value, value: Value) -> Value:
-    """Macro: LLVM's atomicrmw; the old value."""
-    b = Builder.current()
-    return b.emit(value.ty, f"atomicrmw {op} ptr {pointer.text}, {value.typed} seq_cst, align {value.ty.size}")
-
-
-def compare_exchange(pointer: Value, expected: Value, new: Value) -> Value:
-    """Macro: LLVM's cmpxchg; the old value."""
-    b = Builder.current()
-    ty = expected.ty.llvm
-    text = f"cmpxchg ptr {pointer.text}, {expected.typed}, {new.typed} seq_cst seq_cst, align {expected.ty.size}"
-    pair = b.emit(expected.ty, text)
-    return b.emit(expected.ty, f"extractvalue {{ {ty}, i1 }} {pair.text}, 0")
-
-
-def _inc(old: Value, operand: Value) -> Value:
-    return select(old >= operand, operand * 0, old + 1)
-
-
-def _dec(old: Value, operand: Value) -> Value:
-    return select((old == 0) | (old > operand), operand, old - 1)
-
-
-_RMW = {"add": "add", "and": "and", "or": "or", "xor": "xor", "exch": "xchg"}
-
-
-@cache
-def atomic_function(space: str, op: str, ty: Ty, combine: Any = None, name: str = "") -> Native:
-    """atom/red, lane after lane: dst[l] = old value.
-
-    combine: the new value from (old, operand), as a macro, for operations that LLVM has no atomicrmw for (floats, inc,
-    dec); `name` distinguishes it.
-    """
-    space = _family(space)
-    resolve, size = SPACES[space], ty.size
-    own = combine or {"inc": _inc, "dec": _dec}.get(op)
-    rmw = _RMW.get(op) or (op if ty.signed else "u" + op)
-
-    def atomic(
-        w: ptr_to(Warp), mask: u32, at: ptr_to(u64), src: ptr_to(ty), other: ptr_to(ty), dst: ptr_to(ty), site: u32
-    ) -> None:
-        host = stack(u64, 32)
-        left = resolve(w, mask, at, size, WRITE, site, host)
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
-            target = cast_ptr(ty, ptr(host[lane]))
-            if op == "cas":
-                dst[lane] = compare_exchange(target, src[lane], other[lane])
-            elif own is None:
-                dst[lane] = atomic_rmw(rmw, target, src[lane])
-            else:
-                old = target[0]
-                seen = compare_exchange(target, old, own(old, src[lane]))
-                while seen != old:
-                    old = seen
-                    seen = compare_exchange(target, old, own(old, src[lane]))
-                dst[lane] = old
-
-    return Native(atomic, f"atom_{space}_{op}_{ty.name}{name}")
-
-
-# cp.async -----------------------------------------------------------------------------------------------------------
+# chance --------------------------------------------------------------------------------------------------------------
 @native
 def hash_choice(seed: u64, a: u64, b: u64) -> u64:
     """A well-mixed number from three; the machine's only source of chance."""
@@ -316,110 +275,11 @@ def hash_choice(seed: u64, a: u64, b: u64) -> u64:
     return x ^ (x >> 31)
 
 
-@native
-def do_copy(e: ptr_to(CopyEntry)) -> None:
-    left = e.mask
-    n = e.bytes
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
-        to = ptr(e.target[lane])
-        valid = u32(e.valid[lane])
-        if valid == 16:
-            store(load(u8.vec(16), ptr(e.source[lane])), to)
-        else:
-            source = ptr(e.source[lane])
-            for i in range(n):
-                byte = u8(0)
-                if i < valid:
-                    byte = source[i]
-                to[i] = byte
-
-
-@native
-def finish_copies(w: ptr_to(Warp), end: u32) -> None:
-    """Complete the copies before queue position `end`."""
-    head = w.copy_head
-    while head != end:
-        do_copy(w.copies + (head & (COPY_QUEUE - 1)))
-        head = head + 1
-    w.copy_head = head
-
-
-@native
-def cp_async(
-    w: ptr_to(Warp), mask: u32, to: ptr_to(u64), source: ptr_to(u64), bytes: u32, valid: ptr_to(u32), site: u32
-) -> None:
-    """Queue a copy of `bytes` a lane, of which `valid[lane]` are read and the rest are zeros.
-
-    Source addresses are checked now; the data is read and written later: at once, or when a wait asks, as the seed says.
-    """
-    e = w.copies + (w.copy_tail & (COPY_QUEUE - 1))
-    if w.copy_tail - w.copy_head >= COPY_QUEUE:
-        finish_copies(w, w.copy_head + 1)
-    ok = translate_shared(w, mask, to, bytes, WRITE, site, e.target)
-    if ok == 0:
-        return
-    reading = u32(0)
-    left = ok
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
-        n = valid[lane]
-        if n > bytes:
-            n = bytes
-        e.valid[lane] = u8(n)
-        if n != 0:
-            reading = reading | (u32(1) << lane)
-    if reading != 0 and translate(w, reading, source, bytes, READ, site, e.source) == 0:
-        return
-    e.mask = ok
-    e.bytes = bytes
-    w.copy_tail = w.copy_tail + 1
-    cta = w.cta
-    chance = hash_choice(cta.launch.seed, u64(cta.linear) * 64 + u64(w.index), u64(w.copy_tail))
-    if (chance & 3) == 0:
-        finish_copies(w, w.copy_tail)
-
-
-@native
-def cp_async_commit(w: ptr_to(Warp)) -> None:
-    tail = w.copy_group_tail
-    if w.copy_tail != w.copy_head and (tail == 0 or w.copy_group_end[(tail - 1) & (COPY_QUEUE - 1)] != w.copy_tail):
-        w.copy_group_number[tail & (COPY_QUEUE - 1)] = w.copy_groups
-        w.copy_group_end[tail & (COPY_QUEUE - 1)] = w.copy_tail
-        w.copy_group_tail = tail + 1
-    w.copy_groups = w.copy_groups + 1
-
-
-@native
-def cp_async_wait(w: ptr_to(Warp), pending: u32) -> None:
-    """Leave the newest `pending` groups; complete everything older."""
-    if pending >= w.copy_groups:
-        return
-    wanted = w.copy_groups - pending - 1
-    at = w.copy_group_tail
-    for _ in range(u32(COPY_QUEUE)):
-        if at == 0:
-            return
-        at = at - 1
-        if w.copy_group_number[at & (COPY_QUEUE - 1)] <= wanted:
-            end = w.copy_group_end[at & (COPY_QUEUE - 1)]
-            if i32(end - w.copy_head) > 0:
-                finish_copies(w, end)
-            return
-
-
-@native
-def cp_async_wait_all(w: ptr_to(Warp)) -> None:
-    finish_copies(w, w.copy_tail)
-
-
 # matrix moves -------------------------------------------------------------------------------------------------------
 @cache
 def ldmatrix_function(space: str, matrices: int, trans: bool) -> Native:
     """ldmatrix .m8n8 .b16: lane 8 i + r gives the address of row r of matrix i; dst[32 i + lane] receives a register."""
-    space = _family(space)
+    space = family(space)
     resolve = SPACES[space]
     lanes = (1 << (8 * matrices)) - 1
 
@@ -445,7 +305,7 @@ def ldmatrix_function(space: str, matrices: int, trans: bool) -> Native:
 @cache
 def stmatrix_function(space: str, matrices: int, trans: bool) -> Native:
     """stmatrix .m8n8 .b16, the reverse of ldmatrix."""
-    space = _family(space)
+    space = family(space)
     resolve = SPACES[space]
     lanes = (1 << (8 * matrices)) - 1
 
@@ -474,7 +334,7 @@ ByteMoveSite = Struct("ByteMoveSite", [("rows", u32), ("element_bits", u32), ("p
 @cache
 def ldmatrix_bytes_function(space: str) -> Native:
     """ldmatrix .m16n16 and .m8n16: lane r gives the address of row r; 4- and 6-bit elements are packed in its low bits."""
-    resolve = SPACES[_family(space)]
+    resolve = SPACES[family(space)]
 
     def ldmatrix_bytes(w: ptr_to(Warp), move: ptr_to(ByteMoveSite), at: ptr_to(u64), dst: ptr, site: u32) -> None:
         host = stack(u64, 32)
@@ -491,13 +351,13 @@ def ldmatrix_bytes_function(space: str) -> Native:
                     value = value | (u32(row[first // 8 + 1]) << (8 - first % 8))
                 dst[move.places[16 * r + c]] = u8(value & ((1 << bits) - 1))
 
-    return Native(ldmatrix_bytes, f"ldmatrix_bytes_{_family(space)}")
+    return Native(ldmatrix_bytes, f"ldmatrix_bytes_{family(space)}")
 
 
 @cache
 def stmatrix_bytes_function(space: str) -> Native:
     """stmatrix .m16n8 .b8: lane r gives the address of row r of the transposed matrix."""
-    resolve = SPACES[_family(space)]
+    resolve = SPACES[family(space)]
 
     def stmatrix_bytes(w: ptr_to(Warp), move: ptr_to(ByteMoveSite), at: ptr_to(u64), src: ptr, site: u32) -> None:
         host = stack(u64, 32)
@@ -509,7 +369,7 @@ def stmatrix_bytes_function(space: str) -> Native:
             for c in range(u32(16)):
                 row[c] = src[move.places[16 * r + c]]
 
-    return Native(stmatrix_bytes, f"stmatrix_bytes_{_family(space)}")
+    return Native(stmatrix_bytes, f"stmatrix_bytes_{family(space)}")
 
 
 @native
@@ -522,5 +382,4 @@ def movmatrix(a: ptr_to(u32), d: ptr_to(u32)) -> None:
             target[(4 * c + r // 2) * 2 + r % 2] = source[(4 * r + c // 2) * 2 + c % 2]
 
 
-MEMORY = [locate, translate, translate_shared, translate_local, hash_choice, cp_async, cp_async_commit, cp_async_wait,
-          cp_async_wait_all]  # fmt: skip
+MEMORY = [locate, hash_choice, *SPACES.values()]

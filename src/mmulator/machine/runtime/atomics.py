@@ -1,0 +1,82 @@
+"""atom and red on host memory: one lane after the other, each one atomic operation of the host.
+
+Windows lie where an address that is aligned for the kernel is aligned for the host too (machine/placing.py).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from mmulator.codegen.lang import Native
+from mmulator.codegen.ops import cast_ptr, select, stack, trailing_zeros
+from mmulator.codegen.types import Ty, ptr, ptr_to, u32, u64
+from mmulator.codegen.values import Builder, Value
+from mmulator.machine.runtime.memory import SPACES, WRITE, family
+from mmulator.machine.state import Warp
+
+
+def atomic_rmw(op: str, pointer: Value, value: Value) -> Value:
+    """Macro: LLVM's atomicrmw; the old value."""
+    b = Builder.current()
+    return b.emit(value.ty, f"atomicrmw {op} ptr {pointer.text}, {value.typed} seq_cst, align {value.ty.size}")
+
+
+def compare_exchange(pointer: Value, expected: Value, new: Value) -> Value:
+    """Macro: LLVM's cmpxchg; the old value."""
+    b = Builder.current()
+    ty = expected.ty.llvm
+    text = f"cmpxchg ptr {pointer.text}, {expected.typed}, {new.typed} seq_cst seq_cst, align {expected.ty.size}"
+    pair = b.emit(expected.ty, text)
+    return b.emit(expected.ty, f"extractvalue {{ {ty}, i1 }} {pair.text}, 0")
+
+
+def _inc(old: Value, operand: Value) -> Value:
+    return select(old >= operand, operand * 0, old + 1)
+
+
+def _dec(old: Value, operand: Value) -> Value:
+    return select((old == 0) | (old > operand), operand, old - 1)
+
+
+# LLVM's names, for unsigned and signed integers; inc and dec have none.
+_RMW = {"add": ("add", "add"), "and": ("and", "and"), "or": ("or", "or"), "xor": ("xor", "xor"), "exch": ("xchg", "xchg"),
+        "min": ("umin", "min"), "max": ("umax", "max")}  # fmt: skip
+_OWN = {"inc": _inc, "dec": _dec}
+INTEGER_OPERATIONS = frozenset((*_RMW, *_OWN, "cas"))
+
+
+@cache
+def atomic_function(space: str, op: str, ty: Ty, combine: Any = None, name: str = "") -> Native:
+    """atom/red, lane after lane: dst[l] = old value.
+
+    combine: the new value from (old, operand), as a macro, for operations that are none on integers; `name`
+    distinguishes it.
+    """
+    space = family(space)
+    resolve, size = SPACES[space], ty.size
+    own = combine or _OWN.get(op)
+    rmw = "" if own or op == "cas" else _RMW[op][ty.signed]
+
+    def atomic(
+        w: ptr_to(Warp), mask: u32, at: ptr_to(u64), src: ptr_to(ty), other: ptr_to(ty), dst: ptr_to(ty), site: u32
+    ) -> None:
+        host = stack(u64, 32)
+        left = resolve(w, mask, at, size, WRITE, site, host)
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            target = cast_ptr(ty, ptr(host[lane]))
+            if op == "cas":
+                dst[lane] = compare_exchange(target, src[lane], other[lane])
+            elif own is None:
+                dst[lane] = atomic_rmw(rmw, target, src[lane])
+            else:
+                old = target[0]
+                seen = compare_exchange(target, old, own(old, src[lane]))
+                while seen != old:
+                    old = seen
+                    seen = compare_exchange(target, old, own(old, src[lane]))
+                dst[lane] = old
+
+    return Native(atomic, f"atom_{space}_{op}_{ty.name}{name}")

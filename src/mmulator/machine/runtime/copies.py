@@ -1,0 +1,128 @@
+"""cp.async: copies that are checked when they are issued and done later."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import load, store, trailing_zeros
+from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
+from mmulator.machine.runtime.control import fault
+from mmulator.machine.runtime.memory import READ, WRITE, hash_choice, locate, translate, translate_shared
+from mmulator.machine.state import COPY_QUEUE, CopyEntry, FaultKind, Warp
+
+
+@native
+def do_copy(e: ptr_to(CopyEntry)) -> None:
+    left = e.mask
+    n = e.bytes
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        to = ptr(e.target[lane])
+        valid = u32(e.valid[lane])
+        if valid == 16:
+            store(load(u8.vec(16), ptr(e.source[lane])), to)
+        else:
+            source = ptr(e.source[lane])
+            for i in range(n):
+                byte = u8(0)
+                if i < valid:
+                    byte = source[i]
+                to[i] = byte
+
+
+@native
+def finish_copies(w: ptr_to(Warp), end: u32) -> None:
+    """Complete the copies before queue position `end`, unless the block has faulted."""
+    head = w.copy_head
+    if w.cta.fault != 0:
+        head = end
+    while head != end:
+        do_copy(w.copies + (head & (COPY_QUEUE - 1)))
+        head = head + 1
+    w.copy_head = head
+
+
+@native
+def copy_sources(
+    w: ptr_to(Warp), reading: u32, at: ptr_to(u64), bytes: u32, valid: ptr_to(u8), site: u32, out: ptr_to(u64)
+) -> u32:
+    """Source addresses of the lanes in `reading`: aligned to the size of the copy, and `valid` bytes long."""
+    left = reading
+    whole = u32(1)
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if u32(valid[lane]) != bytes:
+            whole = u32(0)
+    if whole != 0:
+        return translate(w, reading, at, bytes, READ, site, out)
+    left = reading
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if (at[lane] & u64(bytes - 1)) != 0:
+            fault(w, FaultKind.MISALIGNED, site, lane, at[lane], bytes)
+            return u32(0)
+        host = locate(w, lane, at[lane], u32(valid[lane]), READ, site)
+        if host == 0:
+            return u32(0)
+        out[lane] = host
+    return reading
+
+
+@native
+def cp_async(
+    w: ptr_to(Warp), mask: u32, to: ptr_to(u64), source: ptr_to(u64), bytes: u32, valid: ptr_to(u32), site: u32
+) -> None:
+    """Queue a copy of `bytes` a lane, of which `valid[lane]` are read and the rest are zeros.
+
+    Source addresses are checked now; the data is read and written later: at once, or when a wait asks, as the seed says.
+    """
+    e = w.copies + (w.copy_tail & (COPY_QUEUE - 1))
+    if w.copy_tail - w.copy_head >= COPY_QUEUE:
+        finish_copies(w, w.copy_head + 1)
+    ok = translate_shared(w, mask, to, bytes, WRITE, site, e.target)
+    if ok == 0:
+        return
+    reading = u32(0)
+    left = ok
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        n = valid[lane]
+        if n > bytes:
+            n = bytes
+        e.valid[lane] = u8(n)
+        if n != 0:
+            reading = reading | (u32(1) << lane)
+    if reading != 0 and copy_sources(w, reading, source, bytes, e.valid, site, e.source) == 0:
+        return
+    e.mask = ok
+    e.bytes = bytes
+    e.group = w.copy_groups
+    w.copy_tail = w.copy_tail + 1
+    cta = w.cta
+    chance = hash_choice(cta.launch.seed, u64(cta.linear) * 64 + u64(w.index), u64(w.copy_tail))
+    if (chance & 3) == 0:
+        finish_copies(w, w.copy_tail)
+
+
+@native
+def cp_async_commit(w: ptr_to(Warp)) -> None:
+    w.copy_groups = w.copy_groups + 1
+
+
+@native
+def cp_async_wait(w: ptr_to(Warp), pending: u32) -> None:
+    """Leave the newest `pending` groups that were committed, and what was not; complete everything older."""
+    if pending < w.copy_groups:
+        first = w.copy_groups - pending  # the oldest group that may go on
+        end = w.copy_head
+        while end != w.copy_tail and (w.copies + (end & (COPY_QUEUE - 1))).group < first:
+            end = end + 1
+        finish_copies(w, end)
+
+
+@native
+def cp_async_wait_all(w: ptr_to(Warp)) -> None:
+    finish_copies(w, w.copy_tail)
