@@ -20,12 +20,15 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from machine_code import HEAD, Unknown, assemble, translate
 
 import mmulator as mm
 
-INPUTS, PARAMETERS, THREADS = 6, 2, 1024
-DECLARED = ("u64 a", "u64 b", "f32 c", "f32 d")
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "tests" / "data")]
+import contraction_vectors as vectors  # noqa: E402
+from contraction_vectors import HEAD, INPUTS, OUTPUTS, PARAMETERS, SCALARS, kernel  # noqa: E402
+from machine_code import Unknown, assemble, translate  # noqa: E402
+
+THREADS = 1024
 
 
 def constant(rng: random.Random) -> str:
@@ -66,7 +69,7 @@ class Writer:
     def statement(self) -> None:
         rng = self.rng
         op = rng.choices(list(self.weights), list(self.weights.values()))[0]
-        name, _, kind = op.partition("|")
+        name = op
         count = {"mul": 2, "add": 2, "sub": 2, "div": 2, "fma": 3, "min": 2, "max": 2}.get(name.split(".")[0], 1)
         ftz = self.ftz if rng.random() < 0.97 else not self.ftz
         z = ".ftz" if ftz and not name.startswith(("mov", "tanh", "selp")) else ""
@@ -88,42 +91,12 @@ class Writer:
     def body(self, size: int) -> str:
         for _ in range(size):
             self.statement()
-        out = [f"mov.f32 %o{n}, {v};" for n, v in enumerate(dict.fromkeys(self.unread + [v for v in self.values if self.rng.random() < 0.1]))]
+        kept = dict.fromkeys(self.unread + [v for v in self.values if self.rng.random() < 0.1])
+        out = [f"mov.f32 %o{n}, {v};" for n, v in enumerate(kept)]
         return "\n".join(self.lines + out)
 
 
-def kernel(name: str, body: str) -> str:
-    outputs = sorted({int(n) for n in re.findall(r"%o(\d+)", body)})
-    used = sorted({int(n) for n in re.findall(r"%f(\d+)", body)})
-    registers = max((int(n) for n in re.findall(r"%x(\d+)", body)), default=0) + 1
-    return "\n".join([
-        f".visible .entry {name}({', '.join('.param .' + d for d in DECLARED)}) {{",
-        f".reg .f32 %f<{INPUTS}>, %q<{PARAMETERS}>, %x<{registers}>, %o<{max(outputs) + 1}>; .reg .pred %p<40>;",
-        ".reg .b64 %in, %out, %at; .reg .b32 %i;",
-        "ld.param.u64 %in, [a]; ld.param.u64 %out, [b]; ld.param.f32 %q0, [c]; ld.param.f32 %q1, [d];",
-        "cvta.to.global.u64 %in, %in; cvta.to.global.u64 %out, %out; mov.u32 %i, %tid.x;",
-        f"mul.wide.u32 %at, %i, {4 * INPUTS}; add.s64 %in, %in, %at; mul.wide.u32 %at, %i, 256; add.s64 %out, %out, %at;",
-        *(f"ld.global.f32 %f{n}, [%in+{4 * n}];" for n in used), body,
-        *(f"st.global.f32 [%out+{4 * n}], %o{n};" for n in outputs), "ret;", "}",
-    ]) + "\n"  # fmt: skip
-
-
-def operands(seed: int) -> np.ndarray:
-    """Ordinary numbers, all exponents, edges: a thread takes a row."""
-    rng = np.random.default_rng(seed)
-    shape = THREADS, INPUTS
-    ordinary = (rng.standard_normal(shape) * 4).astype(np.float32).view(np.uint32)
-    wide = rng.integers(0, 1 << 32, shape, dtype=np.uint32)
-    tiny = (rng.integers(0, 4, shape, dtype=np.uint32) << 23 | rng.integers(0, 1 << 23, shape, dtype=np.uint32)) | rng.integers(0, 2, shape, dtype=np.uint32) << 31
-    huge = (rng.integers(250, 255, shape, dtype=np.uint32) << 23 | rng.integers(0, 1 << 23, shape, dtype=np.uint32)) | rng.integers(0, 2, shape, dtype=np.uint32) << 31
-    edges = np.array([0, 1 << 31, 0x7F800000, 0xFF800000, 0x3F800000, 0xBF800000, 1, 0x7E800000, 0x7E800001, 0x00800000, 0x007FFFFF, 0x7F7FFFFF], np.uint32)
-    edge = rng.choice(edges, shape)
-    kind = rng.choice(5, shape, p=[0.5, 0.15, 0.15, 0.12, 0.08])
-    kind[: THREADS // 2] = 0
-    return np.choose(kind, [ordinary, wide, tiny, huge, edge]).astype(np.uint32)
-
-
-def is_nan(x: np.ndarray) -> np.ndarray:
+def is_nan(x: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return (x & 0x7FFFFFFF) > 0x7F800000
 
 
@@ -135,16 +108,16 @@ def compare(bodies: list[str], seed: int, verbose: int, options: list[str], nans
     translated: dict[int, str] = {}
     for n in range(len(bodies)):
         try:
-            translated[n] = translate(machine[f"k{n}"], f"k{n}", [".param ." + d for d in DECLARED])
+            translated[n] = translate(machine[f"k{n}"], f"k{n}", [".param ." + d for d in PARAMETERS])
         except Unknown as unknown:
             totals[f"unknown {unknown}"] += 1
     ours, theirs = mm.Module.load(text), mm.Module.load(HEAD + "".join(translated.values()))
-    source = operands(seed)
+    source = vectors.operands(seed, THREADS)
     for n in translated:
         results = []
         for module in (ours, theirs):
-            out = np.zeros((THREADS, 64), np.uint32)
-            module[f"k{n}"].launch(1, THREADS, [source.copy(), out, np.float32(1.7), np.float32(-0.3)], device="sm_90")
+            out = np.zeros((THREADS, OUTPUTS), np.uint32)
+            module[f"k{n}"].launch(1, THREADS, [source.copy(), out, *SCALARS], device="sm_90")
             results.append(out)
         a, b = results
         different = (a != b) & (nans | ~(is_nan(a) & is_nan(b)))
@@ -152,7 +125,7 @@ def compare(bodies: list[str], seed: int, verbose: int, options: list[str], nans
         if different.any() and totals["different"] <= verbose:
             row, column = (int(x) for x in np.argwhere(different)[0])
             print("-" * 100, bodies[n], *(t for _, t in machine[f"k{n}"] if re.search(r"F|MUFU|HADD|IMAD.MOV|MOV", t)), sep="\n")
-            print(f"{int(different.any(1).sum())} of {THREADS} threads; %o{column}: {a[row, column]:#x}, ptxas {b[row, column]:#x}")
+            print(f"{int(different.any(1).sum())} threads; %o{column}: {a[row, column]:#x}, ptxas {b[row, column]:#x}")
             print("   inputs", [hex(x) for x in source[row]])
     return totals
 
@@ -173,13 +146,17 @@ def main() -> None:
     parser.add_argument("--constants", type=float, default=0.3)
     parser.add_argument("--only", default="", help="names of operations, comma-separated")
     parser.add_argument("--text", action="append", default=[], help="the body of a kernel instead of random ones")
+    parser.add_argument("--written", default="", help="the kernels of tests/data/contraction_kernels.txt with this in their names")
     parser.add_argument("--nans", action="store_true", help="compare the bits of NaNs, too")
     parser.add_argument("--verbose", type=int, default=3, help="mismatches shown")
     parser.add_argument("--ptxas-option", action="append", default=[])
     o = parser.parse_args()
     rng = random.Random(o.seed)
     weights = {k: v for k, v in WEIGHTS.items() if not o.only or k.split(".")[0] in o.only.split(",")}
-    bodies = o.text or [Writer(rng, weights, o.ftz, o.constants).body(rng.randint(2, o.size)) for _ in range(o.count)]
+    if o.written:
+        bodies = [b for name, b in vectors.bodies().items() if o.written in name]
+    else:
+        bodies = o.text or [Writer(rng, weights, o.ftz, o.constants).body(rng.randint(2, o.size)) for _ in range(o.count)]
     totals = compare(bodies, o.seed, o.verbose, o.ptxas_option, o.nans)
     print(", ".join(f"{n} {what}" for what, n in totals.most_common()))
     sys.exit(1 if totals["different"] else 0)

@@ -71,7 +71,7 @@ class Walk:
             self._sum(n, ins)
         else:
             held = None if guarded else self._result(n, ins)
-            if may_scale(ins) and not guarded:
+            if may_scale(ins):
                 self._scaling(n, ins)
             if held is None or held.product.at == n:  # no copy
                 for name in {r for o in ins.operands for r in registers_of(o)} & reads:
@@ -98,8 +98,7 @@ class Walk:
             power, held = self.f.constant(factor, "f32"), self._value(other)
             if power is None or power not in POWERS or held is None or held.negated or held.product.type != "f32":
                 continue
-            if self.f.regions.place[n][0] == self.f.regions.place[held.product.at][0]:
-                self.f.scalings[n] = held.product, power
+            self.f.scalings[n] = held.product, power
 
     def _result(self, n: int, ins: Instruction) -> Held | None:
         """What an instruction puts into its register: a product, a copy of one, or neither (None)."""

@@ -43,4 +43,4 @@ def scaled(ins: Instruction, a: Operand, b: Operand, power: int, fresh: Callable
     other = emit(("f32",), "selp", b, a, first)
     factor = emit(multiplied, "mul", factor, Immediate(power, "f32", ins.span))
     final = ("rn", *ftz, *(("sat",) if "sat" in ins.modifiers else ()), "f32")
-    return [*code, instruction(ins, "mul", final, (ins.operands[0], factor, other), None)]
+    return [*code, instruction(ins, "mul", final, (ins.operands[0], factor, other), ins.guard)]
