@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from mmulator.errors import InvalidInstructionError, MmulatorError
 from mmulator.isa.scalar import NoForm, ScalarForm, match
-from mmulator.isa.targets import TARGETS
+from mmulator.isa.targets import TARGETS, Target
 from mmulator.ptx import matrix_operands
 from mmulator.ptx.calls import check_call
 from mmulator.ptx.lookup import MATRIX_OPCODES, matrix_form
@@ -124,12 +124,19 @@ def _too_new(form: ScalarForm, module: Module) -> tuple[str, str] | None:
         return f"{form} needs PTX {_version(form.ptx)}; this module says {_version(module.version)}", "raise .version"
     if module.target.number < form.sm:
         return f"{form} needs .target sm_{form.sm} or higher; this module says {module.target}", "raise .target"
-    if form.specific and not module.target.suffix:
-        return (
-            f"{form} needs an architecture-specific target; this module says {module.target}",
-            f"write {module.target}a",
-        )
+    target = module.target
+    if form.families and not any(_in_family(target, least) for least in form.families):
+        wanted = " or ".join(f"sm_{n}" for n in form.families)
+        return f"{form} needs a target of the family of {wanted}; this module says {target}", "see docs/supported.md"
+    if form.specific and not target.suffix:
+        return f"{form} needs an architecture-specific target; this module says {target}", f"write {target}a"
+    if form.chip and target.suffix != "a":
+        return f"{form} needs a target of one chip; this module says {target}", f"write sm_{target.number}a"
     return None
+
+
+def _in_family(target: Target, least: int) -> bool:
+    return target.number >= least and target.family() == Target(least).family()
 
 
 def _no_form(module: Module, instruction: Instruction) -> InvalidInstructionError:
