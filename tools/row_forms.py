@@ -84,6 +84,8 @@ def operand(spec: OperandSpec, number: int, form: ScalarForm) -> str:
             return f"{reg}|%pred_{number}"
         case "dstpred":
             return f"%pred_{number}|%pred_{number + 1}"
+        case "vsrc" | "vsrc-" | "vmerge" if number % 4 == 1:
+            return reg if spec.access == "w" else f"{reg}.h1"
         case "src" if spec.values:
             return str(spec.values[-1])
         case "src" if spec.hi == 15:

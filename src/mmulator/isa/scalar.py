@@ -31,6 +31,14 @@ Kind = Literal[
     "callee",  # function, or register
     "arguments",  # (a, b, ...)
     "prototype",  # name of a .callprototype or .calltargets
+    "vsrc",  # register with a byte or half selected, or constant
+    "vsrc-",  # the same, perhaps negated
+    "vneg",  # register or constant, perhaps negated
+    "vmerge",  # register written, or a byte or half of it
+    "vmask2",  # register written, or some of its two halves
+    "vmask4",  # register written, or some of its four bytes
+    "vsrc2",  # register, with two halves selected
+    "vsrc4",  # register, with four bytes selected
     "any",  # not checked: unsupported instruction
 ]
 

@@ -1,6 +1,6 @@
 """Control Flow, Parallel Synchronization and Communication, and Miscellaneous Instructions (PTX ISA 9.1).
 
-Last, what is recognised but not modelled: textures, surfaces, video, clusters, tcgen05.
+Last, what is recognised but not modelled: textures, surfaces, clusters, tcgen05.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from mmulator.isa.scalar_rows import BITS32_64, INT32, dst, imm, maybe, need, on
 _SYNC = "Parallel Synchronization and Communication Instructions"
 _MISC = "Miscellaneous Instructions"
 _TEXTURES = "textures and surfaces are not modelled"
-_VIDEO = "video instructions are not modelled"
 _CLUSTERS = "thread block clusters: later release"
 _BLACKWELL = "fifth generation tensor cores: later release"
 _MBARRIER = "mbarrier objects: later release"
@@ -126,9 +125,4 @@ ROWS: tuple[Row, ...] = (
     *_open("tcgen05", _BLACKWELL, "TensorCore 5th Generation Family Instructions", (8, 6), 100),
     *_open("tex tld4 txq", _TEXTURES, "Texture Instructions"),
     *_open("suld sust sured suq", _TEXTURES, "Surface Instructions"),
-    *_open("vadd vsub vabsdiff vmin vmax vshl vshr vmad vset", _VIDEO, "Scalar Video Instructions", (2, 0), 20),
-    *_open(
-        "vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4",
-        _VIDEO, "SIMD Video Instructions", (3, 0), 30,
-    ),
 )  # fmt: skip

@@ -39,7 +39,7 @@ def _comparison(group: str) -> object:
         if m["cmp"] not in _COMPARISONS[letter]:
             return f".{m['cmp']} does not compare .{type}"
         if "ftz" in m and (type not in ("f32", "f16", "f16x2") or m.get("dtype") == "bf16"):
-            return f".ftz cannot stand with .{m.get('dtype', type)}.{type}" if group == "stype" else f".ftz cannot stand with .{type}"
+            return f".ftz cannot stand with .{m['dtype'] + '.' if 'dtype' in m else ''}{type}"
         if (m.get("dtype"), type) == ("f16", "bf16"):
             return ".f16 cannot be set from a comparison of .bf16"
         return None

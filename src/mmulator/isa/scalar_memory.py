@@ -115,9 +115,9 @@ _LD = _memory(
 )  # fmt: skip
 # Since 9.3 memory-mapped registers have acquire and release too.
 _LD_MMIO, _ST_MMIO = (
-    _memory(
-        name, one("mmio", "mmio"), one("sem", sem), one("scope", "sys"), maybe("space", "global"),
-        type_(*(t for t in MEMORY_TYPES if t != "b128")), operands=operands, ptx=(9, 3), sm=70,
+    Row(
+        name, (one("mmio", "mmio"), one("sem", sem), one("scope", "sys"), maybe("space", "global"),
+               type_(*(t for t in MEMORY_TYPES if t != "b128"))), operands, f"{_MOVES}: {name}", (9, 3), 70,
     )
     for name, sem, operands in (
         ("ld", "acquire", (dst(wider=True), addr())), ("st", "release", (addr(), src("b", wider=True))),

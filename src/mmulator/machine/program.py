@@ -6,7 +6,7 @@ warp together (`.sync`): there the block's code first checks that the lanes are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,12 +21,11 @@ from mmulator.ptx.tree import (
     Label,
     LabelRef,
     Module,
-    NegatedPredicate,
     Operand,
-    PredicatePair,
     Reg,
     Symbol,
     VectorOperand,
+    flatten,
 )
 
 Ending = Literal["goto", "branch", "exit", "return", "call", "barrier", "indexed", "wgmma.wait"]
@@ -161,23 +160,6 @@ def _has_cycle(callees: dict[str, list[str]]) -> bool:
         return False
 
     return any(visit(n) for n in callees if n not in state)
-
-
-def flatten(operands: Iterable[Operand]) -> Iterator[Operand]:
-    """Operands with vectors, arguments, pairs and addresses taken apart."""
-    for o in operands:
-        match o:
-            case VectorOperand(elements=elements) | Arguments(elements=elements):
-                yield from flatten(elements)
-            case PredicatePair(p=p, q=q):
-                yield from (p, q)
-            case Address(base=base, extra=extra):
-                yield base
-                yield from flatten(extra)
-            case NegatedPredicate(register=register):
-                yield register
-            case _:
-                yield o
 
 
 class _Splitter:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.lower import LOWER, load_all
 from mmulator.machine.ops import SEMANTICS
-from mmulator.machine.program import BUILTINS, flatten
+from mmulator.machine.program import BUILTINS
 from mmulator.machine.special import SPECIAL_REGISTERS
-from mmulator.ptx.tree import Instruction, Module, SpecialRegister, Symbol
+from mmulator.ptx.tree import Instruction, Module, SpecialRegister, Symbol, flatten
 from mmulator.ptx.verify import Unsupported
 
 _CONTROL = frozenset(("bra", "brx", "call", "ret", "exit", "trap", "bar", "barrier"))

@@ -18,7 +18,8 @@ from mmulator.ptx import matrix_operands
 from mmulator.ptx.calls import check_call
 from mmulator.ptx.lookup import MATRIX_OPCODES, matrix_form
 from mmulator.ptx.operands import CHECKS, Context, Problem
-from mmulator.ptx.tree import Function, Instruction, Module
+from mmulator.ptx.selectors import VIDEO
+from mmulator.ptx.tree import Function, Instruction, Module, Reg, flatten
 from mmulator.source import Span
 
 MAX_ERRORS = 100
@@ -115,7 +116,7 @@ def check_instruction(
         return
     if form.open:
         return
-    for problem in _operands(Context(module, function, instruction, form)):
+    for problem in (*_operands(Context(module, function, instruction, form)), *_selected(instruction, form)):
         yield InvalidInstructionError(problem.message, span=problem.span, rule=rule, hint=problem.hint)
 
 
@@ -163,8 +164,20 @@ def _matrix(module: Module, instruction: Instruction) -> Iterator[InvalidInstruc
     except MmulatorError as error:
         yield InvalidInstructionError(error.message, span=error.span, rule=error.rule, hint=error.hint)
         return
-    for problem in matrix_operands.check(instruction, form, module):
+    for problem in (*matrix_operands.check(instruction, form, module), *_selected(instruction, None)):
         yield InvalidInstructionError(problem.message, span=problem.span, rule=str(form.section), hint=problem.hint)
+
+
+def _selected(instruction: Instruction, form: ScalarForm | None) -> Iterator[Problem]:
+    """Selectors and signs of registers that no operand takes; where one may stand, its check says which."""
+    takes = [s.kind in VIDEO for s in form.operands] if form is not None else []
+    for n, operand in enumerate(instruction.operands):
+        if n < len(takes) and takes[n]:
+            continue
+        for part in flatten((operand,)):
+            if isinstance(part, Reg) and (part.component or part.negated):
+                what = f"selects .{part.component} of a register" if part.component else "negates a register"
+                yield Problem(f"{instruction.opcode} cannot take an operand that {what}", part.span)
 
 
 def _operands(context: Context) -> Iterator[Problem]:

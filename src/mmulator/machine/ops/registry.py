@@ -97,6 +97,11 @@ def _mods(name: str, modifiers: tuple[tuple[str, str], ...]) -> Mods:
     return Mods(op, frozenset(w for w in words if not is_type(w)), tuple(w for w in words if is_type(w)))
 
 
+def mods(form: Form) -> Mods:
+    """A form's modifiers as semantic functions read them."""
+    return _mods(form.name, form.modifiers)
+
+
 def kind_of(type_name: str) -> str:
     """Which family of functions computes in a type: `int`, `f32`, `f64`, `half`, `int16x2`, `f32x2`, `pred`."""
     if type_name in ("f32", "f64", "f32x2", "pred"):
@@ -142,7 +147,7 @@ def semantic(*names: str, kinds: str = "") -> Callable[[Callable[..., Result]], 
 
 def _dispatcher(op: str) -> Callable[..., Result]:
     def dispatch(x: Scope, form: Form, *sources: Any) -> Result:
-        m = _mods(form.name, form.modifiers)
+        m = mods(form)
         function = _TABLE.get((op, kind_of(m.types[0]) if m.types else "")) or _TABLE[op, ""]
         return function(x, m, *sources)
 
