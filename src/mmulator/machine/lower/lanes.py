@@ -13,7 +13,7 @@ from mmulator.machine.emit import LANES, storage_type
 from mmulator.machine.lower import lower
 from mmulator.machine.lower.memory import write_result
 from mmulator.machine.runtime import lanes as rt
-from mmulator.ptx.tree import Instruction, Operand, PredicatePair, VectorOperand
+from mmulator.ptx.tree import Instruction, Operand, PredicatePair, SpecialRegister, VectorOperand
 
 U32 = u32.vec(LANES)
 
@@ -111,12 +111,22 @@ def activemask(e: Emitter, ins: Instruction) -> None:
 def mov(e: Emitter, ins: Instruction) -> None:
     target, source = ins.operands
     type_name = ins.form["type"]  # type: ignore[index]
-    if isinstance(source, VectorOperand):
+    if ins.form["vec"] and isinstance(target, VectorOperand):  # type: ignore[index]
+        for each, part in zip(target.elements, _elements(source)):
+            write_result(e, each, e.source(part, type_name), ins)
+    elif isinstance(source, VectorOperand):
         write_result(e, target, _pack(e, source, type_name), ins)
     elif isinstance(target, VectorOperand):
         _unpack(e, target, source, type_name, ins)
     else:
         write_result(e, target, e.source(source, type_name), ins)
+
+
+def _elements(source: Operand) -> tuple[Operand, ...]:
+    """Of a vector, or the components of a special register."""
+    if isinstance(source, SpecialRegister):
+        return tuple(SpecialRegister(f"{source.name}.{axis}", source.span) for axis in "xyzw")
+    return source.elements if isinstance(source, VectorOperand) else (source,)
 
 
 def _pack(e: Emitter, source: VectorOperand, type_name: str) -> Value:

@@ -103,11 +103,11 @@ def mods(form: Form) -> Mods:
 
 
 def kind_of(type_name: str) -> str:
-    """Which family of functions computes in a type: `int`, `f32`, `f64`, `half`, `int16x2`, `f32x2`, `pred`."""
+    """Which family of functions computes in a type: `int`, `f32`, `f64`, `half`, `packed` (integers), `f32x2`, `pred`."""
     if type_name in ("f32", "f64", "f32x2", "pred"):
         return type_name
-    if type_name in ("s16x2", "u16x2"):
-        return "int16x2"
+    if type_name in ("s16x2", "u16x2", "s8x4", "u8x4"):
+        return "packed"
     if type_name[0] in "sub" and type_name[1:].isdigit():
         return "int"
     return "half"
