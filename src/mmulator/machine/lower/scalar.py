@@ -9,7 +9,7 @@ from mmulator.errors import UnsupportedError
 from mmulator.machine.lower.memory import write_result
 from mmulator.machine.ops import SEMANTICS
 from mmulator.machine.program import CARRY, form_name
-from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair
+from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair, VectorOperand
 
 if TYPE_CHECKING:
     from mmulator.machine.emitter import Emitter
@@ -52,6 +52,8 @@ def scalar(e: Emitter, ins: Instruction) -> None:
             targets += [operand.p, operand.q] if isinstance(operand, PredicatePair) else [operand]
         elif spec.kind == "imm" and isinstance(operand, Immediate):
             sources.append(operand.value)
+        elif isinstance(operand, VectorOperand):
+            sources += [e.source(part, spec.type) for part in operand.elements]
         else:
             sources.append(e.source(operand, spec.type))
     results = function(Carry(e, ins), form, *sources)

@@ -82,7 +82,7 @@ class Mods:
 
     @property
     def rounding(self) -> str:
-        return self.one(("rn", "rz", "rm", "rp", "rna"))
+        return self.one(("rn", "rz", "rm", "rp", "rna", "rs"))
 
     @property
     def key(self) -> str:
