@@ -26,10 +26,10 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "data")]
 import scalar_operands  # noqa: E402
+from row_forms import Words, forms, register_type, rows  # noqa: E402
 
 from mmulator.isa.scalar import NoForm, OperandSpec, Row, ScalarForm, match, row_of, type_bits  # noqa: E402
 from mmulator.isa.scalar_video import SELECTORS, masks  # noqa: E402
-from row_forms import Words, forms, register_type, row_key, rows  # noqa: E402
 
 DATA = HERE.parent / "tests" / "data"
 THREADS = 128
@@ -131,10 +131,7 @@ def _lanes(words: Words, form: ScalarForm, variant: int) -> Statement:
         names = [f"{letter}{first + i}" for i in range(spec.count)]
         listed += [_pool(spec)] * spec.count
         text = "{" + ", ".join(names) + "}" if spec.count > 1 else names[0]
-        if spec.kind == "dstpred":
-            listed.append("pred")
-            text += f"|{letter}{first + 1}"
-        elif spec.kind in ("pair", "dstpair"):
+        if spec.kind == "dstpred" or spec.kind in ("pair", "dstpair"):
             listed.append("pred")
             text += f"|{letter}{first + 1}"
         if variant and spec.kind in VIDEO_SOURCES:

@@ -36,6 +36,7 @@ from mmulator.machine.program import (
 from mmulator.machine.registers import Frame, allocate
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
+from mmulator.machine.state import STACK_BYTES
 from mmulator.numerics.approx import tables_for
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.ptx.resources import parameter_offsets
@@ -110,7 +111,8 @@ class Jit:
         functions = [f.function for f in self.program.functions.values()]
         self.shared = shared_layout(module, functions)
         self.frames: dict[str, Frame] = {n: allocate(f) for n, f in self.program.functions.items()}
-        self.locals: dict[str, LocalFrame] = {f.name: local_frame(f) for f in functions}
+        self.stack = STACK_BYTES if any(i.opcode == "alloca" for f in functions for i in f.instructions) else 0
+        self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
         self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
         self.sites: list[Instruction] = []
         self.matrix = MatrixSites()

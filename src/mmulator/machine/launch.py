@@ -25,6 +25,7 @@ from mmulator.machine.state import (
     LANES,
     SLOT_PARAM,
     SLOT_SHIFT,
+    STACK_BYTES,
     WGMMA_QUEUE,
     CopyEntry,
     Cta,
@@ -219,6 +220,7 @@ class Resident:
         warps["group_end"] = a.at("group_end") + index * 512
         warps["index"] = index
         warps["lane_pc"] = k.program.entry.entry
+        warps["stack"] = STACK_BYTES
         thread = np.arange(s.warps * LANES)
         bx, by, _ = s.block
         warps["tid_x"] = (thread % bx).reshape(-1, LANES)

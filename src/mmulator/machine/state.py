@@ -25,6 +25,7 @@ HEADER_RETURN_PC, HEADER_RETURN_FRAME, HEADER_LOCAL = 0, 128, 256
 HEADER_BYTES = 384
 
 NUM_BARRIERS = 16
+STACK_BYTES = 8192  # of a lane, for alloca: the first bytes of local memory in a kernel that has it
 
 
 class Code(IntEnum):
@@ -59,6 +60,8 @@ class FaultKind(IntEnum):
     SHARED_OUT_OF_BOUNDS = 12
     LOCAL_OUT_OF_BOUNDS = 13
     ASSERTION = 14
+    ALLOCA_OVERFLOW = 30
+    BAD_STACK = 31
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
@@ -164,6 +167,7 @@ Warp = Struct("Warp", [
     ("group_end", ptr_to(u64)),
     ("lane_pc", i32.vec(32)),
     ("lane_frame", u32.vec(32)),
+    ("stack", u32.vec(32)),  # stack pointer of alloca, an offset in local memory
     ("tid_x", u32.vec(32)),
     ("tid_y", u32.vec(32)),
     ("tid_z", u32.vec(32)),

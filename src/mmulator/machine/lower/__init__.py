@@ -29,4 +29,4 @@ def lower(*names: str) -> Callable[[Lowering], Lowering]:
 
 def load_all() -> None:
     """Import the files that fill LOWER."""
-    from mmulator.machine.lower import lanes, matrix, memory, video  # noqa: F401
+    from mmulator.machine.lower import lanes, matrix, memory, stack, video  # noqa: F401
