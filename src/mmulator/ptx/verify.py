@@ -9,7 +9,6 @@ and a few orders of modifiers that no compiler writes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from mmulator.errors import InvalidInstructionError, MmulatorError
 from mmulator.isa.scalar import NoForm, ScalarForm, match
@@ -23,16 +22,6 @@ from mmulator.ptx.tree import Function, Instruction, Module, Reg, flatten
 from mmulator.source import Span
 
 MAX_ERRORS = 100
-
-
-@dataclass(frozen=True)
-class Unsupported:
-    """An instruction that is legal, but that the machine does not run. name: as in the tables, `cp.async.bulk`."""
-
-    name: str
-    reason: str
-    section: str
-    span: Span
 
 
 def verify(module: Module) -> tuple[InvalidInstructionError, ...]:
@@ -53,16 +42,6 @@ def require_valid(module: Module) -> None:
         if more:
             first.hint = "; ".join(filter(None, (first.hint, f"{more} more error{'s' * (more > 1)} follow")))
         raise first
-
-
-def unsupported(module: Module) -> tuple[Unsupported, ...]:
-    """Every instruction that the machine does not run."""
-    return tuple(
-        Unsupported(i.form.name, i.form.unsupported, i.form.section, i.mnemonic_span)
-        for function in module.functions
-        for i in function.instructions
-        if isinstance(i.form, ScalarForm) and i.form.unsupported
-    )
 
 
 def _errors(module: Module) -> Iterator[InvalidInstructionError]:

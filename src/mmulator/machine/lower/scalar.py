@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mmulator.codegen.values import Value
-from mmulator.errors import UnsupportedError
 from mmulator.machine.lower.memory import write_result
 from mmulator.machine.ops import SEMANTICS
 from mmulator.machine.program import CARRY, form_name
@@ -39,12 +38,7 @@ class Carry:
 def scalar(e: Emitter, ins: Instruction) -> None:
     """Operands in by the form's types, SEMANTICS[opcode], results out under the guard."""
     form: Any = ins.form
-    if form is None or form.unsupported:
-        reason = f": {form.unsupported}" if form is not None else ""
-        raise UnsupportedError(f"{ins.mnemonic} is not supported{reason}", span=ins.span)
-    function = SEMANTICS.get(form_name(ins)) or SEMANTICS.get(ins.opcode)
-    if function is None:
-        raise UnsupportedError(f"{ins.mnemonic} is not supported yet", span=ins.span)
+    function = SEMANTICS.get(form_name(ins)) or SEMANTICS[ins.opcode]
     targets: list[Operand] = []
     sources: list[Any] = []
     for spec, operand in zip(form.operands, ins.operands):
