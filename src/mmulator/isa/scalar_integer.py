@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mmulator.isa.scalar import Group, OperandRule, Row
 from mmulator.isa.scalar_rows import (
     BITS32_64,
@@ -25,7 +27,7 @@ _HALVES = one("mode", "hi", "lo")
 _NARROW = ("u16", "u32", "s16", "s32")
 _X2 = ("u16x2", "s16x2")
 _X4 = ("u8x4", "s8x4")
-_PACKED = {"ptx": (9, 2), "sm": 107, "specific": True, "families": (107, 120)}
+_PACKED: dict[str, Any] = {"ptx": (9, 2), "sm": 107, "specific": True, "families": (107, 120)}
 _WIDE = (dst("wide:type"), src("a"), src("b"))
 _WIDE_C = (dst("wide:type"), src("a"), src("b"), src("c", "wide:type"))
 
