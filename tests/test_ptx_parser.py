@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmulator.errors import PtxSyntaxError
+from mmulator.machine.support import unsupported
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.resources import leaves, parameter_offsets
 from mmulator.ptx.tree import (
@@ -28,7 +29,7 @@ from mmulator.ptx.tree import (
     Symbol,
     f64_to_f32_bits,
 )
-from mmulator.ptx.verify import unsupported, verify
+from mmulator.ptx.verify import verify
 from mmulator.source import Source, Span
 
 KERNELS = sorted((Path(__file__).parent / "kernels" / "ptx").glob("*.ptx"))

@@ -13,8 +13,9 @@ import pytest
 from mmulator.errors import InvalidInstructionError, PtxSyntaxError
 from mmulator.isa.scalar import NoForm, Row, ScalarForm, match, type_bits
 from mmulator.isa.scalar_tables import CHAPTERS, ROWS
+from mmulator.machine.support import unsupported
 from mmulator.ptx.parser import parse_module
-from mmulator.ptx.verify import require_valid, unsupported, verify
+from mmulator.ptx.verify import require_valid, verify
 from mmulator.source import Source
 
 # Statements and the verdict of ptxas 13.0 (`+` accepted, `-` refused), under `# target version` lines.
@@ -152,9 +153,9 @@ def test_calls_match_prototypes(call: str, message: str | None) -> None:
 
 
 def test_unsupported_instructions_are_named() -> None:
-    names = ("cp.async.bulk", "mbarrier", "tcgen05", "tex", "barrier.cluster", "multimem", "tensormap", "vadd4")
+    names = ("cp.async.bulk", "mbarrier", "tcgen05", "tex", "barrier.cluster", "multimem", "tensormap", "fabric")
     for name in names:
-        module = parse_module(Source("t", text(f"{name}.whatever.b64 [r1], {{r1, r2}};", "sm_100a")))
+        module = parse_module(Source("t", text(f"{name}.whatever.b64 [r1], {{r1, r2}};", "sm_100a", "9.5")))
         assert verify(module) == ()
         (found,) = unsupported(module)
         assert found.name == name and found.reason and found.span.line == 14

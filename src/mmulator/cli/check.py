@@ -8,8 +8,8 @@ import typer
 
 if TYPE_CHECKING:
     from mmulator.errors import InvalidInstructionError
+    from mmulator.machine.support import Unsupported
     from mmulator.ptx.tree import Function, Module
-    from mmulator.ptx.verify import Unsupported
 
 
 def check(

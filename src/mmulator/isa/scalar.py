@@ -31,12 +31,20 @@ Kind = Literal[
     "callee",  # function, or register
     "arguments",  # (a, b, ...)
     "prototype",  # name of a .callprototype or .calltargets
+    "vsrc",  # register with a byte or half selected, or constant
+    "vsrc-",  # the same, perhaps negated
+    "vneg",  # register or constant, perhaps negated
+    "vmerge",  # register written, or a byte or half of it
+    "vmask2",  # register written, or some of its two halves
+    "vmask4",  # register written, or some of its four bytes
+    "vsrc2",  # register, with two halves selected
+    "vsrc4",  # register, with four bytes selected
     "any",  # not checked: unsupported instruction
 ]
 
 # Register-sized packed types and others that are no single element.
 _PACKED_BITS: Mapping[str, int] = {
-    "f16x2": 32, "bf16x2": 32, "e4m3x2": 16, "e5m2x2": 16, "e2m1x2": 8, "e2m3x2": 16, "e3m2x2": 16, "ue8m0x2": 16,
+    "f16x2": 32, "bf16x2": 32, "e4m3x2": 16, "e5m2x2": 16, "e2m1x2": 8, "e2m3x2": 16, "e3m2x2": 16, "ue8m0x2": 16, "s2f6x2": 16,
     "e4m3x4": 32, "e5m2x4": 32, "e2m3x4": 32, "e3m2x4": 32, "e2m1x4": 16, "f32x2": 64, "u16x2": 32, "s16x2": 32,
     "u8x4": 32, "s8x4": 32,
 }  # fmt: skip
@@ -102,6 +110,7 @@ class Row:
     """One line of the table. name: opcode with the modifiers that are always there, `cp.async.wait_group`.
 
     rule: says what is wrong with a combination of modifiers, or returns None. specific: needs an `a` or `f` target.
+    chip: needs an `a` target. families: least target of each family that has it; empty if all have.
     unsupported: why the machine does not run it; empty if it does. open: takes any further modifiers and any operands.
     leading: the group that stands directly after the opcode. free: the fixed modifiers may stand anywhere.
     """
@@ -115,6 +124,8 @@ class Row:
     needs: tuple[Need, ...] = ()
     rule: Callable[[Mapping[str, str]], str | None] | None = None
     specific: bool = False
+    chip: bool = False
+    families: tuple[int, ...] = ()
     unsupported: str = ""
     open: bool = False
     leading: str = ""
@@ -153,7 +164,8 @@ class ScalarForm:
 
     name: of the row: `add`, `cp.async`, `cp.async.wait_group`, `bar.sync`, `cvta.to`.
     modifiers: (group, modifier) in the order of the row; `form["rnd"]` is the modifier, or "" if it is not written.
-    operands: what the instruction takes. ptx, sm: the least PTX version and target it needs.
+    operands: what the instruction takes. ptx, sm: the least PTX version and target it needs; specific, chip, families:
+    what else of the target, as in the row.
     section: its section of the specification. unsupported: why the machine does not run it, or "".
     """
 
@@ -163,6 +175,8 @@ class ScalarForm:
     ptx: tuple[int, int]
     sm: int
     specific: bool
+    chip: bool
+    families: tuple[int, ...]
     section: str
     unsupported: str
     open: bool
@@ -261,12 +275,27 @@ def _form(row: Row, taken: dict[str, str]) -> ScalarForm:
         if need.modifier in present:
             ptx, sm = max(ptx, need.ptx), max(sm, need.sm)
     ordered = tuple((g.name, taken[g.name]) for g in row.groups if g.name in taken)
-    return ScalarForm(row.name, ordered, tuple(operands), ptx, sm, row.specific, row.section, row.unsupported, row.open)
+    return ScalarForm(
+        row.name, ordered, tuple(operands), ptx, sm, row.specific or row.chip, row.chip, row.families, row.section,
+        row.unsupported, row.open,
+    )  # fmt: skip
 
 
 @cache
 def match(opcode: str, modifiers: tuple[str, ...]) -> ScalarForm | NoForm:
     """The form of a mnemonic: `match("ld", ("global", "v4", "b32"))`. A `NoForm` says why there is none."""
+    found = _find(opcode, modifiers)
+    return found if isinstance(found, NoForm) else _form(*found)
+
+
+def row_of(opcode: str, modifiers: tuple[str, ...]) -> Row | None:
+    """The line of the tables that a mnemonic belongs to: the first that fits."""
+    found = _find(opcode, modifiers)
+    return None if isinstance(found, NoForm) else found[0]
+
+
+def _find(opcode: str, modifiers: tuple[str, ...]) -> tuple[Row, dict[str, str]] | NoForm:
+    """The first row that fits, with its modifiers by group."""
     from mmulator.isa.scalar_tables import ROWS
 
     rows = ROWS.get(opcode)
@@ -278,7 +307,7 @@ def match(opcode: str, modifiers: tuple[str, ...]) -> ScalarForm | NoForm:
         if isinstance(taken, dict):
             wrong = row.rule(taken) if row.rule else None
             if wrong is None:
-                return _form(row, taken)
+                return row, taken
             fit, message = len(modifiers) + 1, wrong
         else:
             fit, message = taken

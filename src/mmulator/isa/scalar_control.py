@@ -1,6 +1,6 @@
 """Control Flow, Parallel Synchronization and Communication, and Miscellaneous Instructions (PTX ISA 9.1).
 
-Last, what is recognised but not modelled: textures, surfaces, video, clusters, tcgen05.
+Last, what is recognised but not modelled: textures, surfaces, clusters, tcgen05.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from mmulator.isa.scalar_rows import BITS32_64, INT32, dst, imm, maybe, need, on
 _SYNC = "Parallel Synchronization and Communication Instructions"
 _MISC = "Miscellaneous Instructions"
 _TEXTURES = "textures and surfaces are not modelled"
-_VIDEO = "video instructions are not modelled"
 _CLUSTERS = "thread block clusters: later release"
 _BLACKWELL = "fifth generation tensor cores: later release"
 _MBARRIER = "mbarrier objects: later release"
@@ -80,12 +79,13 @@ ROWS: tuple[Row, ...] = (
     _sync("membar", one("level", "cta", "gl", "sys"), operands=()),
     _sync("membar.proxy", one("proxy", "alias"), operands=(), ptx=(7, 5), sm=70),
     _sync("fence", maybe("sem", "sc", "acq_rel", "acquire", "release"), _SCOPE, operands=(), ptx=(6, 0), sm=70,
-          needs=need("cluster", (7, 8), 90)),
+          needs=(*need("cluster", (7, 8), 90), *need("acquire release", (8, 6), 90))),
     _sync("fence", one("sem", "acquire"), _SHARED_CLUSTER, one("scope", "cluster"), operands=(), ptx=(8, 6), sm=90),
     _sync("fence", one("sem", "release"), _SHARED_CTA, one("scope", "cluster"), operands=(), ptx=(8, 6), sm=90),
     _sync("fence.mbarrier_init.release.cluster", operands=(), ptx=(8, 0), sm=90),
     _sync("fence.proxy", one("proxy", "alias", "async"), maybe("space", "global", "shared::cta", "shared::cluster"),
           operands=(), ptx=(7, 5), sm=70, rule=_fence_proxy, needs=need("async", (8, 0), 90)),
+    _sync("fence.proxy.alias", one("sem", "acquire", "release"), one("scope", "sys"), operands=(), ptx=(9, 4), sm=90),
     _sync("fence.proxy.tensormap::generic", one("sem", "release"), _SCOPE, operands=(), ptx=(8, 3), sm=90),
     _sync("fence.proxy.tensormap::generic", one("sem", "acquire"), _SCOPE,
           operands=(OperandRule("addr", "addr", "u64"), imm("size", 128, 128)), ptx=(8, 3), sm=90),
@@ -108,7 +108,7 @@ ROWS: tuple[Row, ...] = (
     _sync("redux.sync", one("op", "and", "or", "xor"), type_("b32"), operands=(dst("u32"), src("src", "u32"), _MEMBERS),
           ptx=(7, 0), sm=80, free=True),
     _sync("redux.sync", one("op", "min", "max"), maybe("abs"), maybe("NaN"), type_("f32"),
-          operands=(dst(), src("src"), _MEMBERS), ptx=(8, 6), sm=100, specific=True, free=True),
+          operands=(dst(), src("src"), _MEMBERS), ptx=(8, 6), sm=100, specific=True, families=(100,), free=True),
     _sync("elect.sync", operands=(OperandRule("d", "pair", "b32", "w", sink=True), _MASK), ptx=(8, 0), sm=90),
     _sync("griddepcontrol", one("action", "launch_dependents", "wait"), operands=(), ptx=(7, 8), sm=90),
     Row("nanosleep", (type_("u32"),), (src("t", "u32"),), f"{_MISC}: nanosleep", (6, 3), 70),
@@ -120,13 +120,9 @@ ROWS: tuple[Row, ...] = (
         (imm("imm-reg-count", values=tuple(range(24, 257, 8))),), f"{_MISC}: setmaxnreg", (8, 0), 90, specific=True),
     *_open("barrier.cluster", _CLUSTERS, _SYNC, (7, 8), 90),
     *_open("clusterlaunchcontrol", _CLUSTERS, _SYNC, (8, 6), 100),
+    *_open("fabric", "fabric operations are not modelled", "Fabric Instructions", (9, 3), 100),
     *_open("mbarrier", _MBARRIER, _SYNC, (7, 0), 80),
     *_open("tcgen05", _BLACKWELL, "TensorCore 5th Generation Family Instructions", (8, 6), 100),
     *_open("tex tld4 txq", _TEXTURES, "Texture Instructions"),
     *_open("suld sust sured suq", _TEXTURES, "Surface Instructions"),
-    *_open("vadd vsub vabsdiff vmin vmax vshl vshr vmad vset", _VIDEO, "Scalar Video Instructions", (2, 0), 20),
-    *_open(
-        "vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4",
-        _VIDEO, "SIMD Video Instructions", (3, 0), 30,
-    ),
 )  # fmt: skip

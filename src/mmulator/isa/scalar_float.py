@@ -25,8 +25,6 @@ from mmulator.isa.scalar_rows import (
     type_,
 )
 
-_LATER = "a Blackwell instruction: later release"
-
 
 def _float(
     name: str,
@@ -35,9 +33,8 @@ def _float(
     ptx: tuple[int, int] = (1, 0),
     sm: int = 0,
     needs: tuple[Need, ...] = (),
-    unsupported: str = "",
 ) -> Row:
-    return Row(name, groups, operands, f"Floating-Point Instructions: {name}", ptx, sm, needs, unsupported=unsupported)
+    return Row(name, groups, operands, f"Floating-Point Instructions: {name}", ptx, sm, needs)
 
 
 def _half(
@@ -64,13 +61,13 @@ def _arithmetic(name: str) -> tuple[Row, ...]:
     mixed = (
         _float(
             name, RND, SAT, _F32, one("atype", "f16", "bf16"),
-            operands=_MIXED, ptx=(8, 6), sm=100, unsupported=_LATER,
+            operands=_MIXED, ptx=(8, 6), sm=100,
         ),
     )  # fmt: skip
     return (
         _float(name, RND, FTZ, SAT, _F32, needs=need("rm rp", (1, 0), 20)),
         _float(name, RND, _F64),
-        _float(name, RND, FTZ, type_("f32x2"), ptx=(8, 6), sm=100, unsupported=_LATER),
+        _float(name, RND, FTZ, type_("f32x2"), ptx=(8, 6), sm=100),
         *(mixed if name != "mul" else ()),
         _half(name, RN, FTZ, SAT, _F16),
         _half(name, RN, _BF16),
@@ -83,7 +80,7 @@ def _extremum(name: str) -> tuple[Row, ...]:
     return (
         _float(name, FTZ, _NAN, _F32, needs=_EXTREMA_NEEDS),
         _float(name, FTZ, _NAN, _XORSIGN, _ABS, _F32, needs=_EXTREMA_NEEDS),
-        _float(name, FTZ, _NAN, maybe("abs"), _F32, operands=D_A_B_C, ptx=(8, 8), sm=100, unsupported=_LATER),
+        _float(name, FTZ, _NAN, maybe("abs"), _F32, operands=D_A_B_C, ptx=(8, 8), sm=100),
         _float(name, _F64),
         *(
             _half(name, *ftz, _NAN, *xorsign, type, **half)  # type: ignore[arg-type]
@@ -103,11 +100,11 @@ ROWS: tuple[Row, ...] = (
     *_arithmetic("mul"),
     _float("fma", RND_REQUIRED, FTZ, SAT, _F32, operands=D_A_B_C, ptx=(2, 0), sm=20),
     _float("fma", RND_REQUIRED, _F64, operands=D_A_B_C, ptx=(1, 4), sm=13),
-    _float("fma", RND_REQUIRED, FTZ, type_("f32x2"), operands=D_A_B_C, ptx=(8, 6), sm=100, unsupported=_LATER),
+    _float("fma", RND_REQUIRED, FTZ, type_("f32x2"), operands=D_A_B_C, ptx=(8, 6), sm=100),
     _float(
         "fma", RND_REQUIRED, SAT, _F32, one("atype", "f16", "bf16"),
         operands=(dst("f32"), src("a", "atype"), src("b", "atype"), src("c", "f32")),
-        ptx=(8, 6), sm=100, unsupported=_LATER,
+        ptx=(8, 6), sm=100,
     ),
     _half("fma", RN_REQUIRED, FTZ, SAT, _F16, operands=D_A_B_C),
     _half("fma", RN_REQUIRED, FTZ, one("relu", "relu"), _F16, operands=D_A_B_C, ptx=(7, 0), sm=80),

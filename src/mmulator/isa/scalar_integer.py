@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mmulator.isa.scalar import Group, OperandRule, Row
 from mmulator.isa.scalar_rows import (
     BITS32_64,
@@ -24,6 +26,8 @@ from mmulator.isa.scalar_rows import (
 _HALVES = one("mode", "hi", "lo")
 _NARROW = ("u16", "u32", "s16", "s32")
 _X2 = ("u16x2", "s16x2")
+_X4 = ("u8x4", "s8x4")
+_PACKED: dict[str, Any] = {"ptx": (9, 2), "sm": 107, "specific": True, "families": (107, 120)}
 _WIDE = (dst("wide:type"), src("a"), src("b"))
 _WIDE_C = (dst("wide:type"), src("a"), src("b"), src("c", "wide:type"))
 
@@ -34,8 +38,10 @@ def _integer(
     operands: tuple[OperandRule, ...],
     ptx: tuple[int, int] = (1, 0),
     sm: int = 0,
+    **more: object,
 ) -> Row:
-    return Row(name, groups, operands, f"Integer Arithmetic Instructions: {name}", ptx, sm, leading=_leading(groups))
+    section = f"Integer Arithmetic Instructions: {name}"
+    return Row(name, groups, operands, section, ptx, sm, leading=_leading(groups), **more)  # type: ignore[arg-type]
 
 
 def _leading(groups: tuple[Group, ...]) -> str:
@@ -59,8 +65,11 @@ ROWS: tuple[Row, ...] = (
     _integer("add", type_(*INT16_64), operands=D_A_B),
     _integer("add", SAT, type_("s32"), operands=D_A_B),
     _integer("add", type_(*_X2), operands=D_A_B, ptx=(8, 0), sm=90),
+    _integer("add", maybe("sat"), type_(*_X4), operands=D_A_B, **_PACKED),
+    _integer("add", one("sat", "sat"), type_(*_X2, "u32"), operands=D_A_B, **_PACKED),
     _integer("sub", type_(*INT16_64), operands=D_A_B),
     _integer("sub", SAT, type_("s32"), operands=D_A_B),
+    _integer("sub", maybe("sat"), type_(*_X4), operands=D_A_B, **_PACKED),
     _integer("mul", _HALVES, type_(*INT16_64), operands=D_A_B),
     _integer("mul", one("mode", "wide"), type_(*_NARROW), operands=_WIDE),
     _integer("mad", _HALVES, type_(*INT16_64), operands=D_A_B_C),
@@ -74,6 +83,7 @@ ROWS: tuple[Row, ...] = (
     _integer("rem", type_(*INT16_64), operands=D_A_B),
     _integer("abs", type_(*S16_64), operands=D_A),
     _integer("neg", type_(*S16_64), operands=D_A),
+    _integer("neg", type_("s8x4"), operands=D_A, **_PACKED),
     *(
         row
         for name in ("min", "max")
@@ -81,6 +91,8 @@ ROWS: tuple[Row, ...] = (
             _integer(name, type_(*INT16_64), operands=D_A_B),
             _integer(name, type_(*_X2), operands=D_A_B, ptx=(8, 0), sm=90),
             _integer(name, one("relu", "relu"), type_("s16x2", "s32"), operands=D_A_B, ptx=(8, 0), sm=90),
+            _integer(name, type_(*_X4), operands=D_A_B, **_PACKED),
+            _integer(name, one("relu", "relu"), type_("s8x4"), operands=D_A_B, **_PACKED),
         )
     ),
     _integer("popc", type_(*BITS32_64), operands=(dst("u32"), src("a")), ptx=(2, 0), sm=20),
@@ -118,6 +130,7 @@ ROWS: tuple[Row, ...] = (
         ptx=(7, 6),
         sm=70,
     ),
+    _integer("clmad", _HALVES, type_("u64"), operands=D_A_B_C, ptx=(9, 3), sm=80),
     _integer("dp4a", _ATYPE, _BTYPE, operands=_DOT, ptx=(5, 0), sm=61),
     _integer("dp2a", one("mode", "lo", "hi"), _ATYPE, _BTYPE, operands=_DOT, ptx=(5, 0), sm=61),
     _extended("add.cc", type_(*INT32_64), operands=D_A_B),

@@ -38,8 +38,10 @@ def _comparison(group: str) -> object:
         letter = "f" if type.startswith(("f", "bf")) else type[0]
         if m["cmp"] not in _COMPARISONS[letter]:
             return f".{m['cmp']} does not compare .{type}"
-        if "ftz" in m and type not in ("f32", "f16", "f16x2"):
-            return f".ftz cannot stand with .{type}"
+        if "ftz" in m and (type not in ("f32", "f16", "f16x2") or m.get("dtype") == "bf16"):
+            return f".ftz cannot stand with .{m['dtype'] + '.' if 'dtype' in m else ''}{type}"
+        if (m.get("dtype"), type) == ("f16", "bf16"):
+            return ".f16 cannot be set from a comparison of .bf16"
         return None
 
     return check
@@ -81,7 +83,7 @@ _LUT = imm("immLut", 0, 255)
 ROWS: tuple[Row, ...] = (
     *_set(("u32", "s32", "f32"), _SOURCES),
     *_set(("f16", "bf16"), (*_SOURCES, "f16", "bf16"), half=True),
-    *_set(("u16", "s16", "u32", "s32", "f32"), ("f16", "bf16"), half=True),
+    *_set(("u16", "s16", "u32", "s32"), ("f16", "bf16"), half=True),
     *_set(("f16x2", "u32", "s32"), ("f16x2",), half=True),
     *_set(("bf16x2", "u32", "s32"), ("bf16x2",), half=True),
     *_setp(_SOURCES, _P_A_B),

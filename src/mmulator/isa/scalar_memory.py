@@ -38,7 +38,8 @@ _LOAD_SPACES = ("const", "global", "local", "param", "param::entry", "param::fun
 _STORE_SPACES = ("global", "local", "param", "param::func", *_SHARED)
 _MEMORY_NEEDS = (
     *need("L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate", (7, 4), 70),
-    *need("L2::cache_hint L2::64B L2::128B L2::256B", (7, 4), 75),
+    *need("L2::64B L2::128B L2::256B", (7, 4), 75),
+    *need("L2::cache_hint", (7, 4), 80),
     *need("L2::evict_normal L2::evict_first L2::evict_last v8", (8, 8), 100),
     *need("relaxed acquire release", (6, 0), 70),
     *need("mmio", (8, 2), 70),
@@ -68,9 +69,18 @@ def _access(m: Mapping[str, str]) -> str | None:
         return ".nc needs .global and no memory order"
     if ("prefetch" in m or "hint" in m) and space not in ("", "global"):
         return f".{m.get('prefetch') or m['hint']} needs .global"
-    if "L1" in m and space.partition("::")[0] in ("shared", "param", "const"):
+    if "L1" in m and space.partition("::")[0] in ("shared", "param", "const", "local"):
         return f".{m['L1']} cannot stand with .{space}"
+    hint = m.get("L1") or m.get("L2") or m.get("hint") or m.get("prefetch")
+    if "mmio" in m and hint:
+        return f".{hint} cannot stand with .mmio"
+    if "L2" in m and (space not in ("", "global") or _bits(m) != 256):
+        return f".{m['L2']} needs .global and 256 bits: .v8.b32 or .v4.b64"
     return _width(m)
+
+
+def _bits(m: Mapping[str, str]) -> int:
+    return type_bits(m["type"]) * int(m.get("vec", "v1")[1:])
 
 
 def _width(m: Mapping[str, str]) -> str | None:
@@ -102,6 +112,16 @@ _LD = _memory(
     maybe("cop", "ca", "cg", "cs", "lu", "cv"), maybe("nc"), _L1, _L2, CACHE_HINT, _PREFETCH, _VEC,
     type_(*MEMORY_TYPES),
     operands=(dst(count="vec", wider=True), addr(), POLICY),
+)  # fmt: skip
+# Since 9.3 memory-mapped registers have acquire and release too.
+_LD_MMIO, _ST_MMIO = (
+    Row(
+        name, (one("mmio", "mmio"), one("sem", sem), one("scope", "sys"), maybe("space", "global"),
+               type_(*(t for t in MEMORY_TYPES if t != "b128"))), operands, f"{_MOVES}: {name}", (9, 3), 70,
+    )
+    for name, sem, operands in (
+        ("ld", "acquire", (dst(wider=True), addr())), ("st", "release", (addr(), src("b", wider=True))),
+    )
 )  # fmt: skip
 _ST = _memory(
     "st",
@@ -197,7 +217,9 @@ def _copy_async(op: str, sizes: tuple[int, ...]) -> Row:
 
 ROWS: tuple[Row, ...] = (
     _LD,
+    _LD_MMIO,
     _ST,
+    _ST_MMIO,
     Row("ldu", (maybe("space", "global"), maybe("vec", "v2", "v4"), type_(*MEMORY_TYPES)),
         (dst(count="vec", wider=True), addr()), f"{_MOVES}: ldu", (2, 0), 20, _MEMORY_NEEDS, rule=_narrow),
     Row("prefetch", (maybe("space", "global", "local"), one("level", "L1", "L2")), (addr(),), f"{_MOVES}: prefetch",

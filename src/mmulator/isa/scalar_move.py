@@ -20,7 +20,7 @@ from mmulator.isa.scalar_rows import (
 from mmulator.isa.types import TYPES, ElementType
 
 _CHAPTER = "Data Movement and Conversion Instructions"
-_LATER = "a Blackwell conversion: later release"
+_S2F6 = "fixed-point .s2f6 is not modelled"
 _SIZE = type_("u32", "u64")
 _INTEGERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
 _FLOATS = ("f16", "f32", "f64")
@@ -33,6 +33,8 @@ _X4 = ("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4", "e2m1x4")
 _RN_RZ = one("rnd", "rn", "rz")
 _RELU, _SATFINITE, _SATFINITE_REQUIRED = maybe("relu"), maybe("satfinite"), one("satfinite", "satfinite")
 _A, _AB = (src("a", "atype"),), (src("a", "atype"), src("b", "atype"))
+_SCALED = maybe("scaled", "scaled::n2::ue8m0")
+_SCALE = src("scale-factor", "b16", when="scaled")
 _INTEGRAL = ("rni", "rzi", "rmi", "rpi")
 
 
@@ -106,7 +108,7 @@ _CVT: tuple[Row, ...] = (
          operands=(_D, *_A), ptx=(7, 0), sm=80, needs="satfinite"),
     _cvt(_RN_RZ, _RELU, type_("tf32"), one("atype", "f32"), operands=(_D, *_A), ptx=(7, 8), sm=90),
     _cvt(_RN_RZ, _RELU, _SATFINITE_REQUIRED, type_("tf32"), one("atype", "f32"),
-         operands=(_D, *_A), ptx=(8, 6), sm=100, unsupported=_LATER),
+         operands=(_D, *_A), ptx=(8, 6), sm=100),
     _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, type_(*_FP8), one("atype", "f32"),
          operands=(_D, *_AB), ptx=(7, 8), sm=89),
     _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, type_(*_FP8), one("atype", "f16x2"),
@@ -121,20 +123,32 @@ _CVT: tuple[Row, ...] = (
         f"{_CHAPTER}: cvt", (7, 8), 90, rule=_conversion),
     # Blackwell
     _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, type_(*_FP6, *_FP4), one("atype", "f32"),
-         operands=(_D, *_AB), ptx=(8, 6), sm=100, specific=True, unsupported=_LATER),
+         operands=(_D, *_AB), ptx=(8, 6), sm=100, specific=True),
     _cvt(one("rnd", "rn"), _RELU, type_("f16x2"), one("atype", *_FP6, *_FP4),
-         operands=(_D, *_A), ptx=(8, 6), sm=100, specific=True, unsupported=_LATER),
+         operands=(_D, *_A), ptx=(8, 6), sm=100, specific=True),
     _cvt(one("rnd", "rz", "rp"), _SATFINITE, type_("ue8m0x2"), one("atype", "f32"),
-         operands=(_D, *_AB), ptx=(8, 6), sm=100, specific=True, unsupported=_LATER),
+         operands=(_D, *_AB), ptx=(8, 6), sm=100, specific=True),
     _cvt(one("rnd", "rz", "rp"), _SATFINITE, type_("ue8m0x2"), one("atype", "bf16x2"),
-         operands=(_D, *_A), ptx=(8, 6), sm=100, specific=True, unsupported=_LATER),
+         operands=(_D, *_A), ptx=(8, 6), sm=100, specific=True),
     _cvt(one("rnd", "rn"), type_("bf16x2"), one("atype", "ue8m0x2"),
-         operands=(_D, *_A), ptx=(8, 6), sm=100, specific=True, unsupported=_LATER),
+         operands=(_D, *_A), ptx=(8, 6), sm=100, specific=True),
     _cvt(one("rnd", "rs"), _RELU, _SATFINITE, type_("f16x2", "bf16x2"), one("atype", "f32"),
-         operands=(_D, *_AB, src("rbits", "b32")), ptx=(8, 7), sm=100, specific=True, unsupported=_LATER),
+         operands=(_D, *_AB, src("rbits", "b32")), ptx=(8, 7), sm=100, chip=True, families=(100,)),
     _cvt(one("rnd", "rs"), _RELU, _SATFINITE_REQUIRED, type_(*_X4), one("atype", "f32"),
          operands=(_D, OperandRule("a", "src", "f32", count=4), src("rbits", "b32")),
-         ptx=(8, 7), sm=100, specific=True, unsupported=_LATER),
+         ptx=(8, 7), sm=100, chip=True, families=(100,)),
+    _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, type_(*_FP8), one("atype", "bf16x2"),
+         operands=(_D, *_A), ptx=(9, 1), sm=100, specific=True),
+    _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, type_(*_FP6, *_FP4), one("atype", "f16x2", "bf16x2"),
+         operands=(_D, *_A), ptx=(9, 1), sm=100, specific=True),
+    _cvt(one("rnd", "rn"), _RELU, type_("bf16x2"), one("atype", *_FP8, *_FP6, *_FP4),
+         operands=(_D, *_A), ptx=(9, 2), sm=100, specific=True),
+    _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, _SCALED, type_("s2f6x2"), one("atype", "f32"),
+         operands=(_D, *_AB, _SCALE), ptx=(9, 1), sm=100, chip=True, unsupported=_S2F6),
+    _cvt(one("rnd", "rn"), _SATFINITE_REQUIRED, _RELU, _SCALED, type_("s2f6x2"), one("atype", "bf16x2"),
+         operands=(_D, *_A, _SCALE), ptx=(9, 1), sm=100, chip=True, unsupported=_S2F6),
+    _cvt(one("rnd", "rn"), _SATFINITE, _RELU, _SCALED, type_("bf16x2"), one("atype", "s2f6x2"),
+         operands=(_D, *_A, _SCALE), ptx=(9, 1), sm=100, chip=True, unsupported=_S2F6),
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.isa import scalar_control, scalar_float, scalar_integer, scalar_logic, scalar_memory, scalar_move
+from mmulator.isa import scalar_control, scalar_float, scalar_integer, scalar_logic, scalar_memory, scalar_move, scalar_video
 from mmulator.isa.scalar import TYPE_GROUPS, Row, is_type
 
 CHAPTERS = (
@@ -13,6 +13,7 @@ CHAPTERS = (
     scalar_logic.ROWS,
     scalar_move.ROWS,
     scalar_memory.ROWS,
+    scalar_video.ROWS,
     scalar_control.ROWS,
 )
 

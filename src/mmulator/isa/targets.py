@@ -12,7 +12,7 @@ PTX_VERSIONS: tuple[tuple[int, int], ...] = (
     *((6, m) for m in range(6)),
     *((7, m) for m in range(9)),
     *((8, m) for m in range(9)),
-    *((9, m) for m in range(2)),
+    *((9, m) for m in range(6)),
 )
 
 
@@ -56,11 +56,11 @@ class Target:
         return number >= self.number and (not self.suffix or Target(number).family() == self.family())
 
     def family(self) -> int:
-        """Family of a target (Target Architecture Families): 100 for sm_100f and sm_103f, and so on."""
-        return {103: 100, 121: 120}.get(self.number, self.number)
+        """Family of a target (Target Architecture Families): 100 for sm_100f, sm_103f and sm_107f, and so on."""
+        return {103: 100, 107: 100, 121: 120}.get(self.number, self.number)
 
 
-# First PTX version that accepts each target (Release Notes, PTX ISA 9.1; checked against ptxas).
+# First PTX version that accepts each target (Release Notes, PTX ISA 9.1; checked against ptxas 13.5, which takes 9.5).
 TARGETS: dict[Target, tuple[int, int]] = {
     Target(n, s): v
     for n, s, v in [
@@ -72,6 +72,7 @@ TARGETS: dict[Target, tuple[int, int]] = {
         (100, "", (8, 6)), (100, "a", (8, 6)), (100, "f", (8, 8)),
         (101, "", (8, 6)), (101, "a", (8, 6)), (101, "f", (8, 8)),
         (103, "", (8, 8)), (103, "a", (8, 8)), (103, "f", (8, 8)),
+        (107, "", (9, 4)), (107, "a", (9, 4)), (107, "f", (9, 4)),
         (110, "", (9, 0)), (110, "a", (9, 0)), (110, "f", (9, 0)),
         (120, "", (8, 7)), (120, "a", (8, 7)), (120, "f", (8, 8)),
         (121, "", (8, 8)), (121, "a", (8, 8)), (121, "f", (8, 8)),

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mmulator.machine.operands import callee_of, flatten
-from mmulator.ptx.tree import Function, Instruction, Module, Reg, Symbol, Variable
+from mmulator.machine.operands import callee_of
+from mmulator.ptx.tree import Function, Instruction, Module, Reg, Symbol, Variable, flatten
 
 MAX_DEPTH = 64  # calls of a recursion
 

@@ -10,6 +10,7 @@ from mmulator.codegen.values import Builder, Value, constant, extract
 from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.machine.emit import LANES, BlockEmitter, storage_type
 from mmulator.machine.image import (
+    SAVED_STACK,
     Abi,
     prototype_abi,
 )
@@ -19,6 +20,7 @@ from mmulator.machine.program import BUILTINS, Block, form_name, is_wgmma_issue,
 from mmulator.machine.registers import Frame
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
+from mmulator.machine.runtime.stack import stack_restore
 from mmulator.machine.state import Code, Cta, FaultKind, Launch
 from mmulator.ptx.tree import Immediate, Instruction, Module, Operand, Reg, Symbol
 
@@ -260,6 +262,8 @@ class Emitter(BlockEmitter):
             function = self.jit.module.function(callee.name)
             assert function is not None
             targets = self.spill(constant(b, I32, self.jit.numbers[function.name]))
+        if self.jit.stack:
+            self._save_stack()
         self.flush()
         b.ret(
             self.call(
@@ -267,6 +271,18 @@ class Emitter(BlockEmitter):
                 self.local_bytes, self.site,
             )
         )  # fmt: skip
+
+    def _saved_stack(self) -> Value:
+        return U64(self.local_base()) + self.jit.locals[self.function_name].offsets[SAVED_STACK]
+
+    def _save_stack(self) -> None:
+        """What a callee takes with alloca is free when it returns."""
+        place = self.spill(self.warp("stack"))
+        self.call(mem.store_function("local", 4, 1), self.w, self.mask, self.spill(self._saved_stack()), place, self.site)
+
+    def _restore_stack(self, ins: Instruction) -> None:
+        value = self.spill(U64(self._local_value(self._saved_stack(), 32)))
+        self.call(stack_restore, self.w, self.mask, value, self.site)
 
     def _pass(self, operand: Operand, target: Value, parameter: Any) -> None:
         if isinstance(operand, Symbol):
@@ -282,6 +298,8 @@ class Emitter(BlockEmitter):
     def _after_call(self, ins: Instruction) -> None:
         if builtin_name(ins, self.jit.module) is not None:
             return
+        if self.jit.stack:
+            self._restore_stack(ins)
         abi, _, returns = self._abi(ins)
         results, _ = call_operands(ins)
         base = U64(self.local_base()) + self.local_bytes

@@ -16,6 +16,7 @@ from mmulator.machine.state import (
     SLOT_PARAM,
     SLOT_SHARED,
     SLOT_SHIFT,
+    STACK_BYTES,
     FaultKind,
 )
 
@@ -57,6 +58,8 @@ _HINTS = {
     FaultKind.SHARED_OUT_OF_BOUNDS: "check the shared bytes of the launch and the address arithmetic",
     FaultKind.MISALIGNED: "an access of n bytes needs an address that is a multiple of n",
     FaultKind.NULL_POINTER: "a pointer argument is 0, or an address was never set",
+    FaultKind.ALLOCA_OVERFLOW: f"alloca has {STACK_BYTES} bytes a thread here; a GPU has what cudaLimitStackSize says",
+    FaultKind.BAD_STACK: "stackrestore takes what stacksave gave",
     FaultKind.STACK_OVERFLOW: "recursion is too deep for the stack that is kept for it (64 calls)",
 }
 
@@ -81,6 +84,8 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         FaultKind.TRAP: "trap executed",
         FaultKind.ASSERTION: f"assertion failed: {grid.read_string(address)}",
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
+        FaultKind.ALLOCA_OVERFLOW: f"stack overflow: alloca of {address} bytes, of which {size} are left",
+        FaultKind.BAD_STACK: f"stackrestore to {address}, which is no place on the stack",
         FaultKind.BAD_CALL: "call of an address that is no function",
         FaultKind.BAD_BRANCH: f"brx.idx with index {address}; the list has {size} targets",
         FaultKind.BAD_BARRIER: f"barrier {address} with a count of {size} threads: barriers are 0 to "

@@ -50,14 +50,21 @@ class LocalFrame:
     abi: Abi
 
 
-def local_frame(function: Function) -> LocalFrame:
+SAVED_STACK = "%stack"
+
+
+def local_frame(function: Function, stack: int = 0) -> LocalFrame:
+    """stack: bytes that alloca may use, at the start of the kernel's frame; then each frame can save its pointer."""
     offsets: dict[str, int] = {}
     abi = Abi((), (), 0)
     if not function.is_entry:
         abi = abi_of(function.returns, function.params)
         offsets.update({p.name: o for p, o in zip(function.returns, abi.returns)})
         offsets.update({p.name: o for p, o in zip(function.params, abi.params)})
-    at = abi.bytes
+    at = stack if function.is_entry else abi.bytes
+    if stack:
+        offsets[SAVED_STACK] = at
+        at += 4
     for v in function.variables:
         if v.space in ("local", "param"):
             at = align_up(at, max(v.align, 1))

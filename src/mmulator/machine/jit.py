@@ -38,6 +38,8 @@ from mmulator.machine.program import (
 from mmulator.machine.registers import Frame, allocate
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
+from mmulator.machine.state import STACK_BYTES
+from mmulator.machine.support import require_supported
 from mmulator.numerics.approx import tables_for
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.ptx.resources import parameter_bytes, parameter_offsets
@@ -111,13 +113,14 @@ class Jit:
         self.module, self.image, self.device = module, image, device
         self.contract = contract and "debug" not in module.options
         self.program = build(module, function, self._prepare)
-        self._check_supported()
         functions = [f.function for f in self.program.functions.values()]
         self.unfenced: set[int] = set().union(*(unfenced(f) for f in functions))
+        self.numbers = {name: number for number, name in enumerate(self.program.functions)}
+        require_supported(module, functions)
         self.shared = shared_layout(module, functions)
         self.frames: dict[str, Frame] = {n: allocate(f) for n, f in self.program.functions.items()}
-        self.locals: dict[str, LocalFrame] = {f.name: local_frame(f) for f in functions}
-        self.numbers = {name: number for number, name in enumerate(self.program.functions)}
+        self.stack = STACK_BYTES if any(i.opcode == "alloca" for f in functions for i in f.instructions) else 0
+        self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
         self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
         self.parameter_bytes = parameter_bytes(function.params)
         self.sites: list[Instruction] = []
@@ -126,13 +129,6 @@ class Jit:
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
         return delay_copies(contracted(fold(function)) if self.contract else function)
-
-    def _check_supported(self) -> None:
-        for item in self.program.functions.values():
-            for ins in item.function.instructions:
-                reason = getattr(ins.form, "unsupported", "")
-                if reason:
-                    raise UnsupportedError(f"{ins.mnemonic} is not supported: {reason}", span=ins.span)
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:

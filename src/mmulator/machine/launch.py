@@ -25,6 +25,7 @@ from mmulator.machine.state import (
     LANES,
     SLOT_PARAM,
     SLOT_SHIFT,
+    STACK_BYTES,
     WGMMA_GROUPS,
     WGMMA_QUEUE,
     Callee,
@@ -225,6 +226,7 @@ class Resident:
         warps["groups"] = a.at("wgmma_groups") + index * WgmmaGroup.size * WGMMA_GROUPS
         warps["index"] = index
         warps["lane_pc"] = k.program.entry.entry
+        warps["stack"] = STACK_BYTES
         thread = np.arange(s.warps * LANES)
         bx, by, _ = s.block
         warps["tid_x"] = (thread % bx).reshape(-1, LANES)

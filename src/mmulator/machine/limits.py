@@ -18,25 +18,23 @@ MAX_GRID = (2**31 - 1, 65535, 65535)
 
 
 def default_device(target: Target) -> str:
-    """The chip that a .target names; the nearest older one that is modelled, if it is not."""
-    name = f"sm_{target.number}"
-    if name in DEVICES:
-        return name
-    older = [d for d in DEVICES if int(d[3:]) <= target.number]
-    return older[-1] if older else DEVICES[0]
+    """The chip that a .target names; if it is not modelled the next one that runs its code, or else the nearest older."""
+    runs = [d for d in DEVICES if target.runs_on(d)]
+    if runs:
+        return runs[0]
+    return [d for d in DEVICES if int(d[3:]) <= target.number][-1]
 
 
 def check_device(device: str, target: Target) -> None:
     """Raises UnsupportedError if PTX for `target` cannot run on `device`."""
     check_known(device)
-    number = int(device[3:])
-    chip_only = target.suffix == "a" and number != target.number
-    family_only = target.suffix == "f" and Target(number).family() != target.family()
-    if number < target.number or chip_only or family_only:
+    if not target.runs_on(device):
+        runs = [d for d in DEVICES if target.runs_on(d)]
+        other = f"choose device {runs[0]}, or" if runs else f"no device that runs {target} is modelled:"
         raise UnsupportedError(
             f"PTX for {target} does not run on {device}",
             rule=".target (PTX ISA 9.1): code runs on its target and later ones; `a` targets on that chip alone",
-            hint=f"choose device {default_device(target)}, or compile for an older target",
+            hint=f"{other} compile for an older target",
         )
 
 

@@ -1,37 +1,8 @@
-"""Operands of instructions taken apart: vectors, arguments, pairs and addresses; what a call passes and where it goes."""
+"""Operands of calls: what they pass and where they go."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
-from mmulator.ptx.tree import (
-    Address,
-    Arguments,
-    Instruction,
-    NegatedPredicate,
-    Operand,
-    PredicatePair,
-    Reg,
-    Symbol,
-    VectorOperand,
-)
-
-
-def flatten(operands: Iterable[Operand]) -> Iterator[Operand]:
-    """Operands with vectors, arguments, pairs and addresses taken apart."""
-    for o in operands:
-        match o:
-            case VectorOperand(elements=elements) | Arguments(elements=elements):
-                yield from flatten(elements)
-            case PredicatePair(p=p, q=q):
-                yield from (p, q)
-            case Address(base=base, extra=extra):
-                yield base
-                yield from flatten(extra)
-            case NegatedPredicate(register=register):
-                yield register
-            case _:
-                yield o
+from mmulator.ptx.tree import Arguments, Instruction, Operand, Reg, Symbol
 
 
 def call_operands(ins: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:

@@ -13,7 +13,7 @@ from typing import Literal
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm, OperandSpec
 from mmulator.machine.calls import Names, References, cycles
-from mmulator.machine.operands import call_operands, flatten
+from mmulator.machine.operands import call_operands
 from mmulator.ptx.tree import (
     Address,
     Function,
@@ -26,6 +26,7 @@ from mmulator.ptx.tree import (
     Reg,
     Symbol,
     VectorOperand,
+    flatten,
 )
 
 Ending = Literal["goto", "branch", "exit", "return", "call", "barrier", "indexed", "wgmma.wait"]

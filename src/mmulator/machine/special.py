@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from mmulator.codegen.ops import cast_ptr, iota
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, splat
-from mmulator.errors import UnsupportedError
 from mmulator.machine.state import Cta
 
 if TYPE_CHECKING:
@@ -34,6 +33,9 @@ _AXES = {"x": 0, "y": 1, "z": 2}
 _SMS = 132
 
 _TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
+    # the fourth component, of the vector that the bare name stands for
+    **{f"{name}.w": (lambda e: constant(e.b, u32, 0)) for name in ("tid", "ctaid", "cluster_ctaid", "clusterid")},
+    **{f"{name}.w": (lambda e: constant(e.b, u32, 1)) for name in ("ntid", "nctaid", "cluster_nctaid", "nclusterid")},
     **{f"tid.{a}": (lambda e, a=a: e.warp(f"tid_{a}")) for a in _AXES},  # type: ignore[misc]
     **{f"ntid.{a}": (lambda e, n=n: _launch(e, "block")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
     **{f"nctaid.{a}": (lambda e, n=n: _launch(e, "grid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
@@ -67,9 +69,12 @@ _TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
     **{f"cluster_nctaid.{a}": (lambda e: constant(e.b, u32, 1)) for a in _AXES},
     **{f"clusterid.{a}": (lambda e, n=n: _cta(e).field("ctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
     **{f"nclusterid.{a}": (lambda e, n=n: _launch(e, "grid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    "is_explicit_cluster": lambda e: constant(e.b, u32, 0),
+    "current_graph_exec": lambda e: constant(e.b, u64, 0),
     "cluster_ctarank": lambda e: constant(e.b, u32, 0),
     "cluster_nctarank": lambda e: constant(e.b, u32, 1),
     **{f"pm{n}": (lambda e: constant(e.b, u32, 0)) for n in range(8)},
+    **{f"pm{n}_64": (lambda e: constant(e.b, u64, 0)) for n in range(8)},
     **{f"envreg{n}": (lambda e: constant(e.b, u32, 0)) for n in range(32)},
 }
 
@@ -82,9 +87,6 @@ SPECIAL_REGISTERS = frozenset(_TABLE)
 
 
 def special_register(e: BlockEmitter, name: str) -> Value:
-    """Value of %name for the 32 lanes. Raises UnsupportedError for one the machine does not have."""
-    make = _TABLE.get(name) or _TABLE.get(name + ".x")
-    if make is None:
-        raise UnsupportedError(f"special register %{name} is not supported", hint="see docs/supported.md")
-    value = make(e)
+    """Value of %name for the 32 lanes; machine/support.py knows which there are."""
+    value = (_TABLE.get(name) or _TABLE[name + ".x"])(e)
     return value if value.ty.lanes else splat(value, 32)

@@ -25,6 +25,7 @@ HEADER_RETURN_PC, HEADER_RETURN_FRAME, HEADER_LOCAL = 0, 128, 256
 HEADER_BYTES = 384
 
 NUM_BARRIERS = 16
+STACK_BYTES = 8192  # of a lane, for alloca: the first bytes of local memory in a kernel that has it
 
 
 class Code(IntEnum):
@@ -63,6 +64,8 @@ class FaultKind(IntEnum):
     WGMMA_SCALE = 21  # lanes of a warp differ in scale-d
     BEYOND_SPACE = 22  # an offset of 4 GiB and more, or a generic address, where a state space takes an offset
     PRINT = 23
+    ALLOCA_OVERFLOW = 30
+    BAD_STACK = 31
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
@@ -182,6 +185,7 @@ Warp = Struct("Warp", [
     ("groups", ptr_to(WgmmaGroup)),
     ("lane_pc", i32.vec(32)),
     ("lane_frame", u32.vec(32)),
+    ("stack", u32.vec(32)),  # stack pointer of alloca, an offset in local memory
     ("tid_x", u32.vec(32)),
     ("tid_y", u32.vec(32)),
     ("tid_z", u32.vec(32)),

@@ -5,7 +5,9 @@ Statements, Instruction Operands (PTX ISA 9.1).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from mmulator.ptx import declarations
@@ -37,6 +39,7 @@ from mmulator.ptx.tree import (
 MAX_REGISTERS = 1 << 20
 _MAX_SCOPES = 200
 _COMPONENTS = {2: "xy", 4: "xyzw", 8: "01234567"}
+_SELECTOR = re.compile("[bh][0-7]{1,4}")  # of a video instruction
 _LISTS = frozenset((".callprototype", ".branchtargets", ".calltargets"))
 _DEBUG = frozenset((".loc", ".file", ".section"))
 
@@ -374,6 +377,12 @@ class Body:
             if not isinstance(register, Reg):
                 c.fail("'!' stands before a predicate register", at=first)
             return NegatedPredicate(register, c.span_from(first))
+        if kind == "-" and c.kinds[c.at + 1] == "word" and c.texts[c.at + 1] != "WARP_SZ":
+            c.at += 1
+            register = self._word_operand(pair=False)
+            if not isinstance(register, Reg):
+                c.fail("'-' stands before a constant, or before a register of vmad", at=first)
+            return replace(register, negated=True, span=c.span_from(first))
         constant = c.constant()
         return Immediate(constant.value, constant.literal, c.span_from(first))
 
@@ -417,7 +426,7 @@ class Body:
                 index = "xyzw".find(component) if component in "xyzw" else "rgba".find(component)
                 if 0 <= index < known.vector:
                     return Reg(f"{known.name}.{_COMPONENTS[known.vector][index]}", known.type, span)
-            elif component in ("b0", "b1", "b2", "b3", "h0", "h1"):
+            elif _SELECTOR.fullmatch(component):
                 return Reg(known.name, known.type, span, component)
         if text[0] == "%":
             return SpecialRegister(text[1:], span)

@@ -7,7 +7,7 @@ State Spaces, Types, and Variables; Instruction Operands (PTX ISA 9.1).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -29,13 +29,14 @@ Linkage = Literal["", "visible", "extern", "weak", "common"]
 class Reg:
     """A declared register. name: unique in the function. type: its declared type, such as `b32`, `pred`.
 
-    component: selector of a video instruction (`b0`, `h1`), else empty.
+    component: selector of a video instruction (`b0`, `h1`, `b3210`), else empty. negated: `-r`, of vmad.
     """
 
     name: str
     type: str
     span: Span
     component: str = ""
+    negated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,3 +366,20 @@ class Module:
         """The module-level variable of that name, or None."""
         found = [v for v in self.variables if v.name == name]
         return next((v for v in found if v.linkage != "extern"), found[0] if found else None)
+
+
+def flatten(operands: Iterable[Operand]) -> Iterator[Operand]:
+    """Operands with vectors, arguments, pairs and addresses taken apart."""
+    for o in operands:
+        match o:
+            case VectorOperand(elements=elements) | Arguments(elements=elements):
+                yield from flatten(elements)
+            case PredicatePair(p=p, q=q):
+                yield from (p, q)
+            case Address(base=base, extra=extra):
+                yield base
+                yield from flatten(extra)
+            case NegatedPredicate(register=register):
+                yield register
+            case _:
+                yield o

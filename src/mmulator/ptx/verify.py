@@ -9,29 +9,19 @@ and a few orders of modifiers that no compiler writes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from mmulator.errors import InvalidInstructionError, MmulatorError
 from mmulator.isa.scalar import NoForm, ScalarForm, match
-from mmulator.isa.targets import TARGETS
+from mmulator.isa.targets import TARGETS, Target
 from mmulator.ptx import matrix_operands
 from mmulator.ptx.calls import check_call
 from mmulator.ptx.lookup import MATRIX_OPCODES, matrix_form
 from mmulator.ptx.operands import CHECKS, Context, Problem
-from mmulator.ptx.tree import Function, Instruction, Module
+from mmulator.ptx.selectors import VIDEO
+from mmulator.ptx.tree import Function, Instruction, Module, Reg, flatten
 from mmulator.source import Span
 
 MAX_ERRORS = 100
-
-
-@dataclass(frozen=True)
-class Unsupported:
-    """An instruction that is legal, but that the machine does not run. name: as in the tables, `cp.async.bulk`."""
-
-    name: str
-    reason: str
-    section: str
-    span: Span
 
 
 def verify(module: Module) -> tuple[InvalidInstructionError, ...]:
@@ -52,16 +42,6 @@ def require_valid(module: Module) -> None:
         if more:
             first.hint = "; ".join(filter(None, (first.hint, f"{more} more error{'s' * (more > 1)} follow")))
         raise first
-
-
-def unsupported(module: Module) -> tuple[Unsupported, ...]:
-    """Every instruction that the machine does not run."""
-    return tuple(
-        Unsupported(i.form.name, i.form.unsupported, i.form.section, i.mnemonic_span)
-        for function in module.functions
-        for i in function.instructions
-        if isinstance(i.form, ScalarForm) and i.form.unsupported
-    )
 
 
 def _errors(module: Module) -> Iterator[InvalidInstructionError]:
@@ -115,7 +95,7 @@ def check_instruction(
         return
     if form.open:
         return
-    for problem in _operands(Context(module, function, instruction, form)):
+    for problem in (*_operands(Context(module, function, instruction, form)), *_selected(instruction, form)):
         yield InvalidInstructionError(problem.message, span=problem.span, rule=rule, hint=problem.hint)
 
 
@@ -124,12 +104,19 @@ def _too_new(form: ScalarForm, module: Module) -> tuple[str, str] | None:
         return f"{form} needs PTX {_version(form.ptx)}; this module says {_version(module.version)}", "raise .version"
     if module.target.number < form.sm:
         return f"{form} needs .target sm_{form.sm} or higher; this module says {module.target}", "raise .target"
-    if form.specific and not module.target.suffix:
-        return (
-            f"{form} needs an architecture-specific target; this module says {module.target}",
-            f"write {module.target}a",
-        )
+    target = module.target
+    if form.families and not any(_in_family(target, least) for least in form.families):
+        wanted = " or ".join(f"sm_{n}" for n in form.families)
+        return f"{form} needs a target of the family of {wanted}; this module says {target}", "see docs/supported.md"
+    if form.specific and not target.suffix:
+        return f"{form} needs an architecture-specific target; this module says {target}", f"write {target}a"
+    if form.chip and target.suffix != "a":
+        return f"{form} needs a target of one chip; this module says {target}", f"write sm_{target.number}a"
     return None
+
+
+def _in_family(target: Target, least: int) -> bool:
+    return target.number >= least and target.family() == Target(least).family()
 
 
 def _no_form(module: Module, instruction: Instruction) -> InvalidInstructionError:
@@ -156,8 +143,20 @@ def _matrix(module: Module, instruction: Instruction) -> Iterator[InvalidInstruc
     except MmulatorError as error:
         yield InvalidInstructionError(error.message, span=error.span, rule=error.rule, hint=error.hint)
         return
-    for problem in matrix_operands.check(instruction, form, module):
+    for problem in (*matrix_operands.check(instruction, form, module), *_selected(instruction, None)):
         yield InvalidInstructionError(problem.message, span=problem.span, rule=str(form.section), hint=problem.hint)
+
+
+def _selected(instruction: Instruction, form: ScalarForm | None) -> Iterator[Problem]:
+    """Selectors and signs of registers that no operand takes; where one may stand, its check says which."""
+    takes = [s.kind in VIDEO for s in form.operands] if form is not None else []
+    for n, operand in enumerate(instruction.operands):
+        if n < len(takes) and takes[n]:
+            continue
+        for part in flatten((operand,)):
+            if isinstance(part, Reg) and (part.component or part.negated):
+                what = f"selects .{part.component} of a register" if part.component else "negates a register"
+                yield Problem(f"{instruction.opcode} cannot take an operand that {what}", part.span)
 
 
 def _operands(context: Context) -> Iterator[Problem]:

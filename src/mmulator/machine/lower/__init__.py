@@ -35,4 +35,4 @@ def load_all() -> None:
     """Import the files that fill LOWER, and what else is imported on the way to code: a forked child cannot wait for it."""
     with no_fork:
         from mmulator.machine import emitter, special  # noqa: F401
-        from mmulator.machine.lower import atomics, lanes, matrix, memory, scalar  # noqa: F401
+        from mmulator.machine.lower import atomics, lanes, matrix, memory, scalar, stack, video  # noqa: F401

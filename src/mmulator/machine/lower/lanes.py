@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mmulator.codegen.ops import bits_mask, iota, mask_bits, trailing_zeros
+from mmulator.codegen.ops import bits_mask, iota, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import UnsupportedError
@@ -12,10 +12,11 @@ from mmulator.isa.scalar import type_bits
 from mmulator.machine.emit import LANES, storage_type
 from mmulator.machine.lower import lower
 from mmulator.machine.lower.memory import write_result
+from mmulator.machine.ops.floatbits import FORMATS, is_nan_bits, ordered_key
 from mmulator.machine.runtime import lanes as rt
-from mmulator.ptx.tree import Instruction, Operand, PredicatePair, VectorOperand
+from mmulator.ptx.tree import Instruction, Operand, PredicatePair, SpecialRegister, VectorOperand
 
-U32 = u32.vec(LANES)
+U32, I32 = u32.vec(LANES), i32.vec(LANES)
 
 
 if TYPE_CHECKING:
@@ -82,13 +83,33 @@ def redux(e: Emitter, ins: Instruction) -> None:
     form = ins.form
     assert form is not None
     type_name, op = form["type"], form["op"]  # type: ignore[index]
-    if type_name.startswith("f"):
-        raise UnsupportedError("redux.sync.f32 needs sm_100a", span=ins.span)
+    if type_name == "f32":
+        _redux_float(e, ins, op)
+        return
     ty = i32 if type_name == "s32" else u32
     place = e.spill(constant(e.b, ty.vec(LANES), 0))
     value = e.spill(ty.vec(LANES)(e.source(a, type_name)))
     e.call(rt.redux_function(op, ty.signed), value, e.spill(U32(e.source(members, "b32"))), e.lanes_of(ins), place)
     write_result(e, target, e.fetch(place, ty.vec(LANES)), ins)
+
+
+def _redux_float(e: Emitter, ins: Instruction, op: str) -> None:
+    """Least or greatest of the numbers, -0 below +0; NaN if all are, or with .NaN if any is."""
+    target, a, members = ins.operands
+    form = ins.form
+    bits = U32(e.source(a, "b32"))
+    if form["abs"]:  # type: ignore[index]
+        bits = bits & 0x7FFFFFFF
+    nan = is_nan_bits(bits, FORMATS["f32"])
+    neutral = 0x7FFFFFFF if op == "min" else -0x80000000
+    keys = select(nan, neutral, ordered_key(bits))
+    every = form["NaN"] == ""  # type: ignore[index]
+    mask, active = e.spill(U32(e.source(members, "b32"))), e.lanes_of(ins)
+    best, bad = e.spill(constant(e.b, I32, 0)), e.spill(constant(e.b, U32, 0))
+    e.call(rt.redux_function(op, True), e.spill(keys), mask, active, best)
+    e.call(rt.redux_function("and" if every else "or", False), e.spill(U32(nan)), mask, active, bad)
+    result = U32(ordered_key(U32(e.fetch(best, I32))))
+    write_result(e, target, select(e.fetch(bad, U32) != 0, 0x7FFFFFFF, result), ins)
 
 
 @lower("elect.sync", "elect")
@@ -111,12 +132,22 @@ def activemask(e: Emitter, ins: Instruction) -> None:
 def mov(e: Emitter, ins: Instruction) -> None:
     target, source = ins.operands
     type_name = ins.form["type"]  # type: ignore[index]
-    if isinstance(source, VectorOperand):
+    if ins.form["vec"] and isinstance(target, VectorOperand):  # type: ignore[index]
+        for each, part in zip(target.elements, _elements(source)):
+            write_result(e, each, e.source(part, type_name), ins)
+    elif isinstance(source, VectorOperand):
         write_result(e, target, _pack(e, source, type_name), ins)
     elif isinstance(target, VectorOperand):
         _unpack(e, target, source, type_name, ins)
     else:
         write_result(e, target, e.source(source, type_name), ins)
+
+
+def _elements(source: Operand) -> tuple[Operand, ...]:
+    """Of a vector, or the components of a special register."""
+    if isinstance(source, SpecialRegister):
+        return tuple(SpecialRegister(f"{source.name}.{axis}", source.span) for axis in "xyzw")
+    return source.elements if isinstance(source, VectorOperand) else (source,)
 
 
 def _pack(e: Emitter, source: VectorOperand, type_name: str) -> Value:

@@ -33,25 +33,8 @@ U32, U64 = u32.vec(LANES), u64.vec(LANES)
 
 
 def _form(ins: Instruction) -> MatrixForm:
-    if not isinstance(ins.form, MatrixForm):
-        raise UnsupportedError(f"{ins.mnemonic} is not supported", span=ins.span)
-    _require_meaning(ins, ins.form)
+    assert isinstance(ins.form, MatrixForm)
     return ins.form
-
-
-def _require_meaning(ins: Instruction, form: MatrixForm) -> None:
-    """Raises UnsupportedError for elements that ptxas takes though the specification does not say what they are: constants
-    of another type."""
-    specs = next((s for s in form.signatures if len(s) == len(ins.operands)), ())
-    for operand, spec in zip(ins.operands, specs):
-        if spec.kind not in ("registers", "register"):
-            continue
-        for part in elements(operand):
-            if isinstance(part, Immediate) and (part.literal == "f64") != ("f64" in spec.types):
-                raise UnsupportedError(
-                    f"{part.span.text} as operand {spec.name} of {form.family} passes in ptxas, but has no meaning in the "
-                    "specification", span=part.span, hint=f"put the value in a .{spec.type} register",
-                )  # fmt: skip
 
 
 def elements(operand: Operand) -> tuple[Operand, ...]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mmulator.codegen.values import Value
-from mmulator.errors import UnsupportedError
 from mmulator.machine.lower.memory import write_result
 from mmulator.machine.ops import SEMANTICS
 from mmulator.machine.program import CARRY, form_name
-from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair
+from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair, VectorOperand
 
 if TYPE_CHECKING:
     from mmulator.machine.emitter import Emitter
@@ -39,12 +38,7 @@ class Carry:
 def scalar(e: Emitter, ins: Instruction) -> None:
     """Operands in by the form's types, SEMANTICS[opcode], results out under the guard."""
     form: Any = ins.form
-    if form is None or form.unsupported:
-        reason = f": {form.unsupported}" if form is not None else ""
-        raise UnsupportedError(f"{ins.mnemonic} is not supported{reason}", span=ins.span)
-    function = SEMANTICS.get(form_name(ins)) or SEMANTICS.get(ins.opcode)
-    if function is None:
-        raise UnsupportedError(f"{ins.mnemonic} is not supported yet", span=ins.span)
+    function = SEMANTICS.get(form_name(ins)) or SEMANTICS[ins.opcode]
     targets: list[Operand] = []
     sources: list[Any] = []
     for spec, operand in zip(form.operands, ins.operands):
@@ -52,6 +46,8 @@ def scalar(e: Emitter, ins: Instruction) -> None:
             targets += [operand.p, operand.q] if isinstance(operand, PredicatePair) else [operand]
         elif spec.kind == "imm" and isinstance(operand, Immediate):
             sources.append(operand.value)
+        elif isinstance(operand, VectorOperand):
+            sources += [e.source(part, spec.type) for part in operand.elements]
         else:
             sources.append(e.source(operand, spec.type))
     results = function(Carry(e, ins), form, *sources)

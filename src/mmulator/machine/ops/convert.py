@@ -22,7 +22,7 @@ from mmulator.machine.ops import minifloat
 from mmulator.machine.ops.directed import STRICT, directed
 from mmulator.machine.ops.floatbits import FORMATS, bits_of, canonical, concat, flushed, widen
 from mmulator.machine.ops.floats import flush_tiny, saturate
-from mmulator.machine.ops.narrow import SMALL, Small, narrow
+from mmulator.machine.ops.narrow import SMALL, Random, Small, narrow
 from mmulator.machine.ops.registry import (
     F32,
     F64,
@@ -173,6 +173,22 @@ def _to_half(x: Scope, m: Mods, a: Value, target: str) -> Value:
     return outline(x, f"ptx_{m.key}", bits, body, a)
 
 
+def _stochastic_halves(x: Scope, m: Mods, a: Value, b: Value, rbits: Value) -> Value:
+    """cvt.rs.f16x2.f32 d, a, b, rbits: the upper half of rbits is for a; an .f16 takes its low 13 bits."""
+    small = SMALL[m.type.removesuffix("x2")]
+    count = 23 - small.mantissa
+
+    def body(a: Value, b: Value, rbits: Value) -> Value:
+        mask = (1 << count) - 1
+        high, low = (
+            narrow(v, small, "rs", finite=m.has("satfinite"), relu=m.has("relu"), random=Random(r & mask, count))
+            for v, r in ((a, rbits >> 16), (b, rbits))
+        )
+        return (high << 16) | low
+
+    return outline(x, f"ptx_{m.key}", U32, body, a, b, rbits)
+
+
 def _pack_halves(x: Scope, m: Mods, a: Value, b: Value) -> Value:
     """cvt.f16x2.f32 d, a, b: a in the upper half."""
     if _plain(m):
@@ -251,9 +267,11 @@ _PLAIN = ("f16", "bf16", "tf32", "f32", "f64")
 
 
 @semantic("cvt")
-def cvt(x: Scope, m: Mods, a: Value, b: Value | None = None, c: Value | None = None) -> Result:
-    """Every cvt and cvt.pack."""
+def cvt(x: Scope, m: Mods, a: Value, b: Value | None = None, c: Value | None = None, *more: Value) -> Result:
+    """Every cvt and cvt.pack; `more` are operands of the conversions of four numbers."""
     target, source = m.types[0], m.types[1]
+    if m.rounding == "rs" and b is not None and c is not None:
+        return minifloat.stochastic(x, m, a, b, c, *more) if more else _stochastic_halves(x, m, a, b, c)
     if m.has("pack") and b is not None:
         return _pack_integers(m, a, b, c)
     into, of = kind_of(target), kind_of(source)

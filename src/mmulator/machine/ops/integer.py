@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mmulator.codegen.ops import absolute, add_saturating, bitcast, maximum, minimum, select, sub_saturating
-from mmulator.codegen.types import Ty, i16, i128, u16, u128
-from mmulator.codegen.values import Value
+from mmulator.codegen.types import Ty, i8, i16, i128, u8, u16, u128
+from mmulator.codegen.values import Value, constant
 from mmulator.machine.ops.registry import (
     F64,
     I32,
@@ -109,6 +109,23 @@ def mad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     return add_saturating(product, c) if m.has("sat") else product + c
 
 
+@semantic("clmad")
+def clmad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
+    """The product without carries (of polynomials over two elements), a half of it, then exclusive or with c."""
+
+    def body(a: Value, b: Value, c: Value) -> Value:
+        half = constant(a.b, a.ty, 0)
+        for n in range(64):
+            shift = n if m.has("lo") else 64 - n
+            if shift == 64:
+                continue  # bit 0 of b adds nothing to the upper half
+            part = (a << n if n else a) if m.has("lo") else a >> shift
+            half = half ^ select((b & (1 << n)) != 0, part, 0)
+        return half ^ c
+
+    return outline(x, f"ptx_{m.key}", a.ty, body, a, b, c)
+
+
 def _product24(m: Mods, a: Value, b: Value) -> Value:
     """mul24.lo: bits 31..0 of the 48-bit product; mul24.hi: bits 47..16."""
     a, b = (a << 8) >> 8, (b << 8) >> 8
@@ -190,19 +207,23 @@ def extremum(x: Scope, m: Mods, a: Value, b: Value) -> Result:
 _PACKED: dict[str, Callable[[Any, Any], Value]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
+    "add.sat": add_saturating,
+    "sub.sat": sub_saturating,
     "min": minimum,
     "max": maximum,
 }
+_ELEMENTS = {"s16x2": i16, "u16x2": u16, "s8x4": i8, "u8x4": u8}
 
 
-@semantic("add", "sub", "min", "max", "neg", kinds="int16x2")
+@semantic("add", "sub", "min", "max", "neg", kinds="packed")
 def packed(x: Scope, m: Mods, a: Value, b: Value | None = None) -> Result:
-    """.u16x2 and .s16x2: on each half."""
-    halves = (i16 if m.type == "s16x2" else u16).vec(2 * LANES)
+    """.u16x2, .s16x2, .u8x4 and .s8x4: on each element."""
+    element = _ELEMENTS[m.type]
+    parts = element.vec(32 // element.bits * LANES)
     if b is None:
-        result = -bitcast(halves, a)
+        result = -bitcast(parts, a)
     else:
-        result = _PACKED[m.op](bitcast(halves, a), bitcast(halves, b))
+        result = _PACKED[m.op + ".sat" * m.has("sat")](bitcast(parts, a), bitcast(parts, b))
     if m.has("relu"):
         result = maximum(result, 0)
     return bitcast(U32, result)

@@ -1,11 +1,12 @@
-"""cvt to and from packed .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2, .e2m1x2 and .ue8m0x2 (PTX ISA 9.1: cvt)."""
+"""cvt to and from packed .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2, .e2m1x2 and .ue8m0x2, and to four with
+random bits (PTX ISA 9.1: cvt)."""
 
 from __future__ import annotations
 
 from mmulator.codegen.ops import select, shuffle
 from mmulator.codegen.values import Value
 from mmulator.machine.ops.floatbits import bits_of, split, widen
-from mmulator.machine.ops.narrow import SMALL, Small, enlarge, narrow
+from mmulator.machine.ops.narrow import SMALL, Random, Small, enlarge, narrow
 from mmulator.machine.ops.registry import LANES, U8, U16, U32, Mods, Result, Scope, outline, to
 
 _PACKED = {f"{name}x2": small for name, small in SMALL.items() if small.bits <= 8}
@@ -31,7 +32,7 @@ def _to_packed(m: Mods, target: Small, a: Value, b: Value | None) -> Value:
 
 
 def _from_packed(m: Mods, source: Small, a: Value) -> Value:
-    """To .f16x2: exact."""
+    """To .f16x2 or .bf16x2: exact."""
     width = 4 if source.bits == 4 else 8
     mask = (1 << source.bits) - 1
     wide = U16(a)
@@ -39,8 +40,34 @@ def _from_packed(m: Mods, source: Small, a: Value) -> Value:
     halves = []
     for code in codes:
         half = enlarge(code, source)
-        halves.append(select(half >= 0x8000, 0, half) if m.has("relu") else half)
+        half = select(half >= 0x8000, 0, half) if m.has("relu") else half
+        halves.append(_to_bf16(half) if m.type == "bf16x2" else half)
     return to(U32, halves[0]) | (to(U32, halves[1]) << 16)
+
+
+def _to_bf16(codes: Value) -> Value:
+    """.f16 bits that a small format gave, as .bf16: exact."""
+    bits = bits_of(widen(codes, "f16")) >> 16
+    return select(codes == 0x7FFF, 0x7FFF, to(codes.ty, bits))
+
+
+def stochastic(x: Scope, m: Mods, a: Value, b: Value, e: Value, f: Value, rbits: Value) -> Result:
+    """cvt.rs to four small numbers, a the highest. a and b share 16 random bits, e and f the other 16."""
+    target = SMALL[m.type.removesuffix("x4")]
+    width = 4 if target.bits == 4 else 8
+
+    def body(a: Value, b: Value, e: Value, f: Value, rbits: Value) -> Value:
+        first, second = rbits >> 16, rbits & 0xFFFF
+        if target.bits == 4:  # the upper bytes of both halves are for a and b
+            first, second = ((rbits >> 16) & 0xFF00) | ((rbits >> 8) & 0xFF), ((rbits >> 8) & 0xFF00) | (rbits & 0xFF)
+        result = None
+        for value, random in ((a, first), (b, first), (e, second), (f, second)):
+            code = narrow(value, target, "rs", finite=True, relu=m.has("relu"), random=Random(random, 16))
+            result = code if result is None else (result << width) | code
+        assert result is not None
+        return to(U16, result) if width == 4 else result
+
+    return outline(x, f"ptx_{m.key}", U16 if width == 4 else U32, body, a, b, e, f, rbits)
 
 
 def _to_exponent(m: Mods, value: Value) -> Value:

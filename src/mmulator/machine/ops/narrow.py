@@ -41,8 +41,23 @@ SMALL = {
 }
 
 
-def _increment(mode: str, negative: Value, drop: Value, kept: Value) -> Value:
+@dataclass(frozen=True)
+class Random:
+    """Random bits of .rs: `count` of them, of which the highest meets the highest bit that is cut off."""
+
+    bits: Value
+    count: int
+
+    def increment(self, drop: Value) -> Value:
+        wider = drop > self.count
+        up = self.bits << select(wider, drop - self.count, 0)
+        return select(wider, up, self.bits >> select(wider, 0, self.count - drop))
+
+
+def _increment(mode: str, negative: Value, drop: Value, kept: Value, random: Random | None) -> Value:
     """What is added below the last kept bit before the lower `drop` bits are cut off."""
+    if random is not None:
+        return random.increment(drop)
     ty = drop.ty
     one = constant(drop.b, ty, 1)
     all_below = (one << drop) - 1
@@ -59,10 +74,12 @@ def _increment(mode: str, negative: Value, drop: Value, kept: Value) -> Value:
     return zero
 
 
-def narrow(value: Value, target: Small, mode: str, *, finite: bool = False, relu: bool = False) -> Value:
+def narrow(
+    value: Value, target: Small, mode: str, *, finite: bool = False, relu: bool = False, random: Random | None = None
+) -> Value:
     """Bits of the .f32 `value` in the format `target`, as unsigned 32-bit lanes.
 
-    finite: overflow and infinity give the greatest number. relu: what is negative gives +0.
+    finite: overflow and infinity give the greatest number. relu: what is negative gives +0. random: of .rs.
     """
     bits = bits_of(value)
     ty: Ty = bits.ty
@@ -73,9 +90,12 @@ def narrow(value: Value, target: Small, mode: str, *, finite: bool = False, relu
     significand = (magnitude & 0x7FFFFF) | select(subnormal, constant(bits.b, ty, 0), 0x800000)
     least = 127 + 1 - target.bias  # biased exponent of the target's least normal number
     below = select(exponent < least, least - exponent, 0) if least > 1 else constant(bits.b, ty, 0)
-    drop = minimum(below + (23 - target.mantissa), 25)
+    lost = below + (23 - target.mantissa)
+    drop = minimum(lost, 25)
+    if random is not None:  # how far below the last kept bit the number lies decides how likely it is rounded up
+        significand = significand >> minimum(lost - drop, 31)
     kept = significand >> drop
-    rounded = (significand + _increment(mode, negative, drop, kept)) >> drop
+    rounded = (significand + _increment(mode, negative, drop, kept, random)) >> drop
     steps = select(exponent > least, exponent - least, 0)
     code = (steps << target.mantissa) + rounded
     too_large = code > target.largest
@@ -123,4 +143,4 @@ def enlarge(codes: Value, source: Small) -> Value:
     return result
 
 
-__all__ = ["SMALL", "Small", "enlarge", "narrow"]
+__all__ = ["SMALL", "Random", "Small", "enlarge", "narrow"]

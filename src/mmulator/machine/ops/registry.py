@@ -82,7 +82,7 @@ class Mods:
 
     @property
     def rounding(self) -> str:
-        return self.one(("rn", "rz", "rm", "rp", "rna"))
+        return self.one(("rn", "rz", "rm", "rp", "rna", "rs"))
 
     @property
     def key(self) -> str:
@@ -97,12 +97,17 @@ def _mods(name: str, modifiers: tuple[tuple[str, str], ...]) -> Mods:
     return Mods(op, frozenset(w for w in words if not is_type(w)), tuple(w for w in words if is_type(w)))
 
 
+def mods(form: Form) -> Mods:
+    """A form's modifiers as semantic functions read them."""
+    return _mods(form.name, form.modifiers)
+
+
 def kind_of(type_name: str) -> str:
-    """Which family of functions computes in a type: `int`, `f32`, `f64`, `half`, `int16x2`, `f32x2`, `pred`."""
+    """Which family of functions computes in a type: `int`, `f32`, `f64`, `half`, `packed` (integers), `f32x2`, `pred`."""
     if type_name in ("f32", "f64", "f32x2", "pred"):
         return type_name
-    if type_name in ("s16x2", "u16x2"):
-        return "int16x2"
+    if type_name in ("s16x2", "u16x2", "s8x4", "u8x4"):
+        return "packed"
     if type_name[0] in "sub" and type_name[1:].isdigit():
         return "int"
     return "half"
@@ -142,7 +147,7 @@ def semantic(*names: str, kinds: str = "") -> Callable[[Callable[..., Result]], 
 
 def _dispatcher(op: str) -> Callable[..., Result]:
     def dispatch(x: Scope, form: Form, *sources: Any) -> Result:
-        m = _mods(form.name, form.modifiers)
+        m = mods(form)
         function = _TABLE.get((op, kind_of(m.types[0]) if m.types else "")) or _TABLE[op, ""]
         return function(x, m, *sources)
 
