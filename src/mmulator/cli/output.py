@@ -26,7 +26,8 @@ def read_source(path: str) -> Source:
 
 
 def error_data(error: MmulatorError) -> dict[str, Any]:
-    """An error as JSON data; file, line, column and caret are None where it has no place in a text."""
+    """An error as JSON data; file, line, column and caret are None where it has no place in a text,
+    and source where the text was written by hand."""
     span = error.span
     return {
         "kind": error.kind,
@@ -35,6 +36,7 @@ def error_data(error: MmulatorError) -> dict[str, Any]:
         "line": span.line if span else None,
         "column": span.column if span else None,
         "caret": span.caret() if span else None,
+        "source": error.location.as_dict() if error.location else None,
         "rule": error.rule,
         "hint": error.hint,
     }
