@@ -50,7 +50,7 @@ class OperandLayout:
 
     def to_registers(self, matrix: Any) -> Array:
         """A matrix [..., rows, columns] (the type's NumPy dtype, or raw unsigned) to [..., lanes, registers]."""
-        return self.fragment.to_registers(to_raw(self.element_type, matrix))
+        return self.fragment.to_registers(to_raw(self.element_type, matrix, self.name))
 
     def to_matrix(self, registers: Any) -> Array:
         """Registers [..., lanes, registers] (uint32, uint64 for .f64) to a matrix [..., rows, columns]."""
@@ -137,7 +137,7 @@ class Instruction:
         b = _matrix("B", form.btype, B, (form.k, form.n))
         if form.sparse:
             if not isinstance(A, sparse.Compressed):
-                to_raw(form.atype, A)  # raises for elements that are none, before zeros are looked for
+                to_raw(form.atype, A, "A")  # raises for elements that are none, before zeros are looked for
             kept = sparse.operand(A, form)
             if kept.shape[-2:] != (form.m, form.k):
                 raise OperandError(
@@ -198,7 +198,7 @@ def _matrix(name: str, element: ElementType | None, value: Any, shape: tuple[int
     assert element is not None
     if value is None:
         raise OperandError(f"{name} is missing: .{element} [..., {shape[0]}, {shape[1]}] is needed")
-    raw = to_raw(element, value)
+    raw = to_raw(element, value, name)
     if raw.shape[-2:] != shape:
         raise OperandError(f"{name} of shape {raw.shape}: [..., {shape[0]}, {shape[1]}] is needed")
     return raw

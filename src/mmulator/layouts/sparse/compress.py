@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
+from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import ElementType
 from mmulator.layouts.sparse import metadata as meta
@@ -41,7 +42,7 @@ class Compressed:
     form: MatrixForm = field(repr=False)
 
     def __post_init__(self) -> None:
-        values, nibbles = np.asarray(self.values), np.asarray(self.metadata)
+        values, nibbles = as_array("values", self.values), as_array("metadata", self.metadata)
         kept = granularity(self.form).kept
         if values.ndim < 2 or values.shape != (*nibbles.shape[:-1], nibbles.shape[-1] * kept):
             raise OperandError(
@@ -174,10 +175,7 @@ def _choices(g: Granularity) -> tuple[Metadata, meta.Index, meta.Index]:
 
 
 def _dense(a: Any) -> Array:
-    try:
-        return np.asarray(a)
-    except ValueError as error:
-        raise OperandError(f"A makes no array: {error}") from None
+    return as_array("A", a)
 
 
 def _occupied(dense: Array, form: MatrixForm) -> NDArray[np.bool_]:
