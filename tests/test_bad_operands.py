@@ -235,11 +235,9 @@ def test_either_byte_order_is_taken(text: str) -> None:
 @pytest.mark.parametrize(
     ("function", "arguments", "says"),
     [
-        (sparse.compress, (A, SP), r"an Instruction is needed, not str\n.*Instruction\.parse\('mma\.sp"),
-        (sparse.compress, (A, None), "an Instruction is needed, not NoneType"),
+        (sparse.compress, (A, None), "an instruction is needed, not NoneType"),
         (sparse.compress, ([[1], [1, 2]], Instruction.parse(SP)), "A makes no array"),
-        (sparse.prune, (A, SP), "an Instruction is needed, not str"),
-        (sparse.too_dense, (A, 3), "an Instruction is needed, not int"),
+        (sparse.too_dense, (A, 3), "an instruction is needed, not int"),
         (sparse.expand, (3,), "a Compressed matrix is needed, not int"),
         (sparse.to_torch, (A,), "a Compressed matrix is needed, not ndarray"),
         (Instruction.parse, (MMA, None, 8.7), r"8\.7 is not a PTX version such as '8\.7'"),

@@ -105,7 +105,7 @@ def check_compressed(value: object) -> None:
         )
 
 
-def compress(a: Any, instruction: MatrixForm | HasForm) -> Compressed:
+def compress(a: Any, instruction: MatrixForm | HasForm | str) -> Compressed:
     """Keep what a sparse instruction keeps of A [..., M, K]: the non-zeros, and zeros where there are fewer.
 
     M and K are the instruction's, or any number of rows and of whole chunks: a whole matrix. Zeros that fill up a chunk
@@ -148,7 +148,7 @@ def operand(a: Any, form: MatrixForm) -> Compressed:
     return a if a.form == form else Compressed(a.values, a.metadata, form)
 
 
-def too_dense(a: Any, instruction: MatrixForm | HasForm) -> NDArray[np.bool_]:
+def too_dense(a: Any, instruction: MatrixForm | HasForm | str) -> NDArray[np.bool_]:
     """Chunks of A [..., M, K] with more non-zeros than the instruction keeps: bool [..., M, chunks].
 
     Raises OperandError if K is no multiple of the chunk.
@@ -236,7 +236,7 @@ def expand(compressed: Compressed) -> Array:
     return out
 
 
-def prune(a: Any, instruction: MatrixForm | HasForm) -> Array:
+def prune(a: Any, instruction: MatrixForm | HasForm | str) -> Array:
     """A [..., M, K] with all but the largest of every chunk set to zero, so that `compress` takes it.
 
     Largest is the magnitude of an element, for 4-bit types that go in pairs the sum of the pair's: what is kept has

@@ -20,6 +20,7 @@ from mmulator.errors import OperandError
 from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import ElementType
+from mmulator.syntax import parse_instruction
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -55,13 +56,15 @@ _TWO_OF_FOUR = Granularity(4, 2, 1, _PAIRS)
 _PAIRS_OF_EIGHT = Granularity(8, 4, 2, _PAIRS)
 
 
-def form_of(instruction: MatrixForm | HasForm) -> MatrixForm:
-    """The sparse form of an instruction. Raises OperandError for one without a sparse A, or what is none."""
+def form_of(instruction: MatrixForm | HasForm | str) -> MatrixForm:
+    """The sparse form of an instruction. Raises OperandError for one without a sparse A, or what is none, and
+    InvalidInstructionError for a name or words that are none."""
+    if isinstance(instruction, str):
+        instruction = parse_instruction(instruction)
     form = instruction if isinstance(instruction, MatrixForm) else getattr(instruction, "form", None)
     if not isinstance(form, MatrixForm):
         raise OperandError(
-            f"an Instruction is needed, not {type(instruction).__name__}",
-            hint=f"Instruction.parse({instruction!r})" if isinstance(instruction, str) else "see Instruction.parse",
+            f"an instruction is needed, not {type(instruction).__name__}", hint='such as "mma.sp m16n8k32 f16"'
         )
     if not form.sparse:
         raise OperandError(

@@ -76,7 +76,7 @@ def from_torch(
     packed: Any,
     meta_words: Any = None,
     *,
-    instruction: MatrixForm | HasForm,
+    instruction: MatrixForm | HasForm | str,
     shape: tuple[int, int] | None = None,
     backend: str | None = None,
 ) -> Compressed:
