@@ -123,7 +123,11 @@ def scalar_bytes(value: Any, p: Parameter, where: str) -> bytes:
     if p.shape:
         data = value.tobytes() if isinstance(value, np.ndarray | np.generic) else value
         if not isinstance(data, bytes | bytearray) or len(data) != p.size:
-            raise LaunchError(f"{where} is an aggregate of {p.size} bytes: pass bytes of that length")
+            got = f", not {len(data)}" if isinstance(data, bytes | bytearray) else f", not {type(value).__name__}"
+            raise LaunchError(
+                f"{where} is an aggregate of {p.size} bytes: pass bytes of that length{got}",
+                hint="struct.pack makes them; on the command line i32,f32:1,0.5 or hex:01000000...",
+            )
         return bytes(data)
     if value is None:
         if p.bits != 64 or p.type == "f64":
