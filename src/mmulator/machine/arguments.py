@@ -12,7 +12,8 @@ import numpy as np
 from mmulator.errors import LaunchError
 from mmulator.machine.image import slots_for
 from mmulator.machine.state import SLOT_SHIFT
-from mmulator.machine.values import Aggregate, host_array, host_value
+from mmulator.machine.values import Aggregate as Aggregate
+from mmulator.machine.values import host_array, host_value
 from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.tree import Function, Parameter
 
@@ -120,9 +121,10 @@ def scalar_bytes(value: Any, p: Parameter, where: str) -> bytes:
     if p.shape:
         data = value.tobytes() if isinstance(value, np.ndarray | np.generic) else value
         if not isinstance(data, bytes | bytearray) or len(data) != p.size:
-            what = f"{len(data)} bytes" if isinstance(data, bytes | bytearray) else type(value).__name__
+            got = len(data) if isinstance(data, bytes | bytearray) else type(value).__name__
             raise LaunchError(
-                f"{where} is a struct of {p.size} bytes, not {what}", hint="pass bytes, or mm.struct(...) of its fields"
+                f"{where} is an aggregate of {p.size} bytes: pass bytes of that length, not {got}",
+                hint="mm.struct(...) of its fields makes them; on the command line i32,f32:1,0.5 or hex:01000000...",
             )
         return bytes(data)
     if value is None:
