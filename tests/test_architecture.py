@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
-    ("source",), ("errors",), ("codegen",), ("isa",), ("syntax", "numerics", "layouts"),
+    ("location",), ("source",), ("errors",), ("interop", "demangle"), ("codegen",), ("isa",), ("syntax",),
+    ("numerics", "layouts"),
     ("multiply",), ("execution",), ("instruction",), ("gemm",),
     ("ptx",), ("machine",), ("sanitizer",), ("conformance",), ("inspect",), ("cli", "explorer"), ("__main__",),
 )  # fmt: skip

@@ -150,7 +150,7 @@ def test_every_option_is_in_the_readme() -> None:
     shown = set(re.findall(r"`(--[\w-]+)", read("README.md")))
     from mmulator.cli.run import run
 
-    options = {f"--{name.replace('_', '-')}" for name in run.__annotations__ if name not in ("file", "return")}
+    options = {f"--{name.rstrip('_').replace('_', '-')}" for name in run.__annotations__ if name not in ("file", "return")}
     assert shown == options
 
 

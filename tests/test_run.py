@@ -136,7 +136,8 @@ def test_random_arrays_are_those_of_numpy(name: str, dtype: Any) -> None:
     ("arguments", "message"),
     [
         (["run", "none.ptx", "--grid", "1", "--block", "1"], "cannot read none.ptx"),
-        (["run", "none.ptx"], "needs --grid and --block"),
+        (["run", "none.ptx"], "cannot read none.ptx"),
+        (["run", str(EXAMPLE.with_name("gemm.ptx"))], "needs --grid and --block"),
         (["run", "none.toml"], "cannot read"),
         (["run", str(EXAMPLE), "--grid", "1"], "goes with a PTX file"),
         (["run", str(EXAMPLE), "--device", "sm_80"], "does not run on sm_80"),

@@ -17,6 +17,7 @@ from mmulator.errors import OperandError, UnsupportedError
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.tables import all_forms
 from mmulator.layouts import operand_addresses, sparse
+from torch_stub import Tensor
 
 SPARSE = [f for f in all_forms() if f.sparse]
 # one form for every type of A, shape and kind
@@ -199,36 +200,11 @@ def test_metadata_as_pytorchs_own_pruning_writes_it() -> None:
         sparse.from_torch(values, three, instruction=F16)
 
 
-class Tensor:
-    """As much of a torch.Tensor as is used: NumPy cannot have bfloat16 of it."""
-
-    __module__ = __name__
-
-    def __init__(self, array: Any, name: str) -> None:
-        self.array, self.dtype = array, f"torch.{name}"
-
-    def detach(self) -> Tensor:
-        return self
-
-    cpu = contiguous = detach
-
-    def view(self, kind: Any) -> Tensor:
-        return Tensor(self.array.view(kind), "uint8")
-
-    def numpy(self) -> Any:
-        if self.dtype == "torch.bfloat16":
-            raise TypeError("Got unsupported ScalarType BFloat16")
-        return self.array
-
-
-uint8 = np.uint8  # where the module of Tensor has it
-
-
 def test_tensors_whose_dtype_numpy_lacks() -> None:
     i = FORMS["bf16"]
     a = sparse.prune(numbers(i.form, (32, 64), 7), i)
     packed, words = sparse.to_torch(sparse.compress(a, i))
-    back = sparse.from_torch(Tensor(packed, "bfloat16"), Tensor(words, "int16"), instruction=i)
+    back = sparse.from_torch(Tensor.of(packed, device="cuda:0"), Tensor.of(words), instruction=i)
     assert same(sparse.expand(back), a)
 
 

@@ -9,22 +9,40 @@ __version__ = "0.1.0"
 # Public names are imported on first use, so that `import mmulator` costs next to nothing.
 _LAZY: dict[str, tuple[str, str | None]] = {
     "Instruction": ("mmulator.instruction", "Instruction"),
+    "Kernel": ("mmulator.machine.module", "Kernel"),
     "MatrixDescriptor": ("mmulator.layouts.descriptors", "MatrixDescriptor"),
     "Module": ("mmulator.machine.module", "Module"),
+    "Report": ("mmulator.machine.report", "Report"),
     "errors": ("mmulator.errors", None),
+    "inspect": ("mmulator.inspect", None),
     "matmul": ("mmulator.gemm", "matmul"),
     "sparse": ("mmulator.layouts.sparse", None),
+    "struct": ("mmulator.machine.values", "struct"),
 }
 
-__all__ = ["Instruction", "MatrixDescriptor", "Module", "__version__", "errors", "matmul", "sparse"]
+__all__ = [
+    "Instruction",
+    "Kernel",
+    "MatrixDescriptor",
+    "Module",
+    "Report",
+    "__version__",
+    "errors",
+    "inspect",
+    "matmul",
+    "sparse",
+    "struct",
+]
 
 if TYPE_CHECKING:
-    from mmulator import errors
+    from mmulator import errors, inspect
     from mmulator.gemm import matmul
     from mmulator.instruction import Instruction
     from mmulator.layouts import sparse
     from mmulator.layouts.descriptors import MatrixDescriptor
-    from mmulator.machine.module import Module
+    from mmulator.machine.module import Kernel, Module
+    from mmulator.machine.report import Report
+    from mmulator.machine.values import struct
 
 
 def __getattr__(name: str) -> Any:
@@ -39,4 +57,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted(__all__)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from mmulator.location import Location
 from mmulator.source import Span
 
 
@@ -12,7 +13,7 @@ class MmulatorError(Exception):
     """Root of the family.
 
     message: what is wrong, one sentence.
-    span: where in a source text, or None.
+    span: where in a source text, or None. location: what that was compiled from, as `mm.py:17`, or None.
     rule: the rule that is broken, as `section title (PTX ISA)` or a sentence.
     hint: what to do about it.
     """
@@ -28,10 +29,19 @@ class MmulatorError(Exception):
         self.rule = rule
         self.hint = hint
 
+    @property
+    def location(self) -> Location | None:
+        """The line of the program that the PTX was compiled from, where `.loc` says so."""
+        return self.span.location if self.span else None
+
     def __str__(self) -> str:
-        lines = [f"{self.span}: {self.message}" if self.span else self.message]
+        location = self.location
+        beside = f" ({location})" if location else ""
+        lines = [f"{self.span}{beside}: {self.message}" if self.span else self.message]
         if self.span:
             lines += ["  " + line for line in self.span.caret().split("\n")]
+        if location:
+            lines += ["  " + line for line in location.lines()]
         if self.rule:
             lines.append(f"  rule: {self.rule}")
         if self.hint:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import ExecutionFault, OperandError, UnsupportedError
+from mmulator.interop import as_array, writable
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import DEVICES
 from mmulator.isa.types import ElementType
@@ -21,7 +22,6 @@ from mmulator.layouts import MatrixDescriptor, fragment, operand_addresses, scal
 from mmulator.multiply.batch import run
 from mmulator.multiply.sites import BY_LANE, scale_step, site_for
 from mmulator.numerics.arrays import batch_shape
-from mmulator.numerics.formats import as_array
 from mmulator.numerics.profiles import dot_key
 from mmulator.numerics.twin import Twin
 from mmulator.numerics.twin import fast_matmul as raw_matmul
@@ -370,8 +370,8 @@ def _write(memory: NDArray[np.uint8], bits: NDArray[np.int64], raw: Array, width
 
 
 def _writable(memory: NDArray[np.uint8], original: Any) -> None:
-    if not isinstance(original, np.ndarray) or not memory.flags.writeable:
-        raise OperandError("operand memory must be a writable NumPy array: the store changes it")
+    if writable(original, "operand memory") is None or not memory.flags.writeable:
+        raise OperandError("operand memory must be a writable array: the store changes it")
 
 
 def _stored(form: MatrixForm, value: Any, memory: NDArray[np.uint8]) -> Array:

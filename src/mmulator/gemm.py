@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mmulator import execution
 from mmulator.errors import OperandError
 from mmulator.instruction import Instruction
+from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import ElementType
 from mmulator.layouts import sparse
@@ -65,7 +66,7 @@ def matmul(
     b = _padded(b, -2, steps * form.k)
     indices = None
     if form.sparse:
-        whole = A if isinstance(A, sparse.Compressed) else _padded(np.asarray(A), -1, steps * form.k)
+        whole = A if isinstance(A, sparse.Compressed) else _padded(as_array("A", A), -1, steps * form.k)
         kept = sparse.operand(whole, form).padded(m, steps * form.k)
         a, indices = to_raw(form.atype, kept.values), sparse.indices(kept.metadata, form)
     elif isinstance(A, sparse.Compressed):
@@ -80,7 +81,7 @@ def matmul(
 
 
 def _raw(name: str, element: ElementType, value: Any) -> Array:
-    raw = to_raw(element, value)
+    raw = to_raw(element, value, name)
     if raw.ndim < 2:
         raise OperandError(f"{name} of shape {raw.shape} is no matrix")
     return raw

@@ -18,7 +18,7 @@ from mmulator.isa.types import ElementType
 from mmulator.layouts import Fragment, element_of, fragment, sparse
 from mmulator.numerics.formats import from_raw, to_raw
 from mmulator.numerics.profiles import dot_key
-from mmulator.syntax import parse_mnemonic, print_mnemonic
+from mmulator.syntax import parse_instruction, print_mnemonic
 
 Array = NDArray[Any]
 
@@ -50,7 +50,7 @@ class OperandLayout:
 
     def to_registers(self, matrix: Any) -> Array:
         """A matrix [..., rows, columns] (the type's NumPy dtype, or raw unsigned) to [..., lanes, registers]."""
-        return self.fragment.to_registers(to_raw(self.element_type, matrix))
+        return self.fragment.to_registers(to_raw(self.element_type, matrix, self.name))
 
     def to_matrix(self, registers: Any) -> Array:
         """Registers [..., lanes, registers] (uint32, uint64 for .f64) to a matrix [..., rows, columns]."""
@@ -74,10 +74,13 @@ class Instruction:
     def parse(
         cls, text: str, target: str | Target | None = None, ptx: str | tuple[int, int] | None = None
     ) -> Instruction:
-        """The instruction of a name such as `wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16`.
+        """The instruction of a name such as `wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16`, or of words that
+        say which it is: `wgmma m64n128 bf16`. Words leave open what has a default: f32 (s32) accumulators, rows times
+        columns, no other qualifiers; not family, shape and input types.
 
         target, ptx: `.target` and `.version` that must have it (`"sm_90a"`, `"8.7"`); None does not ask.
-        Raises InvalidInstructionError, pointing at the wrong qualifier and naming the rule and the alternatives;
+        Raises InvalidInstructionError, pointing at the wrong qualifier and naming the rule and the alternatives, or
+        listing the instructions that words leave open;
         OperandError for an unknown target or version.
         """
         if not isinstance(text, str):
@@ -85,7 +88,7 @@ class Instruction:
         if not isinstance(target, str | Target | None):
             raise OperandError(f"target is {target!r}: a string is needed", hint='such as "sm_90a"')
         wanted, version = as_pair(target, ptx)
-        return cls(parse_mnemonic(text.strip().rstrip(";").rstrip(), target=wanted, ptx=version), wanted, version)
+        return cls(parse_instruction(text, wanted, version), wanted, version)
 
     def __str__(self) -> str:
         return print_mnemonic(self.form)
@@ -137,7 +140,7 @@ class Instruction:
         b = _matrix("B", form.btype, B, (form.k, form.n))
         if form.sparse:
             if not isinstance(A, sparse.Compressed):
-                to_raw(form.atype, A)  # raises for elements that are none, before zeros are looked for
+                to_raw(form.atype, A, "A")  # raises for elements that are none, before zeros are looked for
             kept = sparse.operand(A, form)
             if kept.shape[-2:] != (form.m, form.k):
                 raise OperandError(
@@ -198,7 +201,7 @@ def _matrix(name: str, element: ElementType | None, value: Any, shape: tuple[int
     assert element is not None
     if value is None:
         raise OperandError(f"{name} is missing: .{element} [..., {shape[0]}, {shape[1]}] is needed")
-    raw = to_raw(element, value)
+    raw = to_raw(element, value, name)
     if raw.shape[-2:] != shape:
         raise OperandError(f"{name} of shape {raw.shape}: [..., {shape[0]}, {shape[1]}] is needed")
     return raw

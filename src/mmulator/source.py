@@ -6,13 +6,19 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from mmulator.location import LineTable, Location
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A named text. `name` is a file name, or a description such as `<instruction>`."""
+    """A named text. `name` is a file name, or a description such as `<instruction>`.
+
+    lines: what a compiler said about where the text comes from, as far as it has been parsed.
+    """
 
     name: str
     text: str = field(repr=False)
+    lines: LineTable = field(default_factory=LineTable, repr=False)
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -51,6 +57,11 @@ class Span:
     @property
     def text(self) -> str:
         return self.source.text[self.start : self.end]
+
+    @property
+    def location(self) -> Location | None:
+        """The line of the program that this was compiled from, where the text says so."""
+        return self.source.lines.at(self.start, self.source.text, self.source.name)
 
     def __str__(self) -> str:
         line, column = self.source.position(self.start)

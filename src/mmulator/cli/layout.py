@@ -192,9 +192,9 @@ def _print_all(text: str, found: Layout, by: str, full: bool, csv: bool, markdow
 def _others(text: str, found: Layout) -> str:
     """The first of the other forms that the words fit and whose layout of the operand is another."""
     from mmulator.inspect.layouts import is_name, operands
-    from mmulator.inspect.search import find_forms
     from mmulator.layouts import fragment
     from mmulator.syntax import parse_mnemonic
+    from mmulator.syntax.search import find_forms
 
     if is_name(text) or found.kind != "elements":
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import sys
@@ -26,7 +27,8 @@ def read_source(path: str) -> Source:
 
 
 def error_data(error: MmulatorError) -> dict[str, Any]:
-    """An error as JSON data; file, line, column and caret are None where it has no place in a text."""
+    """An error as JSON data; file, line, column and caret are None where it has no place in a text,
+    and source where the text was written by hand."""
     span = error.span
     return {
         "kind": error.kind,
@@ -35,6 +37,7 @@ def error_data(error: MmulatorError) -> dict[str, Any]:
         "line": span.line if span else None,
         "column": span.column if span else None,
         "caret": span.caret() if span else None,
+        "source": error.location.as_dict() if error.location else None,
         "rule": error.rule,
         "hint": error.hint,
     }
@@ -81,7 +84,18 @@ def exclude(options: dict[str, Any], why: str) -> None:
 
 
 def print_json(data: Any) -> None:
-    print(json.dumps(data, indent=1, ensure_ascii=True, default=str))
+    """Numbers that JSON does not have are texts: NaN, Infinity, -Infinity."""
+    print(json.dumps(_plain(data), indent=1, ensure_ascii=True, default=str, allow_nan=False))
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_plain(value) for value in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
+    return data
 
 
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
@@ -97,12 +111,34 @@ def print_heading(text: str) -> None:
     print(f"{_BOLD}{text}{_PLAIN}" if colours() else text)
 
 
+def width() -> int:
+    """Columns of the terminal; 80 elsewhere."""
+    return max(40, shutil.get_terminal_size((80, 24)).columns)
+
+
 def print_text(text: str, hang: int = 0) -> None:
-    """A paragraph, folded to the terminal (to 80 columns elsewhere); lines after the first are indented by `hang`."""
-    width = max(40, shutil.get_terminal_size((80, 24)).columns)
-    indent = " " * hang
-    lines = textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    print("\n".join(lines))
+    """A paragraph, folded to the terminal (to 80 columns elsewhere); lines after the first are indented by `hang`, the
+    first as it is."""
+    first = " " * (len(text) - len(text.lstrip()))
+    print(
+        textwrap.fill(
+            text.lstrip(), width(), initial_indent=first, subsequent_indent=" " * hang, break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )  # fmt: skip
+
+
+def print_line(text: str, hang: int = 4) -> None:
+    """A line that other programs may read: folded on a terminal (or to COLUMNS) alone."""
+    if narrow():
+        print_text(text, hang)
+    else:
+        print(text)
+
+
+def narrow() -> bool:
+    """Whether lines are folded: on a terminal, or where COLUMNS says how wide they may be."""
+    return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
 def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], breaks: str) -> None:
@@ -110,8 +146,7 @@ def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], breaks:
     or not at all elsewhere, so that other programs see whole lines."""
     widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns) - 1)]
     left = sum(widths) + 2 * len(widths)
-    narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
-    room = max(24, shutil.get_terminal_size().columns - left) if narrow else 1 << 30
+    room = max(24, shutil.get_terminal_size().columns - left) if narrow() else 1 << 30
     for number, row in enumerate((columns, *rows)):
         cells = [cell.ljust(width) for cell, width in zip(row, widths)]
         text = row[-1]

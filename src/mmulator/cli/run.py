@@ -2,126 +2,175 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from functools import partial
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
+
+from mmulator.cli.output import exclude, print_line, print_table, width
 
 if TYPE_CHECKING:
-    from mmulator.machine.job import Job, JobResult
+    from mmulator.conformance.gpu import GpuInfo
+    from mmulator.conformance.launches import ArrayComparison
+    from mmulator.machine.job import Argument, Comparison, Job, JobResult
+    from mmulator.machine.watch import Store
+
+    Compared = tuple[GpuInfo, list[ArrayComparison]]
+    Watched = list[tuple[int, tuple[int, ...]]]
+
+
+_what = partial(typer.Option, rich_help_panel="The launch (a launch file says these itself)")
+_compare = partial(typer.Option, rich_help_panel="Comparing")
+_look = partial(typer.Option, rich_help_panel="Results")
+Texts = list[str] | None
 
 
 def run(
     file: Annotated[Path, typer.Argument(help="Launch file (.toml), or a PTX file with the options below.", show_default=False)],
-    entry: Annotated[str | None, typer.Option(help="Kernel; may be left out if the module has one.")] = None,
-    grid: Annotated[str | None, typer.Option(help="Blocks: 2,2 or 4.")] = None,
-    block: Annotated[str | None, typer.Option(help="Threads of a block: 128 or 16,16.")] = None,
-    shared: Annotated[int | None, typer.Option(help="Dynamic shared memory in bytes.")] = None,
-    device: Annotated[str | None, typer.Option(help="Whose arithmetic, such as sm_90. Default: that of .target.")] = None,
-    arg: Annotated[
-        list[str] | None,
-        typer.Option(help="An argument: a.npy, b.npz:key, out:f16:256x256, random:f16:256x256:SEED, i32:256, f32:0.5."),
+    entry: Annotated[str | None, _what(metavar="NAME", help="Kernel; a part of its C++ name will do if only it has it.")] = None,
+    grid: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Blocks of the grid.")] = None,
+    block: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Threads of a block.")] = None,
+    shared: Annotated[int | None, _what(metavar="BYTES", help="Dynamic shared memory.")] = None,
+    arg: Annotated[Texts, _what(metavar="[NAME=]VALUE", help="An argument, in order; see below.")] = None,
+    set_: Annotated[
+        Texts, typer.Option("--set", metavar="NAME=VALUE", help="A .const or .global variable before the launch.")
     ] = None,
-    expect: Annotated[Path | None, typer.Option(help="Compare with these arrays (.npz, by argument name), bit for bit.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Write the arrays that the kernel wrote (.npz).")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the scheduler's choices.")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Cores to use. Default: all.", min=1)] = None,
-    watch: Annotated[list[str] | None, typer.Option(help="List the stores to an element of an argument: C[3,5].")] = None,
+    device: Annotated[str | None, typer.Option(metavar="sm_NN", help="Whose arithmetic. Default: that of .target.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Of the scheduler's choices.")] = None,
+    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after so long.")] = None,
+    threads: Annotated[int | None, typer.Option(metavar="N", help="Cores to use. Default: all.", min=1, max=1024)] = None,
+    expect: Annotated[Path | None, _compare(metavar="FILE", help="Arrays by argument name (.npz); of one output .npy.")] = None,
+    rtol: Annotated[float | None, _compare(metavar="X", help="Pass what is within X times the reference.")] = None,
+    atol: Annotated[float | None, _compare(metavar="X", help="Pass what is within X (added to --rtol's).")] = None,
+    ulp: Annotated[int | None, _compare(metavar="N", help="Pass what is within N steps of the type.")] = None,
     compare_gpu: Annotated[
-        bool, typer.Option("--compare-gpu", help="Run it on the GPU of this machine too, and compare every array.")
+        bool, _compare("--compare-gpu", help="Run it on the GPU of this machine too, and compare every array.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    save: Annotated[Path | None, _look(metavar="FILE.npz", help="Write the arrays that the kernel wrote.")] = None,
+    print_: Annotated[Texts, _look("--print", metavar="NAME", help="Print an array after the run.")] = None,
+    watch: Annotated[Texts, _look(metavar="NAME[ROW,COL]", help="List the stores to an element.")] = None,
+    json: Annotated[bool, _look("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a kernel on the CPU with a device's bits.
 
-    Examples: mmulator run examples/hopper_gemm/launch.toml
-
-    mmulator run k.ptx --entry gemm --grid 2,2 --block 128 --shared 98304 --arg a.npy --arg C=out:f16:256x256 --arg i32:256
-    --save out.npz
-
     The exit code is 0 only if the kernel ran and every expected output matches (with --compare-gpu: every array).
     """
-    from mmulator.machine.job import load_job, run_job
+    from mmulator.machine.job import run_job
 
-    if file.suffix == ".toml":
-        _no_launch_options(entry=entry, grid=grid, block=block, shared=shared, arg=arg, expect=expect)
-        job = load_job(file)
-    else:
-        job = _job_from_options(file, entry, grid, block, shared or 0, arg or [], expect)
+    _check_save(save)
+    job = _job(file, {"entry": entry, "grid": grid, "block": block, "shared": shared, "arg": arg, "expect": expect})
     job.device = device or job.device
     job.seed = job.seed if seed is None else seed
-    before = _digests(job)
+    job.variables += _settings(set_ or [])
+    _tolerate(job, {"rtol": rtol, "atol": atol, "ulp": ulp})
+    job.show = print_ or []
+    watched = _watched(job, watch or [])
     if compare_gpu:
-        _compare_gpu(job, timeout, threads, save, before, json)
-        return
-    with _Progress(quiet=json) as progress:
-        result = run_job(job, timeout=timeout, threads=threads, progress=progress.update, watch=_watched(job, watch or []))
-    if save is not None:
-        _save(save, job, before)
-    if json:
-        _as_json(result)
+        exclude({"--compare-gpu": True, "--watch": watch}, "it lists the stores to what differs")
+        result, arrays = _on_gpu(job, timeout, threads, json)
     else:
-        _as_text(result, job)
-    if not result.ok:
+        arrays = []
+        with _Progress(quiet=json) as progress:
+            result = run_job(job, timeout=timeout, threads=threads, progress=progress.update, watch=watched)
+    if save is not None:
+        _save(save, result)
+    (_as_json if json else _as_text)(result, job, watched, arrays)
+    if not result.ok or any(a.wrong for _, found in arrays for a in found):
         raise typer.Exit(1)
 
 
-def _compare_gpu(
-    job: Job, timeout: float | None, threads: int | None, save: Path | None, before: list[int], json: bool
-) -> None:
-    from dataclasses import asdict
+EXAMPLES = """
+mmulator run examples/hopper_gemm/launch.toml
 
-    from mmulator.cli.output import print_json
-    from mmulator.conformance.gpu import Gpu
-    from mmulator.conformance.launches import compare_launch
+mmulator run k.ptx --entry gemm --grid 2,2 --block 128 --shared 98304 --arg a.npy --arg C=out:f16:256x256 --arg 256 --save c.npz
+"""
+ARGUMENTS = """
+a.npy, b.npz:KEY  an array of a file
 
-    gpu = Gpu(limit_s=timeout or 60.0)
-    with _Progress(quiet=json) as progress:
-        result, arrays = compare_launch(job, gpu, timeout=timeout, threads=threads, progress=progress.update)
-    if save is not None:
-        _save(save, job, before)
-    ok = result.ok and all(not a.wrong for a in arrays)
-    if json:
-        data = {"gpu": gpu.info.as_dict(), "arrays": [asdict(a) for a in arrays]}
-        print_json({"ok": ok, "report": result.report.as_dict(), **data})
-    else:
-        _as_text(result, job)
-        for array in arrays:
-            print("\n".join(array.lines(gpu.info.name)))
-    if not ok:
-        raise typer.Exit(1)
+out:f16:256x256  an array of zeros, an output
+
+random:f16:256x256:SEED  random elements
+
+256, 0.5, i32:256, f32:0.5, null  a scalar, a null pointer
+
+i32,i32,f32x2:1,2,0.5,0.25  a struct; hex:0100...  its bytes
+"""
+LAUNCH_FILE = """
+ptx = "k.ptx"; entry = "gemm"; grid = [2, 2]; block = 128
+
+shared = 98304; device = "sm_90"; seed = 0
+
+[[arg]]  one for each parameter, in order, with one of value = 256, zeros = true, random = {seed = 1}, npy = "a.npy",
+npz = "b.npz:KEY", values = [1, 2], hex = "0100", struct = [{type = "i32", value = 1}]; and name, type, shape
+
+[variables]  coef = {type = "f32", values = [1, 2]}
+
+[expect]  file = "c.npz"; compare = "bits", or "close" with rtol, atol, ulp, tolerance (of the largest)
+"""
+run.__doc__ = "\n\n".join(
+    (
+        cleandoc(run.__doc__ or ""), "[bold]Examples[/bold]", EXAMPLES.strip(), "[bold]Values[/bold] of --arg and --set",
+        escape(ARGUMENTS.strip()), "[bold]Launch files[/bold] (TOML; paths from the file's folder)", escape(LAUNCH_FILE.strip()),
+    )
+)  # fmt: skip
 
 
-def _no_launch_options(**given: Any) -> None:
+# the job ------------------------------------------------------------------------------------------------------------
+def _job(file: Path, given: dict[str, Any]) -> Job:
     from mmulator.errors import LaunchError
+    from mmulator.machine.job import Job, load_job, parse_argument, read_expectation
 
-    for name, value in given.items():
-        if value:
-            raise LaunchError(f"--{name} goes with a PTX file: a launch file says it itself")
-
-
-def _job_from_options(
-    file: Path, entry: str | None, grid: str | None, block: str | None, shared: int, args: list[str], expect: Path | None
-) -> Job:
-    from mmulator.errors import LaunchError
-    from mmulator.machine.job import Job, parse_argument, read_expectation
-
-    if grid is None or block is None:
-        raise LaunchError("a PTX file needs --grid and --block", hint="or write a launch file: see `mmulator run --help`")
-    job = Job(file, entry, _numbers(grid, "--grid"), _numbers(block, "--block"), shared)
-    job.arguments = [parse_argument(text, n) for n, text in enumerate(args)]
-    if expect is not None:
-        job.expect = read_expectation(expect)
+    if not file.is_file() and not (file.exists() and not file.is_dir()):
+        reason = "Is a directory" if file.is_dir() else "No such file or directory"
+        raise LaunchError(f"cannot read {file}: {reason}")
+    if file.suffix == ".toml":
+        for name, value in given.items():
+            if value is not None and value != []:
+                raise LaunchError(f"--{name} goes with a PTX file: a launch file says it itself")
+        return load_job(file)
+    if given["grid"] is None or given["block"] is None:
+        raise LaunchError(
+            "a PTX file needs --grid and --block", hint="or write a launch file: `mmulator run --help` shows one"
+        )
+    job = Job(file, given["entry"], _numbers(given["grid"], "--grid"), _numbers(given["block"], "--block"), given["shared"] or 0)
+    job.arguments = [parse_argument(text, n) for n, text in enumerate(given["arg"] or [])]
+    if given["expect"] is not None:
+        job.expect = read_expectation(given["expect"], outputs=job.outputs())
     return job
 
 
-def _watched(job: Job, elements: list[str]) -> list[tuple[int, tuple[int, ...]]]:
+def _settings(texts: list[str]) -> list[Argument]:
+    from mmulator.errors import LaunchError
+    from mmulator.machine.job import parse_argument
+
+    for text in texts:
+        if "=" not in text:
+            raise LaunchError(f"--set {text}: write it as NAME=VALUE", hint="such as coef=f32:1,2,3,4")
+    return [parse_argument(text, 0, "--set") for text in texts]
+
+
+def _tolerate(job: Job, given: dict[str, float | int | None]) -> None:
+    from mmulator.errors import LaunchError
+    from mmulator.machine.job import tolerance_of
+
+    said = {name: value for name, value in given.items() if value is not None}
+    if not said:
+        return
+    if job.expect is None:
+        raise LaunchError(f"--{next(iter(said))} goes with --expect: there is no reference")
+    job.expect.tolerance = tolerance_of(said, "the command line:")
+
+
+def _watched(job: Job, elements: list[str]) -> Watched:
     """`C[3,5]` as the number of the argument and the index."""
     from mmulator.errors import LaunchError
 
-    found = []
+    found: Watched = []
     names = [a.name for a in job.arguments]
     for text in elements:
         name, bracket, rest = text.partition("[")
@@ -146,30 +195,39 @@ def _numbers(text: str, option: str) -> list[int]:
         raise LaunchError(f"{option} {text}: whole numbers with commas, such as 2,2") from None
 
 
-def _digests(job: Job) -> list[int]:
-    """Something that changes when an array is written to."""
-    import zlib
+def _on_gpu(job: Job, timeout: float | None, threads: int | None, quiet: bool) -> tuple[JobResult, list[Compared]]:
+    from mmulator.conformance.gpu import Gpu
+    from mmulator.conformance.launches import compare_launch
 
-    import numpy as np
-
-    def digest(value: object) -> int:
-        return zlib.crc32(value.reshape(-1).view(np.uint8).data) if isinstance(value, np.ndarray) and value.size else 0
-
-    return [digest(a.value) for a in job.arguments]
+    gpu = Gpu(limit_s=timeout or 60.0)
+    with _Progress(quiet=quiet) as progress:
+        result, arrays = compare_launch(job, gpu, timeout=timeout, threads=threads, progress=progress.update)
+    return result, [(gpu.info, arrays)]
 
 
-def _save(path: Path, job: Job, before: list[int]) -> None:
+# results ------------------------------------------------------------------------------------------------------------
+def _check_save(path: Path | None) -> None:
+    """Before the run: whether the file can be written."""
+    from mmulator.errors import LaunchError
+
+    if path is None:
+        return
+    if path.suffix != ".npz":
+        raise LaunchError(f"--save {path}: the name must end in .npz", hint="numpy.load reads it; its arrays have names")
+    if path.is_dir() or not path.parent.is_dir():
+        raise LaunchError(f"--save {path}: {'it is a folder' if path.is_dir() else f'there is no folder {path.parent}'}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise LaunchError(f"--save {path}: no permission to write it")
+
+
+def _save(path: Path, result: JobResult) -> None:
     import numpy as np
 
     from mmulator.errors import MmulatorError
 
-    written = {
-        a.name: a.value
-        for a, old, new in zip(job.arguments, before, _digests(job))
-        if isinstance(a.value, np.ndarray) and (a.is_output or old != new)
-    }
     try:
-        np.savez(path, **written)  # type: ignore[arg-type]
+        with path.open("wb") as file:
+            np.savez(file, **result.written)  # type: ignore[arg-type]
     except OSError as error:
         raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
 
@@ -204,21 +262,40 @@ class _Progress:
             return
         label = {"compile": "compiling instructions", "run": "running blocks"}[phase]
         if self.bar is not None:
+            if phase == "run" and "compile" in self.tasks:
+                self.bar.remove_task(self.tasks.pop("compile"))
             if phase not in self.tasks:
                 self.tasks[phase] = self.bar.add_task(label, total=total)
             self.bar.update(self.tasks[phase], completed=done)
+            if phase == "compile" and done == total:  # a kernel that never ends says nothing more
+                self.bar.update(self.tasks[phase], description="running", completed=0, total=None)
         elif done == total and phase not in self.said:
             self.said.add(phase)
             print(f"{label}: {done}/{total}", file=sys.stderr)
 
 
-def _as_json(result: JobResult) -> None:
+def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]) -> None:
     from dataclasses import asdict
 
     from mmulator.cli.output import print_json
 
-    comparisons = [asdict(c) for c in result.comparisons]
-    print_json({"ok": result.ok, "report": result.report.as_dict(), "comparisons": comparisons})
+    ok = result.ok and all(not a.wrong for _, found in gpus for a in found)
+    data: dict[str, Any] = {"ok": ok, "report": result.report.as_dict()}
+    for info, found in gpus:
+        print_json(data | {"gpu": info.as_dict(), "arrays": [asdict(a) for a in found]})
+        return
+    data["comparisons"] = [asdict(c) for c in result.comparisons]
+    data["not_compared"] = list(result.uncompared)
+    if watched:
+        data["watched"] = [
+            {"argument": job.arguments[number].name, "index": list(index), "stores": len(_stores_to(result, number, index))}
+            for number, index in watched
+        ]
+    if result.shown:
+        data["arrays"] = {
+            name: {"dtype": str(a.dtype), "shape": list(a.shape), "values": a.tolist()} for name, a in result.shown.items()
+        }
+    print_json(data)
 
 
 def _size(shape: tuple[int, int, int]) -> str:
@@ -227,43 +304,112 @@ def _size(shape: tuple[int, int, int]) -> str:
     return " x ".join(map(str, shape))
 
 
-def _stores(result: JobResult, job: Job) -> None:
+def _stores_to(result: JobResult, number: int, index: tuple[int, ...]) -> list[Store]:
+    return [s for s in result.report.stores if (s.argument, s.index) == (number, index)]
+
+
+def _stores(result: JobResult, job: Job, watched: Watched) -> None:
     """Stores to watched elements: of many, the last ones."""
-    by_element: dict[tuple[int, tuple[int, ...]], list[object]] = {}
-    for s in result.report.stores:
-        by_element.setdefault((s.argument, s.index), []).append(s)
-    for (argument, index), stores in by_element.items():
-        print(f"stores to {job.arguments[argument].name}{list(index)}: {len(stores)}")
+    for number, index in dict.fromkeys(watched):
+        stores = _stores_to(result, number, index)
+        print(f"stores to {job.arguments[number].name}{list(index)}: {len(stores)}")
         for store in stores[-8:]:
-            print(f"  {store}")
+            print_line(f"  {store} ({_value(store.value, job.arguments[number].value.dtype)})")
 
 
-def _as_text(result: JobResult, job: Job) -> None:
-    from mmulator.cli.output import print_table
+def _value(bits: int, dtype: Any) -> str:
+    """The value of an element's bits."""
+    import numpy as np
+
+    return str(np.frombuffer(bits.to_bytes(dtype.itemsize, "little"), dtype)[0])
+
+
+def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]) -> None:
+    from mmulator.demangle import demangle
 
     r = result.report
     if r.output:
         print(r.output, end="" if r.output.endswith("\n") else "\n")
-    print(f"{r.kernel} on {r.device}: grid {_size(r.grid)}, block {_size(r.block)}, {r.shared} bytes of shared memory")
+    print_line(
+        f"{demangle(r.kernel)} on {r.device}: grid {_size(r.grid)}, block {_size(r.block)}, {r.shared} bytes of shared memory",
+        hang=2,
+    )
     rows = [(name, f"{count:,}") for name, count in r.instructions.items()]
     print_table("instructions executed, by warps", ("class", "count"), rows)
     if r.macs:
-        rate = r.macs / max(r.seconds["run"], 1e-9) / 1e9
-        print(f"multiply-accumulates: {r.macs:,} ({rate:.1f} G/s)")
+        print(f"multiply-accumulates: {r.macs:,} ({_rate(r.macs / max(r.seconds['run'], 1e-9))})")
     cached = " (from the cache)" if r.cached else ""
     s = r.seconds
-    print(f"time: parse {s['parse']:.2f} s, compile {s['compile']:.2f} s{cached}, run {s['run']:.3f} s on {r.threads} threads")
-    _stores(result, job)
+    print_line(
+        f"time: parse {s['parse']:.2f} s, compile {s['compile']:.2f} s{cached}, run {s['run']:.3f} s on {r.threads} threads",
+        hang=2,
+    )
+    _stores(result, job, watched)
     for note in r.notes:
-        print(f"note: {note}")
+        print_line(f"note: {note}", hang=2)
+    for name, array in result.shown.items():
+        _print_array(name, array)
+    _comparisons(result, job)
+    for info, found in gpus:
+        for compared in found:
+            for line in compared.lines(info.name):
+                print_line(line)
+
+
+def _rate(per_second: float) -> str:
+    for unit, size in (("G/s", 1e9), ("M/s", 1e6)):
+        if per_second >= size:
+            return f"{per_second / size:.1f} {unit}"
+    return f"{per_second / 1e3:.1f} k/s"
+
+
+def _print_array(name: str, array: Any) -> None:
+    import numpy as np
+
+    from mmulator.machine.inputs import is_float
+
+    wide = array.astype(np.float64) if is_float(array.dtype) and array.dtype.kind == "V" else array
+    if not array.ndim:
+        print(f"{name}: {array.dtype} = {wide}")
+        return
+    print(f"{name}: {array.dtype} {list(array.shape)}")
+    print(np.array2string(wide, max_line_width=width(), threshold=1000))
+
+
+def _comparisons(result: JobResult, job: Job) -> None:
     source = f"the {job.expect.source} reference" if job.expect and job.expect.source else "the reference"
     for c in result.comparisons:
         if not c.wrong:
-            print(f"{c.name}: bit-identical to {source}: yes ({c.size} elements)")
-        else:
-            where = ", ".join(map(str, c.first or ()))
-            word = "no, but close enough" if c.ok else "no"
-            print(
-                f"{c.name}: bit-identical to {source}: {word}: {c.wrong} of {c.size} elements differ, "
-                f"the first at [{where}]: {c.got} instead of {c.want}; worst {c.worst:.3g} of the largest value"
-            )
+            print_line(f"{c.name}: bit-identical to {source}: yes ({c.size} elements)", hang=2)
+            continue
+        where = ", ".join(map(str, c.first or ()))
+        word = "no, but close enough" if c.ok else "no"
+        far = f" ({c.beyond} of them beyond the tolerance)" if 0 < c.beyond < c.wrong else ""
+        print_line(
+            f"{c.name}: bit-identical to {source}: {word}: {c.wrong} of {c.size} elements differ{far}, "
+            f"the first{' of these' if far else ''} at [{where}]: {c.got} instead of {c.want}; "
+            f"worst {c.worst:.3g} of the largest value",
+            hang=2,
+        )
+        _details(c, job)
+    if result.uncompared and job.expect is not None:
+        names = ", ".join(result.uncompared)
+        print_line(f"not compared: {names}: {job.expect.file} has no such array{'s' * (len(result.uncompared) > 1)}", hang=2)
+    if result.compares_nothing:
+        print_line("nothing that the kernel wrote was compared: that counts as different", hang=2)
+
+
+def _details(c: Comparison, job: Job) -> None:
+    """How far apart, and where."""
+    import numpy as np
+
+    from mmulator.machine.inputs import is_float
+
+    value = job.arrays().get(c.name)
+    unit = "ULP" if value is None or is_float(np.asarray(value).dtype) else "difference"
+    if c.ulps:
+        print_line(f"  {unit}: " + "; ".join(f"{steps} in {count:,}" for steps, count in c.ulps))
+    if c.specials:
+        print_line(f"  NaN or infinite on one side only: {c.specials:,}")
+    for sentence in c.where:
+        print_line(f"  where: {sentence}")

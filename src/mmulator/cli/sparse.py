@@ -224,9 +224,9 @@ def decode(
 def _instruction(text: str) -> Instruction:
     """Of a full name, or of words that leave no doubt about A's type, M and K: `mma.sp m16n8k32 f16`."""
     from mmulator.errors import OperandError
-    from mmulator.inspect.search import find_forms, parse_query, split
     from mmulator.instruction import Instruction
     from mmulator.layouts.sparse import form_of
+    from mmulator.syntax.search import find_forms, parse_query, split
 
     if ".aligned." in text:
         i = Instruction.parse(text)

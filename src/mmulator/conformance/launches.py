@@ -54,6 +54,8 @@ def compare_launch(
     Where bits differ, the model runs once more, watching the first differing element of each array. Raises what
     `run_job` raises, and GpuError.
     """
+    if job.variables or any(a.pointed for a in job.arguments):
+        raise LaunchError("module variables and structs with pointers are not set on the GPU: leave out --compare-gpu")
     job.device = job.device or runner.info.device
     fresh = copy.deepcopy(job.arguments)
     other = [a.value for a in copy.deepcopy(job.arguments)]

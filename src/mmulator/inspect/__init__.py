@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-# name -> module of this package that has it
+# name -> module that has it, of this package where there is no dot
 _LAZY: dict[str, str] = {
     "BankConflicts": "banks",
     "CuteAnswer": "from_cute",
@@ -30,7 +30,7 @@ _LAZY: dict[str, str] = {
     "descriptor_fields": "descriptor",
     "descriptor_from_cute": "from_cute",
     "explain": "explanation",
-    "find_forms": "search",
+    "find_forms": "mmulator.syntax.search",
     "group": "listing",
     "layout": "layouts",
     "make_tile": "descriptor",
@@ -87,9 +87,9 @@ if TYPE_CHECKING:
     from mmulator.inspect.from_cute import CuteAnswer, descriptor_from_cute
     from mmulator.inspect.layouts import Layout, layout
     from mmulator.inspect.listing import FormGroup, group
-    from mmulator.inspect.search import find_forms
     from mmulator.inspect.sparse import MetadataWord, PatternReport, metadata_word, metadata_words, pattern_report
     from mmulator.inspect.tile import Tile
+    from mmulator.syntax.search import find_forms
 
 
 def __getattr__(name: str) -> Any:
@@ -97,7 +97,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"mmulator.inspect.{_LAZY[name]}"), name)
+    place = _LAZY[name] if "." in _LAZY[name] else f"mmulator.inspect.{_LAZY[name]}"
+    value = getattr(import_module(place), name)
     globals()[name] = value
     return value
 

@@ -296,7 +296,7 @@ def _form(text: str) -> MatrixForm:
     """The instruction of a name, or the likeliest wgmma of a few words."""
     if "." in text and " " not in text.strip():
         return parse_mnemonic(text.strip())
-    from mmulator.inspect.search import find_forms
+    from mmulator.syntax.search import find_forms
 
     found = find_forms(text)
     return next((form for form in found if form.family == "wgmma" and form.op == "mma_async"), found[0])

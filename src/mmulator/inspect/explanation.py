@@ -9,12 +9,12 @@ from mmulator.errors import InvalidInstructionError, UnsupportedError
 from mmulator.inspect import paste
 from mmulator.inspect.arithmetic import Arithmetic, arithmetic
 from mmulator.inspect.related import Related, related
-from mmulator.inspect.search import find_forms, split
 from mmulator.inspect.usage import Rule, rules
 from mmulator.isa.forms import MatrixForm, OperandSpec
 from mmulator.isa.targets import Target, as_pair
 from mmulator.layouts import element_of, fragment
 from mmulator.syntax import parse_mnemonic, print_mnemonic
+from mmulator.syntax.search import find_forms, split
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from mmulator.errors import OperandError
 from mmulator.execution import check_known
 from mmulator.inspect.rules import expression
-from mmulator.inspect.search import find_forms
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import element_of, fragment, scales, sparse
 from mmulator.syntax import parse_mnemonic
+from mmulator.syntax.search import find_forms
 
 if TYPE_CHECKING:
     from mmulator.instruction import Instruction

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mmulator.inspect.listing import shape_set
-from mmulator.inspect.search import select
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.tables import FAMILIES
 from mmulator.isa.types import ElementType
 from mmulator.syntax import parse_mnemonic
+from mmulator.syntax.search import select
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
+from mmulator.interop import as_array
 
 Array = NDArray[np.unsignedinteger]
 Index = NDArray[np.int64]
@@ -100,7 +101,7 @@ class Fragment:
         place = []
         limits = (self.lanes, self.registers, self.per_register)
         for name, value, limit in zip(("lane", "register", "index"), (lane, register, index), limits):
-            number = np.asarray(value)
+            number = as_array(name, value)
             if number.dtype.kind not in "iu" or np.any((number < 0) | (number >= limit)):
                 raise OperandError(f"{name} {value} is outside 0..{limit - 1}")
             place.append(number.astype(np.int64))
@@ -111,7 +112,7 @@ class Fragment:
 
         Raises OperandError outside the matrix.
         """
-        r, c, k = (np.asarray(x) for x in (row, column, copy))
+        r, c, k = (as_array(name, x) for name, x in (("row", row), ("column", column), ("copy", copy)))
         for name, value, limit in (("row", r, self.rows), ("column", c, self.columns), ("copy", k, self.copies)):
             if value.dtype.kind not in "iu" or np.any((value < 0) | (value >= limit)):
                 raise OperandError(f"{name} {value} is outside 0..{limit - 1}")
@@ -149,7 +150,7 @@ class Fragment:
         Raises OperandError for another shape.
         """
         shape = self.matrix_shape
-        raw = np.asarray(bits)
+        raw = as_array("the matrix", bits)
         if raw.shape[raw.ndim - len(shape) :] != shape:
             raise OperandError(f"a matrix of shape {raw.shape} where {'x'.join(map(str, shape))} is needed")
         batch = raw.shape[: raw.ndim - len(shape)]
@@ -170,7 +171,7 @@ class Fragment:
 
         Where lanes hold an element redundantly, the lowest lane counts. Raises OperandError for another shape.
         """
-        words = np.ascontiguousarray(registers)
+        words = np.ascontiguousarray(as_array("registers", registers))
         if words.shape[-2:] != (self.lanes, self.registers):
             need = f"[..., {self.lanes}, {self.registers}]"
             raise OperandError(f"registers of shape {words.shape} where {need} is needed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,8 @@ import numpy as np
 from mmulator.errors import LaunchError
 from mmulator.machine.image import slots_for
 from mmulator.machine.state import SLOT_SHIFT
+from mmulator.machine.values import Aggregate as Aggregate
+from mmulator.machine.values import host_array, host_value
 from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Parameter
 
@@ -30,20 +32,13 @@ class Buffer:
         return self.array.nbytes
 
 
-@dataclass(frozen=True)
-class Aggregate:
-    """A struct argument that holds pointers: its bytes, and the arrays whose addresses go into it, by byte offset."""
-
-    data: bytes
-    pointers: Mapping[int, np.ndarray] = field(default_factory=dict)
-
-
 @dataclass
 class Arguments:
-    """params: the parameter memory. buffers: one for each different array."""
+    """params: the parameter memory. buffers: one for each different array. values: the arguments, arrays as NumPy's."""
 
     params: np.ndarray
     buffers: list[Buffer] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
 
 
 def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> Arguments:
@@ -61,6 +56,8 @@ def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> 
     pool = _Pool(first_slot, result.buffers)
     for number, (p, value, at) in enumerate(zip(params, args, offsets)):
         where = f"argument {number} ({p.name})"
+        value = host_value(value, p, where)
+        result.values.append(value)
         if isinstance(value, np.ndarray) and not (p.shape and value.dtype == np.uint8) and value.ndim > 0:
             if p.bits != 64 or p.shape or p.type.startswith("f"):
                 raise LaunchError(
@@ -113,7 +110,8 @@ def _aggregate_bytes(value: Aggregate, p: Parameter, where: str, pool: _Pool) ->
     for offset, array in value.pointers.items():
         if not 0 <= offset <= p.size - 8:
             raise LaunchError(f"{where}: a pointer at byte {offset} does not fit into {p.size} bytes")
-        data[offset : offset + 8] = struct.pack("<Q", pool.address(array, f"{where}, pointer at byte {offset}"))
+        place = f"{where}, pointer at byte {offset}"
+        data[offset : offset + 8] = struct.pack("<Q", pool.address(host_array(array, place), place))
     return bytes(data)
 
 
@@ -122,7 +120,11 @@ def scalar_bytes(value: Any, p: Parameter, where: str) -> bytes:
     if p.shape:
         data = value.tobytes() if isinstance(value, np.ndarray | np.generic) else value
         if not isinstance(data, bytes | bytearray) or len(data) != p.size:
-            raise LaunchError(f"{where} is an aggregate of {p.size} bytes: pass bytes of that length")
+            got = len(data) if isinstance(data, bytes | bytearray) else type(value).__name__
+            raise LaunchError(
+                f"{where} is an aggregate of {p.size} bytes: pass bytes of that length, not {got}",
+                hint="mm.struct(...) of its fields makes them; on the command line i32,f32:1,0.5 or hex:01000000...",
+            )
         return bytes(data)
     if value is None:
         if p.bits != 64 or p.type == "f64":
@@ -140,7 +142,8 @@ def scalar_bytes(value: Any, p: Parameter, where: str) -> bytes:
     if isinstance(value, float) and p.type[0] == "b" and p.bits in (32, 64):
         return struct.pack("<f" if p.bits == 32 else "<d", value)
     if not isinstance(value, int):
-        raise LaunchError(f"{where} is .{p.type}: pass an integer or an array, not {type(value).__name__}")
+        pointer = " or an array" if p.bits == 64 else ""
+        raise LaunchError(f"{where} is .{p.type}: pass an integer{pointer}, not {type(value).__name__}")
     if not -(1 << (p.bits - 1)) <= value < 1 << p.bits:
         raise LaunchError(f"{where}: {value} does not fit .{p.type}")
     return (value & ((1 << p.bits) - 1)).to_bytes(p.size, "little")

@@ -14,12 +14,18 @@
     shape = [512, 512]
     random = { seed = 1 }            # or zeros = true | npy = "a.npy" | npz = "file.npz:key" | values = [..]
     [[arg]]
-    type = "i32"
-    value = 512                      # a scalar
+    value = 512                      # a scalar, in the parameter's type
+    [[arg]]                          # a struct; an array in it is a pointer to it
+    struct = [{ type = "i32", value = 3 }, { type = "f32", shape = [8], zeros = true }]
+    [[arg]]
+    hex = "0100 0000"                # raw bytes
+
+    [variables]                      # .const and .global variables of the module
+    coef = { type = "f32", values = [1, 2, 3, 4] }
 
     [expect]
     file = "expected.npz"            # arrays by argument name
-    compare = "bits"                 # or "close" with tolerance = 1e-3 (of the largest value)
+    compare = "bits"                 # or "close" with tolerance = 1e-3 (of the largest value), rtol, atol or ulp
     source = "H200"                  # where the reference comes from
 
 Random floats are numpy.random.default_rng(seed).standard_normal(shape, dtype=float32), rounded to the type; integers are
@@ -28,18 +34,31 @@ default_rng(seed).integers(low, high, shape), low and high given beside the seed
 
 from __future__ import annotations
 
+import math
 import tomllib
-import zipfile
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mmulator.errors import LaunchError
-from mmulator.isa.types import TYPES
-from mmulator.machine.module import Module
+from mmulator.demangle import choose, readable
+from mmulator.errors import LaunchError, MmulatorError
+from mmulator.isa.forms import MatrixForm
+from mmulator.machine.comparison import Comparison, Expectation, Tolerance, check_expectation, compare
+from mmulator.machine.inputs import (
+    Argument,
+    dtype_of,
+    is_integer,
+    load_arrays,
+    parse_argument,
+    random_array,
+    table_argument,
+)
+from mmulator.machine.module import Kernel, Module
+from mmulator.machine.pattern import accumulators
 from mmulator.machine.report import Report
 from mmulator.machine.watch import Watched
 
@@ -47,25 +66,9 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass
-class Argument:
-    """name: for messages, saved files and expectations. value: an array or a scalar. is_output: zeros at the start."""
-
-    name: str
-    value: Any
-    is_output: bool = False
-
-
-@dataclass
-class Expectation:
-    """Arrays by argument name. tolerance: 0 for bits, else of the largest absolute value."""
-
-    arrays: dict[str, np.ndarray]
-    tolerance: float = 0.0
-    source: str = ""
-
-
-@dataclass
 class Job:
+    """A launch. variables: values of the module's variables before it, by name. show: arrays to return (parts of names)."""
+
     ptx: Path
     entry: str | None
     grid: Any
@@ -75,109 +78,90 @@ class Job:
     seed: int = 0
     arguments: list[Argument] = field(default_factory=list)
     expect: Expectation | None = None
+    variables: list[Argument] = field(default_factory=list)
+    show: list[str] = field(default_factory=list)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of the arguments by name, with those that structs point to. Raises LaunchError for equal names."""
+        found: dict[str, np.ndarray] = {}
+        for a in self.named():
+            if isinstance(a.value, np.ndarray):
+                if a.name in found:
+                    raise LaunchError(f"two array arguments are called {a.name}", hint="NAME= before a value names it")
+                found[a.name] = a.value
+        return found
+
+    def named(self) -> list[Argument]:
+        """The arguments, each followed by the arrays that it points to."""
+        return [x for a in self.arguments for x in (a, *a.pointed)]
+
+    def outputs(self) -> list[str]:
+        """Names of the arrays that are there for the kernel to fill."""
+        return [a.name for a in self.named() if a.is_output]
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """One output against its reference. wrong: elements whose bits differ; first: index of the first of them.
-
-    worst: largest difference, as a part of the largest absolute reference value. ok: within what was asked.
-    """
-
-    name: str
-    size: int
-    wrong: int
-    first: tuple[int, ...] | None
-    got: Any
-    want: Any
-    worst: float
-    ok: bool
-
-
-@dataclass
 class JobResult:
+    """written: outputs, and arrays and variables that changed, by name. shown: those that the job asks for. uncompared: the
+    written ones without a reference."""
+
     report: Report
     comparisons: list[Comparison]
+    written: dict[str, np.ndarray] = field(default_factory=dict)
+    shown: dict[str, np.ndarray] = field(default_factory=dict)
+    uncompared: tuple[str, ...] = ()
+
+    @property
+    def compares_nothing(self) -> bool:
+        """There is a reference, and nothing that the kernel wrote is in it."""
+        return bool(self.comparisons and self.uncompared) and not any(c.name in self.written for c in self.comparisons)
 
     @property
     def ok(self) -> bool:
-        return all(c.ok for c in self.comparisons)
-
-
-# element types ------------------------------------------------------------------------------------------------------
-def dtype_of(name: str, where: str) -> np.dtype[Any]:
-    """NumPy dtype of an element type: PTX names, i8 to i64 for signed integers."""
-    import ml_dtypes
-
-    t = TYPES.get("s" + name[1:] if name[:1] == "i" else name)
-    if t is None or not t.numpy or t.kind == "pred":
-        raise LaunchError(f"{where}: {name!r} is no element type", hint="such as f16, bf16, f32, e4m3, i32, u8")
-    return np.dtype(getattr(ml_dtypes, t.numpy, None) or t.numpy)
-
-
-def random_array(dtype: np.dtype[Any], shape: tuple[int, ...], seed: int, low: int | None, high: int | None) -> np.ndarray:
-    """See the module's docstring."""
-    rng = np.random.default_rng(seed)
-    if dtype.kind in "iu" or dtype.name in ("int4", "uint4"):
-        unsigned = dtype.kind == "u" or dtype.name == "uint4"
-        low = (0 if unsigned else -8) if low is None else low
-        high = (16 if unsigned else 8) if high is None else high
-        return rng.integers(low, high, shape).astype(dtype)
-    return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
-
-
-def _read_array(text: str, folder: Path, where: str) -> np.ndarray:
-    """`a.npy` or `b.npz:key`."""
-    name, _, key = text.partition(".npz:")
-    path = folder / (name + ".npz" if key else text)
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return np.ascontiguousarray(loaded)
-        if key not in loaded:
-            raise LaunchError(f"{where}: {path} has no array {key!r}; it has {', '.join(loaded.files)}")
-        return np.ascontiguousarray(loaded[key])
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise LaunchError(f"{where}: cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _typed(values: np.ndarray, dtype: np.dtype[Any] | None) -> np.ndarray:
-    """A loaded array in its element type: .npy files keep bf16 and the like as raw bytes."""
-    if dtype is None or values.dtype == dtype:
-        return values
-    if values.dtype.itemsize == dtype.itemsize and (values.dtype.kind == "V" or dtype.kind == "V"):
-        return values.view(dtype)
-    return values.astype(dtype)
+        return all(c.ok for c in self.comparisons) and not self.compares_nothing
 
 
 # launch files -------------------------------------------------------------------------------------------------------
+_KEYS = ("ptx", "entry", "grid", "block", "shared", "device", "seed", "arg", "variables", "expect")
+
+
 def load_job(path: str | Path) -> Job:
     """Read a launch file (TOML). Raises LaunchError naming the file and the key."""
     path = Path(path)
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LaunchError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise LaunchError(f"{path}: {error}") from None
-    known = {"ptx", "entry", "grid", "block", "shared", "device", "seed", "arg", "expect"}
-    unknown = sorted(set(data) - known)
+    data = _toml(path)
+    unknown = sorted(set(data) - set(_KEYS))
     if unknown:
-        raise LaunchError(f"{path}: unknown key {unknown[0]!r}", hint="keys: " + ", ".join(sorted(known)))
+        raise LaunchError(f"{path}: unknown key {unknown[0]!r}", hint="keys: " + ", ".join(sorted(_KEYS)))
     for key in ("ptx", "grid", "block"):
         if key not in data:
             raise LaunchError(f"{path}: {key!r} is missing")
-    arguments = data.get("arg", [])
+    for key in ("ptx", "entry", "device"):
+        if not isinstance(data.get(key, ""), str):
+            raise LaunchError(f"{path}: {key} is {data[key]!r}, not a text")
+    arguments, variables = data.get("arg", []), data.get("variables", {})
     if not isinstance(arguments, list) or not all(isinstance(a, dict) for a in arguments):
         raise LaunchError(f"{path}: arguments are tables: [[arg]]")
+    if not isinstance(variables, dict) or not all(isinstance(v, dict) for v in variables.values()):
+        raise LaunchError(f"{path}: variables are tables: [variables] NAME = {{ type = 'f32', value = 0.5 }}")
     job = Job(
-        path.parent / str(data["ptx"]), data.get("entry"), data["grid"], data["block"], _int(data, "shared", path),
-        data.get("device"), _int(data, "seed", path),
-        [_argument(a, n, path) for n, a in enumerate(arguments)],
+        path.parent / data["ptx"], data.get("entry"), data["grid"], data["block"], _int(data, "shared", path),
+        data.get("device"), _int(data, "seed", path), [table_argument(a, n, path) for n, a in enumerate(arguments)],
+        variables=[table_argument(v, 0, path, default=name) for name, v in variables.items()],
     )  # fmt: skip
     if "expect" in data:
-        job.expect = _expectation(data["expect"], path)
+        job.expect = _expectation(data["expect"], path, job.outputs())
     return job
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LaunchError(f"cannot read {path}: {error.strerror}") from None
+    except RecursionError:
+        raise LaunchError(f"{path}: it is nested too deeply") from None
+    except ValueError as error:  # TOML, UTF-8, dates that there are not
+        raise LaunchError(f"{path}: {error}") from None
 
 
 def _int(data: dict[str, Any], key: str, path: Path) -> int:
@@ -187,106 +171,54 @@ def _int(data: dict[str, Any], key: str, path: Path) -> int:
     return value
 
 
-_SOURCES = ("value", "zeros", "random", "npy", "npz", "values")
+_EXPECT = ("file", "compare", "tolerance", "rtol", "atol", "ulp", "source")
 
 
-def _argument(a: dict[str, Any], number: int, path: Path) -> Argument:
-    name = str(a.get("name", f"arg{number}"))
-    where = f"{path}: argument {number} ({name})"
-    unknown = sorted(set(a) - {"name", "type", "shape", *_SOURCES})
-    if unknown:
-        raise LaunchError(f"{where}: unknown key {unknown[0]!r}")
-    given = [s for s in _SOURCES if s in a]
-    if len(given) != 1:
-        raise LaunchError(f"{where}: give one of {', '.join(_SOURCES)}")
-    if given[0] == "value":
-        return Argument(name, _scalar(a["value"], where))
-    dtype = dtype_of(str(a["type"]), where) if "type" in a else None
-    if given[0] in ("npy", "npz"):
-        return Argument(name, _typed(_read_array(str(a[given[0]]), path.parent, where), dtype))
-    if dtype is None:
-        raise LaunchError(f"{where}: 'type' is missing")
-    if given[0] == "values":
-        try:
-            return Argument(name, np.ascontiguousarray(np.array(a["values"]).astype(dtype)))
-        except (TypeError, ValueError) as error:
-            raise LaunchError(f"{where}: {error}") from None
-    shape = _shape(a.get("shape"), where)
-    if given[0] == "zeros":
-        return Argument(name, np.zeros(shape, dtype), is_output=True)
-    random = a["random"]
-    if isinstance(random, int) and not isinstance(random, bool):
-        random = {"seed": random}
-    if not isinstance(random, dict) or not isinstance(random.get("seed"), int):
-        raise LaunchError(f"{where}: random needs a seed: random = {{ seed = 1 }}")
-    return Argument(name, random_array(dtype, shape, random["seed"], random.get("low"), random.get("high")))
-
-
-def _scalar(value: Any, where: str) -> Any:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise LaunchError(f"{where}: a value is a number, not {value!r}")
-    return value
-
-
-def _shape(value: Any, where: str) -> tuple[int, ...]:
-    items = [value] if isinstance(value, int) else value
-    if not isinstance(items, list) or not items or not all(isinstance(n, int) and n >= 0 for n in items):
-        raise LaunchError(f"{where}: shape is a list of extents, such as [512, 512]")
-    return tuple(items)
-
-
-def _expectation(data: Any, path: Path) -> Expectation:
+def _expectation(data: Any, path: Path, outputs: Sequence[str]) -> Expectation:
     if not isinstance(data, dict) or "file" not in data:
         raise LaunchError(f"{path}: [expect] needs a file")
+    unknown = sorted(set(data) - set(_EXPECT))
+    if unknown:
+        raise LaunchError(f"{path}: unknown key {unknown[0]!r} of [expect]", hint="keys: " + ", ".join(_EXPECT))
     compare = data.get("compare", "bits")
     if compare not in ("bits", "close"):
         raise LaunchError(f"{path}: [expect] compare is 'bits' or 'close'")
-    tolerance = float(data.get("tolerance", 1e-3)) if compare == "close" else 0.0
-    return read_expectation(path.parent / str(data["file"]), tolerance, str(data.get("source", "")))
+    given = {key: data[key] for key in ("tolerance", "rtol", "atol", "ulp") if key in data}
+    if given and "compare" not in data:
+        compare = "close"
+    if given and compare == "bits":
+        raise LaunchError(f"{path}: [expect] {next(iter(given))} goes with compare = 'close'")
+    if compare == "close" and not given:
+        given = {"tolerance": 1e-3}
+    where = f"{path}: [expect]"
+    return read_expectation(path.parent / str(data["file"]), tolerance_of(given, where), str(data.get("source", "")), outputs)
 
 
-def read_expectation(path: Path, tolerance: float = 0.0, source: str = "") -> Expectation:
-    """An .npz of arrays by argument name."""
+def tolerance_of(given: Mapping[str, Any], where: str) -> Tolerance:
+    """Of numbers named tolerance, rtol, atol, ulp. Raises LaunchError for what is no tolerance."""
+    for key, value in given.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+        if not number or (key == "ulp" and value != int(value)):
+            raise LaunchError(f"{where} {key} is {value!r}, not a {'whole ' * (key == 'ulp')}number of 0 or more")
+    get = given.get
+    return Tolerance(float(get("tolerance", 0)), float(get("rtol", 0)), float(get("atol", 0)), int(get("ulp", 0)))
+
+
+def read_expectation(
+    path: Path, tolerance: Tolerance | None = None, source: str = "", outputs: Sequence[str] = ()
+) -> Expectation:
+    """An .npz of arrays by argument name, or a .npy of the only output. Raises LaunchError."""
     try:
-        with np.load(path, allow_pickle=False) as loaded:
-            arrays = {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise LaunchError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-    return Expectation(arrays, tolerance, source)
-
-
-# options ------------------------------------------------------------------------------------------------------------
-def parse_argument(text: str, number: int) -> Argument:
-    """An argument as an option: `a.npy`, `b.npz:key`, `out:f16:256x256`, `random:f16:256x256:SEED`, `i32:256`, `f32:0.5`.
-
-    `NAME=` before any of them names it. Raises LaunchError.
-    """
-    name, equals, spec = text.partition("=")
-    if not equals:
-        name, spec = f"arg{number}", text
-    where = f"--arg {text}"
-    if spec.endswith(".npy") or ".npz:" in spec:
-        return Argument(name, _read_array(spec, Path(), where))
-    parts = spec.split(":")
-    if parts[0] in ("out", "zeros", "random") and len(parts) >= 3:
-        dtype = dtype_of(parts[1], where)
-        try:
-            shape = tuple(int(n) for n in parts[2].split("x"))
-            seed = int(parts[3]) if len(parts) > 3 else number
-        except ValueError:
-            raise LaunchError(f"{where}: a shape is 256x256, a seed a number") from None
-        if parts[0] == "random":
-            return Argument(name, random_array(dtype, shape, seed, None, None))
-        return Argument(name, np.zeros(shape, dtype), is_output=True)
-    if len(parts) == 2:
-        dtype_of(parts[0], where)
-        try:
-            return Argument(name, float(parts[1]) if "f" in parts[0] else int(parts[1], 0))
-        except ValueError:
-            raise LaunchError(f"{where}: {parts[1]!r} is no .{parts[0]}") from None
-    raise LaunchError(
-        f"{where}: not an argument", hint="a.npy, b.npz:key, out:f16:256x256, random:f16:256x256:1, i32:256 or f32:0.5"
-    )
+        found = load_arrays(path)
+    except MmulatorError as error:
+        raise LaunchError(error.message, hint=error.hint) from None
+    if isinstance(found, np.ndarray):
+        if len(outputs) != 1:
+            said = ", ".join(outputs) or "none"
+            hint = "numpy.savez(file, NAME=array) writes arrays by argument name"
+            raise LaunchError(f"{path} is one array, and which output it is of is open (outputs: {said})", hint=hint)
+        found = {outputs[0]: found}
+    return Expectation(found, tolerance or Tolerance(), source, str(path))
 
 
 # running ------------------------------------------------------------------------------------------------------------
@@ -295,43 +227,93 @@ def run_job(
     watch: Sequence[Watched] = (),
 ) -> JobResult:  # fmt: skip
     """Load, launch, compare. Arrays of the job's arguments are updated in place."""
+    if timeout is not None and not timeout > 0:
+        raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
     module = Module.load(job.ptx)
-    entry = job.entry
-    if entry is None:
-        if len(module) != 1:
-            raise LaunchError(f"{job.ptx} has {len(module)} kernels: say which", hint="kernels: " + ", ".join(module))
-        entry = next(iter(module))
-    report = module[entry].launch(
-        job.grid, job.block, [a.value for a in job.arguments], job.shared, job.device, seed=job.seed, timeout=timeout,
-        threads=threads, progress=progress, watch=watch,
-    )  # fmt: skip
-    comparisons = []
+    kernel = module[kernel_name(module, job)]
+    cells = variables(module)
+    for v in job.variables:
+        _set_variable(cells, v, job.ptx)
+    arrays = {**cells, **job.arrays()}
     if job.expect is not None:
-        by_name = {a.name: a.value for a in job.arguments}
-        for name, want in job.expect.arrays.items():
-            got = by_name.get(name)
-            if not isinstance(got, np.ndarray):
-                raise LaunchError(f"the reference has an array {name!r}, but no array argument has that name")
-            comparisons.append(compare(name, got, want, job.expect.tolerance))
-    return JobResult(report, comparisons)
+        check_expectation(job.expect, arrays)
+    shown = {found: arrays[found] for name in job.show for found in [choose(arrays, name, "there is no array")]}
+    before = {name: _digest(a) for name, a in arrays.items()}
+    report = kernel.launch(
+        job.grid, job.block, [a.value for a in job.arguments], job.shared, job.device, seed=job.seed,
+        timeout=None if timeout == math.inf else timeout, threads=threads, progress=progress, watch=watch,
+    )  # fmt: skip
+    outputs = job.outputs()
+    written = {name: a for name, a in arrays.items() if name in outputs or _digest(a) != before[name]}
+    if job.expect is None:
+        return JobResult(report, [], written, shown)
+    held = accumulators(_matrix_forms(module, kernel))
+    comparisons = [compare(name, arrays[name], want, job.expect.tolerance, held) for name, want in job.expect.arrays.items()]
+    missing = tuple(name for name in written if name not in job.expect.arrays)
+    return JobResult(report, comparisons, written, shown, missing)
 
 
-def compare(name: str, got: np.ndarray, want: np.ndarray, tolerance: float) -> Comparison:
-    """Bits, or values within a tolerance."""
-    if got.nbytes != want.nbytes:
-        raise LaunchError(f"reference {name!r} has {want.nbytes} bytes ({want.dtype}{want.shape}), the output {got.nbytes}")
-    want = np.ascontiguousarray(want).view(got.dtype).reshape(got.shape)
-    raw = np.dtype(f"u{got.dtype.itemsize}")
-    different = got.view(raw) != want.view(raw)
-    wrong = int(different.sum())
-    if not wrong:
-        return Comparison(name, got.size, 0, None, None, None, 0.0, True)
-    first = tuple(int(i) for i in np.unravel_index(int(np.argmax(different)), got.shape))
-    with np.errstate(all="ignore"):
-        g, w = got.astype(np.float64), want.astype(np.float64)
-        both = np.isfinite(g) & np.isfinite(w)
-        scale = float(np.max(np.abs(w[both]), initial=0.0)) or 1.0
-        worst = float(np.max(np.abs(g - w)[both], initial=0.0)) / scale
-        same_specials = bool(np.array_equal(g[~both], w[~both], equal_nan=True))
-    ok = tolerance > 0 and worst <= tolerance and same_specials
-    return Comparison(name, got.size, wrong, first, got[first].item(), want[first].item(), worst, ok)
+def kernel_name(module: Module, job: Job) -> str:
+    """The entry that is meant. Raises LaunchError."""
+    if job.entry is not None:
+        return choose(module, job.entry, f"{job.ptx} has no kernel")
+    if len(module) != 1:
+        raise LaunchError(
+            f"{job.ptx} has {len(module)} kernels: say which", hint="kernels: " + ", ".join(readable(n) for n in module)
+        )
+    return next(iter(module))
+
+
+def _matrix_forms(module: Module, kernel: Kernel) -> list[MatrixForm]:
+    """Of the kernel and the functions that it may call."""
+    functions = [kernel.function, *(f for f in module.tree.functions if not f.is_entry)]
+    return [i.form for f in functions for i in f.instructions if isinstance(i.form, MatrixForm)]
+
+
+def _digest(array: np.ndarray) -> int:
+    """Something that changes when an array is written to."""
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data) if array.size else 0
+
+
+# variables of the module --------------------------------------------------------------------------------------------
+def variables(module: Module) -> dict[str, np.ndarray]:
+    """The module's .const and .global variables by name, as arrays of their type over their memory."""
+    found = {}
+    image = module.image
+    for v in (*module.tree.variables, *(v for f in module.tree.functions for v in f.variables)):
+        at = image.addresses.get(v.name)
+        if v.space not in ("const", "global") or at is None or not v.size:
+            continue
+        memory = next((b, at - start) for start, b, _ in image.buffers if start <= at < start + len(b))
+        raw = memory[0][memory[1] : memory[1] + v.size]
+        try:
+            dtype = dtype_of(v.type, v.name)
+        except LaunchError:
+            dtype = np.dtype(np.uint8)
+        found[v.name] = raw.view(dtype).reshape(v.shape or ()) if v.size == dtype.itemsize * math.prod(v.shape) else raw
+    return found
+
+
+def _set_variable(cells: Mapping[str, np.ndarray], given: Argument, ptx: Path) -> None:
+    name = choose(cells, given.name, f"{ptx} has no .const or .global variable")
+    cell, value = cells[name], given.value
+    said = f"variable {name} is {cell.dtype}{list(cell.shape) or ''}, {cell.nbytes} bytes"
+    if isinstance(value, int | float):
+        fits = cell.size == 1 and not (is_integer(cell.dtype) and value != int(value))
+        with np.errstate(all="ignore"):
+            data = np.asarray(value).astype(cell.dtype).tobytes() if fits else b""
+    elif isinstance(value, np.ndarray):
+        data = np.ascontiguousarray(value).tobytes()
+    elif isinstance(value, bytes):
+        data = value
+    else:
+        raise LaunchError(f"{said}: it takes numbers, an array or bytes")
+    if len(data) != cell.nbytes:
+        raise LaunchError(f"{said}: the value given has {len(data)} bytes" if data else f"{said}: {value} is no value of it")
+    cell.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
+
+
+__all__ = [
+    "Argument", "Comparison", "Expectation", "Job", "JobResult", "Tolerance", "dtype_of", "kernel_name", "load_job",
+    "parse_argument", "random_array", "read_expectation", "run_job", "tolerance_of", "variables",
+]  # fmt: skip

@@ -203,7 +203,7 @@ class Kernel:
         shape = self._shape(grid, block, shared, device)
         arguments = pack_arguments(self.function, list(args), self.module.image.next_slot)
         started = time.perf_counter()
-        watches = Watches(watch, args, arguments) if watch else None
+        watches = Watches(watch, arguments.values, arguments) if watch else None
         compiled = self._compile_within(timeout, device, progress, bool(watch))
         compile_seconds = time.perf_counter() - started
         launched = Grid(compiled, shape, arguments, seed, 1 if watch else threads, watches)

@@ -23,7 +23,7 @@ class Store:
     """A store to a watched element.
 
     argument, index: the element. block, thread: who stored, (x, y, z) each. instruction, file, line: of the PTX.
-    value: the raw bits of the element after the store.
+    value: the raw bits of the element after the store. source: the line that the PTX was compiled from, `mm.py:17`, or "".
     """
 
     argument: int
@@ -34,9 +34,11 @@ class Store:
     file: str
     line: int
     value: int
+    source: str = ""
 
     def __str__(self) -> str:
-        return f"block {self.block}, thread {self.thread}: {self.instruction} at {self.file}:{self.line}, bits 0x{self.value:x}"
+        place = f"{self.file}:{self.line}" + (f" ({self.source})" if self.source else "")
+        return f"block {self.block}, thread {self.thread}: {self.instruction} at {place}, bits 0x{self.value:x}"
 
 
 class Watches:
@@ -77,7 +79,7 @@ class Watches:
                 Store(
                     number, index, (block % gx, block // gx % gy, block // (gx * gy)),
                     (thread % bx, thread // bx % by, thread // (bx * by)),
-                    ins.mnemonic, ins.span.source.name, ins.span.line, int(entry["value"]),
+                    ins.mnemonic, ins.span.source.name, ins.span.line, int(entry["value"]), str(ins.span.location or ""),
                 )
             )
         return found

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
+from mmulator.interop import as_array
 from mmulator.isa.types import TYPES, ElementType
 
 Array = NDArray[Any]
@@ -141,21 +142,14 @@ def _dtype(name: str) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, name, None) or name)
 
 
-def as_array(name: str, value: Any) -> Array:
-    """np.asarray, with an OperandError for what makes no array."""
-    try:
-        return np.asarray(value)
-    except ValueError as error:
-        raise OperandError(f"{name} make no array: {error}") from None
-
-
-def to_raw(t: ElementType, array: Any) -> Array:
+def to_raw(t: ElementType, array: Any, name: str = "") -> Array:
     """Elements as raw bits in their containers; an unsigned array of the container's dtype is raw already.
 
-    Either byte order is taken. Raises OperandError for another dtype, and for raw elements of a type of less than a byte
+    Either byte order is taken. name: of the operand, for messages.
+    Raises OperandError for another dtype, and for raw elements of a type of less than a byte
     that do not fit into its bits, naming the first.
     """
-    values = as_array(f".{t} elements", array)
+    values = as_array(name or f"the .{t} matrix", array)
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
     want = numpy_dtype(t)
@@ -169,7 +163,7 @@ def to_raw(t: ElementType, array: Any) -> Array:
         raw = np.ascontiguousarray(values).view(container(t))
         return raw & np.uint8((1 << t.bits) - 1) if t.bits < 8 else raw
     raise OperandError(
-        f".{t} elements as {values.dtype}",
+        f"{name and f'{name}: '}.{t} elements as {values.dtype}",
         hint=f"give them as {want}, or as raw bits in {container(t)}",
     )
 

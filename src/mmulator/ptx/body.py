@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from mmulator.location import Mark
 from mmulator.ptx import declarations
 from mmulator.ptx.cursor import Cursor
 from mmulator.ptx.lookup import find_form
@@ -60,7 +61,7 @@ class _Scope(NamedTuple):
 
 
 def skip_debug(c: Cursor) -> None:
-    """Skips .loc, .file and .section. Debugging Directives (PTX ISA 9.1)."""
+    """Skips .file and .section, notes .loc. Debugging Directives (PTX ISA 9.1)."""
     directive = c.texts[c.at]
     c.at += 1
     if directive == ".section":
@@ -75,26 +76,35 @@ def skip_debug(c: Cursor) -> None:
             depth += (kind == "{") - (kind == "}")
             c.at += 1
         return
-    c.expect("int", "a number")
     if directive == ".file":
+        c.expect("int", "a number")
         c.expect("string", "a file name")
         while c.accept(","):
             c.integer()
         return
-    c.expect("int", "a line number")
-    c.accept("int")
-    if c.accept(","):
-        if not c.accept_text("function_name"):
-            c.fail(f"expected function_name, found {c.found()}")
-        if not c.accept("dot"):
-            c.expect("word", "a label")
-        if c.accept("+"):
-            c.integer()
-        c.expect(",")
-        if not c.accept_text("inlined_at"):
-            c.fail(f"expected inlined_at, found {c.found()}")
-        for _ in range(3):
-            c.expect("int", "a number")
+    _mark(c)
+
+
+def _mark(c: Cursor) -> None:
+    """The rest of a .loc, noted in the source."""
+    start = c.tokens.starts[c.at - 1]
+    file = c.number("a file number")
+    line = c.number("a line number")
+    column = c.number("a column") if c.kinds[c.at] == "int" else 0
+    if not c.accept(","):
+        c.tokens.source.lines.marks.append(Mark(start, file, line, column))
+        return
+    if not c.accept_text("function_name"):
+        c.fail(f"expected function_name, found {c.found()}")
+    label = c.texts[c.at]
+    if not c.accept("dot"):
+        c.expect("word", "a label")
+    skip = c.integer() if c.accept("+") else 0
+    c.expect(",")
+    if not c.accept_text("inlined_at"):
+        c.fail(f"expected inlined_at, found {c.found()}")
+    call = c.number("a file number"), c.number("a line number"), c.number("a column")
+    c.tokens.source.lines.marks.append(Mark(start, file, line, column, label, max(skip, 0), call))
 
 
 class Body:

@@ -121,6 +121,14 @@ class Cursor:
             self.fail(f"expected {what}, found {text!r}", at=self.at - 1)
         return text
 
+    def number(self, what: str) -> int:
+        """A plain integer literal."""
+        text = self.expect("int", what)
+        try:
+            return parse_int(text)
+        except ValueError:
+            self.fail(f"{text!r} is not a number", hint="a leading 0 makes it octal", at=self.at - 1)
+
     def integer(self, what: str = "an integer") -> int:
         """An integer constant expression."""
         start = self.at

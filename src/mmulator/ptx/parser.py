@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import cast
 
 from mmulator.isa.targets import PTX_VERSIONS, Target
+from mmulator.location import Mark
 from mmulator.ptx import declarations
 from mmulator.ptx.body import Body, Known, skip_debug
 from mmulator.ptx.cursor import Cursor
@@ -34,6 +35,7 @@ class _Parser:
 
     def module(self) -> Module:
         c = self.c
+        c.tokens.source.lines.restart()
         version, target, options, address_size = self._header()
         while c.kinds[c.at] != "end":
             self._declaration()
@@ -117,6 +119,7 @@ class _Parser:
     def _function(self, linkage: Linkage, first: int) -> None:
         c = self.c
         is_entry = c.texts[c.at] == ".entry"
+        c.tokens.source.lines.marks.append(Mark(c.tokens.starts[first]))  # the .loc of one function do not reach the next
         c.at += 1
         self._attribute()
         returns = () if is_entry else declarations.parameters(c)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
+from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import ElementType
 from mmulator.layouts.sparse import metadata as meta
@@ -41,7 +42,7 @@ class Compressed:
     form: MatrixForm = field(repr=False)
 
     def __post_init__(self) -> None:
-        values, nibbles = np.asarray(self.values), np.asarray(self.metadata)
+        values, nibbles = as_array("values", self.values), as_array("metadata", self.metadata)
         kept = granularity(self.form).kept
         if values.ndim < 2 or values.shape != (*nibbles.shape[:-1], nibbles.shape[-1] * kept):
             raise OperandError(
@@ -104,7 +105,7 @@ def check_compressed(value: object) -> None:
         )
 
 
-def compress(a: Any, instruction: MatrixForm | HasForm) -> Compressed:
+def compress(a: Any, instruction: MatrixForm | HasForm | str) -> Compressed:
     """Keep what a sparse instruction keeps of A [..., M, K]: the non-zeros, and zeros where there are fewer.
 
     M and K are the instruction's, or any number of rows and of whole chunks: a whole matrix. Zeros that fill up a chunk
@@ -147,7 +148,7 @@ def operand(a: Any, form: MatrixForm) -> Compressed:
     return a if a.form == form else Compressed(a.values, a.metadata, form)
 
 
-def too_dense(a: Any, instruction: MatrixForm | HasForm) -> NDArray[np.bool_]:
+def too_dense(a: Any, instruction: MatrixForm | HasForm | str) -> NDArray[np.bool_]:
     """Chunks of A [..., M, K] with more non-zeros than the instruction keeps: bool [..., M, chunks].
 
     Raises OperandError if K is no multiple of the chunk.
@@ -174,10 +175,7 @@ def _choices(g: Granularity) -> tuple[Metadata, meta.Index, meta.Index]:
 
 
 def _dense(a: Any) -> Array:
-    try:
-        return np.asarray(a)
-    except ValueError as error:
-        raise OperandError(f"A makes no array: {error}") from None
+    return as_array("A", a)
 
 
 def _occupied(dense: Array, form: MatrixForm) -> NDArray[np.bool_]:
@@ -238,7 +236,7 @@ def expand(compressed: Compressed) -> Array:
     return out
 
 
-def prune(a: Any, instruction: MatrixForm | HasForm) -> Array:
+def prune(a: Any, instruction: MatrixForm | HasForm | str) -> Array:
     """A [..., M, K] with all but the largest of every chunk set to zero, so that `compress` takes it.
 
     Largest is the magnitude of an element, for 4-bit types that go in pairs the sum of the pair's: what is kept has

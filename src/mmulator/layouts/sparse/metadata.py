@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
+from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import ElementType
+from mmulator.syntax import parse_instruction
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -54,13 +56,15 @@ _TWO_OF_FOUR = Granularity(4, 2, 1, _PAIRS)
 _PAIRS_OF_EIGHT = Granularity(8, 4, 2, _PAIRS)
 
 
-def form_of(instruction: MatrixForm | HasForm) -> MatrixForm:
-    """The sparse form of an instruction. Raises OperandError for one without a sparse A, or what is none."""
+def form_of(instruction: MatrixForm | HasForm | str) -> MatrixForm:
+    """The sparse form of an instruction. Raises OperandError for one without a sparse A, or what is none, and
+    InvalidInstructionError for a name or words that are none."""
+    if isinstance(instruction, str):
+        instruction = parse_instruction(instruction)
     form = instruction if isinstance(instruction, MatrixForm) else getattr(instruction, "form", None)
     if not isinstance(form, MatrixForm):
         raise OperandError(
-            f"an Instruction is needed, not {type(instruction).__name__}",
-            hint=f"Instruction.parse({instruction!r})" if isinstance(instruction, str) else "see Instruction.parse",
+            f"an instruction is needed, not {type(instruction).__name__}", hint='such as "mma.sp m16n8k32 f16"'
         )
     if not form.sparse:
         raise OperandError(
@@ -136,7 +140,7 @@ def places(form: MatrixForm, selector: int = 0) -> tuple[Index, Index]:
 def to_registers(metadata: Metadata, form: MatrixForm, selector: int = 0) -> NDArray[np.uint32]:
     """Nibbles [..., M, chunks] to the metadata operand [..., lanes]; lanes that do not contribute hold 0."""
     lane, bit = places(form, selector)
-    nibbles = np.asarray(metadata)
+    nibbles = as_array("metadata", metadata)
     if nibbles.shape[-2:] != lane.shape:
         raise OperandError(
             f"metadata of shape {nibbles.shape}; {form} needs [..., {lane.shape[0]}, {lane.shape[1]}]",
@@ -153,7 +157,7 @@ def to_registers(metadata: Metadata, form: MatrixForm, selector: int = 0) -> NDA
 def from_registers(registers: Array, form: MatrixForm, selector: int = 0) -> Metadata:
     """The metadata operand [..., lanes] (uint32) to nibbles [..., M, chunks]."""
     lane, bit = places(form, selector)
-    words = np.asarray(registers)
+    words = as_array("metadata registers", registers)
     if words.shape[-1:] != (form.lanes,):
         raise OperandError(f"metadata registers of shape {words.shape}; {form} needs [..., {form.lanes}]")
     return (words.astype(np.uint32)[..., lane] >> bit.astype(np.uint32) & np.uint32(15)).astype(np.uint8)
@@ -167,7 +171,7 @@ def indices(metadata: Metadata, form: MatrixForm) -> Index:
     the element that holds the first half; `mixed` says where the halves do not make one element.
     """
     g = granularity(form)
-    nibble = np.asarray(metadata).astype(np.int64)
+    nibble = as_array("metadata", metadata).astype(np.int64)
     first, second = nibble & 3, nibble >> 2 & 3
     base = np.arange(nibble.shape[-1], dtype=np.int64) * g.chunk
     if g is TF32:
@@ -179,7 +183,7 @@ def indices(metadata: Metadata, form: MatrixForm) -> Index:
 
 def mixed(metadata: Metadata, form: MatrixForm) -> NDArray[np.bool_]:
     """Where tf32 metadata takes halves that make no element: bool [..., M, chunks]; all False for other types."""
-    nibble = np.asarray(metadata)
+    nibble = as_array("metadata", metadata)
     if granularity(form) is not TF32:
         return np.zeros(nibble.shape, bool)
     none_of_them: NDArray[np.bool_] = ~np.isin(nibble, TF32.nibbles)
@@ -191,7 +195,7 @@ def undefined(metadata: Metadata, form: MatrixForm) -> NDArray[np.bool_]:
 
     Without `::ordered_metadata`, two different indices may come in either order.
     """
-    nibble = np.asarray(metadata)
+    nibble = as_array("metadata", metadata)
     g = granularity(form)
     if g is TF32 or form.ordered_metadata:
         bad: NDArray[np.bool_] = ~np.isin(nibble, g.nibbles)
@@ -205,7 +209,7 @@ def check(metadata: Metadata, form: MatrixForm) -> None:
     bad = undefined(metadata, form)
     if bad.any():
         at = tuple(int(x) for x in np.argwhere(bad)[0])
-        nibble = int(np.asarray(metadata)[at])
+        nibble = int(as_array("metadata", metadata)[at])
         raise OperandError(
             f"metadata 0b{nibble:04b} at {where(at, form)}: it {meaning(nibble, form)}",
             rule=f"{RULE}: " + ", ".join(f"0b{n:04b}" for n in allowed(form)) + " are defined",

@@ -11,12 +11,12 @@ cusparselt_tile  the same, as PyTorch writes them itself for cuSPARSELt (torch._
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
 from mmulator.errors import OperandError, UnsupportedError
+from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.sparse import cusparselt
 from mmulator.layouts.sparse import metadata as meta
@@ -76,7 +76,7 @@ def from_torch(
     packed: Any,
     meta_words: Any = None,
     *,
-    instruction: MatrixForm | HasForm,
+    instruction: MatrixForm | HasForm | str,
     shape: tuple[int, int] | None = None,
     backend: str | None = None,
 ) -> Compressed:
@@ -97,8 +97,8 @@ def from_torch(
     if meta_words is None and hasattr(packed, "packed") and hasattr(packed, "meta"):
         shape = shape or tuple(int(n) for n in packed.shape)  # type: ignore[assignment]
         packed, meta_words = packed.packed, packed.meta
-    values = _array(packed)
-    words = None if meta_words is None else _array(meta_words)
+    values = _array("packed", packed)
+    words = None if meta_words is None else _array("meta", meta_words)
     assert form.atype is not None
     _check_dtype(values, form)
     if backend is None:
@@ -255,18 +255,6 @@ def _ordered(values: Array, nibbles: Metadata, form: MatrixForm) -> Compressed:
     return Compressed(values, nibbles, form)
 
 
-def _array(x: Any) -> Array:
-    """A NumPy array of a tensor: the same bits, for dtypes that NumPy has from ml_dtypes too."""
-    if hasattr(x, "detach") and str(getattr(x, "dtype", "")).startswith("torch."):
-        import ml_dtypes
-
-        name = str(x.dtype).removeprefix("torch.")
-        x = x.detach().cpu()
-        special = getattr(ml_dtypes, name, None)
-        if special is None:
-            return np.asarray(x.numpy())
-        torch = sys.modules[type(x).__module__.partition(".")[0]]  # it made the tensor, so it is there
-        return np.asarray(x.contiguous().view(torch.uint8).numpy()).view(special)
-    if not hasattr(x, "__array__") and hasattr(x, "__dlpack__"):
-        return np.from_dlpack(x)
-    return np.asarray(x)
+def _array(name: str, x: Any) -> Array:
+    """A NumPy array; tensors may be on a GPU."""
+    return as_array(name, x.detach().cpu() if hasattr(x, "detach") and hasattr(x, "cpu") else x)

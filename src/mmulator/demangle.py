@@ -1,0 +1,452 @@
+"""C++ names of the Itanium ABI, as nvcc, clang and Numba write them into PTX, as a person writes them; and names by a part.
+
+Covers what names of kernels, functions and variables are made of: namespaces, templates with types and literals, packs,
+function and array types, local names, lambdas, ABI tags, substitutions. A name with anything else stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from mmulator.errors import LaunchError
+
+_BUILTIN = {
+    "v": "void", "w": "wchar_t", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short",
+    "t": "unsigned short", "i": "int", "j": "unsigned int", "l": "long", "m": "unsigned long", "x": "long long",
+    "y": "unsigned long long", "n": "__int128", "o": "unsigned __int128", "f": "float", "d": "double",
+    "e": "long double", "g": "__float128", "z": "...", "Dh": "half", "Dn": "decltype(nullptr)", "Di": "char32_t",
+    "Ds": "char16_t", "Du": "char8_t", "DF16b": "std::bfloat16_t", "DF16_": "_Float16",
+}  # fmt: skip
+_SUFFIX = {"i": "", "j": "u", "l": "l", "m": "ul", "x": "ll", "y": "ull"}  # of literals; other types are written as casts
+_STD = {
+    "t": "std", "a": "std::allocator", "b": "std::basic_string", "s": "std::string", "i": "std::istream",
+    "o": "std::ostream", "d": "std::iostream",
+}  # fmt: skip
+_OPERATORS = {
+    "nw": " new", "na": " new[]", "dl": " delete", "da": " delete[]", "ps": "+", "ng": "-", "ad": "&", "de": "*", "co": "~",
+    "pl": "+", "mi": "-", "ml": "*", "dv": "/", "rm": "%", "an": "&", "or": "|", "eo": "^", "aS": "=", "pL": "+=",
+    "mI": "-=", "mL": "*=", "dV": "/=", "rM": "%=", "aN": "&=", "oR": "|=", "eO": "^=", "ls": "<<", "rs": ">>",
+    "lS": "<<=", "rS": ">>=", "eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=", "ge": ">=", "nt": "!",
+    "aa": "&&", "oo": "||", "pp": "++", "mm": "--", "cm": ",", "pm": "->*", "pt": "->", "cl": "()", "ix": "[]",
+}  # fmt: skip
+_SPECIAL = {"TV": "vtable", "TT": "VTT", "TI": "typeinfo", "TS": "typeinfo name"}
+_DEEPEST = 200
+
+
+class _Unknown(Exception):
+    """Not a name that this module reads."""
+
+
+@dataclass(frozen=True)
+class _Type:
+    """A type around its declarator: `int (` and `)[4]`. declared: pointers to it need parentheses."""
+
+    left: str
+    right: str = ""
+    declared: bool = False
+    parts: tuple[_Type, ...] | None = None  # of a pack
+
+    def __str__(self) -> str:
+        if self.parts is not None:
+            return ", ".join(map(str, self.parts))
+        return self.left + self.right
+
+    def pointer(self, mark: str) -> _Type:
+        if mark in "&&" and self.left.endswith("&") and not self.declared:  # references collapse
+            return self if mark == "&&" else _Type(self.left.rstrip("&") + "&", self.right)
+        if self.declared:
+            return _Type(f"{self.left} ({mark}", f"){self.right}")
+        return _Type(self.left + mark, self.right)
+
+
+@dataclass
+class _Name:
+    """full: as written. base: without template arguments and tags. template: its last part has template arguments.
+    special: a constructor or the like, which has no return type. suffix: qualifiers of a member function."""
+
+    full: str
+    base: str
+    template: bool = False
+    special: bool = False
+    suffix: str = ""
+    last: str = ""
+
+
+@dataclass
+class _Reader:
+    text: str
+    at: int = 0
+    known: list[_Type] = field(default_factory=list)
+    arguments: list[_Type] = field(default_factory=list)
+    depth: int = 0
+
+    # letters ----------------------------------------------------------------------------------------------------
+    def peek(self, text: str) -> bool:
+        return self.text.startswith(text, self.at)
+
+    def take(self, text: str) -> bool:
+        found = self.peek(text)
+        self.at += len(text) * found
+        return found
+
+    def need(self, text: str) -> None:
+        if not self.take(text):
+            raise _Unknown
+
+    def match(self, pattern: str) -> str:
+        found = re.compile(pattern).match(self.text, self.at)
+        if not found:
+            raise _Unknown
+        self.at = found.end()
+        return found[0]
+
+    # names ------------------------------------------------------------------------------------------------------
+    def encoding(self) -> _Name:
+        """A name, with its parameters if it is a function's."""
+        for code, what in _SPECIAL.items():
+            if self.take(code):
+                full = str(self.type())
+                return _Name(f"{what} for {full}", _bare(full))
+        name = self.name()
+        if self.at >= len(self.text) or self.peek("E") or self.peek("."):
+            return name
+        result = self.type() if name.template and not name.special else None
+        params = self.parameters("E.")
+        full = f"{name.full}({params}){name.suffix}"
+        if result is not None:
+            full = f"{result.left}{'' if result.left.endswith(('*', '&')) and result.right else ' '}{full}{result.right}"
+        return _Name(full, name.base, name.template, name.special, "", name.last)
+
+    def parameters(self, ends: str) -> str:
+        found = [self.type()]
+        while self.at < len(self.text) and self.text[self.at] not in ends:
+            found.append(self.type())
+        texts = [str(t) for t in found if t.parts != ()]
+        return "" if texts == ["void"] else ", ".join(texts)
+
+    def name(self) -> _Name:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise _Unknown
+        try:
+            if self.take("N"):
+                return self.nested()
+            if self.take("Z"):
+                return self.local()
+            return self.plain()
+        finally:
+            self.depth -= 1
+
+    def plain(self) -> _Name:
+        if self.peek("S") and not self.peek("St"):  # a substitution with template arguments
+            base = self.substitution()
+            found = _Name(str(base), _bare(str(base)))
+        else:
+            std = "std::" if self.take("St") else ""
+            text, special = self.unqualified("")
+            found = _Name(std + text, std + _bare(text), special=special, last=_bare(text))
+            if self.peek("I"):
+                self.known.append(_Type(found.full))
+        if self.peek("I"):
+            found = _Name(found.full + self.template_arguments(), found.base, True, found.special, "", found.last)
+        return found
+
+    def nested(self) -> _Name:
+        qualifiers = "".join(f" {_CV[c]}" for c in reversed(self.match("[rVK]*")))
+        suffix = qualifiers + (" &&" if self.take("O") else " &" if self.take("R") else "")
+        full = base = last = ""
+        template = special = False
+        while not self.take("E"):
+            if self.peek("I"):
+                if not full:
+                    raise _Unknown
+                full += self.template_arguments()
+                template = True
+            elif self.peek("S") and not self.peek("St"):
+                full = str(self.substitution())
+                base, last = _bare(full), _bare(full).rpartition("::")[2]
+                continue
+            elif self.peek("T"):
+                full = base = str(self.template_parameter())
+            else:
+                template = False
+                std = not full and self.take("St")
+                text, special = self.unqualified(last)
+                joined = "std::" if std else f"{full}::" if full else ""
+                full, base = joined + text, ("std::" if std else f"{base}::" if base else "") + _bare(text)
+                last = last if special else _bare(text)
+            if not self.peek("E"):
+                self.known.append(_Type(full))
+        return _Name(full, base, template, special, suffix, last)
+
+    def local(self) -> _Name:
+        outer = self.encoding()
+        self.need("E")
+        if self.take("s"):
+            self.discriminator()
+            return _Name(f"{outer.full}::string literal", outer.base)
+        if self.take("d"):
+            self.match(r"\d*_")
+        inner = self.name()
+        self.discriminator()
+        return _Name(
+            f"{outer.full}::{inner.full}", f"{outer.base}::{inner.base}", inner.template, inner.special, inner.suffix, inner.last
+        )
+
+    def discriminator(self) -> None:
+        if self.peek("_"):
+            self.match(r"__\d+_|_\d")
+
+    def unqualified(self, owner: str) -> tuple[str, bool]:
+        """A part of a name, and whether it is a constructor, destructor or conversion."""
+        self.take("L")
+        special = False
+        if self.peek("C") or self.peek("D"):
+            kind = self.match(r"[CD]\d")[0]
+            text, special = ("~" * (kind == "D") + owner, True)
+            if not owner:
+                raise _Unknown
+        elif re.compile(r"\d").match(self.text, self.at):
+            text = self.source_name()
+        elif self.peek("Ul") or self.peek("Ut"):
+            text = self.unnamed()
+        elif self.take("cv"):
+            text, special = f"operator {self.type()}", True
+        else:
+            code = self.match("[a-z][a-zA-Z]")
+            if code not in _OPERATORS:
+                raise _Unknown
+            text = f"operator{_OPERATORS[code]}"
+        while self.take("B"):
+            text += f"[abi:{self.source_name()}]"
+        return text, special
+
+    def source_name(self) -> str:
+        length = int(self.match(r"\d{1,7}"))
+        if self.at + length > len(self.text):
+            raise _Unknown
+        text = self.text[self.at : self.at + length]
+        self.at += length
+        return "(anonymous namespace)" if text.startswith("_GLOBAL__N_") else text
+
+    def unnamed(self) -> str:
+        if self.take("Ut"):
+            return f"{{unnamed type#{self.number()}}}"
+        self.need("Ul")
+        params = self.parameters("E")
+        self.need("E")
+        return f"{{lambda({params})#{self.number()}}}"
+
+    def number(self) -> int:
+        """`_` is 1, `0_` is 2."""
+        digits = self.match(r"\d*_")[:-1]
+        return int(digits) + 2 if digits else 1
+
+    # substitutions and templates ----------------------------------------------------------------------------------
+    def sequence(self) -> int:
+        """`_` is 0, `0_` is 1; digits to base 36."""
+        digits = self.match(r"[0-9A-Z]{0,6}_")[:-1]
+        return int(digits, 36) + 1 if digits else 0
+
+    def substitution(self) -> _Type:
+        self.need("S")
+        letter = self.text[self.at : self.at + 1]
+        if letter in _STD and letter:
+            self.at += 1
+            return _Type(_STD[letter])
+        number = self.sequence()
+        if number >= len(self.known):
+            raise _Unknown
+        return self.known[number]
+
+    def template_parameter(self) -> _Type:
+        self.need("T")
+        number = self.sequence()
+        if number >= len(self.arguments):
+            raise _Unknown
+        found = self.arguments[number]
+        self.known.append(found)
+        return found
+
+    def template_arguments(self) -> str:
+        self.need("I")
+        outer, found = self.arguments, []
+        while not self.take("E"):
+            found.append(self.argument())
+        self.arguments = outer if self.depth > 1 else found
+        texts = [str(t) for t in found if t.parts != ()]
+        text = f"<{', '.join(texts)}>"
+        return text[:-1] + " >" if text.endswith(">>") else text
+
+    def argument(self) -> _Type:
+        if self.take("J"):
+            parts = []
+            while not self.take("E"):
+                parts.append(self.argument())
+            return _Type("", parts=tuple(parts))
+        if self.take("X"):  # of expressions, the address of something
+            self.need("ad")
+            found = self.literal()
+            self.need("E")
+            return _Type(f"&({found})")
+        return self.literal() if self.peek("L") else self.type()
+
+    def literal(self) -> _Type:
+        self.need("L")
+        if self.take("_Z"):
+            found = self.encoding()
+            self.need("E")
+            return _Type(found.full)
+        code = self.text[self.at]
+        kind = self.type()
+        if self.peek("E") and str(kind) == "decltype(nullptr)":
+            self.at += 1
+            return _Type("nullptr")
+        if code in "fde":
+            bits = self.match("[0-9a-f]+")
+            self.need("E")
+            return _Type(f"({kind})[{bits}]")
+        value = self.match(r"n?\d+").replace("n", "-")
+        self.need("E")
+        if code == "b" and value in "01":
+            return _Type("false" if value == "0" else "true")
+        return _Type(value + _SUFFIX[code] if code in _SUFFIX else f"({kind}){value}")
+
+    # types --------------------------------------------------------------------------------------------------------
+    def type(self) -> _Type:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise _Unknown
+        try:
+            return self.any_type()
+        finally:
+            self.depth -= 1
+
+    def any_type(self) -> _Type:
+        for length in (1, 2, 5):
+            code = self.text[self.at : self.at + length]
+            if code in _BUILTIN and not (length == 1 and code in "D"):
+                self.at += length
+                return _Type(_BUILTIN[code])
+        qualifiers = re.compile("[rVK]+").match(self.text, self.at)
+        if qualifiers:
+            self.at = qualifiers.end()
+            inner = self.type()
+            words = "".join(f" {_CV[c]}" for c in reversed(qualifiers[0]))
+            found = _Type(inner.left, inner.right + words, True) if inner.declared else _Type(inner.left + words, inner.right)
+            return self.remember(found)
+        for code, mark in (("P", "*"), ("R", "&"), ("O", "&&")):
+            if self.take(code):
+                return self.remember(self.type().pointer(mark))
+        if self.take("F"):
+            self.take("Y")
+            result = self.type()
+            params = self.parameters("E")
+            self.need("E")
+            return self.remember(_Type(f"{result}", f"({params})", True))
+        if self.take("A"):
+            size = self.match(r"\d*")
+            self.need("_")
+            inner = self.type()
+            gap = "" if inner.right.startswith("[") else " "
+            return self.remember(_Type(inner.left, f"{gap}[{size}]{inner.right.lstrip()}", True))
+        if self.take("Dp"):
+            pack = self.type()
+            return pack if pack.parts is not None else _Type(f"{pack}...")
+        if self.take("M"):
+            owner, member = self.type(), self.type()
+            if not member.declared:
+                return self.remember(_Type(f"{member} {owner}::*"))
+            return self.remember(_Type(f"{member.left} ({owner}::*", f"){member.right}"))
+        return self.named_type()
+
+    def named_type(self) -> _Type:
+        if self.take("u"):
+            return self.remember(_Type(self.source_name()))
+        if self.peek("T"):
+            base = self.template_parameter()
+            return self.remember(_Type(f"{base}{self.template_arguments()}")) if self.peek("I") else base
+        if self.peek("S") and not self.peek("St"):
+            base = self.substitution()
+            return self.remember(_Type(f"{base}{self.template_arguments()}")) if self.peek("I") else base
+        return self.remember(_Type(self.name().full))
+
+    def remember(self, found: _Type) -> _Type:
+        self.known.append(found)
+        return found
+
+
+_CV = {"r": "__restrict__", "V": "volatile", "K": "const"}
+
+
+def _bare(text: str) -> str:
+    """Without template arguments and tags, of the last part too."""
+    out, depth = "", 0
+    for letter in re.sub(r"\[abi:[^\]]*\]", "", text):
+        depth += (letter == "<") - (letter == ">")
+        if not depth and letter != ">":
+            out += letter
+    return out.strip()
+
+
+@lru_cache(maxsize=4096)
+def _read(name: str) -> tuple[str, str] | None:
+    if not name.startswith("_Z"):
+        return None
+    reader = _Reader(name, 2)
+    try:
+        found = reader.encoding()
+    except (_Unknown, IndexError, RecursionError):
+        return None
+    if reader.at < len(name) and not reader.peek("."):
+        return None
+    return found.full, found.base
+
+
+def demangle(name: str) -> str:
+    """The C++ name, with template arguments and parameters: `void gemm<float>(__half const*, float*)`.
+
+    A name that is not mangled, or in a way that this module does not read, stays as it is.
+    """
+    found = _read(name)
+    return found[0] if found else name
+
+
+def base_name(name: str) -> str:
+    """The qualified C++ name alone: `ns::gemm`."""
+    found = _read(name)
+    return found[1] if found else name
+
+
+def readable(name: str) -> str:
+    """For messages: the C++ name, and behind it the mangled one; a name that is not mangled by itself."""
+    full = demangle(name)
+    return f"{full} ({name})" if full != name else name
+
+
+def choose(names: Iterable[str], wanted: str, missing: str) -> str:
+    """The name that is meant: itself, its C++ name with or without what stands in `<>` and `()`, or a part of either that
+    only it has. missing: begins the error: `k.ptx has no kernel`. Raises LaunchError for none, or several.
+    """
+    known = list(names)
+    if wanted in known:
+        return wanted
+    squeezed = wanted.replace(" ", "")
+    for said in (demangle, base_name, lambda n: base_name(n).rpartition("::")[2]):
+        found = [n for n in known if said(n).replace(" ", "") == squeezed]
+        if found:
+            break
+    else:
+        found = [n for n in known if squeezed and (wanted in n or squeezed in demangle(n).replace(" ", ""))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise LaunchError(
+            f"{wanted!r} is a part of {len(found)} names",
+            hint="say more of one: " + "; ".join(readable(n) for n in found[:8]) + "; ..." * (len(found) > 8),
+        )
+    listed = ", ".join(readable(n) for n in known[:8]) + ", ..." * (len(known) > 8)
+    raise LaunchError(f"{missing} {wanted!r}; it has {listed or 'none'}")

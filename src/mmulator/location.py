@@ -1,0 +1,179 @@
+"""Where generated PTX comes from: what `.loc` and `.file` say of a text, as lines of the program it was compiled from.
+
+Debugging Directives (PTX ISA 9.1).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+_FILE = re.compile(
+    r'^[^/\n"]*?\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"(?:[ \t]*,[ \t]*(\d{1,18})[ \t]*,[ \t]*(\d{1,18}))?', re.MULTILINE
+)
+_STRINGS = re.compile(r'\.section\s+"?\.debug_str"?\s*\{([^}]*)')
+_BYTES = re.compile(r"[\w$]+:|\.\w+|0[xX][0-9a-fA-F]{1,9}|\d{1,9}")
+# Only these are read, and only as one line: PTX from elsewhere can name any file.
+_SUFFIXES = (".py", ".pyx", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".inl", ".rs", ".jl")
+_MAX_BYTES = 8 << 20
+_MAX_CALLS = 32
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+class Mark(NamedTuple):
+    """One .loc: from character `offset` on. file 0: nothing is known. function: label in .debug_str, plus `skip` bytes;
+    call: (file, line, column) where the function was inlined."""
+
+    offset: int
+    file: int = 0
+    line: int = 0
+    column: int = 0
+    function: str = ""
+    skip: int = 0
+    call: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Location:
+    """A line of the program that PTX was compiled from. `str` gives `mm.py:17`.
+
+    file: as the compiler wrote it. column: 0 if it is not known. function: the inlined function that the line belongs to,
+    by its name in the object code; "" for the kernel itself. inlined_at: the line that calls it.
+    """
+
+    file: str
+    line: int
+    column: int = 0
+    function: str = ""
+    inlined_at: Location | None = None
+    _beside: str = ""  # the PTX file, for relative names
+    _stamp: tuple[int, int] | None = None  # modification time and size that .file gives
+
+    def __str__(self) -> str:
+        return f"{PurePath(self.file).name}:{self.line}"
+
+    @property
+    def chain(self) -> Iterator[Location]:
+        """This location, the call it was inlined at, the call of that, and so on."""
+        at: Location | None = self
+        while at is not None:
+            yield at
+            at = at.inlined_at
+
+    def quote(self) -> str | None:
+        """The line itself, if the file is there and is the one that was compiled, as far as `.file` tells."""
+        for name in (Path(self.file), Path(self._beside).parent / self.file):
+            found = _line_of(name, self.line, self._stamp)
+            if found is not None:
+                return found
+        return None
+
+    def lines(self) -> list[str]:
+        """For a message: each location of the chain, and its line where it can be read."""
+        out = []
+        for n, at in enumerate(self.chain):
+            name = f"{at.file}:{at.line}" + (f", in {at.function}" if at.function else "")
+            out.append(f"{'inlined at' if n else 'source:'} {name}")
+            text = at.quote()
+            if text:
+                out.append(f"  {text}")
+        return out
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON. inlined_at: the calls, innermost first."""
+        calls = [{"file": at.file, "line": at.line, "column": at.column, "function": at.function} for at in self.chain]
+        return {**calls[0], "text": self.quote(), "inlined_at": calls[1:]}
+
+
+def printable(text: str) -> str:
+    """Without characters that a terminal would obey."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\t", " "))
+
+
+def _line_of(path: Path, line: int, stamp: tuple[int, int] | None) -> str | None:
+    if path.suffix.lower() not in _SUFFIXES or os.environ.get("MMULATOR_QUOTE_SOURCE") == "0":
+        return None
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return None
+    with os.fdopen(handle, "rb") as file:
+        state = os.fstat(handle)
+        if not stat.S_ISREG(state.st_mode) or state.st_size > _MAX_BYTES:
+            return None
+        if stamp is not None and stamp != (int(state.st_mtime), state.st_size):
+            return None
+        rows = file.read(_MAX_BYTES).decode("utf-8", "replace").split("\n")
+    return printable(rows[line - 1]).strip()[:100] if 0 < line <= len(rows) else None
+
+
+class LineTable:
+    """The marks of one text, in order; names are looked up when somebody asks."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything: the text is read anew."""
+        self.marks: list[Mark] = []
+        self._known: dict[int, Location | None] = {}
+        self._files: dict[int, tuple[str, tuple[int, int] | None]] | None = None
+
+    def at(self, offset: int, text: str, name: str) -> Location | None:
+        """What the text, called `name`, was compiled from at a character offset."""
+        index = bisect_right(self.marks, offset, key=lambda mark: mark.offset) - 1
+        if index < 0 or not self.marks[index].file:
+            return None
+        if index not in self._known:
+            if self._files is None:
+                self._files = {
+                    int(n): (printable(path), (int(t), int(size)) if t and int(t) else None)
+                    for n, path, t, size in _FILE.findall(text)
+                }
+            self._known[index] = self._location(index, text, name, self._files)
+        return self._known[index]
+
+    def _location(
+        self, index: int, text: str, name: str, files: dict[int, tuple[str, tuple[int, int] | None]]
+    ) -> Location | None:
+        chain: list[tuple[int, int, int, str]] = []
+        place: tuple[int, int, int] | None = self.marks[index][1:4]
+        while place is not None and len(chain) < _MAX_CALLS:
+            mark = self.marks[index] if index >= 0 else Mark(0)
+            chain.append((*place, _string(text, mark.function, mark.skip)))
+            place = mark.call
+            while place is not None and index >= 0:  # the last mark of the line that calls
+                index -= 1
+                if index >= 0 and self.marks[index][1:4] == place:
+                    break
+        found: Location | None = None
+        for number, line, column, function in reversed(chain):
+            if line > 0 and number in files:
+                path, stamp = files[number]
+                found = Location(path, line, column, function, found, name, stamp)
+        return found
+
+
+def _string(text: str, label: str, skip: int) -> str:
+    """The characters at a label of .debug_str, up to the 0."""
+    section = _STRINGS.search(text) if label else None
+    if section is None:
+        return ""
+    found = bytearray()
+    inside = False
+    for match in _BYTES.finditer(section[1]):
+        word = match[0]
+        if word[-1] == ":":
+            inside = inside or word[:-1] == label
+        elif inside and word[0] != ".":
+            byte = int(word, 16 if word[1:2] in ("x", "X") else 10) & 255
+            if len(found) >= skip + 512 or (byte == 0 and len(found) >= skip):
+                break
+            found.append(byte)
+    return printable(found[skip:].decode("utf-8", "replace"))

@@ -1,0 +1,160 @@
+"""`.loc` is followed: whatever is said of PTX names the line that it was compiled from."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mmulator as mm
+from mmulator.cli.app import run
+
+HELPER = "_Z6helperPf"
+STRING = ",".join(str(b) for b in HELPER.encode())
+# As nvcc -lineinfo and Triton write it: the files and the names of inlined functions stand at the end.
+TEXT = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 out)
+{{
+  .reg .pred %p<4>; .reg .b32 %r<8>; .reg .f32 %f<8>; .reg .b64 %rd<8>;
+  .loc 1 3 0
+  ld.param.u64 %rd0, [a];
+  ld.param.u64 %rd1, [out];
+  mov.u32 %r0, %tid.x;
+  mul.wide.u32 %rd2, %r0, 4;
+  .loc 1 4 9
+  .loc 1 2 3, function_name $L__info_string0, inlined_at 1 4 9
+  add.u64 %rd3, %rd0, %rd2;
+  {load}
+  mul.f32 %f1, %f0, 0f40000000;
+  add.f32 %f2, %f1, 0f3F800000;
+  .loc 1 5 5                                                 // mm.py:5:5
+  add.u64 %rd4, %rd1, %rd2;
+  {store}
+  ret;
+}}
+.visible .entry no_lines(.param .u64 out)
+{{
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd0, [out];
+  st.global.u32 [%rd0+64], 0;
+  ret;
+}}
+  .file 1 "{file}"{stamp}
+  .section .debug_str
+  {{
+$L__info_string0:
+.b8 {string},0
+  }}
+"""
+SOURCE = "def helper(p):\n    return load(p)\n\nx = helper(a)\nstore(out, x)\n"
+
+
+LOAD, STORE = "ld.global.f32 %f0, [%rd3];", "st.global.f32 [%rd4], %f2;"
+
+
+def ptx(load: str = LOAD, store: str = STORE, file: str = "mm.py", stamp: str = "") -> str:
+    return TEXT.format(load=load, store=store, file=file, stamp=stamp, string=STRING)
+
+
+def failure(text: str, entry: str = "k", elements: int = 32) -> mm.errors.MmulatorError:
+    arrays = [np.zeros(32, np.float32)] * (entry == "k") + [np.zeros(elements, np.float32)]
+    with pytest.raises(mm.errors.MmulatorError) as caught:
+        mm.Module.load(text, name="k.ptx")[entry].launch(1, 32, arrays)
+    return caught.value
+
+
+CALLED = ("mm.py:2", ["mm.py:4"])
+PLAIN = ("mm.py:5", [])
+WRONG = {
+    "fault": (ptx(), PLAIN),
+    "fault in an inlined function": (ptx(load="ld.global.f32 %f0, [%rd3+128];"), CALLED),
+    "trap": (ptx(store="trap;"), PLAIN),
+    "deadlock": (ptx(store="setp.eq.u32 %p0, %r0, 3; @%p0 bar.sync 1, 64;"), PLAIN),
+    "instruction that cannot run": (ptx(store="{.reg .b64 %t; tex.1d.v4.f32.f32 {%f3,%f4,%f5,%f6}, [%t, {%f0}];}"), PLAIN),
+    "wrong type": (ptx(store="add.f32 %f3, %f2, %rd0;"), PLAIN),
+    "not PTX": (ptx(store="add.f32 %f3, %f2 %f2;"), PLAIN),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_every_error_names_the_line_of_the_program(what: str) -> None:
+    text, (line, calls) = WRONG[what]
+    error = failure(text, elements=8)
+    first = str(error).split("\n")[0]
+    assert f" ({line}): " in first and first.startswith("k.ptx:")
+    assert error.location is not None
+    assert [str(at) for at in error.location.chain] == [line, *calls]
+    assert [at.function for at in error.location.chain] == ([HELPER, ""] if calls else [""])
+    for call in calls:
+        assert f"inlined at {call}" in str(error)
+
+
+def test_lines_of_one_function_do_not_reach_the_next() -> None:
+    assert failure(ptx(), "no_lines", 4).location is None
+
+
+def test_rewritten_instructions_keep_their_lines() -> None:
+    """mul and add become one fma."""
+    compiled = mm.Module.load(ptx())["k"].compile()
+    blocks = [ins for block in compiled.program.blocks for ins in block.body]
+    assert "fma.rn.f32" in {i.mnemonic for i in blocks}
+    assert all(i.span.location for i in blocks)
+
+
+def test_the_line_is_quoted_where_the_file_is_the_one_that_was_compiled(tmp_path: Path) -> None:
+    source = tmp_path / "mm.py"
+    source.write_text(SOURCE)
+    state = source.stat()
+    quoted = "\n    store(out, x)\n"
+    assert quoted in str(failure(ptx(file=str(source)), elements=8))
+    assert quoted in str(failure(ptx(file=str(source), stamp=f", {int(state.st_mtime)}, {state.st_size}"), elements=8))
+    assert quoted not in str(failure(ptx(file=str(source), stamp=f", {int(state.st_mtime)}, {state.st_size + 1}"), elements=8))
+    text = str(failure(ptx(load="ld.global.f32 %f0, [%rd3+128];", file=str(source)), elements=32))
+    assert f"source: {source}:2, in {HELPER}\n    return load(p)\n  inlined at {source}:4\n    x = helper(a)\n" in text
+
+
+def test_a_relative_name_is_looked_for_beside_the_ptx(tmp_path: Path) -> None:
+    (tmp_path / "mm.py").write_text(SOURCE)
+    (tmp_path / "k.ptx").write_text(ptx())
+    out = np.zeros(8, np.float32)
+    with pytest.raises(mm.errors.ExecutionFault, match=r"store\(out, x\)"):
+        mm.Module.load(tmp_path / "k.ptx")["k"].launch(1, 32, [np.zeros(32, np.float32), out])
+
+
+def test_only_lines_of_programs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PTX can name any file: no secrets, no devices, nothing for the terminal."""
+    secret = tmp_path / "password.txt"
+    secret.write_text("secret\n" * 9)
+    assert "secret" not in str(failure(ptx(file=str(secret)), elements=8))
+    pipe = tmp_path / "pipe.py"
+    os.mkfifo(pipe)
+    failure(ptx(file=str(pipe)), elements=8)
+    odd = tmp_path / "odd.py"
+    odd.write_text("\n" * 4 + "\x1b[2Jx\x07\n")
+    text = str(failure(ptx(file=str(odd)), elements=8))
+    assert "[2Jx" in text and "\x1b" not in text and "\x07" not in text
+    monkeypatch.setenv("MMULATOR_QUOTE_SOURCE", "0")
+    assert "[2Jx" not in str(failure(ptx(file=str(odd)), elements=8))
+
+
+def test_watch_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "k.ptx").write_text(ptx())
+    base = ["run", str(tmp_path / "k.ptx"), "--entry", "k", "--grid", "1", "--block", "32", "--arg", "out:f32:32"]
+    assert run([*base, "--arg", "C=out:f32:32", "--watch", "C[3]"]) == 0
+    assert "(mm.py:5)" in capsys.readouterr().out
+    assert run([*base, "--arg", "C=out:f32:32", "--watch", "C[3]", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["report"]["stores"][0]["source"] == "mm.py:5"
+    assert run([*base, "--arg", "out:f32:8", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["errors"][0]["source"]
+    assert (found["file"], found["line"], found["column"], found["inlined_at"]) == ("mm.py", 5, 5, [])
+
+
+@pytest.mark.parametrize("loc", ["1", "1 2 3, function_name x;", "1 2 3, function_name x, inlined_at 1 2;", "1 x 3", "09 1"])
+def test_what_is_no_loc_is_refused(loc: str) -> None:
+    with pytest.raises(mm.errors.PtxSyntaxError):
+        mm.Module.load(ptx(store=f".loc {loc}"))
