@@ -113,7 +113,7 @@ def test_warps_that_issue_different_operations() -> None:
 
 def test_a_warp_that_never_issues() -> None:
     body = "  setp.lt.u32 %p2, %r40, 32;\n  @%p2 bra E;\n" + FENCE + FIRST + COMMIT + wait(0) + "E:\n"
-    with pytest.raises(ExecutionFault, match=r"deadlock.*wgmma\.wait_group"):
+    with pytest.raises(ExecutionFault, match=r"wgmma\.mma_async\S+ by an incomplete warpgroup: warp 0 has exited"):
         run(body)
 
 
@@ -160,3 +160,12 @@ def test_a_missing_wait_shows_and_the_same_way_for_a_seed() -> None:
 def test_wait_group_leaves_the_newest_groups() -> None:
     late = {tuple(copy("cp.async.commit_group;\n  cp.async.wait_group 1;", seed)) for seed in range(24)}
     assert (7,) * 32 in late
+
+
+@pytest.mark.parametrize("pending", [0, 62, 63, 64, 200])
+def test_any_number_of_younger_groups(pending: int) -> None:
+    """A copy, then `pending` empty groups."""
+    ending = "cp.async.commit_group;\n  " * (pending + 1) + f"cp.async.wait_group {pending};"
+    assert all((copy(ending, seed) == np.arange(32) + 100).all() for seed in range(4))
+    newer = ending.replace(f"wait_group {pending}", f"wait_group {pending + 1}")
+    assert (7,) * 32 in {tuple(copy(newer, seed)) for seed in range(4)}

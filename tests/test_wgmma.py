@@ -91,7 +91,7 @@ def inputs() -> dict[str, np.ndarray]:
 def run(steps: str | list[str], count: int = 8, threads: int = 128, seed: int = 0) -> np.ndarray:
     """What the registers %d0 up to `count` hold at the end, in each thread."""
     shared = inputs()["shared"].astype(np.float16)
-    start = inputs().get(f"c_{count}_{threads}", np.zeros((threads, count))).astype(np.float32)
+    start = inputs().get(f"c_{count}_{threads}", np.ones((threads, count))).astype(np.float32)
     out = np.zeros((threads, count), np.uint32)
     Module.load(text(steps, count))["k"].launch(1, threads, [shared, start, out], seed=seed, timeout=20)
     return out
@@ -164,7 +164,7 @@ def test_wait_group_leaves_exactly_n_groups(steps: str, done: tuple[bool, bool])
 
 def test_groups_without_any_multiplication() -> None:
     """There is no queue then: nothing may be written where it would be."""
-    assert (run("fence" + " commit" * 300 + " wait0", seed=1) == run("")).all()
+    assert (run("fence" + " commit" * 300 + " wait0", threads=1024) == run("", threads=1024)).all()
 
 
 # who takes part -----------------------------------------------------------------------------------------------------
@@ -192,7 +192,8 @@ def test_whole_warpgroups_of_an_odd_block() -> None:
     """Warp 4 issues nothing."""
     skip = "  setp.ge.u32 %p4, %r0, 128;\n  @%p4 bra END;\n"
     words = run([skip, *map(ptx, ALL.split())], threads=160)
-    assert (words[:128] != 0).any() and (words[128:] == 0).all()
+    one = np.float32(1).view(np.uint32)
+    assert (words[:128] != one).any() and (words[128:] == one).all()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -216,7 +217,11 @@ def test_a_warp_that_exits_while_others_wait() -> None:
 
 
 MMA = "  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%d0, %d1, %d2, %d3}, %rd10, %rd20, %p5, 1, 1, 0, 0;\n"
-DIFFERENT = "  setp.ge.u32 %p4, %r0, {0};\n  mov.b64 %rd20, %rd10;\n  setp.ge.u32 %p5, %r0, {1};\n  @%p4 add.u64 %rd20, %rd20, 2;\n"
+DIFFERENT = """
+  setp.ge.u32 %p4, %r0, {0}; setp.ge.u32 %p5, %r0, {1};
+  mov.b64 %rd20, %rd10;
+  @%p4 add.u64 %rd20, %rd20, 2;
+"""
 ISSUE = [ptx("fence"), MMA, ptx("commit"), ptx("wait0")]
 
 

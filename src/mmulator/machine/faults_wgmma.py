@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WARPS = 4
 _SECTION = "PTX ISA 9.1, Asynchronous Warpgroup Level Matrix Multiply-Accumulate Operation"
-_WARPGROUP = "a warpgroup is four contiguous warps, the first of which has a rank that is a multiple of 4 (PTX ISA 9.1, Warpgroup)"
+_WARPGROUP = "a warpgroup is four contiguous warps, the rank of the first is a multiple of 4 (PTX ISA 9.1, Warpgroup)"
 _ALIGNED = f"all threads in the warpgroup must execute the same wgmma.mma_async instruction ({_SECTION})"
 _SAME = f"the contents of a matrix descriptor, and scale-d, must be the same in all warps of the warpgroup ({_SECTION})"
 
@@ -26,7 +26,7 @@ def describe_warpgroup(grid: Grid, resident: Resident) -> ExecutionFault:
     cta = resident.cta[0]
     ins = grid.kernel.sites[int(cta["fault_site"])]
     first = int(cta["fault_warp"]) // WARPS * WARPS
-    describe = {FaultKind.WGMMA_LANES: _incomplete, FaultKind.WGMMA_SCALE: _scale}.get(int(cta["fault"]), _different)
+    describe = {FaultKind.WGMMA_LANES: _incomplete, FaultKind.WGMMA_SCALE: _scale}.get(FaultKind(int(cta["fault"])), _different)
     text, rule, hint = describe(grid, resident, ins, first)
     x, y, z = cta["ctaid"]
     return ExecutionFault(f"{text}, in block ({x}, {y}, {z})", span=ins.span, rule=rule, hint=hint)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, load, store
-from mmulator.codegen.types import i32, i64, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.types import i32, i64, ptr, ptr_to, u16, u32, u64
 from mmulator.machine.runtime.control import RESCHEDULE, fault, wait_for_lanes
 from mmulator.machine.runtime.memory import hash_choice
 from mmulator.machine.runtime.tensor import (
@@ -320,7 +320,7 @@ def group_end(w: ptr_to(Warp), pending: u64) -> u64:
     while at > oldest:
         at = at - 1
         entry = w.groups + (at & (WGMMA_GROUPS - 1))
-        if entry.number <= wanted or at == oldest and oldest != 0:
+        if entry.number <= wanted or (at == oldest and oldest != 0):
             found = entry.end
             break
     return found
