@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from mmulator.machine.contract import contract
+from mmulator.machine.fold import fold
+from mmulator.machine.module import Module
+from mmulator.numerics.approx import evaluate
 from mmulator.ptx.parser import parse_module
+from mmulator.ptx.tree import Immediate
 from mmulator.source import Source
 from ptx_text import kernel
 
@@ -38,6 +43,28 @@ CASES = {
     "mul.f32 %f4, %f1, 0f3f800000;\n  add.f32 %f9, %f4, %f3;": 0,  # times 1: a copy
     "mul.f32 %f4, %f1, %f2;\n  neg.ftz.f32 %f5, %f4;\n  add.f32 %f9, %f5, %f3;": 0,
     "mul.f32 %f4, %f1, %f2;\n  abs.f32 %f5, %f4;\n  add.f32 %f9, %f5, %f3;": 0,
+    "mul.f32 %f4, %f1, %f1;\n  abs.f32 %f5, %f4;\n  add.f32 %f9, %f5, %f3;": 1,  # a square is its magnitude
+    # .ftz does nothing to a product that is .ftz; kept or not, it is fused behind a change of sign with .ftz
+    "mul.ftz.f32 %f4, %f1, %f2;\n  neg.ftz.f32 %f5, %f4;\n  add.ftz.f32 %f9, %f5, %f3;": 1,
+    "mul.ftz.f32 %f4, %f1, %f2;\n  neg.ftz.f32 %f5, %f4;\n  add.ftz.f32 %f9, %f5, %f3;\n  st.global.f32 [%rd0+8], %f5;": 1,
+    "mul.f32 %f4, %f1, %f2;\n  neg.f32 %f5, %f4;\n  add.f32 %f9, %f5, %f3;\n  st.global.f32 [%rd0+8], %f5;": 0,
+    # approximate divisions end in a product, and so does rcp without .ftz
+    "div.full.f32 %f4, %f1, %f2;\n  add.f32 %f9, %f4, %f3;": 1,
+    "div.approx.f32 %f4, %f1, %f2;\n  sub.f32 %f9, %f3, %f4;": 1,
+    "div.full.ftz.f32 %f4, %f1, %f2;\n  add.ftz.f32 %f9, %f4, %f3;": 1,
+    "div.full.ftz.f32 %f4, %f1, %f2;\n  add.f32 %f9, %f4, %f3;": 0,
+    "div.full.f32 %f4, %f1, %f2;\n  add.rn.f32 %f9, %f4, %f3;": 0,
+    "div.rn.f32 %f4, %f1, %f2;\n  add.f32 %f9, %f4, %f3;": 0,
+    "div.full.f32 %f4, %f1, %f2;\n  add.f32 %f9, %f4, %f3;\n  st.global.f32 [%rd0+8], %f4;": 0,
+    "div.full.f32 %f4, %f1, %f2;\n  add.f32 %f5, %f4, %f3;\n  sub.f32 %f9, %f5, %f4;": 2,
+    "rcp.approx.f32 %f4, %f1;\n  add.f32 %f9, %f4, %f3;": 1,
+    "rcp.approx.ftz.f32 %f4, %f1;\n  add.ftz.f32 %f9, %f4, %f3;": 0,
+    "div.approx.ftz.f32 %f4, 0f3F800000, %f1;\n  add.ftz.f32 %f9, %f4, %f3;": 0,  # the unit's reciprocal alone
+    "div.approx.ftz.f32 %f4, 0f40400000, %f1;\n  add.ftz.f32 %f9, %f4, %f3;": 1,
+    "div.full.f32 %f4, %f1, 0f40400000;\n  add.f32 %f9, %f4, %f3;": 1,
+    "div.full.f32 %f4, %f1, 0f3F800000;\n  add.f32 %f9, %f4, %f3;": 0,
+    SPLIT + "div.full.f32 %f4, %f1, 0f40400000;\n  @%p st.global.f32 [%rd0+8], %f1;\n  add.f32 %f9, %f4, %f3;": 1,
+    SPLIT + "div.full.f32 %f4, %f1, %f2;\n  @%p st.global.f32 [%rd0+8], %f1;\n  add.f32 %f9, %f4, %f3;": 0,
     # a branch of the machine code between them, seen or not
     "mul.f32 %f4, %f1, %f2;\n  fence.acq_rel.gpu;\n  add.f32 %f9, %f4, %f3;": 0,
     "mul.f32 %f4, %f1, %f2;\n  bar.sync 0;\n  add.f32 %f9, %f4, %f3;": 1,
@@ -57,8 +84,88 @@ CASES = {
 @pytest.mark.parametrize(("body", "fused"), CASES.items())
 def test_fused_as_ptxas_fuses(body: str, fused: int) -> None:
     module = parse_module(Source("test.ptx", kernel(LOAD + "  " + body + "\n" + STORE)))
-    before = module.entries[0]
+    before = fold(module.entries[0])
     after = contract(before)
     assert sum(i.opcode == "fma" for i in after.instructions) == fused
     if not fused:
         assert after.body == before.body
+
+
+FOLDED = {
+    "div.full.f32 %f9, %f1, 0f43FA0000;": "mul.f32 0x3b03126f",  # 500: the nearest to 1/500
+    "div.full.f32 %f9, %f1, 0f3F800000;": "mov.f32",
+    "div.approx.f32 %f9, %f1, 0f7E800001;": "mul.f32 0x0",  # the unit flushes
+    "div.full.f32 %f9, %f1, 0f7E800001;": "mul.f32 0x3e800000, mul.f32 0x17ffffe",
+    "div.full.ftz.f32 %f9, %f1, 0f00400000;": "mul.ftz.f32 0x7f800000",
+    "div.full.f32 %f9, %f1, 0f00400000;": "mul.f32 0x4b800000, mul.f32 0x73000000",
+    "div.full.f32 %f9, 0f3F800000, 0f40400000;": "mov.f32 0x3eaaaaab",
+    "mov.b32 %r1, 1077936128;\n  mov.b32 %f4, %r1;\n  div.full.f32 %f9, %f1, %f4;": "mul.f32 0x3eaaaaab",
+    "div.full.f32 %f9, 0f40400000, %f1;": "div.full.f32 0x40400000",
+    "div.rn.f32 %f9, %f1, 0f40400000;": "div.rn.f32 0x40400000",
+    "div.full.f32 %f9, %f1, 0f7FC00000;": "div.full.f32 0x7fc00000",
+    "div.approx.ftz.f32 %f9, 0f3F800000, %f1;": "rcp.approx.ftz.f32",
+    "rcp.approx.ftz.f32 %f4, %f1;\n  rcp.approx.ftz.f32 %f9, %f4;": "mov.f32",
+    "ex2.approx.ftz.f32 %f4, %f1;\n  rcp.approx.ftz.f32 %f9, %f4;": "neg.f32, ex2.approx.ftz.f32, mov.f32",
+    "ex2.approx.f32 %f4, %f1;\n  rcp.approx.ftz.f32 %f9, %f4;": "rcp.approx.ftz.f32",
+    "sqrt.approx.f32 %f9, 0f40400000;": "mov.f32 0x3fddb3d7",
+    "tanh.approx.f32 %f9, 0f40400000;": "tanh.approx.f32 0x40400000",
+}
+
+
+@pytest.mark.parametrize(("body", "expected"), FOLDED.items())
+def test_constants_are_folded_as_ptxas_folds_them(body: str, expected: str) -> None:
+    """The last instructions before the store, with their constants."""
+    function = fold(parse_module(Source("test.ptx", kernel(LOAD + "  " + body + "\n" + STORE))).entries[0])
+    count = expected.count(", ") + 1
+    instructions = [i for i in function.instructions if i.opcode not in ("st", "ret")][-count:]
+    shown = []
+    for ins in instructions:
+        constants = [f" {o.bits('f32'):#x}" for o in ins.operands if isinstance(o, Immediate)]
+        shown.append(".".join((ins.opcode, *ins.modifiers)) + "".join(constants))
+    assert ", ".join(shown) == expected
+
+
+PAIRS = np.random.default_rng(3).integers(0, 1 << 32, (2, 4096), dtype=np.uint32)
+PAIRS[:, ::3] = PAIRS[:, ::3] & 0x87FFFFFF | np.uint32(0x3C000000)  # ordinary numbers
+PAIRS[1, ::7] = PAIRS[1, ::7] & 0x81FFFFFF | np.uint32(0x7E000000)  # divisors about 2**126
+PAIRS[1, 1::7] &= 0x80FFFFFF  # and about 2**-126
+
+EXPANSION = """.version 8.0
+.target sm_90a{debug}
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c) {{
+.reg .f32 %f<9>; .reg .b64 %d<5>; .reg .b32 %r;
+ld.param.u64 %d0, [a]; ld.param.u64 %d1, [b]; ld.param.u64 %d2, [c]; mov.u32 %r, %tid.x; mul.wide.u32 %d3, %r, 4;
+add.s64 %d0, %d0, %d3; add.s64 %d1, %d1, %d3; add.s64 %d2, %d2, %d3; ld.global.f32 %f1, [%d0]; ld.global.f32 %f2, [%d1];
+{body}
+st.global.f32 [%d2], %f4; ret; }}
+"""
+
+
+def launch(body: str, debug: str = "") -> np.ndarray:
+    kernel = Module.load(EXPANSION.format(body=body, debug=debug))["k"]
+    out = np.zeros_like(PAIRS[0])
+    for n in range(0, out.size, 1024):
+        part = slice(n, n + 1024)
+        kernel.launch(1, 1024, [PAIRS[0, part].copy(), PAIRS[1, part].copy(), out[part]], device="sm_90")
+    return out
+
+
+@pytest.mark.parametrize("ftz", [False, True])
+@pytest.mark.parametrize("operation", ["div.full", "div.approx", "rcp"])
+def test_a_fused_quotient_plus_nothing_is_the_quotient(operation: str, ftz: bool) -> None:
+    """The factors that a sum takes apart are those of the division itself: their product plus -0 has its bits."""
+    z = ".ftz" if ftz else ""
+    sources = PAIRS if operation != "rcp" else PAIRS[1:]
+    statement = f"{operation}{z}.f32 %f3, %f1, %f2;" if operation != "rcp" else f"rcp.approx{z}.f32 %f3, %f2;"
+    got = launch(f"{statement} add{z}.f32 %f4, %f3, 0f80000000;")
+    np.testing.assert_array_equal(got, evaluate(operation, *sources, ftz=ftz))
+
+
+def test_a_debug_build_divides() -> None:
+    """33 is a number whose reciprocal the unit does not round to nearest."""
+    divide = "div.full.f32 %f4, %f1, 0f42040000;"
+    divisor = np.full_like(PAIRS[0], 0x42040000)
+    got = launch(divide, ", debug")
+    np.testing.assert_array_equal(got, evaluate("div.full", PAIRS[0], divisor))
+    assert (got != launch(divide)).any()

@@ -35,12 +35,10 @@ def assemble(text: str, folder: Path, options: list[str] | None = None) -> dict[
     dump = subprocess.run([os.environ.get("NVDISASM", "nvdisasm"), "-c", str(binary)], check=True, capture_output=True, text=True)
     kernels: dict[str, list[tuple[int, str]]] = {}
     current: list[tuple[int, str]] = []
-    labels: dict[str, int] = {}
     pending: list[str] = []
     for line in dump.stdout.splitlines():
         if found := re.match(r"\.text\.(\S+):", line):
             current = kernels.setdefault(found[1], [])
-            labels = {}
         elif found := re.match(r"(\.L\S+):", line):
             pending.append(found[1])
         elif found := re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", line):
@@ -154,7 +152,8 @@ def _arithmetic(k: _Kernel, name: list[str], o: list[str]) -> None:
         k.emit(f"mov.b32 {k.turns[o[0]]}, {k.single(o[1])}")
     scale = next((s for s in name if re.fullmatch(r"[MD][248]", s)), "")
     if scale:
-        return _scaled(k, name, o, scale)
+        _scaled(k, name, o, scale)
+        return
     k.emit(f"{op}{_float_modifiers(name)}.f32 {k.put(o[0])}, {', '.join(k.single(x) for x in o[1:])}")
 
 

@@ -325,6 +325,7 @@ def figures() -> dict[str, int]:
         "matrix names": len({m for t in texts for m in matrix_names(t)}),
         "statements": len(cases),
         "results": sum(c["count"] for c in cases),
+        "contraction": (ROOT / "tests/data/contraction_kernels.txt").read_text().count("\n== "),
         "verdicts": sum(v[:2] in ("+ ", "- ") for v in verdicts),
         "matrix forms": sum(len({f for r in rows for f in r.forms()}) for rows in FAMILIES.values()),
         "scalar instructions": len(scalar_tables.ROWS),
@@ -348,6 +349,8 @@ def evidence() -> str:
         "  match are listed in `tests/test_kernels.py`, with the reason.\n"
         f"- `tests/data/scalar_vectors.*`: {n['statements']:,} single statements with\n"
         f"  {n['results']:,} operand tuples, and the results of an H200.\n"
+        f"- `tests/data/contraction_vectors.npz`: {n['contraction']} kernels whose bits depend on what ptxas\n"
+        "  fuses and computes beforehand, and the results of an H100.\n"
         "- `tests/data/approx_sm_90.npz`: for every coefficient in the tables of the\n"
         "  approximate functions, H200 outputs that show it one too large or too small.\n"
         f"- `tests/data/ptx_verdicts.txt`, `tests/data/matrix_verdicts.txt`: {n['verdicts']:,}\n"

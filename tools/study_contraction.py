@@ -1,27 +1,28 @@
 """Compares machine/contract.py with ptxas: random kernels, executed as PTX and as machine code on symbols.
 
-    python tools/study_contraction.py --seed 1 --count 500            # needs ptxas, cuobjdump and nvdisasm
+    python tools/study_contraction.py --seed 1 --count 500            # needs ptxas and nvdisasm
     python tools/study_contraction.py --seed 1 --count 500 --shape loops --type f64
 
 Each kernel computes on floating-point registers, with branches, loops and guards that depend on integers it loads. Both
 sides run with floating-point values as expressions: a fused product is another expression than one that is rounded.
-A mismatch prints the kernel and both expressions. Set PTXAS, CUOBJDUMP to choose the programs.
+A mismatch prints the kernel and both expressions. Set PTXAS and NVDISASM to choose the programs.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import re
 import struct
-import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from machine_code import assemble
 
 from mmulator.machine.contract import contract
 from mmulator.ptx.parser import parse_module
@@ -340,8 +341,11 @@ class Sass:
     """Executes one thread of a disassembled kernel. Registers hold integers, or expressions as ("term", x) does."""
 
     def __init__(self, lines: list[tuple[int, str]], algebra: Algebra, tests: list[int], type_name: str) -> None:
-        self.lines = lines
-        self.index = {address: n for n, (address, _) in enumerate(lines)}
+        self.lines = [line for line in lines if line[0] >= 0]
+        self.index: dict[str, int] = {}  # label -> the instruction behind it
+        for address, text in lines:
+            if address < 0:
+                self.index[text] = sum(a >= 0 for a, _ in lines[: lines.index((address, text))])
         self.g, self.tests, self.t = algebra, tests, type_name
         self.size = 4 if type_name == "f32" else 8
         self.regs: dict[str, Any] = {}
@@ -430,7 +434,7 @@ class Sass:
         match uniform:
             case "BRA":
                 if all(self.pred(p) for p in o[:-1]):
-                    self.at = self.index[int(o[-1].strip("`() "), 16)]
+                    self.at = self.index[o[-1].strip("`() ")]
             case "LDC" | "MOV":
                 self.move(o[0], o[1], "64" in name)
             case "S2R" | "S2UR":
@@ -540,32 +544,13 @@ def next_register(name: str) -> str:
     return f"{prefix}{int(number) + 1}"
 
 
-def disassemble(text: str, folder: Path, options: list[str]) -> dict[str, list[tuple[int, str]]]:
-    """Kernel name -> its machine code, as ptxas writes it."""
-    source, binary = folder / "study.ptx", folder / "study.cubin"
-    source.write_text(text)
-    command = [os.environ.get("PTXAS", "ptxas"), "-arch=sm_90a", *options, "-o", binary, source]
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    dumper = Path(os.environ.get("CUOBJDUMP", "cuobjdump"))
-    path = f"{dumper.parent}:{os.environ['PATH']}"
-    dump = subprocess.run([dumper, "-sass", binary], check=True, capture_output=True, text=True, env={**os.environ, "PATH": path})
-    kernels: dict[str, list[tuple[int, str]]] = {}
-    current: list[tuple[int, str]] = []
-    for line in dump.stdout.splitlines():
-        if found := re.match(r"\s*Function : (\S+)", line):
-            current = kernels.setdefault(found[1], [])
-        elif found := re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", line):
-            current.append((int(found[1], 16), found[2]))
-    return kernels
-
-
 # comparison ---------------------------------------------------------------------------------------------------------
 def study(seed: int, count: int, shape: str, type_name: str, ftz: str, verbose: int, options: list[str]) -> Counter[str]:
     rng = random.Random(seed)
     texts = {f"k{n}": Writer(rng, type_name, shape, ftz).kernel(f"k{n}", rng.randint(3, 14)) for n in range(count)}
     module = parse_module(Source("study.ptx", HEAD + "".join(texts.values())))
     with tempfile.TemporaryDirectory() as folder:
-        machine = disassemble(HEAD + "".join(texts.values()), Path(folder), options)
+        machine = assemble(HEAD + "".join(texts.values()), Path(folder), options)
     algebra = Algebra(type_name)
     totals: Counter[str] = Counter()
     for function in module.entries:

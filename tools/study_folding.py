@@ -20,6 +20,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 import mmulator as mm
 
@@ -146,7 +147,7 @@ def main() -> None:
     parser.add_argument("--constants", type=float, default=0.3)
     parser.add_argument("--only", default="", help="names of operations, comma-separated")
     parser.add_argument("--text", action="append", default=[], help="the body of a kernel instead of random ones")
-    parser.add_argument("--written", default="", help="the kernels of tests/data/contraction_kernels.txt with this in their names")
+    parser.add_argument("--written", default="", help="kernels of tests/data/contraction_kernels.txt, by a part of their names")
     parser.add_argument("--nans", action="store_true", help="compare the bits of NaNs, too")
     parser.add_argument("--verbose", type=int, default=3, help="mismatches shown")
     parser.add_argument("--ptxas-option", action="append", default=[])

@@ -7,7 +7,7 @@ ptxas: docs/contraction.md. Floating-Point Instructions: div, rcp, sqrt, rsqrt, 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from dataclasses import replace
 
 from mmulator.isa.scalar import ScalarForm
@@ -19,7 +19,8 @@ from mmulator.numerics.approx.operations import F32, f32_bits, flushed, multiply
 from mmulator.numerics.approx.unit import INFINITY, SIGN, is_nan
 from mmulator.ptx.tree import Function, Immediate, Instruction, Operand, Reg, Statement
 
-_PLAIN = ("mov", "neg", "abs", "add", "sub", "mul", "cvt")
+_ACTS_ON = frozenset(("div", "mul", *FUNCTIONS))
+_PLAIN = frozenset(("mov", "neg", "abs", "add", "sub", "mul", "cvt"))
 _ONE, _MINUS_ONE = f32_bits(1.0), f32_bits(-1.0)
 
 
@@ -29,7 +30,9 @@ def fold(function: Function) -> Function:
 
 
 def _acts_on(ins: Instruction) -> bool:
-    form = form_of(ins, "div", "mul", *FUNCTIONS)
+    if ins.opcode not in _ACTS_ON:
+        return False
+    form = form_of(ins, *_ACTS_ON)
     if form is None or form["type"] != "f32" or form["rnd"] or not isinstance(ins.operands[0], Reg):
         return False
     return ins.opcode != "mul" or (not form["ftz"] and not form["sat"] and _ONE in map(_bits, ins.operands[1:]))
@@ -43,15 +46,24 @@ class _Folder:
     def __init__(self, function: Function) -> None:
         self.fn = function
         self.registers = dict(function.registers)
-        definitions: dict[str, list[Instruction]] = defaultdict(list)
-        for ins in function.instructions:
-            for name in uses_and_defs(ins)[1]:
-                definitions[name].append(ins)
-        self.only = {name for name, where in definitions.items() if len(where) == 1 and where[0].guard is None}
+        written: Counter[str] = Counter()
+        self.reads: Counter[str] = Counter()
         self.constants: dict[str, int] = {}  # registers that only ever hold one
         self.reciprocals: dict[str, Reg] = {}  # register -> what it holds the reciprocal of
+        self.powers: dict[str, Reg] = {}  # register -> the exponent of the power of two that it holds
+        for ins in function.instructions:
+            reads, writes = uses_and_defs(ins)
+            self.reads.update(reads)
+            for name in writes:
+                written[name] += 1 if ins.guard is None else 2
+        self.only = {name for name, count in written.items() if count == 1}  # written once, unguarded
         for ins in function.instructions:  # in order: most are written before they are read
-            self._learn(ins)
+            if ins.opcode in _PLAIN:
+                self._learn(ins)
+            elif ins.opcode == "ex2" and "ftz" in ins.modifiers and _acts_on(ins):
+                target, source = ins.operands
+                if isinstance(target, Reg) and isinstance(source, Reg) and {target.name, source.name} <= self.only:
+                    self.powers[target.name] = source
 
     def function(self) -> Function:
         body: list[Statement] = []
@@ -64,10 +76,10 @@ class _Folder:
 
     def _learn(self, ins: Instruction) -> None:
         target = ins.operands[0] if ins.operands else None
-        if not isinstance(target, Reg) or target.name not in self.only or form_of(ins, *_PLAIN) is None:
+        if not isinstance(target, Reg) or target.name not in self.only:
             return
         values = [self._constant(o) for o in ins.operands[1:]]
-        if None not in values:
+        if None not in values and form_of(ins, *_PLAIN) is not None:
             result = _plain(ins, [v for v in values if v is not None])
             if result is not None:
                 self.constants[target.name] = result
@@ -77,10 +89,11 @@ class _Folder:
 
     def _step(self, ins: Instruction) -> list[Instruction]:
         """What stands in place of an instruction."""
-        if _acts_on(ins):
-            code = {"div": self._quotient, "mul": self._product}.get(ins.opcode, self._function)(ins)
-        else:
-            code = [ins]
+        if not _acts_on(ins):
+            if ins.opcode in _PLAIN:
+                self._learn(ins)
+            return [ins]
+        code = {"div": self._quotient, "mul": self._product}.get(ins.opcode, self._function)(ins)
         self._learn(code[-1])
         return code
 
@@ -93,11 +106,28 @@ class _Folder:
             return [self._move(ins, _number(constant(ins.opcode, x, ftz), ins))]
         if ins.opcode != "rcp" or not ftz or not isinstance(target, Reg) or not isinstance(source, Reg):
             return [ins]
-        if source.name in self.reciprocals:
-            return [self._move(ins, self.reciprocals[source.name])]
+        code, inverse = self._inverse(source, ins)
         if {source.name, target.name} <= self.only:
             self.reciprocals[target.name] = source
-        return [ins]
+        return [*code, self._move(ins, inverse)] if inverse is not None else [ins]
+
+    def _inverse(self, operand: Operand, ins: Instruction) -> tuple[list[Instruction], Operand | None]:
+        """What the unit's reciprocal of a register is without computing it, and the code for that.
+
+        The unit's reciprocal: what it came from. Two to a power that nothing else reads: two to minus that power.
+        """
+        if not isinstance(operand, Reg) or operand.name not in self.only:
+            return [], None
+        if operand.name in self.reciprocals:
+            return [], self.reciprocals[operand.name]
+        power = self.powers.get(operand.name)
+        if power is None or self.reads[operand.name] != 1:
+            return [], None
+        negative, inverse = self._fresh(ins), self._fresh(ins)
+        return [
+            instruction(ins, "neg", ("f32",), (negative, power), None),
+            instruction(ins, "ex2", ("approx", "ftz", "f32"), (inverse, negative), None),
+        ], inverse
 
     def _product(self, ins: Instruction) -> list[Instruction]:
         """Times 1: a copy, NaNs and all."""
@@ -110,26 +140,28 @@ class _Folder:
         a, b = ins.operands[1:]
         x, y = self._constant(a), self._constant(b)
         down, up = scales(form)
-        if not down and not up and isinstance(b, Reg) and b.name in self.reciprocals:
-            return [instruction(ins, "mul", ("ftz", "f32"), (ins.operands[0], a, self.reciprocals[b.name]), ins.guard)]
+        if y is None and not down and not up:
+            code, inverse = self._inverse(b, ins)
+            if inverse is not None:
+                return [*code, instruction(ins, "mul", ("ftz", "f32"), (ins.operands[0], inverse, a), ins.guard)]
         if y is None:
             return self._reciprocal(ins, x) if not down and not up and x in (_ONE, _MINUS_ONE) else [ins]
         if is_nan(y):
             return [ins]  # NaN in any case
         ftz = bool(form["ftz"])
         scale = scale_of(y, down, up)
-        inverse = unit("rcp", multiply(y, scale))
+        r = unit("rcp", multiply(y, scale))
         if x is not None:
-            return [self._move(ins, _number(multiply(inverse, multiply(x, scale, ftz=ftz), ftz=ftz), ins))]
+            return [self._move(ins, _number(multiply(r, multiply(x, scale, ftz=ftz), ftz=ftz), ins))]
         code = []
         multiplied = ("ftz", "f32") if ftz else ("f32",)
         if scale != _ONE:
             scaled = self._fresh(ins)
             code.append(instruction(ins, "mul", multiplied, (scaled, a, _number(scale, ins)), None))
             a = scaled
-        if inverse == _ONE and not ftz:
+        if r == _ONE and not ftz:
             return [*code, self._move(ins, a)]
-        return [*code, instruction(ins, "mul", multiplied, (ins.operands[0], a, _number(inverse, ins)), ins.guard)]
+        return [*code, instruction(ins, "mul", multiplied, (ins.operands[0], a, _number(r, ins)), ins.guard)]
 
     def _reciprocal(self, ins: Instruction, numerator: int) -> list[Instruction]:
         """1/x and -1/x by the unit alone."""

@@ -17,7 +17,7 @@ POWERS: Mapping[int, float] = {f32_bits(x): x for x in (2.0, 4.0, 8.0, 0.5, 0.25
 
 def may_scale(ins: Instruction) -> bool:
     """A product that can be the second one."""
-    form = form_of(ins, "mul")
+    form = form_of(ins, "mul") if ins.opcode == "mul" else None
     return form is not None and form["type"] == "f32" and form["rnd"] in ("", "rn")
 
 
