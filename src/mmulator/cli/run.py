@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,7 +58,7 @@ def run(
     if compare_gpu:
         _compare_gpu(job, timeout, threads, save, before, json)
         return
-    with _Progress(quiet=json) as progress:
+    with _where_it_was(), _Progress(quiet=json) as progress:
         result = run_job(job, timeout=timeout, threads=threads, progress=progress.update, watch=_watched(job, watch or []))
     if save is not None:
         _save(save, job, before)
@@ -172,6 +174,17 @@ def _save(path: Path, job: Job, before: list[int]) -> None:
         np.savez(path, **written)  # type: ignore[arg-type]
     except OSError as error:
         raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextmanager
+def _where_it_was() -> Iterator[None]:
+    """Ctrl-C says where the warps were."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if stop.args:
+            print(stop, file=sys.stderr)
+        raise
 
 
 class _Progress:

@@ -15,11 +15,11 @@ from mmulator.machine.image import (
 )
 from mmulator.machine.lower import LOWER
 from mmulator.machine.operands import call_operands, callee_of
-from mmulator.machine.program import BUILTINS, Block, form_name, needs_warp
+from mmulator.machine.program import BUILTINS, Block, form_name, takes_whole_warp
 from mmulator.machine.registers import Frame
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
-from mmulator.machine.state import Code, Cta, FaultKind, Launch
+from mmulator.machine.state import FULL, Code, Cta, FaultKind, Launch
 from mmulator.ptx.tree import Immediate, Instruction, Module, Operand, Reg, Symbol
 
 if TYPE_CHECKING:
@@ -73,8 +73,12 @@ class Emitter(BlockEmitter):
 
     def converge(self, ins: Instruction) -> None:
         """Go on only when every lane that this instruction names is here; else wait for them."""
-        members = constant(self.b, u32, 0xFFFFFFFF)
-        if not _takes_whole_warp(ins):
+        if takes_whole_warp(ins) and ins.opcode != "wgmma":
+            with self.b.if_(self.mask != FULL):
+                self.b.ret(self.call(rt.wait_for_warp, self.w, self.mask, self.block.index, self.site))
+            return
+        members = constant(self.b, u32, FULL)
+        if ins.opcode != "wgmma":  # lanes of a warpgroup that have exited are its own affair
             operand = ins.operands[-1]
             if isinstance(operand, Immediate):
                 members = constant(self.b, u32, operand.bits("b32"))
@@ -83,7 +87,7 @@ class Emitter(BlockEmitter):
                 members = reduce_or(select(self.active, wanted, 0))
         missing = members & self.warp("live") & ~self.mask
         with self.b.if_(missing != 0):
-            self.b.ret(self.call(rt.wait_for_lanes, self.w, self.mask, self.block.index))
+            self.b.ret(self.call(rt.wait_for_partners, self.w, self.mask, self.block.index))
 
     # endings --------------------------------------------------------------------------------------------------------
     def finish(self) -> None:
@@ -98,7 +102,7 @@ class Emitter(BlockEmitter):
                 assert guard is not None
                 taken = mask_bits(guard) & self.mask
                 self.flush()
-                self._branch(taken, *block.targets)
+                self._branch(ins, taken, *block.targets)
             case "goto":
                 self.flush()
                 b.ret(block.targets[0])
@@ -126,10 +130,11 @@ class Emitter(BlockEmitter):
                 assert ins is not None
                 from mmulator.machine.lower.matrix import wgmma_wait
 
+                self.converge(ins)
                 self.flush(everything=True)
                 b.ret(wgmma_wait(self, ins, block.targets[0]))
 
-    def _branch(self, taken: Value, target: int, following: int) -> None:
+    def _branch(self, ins: Instruction, taken: Value, target: int, following: int) -> None:
         b = self.b
         none, some, all_, part = (b.label(h) for h in ("none", "some", "all", "part"))
         b.branch_if(taken == 0, none, some)
@@ -140,7 +145,10 @@ class Emitter(BlockEmitter):
         b.place(all_)
         b.ret(target)
         b.place(part)
-        b.ret(self.call(rt.branch, self.w, self.mask, taken, target, following))
+        if takes_whole_warp(ins):
+            b.ret(self.call(rt.guard_warp, self.w, self.mask, taken, target, following, self.site))
+        else:
+            b.ret(self.call(rt.branch, self.w, self.mask, taken, target, following))
 
     def _indexed(self, ins: Instruction) -> None:
         self.flush()
@@ -314,10 +322,6 @@ def builtin_name(ins: Instruction, module: Module) -> str | None:
         return None
     function = module.function(callee.name)
     return None if function is not None and function.is_defined else callee.name
-
-
-def _takes_whole_warp(ins: Instruction) -> bool:
-    return needs_warp(ins) and ins.opcode in ("mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix")
 
 
 def barrier_parts(ins: Instruction) -> tuple[int, Operand | None, list[Operand]]:

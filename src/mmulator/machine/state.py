@@ -59,6 +59,8 @@ class FaultKind(IntEnum):
     SHARED_OUT_OF_BOUNDS = 12
     LOCAL_OUT_OF_BOUNDS = 13
     ASSERTION = 14
+    PARTIAL_WARP = 30  # lanes are missing at an instruction for whole warps
+    BARRIER_COUNTS = 31
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
@@ -173,6 +175,7 @@ Warp = Struct("Warp", [
     ("bar_result", u32.vec(32)),  # of the barrier that last released a lane
     ("live", u32),  # lanes that exist and have not exited
     ("waiting", u32),  # lanes that wait for others at a .sync instruction
+    ("held", u32),  # of those that wait: for lanes of this warp
     ("at_barrier", u32),
     ("bar_lanes", u32, NUM_BARRIERS),
     ("index", u32),
