@@ -27,6 +27,7 @@ WHOLE = {
     "ldmatrix.sync.aligned.m8n8.x1.shared.b16": "{%r10}, [%r20]",
     "stmatrix.sync.aligned.m8n8.x1.shared.b16": "[%r20], {%r10}",
     "movmatrix.sync.aligned.m8n8.trans.b16": "%r10, %r10",
+    "setmaxnreg.inc.sync.aligned.u32": "128",
 }
 START = """
   .shared .align 128 .b8 memory[4096];
@@ -144,7 +145,7 @@ def test_a_time_limit_says_where_the_warps_are() -> None:
 def test_a_time_limit_is_kept_when_a_block_of_code_is_heavy() -> None:
     """A turn of a warp is 2048 blocks of code; the limit does not wait for its end."""
     heavy = "mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32"
-    body = "mov.b32 %r18, 0x44444444; mov.b32 %r2, 0;\nL:\n" + f"{heavy} {SPARSE};" * 60
+    body = "mov.b32 %r18, 0x99999999; mov.b32 %r2, 0;\nL:\n" + f"{heavy} {SPARSE};" * 60
     body += "add.u32 %r2, %r2, 1; ld.global.u32 %r3, [%rd0]; setp.lt.u32 %p3, %r2, %r3; @%p3 bra L;"
     compiled = Module.load(kernel(START + body))["k"]
     compiled.compile()
@@ -153,7 +154,8 @@ def test_a_time_limit_is_kept_when_a_block_of_code_is_heavy() -> None:
     start = time.perf_counter()
     with pytest.raises(ExecutionFault, match="did not finish"):
         compiled.launch(1, 32, [np.full(32, 1 << 30, np.uint32)], timeout=100 * each)
-    assert time.perf_counter() - start < 1000 * each + 0.1
+    elapsed = time.perf_counter() - start
+    assert elapsed < 1000 * each + 0.1
 
 
 def test_blocks_that_wait_for_the_last_one() -> None:
@@ -165,3 +167,10 @@ L: ld.global.acquire.gpu.u32 %r3, [%rd0+128]; setp.eq.u32 %p4, %r3, 0; @%p4 bra 
     out = np.zeros(64, np.uint32)
     Module.load(kernel(START + body))["k"].launch(100, 32, [out], timeout=6, threads=2)
     assert out[32] == 5
+
+
+def test_progress_says_when_the_run_begins() -> None:
+    said: list[tuple[str, int, int]] = []
+    compiled = Module.load(kernel(START))["k"]
+    compiled.launch(3, 32, [np.zeros(32, np.uint32)], progress=lambda *what: said.append(what), threads=1)
+    assert [s for s in said if s[0] == "run"] == [("run", n, 3) for n in range(4)]

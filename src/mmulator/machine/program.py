@@ -40,7 +40,7 @@ LONGEST = 4000
 
 _WARP_SYNC = {"shfl.sync", "vote.sync", "match.any.sync", "match.all.sync", "match.sync", "redux.sync", "elect.sync",
               "bar.warp.sync"}  # fmt: skip
-_MATRIX_SYNC = {"mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"}
+_WHOLE_WARP = {"mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "setmaxnreg"}
 _ENDS = {"bra", "brx", "ret", "exit", "call", "bar", "barrier", "trap"}
 
 
@@ -101,11 +101,11 @@ def form_name(ins: Instruction) -> str:
 
 def takes_whole_warp(ins: Instruction) -> bool:
     """A warp-level .aligned instruction: all 32 lanes execute it together."""
-    return ins.opcode in _MATRIX_SYNC
+    return ins.opcode in _WHOLE_WARP
 
 
 def needs_warp(ins: Instruction) -> bool:
-    return ins.opcode in _MATRIX_SYNC or form_name(ins) in _WARP_SYNC
+    return ins.opcode in _WHOLE_WARP or form_name(ins) in _WARP_SYNC
 
 
 def is_wgmma_wait(ins: Instruction) -> bool:
@@ -129,7 +129,7 @@ class Together(IntEnum):
 
 def _partners(ins: Instruction) -> Together:
     """What an instruction asks for. Lanes of a warpgroup that have exited are checked where it issues."""
-    if ins.opcode in _MATRIX_SYNC:
+    if ins.opcode in _WHOLE_WARP:
         return Together.LIVE if ins.opcode == "wgmma" else Together.WHOLE
     last = ins.operands[-1] if ins.operands else None
     return Together.LIVE if isinstance(last, Immediate) and last.bits("b32") == 0xFFFFFFFF else Together.MASK
