@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mmulator.codegen.ops import cast_ptr, mask_bits, reduce_or, select, trailing_zeros
 from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import Builder, Value, constant, extract
@@ -151,13 +153,14 @@ class Emitter(BlockEmitter):
             b.ret(self.call(rt.branch, self.w, self.mask, taken, target, following))
 
     def _indexed(self, ins: Instruction) -> None:
+        from mmulator.machine.lower.matrix import site_pointer, table
+
         self.flush()
         index = self.spill(U32(self.source(ins.operands[0], "u32")))
-        table = self.room(i32.vec(LANES), max(1, -(-len(self.block.targets) // LANES)))
-        for n, target in enumerate(self.block.targets):
-            table[n] = target
-        count = len(self.block.targets)
-        self.b.ret(self.call(rt.branch_indexed, self.w, self.mask, index, table, count, self.site))
+        targets = self.block.targets
+        number = table(self, ("brx", self.block.index), lambda sites: np.array(targets, np.int32))
+        goals = site_pointer(self, number, i32)
+        self.b.ret(self.call(rt.branch_indexed, self.w, self.mask, index, goals, len(targets), self.site))
 
     # barriers -------------------------------------------------------------------------------------------------------
     def uniform(self, operand: Operand, type_name: str) -> Value:
@@ -248,7 +251,8 @@ class Emitter(BlockEmitter):
         _, arguments = call_operands(ins)
         base = U64(self.local_base()) + self.local_bytes
         for operand, place, parameter in zip(arguments, abi.params, params):
-            self._pass(operand, base + place, parameter)
+            with self.passing():
+                self._pass(operand, base + place, parameter)
         callee = callee_of(ins)
         if isinstance(callee, Reg):
             targets = self.room(I32)
@@ -284,12 +288,16 @@ class Emitter(BlockEmitter):
         results, _ = call_operands(ins)
         base = U64(self.local_base()) + self.local_bytes
         for operand, place, parameter in zip(results, abi.returns, returns):
-            if isinstance(operand, Symbol):
-                offset = self.frame_offset(operand.name)
-                if offset is not None:
-                    self._copy(parameter.size, base + place, U64(self.local_base()) + offset)
-            elif isinstance(operand, Reg):
-                self.write(operand.name, self._local_value(base + place, max(parameter.bits, 8)))
+            with self.passing():
+                self._receive(operand, base + place, parameter)
+
+    def _receive(self, operand: Operand, source: Value, parameter: Any) -> None:
+        if isinstance(operand, Symbol):
+            offset = self.frame_offset(operand.name)
+            if offset is not None:
+                self._copy(parameter.size, source, U64(self.local_base()) + offset)
+        elif isinstance(operand, Reg):
+            self.write(operand.name, self._local_value(source, max(parameter.bits, 8)))
 
     def _local_value(self, at: Value, bits: int) -> Value:
         ty = storage_type(f"b{bits}")
@@ -303,7 +311,8 @@ class Emitter(BlockEmitter):
         for parameter in function.params:
             if parameter.space == "reg":
                 at = U64(self.local_base()) + local.offsets[parameter.name]
-                self.write(parameter.name, self._local_value(at, max(parameter.bits, 8)))
+                with self.passing():
+                    self.write(parameter.name, self._local_value(at, max(parameter.bits, 8)))
 
     def store_register_returns(self) -> None:
         function, local = self.block.function.function, self.jit.locals[self.function_name]
@@ -312,7 +321,8 @@ class Emitter(BlockEmitter):
                 at = U64(self.local_base()) + local.offsets[parameter.name]
                 value = self.read(parameter.name)
                 call = mem.store_function("local", value.ty.bits // 8, 1)
-                self.call(call, self.w, self.mask, self.spill(at), self.spill(value), self.site)
+                with self.passing():
+                    self.call(call, self.w, self.mask, self.spill(at), self.spill(value), self.site)
 
 
 def builtin_name(ins: Instruction, module: Module) -> str | None:
