@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from mmulator.errors import ExecutionFault
 from mmulator.machine.module import Module
 from mmulator.machine.program import build
 from ptx_text import STORE_R1, kernel
@@ -143,3 +144,15 @@ def test_a_call_with_many_parameters() -> None:
     finally:
         threading.stack_size(old)
     assert (got == n * LANES + n * (n - 1) // 2).all()
+
+
+def test_lanes_at_different_barriers() -> None:
+    """Barriers and counts in registers may differ between the lanes of a warp: here each half of each of two warps."""
+    body = """
+  mov.u32 %r2, %laneid; shr.u32 %r2, %r2, 4; add.u32 %r3, %r2, 3; setp.eq.u32 %p2, 0, 0; mov.b32 %r4, 32;
+  barrier.red.popc.u32 %r1, %r3, %r4, %p2;
+  barrier.sync %r2, 32;
+"""
+    assert (run(body + STORE_R1, block=64) == 32).all()
+    with pytest.raises(ExecutionFault, match="barrier 1[67] with a count of 32"):
+        run(body.replace("%r2, 3;", "%r2, 16;") + STORE_R1, block=64)

@@ -163,12 +163,6 @@ class Emitter(BlockEmitter):
         self.b.ret(self.call(rt.branch_indexed, self.w, self.mask, index, goals, len(targets), self.site))
 
     # barriers -------------------------------------------------------------------------------------------------------
-    def uniform(self, operand: Operand, type_name: str) -> Value:
-        """The value of an operand that is the same for all active lanes."""
-        if isinstance(operand, Immediate):
-            return constant(self.b, u32, operand.bits(type_name))
-        return u32(extract(self.source(operand, type_name), trailing_zeros(self.mask)))
-
     def _barrier(self, ins: Instruction) -> None:
         operation, _, rest = barrier_parts(ins)
         b = self.b
@@ -177,12 +171,16 @@ class Emitter(BlockEmitter):
         if operation >= rt.RED_POPC:
             pred = mask_bits(self.source(rest[-1], "pred"))
             numbers = rest[:-1]
-        id_ = self.uniform(numbers[0], "u32")
-        count = self.uniform(numbers[1], "u32") if len(numbers) > 1 else constant(b, u32, 0)
+        following = self.block.targets[0]
+        if all(isinstance(o, Immediate) for o in numbers):
+            values = [constant(b, u32, o.bits("u32")) for o in numbers if isinstance(o, Immediate)]
+            arrive, values = rt.barrier, [*values, constant(b, u32, 0)][:2]
+        else:
+            vectors = [U32(self.source(o, "u32")) for o in numbers]
+            arrive, values = rt.barrier_each, [self.spill(v) for v in [*vectors, constant(b, U32, 0)][:2]]
         self.flush()
         b.line("fence seq_cst")
-        following = self.block.targets[0]
-        b.ret(self.call(rt.barrier, self.w, self.mask, id_, count, operation, pred, following, self.site))
+        b.ret(self.call(arrive, self.w, self.mask, *values, operation, pred, following, self.site))
 
     def after(self, ins: Instruction) -> None:
         """Results of the call or barrier that control comes back from."""

@@ -252,6 +252,25 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
 
 
 @native
+def barrier_each(
+    w: ptr_to(Warp), mask: u32, ids: ptr_to(u32), counts: ptr_to(u32), op: u32, pred: u32, next: i32, site: u32
+) -> i32:
+    """The same with barrier and count in registers: lanes that name different ones arrive one group after the other."""
+    set_pcs(w, mask, next)
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        id = ids[lane]
+        count = counts[lane]
+        some = mask_bits((load(U32, ids) == id) & (load(U32, counts) == count)) & left
+        if some == mask:
+            return barrier(w, mask, id, count, op, pred, next, site)
+        barrier(w, some, id, count, op, pred, next, site)
+        left = left & ~some
+    return i32(RESCHEDULE)
+
+
+@native
 def exit_lanes(w: ptr_to(Warp), mask: u32) -> i32:
     cta = w.cta
     w.live = w.live & ~mask
