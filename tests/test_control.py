@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from mmulator.errors import ExecutionFault
 from mmulator.machine.module import Module
 from mmulator.machine.program import build
 from ptx_text import STORE_R1, kernel
@@ -120,3 +121,38 @@ def test_long_blocks_are_cut() -> None:
     module = Module.load(text)
     blocks = build(module.tree, module.tree.functions[0]).blocks
     assert len(blocks) > 4 and max(len(b.body) for b in blocks) < 1500
+
+
+def test_a_branch_with_many_targets() -> None:
+    n = 40
+    body = f"mov.u32 %r2, %tid.x; mul.lo.u32 %r2, %r2, 3; rem.u32 %r2, %r2, {n};\n"
+    body += f"ts: .branchtargets {', '.join(f'T{k}' for k in range(n))};\nbrx.idx %r2, ts;\n"
+    body += "".join(f"T{k}: mov.b32 %r1, {k * 7};\nbra E;\n" for k in range(n)) + "E:" + STORE_R1
+    assert (run(body) == LANES * 3 % n * 7).all()
+
+
+def test_a_call_with_many_parameters() -> None:
+    """Each takes its stack memory in turn."""
+    n = 400
+    names = ", ".join(f"%a{k}" for k in range(n))
+    top = f".func (.reg .b32 %o) f ({', '.join(f'.reg .b32 %a{k}' for k in range(n))})\n{{ mov.b32 %o, 0;\n"
+    top += "".join(f"add.u32 %o, %o, %a{k};\n" for k in range(n)) + "ret; }\n"
+    body = f".reg .b32 %a<{n}>; mov.u32 %r2, %tid.x;\n" + "".join(f"add.u32 %a{k}, %r2, {k};\n" for k in range(n))
+    old = threading.stack_size(160 * 1024)
+    try:
+        got = run(f"{body} call (%r1), f, ({names});\n{STORE_R1}", top)
+    finally:
+        threading.stack_size(old)
+    assert (got == n * LANES + n * (n - 1) // 2).all()
+
+
+def test_lanes_at_different_barriers() -> None:
+    """Barriers and counts in registers may differ between the lanes of a warp: here each half of each of two warps."""
+    body = """
+  mov.u32 %r2, %laneid; shr.u32 %r2, %r2, 4; add.u32 %r3, %r2, 3; setp.eq.u32 %p2, 0, 0; mov.b32 %r4, 32;
+  barrier.red.popc.u32 %r1, %r3, %r4, %p2;
+  barrier.sync %r2, 32;
+"""
+    assert (run(body + STORE_R1, block=64) == 32).all()
+    with pytest.raises(ExecutionFault, match="barrier 1[67] with a count of 32"):
+        run(body.replace("%r2, 3;", "%r2, 16;") + STORE_R1, block=64)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from inspect import cleandoc
 from pathlib import Path
@@ -75,7 +77,7 @@ def run(
         result, arrays = _on_gpu(job, timeout, threads, json)
     else:
         arrays = []
-        with _Progress(quiet=json) as progress:
+        with _where_it_was(), _Progress(quiet=json) as progress:
             result = run_job(job, timeout=timeout, threads=threads, progress=progress.update, watch=watched)
     if save is not None:
         _save(save, result)
@@ -230,6 +232,17 @@ def _save(path: Path, result: JobResult) -> None:
             np.savez(file, **result.written)  # type: ignore[arg-type]
     except OSError as error:
         raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextmanager
+def _where_it_was() -> Iterator[None]:
+    """Ctrl-C says where the warps were."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if stop.args:
+            print(stop, file=sys.stderr)
+        raise
 
 
 class _Progress:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mmulator.codegen.lang import Native
@@ -226,6 +227,13 @@ class BlockEmitter:
             rooms.append(self.b.alloca(ty, count).text)
         self._taken[size] = taken + 1
         return Value(self.b, ptr_to(ty), rooms[taken])
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """Stack memory that is taken in here is free again afterwards."""
+        taken = dict(self._taken)
+        yield
+        self._taken = taken
 
     def spill(self, *values: Value) -> Value:
         """Vectors one after the other in stack memory, until the instruction's end; pointer to the first lane of the first."""

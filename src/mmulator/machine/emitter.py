@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mmulator.codegen.ops import cast_ptr, mask_bits, reduce_or, select, trailing_zeros
 from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import Builder, Value, constant, extract
@@ -16,12 +18,12 @@ from mmulator.machine.image import (
 )
 from mmulator.machine.lower import LOWER
 from mmulator.machine.operands import call_operands, callee_of
-from mmulator.machine.program import BUILTINS, Block, form_name, is_wgmma_issue, needs_warp
+from mmulator.machine.program import BUILTINS, Block, form_name, is_wgmma_issue, takes_whole_warp
 from mmulator.machine.registers import Frame
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime.stack import stack_restore
-from mmulator.machine.state import Code, Cta, FaultKind, Launch
+from mmulator.machine.state import FULL, Code, Cta, FaultKind, Launch
 from mmulator.ptx.tree import Immediate, Instruction, Module, Operand, Reg, Symbol
 
 if TYPE_CHECKING:
@@ -76,8 +78,12 @@ class Emitter(BlockEmitter):
 
     def converge(self, ins: Instruction) -> None:
         """Go on only when every lane that this instruction names is here; else wait for them."""
-        members = constant(self.b, u32, 0xFFFFFFFF)
-        if not _takes_whole_warp(ins):
+        if takes_whole_warp(ins) and ins.opcode != "wgmma":
+            with self.b.if_(self.mask != FULL):
+                self.b.ret(self.call(rt.wait_for_warp, self.w, self.mask, self.block.index, self.site))
+            return
+        members = constant(self.b, u32, FULL)
+        if ins.opcode != "wgmma":  # lanes of a warpgroup that have exited are its own affair
             operand = ins.operands[-1]
             if isinstance(operand, Immediate):
                 members = constant(self.b, u32, operand.bits("b32"))
@@ -86,7 +92,7 @@ class Emitter(BlockEmitter):
                 members = reduce_or(select(self.active, wanted, 0))
         missing = members & self.warp("live") & ~self.mask
         with self.b.if_(missing != 0):
-            self.b.ret(self.call(rt.wait_for_lanes, self.w, self.mask, self.block.index))
+            self.b.ret(self.call(rt.wait_for_partners, self.w, self.mask, self.block.index))
 
     def _enter_warpgroup(self) -> None:
         """Before a block with wgmma: go on only when the queues of the warpgroup have room for all of them."""
@@ -110,7 +116,7 @@ class Emitter(BlockEmitter):
                 assert guard is not None
                 taken = mask_bits(guard) & self.mask
                 self.flush()
-                self._branch(taken, *block.targets)
+                self._branch(ins, taken, *block.targets)
             case "goto":
                 self.flush()
                 b.ret(block.targets[0])
@@ -138,10 +144,11 @@ class Emitter(BlockEmitter):
                 assert ins is not None
                 from mmulator.machine.lower.matrix import wgmma_wait
 
+                self.converge(ins)
                 self.flush(everything=True)
                 b.ret(wgmma_wait(self, ins, block.targets[0]))
 
-    def _branch(self, taken: Value, target: int, following: int) -> None:
+    def _branch(self, ins: Instruction, taken: Value, target: int, following: int) -> None:
         b = self.b
         none, some, all_, part = (b.label(h) for h in ("none", "some", "all", "part"))
         b.branch_if(taken == 0, none, some)
@@ -152,24 +159,22 @@ class Emitter(BlockEmitter):
         b.place(all_)
         b.ret(target)
         b.place(part)
-        b.ret(self.call(rt.branch, self.w, self.mask, taken, target, following))
+        if takes_whole_warp(ins):
+            b.ret(self.call(rt.guard_warp, self.w, self.mask, taken, target, following, self.site))
+        else:
+            b.ret(self.call(rt.branch, self.w, self.mask, taken, target, following))
 
     def _indexed(self, ins: Instruction) -> None:
+        from mmulator.machine.lower.matrix import site_pointer, table
+
         self.flush()
         index = self.spill(U32(self.source(ins.operands[0], "u32")))
-        table = self.room(i32.vec(LANES), max(1, -(-len(self.block.targets) // LANES)))
-        for n, target in enumerate(self.block.targets):
-            table[n] = target
-        count = len(self.block.targets)
-        self.b.ret(self.call(rt.branch_indexed, self.w, self.mask, index, table, count, self.site))
+        targets = self.block.targets
+        number = table(self, ("brx", self.block.index), lambda sites: np.array(targets, np.int32))
+        goals = site_pointer(self, number, i32)
+        self.b.ret(self.call(rt.branch_indexed, self.w, self.mask, index, goals, len(targets), self.site))
 
     # barriers -------------------------------------------------------------------------------------------------------
-    def uniform(self, operand: Operand, type_name: str) -> Value:
-        """The value of an operand that is the same for all active lanes."""
-        if isinstance(operand, Immediate):
-            return constant(self.b, u32, operand.bits(type_name))
-        return u32(extract(self.source(operand, type_name), trailing_zeros(self.mask)))
-
     def _barrier(self, ins: Instruction) -> None:
         operation, _, rest = barrier_parts(ins)
         b = self.b
@@ -178,12 +183,16 @@ class Emitter(BlockEmitter):
         if operation >= rt.RED_POPC:
             pred = mask_bits(self.source(rest[-1], "pred"))
             numbers = rest[:-1]
-        id_ = self.uniform(numbers[0], "u32")
-        count = self.uniform(numbers[1], "u32") if len(numbers) > 1 else constant(b, u32, 0)
+        following = self.block.targets[0]
+        if all(isinstance(o, Immediate) for o in numbers):
+            values = [constant(b, u32, o.bits("u32")) for o in numbers if isinstance(o, Immediate)]
+            arrive, values = rt.barrier, [*values, constant(b, u32, 0)][:2]
+        else:
+            vectors = [U32(self.source(o, "u32")) for o in numbers]
+            arrive, values = rt.barrier_each, [self.spill(v) for v in [*vectors, constant(b, U32, 0)][:2]]
         self.flush()
         b.line("fence seq_cst")
-        following = self.block.targets[0]
-        b.ret(self.call(rt.barrier, self.w, self.mask, id_, count, operation, pred, following, self.site))
+        b.ret(self.call(arrive, self.w, self.mask, *values, operation, pred, following, self.site))
 
     def after(self, ins: Instruction) -> None:
         """Results of the call or barrier that control comes back from."""
@@ -252,7 +261,8 @@ class Emitter(BlockEmitter):
         _, arguments = call_operands(ins)
         base = U64(self.local_base()) + self.local_bytes
         for operand, place, parameter in zip(arguments, abi.params, params):
-            self._pass(operand, base + place, parameter)
+            with self.passing():
+                self._pass(operand, base + place, parameter)
         callee = callee_of(ins)
         if isinstance(callee, Reg):
             targets = self.room(I32)
@@ -304,12 +314,16 @@ class Emitter(BlockEmitter):
         results, _ = call_operands(ins)
         base = U64(self.local_base()) + self.local_bytes
         for operand, place, parameter in zip(results, abi.returns, returns):
-            if isinstance(operand, Symbol):
-                offset = self.frame_offset(operand.name)
-                if offset is not None:
-                    self._copy(parameter.size, base + place, U64(self.local_base()) + offset)
-            elif isinstance(operand, Reg):
-                self.write(operand.name, self._local_value(base + place, max(parameter.bits, 8)))
+            with self.passing():
+                self._receive(operand, base + place, parameter)
+
+    def _receive(self, operand: Operand, source: Value, parameter: Any) -> None:
+        if isinstance(operand, Symbol):
+            offset = self.frame_offset(operand.name)
+            if offset is not None:
+                self._copy(parameter.size, source, U64(self.local_base()) + offset)
+        elif isinstance(operand, Reg):
+            self.write(operand.name, self._local_value(source, max(parameter.bits, 8)))
 
     def _local_value(self, at: Value, bits: int) -> Value:
         ty = storage_type(f"b{bits}")
@@ -323,7 +337,8 @@ class Emitter(BlockEmitter):
         for parameter in function.params:
             if parameter.space == "reg":
                 at = U64(self.local_base()) + local.offsets[parameter.name]
-                self.write(parameter.name, self._local_value(at, max(parameter.bits, 8)))
+                with self.passing():
+                    self.write(parameter.name, self._local_value(at, max(parameter.bits, 8)))
 
     def store_register_returns(self) -> None:
         function, local = self.block.function.function, self.jit.locals[self.function_name]
@@ -332,7 +347,8 @@ class Emitter(BlockEmitter):
                 at = U64(self.local_base()) + local.offsets[parameter.name]
                 value = self.read(parameter.name)
                 call = mem.store_function("local", value.ty.bits // 8, 1)
-                self.call(call, self.w, self.mask, self.spill(at), self.spill(value), self.site)
+                with self.passing():
+                    self.call(call, self.w, self.mask, self.spill(at), self.spill(value), self.site)
 
 
 def builtin_name(ins: Instruction, module: Module) -> str | None:
@@ -342,10 +358,6 @@ def builtin_name(ins: Instruction, module: Module) -> str | None:
         return None
     function = module.function(callee.name)
     return None if function is not None and function.is_defined else callee.name
-
-
-def _takes_whole_warp(ins: Instruction) -> bool:
-    return needs_warp(ins) and ins.opcode in ("mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix")
 
 
 def barrier_parts(ins: Instruction) -> tuple[int, Operand | None, list[Operand]]:

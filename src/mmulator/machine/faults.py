@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mmulator.errors import ExecutionFault
+from mmulator.machine.faults_warp import describe_partial
 from mmulator.machine.faults_wgmma import describe_warpgroup
 from mmulator.machine.state import (
     LANES,
@@ -60,7 +61,12 @@ _HINTS = {
     FaultKind.NULL_POINTER: "a pointer argument is 0, or an address was never set",
     FaultKind.ALLOCA_OVERFLOW: f"alloca has {STACK_BYTES} bytes a thread here; a GPU has what cudaLimitStackSize says",
     FaultKind.BAD_STACK: "stackrestore takes what stacksave gave",
+    FaultKind.BARRIER_COUNTS: "a barrier without a count waits for the whole block; use another barrier for part of it",
     FaultKind.STACK_OVERFLOW: "recursion is too deep for the stack that is kept for it (64 calls)",
+}
+_RULES = {
+    FaultKind.BARRIER_COUNTS: "barrier: all threads that use a barrier before it completes must name the same thread count "
+    "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: bar)",
 }
 
 
@@ -70,6 +76,8 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     ins = grid.kernel.sites[int(cta["fault_site"])]
     if kind in (FaultKind.WGMMA_LANES, FaultKind.WGMMA_MISMATCH, FaultKind.WGMMA_SCALE):
         return describe_warpgroup(grid, resident)
+    if kind == FaultKind.PARTIAL_WARP:
+        return describe_partial(grid, resident)
     address, size = int(cta["fault_address"]), int(cta["fault_bytes"])
     who = _thread(grid, resident, int(cta["fault_warp"]), int(cta["fault_lane"]))
     where = f"address 0x{address:x}, {describe_address(grid, address)}"
@@ -90,48 +98,12 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         FaultKind.BAD_BRANCH: f"brx.idx with index {address}; the list has {size} targets",
         FaultKind.BAD_BARRIER: f"barrier {address} with a count of {size} threads: barriers are 0 to "
         f"{NUM_BARRIERS - 1}, counts multiples of 32",
+        FaultKind.BARRIER_COUNTS: f"barrier {address & _OFFSET} with a count of {_count(size)} where "
+        f"{_count(address >> SLOT_SHIFT)} are expected",
         FaultKind.WGMMA_ADDRESS: f"matrix descriptor outside of shared memory: {describe_address(grid, address)}",
     }[kind]
-    return ExecutionFault(f"{text}, in {who}", span=ins.span, hint=_HINTS.get(kind))
+    return ExecutionFault(f"{text}, in {who}", span=ins.span, rule=_RULES.get(kind), hint=_HINTS.get(kind))
 
 
-def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
-    """All warps wait: say for what, with the first place as span."""
-    lines = []
-    span = None
-    blocks = grid.kernel.program.blocks
-    for w in resident.warps:
-        for name, lanes in (("barrier", int(w["at_barrier"])), ("its partners", int(w["waiting"]))):
-            lanes &= int(w["live"])
-            if not lanes:
-                continue
-            lane = (lanes & -lanes).bit_length() - 1
-            block = blocks[int(w["lane_pc"][lane])]
-            ins = block.body[0] if name != "barrier" and block.body else block.last
-            if name == "barrier":
-                bars = [n for n in range(NUM_BARRIERS) if int(w["bar_lanes"][n])]
-                counts = ", ".join(
-                    f"{n} ({int(resident.cta['barriers']['arrived'][0][n])} threads arrived)" for n in bars
-                )
-                lines.append(f"warp {int(w['index'])}: {lanes.bit_count()} lanes wait at barrier {counts}")
-                ins = _barrier_before(grid, int(w["lane_pc"][lane])) or ins
-            else:
-                what = ins.mnemonic if ins is not None else "?"
-                lines.append(f"warp {int(w['index'])}: {lanes.bit_count()} lanes wait at {what} for the others")
-            if span is None and ins is not None:
-                span = ins.span
-    x, y, z = resident.cta["ctaid"][0]
-    shown = "; ".join(lines[:4]) + (f"; and {len(lines) - 4} more" if len(lines) > 4 else "")
-    return ExecutionFault(
-        f"deadlock in block ({x}, {y}, {z}): {shown}",
-        span=span,
-        rule="bar.sync: every participating thread must arrive (PTX ISA 9.1, Parallel Synchronization and Communication)",
-        hint="look for a barrier inside a branch that some threads do not take, or a wrong thread count",
-    )
-
-
-def _barrier_before(grid: Grid, pc: int):  # type: ignore[no-untyped-def]
-    for block in grid.kernel.program.blocks:
-        if block.ending == "barrier" and pc in block.targets:
-            return block.last
-    return None
+def _count(threads: int) -> str:
+    return f"{threads} threads" if threads else "all threads of the block"

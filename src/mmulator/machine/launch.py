@@ -15,7 +15,8 @@ import numpy as np
 
 from mmulator.errors import ExecutionFault
 from mmulator.machine.arguments import Arguments, Buffer
-from mmulator.machine.faults import describe_deadlock, describe_fault
+from mmulator.machine.faults import describe_fault
+from mmulator.machine.faults_warp import describe_deadlock, unfinished
 from mmulator.machine.jit import CompiledKernel
 from mmulator.machine.natives import address
 from mmulator.machine.printing import Printer
@@ -43,7 +44,8 @@ from mmulator.machine.state import (
 from mmulator.machine.watch import Watches
 
 MAX_RESIDENT = 264  # blocks kept half-done while they wait for others
-SLICES = 32
+# Seconds until a block is set aside. Turns get shorter while no block ends: perhaps all wait for one that has not begun.
+LONGEST_TURN, SHORTEST_TURN = 0.1, 0.004
 Progress = Callable[[int, int], None]
 
 LAUNCH, CTA, WARP, WINDOW, GROUP, TILE, CALLEE = (
@@ -260,6 +262,8 @@ class Runner:
         self.waiting: deque[Resident] = deque()
         self.spare: list[Resident] = []
         self.resident = 0
+        self.begun: dict[int, Resident] = {}
+        self.turn = LONGEST_TURN
         self.error: BaseException | None = None
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)
         self.done = threading.Event()
@@ -279,6 +283,7 @@ class Runner:
             resident = self.spare.pop() if self.spare else None
         resident = resident or Resident(self.grid)
         resident.start(number)
+        self.begun[number] = resident
         return resident
 
     def work(self, worker: int) -> None:
@@ -307,16 +312,19 @@ class Runner:
         resident.cta["counts"] = _pointer(self.counts[worker])
         since = time.perf_counter()
         while True:
-            result = self.run_cta(_pointer(resident.cta), SLICES)
-            if result != Stop.BUDGET or time.perf_counter() - since > 0.1:
+            result = self.run_cta(_pointer(resident.cta), 32 if self.turn == LONGEST_TURN else 8)
+            if result != Stop.BUDGET or time.perf_counter() - since > self.turn:
                 break
         if result == Stop.BUDGET:
             with self.lock:
                 self.waiting.append(resident)
+                self.turn = max(SHORTEST_TURN, self.turn * 0.8)
         elif result == Stop.EXITED:
             with self.lock:
                 self.finished += 1
                 self.resident -= 1
+                del self.begun[int(resident.cta["linear"][0])]
+                self.turn = min(LONGEST_TURN, self.turn * 1.25)
                 self.spare.append(resident)
                 if self.progress:
                     self.progress(self.finished, self.grid.shape.blocks)
@@ -328,25 +336,44 @@ class Runner:
     def run(self, timeout: float | None) -> Outcome:
         start = time.perf_counter()
         self.active = self.grid.workers
+        if self.progress:
+            self.progress(0, self.grid.shape.blocks)
         threads = [threading.Thread(target=self.work, args=(n,), daemon=True) for n in range(self.grid.workers)]
         for t in threads:
             t.start()
         try:
             while not self.done.wait(0.05):
                 if timeout is not None and time.perf_counter() - start > timeout:
-                    self.error = self.error or ExecutionFault(
-                        f"{self.grid.kernel.program.entry.function.name} did not finish within {timeout:g} s: "
-                        f"{self.finished} of {self.grid.shape.blocks} blocks are done",
-                        hint="an endless loop, or a larger --timeout is needed",
-                    )
-                    self.grid.stop[0] = 1
+                    break
+        except KeyboardInterrupt:
+            self._halt(threads)
+            raise KeyboardInterrupt(f"{self._how_far()}; {unfinished(self.grid, self._begun())[0]}") from None
         finally:
-            self.grid.stop[0] = 1
-            for t in threads:
-                t.join()
+            self._halt(threads)
         if self.error is not None:
             raise self.error
+        if self.finished < self.grid.shape.blocks:
+            raise self._too_late(timeout)
         return Outcome(self.counts.sum(axis=0), time.perf_counter() - start, self.grid.workers)
+
+    def _halt(self, threads: list[threading.Thread]) -> None:
+        self.grid.stop[0] = 1
+        for t in threads:
+            t.join()
+
+    def _begun(self) -> list[Resident]:
+        return [self.begun[n] for n in sorted(self.begun)]
+
+    def _how_far(self) -> str:
+        return f"{self.finished} of {self.grid.shape.blocks} blocks are done"
+
+    def _too_late(self, timeout: float | None) -> ExecutionFault:
+        where, first = unfinished(self.grid, self._begun())
+        return ExecutionFault(
+            f"{self.grid.kernel.program.entry.function.name} did not finish within {timeout:g} s: {self._how_far()}; {where}",
+            span=first.instruction.span if first is not None and first.instruction is not None else None,
+            hint="an endless loop, or a larger --timeout is needed",
+        )
 
 
 def class_totals(kernel: CompiledKernel, counts: np.ndarray) -> dict[str, int]:

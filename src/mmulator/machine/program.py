@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Literal
 
 from mmulator.errors import UnsupportedError
@@ -41,7 +42,7 @@ LONGEST = 4000
 
 _WARP_SYNC = {"shfl.sync", "vote.sync", "match.any.sync", "match.all.sync", "match.sync", "redux.sync", "elect.sync",
               "bar.warp.sync"}  # fmt: skip
-_MATRIX_SYNC = {"mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"}
+_WHOLE_WARP = {"mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "setmaxnreg"}
 _ENDS = {"bra", "brx", "ret", "exit", "call", "bar", "barrier", "trap"}
 
 
@@ -100,8 +101,13 @@ def form_name(ins: Instruction) -> str:
     return getattr(ins.form, "name", "") or ins.opcode
 
 
+def takes_whole_warp(ins: Instruction) -> bool:
+    """A warp-level .aligned instruction: all 32 lanes execute it together."""
+    return ins.opcode in _WHOLE_WARP
+
+
 def needs_warp(ins: Instruction) -> bool:
-    return ins.opcode in _MATRIX_SYNC or form_name(ins) in _WARP_SYNC
+    return ins.opcode in _WHOLE_WARP or form_name(ins) in _WARP_SYNC
 
 
 def is_wgmma_issue(ins: Instruction) -> bool:
@@ -118,12 +124,21 @@ def ends_block(ins: Instruction) -> bool:
     return ins.opcode in _ENDS or is_wgmma_wait(ins)
 
 
-def _full_mask(ins: Instruction) -> bool:
-    """All lanes of the warp take part, as far as the text says."""
-    if ins.opcode in _MATRIX_SYNC:
-        return True
+class Together(IntEnum):
+    """Which lanes are known to be in the block."""
+
+    SOME = 0
+    LIVE = 1  # all that have not exited
+    WHOLE = 2  # all 32
+    MASK = 3  # those of a member mask that is not known here
+
+
+def _partners(ins: Instruction) -> Together:
+    """What an instruction asks for. Lanes of a warpgroup that have exited are checked where it issues."""
+    if ins.opcode in _WHOLE_WARP:
+        return Together.LIVE if ins.opcode == "wgmma" else Together.WHOLE
     last = ins.operands[-1] if ins.operands else None
-    return isinstance(last, Immediate) and last.bits("b32") == 0xFFFFFFFF
+    return Together.LIVE if isinstance(last, Immediate) and last.bits("b32") == 0xFFFFFFFF else Together.MASK
 
 
 def build(module: Module, entry: Function, prepare: Callable[[Function], Function] = lambda f: f) -> Program:
@@ -151,8 +166,8 @@ class _Splitter:
         self.item, self.blocks = item, blocks
         self.fixups: list[tuple[Block, int, str]] = []
         self.labels: dict[str, int] = {}
+        self.together = Together.SOME
         self.current = self.new()
-        self.converged = False
         function = item.function
         self.receives = not function.is_entry and any(p.space == "reg" for p in function.params)
 
@@ -160,7 +175,7 @@ class _Splitter:
         block = Block(len(self.blocks), self.item)
         self.blocks.append(block)
         self.item.blocks.append(block)
-        self.converged = False
+        self.together = Together.SOME
         self.weight = 0
         return block
 
@@ -186,9 +201,9 @@ class _Splitter:
 
     def add(self, ins: Instruction) -> None:
         if self.weight > LONGEST:
-            together = self.converged
+            together = self.together
             self.fall()
-            self.converged = together  # nobody else comes here
+            self.together = together  # nobody else comes here
         self.weight += 2 + sum(1 for o in flatten(ins.operands) if isinstance(o, Reg))
         special = ends_block(ins)
         sync = needs_warp(ins)
@@ -203,12 +218,13 @@ class _Splitter:
         around = self.current if guarded else None
         if guarded:
             self.guard(ins)
-        if sync and (is_wgmma_wait(ins) or self.crowded(ins) or not (self.converged and _full_mask(ins))):
+        alone = is_wgmma_wait(ins) or self.crowded(ins) or (ins.opcode == "wgmma" and not self.current.sync)
+        if sync and (alone or self.together < _partners(ins)):
             # a wait is tried again from the start of its block: nothing may stand before it
             if self.current.body or self.current.after:
                 self.fall()
             self.current.sync = True
-            self.converged = _full_mask(ins)
+            self.together = _partners(ins) if _partners(ins) is not Together.MASK else Together.SOME
         if special:
             self.end(ins)
         else:

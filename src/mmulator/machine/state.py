@@ -66,6 +66,8 @@ class FaultKind(IntEnum):
     PRINT = 23
     ALLOCA_OVERFLOW = 30
     BAD_STACK = 31
+    PARTIAL_WARP = 40  # lanes are missing at an instruction for whole warps
+    BARRIER_COUNTS = 41
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
@@ -192,6 +194,7 @@ Warp = Struct("Warp", [
     ("bar_result", u32.vec(32)),  # of the barrier that last released a lane
     ("live", u32),  # lanes that exist and have not exited
     ("waiting", u32),  # lanes that wait for others at a .sync instruction
+    ("held", u32),  # of those that wait: for lanes of this warp
     ("at_barrier", u32),
     ("bar_lanes", u32, NUM_BARRIERS),
     ("index", u32),

@@ -23,6 +23,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64, void
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.state import (
+    FULL,
     HEADER_LOCAL,
     HEADER_RETURN_FRAME,
     HEADER_RETURN_PC,
@@ -96,6 +97,7 @@ def run_warp(w: ptr_to(Warp), budget: i64) -> i32:
     cta = w.cta
     code = cta.launch.code
     counts = cta.counts
+    stop = cta.launch.stop
     left = budget
     while True:
         group = pick(w)
@@ -104,10 +106,11 @@ def run_warp(w: ptr_to(Warp), budget: i64) -> i32:
                 return i32(Stop.EXITED)
             return i32(Stop.BLOCKED)
         w.waiting = w.waiting & ~group
+        w.held = w.held & ~group
         pc = w.pc
         regs = w.regs + w.frame
         if group == w.live:
-            while pc >= 0 and left > 0 and cta.fault == 0:
+            while pc >= 0 and left > 0 and cta.fault == 0 and stop[0] == 0:
                 counts[pc] = counts[pc] + 1
                 pc = call_block(code[pc], w, regs, group)
                 left -= 1
@@ -119,16 +122,50 @@ def run_warp(w: ptr_to(Warp), budget: i64) -> i32:
             return i32(Stop.FAULT)
         if pc >= 0:
             set_pcs(w, group, pc)
+        if stop[0] != 0:
+            return i32(Stop.INTERRUPTED)
         if left <= 0:
             return i32(Stop.BUDGET)
 
 
 @native
 def wait_for_lanes(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
-    """Lanes at a .sync instruction whose partners are elsewhere."""
+    """Lanes at the start of block `pc` whose partners are elsewhere: it will run again, and counts then."""
+    counts = w.cta.counts
+    counts[pc] = counts[pc] - 1
     w.waiting = w.waiting | mask
     set_pcs(w, mask, pc)
     return i32(RESCHEDULE)
+
+
+@native
+def wait_for_partners(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
+    """The same, when the partners are lanes of this warp: nobody else can let these go on."""
+    w.held = w.held | mask
+    return wait_for_lanes(w, mask, pc)
+
+
+@native
+def partial_warp(w: ptr_to(Warp), here: u32, off: u32, site: u32) -> i32:
+    """The fault of an instruction for whole warps: lanes that execute it, and lanes for which its predicate is false."""
+    fault(w, FaultKind.PARTIAL_WARP, site, trailing_zeros(here), u64(here) | (u64(off) << 32), u32(0))
+    return i32(RESCHEDULE)
+
+
+@native
+def wait_for_warp(w: ptr_to(Warp), mask: u32, pc: i32, site: u32) -> i32:
+    """Part of a warp is at an instruction for whole warps. The others may come, unless some are gone for good."""
+    if w.live != FULL:
+        return partial_warp(w, mask, u32(0), site)
+    return wait_for_partners(w, mask, pc)
+
+
+@native
+def guard_warp(w: ptr_to(Warp), mask: u32, taken: u32, target: i32, next: i32, site: u32) -> i32:
+    """A guarded instruction for whole warps, on whose predicate lanes disagree: a fault if all of them are here."""
+    if mask == w.live:
+        return partial_warp(w, taken, mask & ~taken, site)
+    return branch(w, mask, taken, target, next)
 
 
 @native
@@ -188,6 +225,10 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
     weight = popcount(mask)
     if count != 0 and mask == w.live:
         weight = u32(32)
+    everybody = cta.launch.warps * 32
+    if bar.arrived != 0 and select(count == 0, everybody, count) != select(bar.count == 0, everybody, bar.count):
+        fault(w, FaultKind.BARRIER_COUNTS, site, trailing_zeros(mask), u64(id) | (u64(bar.count) << 32), count)
+        return i32(RESCHEDULE)
     if bar.arrived == 0:
         bar.count = count
         bar.pending = u32(0)
@@ -222,9 +263,29 @@ def wake_warpgroup(w: ptr_to(Warp)) -> None:
 
 
 @native
+def barrier_each(
+    w: ptr_to(Warp), mask: u32, ids: ptr_to(u32), counts: ptr_to(u32), op: u32, pred: u32, next: i32, site: u32
+) -> i32:
+    """The same with barrier and count in registers: lanes that name different ones arrive one group after the other."""
+    set_pcs(w, mask, next)
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        id = ids[lane]
+        count = counts[lane]
+        some = mask_bits((load(U32, ids) == id) & (load(U32, counts) == count)) & left
+        if some == mask:
+            return barrier(w, mask, id, count, op, pred, next, site)
+        barrier(w, some, id, count, op, pred, next, site)
+        left = left & ~some
+    return i32(RESCHEDULE)
+
+
+@native
 def exit_lanes(w: ptr_to(Warp), mask: u32) -> i32:
     cta = w.cta
     w.live = w.live & ~mask
+    w.held = u32(0)
     w.waiting = u32(0)  # who waited for these lanes looks again
     if cta.launch.tiles != 0:
         wake_warpgroup(w)
@@ -361,6 +422,8 @@ def run_cta(cta: ptr_to(Cta), slices: i64) -> i32:
                 done += 1
             if result == Stop.BUDGET:
                 running += 1
+            if result == Stop.BLOCKED and w.held == w.live:
+                return i32(Stop.BLOCKED)  # its lanes wait for each other, for ever
         cta.slices = cta.slices + 1
         if done == n:
             return i32(Stop.EXITED)
