@@ -98,6 +98,30 @@ def translate_each(
 
 
 @native
+def outside_global(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, site: u32) -> u32:
+    """1 and a fault if a lane of an access to .global has the generic address of shared or local memory."""
+    slots = load(U64, at) >> SLOT_SHIFT
+    wrong = mask_bits((slots == SLOT_SHARED) | (slots == SLOT_LOCAL)) & mask
+    if wrong != 0:
+        lane = trailing_zeros(wrong)
+        fault(w, FaultKind.WRONG_SPACE, site, lane, at[lane], bytes)
+        return u32(1)
+    return u32(0)
+
+
+@native
+def translate_global(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(u64)
+) -> u32:
+    """`translate`, for addresses of the global space."""
+    if mask == 0 or w.cta.fault != 0:
+        return u32(0)
+    if (at[trailing_zeros(mask)] >> SLOT_SHIFT) < FIRST_GLOBAL_SLOT and outside_global(w, mask, at, bytes, site) != 0:
+        return u32(0)
+    return translate(w, mask, at, bytes, access, site, out)
+
+
+@native
 def translate(
     w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(u64)
 ) -> u32:
