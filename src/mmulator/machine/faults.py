@@ -63,6 +63,7 @@ _HINTS = {
     FaultKind.OUT_OF_BOUNDS: "check the index arithmetic and the mask of the access",
     FaultKind.SHARED_OUT_OF_BOUNDS: "check the shared bytes of the launch and the address arithmetic",
     FaultKind.BEYOND_SPACE: "an address of this state space is an offset into it; cvta.to makes one of a generic address",
+    FaultKind.WRONG_SPACE: "without .global the instruction takes any generic address",
     FaultKind.MISALIGNED: "an access of n bytes needs an address that is a multiple of n",
     FaultKind.NULL_POINTER: "a pointer argument is 0, or an address was never set",
     FaultKind.STACK_OVERFLOW: "recursion is too deep for the stack that is kept for it (64 calls)",
@@ -89,6 +90,8 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
         FaultKind.BEYOND_SPACE: f"out of bounds: {ins.mnemonic} of {size} bytes at address 0x{address:x}, beyond the "
         f".{_space(ins)} space, whose addresses have 32 bits",
+        FaultKind.WRONG_SPACE: f"wrong state space: {access}, which is not global",
+        FaultKind.NOT_SHARED: f"wrong state space: {access}, which is not shared memory",
         FaultKind.PRINT: f"printf failed: {grid.printer.problem}",
         FaultKind.BAD_CALL: "call of an address that is no function",
         FaultKind.BAD_BRANCH: f"brx.idx with index {address}; the list has {size} targets",

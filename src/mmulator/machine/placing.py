@@ -33,7 +33,7 @@ def bytes_at(address: int, size: int) -> np.ndarray:
     """Host memory as bytes; whoever owns it must live as long."""
     if not size:
         return np.zeros(0, np.uint8)
-    return np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)
+    return np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(address)), np.uint8)
 
 
 def guarded(size: int, align: int, edge: str) -> np.ndarray:
@@ -105,8 +105,8 @@ class Placement:
         for b in group[1:]:
             if (b.host - low) % align:
                 raise LaunchError(
-                    f"{group[0].label} and {b.label} overlap and begin {b.host - low} bytes apart: the kernel's atomic operations "
-                    f"of {align} bytes need both to begin at a multiple of that",
+                    f"{group[0].label} and {b.label} overlap and begin {b.host - low} bytes apart: atomic operations of "
+                    f"{align} bytes, which the kernel has, need both to begin at a multiple of that",
                     hint="pass one of them as a copy: x.copy()",
                 )
         original, copy = bytes_at(low, high - low), heap.bytes(high - low, align)

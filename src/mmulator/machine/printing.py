@@ -17,9 +17,9 @@ from mmulator.machine.state import LANES, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, 
 if TYPE_CHECKING:
     from mmulator.machine.launch import Grid
 
-_SPEC = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
-_LONG = ("l", "ll", "j", "z", "t")
-_BITS = {"hh": 8, "h": 16}
+# What CUDA knows, as measured: a precision is a number, sizes are h, l and ll. Whatever else begins with % is text.
+_SPEC = re.compile(r"%%|%([-+ #0]*)(\*|\d+)?(?:\.(\d*))?(h|ll?)?([diouxXcsfFeEgGaAp])")
+_BITS = {"": 32, "h": 16, "l": 64, "ll": 64}
 _WORDS, _LONGS = ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint64)
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32, _LONGS, _LONGS, _WORDS)
 WARP, CTA = Warp.numpy_dtype(), Cta.numpy_dtype()
@@ -97,31 +97,24 @@ def format_c(text: str, argument: Callable[[int], bytes], string: Callable[[int]
     argument(size): the next argument's bytes, aligned to its size; string(address): a C string.
     """
 
-    def star(written: str | None) -> int | None:
-        if written == "*":
-            return int.from_bytes(argument(4), "little", signed=True)
-        return None if written is None else int(written or 0)
-
     def one(match: re.Match[str]) -> str:
         flags, wide, precise, length, kind = match.groups()
-        if kind == "%":
+        if kind is None:
             return "%"
-        width = star(wide) or 0
-        precision = star(precise)
+        width = int.from_bytes(argument(4), "little", signed=True) if wide == "*" else int(wide or 0)
         if width < 0:
             flags, width = flags + "-", -width
-        if precision is not None:
-            precision = min(precision, room) if precision >= 0 else None
+        precision = None if precise is None else min(int(precise or 0), room)
         spec = Spec(flags, min(width, room), precision, kind)
         if kind in "diouxX":
-            bits = _BITS.get(length, 64 if length in _LONG else 32)
+            bits = _BITS[length or ""]
             value = int.from_bytes(argument(8 if bits == 64 else 4), "little") & ((1 << bits) - 1)
             return _integer(spec, value - (1 << bits) if kind in "di" and value >> (bits - 1) else value)
         if kind == "c":
             return spec.pad(chr(argument(4)[0]))
         word = int.from_bytes(argument(8), "little")
         if kind == "s":
-            return spec.pad(string(word)[:precision])
+            return spec.pad((string(word) if word else "(null)")[:precision])
         return spec.pad(hex(word)) if kind == "p" else _float(spec, word)
 
     made: list[str] = []
@@ -189,7 +182,7 @@ class Printer:
                 text = format_c(template, argument, string, LIMIT - self.size)[: LIMIT - self.size]
                 self.text.append(text)
                 self.size += len(text)
-        return sum(1 for m in _SPEC.finditer(template) if m[5] != "%")
+        return sum((m[5] is not None) + (m[2] == "*") for m in _SPEC.finditer(template))
 
     def read(self, w: np.void, lane: int, address: int, size: int) -> bytes:
         """Up to `size` bytes at a lane's generic address, as far as there is memory."""

@@ -12,7 +12,7 @@ from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import cast_ptr, select, stack, trailing_zeros
 from mmulator.codegen.types import Ty, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
-from mmulator.machine.runtime.memory import SPACES, WRITE, family, range_
+from mmulator.machine.runtime.memory import SPACES, WRITE, range_
 from mmulator.machine.state import Warp
 
 
@@ -54,7 +54,6 @@ def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = 
     combine: the new value from (old, operand), as a macro, for operations that are none on integers; `name`
     distinguishes it.
     """
-    space = family(space)
     resolve, size = SPACES[space], ty.size
     own = combine or _OWN.get(op)
     rmw = "" if own or op == "cas" else _RMW[op][ty.signed]
