@@ -8,7 +8,7 @@ import numpy as np
 
 from mmulator.codegen.ops import cast_ptr, mask_bits, reduce_or, select, trailing_zeros
 from mmulator.codegen.types import i32, u32, u64
-from mmulator.codegen.values import Builder, Value, constant, extract
+from mmulator.codegen.values import Builder, Value, constant
 from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.machine.emit import LANES, BlockEmitter, storage_type
 from mmulator.machine.image import (
@@ -17,14 +17,15 @@ from mmulator.machine.image import (
     prototype_abi,
 )
 from mmulator.machine.lower import LOWER
+from mmulator.machine.lower.builtins import builtin_abi, builtin_name, call_builtin
 from mmulator.machine.operands import call_operands, callee_of
-from mmulator.machine.program import BUILTINS, Block, form_name, is_wgmma_issue, takes_whole_warp
+from mmulator.machine.program import Block, form_name, is_wgmma_issue, takes_whole_warp
 from mmulator.machine.registers import Frame
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime.stack import stack_restore
 from mmulator.machine.state import FULL, Code, Cta, FaultKind, Launch
-from mmulator.ptx.tree import Immediate, Instruction, Module, Operand, Reg, Symbol
+from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, Symbol
 
 if TYPE_CHECKING:
     from mmulator.machine.jit import Jit
@@ -210,6 +211,8 @@ class Emitter(BlockEmitter):
         callee = callee_of(ins)
         if isinstance(callee, Symbol) and callee.space == "func":
             function = self.jit.module.function(callee.name)
+            if function is not None and builtin_name(ins, self.jit.module) is not None:
+                return builtin_abi(function), function.params, function.returns
             if function is None or not function.is_defined:
                 raise UnsupportedError(
                     f"call of {callee.name}, which is not defined in this module", span=callee.span,
@@ -233,29 +236,10 @@ class Emitter(BlockEmitter):
         """Bytes of each lane's local memory to another place in it."""
         self.call(rt.copy_local, self.w, self.mask, self.spill(source), self.spill(target), size, self.site)
 
-    def _builtin(self, ins: Instruction, name: str) -> None:
-        """A call of a function that CUDA's runtime has: printf and a failing assert."""
-        b = self.b
-        results, arguments = call_operands(ins)
-        offsets = [self.frame_offset(a.name) for a in arguments if isinstance(a, Symbol)]
-        values = [self._local_value(U64(self.local_base()) + o, 64) for o in offsets[:2] if o is not None]
-        if name == "__assertfail":
-            lane = trailing_zeros(self.mask)
-            self.call(rt.fault, self.w, int(FaultKind.ASSERTION), self.site, lane, extract(values[0], lane), 0)
-            b.ret(int(Code.RESCHEDULE))
-            return
-        place = self.room(U32)
-        self.call(rt.device_print, self.w, self.mask, *(self.spill(v) for v in values), place)
-        if results and isinstance(results[0], Symbol) and (at := self.frame_offset(results[0].name)) is not None:
-            where = self.spill(U64(self.local_base()) + at)
-            self.call(mem.store_function("local", 4, 1), self.w, self.mask, where, place, self.site)
-        self.flush()
-        b.ret(self.block.targets[0])
-
     def _call(self, ins: Instruction) -> None:
         b = self.b
         if (name := builtin_name(ins, self.jit.module)) is not None:
-            self._builtin(ins, name)
+            call_builtin(self, ins, name)
             return
         abi, params, _ = self._abi(ins)
         _, arguments = call_operands(ins)
@@ -291,7 +275,7 @@ class Emitter(BlockEmitter):
         self.call(mem.store_function("local", 4, 1), self.w, self.mask, self.spill(self._saved_stack()), place, self.site)
 
     def _restore_stack(self, ins: Instruction) -> None:
-        value = self.spill(U64(self._local_value(self._saved_stack(), 32)))
+        value = self.spill(U64(self.local_value(self._saved_stack(), 32)))
         self.call(stack_restore, self.w, self.mask, value, self.site)
 
     def _pass(self, operand: Operand, target: Value, parameter: Any) -> None:
@@ -306,9 +290,7 @@ class Emitter(BlockEmitter):
         self.call(function, self.w, self.mask, self.spill(target), self.spill(value), self.site)
 
     def _after_call(self, ins: Instruction) -> None:
-        if builtin_name(ins, self.jit.module) is not None:
-            return
-        if self.jit.stack:
+        if self.jit.stack and builtin_name(ins, self.jit.module) is None:
             self._restore_stack(ins)
         abi, _, returns = self._abi(ins)
         results, _ = call_operands(ins)
@@ -323,9 +305,9 @@ class Emitter(BlockEmitter):
             if offset is not None:
                 self._copy(parameter.size, source, U64(self.local_base()) + offset)
         elif isinstance(operand, Reg):
-            self.write(operand.name, self._local_value(source, max(parameter.bits, 8)))
+            self.write(operand.name, self.local_value(source, max(parameter.bits, 8)))
 
-    def _local_value(self, at: Value, bits: int) -> Value:
+    def local_value(self, at: Value, bits: int) -> Value:
         ty = storage_type(f"b{bits}")
         place = self.room(ty)
         self.call(mem.load_function("local", bits // 8, 1), self.w, self.mask, self.spill(at), place, self.site)
@@ -338,7 +320,7 @@ class Emitter(BlockEmitter):
             if parameter.space == "reg":
                 at = U64(self.local_base()) + local.offsets[parameter.name]
                 with self.passing():
-                    self.write(parameter.name, self._local_value(at, max(parameter.bits, 8)))
+                    self.write(parameter.name, self.local_value(at, max(parameter.bits, 8)))
 
     def store_register_returns(self) -> None:
         function, local = self.block.function.function, self.jit.locals[self.function_name]
@@ -349,15 +331,6 @@ class Emitter(BlockEmitter):
                 call = mem.store_function("local", value.ty.bits // 8, 1)
                 with self.passing():
                     self.call(call, self.w, self.mask, self.spill(at), self.spill(value), self.site)
-
-
-def builtin_name(ins: Instruction, module: Module) -> str | None:
-    """Name of the function of CUDA's runtime that a call reaches, or None."""
-    callee = callee_of(ins)
-    if not isinstance(callee, Symbol) or callee.name not in BUILTINS:
-        return None
-    function = module.function(callee.name)
-    return None if function is not None and function.is_defined else callee.name
 
 
 def barrier_parts(ins: Instruction) -> tuple[int, Operand | None, list[Operand]]:

@@ -9,7 +9,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,8 @@ from mmulator.machine.faults import describe_fault
 from mmulator.machine.faults_warp import describe_deadlock, unfinished
 from mmulator.machine.jit import CompiledKernel
 from mmulator.machine.natives import address
-from mmulator.machine.printing import Printer
+from mmulator.machine.placing import Arena, Heap, Placement, atomic_bytes, bytes_at, pointer
+from mmulator.machine.printing import STRING, Printer
 from mmulator.machine.runtime.control import run_cta
 from mmulator.machine.state import (
     COPY_QUEUE,
@@ -74,38 +74,6 @@ class LaunchShape:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
-def _pointer(array: np.ndarray) -> int:
-    return int(array.ctypes.data)
-
-
-class Arena:
-    """Zeroed memory, 64-byte aligned, cut into named parts."""
-
-    def __init__(self, parts: dict[str, int]) -> None:
-        self.offset: dict[str, int] = {}
-        at = 0
-        for name, size in parts.items():
-            self.offset[name] = at
-            at += -(-size // 64) * 64
-        self.bytes = np.zeros(at + 64, np.uint8)
-        skip = -_pointer(self.bytes) % 64
-        self.bytes = self.bytes[skip : skip + at]
-        self.base = _pointer(self.bytes)
-        self.sizes = parts
-
-    def at(self, name: str) -> int:
-        return self.base + self.offset[name]
-
-    def view(self, name: str, dtype: Any) -> np.ndarray:
-        start = self.offset[name]
-        return self.bytes[start : start + self.sizes[name]].view(dtype)
-
-    def clear(self, *names: str) -> None:
-        for name in names:
-            start = self.offset[name]
-            self.bytes[start : start + self.sizes[name]] = 0
-
-
 class Grid:
     """One launch: what all blocks share."""
 
@@ -116,7 +84,12 @@ class Grid:
         self.kernel, self.shape, self.arguments, self.seed = kernel, shape, arguments, seed
         self.workers = max(1, min(threads or os.cpu_count() or 1, shape.blocks))
         self.buffers = [*(Buffer(s, b, "a module variable", w) for s, b, w in kernel.image.buffers), *arguments.buffers]
-        self.windows = self._windows()
+        self.heap = Heap.from_environment()
+        self.atomic_bytes = atomic_bytes(kernel.sites)
+        self.placement = Placement(self.buffers, self.atomic_bytes, self.heap)
+        self.params = self.heap.hold(arguments.params)
+        self.code = self.heap.hold(kernel.code)
+        self.windows = self.heap.hold(self._windows())
         self.stop = np.zeros(1, np.uint32)
         self.watches = watches
         self.launch = self._launch()
@@ -124,39 +97,43 @@ class Grid:
         self.tiles = len(kernel.matrix.tiles)
         self.groups = -(-shape.warps // 4) if self.tiles else 0
 
+    def buffer_at(self, address: int) -> Buffer | None:
+        """The buffer of global or const memory that has the byte at a generic address."""
+        return next((b for b in self.buffers if 0 <= address - b.start < b.size), None)
+
     def read(self, address: int, size: int) -> bytes:
-        """Bytes of global or const memory at a generic address; zeros where there is none."""
-        for b in self.buffers:
-            offset = address - b.start
-            if 0 <= offset <= b.size - size:
-                return b.array.reshape(-1).view(np.uint8)[offset : offset + size].tobytes()
-        return bytes(size)
+        """Up to `size` bytes of global or const memory at a generic address, as far as there is memory."""
+        b = self.buffer_at(address)
+        if b is None:
+            return b""
+        offset = address - b.start
+        return bytes_at(b.host + offset, min(size, b.size - offset)).tobytes()
 
     def read_string(self, address: int) -> str:
         """A C string in global or const memory."""
-        found = bytearray()
-        while len(found) < 4096 and (byte := self.read(address + len(found), 1)) != b"\0":
-            found += byte
-        return found.decode("utf-8", "replace")
+        return self.read(address, STRING).partition(b"\0")[0].decode("utf-8", "replace")
+
+    def finish(self) -> None:
+        """Bring what was stored to the arrays of the caller, wherever it was stored."""
+        self.placement.finish()
 
     def _windows(self) -> np.ndarray:
         last = max([b.start + b.size for b in self.buffers], default=0) >> SLOT_SHIFT
         windows = np.zeros(max(last + 2, 32), WINDOW)
         for b in self.buffers:
             for slot in range(b.start >> SLOT_SHIFT, ((b.start + max(b.size, 1) - 1) >> SLOT_SHIFT) + 1):
-                windows[slot] = (_pointer(b.array), b.start, b.size, int(b.writable))
-        params = self.arguments.params
-        windows[SLOT_PARAM] = (_pointer(params), SLOT_PARAM << SLOT_SHIFT, params.nbytes, 0)
+                windows[slot] = (b.host, b.start, b.size, int(b.writable))
+        windows[SLOT_PARAM] = (pointer(self.params), SLOT_PARAM << SLOT_SHIFT, self.params.nbytes, 0)
         return windows
 
     def _launch(self) -> np.ndarray:
         k, s = self.kernel, self.shape
         launch = np.zeros(1, LAUNCH)
-        launch["code"] = _pointer(k.code)
-        launch["windows"] = _pointer(self.windows)
+        launch["code"] = pointer(self.code)
+        launch["windows"] = pointer(self.windows)
         launch["slots"] = len(self.windows)
-        launch["params"] = _pointer(self.arguments.params)
-        launch["stop"] = _pointer(self.stop)
+        launch["params"] = pointer(self.params)
+        launch["stop"] = pointer(self.stop)
         launch["local_bytes"] = k.local_bytes
         launch["seed"] = self.seed & 0xFFFFFFFFFFFFFFFF
         launch["grid"], launch["block"] = s.grid, s.block
@@ -164,18 +141,23 @@ class Grid:
         launch["entry"] = k.program.entry.entry
         launch["shared_bytes"], launch["dynamic_shared"] = s.shared, s.dynamic_shared
         launch["tiles"], launch["tile_bytes"] = len(k.matrix.tiles), k.matrix.tile_bytes
-        self.callees = np.array([(e, p.cycle, p.offset, p.stride, p.end) for e, p in k.callees], CALLEE)
-        launch["callees"] = _pointer(self.callees)
+        self.callees = self.heap.hold(np.array([(e, p.cycle, p.offset, p.stride, p.end) for e, p in k.callees], CALLEE))
+        launch["callees"] = pointer(self.callees)
         numbers = {n: number for number, n in enumerate(k.program.functions) if n in k.program.pointed}
-        self.functions = np.array([numbers.get(n, -1) for n in k.image.function_names], np.int32)
-        launch["functions"], launch["function_count"] = _pointer(self.functions), len(self.functions)
+        self.functions = self.heap.hold(np.array([numbers.get(n, -1) for n in k.image.function_names], np.int32))
+        launch["functions"], launch["function_count"] = pointer(self.functions), len(self.functions)
         self.printer = Printer(self)
         launch["print"] = self.printer.address
-        self.sites = np.array([_pointer(t) for t in k.matrix.tables] or [0], np.uint64)
-        launch["sites"] = _pointer(self.sites)
+        self.tables = [self.heap.hold(t) for t in k.matrix.tables]
+        self.sites = self.heap.hold(np.array([pointer(t) for t in self.tables], np.uint64))
+        launch["sites"] = pointer(self.sites)
         if self.watches is not None:
-            launch["watches"], launch["watch_count"] = _pointer(self.watches.table), len(self.watches.table)
-            launch["seen"] = _pointer(self.watches.log)
+            for watched in self.watches.table:
+                b = self.buffer_at(int(watched["start"]))
+                assert b is not None
+                watched["host"] = b.host + int(watched["start"]) - b.start
+            launch["watches"], launch["watch_count"] = pointer(self.watches.table), len(self.watches.table)
+            launch["seen"] = pointer(self.watches.log)
         return launch
 
 
@@ -187,22 +169,21 @@ class Resident:
         self.grid = grid
         n = s.warps
         groups, tiles = grid.groups, grid.tiles
-        self.arena = Arena(
-            {
-                "cta": Cta.size,
-                "warps": Warp.size * n,
-                "groups": Group.size * groups,
-                "tiles": Tile.size * groups * tiles,
-                "tile_memory": k.matrix.tile_bytes * groups * tiles,
-                "scratch": k.matrix.scratch_bytes,
-                "ops": WgmmaOp.size * WGMMA_QUEUE * n if tiles else 0,
-                "wgmma_groups": WgmmaGroup.size * WGMMA_GROUPS * n if tiles else 0,
-                "copies": CopyEntry.size * COPY_QUEUE * n if grid.uses_copies else 0,
-                "regs": k.frame_bytes * n,
-                "local": k.local_bytes * LANES * n,
-                "shared": max(s.shared, 1) + 64,
-            }
-        )
+        parts = {
+            "cta": Cta.size,
+            "warps": Warp.size * n,
+            "groups": Group.size * groups,
+            "tiles": Tile.size * groups * tiles,
+            "tile_memory": k.matrix.tile_bytes * groups * tiles,
+            "scratch": k.matrix.scratch_bytes,
+            "ops": WgmmaOp.size * WGMMA_QUEUE * n if tiles else 0,
+            "wgmma_groups": WgmmaGroup.size * WGMMA_GROUPS * n if tiles else 0,
+            "copies": CopyEntry.size * COPY_QUEUE * n if grid.uses_copies else 0,
+            "regs": k.frame_bytes * n,
+        }
+        atomic = grid.atomic_bytes
+        windows = {"local": (k.local_bytes * LANES * n, atomic), "shared": (s.shared, atomic)}
+        self.arena = Arena({name: (size, 8) for name, size in parts.items()} | windows, grid.heap)
         self.cta = self.arena.view("cta", CTA)
         self.warps = self.arena.view("warps", WARP)
 
@@ -211,7 +192,7 @@ class Resident:
         g, a, s, k = self.grid, self.arena, self.grid.shape, self.grid.kernel
         a.clear("cta", "warps", "groups", "tiles", "regs", "local", "shared")
         cta, warps = self.cta, self.warps
-        cta["launch"] = _pointer(g.launch)
+        cta["launch"] = pointer(g.launch)
         for name in ("warps", "shared", "groups", "tiles", "tile_memory", "scratch"):
             cta[name] = a.at(name)
         x, y, _ = s.grid
@@ -309,10 +290,10 @@ class Runner:
                     self.done.set()
 
     def _run(self, resident: Resident, worker: int) -> None:
-        resident.cta["counts"] = _pointer(self.counts[worker])
+        resident.cta["counts"] = pointer(self.counts[worker])
         since = time.perf_counter()
         while True:
-            result = self.run_cta(_pointer(resident.cta), 32 if self.turn == LONGEST_TURN else 8)
+            result = self.run_cta(pointer(resident.cta), 32 if self.turn == LONGEST_TURN else 8)
             if result != Stop.BUDGET or time.perf_counter() - since > self.turn:
                 break
         if result == Stop.BUDGET:
@@ -350,6 +331,7 @@ class Runner:
             raise KeyboardInterrupt(f"{self._how_far()}; {unfinished(self.grid, self._begun())[0]}") from None
         finally:
             self._halt(threads)
+            self.grid.finish()
         if self.error is not None:
             raise self.error
         if self.finished < self.grid.shape.blocks:

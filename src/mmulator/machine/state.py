@@ -68,6 +68,8 @@ class FaultKind(IntEnum):
     BAD_STACK = 31
     PARTIAL_WARP = 40  # lanes are missing at an instruction for whole warps
     BARRIER_COUNTS = 41
+    WRONG_SPACE = 24  # an access to .global with the generic address of shared or local memory
+    NOT_SHARED = 25  # a matrix move by a generic address that is not in shared memory
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
