@@ -184,7 +184,7 @@ class Body:
             known = scope.names.get(name)
             if known is not None:
                 if not known.name:  # a register that is named for the first time
-                    known = scope.names[name] = known._replace(name=name + scope.suffix)
+                    known = scope.names[name] = Known(name + scope.suffix, "reg", known.type, known.vector)
                 return known
         return self.outer.get(name)
 
