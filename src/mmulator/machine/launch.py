@@ -17,6 +17,7 @@ from mmulator.machine.arguments import Arguments, Buffer
 from mmulator.machine.faults import describe_fault
 from mmulator.machine.faults_warp import describe_deadlock, unfinished
 from mmulator.machine.jit import CompiledKernel
+from mmulator.machine.limits import check_host
 from mmulator.machine.natives import address
 from mmulator.machine.placing import Arena, Heap, Placement, atomic_bytes, bytes_at, pointer
 from mmulator.machine.printing import STRING, Printer
@@ -46,6 +47,7 @@ from mmulator.machine.watch import Watches
 MAX_RESIDENT = 264  # blocks kept half-done while they wait for others
 # Seconds until a block is set aside. Turns get shorter while no block ends: perhaps all wait for one that has not begun.
 LONGEST_TURN, SHORTEST_TURN = 0.1, 0.004
+LARGE = 1 << 22  # bytes of a block from which on the machine's memory is asked
 Progress = Callable[[int, int], None]
 
 LAUNCH, CTA, WARP, WINDOW, GROUP, TILE, CALLEE = (
@@ -117,6 +119,12 @@ class Grid:
         """Bring what was stored to the arrays of the caller, wherever it was stored."""
         self.placement.finish()
 
+    @property
+    def block_bytes(self) -> int:
+        """Memory of a block while it runs, by far the most of it."""
+        k, s = self.kernel, self.shape
+        return (k.frame_bytes + k.local_bytes * LANES) * s.warps + s.shared + k.matrix.tile_bytes * self.groups * self.tiles
+
     def _windows(self) -> np.ndarray:
         last = max([b.start + b.size for b in self.buffers], default=0) >> SLOT_SHIFT
         windows = np.zeros(max(last + 2, 32), WINDOW)
@@ -184,13 +192,16 @@ class Resident:
         atomic = grid.atomic_bytes
         windows = {"local": (k.local_bytes * LANES * n, atomic), "shared": (s.shared, atomic)}
         self.arena = Arena({name: (size, 8) for name, size in parts.items()} | windows, grid.heap)
+        self.used = False
         self.cta = self.arena.view("cta", CTA)
         self.warps = self.arena.view("warps", WARP)
 
     def start(self, number: int) -> None:
         """Set up block `number` of the grid (x fastest)."""
         g, a, s, k = self.grid, self.arena, self.grid.shape, self.grid.kernel
-        a.clear("cta", "warps", "groups", "tiles", "regs", "local", "shared")
+        if self.used:  # a new one is zero, and what no thread touches is never asked for
+            a.clear("cta", "warps", "groups", "tiles", "regs", "local", "shared")
+        self.used = True
         cta, warps = self.cta, self.warps
         cta["launch"] = pointer(g.launch)
         for name in ("warps", "shared", "groups", "tiles", "tile_memory", "scratch"):
@@ -246,6 +257,8 @@ class Runner:
         self.begun: dict[int, Resident] = {}
         self.turn = LONGEST_TURN
         self.error: BaseException | None = None
+        arena, held = grid.block_bytes, min(MAX_RESIDENT, grid.shape.blocks)
+        self.most = min(held, check_host(arena, grid.workers)) if arena > LARGE else held
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)
         self.done = threading.Event()
         self.run_cta = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)(address(run_cta))
@@ -253,7 +266,7 @@ class Runner:
     def take(self, turn: int) -> Resident | None:
         """A block to work on: a new one, or one that was set aside."""
         with self.lock:
-            new = self.next_block < self.grid.shape.blocks and self.resident < MAX_RESIDENT
+            new = self.next_block < self.grid.shape.blocks and self.resident < self.most
             if self.waiting and (not new or turn % 2):
                 return self.waiting.popleft()
             if not new:
