@@ -240,13 +240,15 @@ def special() -> Iterator[Statement]:
         )  # fmt: skip
     for type, size, align in (("u64", 24, 8), ("u32", 40, 32), ("u64", 1, 16), ("u64", 0, 8)):
         bank = type.replace("u", "b")
-        access = "" if not size else (
-            "st.local.b8 [y], 17; ld.local.b8 d0, [y];" if size == 1 else "st.local.b32 [y], a0; st.local.b32 [y+4], a0; ld.local.b32 d0, [y+4];"
-        )  # fmt: skip
+        access = "st.local.b32 [y], a0; st.local.b32 [y+4], a0; ld.local.b32 d0, [y+4];"
+        if size < 8:
+            access = "st.local.b8 [y], 17; ld.local.b8 d0, [y];" if size else ""
         yield Statement(
-            f".reg .{bank} x, y, z, u, v; mov.b32 d0, 0; stacksave.{type} x; mov.{bank} z, {size}; alloca.{type} y, z, {align}; {access} "
+            f".reg .{bank} x, y, z, u, v; mov.b32 d0, 0; stacksave.{type} x; mov.{bank} z, {size}; "
+            f"alloca.{type} y, z, {align}; {access} "
             f"stacksave.{type} u; sub.{type} u, y, u; stackrestore.{type} x; stacksave.{type} v; sub.{type} v, v, x; "
-            f"and.{bank} z, y, {align - 1}; setp.le.{type} d1, y, x; cvt.u64.{type} d2, u; cvt.u64.{type} d3, v; cvt.u64.{type} d4, z;",
+            f"and.{bank} z, y, {align - 1}; setp.le.{type} d1, y, x; "
+            f"cvt.u64.{type} d2, u; cvt.u64.{type} d3, v; cvt.u64.{type} d4, z;",
             ("b32",), ("b32", "pred", "b64", "b64", "b64"),
         )  # fmt: skip
     for name in ("tid", "ntid", "ctaid", "nctaid"):
@@ -268,8 +270,12 @@ def special() -> Iterator[Statement]:
 
 
 # Kernels ------------------------------------------------------------------------------------------------------------
-STORAGE = {"pred": ("pred", 1), "b8": ("b8", 1), "b128": ("b128", 16), **dict.fromkeys(("f16", "bf16", "b16", "e4m3x2", "e5m2x2"), ("b16", 2)),
-           **dict.fromkeys(("f16x2", "bf16x2", "b32", "f32"), ("b32", 4)), **dict.fromkeys(("b64", "f64"), ("b64", 8))}  # fmt: skip
+# type of a source or result -> (register, bytes in memory)
+STORAGE = {
+    "pred": ("pred", 1), "b8": ("b8", 1), "b128": ("b128", 16),
+    **dict.fromkeys(("f16", "bf16", "b16", "e4m3x2", "e5m2x2"), ("b16", 2)),
+    **dict.fromkeys(("f16x2", "bf16x2", "b32", "f32"), ("b32", 4)), **dict.fromkeys(("b64", "f64"), ("b64", 8)),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
