@@ -63,6 +63,7 @@ _TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
     # the reserved part of shared memory, as an NVIDIA H200 reads it
     "reserved_smem_offset_begin": lambda e: constant(e.b, u32, 0),
     "reserved_smem_offset_end": lambda e: constant(e.b, u32, 0x120),
+    **{f"reserved_smem_offset_{n}": (lambda e: constant(e.b, u32, 0)) for n in range(2)},
     "reserved_smem_offset_cap": lambda e: constant(e.b, u32, 0x400),
     # a block outside of any cluster is a cluster of one
     **{f"cluster_ctaid.{a}": (lambda e: constant(e.b, u32, 0)) for a in _AXES},
