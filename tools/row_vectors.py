@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +54,7 @@ def pairs(form: ScalarForm) -> set[Pair]:
 
 
 def on_sm_90(form: ScalarForm) -> bool:
-    return form.sm <= 90 and not form.families and not (form.chip and form.sm > 90)
+    return not form.since_blackwell
 
 
 @cache
@@ -62,7 +62,7 @@ def wanted(row: Row) -> dict[Pair, tuple[Words, ScalarForm]]:
     """Every pair of a row that an sm_90 has, and a form with it."""
     out: dict[Pair, tuple[Words, ScalarForm]] = {}
     for words, form in forms(row, 3000):
-        if on_sm_90(form):
+        if on_sm_90(form) and not (form.opcode == "cvta" and form["type"] == "u32"):  # of addresses with 32 bits
             for pair in pairs(form) - out.keys():
                 out[pair] = words, form
     return out
@@ -163,8 +163,15 @@ def _memory(words: Words, form: ScalarForm) -> Statement:
     return Statement(f"{_mnemonic(form, words)} {value}, [p];", (), many, "load")
 
 
-def _space_fits(form: ScalarForm) -> bool:
-    return form["space"] in ("", "global") and not form["hint"]
+def _plain_accesses(row: Row) -> Iterator[tuple[Words, ScalarForm]]:
+    """Every type and vector of a row, of global memory."""
+    choices = {g.name: (*g.alternatives, *([""] * g.optional)) for g in row.groups}
+    fixed = [g.alternatives[0] for g in row.groups if not g.optional and g.name not in ("type", "vec")]
+    for vec, type_name in product(choices.get("vec", ("",)), choices["type"]):
+        words = (*fixed, "global", *([vec] if vec else []), type_name)
+        form = match(row.opcode, words)
+        if not isinstance(form, NoForm) and row_of(row.opcode, words) is row:
+            yield words, form
 
 
 _MANY_LANES = frozenset(("shfl", "vote", "match", "redux", "elect", "activemask"))
@@ -192,7 +199,7 @@ def plan(already: Iterable[str]) -> list[Statement]:
             continue
         missing = set(wanted(row)) - have.get(row, set())
         if row.name in ("ld", "st", "ldu"):
-            candidates = [(w, f) for w, f in forms(row, 3000) if on_sm_90(f) and _space_fits(f)]
+            candidates = [(w, f) for w, f in _plain_accesses(row) if on_sm_90(f)]
         else:
             candidates = list(wanted(row).values())
         for words, form in candidates:
@@ -233,17 +240,27 @@ def special() -> Iterator[Statement]:
         )  # fmt: skip
     for type, size, align in (("u64", 24, 8), ("u32", 40, 32), ("u64", 1, 16), ("u64", 0, 8)):
         bank = type.replace("u", "b")
-        access = "" if not size else (
-            "st.local.b8 [y], 17; ld.local.b8 d0, [y];" if size == 1 else "st.local.b32 [y], a0; st.local.b32 [y+4], a0; ld.local.b32 d0, [y+4];"
-        )  # fmt: skip
+        access = "st.local.b32 [y], a0; st.local.b32 [y+4], a0; ld.local.b32 d0, [y+4];"
+        if size < 8:
+            access = "st.local.b8 [y], 17; ld.local.b8 d0, [y];" if size else ""
         yield Statement(
-            f".reg .{bank} x, y, z, u, v; mov.b32 d0, 0; stacksave.{type} x; mov.{bank} z, {size}; alloca.{type} y, z, {align}; {access} "
+            f".reg .{bank} x, y, z, u, v; mov.b32 d0, 0; stacksave.{type} x; mov.{bank} z, {size}; "
+            f"alloca.{type} y, z, {align}; {access} "
             f"stacksave.{type} u; sub.{type} u, y, u; stackrestore.{type} x; stacksave.{type} v; sub.{type} v, v, x; "
-            f"and.{bank} z, y, {align - 1}; setp.le.{type} d1, y, x; cvt.u64.{type} d2, u; cvt.u64.{type} d3, v; cvt.u64.{type} d4, z;",
+            f"and.{bank} z, y, {align - 1}; setp.le.{type} d1, y, x; "
+            f"cvt.u64.{type} d2, u; cvt.u64.{type} d3, v; cvt.u64.{type} d4, z;",
             ("b32",), ("b32", "pred", "b64", "b64", "b64"),
         )  # fmt: skip
     for name in ("tid", "ntid", "ctaid", "nctaid"):
         yield Statement(f"mov.v4.u32 {{d0, d1, d2, d3}}, %{name};", (), ("b32",) * 4)
+    for names, type in (
+        (("clusterid.x", "nclusterid.x", "cluster_ctaid.x", "cluster_nctaid.x", "cluster_ctarank", "cluster_nctarank"), "b32"),
+        (("cluster_nctaid.y", "cluster_nctaid.z", "nclusterid.y", "nclusterid.z", "clusterid.z", "cluster_ctaid.z"), "b32"),
+        (("is_explicit_cluster",), "pred"), (("current_graph_exec",), "b64"),
+        (("reserved_smem_offset_begin", "reserved_smem_offset_cap"), "b32"),
+        (("reserved_smem_offset_0", "reserved_smem_offset_1"), "b32"),
+    ):  # fmt: skip
+        yield Statement(" ".join(f"mov.{type} d{n}, %{name};" for n, name in enumerate(names)), (), (type,) * len(names))
     for name in ("bar", "barrier"):
         for op, result in (("popc.u32", "b32"), ("and.pred", "pred"), ("or.pred", "pred")):
             yield Statement(f"{name}.red.{op} d0, 1, a0;", ("pred",), (result,))
@@ -253,8 +270,12 @@ def special() -> Iterator[Statement]:
 
 
 # Kernels ------------------------------------------------------------------------------------------------------------
-STORAGE = {"pred": ("pred", 1), "b8": ("b8", 1), "b128": ("b128", 16), **dict.fromkeys(("f16", "bf16", "b16", "e4m3x2", "e5m2x2"), ("b16", 2)),
-           **dict.fromkeys(("f16x2", "bf16x2", "b32", "f32"), ("b32", 4)), **dict.fromkeys(("b64", "f64"), ("b64", 8))}  # fmt: skip
+# type of a source or result -> (register, bytes in memory)
+STORAGE = {
+    "pred": ("pred", 1), "b8": ("b8", 1), "b128": ("b128", 16),
+    **dict.fromkeys(("f16", "bf16", "b16", "e4m3x2", "e5m2x2"), ("b16", 2)),
+    **dict.fromkeys(("f16x2", "bf16x2", "b32", "f32"), ("b32", 4)), **dict.fromkeys(("b64", "f64"), ("b64", 8)),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -400,12 +421,17 @@ def run(folder: Path, out: Path) -> None:
 
 
 def pack(folder: Path, out: Path) -> None:
+    """Adds the statements of a capture to those that there are."""
     raw = np.load(out / "row_raw.npz")
-    made = plan_file(folder / "plan.json")
-    found = {s.text: d for kernel in kernels(made) for s, d in kernel.digests(raw[kernel.name])}
-    lines = ",\n".join(json.dumps([s.text, " ".join(s.sources), " ".join(s.results), s.kind, found[s.text]]) for s in made)
-    (DATA / "row_vectors.json").write_text(f"[\n{lines}\n]\n")
-    print(len(found), "digests")
+    file = DATA / "row_vectors.json"
+    rows_of: dict[str, list[str]] = {line[0]: line for line in json.loads(file.read_text())} if file.exists() else {}
+    for kernel in kernels(plan_file(folder / "plan.json")):
+        for s, found in kernel.digests(raw[kernel.name]):
+            line = [s.text, " ".join(s.sources), " ".join(s.results), s.kind, found]
+            if rows_of.setdefault(s.text, line) != line:
+                raise SystemExit(f"{s.text}: {found}, not {rows_of[s.text]}")
+    file.write_text("[\n" + ",\n".join(map(json.dumps, rows_of.values())) + "\n]\n")
+    print(len(rows_of), "digests")
 
 
 if __name__ == "__main__":

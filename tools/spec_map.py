@@ -239,13 +239,14 @@ def reason(row: Row) -> str:
 
 
 def unsupported_name(row: Row) -> str:
-    types = [g.alternatives for g in row.groups if g.name in ("type", "dtype", "stype")]
+    shown = ("type", "dtype", "stype", "atype") if row.name == "cvt" else ("type", "dtype", "stype")
+    types = [g.alternatives for g in row.groups if g.name in shown]
     narrow = [a for a in types if not row.open]
     return row.name + "".join("." + "/".join(dict.fromkeys(a)) for a in narrow)
 
 
 def is_read(name: str) -> bool:
-    """Whether the machine has a special register; a vector's name stands for its x, y and z."""
+    """Whether the machine has a special register; a vector's name stands for its components."""
     return name in SPECIAL_REGISTERS or f"{name}.x" in SPECIAL_REGISTERS
 
 
@@ -326,6 +327,7 @@ def figures() -> dict[str, int]:
         "statements": len(cases),
         "results": sum(c["count"] for c in cases),
         "contraction": (ROOT / "tests/data/contraction_kernels.txt").read_text().count("\n== "),
+        "rows": len(json.loads((ROOT / "tests/data/row_vectors.json").read_text())),
         "verdicts": sum(v[:2] in ("+ ", "- ") for v in verdicts),
         "matrix forms": sum(len({f for r in rows for f in r.forms()}) for rows in FAMILIES.values()),
         "scalar instructions": len(scalar_tables.ROWS),
@@ -351,6 +353,8 @@ def evidence() -> str:
         f"  {n['results']:,} operand tuples, and the results of an H200.\n"
         f"- `tests/data/contraction_vectors.npz`: {n['contraction']} kernels whose bits depend on what ptxas\n"
         "  fuses and computes beforehand, and the results of an H100.\n"
+        f"- `tests/data/row_vectors.json`: {n['rows']:,} statements made from the rows of the tables,\n"
+        "  128 operand tuples each, and digests of the results of an H100.\n"
         "- `tests/data/approx_sm_90.npz`: for every coefficient in the tables of the\n"
         "  approximate functions, H200 outputs that show it one too large or too small.\n"
         f"- `tests/data/ptx_verdicts.txt`, `tests/data/matrix_verdicts.txt`: {n['verdicts']:,}\n"

@@ -192,6 +192,11 @@ class ScalarForm:
     def opcode(self) -> str:
         return self.name.partition(".")[0]
 
+    @property
+    def since_blackwell(self) -> bool:
+        """Only chips from sm_100 on have it: none of which has been asked what it computes."""
+        return self.sm >= 100 or bool(self.families)
+
     def operand_names(self) -> tuple[str, ...]:
         return tuple(o.name for o in self.operands)
 

@@ -32,7 +32,7 @@ _BULK = "bulk asynchronous copies: later release"
 _L1 = maybe("L1", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate")
 _L2 = maybe("L2", "L2::evict_normal", "L2::evict_first", "L2::evict_last")
 _PREFETCH = maybe("prefetch", "L2::64B", "L2::128B", "L2::256B")
-_VEC = maybe("vec", "v2", "v4", "v8")
+_VEC = maybe("vec", "v2", "v4")
 _SHARED = ("shared", "shared::cta", "shared::cluster")
 _LOAD_SPACES = ("const", "global", "local", "param", "param::entry", "param::func", *_SHARED)
 _STORE_SPACES = ("global", "local", "param", "param::func", *_SHARED)
@@ -40,7 +40,7 @@ _MEMORY_NEEDS = (
     *need("L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate", (7, 4), 70),
     *need("L2::64B L2::128B L2::256B", (7, 4), 75),
     *need("L2::cache_hint", (7, 4), 80),
-    *need("L2::evict_normal L2::evict_first L2::evict_last v8", (8, 8), 100),
+    *need("L2::evict_normal L2::evict_first L2::evict_last", (8, 8), 100),
     *need("relaxed acquire release", (6, 0), 70),
     *need("mmio", (8, 2), 70),
     *need("b128", (8, 3), 70),
@@ -50,7 +50,7 @@ _MEMORY_NEEDS = (
 )
 
 
-def _access(m: Mapping[str, str]) -> str | None:
+def _order(m: Mapping[str, str]) -> str | None:
     """Which modifiers of ld and st exclude or require each other."""
     sem, space = m.get("sem", "weak"), m.get("space", "")
     if sem in ("relaxed", "acquire", "release") and "scope" not in m:
@@ -65,7 +65,7 @@ def _access(m: Mapping[str, str]) -> str | None:
         return f".mmio cannot access .{space}"
     if "cop" in m and (sem != "weak" or "L1" in m or "L2" in m):
         return f".{m['cop']} cannot stand with " + (f".{sem}" if sem != "weak" else "an eviction priority")
-    if "nc" in m and (sem != "weak" or space != "global"):
+    if "nc" in m and ("sem" in m or space != "global"):
         return ".nc needs .global and no memory order"
     if ("prefetch" in m or "hint" in m) and space not in ("", "global"):
         return f".{m.get('prefetch') or m['hint']} needs .global"
@@ -74,36 +74,41 @@ def _access(m: Mapping[str, str]) -> str | None:
     hint = m.get("L1") or m.get("L2") or m.get("hint") or m.get("prefetch")
     if "mmio" in m and hint:
         return f".{hint} cannot stand with .mmio"
-    if "L2" in m and (space not in ("", "global") or _bits(m) != 256):
-        return f".{m['L2']} needs .global and 256 bits: .v8.b32 or .v4.b64"
-    return _width(m)
+    if "L2" in m and _bits(m) != 256:
+        return f".{m['L2']} needs 256 bits: .v8.b32 or .v4.b64"
+    return None
 
 
 def _bits(m: Mapping[str, str]) -> int:
     return type_bits(m["type"]) * int(m.get("vec", "v1")[1:])
 
 
-def _width(m: Mapping[str, str]) -> str | None:
-    """At most 128 bits at a time; 256 with the types of sm_100."""
-    if "vec" in m:
-        bits = type_bits(m["type"]) * int(m["vec"][1:])
-        if bits > 256 or (bits > 128 and type_bits(m["type"]) not in (32, 64)):
-            return f".{m['vec']}.{m['type']} is {bits} bits wide; at most 128 are allowed"
-        if m["vec"] == "v8" and bits != 256:
-            return ".v8 needs a type of 32 bits"
-    return None
-
-
 def _narrow(m: Mapping[str, str]) -> str | None:
     """At most 128 bits, on every target."""
-    bits = type_bits(m["type"]) * int(m.get("vec", "v1")[1:])
-    return f".{m['vec']}.{m['type']} is {bits} bits wide; at most 128 are allowed" if bits > 128 else None
+    return f".{m['vec']}.{m['type']} is {_bits(m)} bits wide; at most 128 are allowed" if _bits(m) > 128 else None
 
 
-def _memory(
-    name: str, *groups: Group, operands: tuple[OperandRule, ...], ptx: tuple[int, int] = (1, 0), sm: int = 0
-) -> Row:
-    return Row(name, groups, operands, f"{_MOVES}: {name}", ptx, sm, _MEMORY_NEEDS, rule=_access)
+def _access(m: Mapping[str, str]) -> str | None:
+    return _order(m) or _narrow(m)
+
+
+def _wide(m: Mapping[str, str]) -> str | None:
+    """256 bits, of the types of sm_100."""
+    if _bits(m) != 256 or type_bits(m["type"]) not in (32, 64):
+        return f".{m['vec']}.{m['type']} is {_bits(m)} bits wide; .v8 of 32 and .v4 of 64 bits are 256"
+    if m.get("space", "global") != "global":
+        return f"256 bits need .global, not .{m['space']}"
+    return _order(m)
+
+
+def _memory(name: str, *groups: Group, operands: tuple[OperandRule, ...]) -> tuple[Row, Row]:
+    """Accesses of up to 128 bits, and those of 256."""
+    section = f"{_MOVES}: {name}"
+    wide = tuple(one("vec", "v4", "v8") if g.name == "vec" else g for g in groups)
+    return (
+        Row(name, groups, operands, section, (1, 0), 0, _MEMORY_NEEDS, rule=_access),
+        Row(name, wide, operands, section, (8, 8), 100, _MEMORY_NEEDS, rule=_wide),
+    )
 
 
 _LD = _memory(
@@ -216,9 +221,9 @@ def _copy_async(op: str, sizes: tuple[int, ...]) -> Row:
 
 
 ROWS: tuple[Row, ...] = (
-    _LD,
+    *_LD,
     _LD_MMIO,
-    _ST,
+    *_ST,
     _ST_MMIO,
     Row("ldu", (maybe("space", "global"), maybe("vec", "v2", "v4"), type_(*MEMORY_TYPES)),
         (dst(count="vec", wider=True), addr()), f"{_MOVES}: ldu", (2, 0), 20, _MEMORY_NEEDS, rule=_narrow),

@@ -158,6 +158,7 @@ def _move(name: str, *groups: Group, operands: tuple[OperandRule, ...], **more: 
 
 _SPACES = ("const", "global", "local", "shared", "shared::cta", "shared::cluster", "param", "param::entry")
 _MASK = src("membermask", "b32")
+_ALIGNMENTS = tuple(1 << n for n in range(24))
 _SPACE_NEEDS = (
     *need("param", (7, 7), 70),
     *need("shared::cta", (7, 8), 30),
@@ -194,7 +195,7 @@ ROWS: tuple[Row, ...] = (
     _move("getctarank", maybe("space", "shared::cluster"), _SIZE,
           operands=(dst("u32"), OperandRule("a", "symbol", "type")), ptx=(7, 8), sm=90),
     _move("istypep", open=True, operands=(), unsupported="textures and surfaces are not modelled"),
-    Row("alloca", (_SIZE,), (dst(name="ptr"), src("size"), imm("immAlign", 1, 1 << 23, optional=True)),
+    Row("alloca", (_SIZE,), (dst(name="ptr"), src("size"), imm("immAlign", values=_ALIGNMENTS, optional=True)),
         "Stack Manipulation Instructions: alloca", (7, 3), 52),
     Row("stacksave", (_SIZE,), (dst(),), "Stack Manipulation Instructions: stacksave", (7, 3), 52),
     Row("stackrestore", (_SIZE,), (reg("a"),), "Stack Manipulation Instructions: stackrestore", (7, 3), 52),

@@ -15,6 +15,7 @@ from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
+from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.calls import Place, deepest, place_frames
 from mmulator.machine.contract import contract as contracted
 from mmulator.machine.emit import BLOCK_PARAMS
@@ -192,9 +193,12 @@ class Jit:
         """What of this kernel is not known to be the device's to the bit."""
         approximate: set[str] = set()
         inferred: dict[str, None] = {}
+        unseen: dict[str, None] = {}
         for item in self.program.functions.values():
             for ins in item.function.instructions:
-                if {"approx", "full"} & set(ins.modifiers) and ins.opcode in APPROXIMATE:
+                if isinstance(ins.form, ScalarForm) and ins.form.since_blackwell:
+                    unseen[ins.mnemonic] = None
+                elif {"approx", "full"} & set(ins.modifiers) and ins.opcode in APPROXIMATE:
                     approximate.add(ins.opcode)
                 elif instruction_macs(ins) and isinstance(ins.form, MatrixForm):
                     profile = profile_for(dot_key(ins.form), self.device)
@@ -202,6 +206,8 @@ class Jit:
                         inferred[f"{ins.mnemonic} on {self.device}: {profile.note or 'not observed'}"] = None
         tables, measured = tables_for(self.device)
         said = list(inferred)
+        if unseen:
+            said.append(f"{', '.join(unseen)}: as the PTX ISA describes them; no chip that has them was asked")
         if approximate and not measured:
             said.append(
                 f"{', '.join(sorted(approximate))}: approximate functions with the tables of {tables.device}; "

@@ -28,14 +28,14 @@ def _lane() -> Value:
     return iota(U32)
 
 
+_VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 _AXES = {"x": 0, "y": 1, "z": 2}
 # One SM after the other; a block runs on the SM of its number, as far as anyone can tell.
 _SMS = 132
 
 _TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
-    # the fourth component, of the vector that the bare name stands for
-    **{f"{name}.w": (lambda e: constant(e.b, u32, 0)) for name in ("tid", "ctaid", "cluster_ctaid", "clusterid")},
-    **{f"{name}.w": (lambda e: constant(e.b, u32, 1)) for name in ("ntid", "nctaid", "cluster_nctaid", "nclusterid")},
+    # the fourth component of the vectors is 0 on an H100
+    **{f"{name}.w": (lambda e: constant(e.b, u32, 0)) for name in _VECTORS},
     **{f"tid.{a}": (lambda e, a=a: e.warp(f"tid_{a}")) for a in _AXES},  # type: ignore[misc]
     **{f"ntid.{a}": (lambda e, n=n: _launch(e, "block")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
     **{f"nctaid.{a}": (lambda e, n=n: _launch(e, "grid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
@@ -63,6 +63,7 @@ _TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
     # the reserved part of shared memory, as an NVIDIA H200 reads it
     "reserved_smem_offset_begin": lambda e: constant(e.b, u32, 0),
     "reserved_smem_offset_end": lambda e: constant(e.b, u32, 0x120),
+    **{f"reserved_smem_offset_{n}": (lambda e: constant(e.b, u32, 0)) for n in range(2)},
     "reserved_smem_offset_cap": lambda e: constant(e.b, u32, 0x400),
     # a block outside of any cluster is a cluster of one
     **{f"cluster_ctaid.{a}": (lambda e: constant(e.b, u32, 0)) for a in _AXES},

@@ -13,7 +13,7 @@ from mmulator.machine.emit import LANES, vector_type
 from mmulator.machine.lower import lower
 from mmulator.machine.runtime import copies, watch
 from mmulator.machine.runtime import memory as rt
-from mmulator.machine.state import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.machine.state import FIRST_GLOBAL_SLOT, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import (
     Address,
     Immediate,
@@ -206,19 +206,26 @@ def isspacep(e: Emitter, ins: Instruction) -> None:
     target, source = ins.operands
     slot = U64(e.source(source, "u64")) >> SLOT_SHIFT
     space = space_of(ins)
-    answer = slot == _SLOTS[space] if space in _SLOTS else slot >= 16
+    # parameters lie in global memory, an H100 says
+    answer = slot == _SLOTS[space] if space in _SLOTS else (slot >= FIRST_GLOBAL_SLOT) | (slot == SLOT_PARAM)
     write_result(e, target, answer, ins)
+
+
+_RANK_SHIFT, _RANK = 24, 0xFF000000
 
 
 @lower("mapa")
 def mapa(e: Emitter, ins: Instruction) -> None:
-    """Outside a cluster a block's own shared memory is all there is."""
-    write_result(e, ins.operands[0], e.source(ins.operands[1], ins.form["type"]), ins)  # type: ignore[index]
+    """A block is a cluster of its own: rank 0 is its shared memory, any other lies outside, one window of 16 MiB a rank."""
+    own = U64(e.source(ins.operands[1], ins.form["type"]))  # type: ignore[index]
+    rank = U64(e.source(ins.operands[2], "u32"))
+    write_result(e, ins.operands[0], (own & (0xFFFFFFFFFFFFFFFF ^ _RANK)) | ((rank << _RANK_SHIFT) & _RANK), ins)
 
 
 @lower("getctarank")
 def getctarank(e: Emitter, ins: Instruction) -> None:
-    write_result(e, ins.operands[0], constant(e.b, U32, 0), ins)
+    own = U64(e.source(ins.operands[1], ins.form["type"]))  # type: ignore[index]
+    write_result(e, ins.operands[0], U32((own & _RANK) >> _RANK_SHIFT), ins)
 
 
 # cp.async -----------------------------------------------------------------------------------------------------------

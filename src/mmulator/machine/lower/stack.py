@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import constant
-from mmulator.errors import OperandError
 from mmulator.machine.emit import LANES
 from mmulator.machine.lower import lower
 from mmulator.machine.lower.memory import write_result
@@ -24,8 +23,6 @@ LEAST_ALIGNMENT = 8
 def alloca(e: Emitter, ins: Instruction) -> None:
     target, size, *rest = ins.operands
     align = rest[0].value if rest and isinstance(rest[0], Immediate) else LEAST_ALIGNMENT
-    if align & (align - 1):
-        raise OperandError(f"alloca aligns to {align}: it must be a power of 2", span=rest[0].span)
     place = e.spill(constant(e.b, U64, 0))
     sizes = e.spill(U64(e.source(size, ins.form["type"])))  # type: ignore[index]
     e.call(rt.stack_allocate, e.w, e.lanes_of(ins), sizes, max(align, LEAST_ALIGNMENT), place, e.site)

@@ -9,11 +9,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mmulator.codegen.ops import absolute, maximum, minimum, select
-from mmulator.codegen.types import Ty, i128
+from mmulator.codegen.types import Ty
 from mmulator.codegen.values import Value, constant
-from mmulator.machine.ops.registry import I32, I64, LANES, U32, Mods, Scope, outline, to
-
-I128 = i128.vec(LANES)
+from mmulator.machine.ops.registry import I32, I64, U32, U64, Mods, Scope, outline, to
 
 
 class Selectors(NamedTuple):
@@ -50,6 +48,27 @@ def _clamp(value: Value, bits: int, signed: bool) -> Value:
     return maximum(minimum(value, constant(value.b, value.ty, high)), constant(value.b, value.ty, low))
 
 
+def _low(value: Value) -> Value:
+    """The low word, read as signed."""
+    return to(I64, to(I32, value))
+
+
+def _saturated(op: str, value: Value, signed: bool, width: int) -> Value:
+    """.sat as the sequences do it that ptxas 13.5 makes of these instructions (verified on an NVIDIA H100).
+
+    A shift keeps 34 bits and is clamped to a word, whatever part of it is merged. Others clamp to the range of a merged
+    byte or half from above, negative numbers too; a word only below 0 if it is unsigned, and on both sides if it is signed.
+    """
+    if op in ("vshl", "vshr"):
+        return _low(_clamp((value << 30) >> 30, 32, signed))
+    if width < 32:
+        most = (1 << (width - signed)) - 1
+        return select((value < 0) | (value > most), most, value)
+    if signed:
+        return _clamp(value, 32, True)
+    return select(value < 0, 0, _low(value) if op in ("vadd", "vsub") else value)
+
+
 def _average(a: Value, b: Value) -> Value:
     """Halves are rounded away from zero."""
     total = a + b
@@ -64,7 +83,15 @@ _PRIMARY: dict[str, Callable[[Value, Value], Value]] = {
     "vadd": lambda a, b: a + b, "vsub": lambda a, b: a - b, "vabsdiff": lambda a, b: absolute(a - b),
     "vmin": minimum, "vmax": maximum, "vavrg": _average,
 }  # fmt: skip
-_SECOND: dict[str, Callable[[Value, Value], Value]] = {"add": lambda a, b: a + b, "min": minimum, "max": maximum}
+_SECOND = ("add", "min", "max")
+
+
+def _second(op: str, value: Value, c: Value, signed: bool) -> Value:
+    """Of two 64-bit numbers. Where the type is unsigned the first may still be negative, and is then the greatest."""
+    if op == "add":
+        return value + c
+    left, right = (value, c) if signed else (to(U64, value), to(U64, c))
+    return to(I64, (minimum if op == "min" else maximum)(left, right))
 
 
 def _primary(m: Mods, op: str, a: Value, b: Value) -> Value:
@@ -80,19 +107,20 @@ def _shift(m: Mods, a: Value, b: Value) -> Value:
 
 def scalar(x: Scope, m: Mods, s: Selectors, a: Value, b: Value, c: Value | None) -> Value:
     """vadd, vsub, vabsdiff, vmin, vmax, vset, vshl, vshr: a primary operation, then a merge or a second one."""
-    *result, atype, btype = m.types
-    signed = result == ["s32"]
-    ty = I128 if m.op in ("vshl", "vshr") else I64
+    *_, atype, btype = m.types
+    signed = m.types[0] == "s32"  # for vset that is the type of a
 
     def body(a: Value, b: Value, c: Value | None = None) -> Value:
-        ta, tb = (_part(v, *_place(p), t == "s32", ty) for v, p, t in ((a, s.a, atype), (b, s.b, btype)))
-        value = _shift(m, ta, tb) if ty == I128 else _primary(m, m.op, ta, tb)
+        ta, tb = (_part(v, *_place(p), t == "s32", I64) for v, p, t in ((a, s.a, atype), (b, s.b, btype)))
+        value = _shift(m, ta, tb) if m.op in ("vshl", "vshr") else _primary(m, m.op, ta, tb)
         low, width = _place(s.d)
         if m.has("sat"):
-            value = _clamp(value, width, signed)
+            value = _saturated(m.op, value, signed, width)
+        elif m.op in ("vadd", "vsub", "vabsdiff"):
+            value = _low(value)
         second = m.one(_SECOND)
         if second and c is not None:
-            value = _SECOND[second](value, _part(c, 0, 32, signed, ty))
+            value = _second(second, value, _part(c, 0, 32, signed, I64), signed)
         elif s.d and c is not None:
             mask = ((1 << width) - 1) << low
             return ((to(U32, value) << low) & mask) | (to(U32, c) & (0xFFFFFFFF ^ mask))
@@ -103,21 +131,23 @@ def scalar(x: Scope, m: Mods, s: Selectors, a: Value, b: Value, c: Value | None)
 
 
 def mad(x: Scope, m: Mods, s: Selectors, a: Value, b: Value, c: Value) -> Value:
-    """vmad: a * b + c, of which the product or c may be negated, or 1 added; then shifted and clamped."""
+    """vmad: a * b + c, of which the product or c may be negated, or 1 added; then shifted and clamped.
+
+    As on Hopper, where it is a sequence: the product is of two signed words whatever their types, and c is signed.
+    """
     _, atype, btype = m.types
     negate = s.signs[0] != s.signs[1]
     signed = "s32" in (atype, btype) or negate or s.signs[2]
 
     def body(a: Value, b: Value, c: Value) -> Value:
-        ta = _part(a, *_place(s.a), atype == "s32", I128)
-        tb = _part(b, *_place(s.b), btype == "s32", I128)
-        third = _part(c, 0, 32, signed, I128)
-        product = ta * tb
-        value = (third - product if negate else product - third if s.signs[2] else product + third)
+        ta, tb = (_low(_part(v, *_place(p), t == "s32", I64)) for v, p, t in ((a, s.a, atype), (b, s.b, btype)))
+        third, product = _part(c, 0, 32, True, I64), ta * tb
+        value = third - product if negate else product - third if s.signs[2] else product + third
         if m.has("po"):
             value = value + 1
         shift = {"shr7": 7, "shr15": 15}.get(m.one(("shr7", "shr15")), 0)
-        value = value >> shift if shift else value
+        if shift:
+            value = value >> shift if signed else to(I64, to(U64, value) >> shift)
         return to(U32, _clamp(value, 32, signed) if m.has("sat") else value)
 
     return outline(x, f"ptx_{m.key}_{s.key}", U32, body, a, b, c)
