@@ -67,6 +67,12 @@ def vocabulary() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*FAMILIES, *sorted(_ops()), *sorted(choices), *SPARSITY, *ALIASES, *PHRASES)))
 
 
+def is_word(text: str) -> bool:
+    """Whether a text is made of words of instructions alone, and so neither a file nor a number."""
+    words = split(text)
+    return bool(words) and not text.startswith("-") and all(w in vocabulary() or _shape_of(w) is not None for w in words)
+
+
 def split(text: str) -> list[str]:
     """The words of a query: at blanks, commas and dots."""
     words = [w for w in re.split(r"[\s,.;]+", text.strip().lower()) if w]
