@@ -199,7 +199,8 @@ def _print_elements(
     if json:
         from mmulator.cli.output import print_json
 
-        about: dict[str, Any] = {"instruction": found.instruction, "operand": found.operand, "elements": [e.to_dict() for e in elements]}
+        about: dict[str, Any] = {"instruction": found.instruction, "operand": found.operand}
+        about["elements"] = [e.to_dict() for e in elements]
         if other:
             about["otherwise"] = {"instruction": other[0].instruction, "elements": [e.to_dict() for e in other[1]]}
         print_json(about)

@@ -70,7 +70,8 @@ def vocabulary() -> tuple[str, ...]:
 def is_word(text: str) -> bool:
     """Whether a text is made of words of instructions alone, and so neither a file nor a number."""
     words = split(text)
-    return bool(words) and not text.startswith("-") and all(w in vocabulary() or _shape_of(w) is not None for w in words)
+    known = all(w in vocabulary() or (_shape_of(w) is not None and not w.startswith("0x")) for w in words)
+    return bool(words) and not text.startswith("-") and known
 
 
 def split(text: str) -> list[str]:
