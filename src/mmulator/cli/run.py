@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from mmulator.cli.output import exclude, print_line, print_table, width
 
@@ -121,7 +120,7 @@ LAUNCH_FILE = """
 run.__doc__ = "\n\n".join(
     (
         cleandoc(run.__doc__ or ""), "[bold]Examples[/bold]", EXAMPLES.strip(), "[bold]Values[/bold] of --arg and --set",
-        escape(VALUES.strip("\n")), "[bold]A launch file[/bold]", escape(LAUNCH_FILE.strip("\n")),
+        VALUES.strip("\n"), "[bold]A launch file[/bold]", LAUNCH_FILE.strip("\n").replace("[", r"\["),
     )
 )  # fmt: skip
 
@@ -393,7 +392,7 @@ def _comparisons(result: JobResult, job: Job) -> None:
         far = f" ({c.beyond} of them beyond the tolerance)" if 0 < c.beyond < c.wrong else ""
         print_line(
             f"{c.name}: bit-identical to {source}: {word}: {c.wrong} of {c.size} elements differ{far}, "
-            f"the first{' of these' if far else ''} at [{where}]: {c.got} instead of {c.want}; "
+            f"the first{' of these' if far else ''} at [{where}]: {_number(c.got, c, job)} instead of {_number(c.want, c, job)}; "
             f"worst {c.worst:.3g} of the largest value",
             hang=2,
         )
@@ -403,6 +402,14 @@ def _comparisons(result: JobResult, job: Job) -> None:
         print_line(f"not compared: {names}: {job.expect.file} has no such array{'s' * (len(result.uncompared) > 1)}", hang=2)
     if result.compares_nothing:
         print_line("nothing that the kernel wrote was compared: that counts as different", hang=2)
+
+
+def _number(value: Any, c: Comparison, job: Job) -> str:
+    """As the type writes it: 0.1 of f32, not its 17 digits."""
+    import numpy as np
+
+    array = job.arrays().get(c.name)
+    return str(value if array is None or not isinstance(value, float) else np.asarray(value).astype(array.dtype))
 
 
 def _details(c: Comparison, job: Job) -> None:
