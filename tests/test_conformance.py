@@ -27,7 +27,7 @@ from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.isa.targets import Target
 from mmulator.machine.job import load_job
 from mmulator.numerics import arrays
-from mmulator.numerics.formats import decode
+from mmulator.numerics.formats import decode, element_type
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
@@ -260,9 +260,12 @@ def test_a_wrong_bit_is_explained() -> None:
     assert (first.execution, first.lane, first.register, first.row, first.column) == (0, 1, 1, 0, 3)
     text = "\n".join(first.lines())
     assert f"0x{int(want[0, 1, 1]):08x}" in text and f"0x{int(got[0, 1, 1]):08x}" in text
-    assert "1 ULP apart" in text and "all that differ: lane 1, register 1" in text
+    assert "all that differ: lane 1, register 1" in text
+    t = element_type("f32")
+    assert compare.apart(t, 0x3F800000, 0x3F800003) == "3 ULP apart" and compare.apart(t, 0x80000001, 1) == "2 ULP apart"
+    assert compare.apart(t, 0x7F800000, 0) == compare.apart(element_type("s32"), 0, 1) == ""
     got[:, 4:8, 2] ^= 2
-    assert compare.compare(batch, got, want, DEVICE)[1].where == "lane 1 to 7"  # type: ignore[union-attr]
+    assert compare.compare(batch, got, want, DEVICE)[1].where == "lane 1 to 7, register 1 to 2"  # type: ignore[union-attr]
     got[0, 1, 1] ^= 1
     assert compare.compare(batch, got, want, DEVICE)[1].where == "lane 4 to 7, register 2"  # type: ignore[union-attr]
     assert "chunks of 16, F = 25, floor -133 (measured)" in text and "product" in text
