@@ -79,10 +79,27 @@ def _plain_help_option(make: Any, context: Any) -> Any:
     return option
 
 
+def _with_devices(arguments: list[str]) -> list[str]:
+    """`--device H100` is `--device sm_90`."""
+    from mmulator.inspect.atoms import device_of
+
+    out = []
+    for before, text in zip(("", *arguments), arguments):
+        option, equals, value = text.partition("=")
+        if before == "--device":
+            text = device_of(text) or text
+        elif option == "--device" and equals:
+            text = f"--device={device_of(value) or value}"
+        out.append(text)
+    return out
+
+
 def _rewritten(arguments: list[str]) -> list[str]:
     """`help run` is `run --help`; words of an instruction behind --for need no quotes."""
     if arguments[:1] == ["help"]:
         return [*arguments[1:], "--help"]
+    if any(a.startswith("--device") for a in arguments):
+        arguments = _with_devices(arguments)
     if arguments[:1] not in (["sparse"], ["descriptor"]) or "--for" not in arguments:
         return arguments
     from mmulator.inspect.search import is_word
