@@ -361,7 +361,7 @@ def test_command(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         assert set(re.findall("--[a-z]+", " ".join(more))) <= set(re.findall("--[a-z]+", out(DENSE, "a", *more, code=2)))
     assert "not of operand a" in out(SPARSE, "a", "--selector", "0", code=2)
     assert "not of operand a" in out(DENSE, "a", "--byte-id", "1", code=2)
-    assert "themes: auto" in out(DENSE, "a", "--theme", "sepia", code=1)
+    assert "themes: auto" in out(DENSE, "a", "--svg", "-", "--theme", "sepia", code=1)
 
 
 WORDS = ["mma", "m16n8k16", "f16"]

@@ -89,10 +89,37 @@ def test_a_lane_that_holds_nothing_names_the_selector_with_which_it_does(capsys:
         (("list", "--full", "--json"), "not both --full and --json"),
         (("explain", "mma", "--brief", "--ptx-only"), "not both --brief and --ptx-only"),
         (("explain", "mma", "--json", "--cuda-only"), "not both --cuda-only and --json"),
+        (("layout", "mma", "a", "--theme", "dark"), "it goes with --svg or --png"),
+        (("layout", "mma", "a", "--by", "lane", "--csv"), "not both --by and --csv"),
+        (("layout", "mma", "a", "--full", "--element", "1,1"), "not both --full and --element"),
     ],
 )
 def test_options_without_effect_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:
     assert message in plain(said(capsys, *words, code=2))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("conformance", "--cases", "5"), "--cases goes with --gpu"),
+        (("conformance", "--seed", "5"), "--seed goes with --gpu"),
+        (("explain", "mma", "--device", "foo"), "unknown device 'foo'"),
+        (("list", "--shape", "m3"), "nearest shape: mma.sync"),
+        (("layout", "mma", "a", "b"), "`a` is no part of a matrix instruction"),
+        (("explain", "hoper"), "did you mean hopper?"),
+    ],
+)
+def test_wrong_use_has_one_clear_message(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:
+    text = said(capsys, *words, code=1)
+    assert message in text and len(text.splitlines()) <= 3
+
+
+def test_a_hint_about_triton_is_for_its_kernels(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx"
+    for last, hint in ((".param .u32 b, .param .u32 c", False), (".param .u64 .ptr b, .param .u64 .ptr c", True)):
+        path.write_text(f".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, {last}) {{ ret; }}\n")
+        text = said(capsys, "run", str(path), "--grid", "1", "--block", "1", "--arg", "0", code=1)
+        assert "takes 3 arguments" in text and ("Triton" in text) == hint
 
 
 # check --------------------------------------------------------------------------------------------------------------

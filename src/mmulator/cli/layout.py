@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mmulator.cli.completion import instruction_words
-from mmulator.cli.output import print_text, width
+from mmulator.cli.output import exclude, print_text, width
 
 if TYPE_CHECKING:
     from mmulator.inspect.layouts import Element, Layout
@@ -27,7 +27,9 @@ def layout(
     ],
     element: Annotated[str | None, typer.Option(metavar="ROW,COL[,COPY]", help="Who holds this element.")] = None,
     register: Annotated[str | None, typer.Option(metavar="LANE,REG[,INDEX]", help="What lies in this register.")] = None,
-    by: Annotated[str, typer.Option(metavar="matrix|lane", help="Table by rows and columns, or by lanes.")] = "matrix",
+    by: Annotated[
+        str | None, typer.Option(metavar="matrix|lane", help="Table by rows and columns, or by lanes. Default: matrix.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="All of a large one, not just what repeats.")] = False,
     selector: Annotated[int | None, typer.Option(help="Sparsity selector, for the metadata. Default: 0.")] = None,
     byte_id: Annotated[int | None, typer.Option(help="Of the scale factors. Default: 0.")] = None,
@@ -37,7 +39,9 @@ def layout(
     ] = None,
     svg: Annotated[str | None, typer.Option(metavar="FILE", help="Draw it. - is standard output, here and below.")] = None,
     png: Annotated[str | None, typer.Option(metavar="FILE", help="Draw it; needs the extra draw.")] = None,
-    theme: Annotated[str, typer.Option(metavar="auto|light|dark", help="Of the drawing; auto follows the reader's.")] = "auto",
+    theme: Annotated[
+        str | None, typer.Option(metavar="auto|light|dark", help="Of the drawing; auto, the default, follows the reader's.")
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line for each place in the registers.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     cute: Annotated[bool, typer.Option("--cute", help="Print the CuTe layout from (thread, value) to an element.")] = False,
@@ -57,9 +61,16 @@ def layout(
     from mmulator.inspect.layouts import layout as answer
     from mmulator.inspect.svg import check_theme
 
-    if by not in ("matrix", "lane"):
+    if by not in (None, "matrix", "lane"):
         raise typer.BadParameter("matrix or lane", param_hint="--by")
-    check_theme(theme)
+    if theme is not None and svg is png is None:
+        raise typer.BadParameter("it goes with --svg or --png", param_hint="--theme")
+    theme = check_theme(theme or "auto")
+    others = {"--element": element, "--register": register, "--csv": csv, "--markdown": markdown, "--cute": cute, "--json": json}
+    for name, given in (others | {"--svg": svg, "--png": png}).items():
+        exclude({"--by": by, name: given}, "it turns the printed table")
+    for name, given in others.items():
+        exclude({"--full": full, name: given}, "this has all of it")
     _one_output({"--svg": svg, "--png": png}, {"--element": element, "--register": register}, csv, markdown, cute, json)
     where = None if element is None else _numbers(element, "--element", "ROW,COL[,COPY]")
     place = None if register is None else _numbers(register, "--register", "LANE,REG[,INDEX]")
@@ -97,15 +108,13 @@ def layout(
 
         print_json(found.to_dict())
     else:
-        _print_all(instruction, found, by, full, csv, markdown)
+        _print_all(instruction, found, by or "matrix", full, csv, markdown)
 
 
 def _one_output(
     pictures: dict[str, str | None], questions: dict[str, str | None], csv: bool, markdown: bool, cute: bool, json: bool
 ) -> None:
     """Wrong usage where an option would be without effect. --json goes with questions and --cute, --svg with --png."""
-    from mmulator.cli.output import exclude
-
     if "-" in pictures.values():
         exclude({f"{name} -": path == "-" for name, path in pictures.items()}, "standard output takes one")
     formats = {"--csv": csv, "--markdown": markdown, "--cute": cute}

@@ -23,7 +23,7 @@ _CHIPS = {
 }  # fmt: skip
 _SERIES = {"20": "sm_75", "30": "sm_86", "40": "sm_89", "50": "sm_120"}  # RTX
 _BY_CHIP = {name: device for device, names in _CHIPS.items() for name in names.split()}
-DEVICE_WORDS = (*_ARCHITECTURES, *_BY_CHIP)
+DEVICE_WORDS = (*_ARCHITECTURES, *(name for name in _BY_CHIP if len(name) > 3))  # short ones are like anything
 
 
 def device_of(text: str) -> str | None:

@@ -295,7 +295,7 @@ def _nearest_shapes(words: list[str], target: Target | None, ptx: tuple[int, int
     def away(form: MatrixForm) -> int:
         return sum(abs(a - b) for a, b in zip(wanted, (form.m, form.n, form.k)) if a)
 
-    found = sorted(search(query, target, ptx), key=away)
+    found = sorted((form for form in search(query, target, ptx) if form.m), key=away)
     return [f"nearest shape: {found[0].mnemonic}"] if found else []
 
 
