@@ -60,6 +60,7 @@ from mmulator.machine.inputs import (
 from mmulator.machine.module import Kernel, Module
 from mmulator.machine.pattern import accumulators
 from mmulator.machine.report import Report
+from mmulator.machine.state import SLOT_SHIFT
 from mmulator.machine.watch import Watched
 
 Progress = Callable[[str, int, int], None]
@@ -280,12 +281,13 @@ def variables(module: Module) -> dict[str, np.ndarray]:
     """The module's .const and .global variables by name, as arrays of their type over their memory."""
     found = {}
     image = module.image
+    memory = {start: b for start, b, _ in image.buffers}
     for v in (*module.tree.variables, *(v for f in module.tree.functions for v in f.variables)):
         at = image.addresses.get(v.name)
         if v.space not in ("const", "global") or at is None or not v.size:
             continue
-        memory = next((b, at - start) for start, b, _ in image.buffers if start <= at < start + len(b))
-        raw = memory[0][memory[1] : memory[1] + v.size]
+        window = at >> SLOT_SHIFT << SLOT_SHIFT
+        raw = memory[window][at - window : at - window + v.size]
         try:
             dtype = dtype_of(v.type, v.name)
         except LaunchError:
