@@ -5,8 +5,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
 from mmulator.location import Location
 from mmulator.source import Span
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class MmulatorError(Exception):
@@ -47,6 +55,25 @@ class MmulatorError(Exception):
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
+
+
+def short_traceback(function: Callable[P, R]) -> Callable[P, R]:
+    """A function whose MmulatorErrors show the caller's line and not the way through here.
+
+    They are mistakes of the caller; with $MMULATOR_TRACEBACK the whole way is shown.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
+        try:
+            return function(*args, **kwargs)
+        except MmulatorError as error:
+            if os.environ.get("MMULATOR_TRACEBACK"):
+                raise
+            raise error.with_traceback(None)  # noqa: B904
+
+    return call
 
 
 class PtxSyntaxError(MmulatorError):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator import execution
-from mmulator.errors import OperandError
+from mmulator.errors import OperandError, short_traceback
 from mmulator.instruction import Instruction
 from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
@@ -20,6 +20,7 @@ Array = NDArray[Any]
 _ONE = {"ue8m0": 0x7F, "ue4m3": 0x38}
 
 
+@short_traceback
 def matmul(
     A: Any,
     B: Any,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
 from mmulator.layouts.swizzle import BY_CODE, Swizzle, swizzle
+from mmulator.tables import element, html_table
 
 _FIELD_BITS = 14
 _UNIT = 16
@@ -66,6 +67,10 @@ class MatrixDescriptor:
     @property
     def mode(self) -> Swizzle:
         return swizzle(self.swizzle)
+
+    def _repr_html_(self) -> str:
+        rows = [(name, getattr(self, name)) for name, _, _ in FIELDS]
+        return f"<p>{element('code', f'{self.encode():#018x}')}</p>" + html_table(("field", "value"), rows)
 
     def encode(self) -> int:
         """The 64-bit word."""

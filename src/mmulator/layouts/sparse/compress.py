@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import OperandError
+from mmulator.errors import OperandError, short_traceback
 from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import ElementType
@@ -105,6 +105,7 @@ def check_compressed(value: object) -> None:
         )
 
 
+@short_traceback
 def compress(a: Any, instruction: MatrixForm | HasForm | str) -> Compressed:
     """Keep what a sparse instruction keeps of A [..., M, K]: the non-zeros, and zeros where there are fewer.
 
@@ -148,6 +149,7 @@ def operand(a: Any, form: MatrixForm) -> Compressed:
     return a if a.form == form else Compressed(a.values, a.metadata, form)
 
 
+@short_traceback
 def too_dense(a: Any, instruction: MatrixForm | HasForm | str) -> NDArray[np.bool_]:
     """Chunks of A [..., M, K] with more non-zeros than the instruction keeps: bool [..., M, chunks].
 
@@ -227,6 +229,7 @@ def _refuse(dense: Array, count: meta.Index, form: MatrixForm) -> None:
     )
 
 
+@short_traceback
 def expand(compressed: Compressed) -> Array:
     """The dense A [..., M, K] of a compressed one. Raises OperandError where the metadata is undefined."""
     check_compressed(compressed)
@@ -236,6 +239,7 @@ def expand(compressed: Compressed) -> Array:
     return out
 
 
+@short_traceback
 def prune(a: Any, instruction: MatrixForm | HasForm | str) -> Array:
     """A [..., M, K] with all but the largest of every chunk set to zero, so that `compress` takes it.
 

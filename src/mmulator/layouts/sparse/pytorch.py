@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.errors import OperandError, UnsupportedError
+from mmulator.errors import OperandError, UnsupportedError, short_traceback
 from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.sparse import cusparselt
@@ -44,6 +44,7 @@ _WORDS = {
 }
 
 
+@short_traceback
 def to_torch(compressed: Compressed, backend: str = "cutlass") -> tuple[Array, Array | None]:
     """(packed, meta) of a compressed matrix [M, K], as PyTorch keeps them; meta is None but for cutlass.
 
@@ -72,6 +73,7 @@ def to_torch(compressed: Compressed, backend: str = "cutlass") -> tuple[Array, A
     return compressed.values, flat.reshape(offsets.shape)
 
 
+@short_traceback
 def from_torch(
     packed: Any,
     meta_words: Any = None,
