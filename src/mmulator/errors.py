@@ -17,6 +17,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def shown(value: object) -> str:
+    """A value for a message: short, and also where Python refuses to write a number of thousands of digits."""
+    if isinstance(value, int) and abs(value) >= 1 << 256:
+        return f"a number of {value.bit_length()} bits"
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # such a number inside
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:60]}..."
+
+
 class MmulatorError(Exception):
     """Root of the family.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator import execution
-from mmulator.errors import OperandError, UnsupportedError, short_traceback
+from mmulator.errors import OperandError, UnsupportedError, short_traceback, shown
 from mmulator.execution import raw_matmul
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import Target, as_pair
@@ -92,7 +92,7 @@ class Instruction:
         if not isinstance(text, str):
             raise OperandError(f"an instruction is a string, not {type(text).__name__}")
         if not isinstance(target, str | Target | None):
-            raise OperandError(f"target is {target!r}: a string is needed", hint='such as "sm_90a"')
+            raise OperandError(f"target is {shown(target)}: a string is needed", hint='such as "sm_90a"')
         wanted, version = as_pair(target, ptx)
         return cls(parse_instruction(text, wanted, version), wanted, version)
 
@@ -119,6 +119,8 @@ class Instruction:
 
         Raises OperandError for an operand that is no fragment: one in memory, or metadata.
         """
+        if not isinstance(name, str):
+            raise OperandError(f"an operand is named by a string, not {type(name).__name__}", hint="such as layout('a')")
         return _layout(self.form, name)
 
     @short_traceback

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import product
 
-from mmulator.errors import InvalidInstructionError
+from mmulator.errors import InvalidInstructionError, OperandError
 from mmulator.isa.forms import MatrixForm, Row
 from mmulator.isa.tables import FAMILIES, ROWS
 from mmulator.isa.targets import Target, as_pair
@@ -68,7 +68,9 @@ def vocabulary() -> tuple[str, ...]:
 
 
 def split(text: str) -> list[str]:
-    """The words of a query: at blanks, commas and dots."""
+    """The words of a query: at blanks, commas and dots. Raises OperandError for what is no text."""
+    if not isinstance(text, str):
+        raise OperandError(f"an instruction is named by a string, not {type(text).__name__}", hint="such as 'mma m16n8k16 f16'")
     words = [w for w in re.split(r"[\s,.;]+", text.strip().lower()) if w]
     return [w for word in words for w in PHRASES.get(word, word).split()]
 
