@@ -55,7 +55,7 @@ class MmulatorError(Exception):
 
     def __str__(self) -> str:
         location = self.location
-        beside = f" ({location})" if location else ""
+        beside = f" ({location.brief})" if location else ""
         lines = [f"{self.span}{beside}: {self.message}" if self.span else self.message]
         if self.span:
             lines += ["  " + line for line in self.span.caret().split("\n")]

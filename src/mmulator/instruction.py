@@ -138,7 +138,7 @@ class Instruction:
     ) -> Array:
         """D = A B + C with a device's bits.
 
-        A [..., M, K], B [..., K, N], C [..., M, N] (None: zero); leading dimensions broadcast; the result has .dtype's
+        A [..., M, K], B [..., K, N], C [..., M, N] (None: zero); leading dimensions broadcast; the result has the
         NumPy dtype. Elements come as NumPy or ml_dtypes of the instruction's types, or as raw unsigned integers of
         their size (at least 8 bits; b1 as 0 and 1). Sparse: A is dense with the zeros its granularity asks for, or
         what `sparse.compress` gave. Block scaling: scale_a [..., M, S], scale_b [..., S, N] with S = the scale_vec
