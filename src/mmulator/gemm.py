@@ -42,7 +42,7 @@ def matmul(
     asks for, or what `sparse.compress` gave. Block scaling: scale_a [..., M, S], scale_b [..., S, N], one factor for
     every k / scale_vec elements.
     imm_scale_a, imm_scale_b: as wgmma's operands, on every step.
-    The result has .dtype's NumPy dtype.
+    The result has the NumPy dtype of the instruction's D.
     Raises OperandError for wrong shapes or dtypes, UnsupportedError where the device lacks the instruction.
     """
     i = instruction if isinstance(instruction, Instruction) else Instruction.parse(instruction)

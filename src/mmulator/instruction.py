@@ -138,8 +138,9 @@ class Instruction:
     ) -> Array:
         """D = A B + C with a device's bits.
 
-        A [..., M, K], B [..., K, N], C [..., M, N] (None: zero); leading dimensions broadcast; the result has the
-        NumPy dtype. Elements come as NumPy or ml_dtypes of the instruction's types, or as raw unsigned integers of
+        A [..., M, K], B [..., K, N], C [..., M, N] (None: zero); leading dimensions broadcast; the result has the NumPy
+        dtype of the instruction's D. Elements come as NumPy or ml_dtypes of its types (tensors of torch and the like,
+        too), or as raw unsigned integers of
         their size (at least 8 bits; b1 as 0 and 1). Sparse: A is dense with the zeros its granularity asks for, or
         what `sparse.compress` gave. Block scaling: scale_a [..., M, S], scale_b [..., S, N] with S = the scale_vec
         size. imm_scale_a, imm_scale_b: 1 or -1, of wgmma on float types.
