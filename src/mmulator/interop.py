@@ -54,6 +54,8 @@ class _Reader:
                 return found
         if _has(value, "__array__") or _has(value, "__array_interface__"):
             return self._array(value)
+        if _has(value, "__dlpack__"):
+            self.fail(f"NumPy cannot read this {type(value).__name__} through DLPack", "pass a view of it as uint8, or a NumPy array")
         return None
 
     # torch -----------------------------------------------------------------------------------------------------------
