@@ -55,7 +55,7 @@ class _Reader:
         if _has(value, "__array__") or _has(value, "__array_interface__"):
             return self._array(value)
         if _has(value, "__dlpack__"):
-            self.fail(f"NumPy cannot read this {type(value).__name__} through DLPack", "pass a view of it as uint8, or a NumPy array")
+            self.fail(f"NumPy cannot read this {type(value).__name__} through DLPack", "pass a NumPy array, or a view as uint8")
         return None
 
     # torch -----------------------------------------------------------------------------------------------------------
