@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
-    ("location",), ("source",), ("errors",), ("interop", "demangle"), ("codegen",), ("isa",), ("syntax",),
+    ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",), ("syntax",),
     ("numerics", "layouts"),
     ("multiply",), ("execution",), ("instruction",), ("gemm",),
     ("ptx",), ("machine",), ("sanitizer",), ("conformance",), ("inspect",), ("cli", "explorer"), ("__main__",),

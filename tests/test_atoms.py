@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mmulator.cli.app import run
-from mmulator.inspect.atoms import DEVICE_WORDS, atom_words, device_of
+from mmulator.syntax.atoms import DEVICE_WORDS, atom_words, device_of
 from mmulator.syntax.search import find_forms, split
 from mmulator.isa.targets import CHIPS, DEVICES
 

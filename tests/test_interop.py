@@ -130,6 +130,7 @@ REFUSED = [
     (memoryview(WORDS)[::2], "not contiguous"),
     (OnGpu(), "on a GPU(\n|.)*move it to the CPU"),
     (Dlpack(WORDS, 2), "on a GPU"),
+    (Dlpack(np.zeros(4, "M8[s]")), "cannot read this Dlpack"),
     (Gives(WORDS, copy=True), "copy of its elements, so that what the kernel writes would be lost"),
     (b"\0" * 128, "read-only"),
     (memoryview(b"\0" * 128), "read-only"),

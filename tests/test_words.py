@@ -20,6 +20,8 @@ WORDS = {
     "wmma m16n16k16 f16": "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32",
     "wmma load a m16n16k16 f16": "wmma.load.a.sync.aligned.row.m16n16k16.f16",
     "ldmatrix x4 trans": "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16",
+    "stmatrix x2": "stmatrix.sync.aligned.m8n8.x2.shared.b16",
+    "ldmatrix x4": "ldmatrix.sync.aligned.m8n8.x4.shared.b16",
     "commit wgmma": "wgmma.commit_group.sync.aligned",
     "mma nvfp4": "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3",
 }
@@ -36,7 +38,6 @@ OPEN = {
     "mma m16n8k32 fp8": ["e4m3.e4m3", "e5m2.e5m2"],
     "mma m16n8k32 f16": ["mma.sp::ordered_metadata", "e4m3.e4m3"],  # f16 is the accumulator of the dense ones alone
     "wgmma bf16": ["m64n128k16", "and 26 more"],
-    "stmatrix x2": ["m8n8.x2", "m16n8.x2"],
 }
 
 

@@ -5,11 +5,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
+from functools import wraps
 from itertools import islice
+from typing import ParamSpec, TypeVar
 
 from mmulator.location import Location
 from mmulator.source import Span, printable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def shown(value: object) -> str:
+    """A value for a message: short, and also where Python refuses to write a number of thousands of digits."""
+    if isinstance(value, int) and abs(value) >= 1 << 256:
+        return f"a number of {value.bit_length()} bits"
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # such a number inside
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:60]}..."
 
 
 class MmulatorError(Exception):
@@ -39,7 +56,7 @@ class MmulatorError(Exception):
 
     def __str__(self) -> str:
         location = self.location
-        beside = f" ({location})" if location else ""
+        beside = f" ({location.brief})" if location else ""
         lines = [f"{self.span}{beside}: {self.message}" if self.span else self.message]
         if self.span:
             lines += ["  " + line for line in self.span.caret().split("\n")]
@@ -50,6 +67,25 @@ class MmulatorError(Exception):
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return printable("\n".join(lines))
+
+
+def short_traceback(function: Callable[P, R]) -> Callable[P, R]:
+    """A function whose MmulatorErrors show the caller's line and not the way through here.
+
+    They are mistakes of the caller; with $MMULATOR_TRACEBACK the whole way is shown.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
+        try:
+            return function(*args, **kwargs)
+        except MmulatorError as error:
+            if os.environ.get("MMULATOR_TRACEBACK"):
+                raise
+            raise error.with_traceback(None)  # noqa: B904
+
+    return call
 
 
 class PtxSyntaxError(MmulatorError):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import ExecutionFault, OperandError, UnsupportedError
+from mmulator.errors import ExecutionFault, OperandError, UnsupportedError, shown
 from mmulator.interop import as_array, writable
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import DEVICES
@@ -80,12 +80,12 @@ def execute(form: MatrixForm, device: str, operands: Operands, *, strict: bool =
 
 def check_known(device: Any) -> None:
     """Raises UnsupportedError for a device that is not known."""
-    if device in DEVICES:
+    if isinstance(device, str) and device in DEVICES:
         return
     hint = f"known devices: {', '.join(DEVICES)}"
     if isinstance(device, str) and device[-1:] in ("a", "f") and device[:-1] in DEVICES:
         hint = f"devices have no suffix: {device[:-1]} ({device} is a .target)"
-    raise UnsupportedError(f"unknown device {device!r}", hint=hint)
+    raise UnsupportedError(f"unknown device {shown(device)}", hint=hint)
 
 
 def check_device(form: MatrixForm, device: str) -> None:
@@ -136,13 +136,17 @@ def _batch(**operands: tuple[Array | None, int]) -> tuple[int, ...]:
     return batch_shape({name: x.shape[: x.ndim - own] for name, (x, own) in operands.items() if x is not None})
 
 
+_OFFSETS = range(-(1 << 40), 1 << 40)  # bytes or elements; what memory there is, says who reads it
+
+
 def _integer(name: str, value: Any, allowed: range | None = None) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise OperandError(f"operand {name} is {value!r}: an integer is needed") from None
+        raise OperandError(f"operand {name} is {shown(value)}: an integer is needed") from None
     if allowed is not None and number not in allowed:
-        raise OperandError(f"operand {name} is {number}: it must be one of {', '.join(map(str, allowed))}")
+        which = f"one of {', '.join(map(str, allowed))}" if len(allowed) < 9 else f"from {allowed[0]} to {allowed[-1]}"
+        raise OperandError(f"operand {name} is {shown(number)}: it must be {which}")
     return number
 
 
@@ -219,7 +223,7 @@ def _wgmma(form: MatrixForm, device: str, o: Operands) -> Array:
     if trans_a and o["a"] is not None:
         raise OperandError("imm_trans_a belongs to a_desc; A is in registers here")
     image = _memory("shared", o["shared"])
-    base = _integer("shared_base", o["shared_base"])
+    base = _integer("shared_base", o["shared_base"], _OFFSETS)
     columns = form.k // 2 if form.sparse else form.k
     plain = {"b"}
     if o["a"] is not None:
@@ -322,14 +326,14 @@ def _wmma_offsets(form: MatrixForm, o: Operands, memory: NDArray[np.uint8]) -> N
     row = np.arange(rule.rows, dtype=np.int64)[:, None]
     col = np.arange(rule.columns, dtype=np.int64)[None, :]
     default = rule.columns if form.layout == "row" else rule.rows
-    stride = default if o["stride"] is None else _integer("stride", o["stride"])
+    stride = default if o["stride"] is None else _integer("stride", o["stride"], _OFFSETS)
     if stride < default:
         raise OperandError(
             f"stride is {stride}: it must be at least {default}, the size of the leading dimension",
             rule=str(form.section),
         )
     element = row * stride + col if form.layout == "row" else col * stride + row
-    p = _integer("p", o["p"])
+    p = _integer("p", o["p"], _OFFSETS)
     aligned = min(4 * rule.registers * (rule.register_bits // 32), 32)
     if p % aligned:
         raise OperandError(f"p is {p}: it must be a multiple of {aligned}, the size of the fragment", rule=_ALIGNMENT)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator import execution
-from mmulator.errors import OperandError
+from mmulator.errors import OperandError, short_traceback
 from mmulator.instruction import Instruction
 from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
@@ -20,6 +20,7 @@ Array = NDArray[Any]
 _ONE = {"ue8m0": 0x7F, "ue4m3": 0x38}
 
 
+@short_traceback
 def matmul(
     A: Any,
     B: Any,
@@ -41,7 +42,7 @@ def matmul(
     asks for, or what `sparse.compress` gave. Block scaling: scale_a [..., M, S], scale_b [..., S, N], one factor for
     every k / scale_vec elements.
     imm_scale_a, imm_scale_b: as wgmma's operands, on every step.
-    The result has .dtype's NumPy dtype.
+    The result has the NumPy dtype of the instruction's D.
     Raises OperandError for wrong shapes or dtypes, UnsupportedError where the device lacks the instruction.
     """
     i = instruction if isinstance(instruction, Instruction) else Instruction.parse(instruction)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator import execution
-from mmulator.errors import OperandError, UnsupportedError
+from mmulator.errors import OperandError, UnsupportedError, short_traceback, shown
 from mmulator.execution import raw_matmul
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import Target, as_pair
@@ -19,6 +19,7 @@ from mmulator.layouts import Fragment, element_of, fragment, sparse
 from mmulator.numerics.formats import from_raw, to_raw
 from mmulator.numerics.profiles import dot_key
 from mmulator.syntax import parse_instruction, print_mnemonic
+from mmulator.tables import element, html_table
 
 Array = NDArray[Any]
 
@@ -40,18 +41,22 @@ class OperandLayout:
         """(rows, columns); (copies, rows, columns) for m8n8k4 with .f16, which multiplies four matrices."""
         return self.fragment.matrix_shape
 
+    @short_traceback
     def locate(self, row: Any, col: Any, copy: Any = 0) -> tuple[Any, Any, Any]:
         """(lane, register, index) that holds an element; arrays give arrays. Raises OperandError outside the matrix."""
         return _plain(*self.fragment.locate(row, col, copy))
 
+    @short_traceback
     def element(self, lane: Any, register: Any, index: Any = 0) -> tuple[Any, Any]:
         """(row, column) at lane, register and index within the register, lowest bits first."""
         return _plain(*self.fragment.element(lane, register, index))
 
+    @short_traceback
     def to_registers(self, matrix: Any) -> Array:
         """A matrix [..., rows, columns] (the type's NumPy dtype, or raw unsigned) to [..., lanes, registers]."""
         return self.fragment.to_registers(to_raw(self.element_type, matrix, self.name))
 
+    @short_traceback
     def to_matrix(self, registers: Any) -> Array:
         """Registers [..., lanes, registers] (uint32, uint64 for .f64) to a matrix [..., rows, columns]."""
         words = execution.words(self.name, registers, self.fragment.register_bits)
@@ -71,6 +76,7 @@ class Instruction:
     ptx: tuple[int, int] | None = None
 
     @classmethod
+    @short_traceback
     def parse(
         cls, text: str, target: str | Target | None = None, ptx: str | tuple[int, int] | None = None
     ) -> Instruction:
@@ -86,7 +92,7 @@ class Instruction:
         if not isinstance(text, str):
             raise OperandError(f"an instruction is a string, not {type(text).__name__}")
         if not isinstance(target, str | Target | None):
-            raise OperandError(f"target is {target!r}: a string is needed", hint='such as "sm_90a"')
+            raise OperandError(f"target is {shown(target)}: a string is needed", hint='such as "sm_90a"')
         wanted, version = as_pair(target, ptx)
         return cls(parse_instruction(text, wanted, version), wanted, version)
 
@@ -96,18 +102,28 @@ class Instruction:
     def __repr__(self) -> str:
         return f"Instruction({str(self)!r})"
 
+    def _repr_html_(self) -> str:
+        shape = " x ".join(str(n) for n in (self.form.m, self.form.n, self.form.k) if n)
+        rows = [("section", self.form.section), ("shape", shape), ("operands of execute", ", ".join(self.operands)),
+                ("targets", self.form.requires.describe_targets())]  # fmt: skip
+        return f"<p>{element('code', str(self))}</p>" + html_table(("", ""), [row for row in rows if row[1]])
+
     @cached_property
     def operands(self) -> tuple[str, ...]:
         """Keywords of `execute`."""
         return execution.keywords(self.form)
 
+    @short_traceback
     def layout(self, name: str) -> OperandLayout:
         """Where the elements of register operand `a`, `b`, `c`, `d` (or `r` of a load or store) lie.
 
         Raises OperandError for an operand that is no fragment: one in memory, or metadata.
         """
+        if not isinstance(name, str):
+            raise OperandError(f"an operand is named by a string, not {type(name).__name__}", hint="such as layout('a')")
         return _layout(self.form, name)
 
+    @short_traceback
     def compute(
         self,
         A: Any,
@@ -122,8 +138,9 @@ class Instruction:
     ) -> Array:
         """D = A B + C with a device's bits.
 
-        A [..., M, K], B [..., K, N], C [..., M, N] (None: zero); leading dimensions broadcast; the result has .dtype's
-        NumPy dtype. Elements come as NumPy or ml_dtypes of the instruction's types, or as raw unsigned integers of
+        A [..., M, K], B [..., K, N], C [..., M, N] (None: zero); leading dimensions broadcast; the result has the NumPy
+        dtype of the instruction's D. Elements come as NumPy or ml_dtypes of its types (tensors of torch and the like,
+        too), or as raw unsigned integers of
         their size (at least 8 bits; b1 as 0 and 1). Sparse: A is dense with the zeros its granularity asks for, or
         what `sparse.compress` gave. Block scaling: scale_a [..., M, S], scale_b [..., S, N] with S = the scale_vec
         size. imm_scale_a, imm_scale_b: 1 or -1, of wgmma on float types.
@@ -165,6 +182,7 @@ class Instruction:
         assert form.dtype is not None
         return from_raw(form.dtype, d)
 
+    @short_traceback
     def execute(self, device: str = "sm_90", *, strict: bool = True, **operands: Any) -> Array:
         """Registers in, registers out: uint32 [..., lanes, registers] (uint64 for .f64), lanes 32, or 128 for wgmma.
 

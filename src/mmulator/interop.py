@@ -32,7 +32,9 @@ class _Reader:
     def read(self, value: Any) -> Array | None:
         """None for what is no array."""
         if isinstance(value, np.ndarray):
-            return value
+            if not self.shared and isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+                self.fail("elements of the array are masked", "pass x.filled(0), or x.data")
+            return value if type(value) is np.ndarray else np.asarray(value)
         if isinstance(value, _PLAIN):
             return None
         torch = _torch_of(value)
@@ -52,6 +54,8 @@ class _Reader:
                 return found
         if _has(value, "__array__") or _has(value, "__array_interface__"):
             return self._array(value)
+        if _has(value, "__dlpack__"):
+            self.fail(f"NumPy cannot read this {type(value).__name__} through DLPack", "pass a NumPy array, or a view as uint8")
         return None
 
     # torch -----------------------------------------------------------------------------------------------------------

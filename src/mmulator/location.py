@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -44,7 +44,7 @@ class Location:
     """A line of the program that PTX was compiled from. `str` gives `mm.py:17`.
 
     file: as the compiler wrote it. column: 0 if it is not known. function: the inlined function that the line belongs to,
-    by its name in the object code; "" for the kernel itself. inlined_at: the line that calls it.
+    as C++ or Python writes it; "" for the kernel itself. inlined_at: the line that calls it.
     """
 
     file: str
@@ -57,6 +57,12 @@ class Location:
 
     def __str__(self) -> str:
         return f"{PurePath(self.file).name}:{self.line}"
+
+    @property
+    def brief(self) -> str:
+        """For one line: `mm.py:17`; of an inlined function in another file also the line of the kernel."""
+        *_, last = self.chain
+        return f"{self} from {last}" if last.file != self.file else str(self)
 
     @property
     def chain(self) -> Iterator[Location]:
@@ -117,10 +123,11 @@ class LineTable:
     """The marks of one text, in order; names are looked up when somebody asks."""
 
     def __init__(self) -> None:
-        self.restart()
+        self.restart(str)
 
-    def restart(self) -> None:
-        """Forget everything: the text is read anew."""
+    def restart(self, spell: Callable[[str], str]) -> None:
+        """Forget everything: the text is read anew. spell: names of functions as people write them."""
+        self._spell = spell
         self.marks: list[Mark] = []
         self._known: dict[int, Location | None] = {}
         self._files: dict[int, tuple[str, tuple[int, int] | None]] | None = None
@@ -146,7 +153,7 @@ class LineTable:
         place: tuple[int, int, int] | None = self.marks[index][1:4]
         while place is not None and len(chain) < _MAX_CALLS:
             mark = self.marks[index] if index >= 0 else Mark(0)
-            chain.append((*place, _string(text, mark.function, mark.skip)))
+            chain.append((*place, self._spell(_string(text, mark.function, mark.skip))))
             place = mark.call
             while place is not None and index >= 0:  # the last mark of the line that calls
                 index -= 1

@@ -75,6 +75,12 @@ class Span:
         """The line of the program that this was compiled from, where the text says so."""
         return self.source.lines.at(self.start, self.source.text, self.source.name)
 
+    @property
+    def brief(self) -> str:
+        """That line as `mm.py:17`, or nothing."""
+        location = self.location
+        return location.brief if location else ""
+
     def __str__(self) -> str:
         line, column = self.source.position(self.start)
         return f"{self.source.name}:{line}:{column}"

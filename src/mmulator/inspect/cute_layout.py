@@ -213,6 +213,8 @@ class _Reader:
     """Recursive descent over the tokens of a layout."""
 
     def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise OperandError(f"a CuTe layout is a text, not {type(text).__name__}", hint="such as '(64,64):(64,1)'")
         self.text = text
         self.tokens: list[tuple[str, int]] = []
         at = 0

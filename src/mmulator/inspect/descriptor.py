@@ -288,8 +288,13 @@ def make_tile(
     """The tile of an instruction's operand, or one by itself; see `describe_descriptor`."""
     if instruction is None:
         return free_tile(operand, mn, k, type, mn_major)
-    form = _form(instruction) if isinstance(instruction, str) else instruction
+    form = _form(instruction) if isinstance(instruction, str) else getattr(instruction, "form", instruction)
+    if not isinstance(form, MatrixForm):
+        raise OperandError(f"an instruction is needed, not {_type(form).__name__}", hint="such as 'wgmma m64n128 bf16'")
     return tile_of(form, operand, mn_major)
+
+
+_type = type  # `type` is a parameter above
 
 
 def _form(text: str) -> MatrixForm:

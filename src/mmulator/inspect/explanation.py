@@ -210,6 +210,8 @@ def _product(form: MatrixForm) -> str:
 # The answer ------------------------------------------------------------------------------------------------------------
 def find(text: str, target: Target | None, ptx: tuple[int, int] | None) -> tuple[MatrixForm, ...]:
     """The forms that a mnemonic, a pasted statement or a fragment names, the likeliest first."""
+    if not isinstance(text, str):
+        split(text)  # raises
     word = text.strip().split(None, 1)[0].rstrip(";") if text.strip() else ""
     if "." in word:
         try:

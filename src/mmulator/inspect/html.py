@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 from mmulator.inspect.arithmetic import by_devices, numbers
+from mmulator.tables import element
+from mmulator.tables import html_table as table
+
+__all__ = ["element", "explanation", "table"]
 
 if TYPE_CHECKING:
     from mmulator.inspect.explanation import Explanation
-
-
-def element(tag: str, text: object) -> str:
-    """`<tag>text</tag>`, the text escaped."""
-    return f"<{tag}>{escape(str(text))}</{tag}>"
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table with a head."""
-    head = "".join(f'<th scope="col">{escape(c)}</th>' for c in columns)
-    body = "".join("<tr>" + "".join(element("td", cell) for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def explanation(e: Explanation) -> str:

@@ -211,7 +211,10 @@ def form_of(instruction: str | Instruction | MatrixForm) -> MatrixForm:
     """
     if isinstance(instruction, str):
         return parse_mnemonic(instruction.strip()) if is_name(instruction) else find_forms(instruction)[0]
-    return instruction if isinstance(instruction, MatrixForm) else instruction.form
+    form = instruction if isinstance(instruction, MatrixForm) else getattr(instruction, "form", None)
+    if not isinstance(form, MatrixForm):
+        raise OperandError(f"an instruction is needed, not {type(instruction).__name__}", hint="such as 'mma m16n8k16 f16'")
+    return form
 
 
 def operands(instruction: str | Instruction | MatrixForm) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mmulator.isa.forms import MatrixForm, Requirement
 from mmulator.syntax import print_mnemonic
+from mmulator.tables import html_table, text_table
 
 _TYPES = ("dtype", "atype", "btype", "ctype", "stype", "type")
 _UNSHOWN = ("sync", "aligned", "sparse")
@@ -76,7 +77,23 @@ def short_targets(requires: Requirement) -> str:
 _Key = tuple[str, str, tuple[str, ...]]
 
 
-def group(forms: Iterable[MatrixForm]) -> tuple[FormGroup, ...]:
+class FormGroups(tuple[FormGroup, ...]):
+    """Groups, as a table."""
+
+    __slots__ = ()
+    _COLUMNS = ("instruction", "targets", "PTX")
+
+    def _rows(self) -> list[tuple[str, str, str]]:
+        return [(g.pattern, g.targets, g.ptx) for g in self]
+
+    def __str__(self) -> str:
+        return "\n".join(text_table(self._COLUMNS, self._rows()))
+
+    def _repr_html_(self) -> str:
+        return html_table(self._COLUMNS, self._rows())
+
+
+def group(forms: Iterable[MatrixForm]) -> FormGroups:
     """Forms in groups, in the order in which they come."""
     kinds: dict[_Key, dict[tuple[tuple[str, ...], ...], list[MatrixForm]]] = {}
     for form in forms:
@@ -93,7 +110,7 @@ def group(forms: Iterable[MatrixForm]) -> tuple[FormGroup, ...]:
             names = tuple(map(str, found[0].requires.targets()))
             mnemonics = tuple(map(print_mnemonic, found))
             out.append(FormGroup(name, tuple(zip(slots, choices)), targets, ptx, names, mnemonics))
-    return tuple(out)
+    return FormGroups(out)
 
 
 def _merge(

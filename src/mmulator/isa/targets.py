@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import total_ordering
 
-from mmulator.errors import OperandError
+from mmulator.errors import OperandError, shown
 
 PTX_VERSIONS: tuple[tuple[int, int], ...] = (
     *((6, m) for m in range(6)),
@@ -108,11 +108,11 @@ def as_ptx(ptx: str | tuple[int, int] | None) -> tuple[int, int] | None:
         return None
     try:
         version = parse_ptx_version(ptx) if isinstance(ptx, str) else (int(ptx[0]), int(ptx[1]))
-    except (ValueError, TypeError, IndexError):
-        raise OperandError(f"{ptx!r} is not a PTX version such as '8.7'") from None
+    except (ValueError, TypeError, LookupError, OverflowError):
+        raise OperandError(f"{shown(ptx)} is not a PTX version such as '8.7'") from None
     if version not in PTX_VERSIONS:
         known = "known are {}.{} to {}.{}".format(*PTX_VERSIONS[0], *PTX_VERSIONS[-1])
-        raise OperandError(f"PTX ISA {version[0]}.{version[1]} is not known", hint=known)
+        raise OperandError(f"PTX ISA {shown(version[0])}.{shown(version[1])} is not known", hint=known)
     return version
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import OperandError
+from mmulator.errors import OperandError, shown
 from mmulator.layouts.swizzle import BY_CODE, Swizzle, swizzle
+from mmulator.tables import element, html_table
 
 _FIELD_BITS = 14
 _UNIT = 16
@@ -51,13 +52,13 @@ class MatrixDescriptor:
             value = getattr(self, name)
             if value % _UNIT or not 0 <= value < _UNIT << _FIELD_BITS:
                 raise OperandError(
-                    f"{name} is {value}: it must be a multiple of 16 bytes from 0 to {(_UNIT << _FIELD_BITS) - 16}",
+                    f"{name} is {shown(value)}: it must be a multiple of 16 bytes from 0 to {(_UNIT << _FIELD_BITS) - 16}",
                     rule=_RULE,
                     hint="the descriptor holds these values divided by 16, in 14 bits",
                 )
         if not 0 <= self.base_offset < 8:
             raise OperandError(
-                f"base_offset is {self.base_offset}: it must be 0 to 7",
+                f"base_offset is {shown(self.base_offset)}: it must be 0 to 7",
                 rule=_RULE,
                 hint="base offset = (pattern start address >> 7) & 7",
             )
@@ -66,6 +67,10 @@ class MatrixDescriptor:
     @property
     def mode(self) -> Swizzle:
         return swizzle(self.swizzle)
+
+    def _repr_html_(self) -> str:
+        rows = [(name, getattr(self, name)) for name, _, _ in FIELDS]
+        return f"<p>{element('code', f'{self.encode():#018x}')}</p>" + html_table(("field", "value"), rows)
 
     def encode(self) -> int:
         """The 64-bit word."""
@@ -95,7 +100,7 @@ def _integer(name: str, value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise OperandError(f"{name} is {value!r}: an integer is needed", rule=_RULE) from None
+        raise OperandError(f"{name} is {shown(value)}: an integer is needed", rule=_RULE) from None
 
 
 def _word(value: Any) -> int:
@@ -103,7 +108,7 @@ def _word(value: Any) -> int:
         word = operator.index(value)
     except TypeError:
         hint = f"int({value!r}, 0)" if isinstance(value, str) else None
-        raise OperandError(f"descriptor {value!r}: an integer of 64 bits is needed", rule=_RULE, hint=hint) from None
+        raise OperandError(f"descriptor {shown(value)}: an integer of 64 bits is needed", rule=_RULE, hint=hint) from None
     if not 0 <= word < 1 << 64:
         raise OperandError(
             f"descriptor {word:#x}: a descriptor has 64 bits, as an integer from 0 to 2**64 - 1",

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import OperandError
+from mmulator.errors import OperandError, shown
 from mmulator.interop import as_array
 
 Array = NDArray[np.unsignedinteger]
@@ -26,6 +27,14 @@ Step = tuple[int, int]  # what a bit adds to (row, column)
 
 def _containers(bits: int) -> str:
     return f"<u{max(8, bits) // 8}"
+
+
+def _check_broadcast(**places: NDArray[Any]) -> None:
+    try:
+        np.broadcast_shapes(*(x.shape for x in places.values()))
+    except ValueError:
+        shapes = ", ".join(f"{name} {x.shape}" for name, x in places.items())
+        raise OperandError(f"shapes do not broadcast: {shapes}") from None
 
 
 @dataclass(frozen=True)
@@ -103,8 +112,9 @@ class Fragment:
         for name, value, limit in zip(("lane", "register", "index"), (lane, register, index), limits):
             number = as_array(name, value)
             if number.dtype.kind not in "iu" or np.any((number < 0) | (number >= limit)):
-                raise OperandError(f"{name} {value} is outside 0..{limit - 1}")
+                raise OperandError(f"{name} {shown(value)} is outside 0..{limit - 1}")
             place.append(number.astype(np.int64))
+        _check_broadcast(lane=place[0], register=place[1], index=place[2])
         return self._steps(*place)
 
     def locate(self, row: object, column: object, copy: object = 0) -> tuple[Index, Index, Index]:
@@ -115,7 +125,8 @@ class Fragment:
         r, c, k = (as_array(name, x) for name, x in (("row", row), ("column", column), ("copy", copy)))
         for name, value, limit in (("row", r, self.rows), ("column", c, self.columns), ("copy", k, self.copies)):
             if value.dtype.kind not in "iu" or np.any((value < 0) | (value >= limit)):
-                raise OperandError(f"{name} {value} is outside 0..{limit - 1}")
+                raise OperandError(f"{name} {shown(value)} is outside 0..{limit - 1}")
+        _check_broadcast(row=r, column=c, copy=k)
         place = self._first[(k * self.rows + r) * self.columns + c]
         rest, index = np.divmod(place, self.per_register)
         lane, register = np.divmod(rest, self.registers)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.errors import LaunchError
+from mmulator.errors import LaunchError, shown
 from mmulator.machine.image import slots_for
 from mmulator.machine.state import SLOT_SHIFT
 from mmulator.machine.values import Aggregate as Aggregate
@@ -147,13 +147,16 @@ def scalar_bytes(value: Any, p: Parameter, where: str) -> bytes:
             raise LaunchError(f"{where} is .{p.type}: pass a number, not {type(value).__name__}")
         try:
             return struct.pack("<f" if p.type == "f32" else "<d", value)
-        except OverflowError:
-            raise LaunchError(f"{where}: {value} does not fit .{p.type}") from None
+        except (OverflowError, struct.error):
+            raise LaunchError(f"{where}: {shown(value)} does not fit .{p.type}") from None
     if isinstance(value, float) and p.type[0] == "b" and p.bits in (32, 64):
-        return struct.pack("<f" if p.bits == 32 else "<d", value)
+        try:
+            return struct.pack("<f" if p.bits == 32 else "<d", value)
+        except OverflowError:
+            raise LaunchError(f"{where}: {value} does not fit an f32") from None
     if not isinstance(value, int):
         pointer = " or an array" if p.bits == 64 else ""
         raise LaunchError(f"{where} is .{p.type}: pass an integer{pointer}, not {type(value).__name__}")
     if not -(1 << (p.bits - 1)) <= value < 1 << p.bits:
-        raise LaunchError(f"{where}: {value} does not fit .{p.type}")
+        raise LaunchError(f"{where}: {shown(value)} does not fit .{p.type}")
     return (value & ((1 << p.bits) - 1)).to_bytes(p.size, "little")

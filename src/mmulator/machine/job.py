@@ -60,7 +60,6 @@ from mmulator.machine.inputs import (
 from mmulator.machine.module import Kernel, Module
 from mmulator.machine.pattern import accumulators
 from mmulator.machine.report import Report
-from mmulator.machine.state import SLOT_SHIFT
 from mmulator.machine.watch import Watched
 
 Progress = Callable[[str, int, int], None]
@@ -279,21 +278,7 @@ def _digest(array: np.ndarray) -> int:
 # variables of the module --------------------------------------------------------------------------------------------
 def variables(module: Module) -> dict[str, np.ndarray]:
     """The module's .const and .global variables by name, as arrays of their type over their memory."""
-    found = {}
-    image = module.image
-    memory = {start: b for start, b, _ in image.buffers}
-    for v in (*module.tree.variables, *(v for f in module.tree.functions for v in f.variables)):
-        at = image.addresses.get(v.name)
-        if v.space not in ("const", "global") or at is None or not v.size:
-            continue
-        window = at >> SLOT_SHIFT << SLOT_SHIFT
-        raw = memory[window][at - window : at - window + v.size]
-        try:
-            dtype = dtype_of(v.type, v.name)
-        except LaunchError:
-            dtype = np.dtype(np.uint8)
-        found[v.name] = raw.view(dtype).reshape(v.shape or ()) if v.size == dtype.itemsize * math.prod(v.shape) else raw
-    return found
+    return dict(module.variables)
 
 
 def _set_variable(cells: Mapping[str, np.ndarray], given: Argument, ptx: Path) -> None:

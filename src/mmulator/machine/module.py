@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mmulator.codegen.locks import Lock, TimeUp, time_limit
-from mmulator.errors import LaunchError, OperandError, UnsupportedError
+from mmulator.demangle import choose, demangle
+from mmulator.errors import LaunchError, OperandError, UnsupportedError, short_traceback
 from mmulator.isa.targets import Target
 from mmulator.machine.arguments import pack_arguments
 from mmulator.machine.image import ModuleImage, shared_layout
@@ -32,6 +33,7 @@ from mmulator.machine.limits import (
 )
 from mmulator.machine.program import build
 from mmulator.machine.report import Report
+from mmulator.machine.variables import Variables
 from mmulator.machine.watch import Watched, Watches
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.text import read_file, without_mark
@@ -39,6 +41,7 @@ from mmulator.ptx.tree import Function
 from mmulator.ptx.tree import Module as Tree
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
+from mmulator.tables import element, html_table
 
 Progress = Callable[[str, int, int], None]
 
@@ -46,8 +49,13 @@ Progress = Callable[[str, int, int], None]
 class Module(Mapping[str, "Kernel"]):
     """A verified PTX module. `module["gemm"]` is a Kernel; iteration gives the kernels' names.
 
-    Its .global variables keep their values from launch to launch, as on a GPU.
+    A kernel is found by its name, by its C++ name with or without template arguments and parameters, or by a part of
+    either that no other kernel has. `variables` are the module's .global and .const variables; they keep their values
+    from launch to launch, as on a GPU.
     """
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def __init__(self, tree: Tree, parse_seconds: float) -> None:
         self.tree = tree
@@ -57,6 +65,7 @@ class Module(Mapping[str, "Kernel"]):
         self._kernels = {f.name: Kernel(self, f) for f in tree.entries}
 
     @classmethod
+    @short_traceback
     def load(cls, ptx: str | Path, *, name: str | None = None) -> Module:
         """Parse and verify PTX.
 
@@ -80,12 +89,27 @@ class Module(Mapping[str, "Kernel"]):
     def version(self) -> tuple[int, int]:
         return self.tree.version
 
+    @cached_property
+    def variables(self) -> Variables:
+        """The .global and .const variables: `module.variables["coef"]` is an array on the memory that kernels see."""
+        return Variables(self.tree, self.image)
+
+    @short_traceback
     def __getitem__(self, entry: str) -> Kernel:
-        kernel = self._kernels.get(entry)
-        if kernel is None:
-            names = ", ".join(self._kernels) or "none"
-            raise LaunchError(f"{self.tree.source.name} has no kernel {entry!r}; it has {names}")
-        return kernel
+        kernel = self._kernels.get(entry) if isinstance(entry, str) else None
+        return kernel or self._kernels[self._chosen(entry)]
+
+    def _chosen(self, entry: object) -> str:
+        """The full name of a kernel."""
+        name = self.tree.source.name
+        if not isinstance(entry, str):
+            raise LaunchError(f"a kernel of {name} is found by its name, not by {type(entry).__name__}")
+        try:
+            return choose(self._kernels, entry, f"{name} has no kernel")
+        except LaunchError as error:
+            if entry in self.variables:
+                error.hint = f"{entry} is a variable: module.variables[{entry!r}]"
+            raise
 
     def __contains__(self, entry: object) -> bool:
         return entry in self._kernels
@@ -95,6 +119,19 @@ class Module(Mapping[str, "Kernel"]):
 
     def __len__(self) -> int:
         return len(self._kernels)
+
+    def _head(self) -> str:
+        major, minor = self.version
+        return f"{self.tree.source.name}: PTX {major}.{minor} for {self.target}"
+
+    def __repr__(self) -> str:
+        names = ", ".join(demangle(name) for name in list(self)[:4]) + (", ..." if len(self) > 4 else "")
+        return f"<Module {self._head()}; kernels: {names or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(demangle(k.name), ", ".join(type for _, type in k._parameters())) for k in self.values()]
+        variables = self.variables._repr_html_() if self.variables else ""
+        return element("p", self._head()) + html_table(("kernel", "parameters"), rows) + variables
 
 
 def read_source(ptx: str | Path, name: str | None = None) -> Source:
@@ -132,6 +169,7 @@ class Kernel:
         """Bytes of shared memory that the kernel and the functions it reaches declare."""
         return shared_layout(self.module.tree, self._reached).static
 
+    @short_traceback
     def compile(
         self, device: str | None = None, progress: Progress | None = None, *, watch: bool = False
     ) -> CompiledKernel:
@@ -173,6 +211,7 @@ class Kernel:
                 hint="what is compiled is kept: the next launch goes on from there, or allow more time",
             ) from None
 
+    @short_traceback
     def launch(
         self,
         grid: int | Sequence[int],
@@ -201,7 +240,7 @@ class Kernel:
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then).
         """
         if sanitize:
-            raise UnsupportedError("the sanitizer is not part of this release", hint="launch with sanitize=False")
+            raise UnsupportedError("launch(sanitize=True): there is no sanitizer yet", hint="leave sanitize out")
         if device is not None and not isinstance(device, str):
             raise LaunchError(f"device is of type {type(device).__name__}, not a name such as 'sm_90'")
         if progress is not None and not callable(progress):
@@ -249,5 +288,13 @@ class Kernel:
         check_shared(self.static_shared, dynamic, device)
         return LaunchShape(g, b, threads, self.static_shared, dynamic)
 
+    def _parameters(self) -> list[tuple[str, str]]:
+        """Name and type of each; arrays with their bytes."""
+        return [(p.name, f".{p.type}" + (f"[{p.size}]" if p.shape else "")) for p in self.function.params]
+
     def __repr__(self) -> str:
-        return f"<Kernel {self.name}({', '.join('.' + p.type for p in self.function.params)})>"
+        return f"<Kernel {demangle(self.name)}({', '.join(type for _, type in self._parameters())})>"
+
+    def _repr_html_(self) -> str:
+        rows = [(n, name, type) for n, (name, type) in enumerate(self._parameters())]
+        return element("p", f"kernel {demangle(self.name)}") + html_table(("argument", "parameter", "type"), rows)

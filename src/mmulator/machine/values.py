@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.errors import LaunchError
+from mmulator.errors import LaunchError, shown
 from mmulator.interop import readable, writable
 from mmulator.ptx.tree import Parameter
 
@@ -42,9 +42,11 @@ def struct(*fields: Any, pointers: Mapping[int, Any] | None = None, pack: bool =
         places.update({len(data) + offset: array for offset, array in inside.items()})
         data += part
     data += bytes(-len(data) % largest)
+    if not isinstance(pointers, Mapping | None):
+        raise LaunchError(f"pointers of a struct are arrays by byte offset, {{0: x}}, not {type(pointers).__name__}")
     for offset, array in (pointers or {}).items():
         if not isinstance(offset, int) or not 0 <= offset <= len(data) - 8:
-            raise LaunchError(f"a pointer at byte {offset!r} does not fit into a struct of {len(data)} bytes")
+            raise LaunchError(f"a pointer at byte {shown(offset)} does not fit into a struct of {len(data)} bytes")
         places[offset] = host_array(array, f"pointer at byte {offset}")
     return Aggregate(bytes(data), places, largest)
 
@@ -63,7 +65,7 @@ def _field(value: Any, where: str) -> tuple[bytes, Mapping[int, Any], int]:
         return value.tobytes(), {}, value.dtype.alignment
     if isinstance(value, bool | int | float):
         raise LaunchError(
-            f"{where}: {value!r} has no size", hint="say which: np.int32(...), np.int64(...), np.float32(...), np.uint8(...)"
+            f"{where}: {shown(value)} has no size", hint="say which: np.int32(...), np.int64(...), np.float32(...), np.uint8(...)"
         )
     return bytes(8), {0: host_array(value, where)}, 8
 

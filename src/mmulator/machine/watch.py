@@ -79,7 +79,7 @@ class Watches:
                 Store(
                     number, index, (block % gx, block // gx % gy, block // (gx * gy)),
                     (thread % bx, thread // bx % by, thread // (bx * by)),
-                    ins.mnemonic, ins.span.source.name, ins.span.line, int(entry["value"]), str(ins.span.location or ""),
+                    ins.mnemonic, ins.span.source.name, ins.span.line, int(entry["value"]), ins.span.brief,
                 )
             )
         return found

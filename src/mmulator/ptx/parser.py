@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import cast
 
+from mmulator.demangle import demangle
 from mmulator.isa.targets import PTX_VERSIONS, Target
 from mmulator.location import Mark
 from mmulator.ptx import declarations
@@ -37,7 +38,7 @@ class _Parser:
 
     def module(self) -> Module:
         c = self.c
-        c.tokens.source.lines.restart()
+        c.tokens.source.lines.restart(demangle)
         version, target, options, address_size = self._header()
         while c.kinds[c.at] != "end":
             self._declaration()

@@ -19,7 +19,8 @@ _LISTED = 6
 def parse_instruction(text: str, target: Target | None = None, ptx: tuple[int, int] | None = None) -> MatrixForm:
     """The form of a mnemonic, or of words such as `mma m16n8k16 f16`.
 
-    Words may leave open the accumulators (f32, s32), layouts (row.col) and extra qualifiers (none): the form is the first
+    Words may leave open the accumulators (f32, s32), layouts (row.col), the 8 x 8 matrices of ldmatrix and stmatrix, and
+    extra qualifiers (none): the form is the first
     that `inspect.find_forms` gives. Raises InvalidInstructionError as `parse_mnemonic` and `find_forms` do, and where
     words leave open family, shape or input types, listing the forms.
     """
@@ -56,5 +57,7 @@ def _subject(form: MatrixForm) -> tuple[object, ...]:
 
 
 def _rivals(form: MatrixForm, first: MatrixForm) -> bool:
-    """Loads and stores are no rivals of the multiplication of their family."""
+    """Loads and stores are no rivals of the multiplication of their family, nor other shapes of 8 x 8 matrices."""
+    if first.family in ("ldmatrix", "stmatrix") and (first.m, first.n) == (8, 8):
+        return (form.m, form.n) == (8, 8)
     return form.op == first.op or first.atype is None

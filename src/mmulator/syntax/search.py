@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import product
 
-from mmulator.errors import InvalidInstructionError
-from mmulator.inspect.atoms import DEVICE_WORDS, atom_words, device_of
+from mmulator.errors import InvalidInstructionError, OperandError
 from mmulator.isa.forms import MatrixForm, Row
 from mmulator.isa.tables import FAMILIES, ROWS
 from mmulator.isa.targets import TARGETS, Target, as_pair
 from mmulator.isa.types import TYPES
+from mmulator.syntax.atoms import DEVICE_WORDS, atom_words, device_of
 
 # Names that people use, and the words of the tables that they stand for (any of several).
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -76,7 +76,9 @@ def is_word(text: str) -> bool:
 
 
 def split(text: str) -> list[str]:
-    """The words of a query: at blanks, commas and dots."""
+    """The words of a query: at blanks, commas and dots. Raises OperandError for what is no text."""
+    if not isinstance(text, str):
+        raise OperandError(f"an instruction is named by a string, not {type(text).__name__}", hint="such as 'mma m16n8k16 f16'")
     words = [w for w in re.split(r"[\s,.;]+", atom_words(text).strip().lower()) if w]
     return [w for word in words for w in PHRASES.get(word, word).split()]
 

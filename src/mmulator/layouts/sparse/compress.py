@@ -5,6 +5,7 @@ Sparse matrix storage (PTX ISA 9.1).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import OperandError
+from mmulator.errors import OperandError, short_traceback, shown
 from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import ElementType
@@ -43,14 +44,16 @@ class Compressed:
 
     def __post_init__(self) -> None:
         values, nibbles = as_array("values", self.values), as_array("metadata", self.metadata)
-        kept = granularity(self.form).kept
-        if values.ndim < 2 or values.shape != (*nibbles.shape[:-1], nibbles.shape[-1] * kept):
+        form = form_of(self.form)
+        kept = granularity(form).kept
+        if values.ndim < 2 or nibbles.ndim < 2 or values.shape != (*nibbles.shape[:-1], nibbles.shape[-1] * kept):
             raise OperandError(
                 f"values of shape {values.shape} with metadata of shape {nibbles.shape}: "
                 f"{self.form} has a nibble for every {kept} value{'s' * (kept > 1)}"
             )
         if nibbles.dtype.kind not in "iu" or (nibbles.size and (nibbles.min() < 0 or nibbles.max() > 15)):
             raise OperandError(f"metadata of {nibbles.dtype}: nibbles are integers from 0 to 15")
+        object.__setattr__(self, "form", form)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "metadata", nibbles.astype(np.uint8, copy=False))
 
@@ -68,14 +71,17 @@ class Compressed:
 
     def padded(self, rows: int, columns: int) -> Compressed:
         """With zeros below and to the right, up to `rows` and `columns` (of the dense A)."""
+        rows, columns = meta.whole_number("rows", rows), meta.whole_number("columns", columns)
         m, k = self.shape[-2:]
         g = granularity(self.form)
         if (m, k) == (rows, columns):
             return self
         if rows < m or columns < k or columns % g.chunk:
-            raise OperandError(f"A of shape {self.shape} cannot be padded to {rows} rows and {columns} columns")
+            raise OperandError(f"A of shape {self.shape} cannot be padded to {shown(rows)} rows and {shown(columns)} columns")
         before: list[tuple[int, int]] = [(0, 0)] * (self.values.ndim - 2)
         below = (0, rows - m)
+        if rows * columns * math.prod(self.shape[:-2]) >= _LARGEST:
+            raise OperandError(f"{shown(rows)} x {shown(columns)} elements of A are more than this library pads to")
         values = np.pad(self.values, [*before, below, (0, (columns - k) // 2)])
         nibbles = np.pad(self.metadata, [*before, below, (0, (columns - k) // g.chunk)], constant_values=g.nibbles[-1])
         return Compressed(values, nibbles, self.form)
@@ -96,6 +102,9 @@ class Compressed:
         return Compressed(cut[0], cut[1], f)
 
 
+_LARGEST = 1 << 34  # elements
+
+
 def check_compressed(value: object) -> None:
     """Raises OperandError for what is not Compressed."""
     if not isinstance(value, Compressed):
@@ -105,6 +114,7 @@ def check_compressed(value: object) -> None:
         )
 
 
+@short_traceback
 def compress(a: Any, instruction: MatrixForm | HasForm | str) -> Compressed:
     """Keep what a sparse instruction keeps of A [..., M, K]: the non-zeros, and zeros where there are fewer.
 
@@ -148,6 +158,7 @@ def operand(a: Any, form: MatrixForm) -> Compressed:
     return a if a.form == form else Compressed(a.values, a.metadata, form)
 
 
+@short_traceback
 def too_dense(a: Any, instruction: MatrixForm | HasForm | str) -> NDArray[np.bool_]:
     """Chunks of A [..., M, K] with more non-zeros than the instruction keeps: bool [..., M, chunks].
 
@@ -175,7 +186,10 @@ def _choices(g: Granularity) -> tuple[Metadata, meta.Index, meta.Index]:
 
 
 def _dense(a: Any) -> Array:
-    return as_array("A", a)
+    dense = as_array("A", a)
+    if dense.dtype.kind not in "biuf" and dense.dtype.isbuiltin != 2:  # 2: of ml_dtypes
+        raise OperandError(f"A is {dense.dtype}: numbers are needed")
+    return dense
 
 
 def _occupied(dense: Array, form: MatrixForm) -> NDArray[np.bool_]:
@@ -227,6 +241,7 @@ def _refuse(dense: Array, count: meta.Index, form: MatrixForm) -> None:
     )
 
 
+@short_traceback
 def expand(compressed: Compressed) -> Array:
     """The dense A [..., M, K] of a compressed one. Raises OperandError where the metadata is undefined."""
     check_compressed(compressed)
@@ -236,6 +251,7 @@ def expand(compressed: Compressed) -> Array:
     return out
 
 
+@short_traceback
 def prune(a: Any, instruction: MatrixForm | HasForm | str) -> Array:
     """A [..., M, K] with all but the largest of every chunk set to zero, so that `compress` takes it.
 

@@ -9,6 +9,7 @@ Sparse matrix storage; Matrix fragments for multiply-accumulate operation with s
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import OperandError
+from mmulator.errors import OperandError, shown
 from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import ElementType
@@ -102,7 +103,6 @@ def element_dtype(element: ElementType) -> np.dtype[Any]:
 
 
 # Lanes and bits ------------------------------------------------------------------------------------------------------
-@lru_cache(maxsize=256)
 def places(form: MatrixForm, selector: int = 0) -> tuple[Index, Index]:
     """Lane and lowest bit of the nibble of every (row, chunk): two int64 arrays [M, K / chunk].
 
@@ -113,12 +113,33 @@ def places(form: MatrixForm, selector: int = 0) -> tuple[Index, Index]:
       16 chunks           lane 4g + p      chunks 8 (p / 2).. of row g + 8 (p % 2); every lane contributes
     Raises OperandError for a selector that the specification does not define.
     """
+    return _places(form_of(form), whole_number("sparsity selector", selector))
+
+
+def whole_number(name: str, value: Any) -> int:
+    """Raises OperandError for what is no integer."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise OperandError(f"{name} {value!r}: an integer is needed") from None
+
+
+def nibbles_of(metadata: Any) -> Array:
+    """Nibbles [..., M, chunks] as integers. Raises OperandError for others."""
+    found = as_array("metadata", metadata)
+    if found.dtype.kind not in "iu" or found.ndim < 1:
+        raise OperandError(f"metadata of {found.dtype} and shape {found.shape}: nibbles [..., M, chunks] are needed")
+    return found
+
+
+@lru_cache(maxsize=256)
+def _places(form: MatrixForm, selector: int) -> tuple[Index, Index]:
     assert form.atype is not None
     chunks = form.k // granularity(form).chunk
     allowed = selectors(form)
     if selector not in allowed:
         raise OperandError(
-            f"sparsity selector {selector} for {form}: it must be 0 to {allowed[-1]}",
+            f"sparsity selector {shown(selector)} for {form}: it must be 0 to {allowed[-1]}",
             rule=RULE,
             hint="the selector says which lanes of each group of four hold the metadata",
         )
@@ -140,7 +161,7 @@ def places(form: MatrixForm, selector: int = 0) -> tuple[Index, Index]:
 def to_registers(metadata: Metadata, form: MatrixForm, selector: int = 0) -> NDArray[np.uint32]:
     """Nibbles [..., M, chunks] to the metadata operand [..., lanes]; lanes that do not contribute hold 0."""
     lane, bit = places(form, selector)
-    nibbles = as_array("metadata", metadata)
+    nibbles = nibbles_of(metadata)
     if nibbles.shape[-2:] != lane.shape:
         raise OperandError(
             f"metadata of shape {nibbles.shape}; {form} needs [..., {lane.shape[0]}, {lane.shape[1]}]",
@@ -158,8 +179,8 @@ def from_registers(registers: Array, form: MatrixForm, selector: int = 0) -> Met
     """The metadata operand [..., lanes] (uint32) to nibbles [..., M, chunks]."""
     lane, bit = places(form, selector)
     words = as_array("metadata registers", registers)
-    if words.shape[-1:] != (form.lanes,):
-        raise OperandError(f"metadata registers of shape {words.shape}; {form} needs [..., {form.lanes}]")
+    if words.shape[-1:] != (form.lanes,) or words.dtype.kind not in "iu":
+        raise OperandError(f"metadata registers of {words.dtype} {words.shape}; {form} needs integers [..., {form.lanes}]")
     return (words.astype(np.uint32)[..., lane] >> bit.astype(np.uint32) & np.uint32(15)).astype(np.uint8)
 
 
@@ -171,7 +192,7 @@ def indices(metadata: Metadata, form: MatrixForm) -> Index:
     the element that holds the first half; `mixed` says where the halves do not make one element.
     """
     g = granularity(form)
-    nibble = as_array("metadata", metadata).astype(np.int64)
+    nibble = nibbles_of(metadata).astype(np.int64)
     first, second = nibble & 3, nibble >> 2 & 3
     base = np.arange(nibble.shape[-1], dtype=np.int64) * g.chunk
     if g is TF32:
@@ -183,7 +204,7 @@ def indices(metadata: Metadata, form: MatrixForm) -> Index:
 
 def mixed(metadata: Metadata, form: MatrixForm) -> NDArray[np.bool_]:
     """Where tf32 metadata takes halves that make no element: bool [..., M, chunks]; all False for other types."""
-    nibble = as_array("metadata", metadata)
+    nibble = nibbles_of(metadata)
     if granularity(form) is not TF32:
         return np.zeros(nibble.shape, bool)
     none_of_them: NDArray[np.bool_] = ~np.isin(nibble, TF32.nibbles)
@@ -195,7 +216,7 @@ def undefined(metadata: Metadata, form: MatrixForm) -> NDArray[np.bool_]:
 
     Without `::ordered_metadata`, two different indices may come in either order.
     """
-    nibble = as_array("metadata", metadata)
+    nibble = nibbles_of(metadata)
     g = granularity(form)
     if g is TF32 or form.ordered_metadata:
         bad: NDArray[np.bool_] = ~np.isin(nibble, g.nibbles)
@@ -207,9 +228,11 @@ def undefined(metadata: Metadata, form: MatrixForm) -> NDArray[np.bool_]:
 def check(metadata: Metadata, form: MatrixForm) -> None:
     """Raises OperandError for the first nibble that the specification leaves undefined, naming its row and columns."""
     bad = undefined(metadata, form)
+    if bad.ndim < 2:
+        raise OperandError(f"metadata of shape {bad.shape}: [..., M, chunks] is needed")
     if bad.any():
         at = tuple(int(x) for x in np.argwhere(bad)[0])
-        nibble = int(as_array("metadata", metadata)[at])
+        nibble = int(nibbles_of(metadata)[at])
         raise OperandError(
             f"metadata 0b{nibble:04b} at {where(at, form)}: it {meaning(nibble, form)}",
             rule=f"{RULE}: " + ", ".join(f"0b{n:04b}" for n in allowed(form)) + " are defined",

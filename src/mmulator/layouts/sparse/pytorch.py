@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.errors import OperandError, UnsupportedError
+from mmulator.errors import OperandError, UnsupportedError, short_traceback, shown
 from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.sparse import cusparselt
@@ -44,6 +44,7 @@ _WORDS = {
 }
 
 
+@short_traceback
 def to_torch(compressed: Compressed, backend: str = "cutlass") -> tuple[Array, Array | None]:
     """(packed, meta) of a compressed matrix [M, K], as PyTorch keeps them; meta is None but for cutlass.
 
@@ -58,8 +59,8 @@ def to_torch(compressed: Compressed, backend: str = "cutlass") -> tuple[Array, A
     """
     check_compressed(compressed)
     form = compressed.form
-    if backend not in BACKENDS:
-        raise OperandError(f"no backend {backend!r}", hint=f"there are {', '.join(BACKENDS)}")
+    if not isinstance(backend, str) or backend not in BACKENDS:
+        raise OperandError(f"no backend {shown(backend)}", hint=f"there are {', '.join(BACKENDS)}")
     if len(compressed.shape) != 2:
         raise OperandError(f"A of shape {compressed.shape}: PyTorch's sparse tensors have two dimensions")
     if backend != "cutlass":
@@ -72,6 +73,7 @@ def to_torch(compressed: Compressed, backend: str = "cutlass") -> tuple[Array, A
     return compressed.values, flat.reshape(offsets.shape)
 
 
+@short_traceback
 def from_torch(
     packed: Any,
     meta_words: Any = None,
@@ -104,8 +106,8 @@ def from_torch(
     if backend is None:
         tile = words is not None and words.dtype == values.dtype and words.ndim == 3 and shape is not None
         backend = "cusparselt_tile" if tile else "cusparselt" if words is None else "cutlass"
-    if backend not in BACKENDS:
-        raise OperandError(f"no backend {backend!r}", hint=f"there are {', '.join(BACKENDS)}")
+    if not isinstance(backend, str) or backend not in BACKENDS:
+        raise OperandError(f"no backend {shown(backend)}", hint=f"there are {', '.join(BACKENDS)}")
     if backend != "cutlass":
         return _ordered(*_from_buffer(values, form, shape, backend), form)
     if words is None:
@@ -179,8 +181,9 @@ def _from_buffer(values: Array, form: MatrixForm, shape: tuple[int, int] | None,
             "the shape of a packed buffer without metadata is not known",
             hint="cuSPARSELt's: give shape=(M, K). CUTLASS': give its meta as well",
         )
-    if len(shape) != 2:
-        raise OperandError(f"shape {shape}: PyTorch's sparse tensors have two dimensions")
+    if not isinstance(shape, tuple | list) or len(shape) != 2:
+        raise OperandError(f"shape {shown(shape)}: PyTorch's sparse tensors have two dimensions, (M, K)")
+    shape = meta.whole_number("M", shape[0]), meta.whole_number("K", shape[1])
     layout = _buffer(shape, form, backend)
     (m, k), size = shape, values.itemsize
     half, most = m * k // 2, _elements(m, k, size, layout)

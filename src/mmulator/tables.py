@@ -1,0 +1,27 @@
+"""Tables as text and as HTML, for what people print and notebooks show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def text_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Lines with columns side by side, two blanks between them; none if there are no rows."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    if not cells:
+        return []
+    widths = [max(len(row[n]) for row in [list(columns), *cells]) for n in range(len(columns))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [list(columns), *cells]]
+
+
+def element(tag: str, text: object) -> str:
+    """`<tag>text</tag>`, the text escaped."""
+    return f"<{tag}>{escape(str(text))}</{tag}>"
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table with a head."""
+    head = "".join(f'<th scope="col">{escape(c)}</th>' for c in columns)
+    body = "".join("<tr>" + "".join(element("td", cell) for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
