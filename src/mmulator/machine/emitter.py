@@ -67,6 +67,7 @@ class Emitter(BlockEmitter):
         self.jit.sites.append(ins)
         if first and self.block.sync:
             self.converge(ins)
+        if first:
             self._enter_warpgroup()
         try:
             function = LOWER.get(form_name(ins)) or LOWER.get(ins.opcode)
