@@ -74,6 +74,21 @@ def test_nothing_is_stored_after_a_fault() -> None:
     assert not out.any()
 
 
+def test_no_fragment_is_stored_after_a_fault() -> None:
+    """The warp is together: the load that faults and the wmma.store are one block of code."""
+    out = np.zeros(256, np.uint16)
+    body = "".join(f"  mov.b32 %r{n}, 7;\n" for n in range(1, 5)) + """
+  mov.u64 %rd5, 0;
+  movmatrix.sync.aligned.m8n8.trans.b16 %r10, %r1;
+  ld.global.u32 %r9, [%rd5];
+  wmma.load.c.sync.aligned.row.m16n16k16.global.f16 {%r11, %r12, %r13, %r14}, [%rd5], 16;
+  wmma.store.d.sync.aligned.row.m16n16k16.global.f16 [%rd0], {%r1, %r2, %r3, %r4}, 16;
+"""
+    with pytest.raises(ExecutionFault, match=r"null pointer: ld\.global\.u32"):
+        Module.load(kernel(body))["k"].launch(1, 32, [out])
+    assert not out.any()
+
+
 def test_const_memory_is_read_only() -> None:
     top = ".const .align 4 .u32 table[4] = {1, 2, 3, 4};"
     body = "  mov.u64 %rd1, table;\n  cvta.const.u64 %rd1, %rd1;\n  st.u32 [%rd1], 5;"

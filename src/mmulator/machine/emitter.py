@@ -64,6 +64,7 @@ class Emitter(BlockEmitter):
         self.next_site(ins, self.jit.sites)
         if first and self.block.sync:
             self.converge(ins)
+        if first:
             self._enter_warpgroup()
         try:
             function = LOWER.get(form_name(ins)) or LOWER.get(ins.opcode)

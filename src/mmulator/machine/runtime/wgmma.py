@@ -6,6 +6,8 @@ that wait. The arithmetic is the numerics twin's: `pack_a` and `pack_b` decode o
 
 from __future__ import annotations
 
+from typing import Any
+
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u16, u32, u64
@@ -20,16 +22,15 @@ from mmulator.machine.runtime.tensor import (
     transpose16,
     unpack_bits,
 )
-from mmulator.machine.state import FULL, WGMMA_GROUPS, WGMMA_QUEUE, FaultKind, Group, Tile, Warp, WgmmaOp, WgmmaSite
+from mmulator.machine.state import FULL, WGMMA_GROUPS, WGMMA_QUEUE, FaultKind, Group, Tile, Warp, WgmmaSite
 from mmulator.multiply.native import IndexTable, call_dot, call_pack, dense_indices, has_mixed, mixed_dot
 
 WARPS = 4  # of a warpgroup
 
 
-@native
-def operation(w: ptr_to(Warp), number: u64) -> ptr_to(WgmmaOp):
-    """Where a warp keeps what it issued as operation `number`."""
-    return w.ops + (number & (WGMMA_QUEUE - 1))
+def operation(w: Any, number: Any) -> Any:
+    """Macro: where a warp keeps what it issued as operation `number`."""
+    return w.field("ops") + (number & (WGMMA_QUEUE - 1))
 
 
 @native
