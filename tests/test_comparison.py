@@ -159,6 +159,8 @@ def test_lanes_and_registers_of_accumulators(form: Any) -> None:
     (_, sentence) = where_wrong(np.tile(tile, (4, 4)), [held])
     assert sentence.startswith(f"as d of {form}, in tiles of {f.rows} x {f.columns}")
     assert sentence.endswith("lane 4 to 7, register 1: all 64 elements there")
+    cut = np.tile(tile, (4, 4))[: 2 * f.rows + 2, : 3 * f.columns + 4]  # the last tiles are cut
+    assert where_wrong(cut, [held])[1].endswith(f"lane 4 to 7, register 1: all {int(cut.sum())} elements there")
 
 
 def test_two_layouts_leave_the_lanes_open() -> None:

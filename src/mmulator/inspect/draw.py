@@ -205,6 +205,7 @@ class _Grid:
         layout, run = self.layout, self.run
         spans = [f"A {_span(s[0], s[1])}" for s in layout.spans]
         size = min((fit(text, self.cell - _AIR, 9) or 6 for text in spans), default=0)
+        single = text_width(str(layout.columns - 1), _HEAD) + 4 <= self.cell / run.right  # all columns are headed alike
         for n in range(self.per_panel):
             first = columns[n * run.right]
             last = first + run.right - 1
@@ -213,7 +214,7 @@ class _Grid:
             if layout.spans:
                 text = f"A {_span(layout.spans[first][0], layout.spans[last][1])}"
                 canvas.text(middle, body - 17, text, size, "dim", anchor="middle", width=self.cell - _AIR)
-            if all(text_width(str(c), _HEAD) + 4 <= each for c in (first, last)):
+            if single:
                 for c in range(first, last + 1):
                     at = x + n * self.cell + (c - first + 0.5) * each
                     canvas.text(at, body - 5, str(c), _HEAD, "dim", anchor="middle")

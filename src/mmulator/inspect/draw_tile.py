@@ -142,7 +142,7 @@ def draw_tile(answer: DescriptorAnswer, theme: str = "auto") -> str:
     read_by = f", read by {tile.instruction}" if tile.instruction else ""
     canvas.text(24, 51, f"{what}, descriptor {answer.word:#018x}{read_by}", 13, "dim", mono=False, width=PAGE_WIDTH - 48)
     _memory(canvas, tile, every, lines)
-    _matrix(canvas, answer, window, lines[0] * 8, rows, chunks)
+    _matrix(canvas, answer, every, window, lines[0] * 8, rows, chunks)
     for i, line in enumerate(captions):
         canvas.text(24, _TOP + body + 32 + 17 * i, line, 12, "ink", mono=False)
     return canvas.svg()
@@ -158,6 +158,7 @@ def _captions(answer: DescriptorAnswer, every: tuple[Cell, ...], window: list[Ce
             f"Swizzle: address bits 4 to {3 + mode.mask.bit_length()} (the chunk) are XORed with bits 7 to "
             f"{6 + mode.mask.bit_length()} (the line); the pattern repeats every {mode.repeat} bytes."
         )
+    out.append("Colours: the chunks of a row, in two tints by turns for groups of 8 rows.")
     if any(not c.read for c in window):
         out.append("Grey: chunks of the same atoms that this instruction does not read.")
     if len(window) < len(every):
@@ -193,10 +194,18 @@ def _memory(canvas: Canvas, tile: Tile, every: tuple[Cell, ...], lines: list[int
             canvas.frame(x, y, _W, _H, "grid", 0.7)
         if line % 8 == 0:
             canvas.line(_LEFT - 6, y, _LEFT + 8 * _W, y, "rule", 1.8)
+        for x in (_LEFT, _LEFT + 8 * _W):
+            canvas.line(x, y, x, y + _H, "rule", 1.8)
         y, last = y + _H, line
 
 
-def _matrix(canvas: Canvas, answer: DescriptorAnswer, window: list[Cell], first: int, rows: int, chunks: int) -> None:
+def _extent(every: tuple[Cell, ...], name: str) -> int:
+    return 1 + max(int(getattr(c, name)) for c in every)
+
+
+def _matrix(
+    canvas: Canvas, answer: DescriptorAnswer, every: tuple[Cell, ...], window: list[Cell], first: int, rows: int, chunks: int
+) -> None:
     """Right: the matrix, each chunk with its number in shared memory."""
     tile, mode = answer.tile, answer.descriptor.mode
     left = _LEFT + 8 * _W + _BETWEEN
@@ -214,6 +223,11 @@ def _matrix(canvas: Canvas, answer: DescriptorAnswer, window: list[Cell], first:
             canvas.text(x + _W / 2, _TOP - 7, f"{across} {inner}", 11, "dim", anchor="middle", width=_W)
         if c.chunk == 0 and outer >= 0:
             canvas.text(left - 8, y + _H / 2 + 4, f"{down} {outer}", 11, "dim", anchor="end")
+    strided, contiguous = (_extent(every, name) for name in ("strided", "chunk"))
+    if strided > rows:
+        canvas.text(left - 8, _TOP + rows * _H + 14, f"... {strided - rows} more {down}", 11, "dim")
+    if contiguous > chunks:
+        canvas.text(left + chunks * _W + 6, _TOP + _H / 2 + 4, "...", 11, "dim")
     wide = mode.width // 16
     for i in range(0, rows, 8):
         for j in range(0, chunks, wide):

@@ -145,27 +145,25 @@ def _of(count: int, room: int) -> str:
 
 
 def _held(at: Array, shape: Sequence[int], a: Accumulator, count: int) -> list[str]:
-    """Lanes and registers, if the array is made of the instruction's tiles."""
+    """Lanes and registers, if the array is made of the instruction's tiles (the last of them cut)."""
     rows, columns = a.lane.shape
-    if shape[-2] % rows or shape[-1] % columns:
+    if shape[-2] < rows or shape[-1] < columns:
         return []
     row, column = at[:, -2] % rows, at[:, -1] % columns
-    tiles = math.prod(shape) // (rows * columns)
-    text = _places(a.lane[row, column], a.register[row, column], a.index[row, column], a, count, tiles)
-    return [f"as d of {a.name}, in tiles of {rows} x {columns} from the first element on: {text}"] if text else []
-
-
-def _places(lane: Array, register: Array, index: Array, a: Accumulator, count: int, each: int) -> str:
-    parts = [
-        part_of(np.unique(values), limit) if limit > 1 else None
-        for values, limit in ((lane, a.lanes), (register, a.registers), (index, a.per_register))
-    ]
+    tables = ((a.lane, a.lanes), (a.register, a.registers), (a.index, a.per_register))
+    parts = [part_of(np.unique(table[row, column]), limit) if limit > 1 else None for table, limit in tables]
     if not any(parts) or (count > _FEW and not _told(parts, count)):
-        return ""
+        return []
     names = ("lane", "register", "element of a register")
-    said = [f"{name} {p.text}" for name, p in zip(names, parts) if p is not None]
-    room = each * math.prod(int(p.own.sum()) if p else n for p, n in zip(parts, (a.lanes, a.registers, a.per_register)))
-    return f"{', '.join(said)}" + ("" if count <= _FEW else f": {_of(count, room)}")
+    text = ", ".join(f"{name} {p.text}" for name, p in zip(names, parts) if p is not None)
+    if count > _FEW:
+        there = np.ones((rows, columns), np.int64)
+        for (table, _), p in zip(tables, parts):
+            there *= 1 if p is None else p.own[table]
+        often = (np.bincount(np.arange(extent) % n, minlength=n) for extent, n in zip(shape[-2:], (rows, columns)))
+        down, across = often
+        text += ": " + _of(count, int(math.prod(shape[:-2]) * (down @ there @ across)))
+    return [f"as d of {a.name}, in tiles of {rows} x {columns} from the first element on: {text}"]
 
 
 def where_in_registers(wrong: Array) -> str:
