@@ -22,7 +22,7 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "tests" / "data")]
 import atomic_vectors  # noqa: E402
-from atomic_vectors import ELEMENTS, FILE, HEAD, Case, cases  # noqa: E402
+from atomic_vectors import ELEMENTS, FILE, HEAD, Case, cases, kernel  # noqa: E402
 from scalar_operands import F16_EDGES, operands  # noqa: E402
 
 BF16_EDGES = [
@@ -71,11 +71,11 @@ def made(signature: str) -> list[np.ndarray]:
 
 def build(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "atomics.ptx").write_text(HEAD + "".join(c.body() for c in cases()))
+    (folder / "atomics.ptx").write_text(HEAD + "".join(kernel(f"k{n}", [c]) for n, c in enumerate(cases())))
     subprocess.run(["ptxas", "-arch=sm_90a", folder / "atomics.ptx", "-o", folder / "atomics.cubin"], check=True)
     held = {f"in|{s}|{n}": x.view(np.uint8) for s in {c.signature for c in cases()} for n, x in zip("abc", made(s))}
     np.savez_compressed(folder / "operands.npz", **held)
-    fields = ("name", "entry", "signature", "grid", "returns")
+    fields = ("name", "signature", "grid", "returns")
     (folder / "cases.json").write_text(json.dumps([{f: getattr(c, f) for f in fields} for c in cases()]))
     print(len(cases()), "cases,", sum(x.nbytes for x in held.values()), "bytes of operands")
 
@@ -87,11 +87,11 @@ def run(folder: Path, out: Path) -> None:
     gpu, held, results = Gpu(), dict(np.load(folder / "operands.npz")), {}
     for way, image in (("cubin", "atomics.cubin"), ("jit", "atomics.ptx")):
         module = gpu.module((folder / image).read_bytes())
-        for c in json.loads((folder / "cases.json").read_text()):
-            given = [held[k] for n in "abc" if (k := f"in|{c['signature']}|{n}") in held]
+        for n, c in enumerate(json.loads((folder / "cases.json").read_text())):
+            given = [held[k] for name in "abc" if (k := f"in|{c['signature']}|{name}") in held]
             places = [gpu.upload(x) for x in (given[0], *given[1:], *([np.zeros_like(given[0])] if c["returns"] else []))]
             cells = [ctypes.c_uint64(p.value) for p in places]
-            gpu.start(gpu.function(module, c["entry"]), [c["grid"], 1, 1], [atomic_vectors.BLOCK, 1, 1], 0, cells)
+            gpu.start(gpu.function(module, f"k{n}"), [c["grid"], 1, 1], [atomic_vectors.BLOCK, 1, 1], 0, cells)
             wanted = [places[0], *([places[-1]] if c["returns"] else [])]
             for k, place in enumerate(wanted):
                 results[f"{way}|{c['name']}|{k}"] = gpu.download(place, np.zeros_like(given[0]))

@@ -5,16 +5,16 @@ is one instruction that each thread executes on a cell of its own. `atomic_vecto
 (`in|SIGNATURE|a`, `b`, `c`) and the results of each case (`of`: which of `out|N` its memory and its destination are).
 
     for case in cases():
-        arrays = [*case.operands().values(), ...]   # cells, operand, for cas the new value: raw bytes
-        text = HEAD + case.body()                   # entry `case.entry`: pointers to cells (in place), operands, results
-        memory, old = case.results()                # `old` is None for red
+        text = HEAD + kernel("k", [case])       # takes pointers to the cells, in place, to the operands and to the results
+        arrays = case.operands().values()       # raw bytes; for atom an array of the size of the cells follows
+        memory, *old = case.results()
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -48,10 +48,6 @@ class Case:
     row: Row
 
     @property
-    def entry(self) -> str:
-        return "k_" + self.name.replace(".", "_").replace("::", "_")
-
-    @property
     def signature(self) -> str:
         """Cases of one signature share their operands."""
         kind = f"b{type_bits(self.type)}" if self.type[0] in "sub" and not self.type.startswith("bf") else self.type
@@ -83,40 +79,52 @@ class Case:
         """Bytes of the cells afterwards, and for atom of the destinations."""
         return [arrays()[f"out|{n}"] for n in stored()[self.name]]
 
-    def body(self) -> str:
-        """The entry, without the module's head."""
+    def parameters(self, number: int = 0) -> list[str]:
+        """Names of the kernel's pointers: cells, operand, for cas the new value, for atom the old values."""
+        return [f"{n}{number}" for n in "ab" + ("c" if self.op == "cas" else "") + ("d" if self.returns else "")]
+
+    def statements(self, number: int = 0) -> str:
+        """The case as a block of statements in a kernel that has its parameters."""
         bits, n, step = 8 * self.element, self.vec, self.element * self.vec
         x, y, z = ([f"%{v}{i}" for i in range(n)] for v in "xyz")
         sources = [y, z] if self.op == "cas" else [y]
-        names = ["a", "b", "c"][: 1 + len(sources)] + (["d"] if self.returns else [])
-        lines = [f".reg .b{bits} " + ", ".join([*x, *y, *z]) + ";", ".reg .u64 %p, %q;", ".reg .u32 %i, %t, %n;",
+        lines = [f".reg .b{bits} " + ", ".join([*x, *y, *z]) + ";", ".reg .u64 %p, %q;", ".reg .u32 %i, %t;",
                  f".shared .align 16 .b8 cells[{BLOCK * step}];",
                  "mov.u32 %t, %tid.x;", "mov.u32 %i, %ctaid.x;", f"mad.lo.u32 %i, %i, {BLOCK}, %t;"]  # fmt: skip
+
+        def element_of(name: str) -> list[str]:
+            return [f"ld.param.u64 %q, [{name}{number}];", f"mad.wide.u32 %q, %i, {step}, %q;"]
+
         for name, registers in zip("bc", sources):
-            lines += [f"ld.param.u64 %q, [{name}];", f"mad.wide.u32 %q, %i, {step}, %q;"]
+            lines += element_of(name)
             lines += [f"ld.global.b{bits} {r}, [%q+{k * self.element}];" for k, r in enumerate(registers)]
-        lines += ["ld.param.u64 %q, [a];", f"mad.wide.u32 %q, %i, {step}, %q;"]
-        copies = [(f"ld.{{}}.b{bits} {r}, [{{}}+{k * self.element}];", f"st.{{}}.b{bits} [{{}}+{k * self.element}], {r};")
+        lines += element_of("a")
+        copies = [(f"ld{{}}.b{bits} {r}, [{{}}+{k * self.element}];", f"st{{}}.b{bits} [{{}}+{k * self.element}], {r};")
                   for k, r in enumerate(x)]  # fmt: skip
         if self.memory == "shared":
             lines += ["mov.u64 %p, cells;", f"mad.wide.u32 %p, %t, {step}, %p;"]
-            lines += [s for load, store in copies for s in (load.format("global", "%q"), store.format("shared", "%p"))]
+            lines += [s for load, store in copies for s in (load.format(".global", "%q"), store.format(".shared", "%p"))]
         else:
             lines.append("mov.u64 %p, %q;")
-        if self.name.startswith("generic") and self.memory == "shared":
+        generic = self.name.startswith("generic")
+        if generic and self.memory == "shared":
             lines.append("cvta.shared.u64 %p, %p;")
         given = [_vector(s) for s in sources]
         lines.append(f"{self.mnemonic} {', '.join([*([_vector(x)] if self.returns else []), '[%p]', *given])};")
         if self.returns:
-            lines += ["ld.param.u64 %q, [d];", f"mad.wide.u32 %q, %i, {step}, %q;"]
-            lines += [store.format("global", "%q") for _, store in copies]
+            lines += element_of("d") + [store.format(".global", "%q") for _, store in copies]
         if self.memory == "shared":
-            space = "" if self.name.startswith("generic") else "shared"
-            lines += ["ld.param.u64 %q, [a];", f"mad.wide.u32 %q, %i, {step}, %q;"]
+            lines += element_of("a")
             for load, store in copies:
-                lines += [load.format(space, "%p").replace("..", "."), store.format("global", "%q")]
-        inside = "\n".join("    " + line for line in [*lines, "ret;"])
-        return f".visible .entry {self.entry}({', '.join(f'.param .u64 {n}' for n in names)})\n{{\n{inside}\n}}\n"
+                lines += [load.format("" if generic else ".shared", "%p"), store.format(".global", "%q")]
+        return "{\n" + "\n".join("    " + line for line in lines) + "\n}\n"
+
+
+def kernel(entry: str, chosen: Sequence[Case]) -> str:
+    """A kernel of cases that take as many threads, one after the other."""
+    names = [p for n, c in enumerate(chosen) for p in c.parameters(n)]
+    body = "".join(c.statements(n) for n, c in enumerate(chosen))
+    return f".visible .entry {entry}({', '.join(f'.param .u64 {n}' for n in names)})\n{{\n{body}ret;\n}}\n"
 
 
 def _vector(registers: list[str]) -> str:

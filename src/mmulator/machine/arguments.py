@@ -18,12 +18,17 @@ from mmulator.ptx.tree import Function, Parameter
 
 @dataclass
 class Buffer:
-    """A window of device memory. start: its generic address. label: how messages name it."""
+    """A window of device memory. start: its generic address. label: how messages name it. host: where its bytes are during
+    a launch: the array's, or a copy's (placing.py)."""
 
     start: int
     array: np.ndarray
     label: str
     writable: bool = True
+    host: int = 0
+
+    def __post_init__(self) -> None:
+        self.host = int(self.array.ctypes.data)
 
     @property
     def size(self) -> int:

@@ -200,10 +200,15 @@ class BlockEmitter:
         return self.b.load(u32.vec(LANES), place)
 
     def address(self, operand: Address) -> Value:
-        """base + offset, u64 x 32."""
+        """base + offset, u64 x 32. With a 32-bit register the sum has 32 bits, as on hardware: a negative one and a positive
+        offset may meet in shared memory."""
         match operand.base:
             case Reg(name=name):
-                value = u64.vec(LANES)(self.read(name))
+                value = self.read(name)
+                if value.ty.bits == 32 and operand.offset:
+                    value = value + (operand.offset & 0xFFFFFFFF)
+                    return u64.vec(LANES)(value)
+                value = u64.vec(LANES)(value)
             case Symbol() as base:
                 value = self.symbol(base)
             case Immediate() as base:

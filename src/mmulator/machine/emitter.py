@@ -14,8 +14,8 @@ from mmulator.machine.image import (
     prototype_abi,
 )
 from mmulator.machine.lower import LOWER
+from mmulator.machine.lower.builtins import builtin_abi, builtin_name, call_builtin
 from mmulator.machine.program import (
-    BUILTINS,
     Block,
     call_operands,
     callee_of,
@@ -26,7 +26,7 @@ from mmulator.machine.registers import Frame
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.state import Barrier, Code, Cta, FaultKind, Launch
-from mmulator.ptx.tree import Immediate, Instruction, Module, Operand, Reg, Symbol
+from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, Symbol
 
 if TYPE_CHECKING:
     from mmulator.machine.jit import Jit
@@ -200,6 +200,8 @@ class Emitter(BlockEmitter):
         callee = callee_of(ins)
         if isinstance(callee, Symbol) and callee.space == "func":
             function = self.jit.module.function(callee.name)
+            if function is not None and builtin_name(ins, self.jit.module) is not None:
+                return builtin_abi(function), function.params, function.returns
             if function is None or not function.is_defined:
                 raise UnsupportedError(
                     f"call of {callee.name}, which is not defined in this module", span=callee.span,
@@ -229,29 +231,10 @@ class Emitter(BlockEmitter):
             self.call(mem.store_function("local", step, 1), self.w, self.mask, self.spill(target + at), place, self.site)
             at += step
 
-    def _builtin(self, ins: Instruction, name: str) -> None:
-        """A call of a function that CUDA's runtime has: printf and a failing assert."""
-        b = self.b
-        results, arguments = call_operands(ins)
-        offsets = [self.frame_offset(a.name) for a in arguments if isinstance(a, Symbol)]
-        values = [self._local_value(U64(self.local_base()) + o, 64) for o in offsets[:2] if o is not None]
-        if name == "__assertfail":
-            lane = trailing_zeros(self.mask)
-            self.call(rt.fault, self.w, int(FaultKind.ASSERTION), self.site, lane, extract(values[0], lane), 0)
-            b.ret(int(Code.RESCHEDULE))
-            return
-        place = self.room(U32)
-        self.call(rt.device_print, self.w, self.mask, *(self.spill(v) for v in values), place)
-        if results and isinstance(results[0], Symbol) and (at := self.frame_offset(results[0].name)) is not None:
-            where = self.spill(U64(self.local_base()) + at)
-            self.call(mem.store_function("local", 4, 1), self.w, self.mask, where, place, self.site)
-        self.flush()
-        b.ret(self.block.targets[0])
-
     def _call(self, ins: Instruction) -> None:
         b = self.b
         if (name := builtin_name(ins, self.jit.module)) is not None:
-            self._builtin(ins, name)
+            call_builtin(self, ins, name)
             return
         abi, params, _ = self._abi(ins)
         _, arguments = call_operands(ins)
@@ -287,8 +270,6 @@ class Emitter(BlockEmitter):
         self.call(function, self.w, self.mask, self.spill(target), self.spill(value), self.site)
 
     def _after_call(self, ins: Instruction) -> None:
-        if builtin_name(ins, self.jit.module) is not None:
-            return
         abi, _, returns = self._abi(ins)
         results, _ = call_operands(ins)
         base = U64(self.local_base()) + self.local_bytes
@@ -298,9 +279,9 @@ class Emitter(BlockEmitter):
                 if offset is not None:
                     self._copy(parameter.size, parameter.align, base + place, U64(self.local_base()) + offset)
             elif isinstance(operand, Reg):
-                self.write(operand.name, self._local_value(base + place, max(parameter.bits, 8)))
+                self.write(operand.name, self.local_value(base + place, max(parameter.bits, 8)))
 
-    def _local_value(self, at: Value, bits: int) -> Value:
+    def local_value(self, at: Value, bits: int) -> Value:
         ty = storage_type(f"b{bits}")
         place = self.room(ty)
         self.call(mem.load_function("local", bits // 8, 1), self.w, self.mask, self.spill(at), place, self.site)
@@ -312,7 +293,7 @@ class Emitter(BlockEmitter):
         for parameter in function.params:
             if parameter.space == "reg":
                 at = U64(self.local_base()) + local.offsets[parameter.name]
-                self.write(parameter.name, self._local_value(at, max(parameter.bits, 8)))
+                self.write(parameter.name, self.local_value(at, max(parameter.bits, 8)))
 
     def store_register_returns(self) -> None:
         function, local = self.block.function.function, self.jit.locals[self.function_name]
@@ -322,15 +303,6 @@ class Emitter(BlockEmitter):
                 value = self.read(parameter.name)
                 call = mem.store_function("local", value.ty.bits // 8, 1)
                 self.call(call, self.w, self.mask, self.spill(at), self.spill(value), self.site)
-
-
-def builtin_name(ins: Instruction, module: Module) -> str | None:
-    """Name of the function of CUDA's runtime that a call reaches, or None."""
-    callee = callee_of(ins)
-    if not isinstance(callee, Symbol) or callee.name not in BUILTINS:
-        return None
-    function = module.function(callee.name)
-    return None if function is not None and function.is_defined else callee.name
 
 
 def _takes_whole_warp(ins: Instruction) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mmulator.errors import ExecutionFault
+from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.state import (
     LANES,
     NUM_BARRIERS,
@@ -17,6 +18,7 @@ from mmulator.machine.state import (
     SLOT_SHIFT,
     FaultKind,
 )
+from mmulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
     from mmulator.machine.launch import Grid, Resident
@@ -51,9 +53,17 @@ def describe_address(grid: Grid, address: int) -> str:
     return f"byte {distance} of {b.label}, which has {b.size}"
 
 
+def _space(ins: Instruction) -> str:
+    """State space of an access by an offset; one that names no space names a local variable."""
+    written = ins.form["space"] if isinstance(ins.form, ScalarForm) else getattr(ins.form, "space", "")
+    return written.partition("::")[0] or "local"
+
+
 _HINTS = {
     FaultKind.OUT_OF_BOUNDS: "check the index arithmetic and the mask of the access",
     FaultKind.SHARED_OUT_OF_BOUNDS: "check the shared bytes of the launch and the address arithmetic",
+    FaultKind.BEYOND_SPACE: "an address of this state space is an offset into it; cvta.to makes one of a generic address",
+    FaultKind.WRONG_SPACE: "without .global the instruction takes any generic address",
     FaultKind.MISALIGNED: "an access of n bytes needs an address that is a multiple of n",
     FaultKind.NULL_POINTER: "a pointer argument is 0, or an address was never set",
     FaultKind.STACK_OVERFLOW: "recursion is too deep for the stack that is kept for it (64 calls)",
@@ -78,6 +88,11 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         FaultKind.TRAP: "trap executed",
         FaultKind.ASSERTION: f"assertion failed: {grid.read_string(address)}",
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
+        FaultKind.BEYOND_SPACE: f"out of bounds: {ins.mnemonic} of {size} bytes at address 0x{address:x}, beyond the "
+        f".{_space(ins)} space, whose addresses have 32 bits",
+        FaultKind.WRONG_SPACE: f"wrong state space: {access}, which is not global",
+        FaultKind.NOT_SHARED: f"wrong state space: {access}, which is not shared memory",
+        FaultKind.PRINT: f"printf failed: {grid.printer.problem}",
         FaultKind.BAD_CALL: "call of an address that is no function",
         FaultKind.BAD_BRANCH: f"brx.idx with index {address}; the list has {size} targets",
         FaultKind.BAD_BARRIER: f"barrier {address} with a count of {size} threads: barriers are 0 to "

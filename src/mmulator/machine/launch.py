@@ -9,7 +9,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,8 @@ from mmulator.machine.arguments import Arguments, Buffer
 from mmulator.machine.faults import describe_deadlock, describe_fault
 from mmulator.machine.jit import CompiledKernel
 from mmulator.machine.natives import address
-from mmulator.machine.printing import Printer
+from mmulator.machine.placing import Arena, Heap, Placement, atomic_bytes, bytes_at, pointer
+from mmulator.machine.printing import STRING, Printer
 from mmulator.machine.runtime.control import run_cta
 from mmulator.machine.state import (
     COPY_QUEUE,
@@ -66,38 +66,6 @@ class LaunchShape:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
-def _pointer(array: np.ndarray) -> int:
-    return int(array.ctypes.data)
-
-
-class Arena:
-    """Zeroed memory, 64-byte aligned, cut into named parts."""
-
-    def __init__(self, parts: dict[str, int]) -> None:
-        self.offset: dict[str, int] = {}
-        at = 0
-        for name, size in parts.items():
-            self.offset[name] = at
-            at += -(-size // 64) * 64
-        self.bytes = np.zeros(at + 64, np.uint8)
-        skip = -_pointer(self.bytes) % 64
-        self.bytes = self.bytes[skip : skip + at]
-        self.base = _pointer(self.bytes)
-        self.sizes = parts
-
-    def at(self, name: str) -> int:
-        return self.base + self.offset[name]
-
-    def view(self, name: str, dtype: Any) -> np.ndarray:
-        start = self.offset[name]
-        return self.bytes[start : start + self.sizes[name]].view(dtype)
-
-    def clear(self, *names: str) -> None:
-        for name in names:
-            start = self.offset[name]
-            self.bytes[start : start + self.sizes[name]] = 0
-
-
 class Grid:
     """One launch: what all blocks share."""
 
@@ -108,7 +76,12 @@ class Grid:
         self.kernel, self.shape, self.arguments, self.seed = kernel, shape, arguments, seed
         self.workers = max(1, min(threads or os.cpu_count() or 1, shape.blocks))
         self.buffers = [*(Buffer(s, b, "a module variable", w) for s, b, w in kernel.image.buffers), *arguments.buffers]
-        self.windows = self._windows()
+        self.heap = Heap.from_environment()
+        self.atomic_bytes = atomic_bytes(kernel.sites)
+        self.placement = Placement(self.buffers, self.atomic_bytes, self.heap)
+        self.params = self.heap.hold(arguments.params)
+        self.code = self.heap.hold(kernel.code)
+        self.windows = self.heap.hold(self._windows())
         self.stop = np.zeros(1, np.uint32)
         self.watches = watches
         self.launch = self._launch()
@@ -116,39 +89,43 @@ class Grid:
         self.tiles = len(kernel.matrix.tiles)
         self.groups = -(-shape.warps // 4) if self.tiles else 0
 
+    def buffer_at(self, address: int) -> Buffer | None:
+        """The buffer of global or const memory that has the byte at a generic address."""
+        return next((b for b in self.buffers if 0 <= address - b.start < b.size), None)
+
     def read(self, address: int, size: int) -> bytes:
-        """Bytes of global or const memory at a generic address; zeros where there is none."""
-        for b in self.buffers:
-            offset = address - b.start
-            if 0 <= offset <= b.size - size:
-                return b.array.reshape(-1).view(np.uint8)[offset : offset + size].tobytes()
-        return bytes(size)
+        """Up to `size` bytes of global or const memory at a generic address, as far as there is memory."""
+        b = self.buffer_at(address)
+        if b is None:
+            return b""
+        offset = address - b.start
+        return bytes_at(b.host + offset, min(size, b.size - offset)).tobytes()
 
     def read_string(self, address: int) -> str:
         """A C string in global or const memory."""
-        found = bytearray()
-        while len(found) < 4096 and (byte := self.read(address + len(found), 1)) != b"\0":
-            found += byte
-        return found.decode("utf-8", "replace")
+        return self.read(address, STRING).partition(b"\0")[0].decode("utf-8", "replace")
+
+    def finish(self) -> None:
+        """Bring what was stored to the arrays of the caller, wherever it was stored."""
+        self.placement.finish()
 
     def _windows(self) -> np.ndarray:
         last = max([b.start + b.size for b in self.buffers], default=0) >> SLOT_SHIFT
         windows = np.zeros(max(last + 2, 32), WINDOW)
         for b in self.buffers:
             for slot in range(b.start >> SLOT_SHIFT, ((b.start + max(b.size, 1) - 1) >> SLOT_SHIFT) + 1):
-                windows[slot] = (_pointer(b.array), b.start, b.size, int(b.writable))
-        params = self.arguments.params
-        windows[SLOT_PARAM] = (_pointer(params), SLOT_PARAM << SLOT_SHIFT, params.nbytes, 0)
+                windows[slot] = (b.host, b.start, b.size, int(b.writable))
+        windows[SLOT_PARAM] = (pointer(self.params), SLOT_PARAM << SLOT_SHIFT, self.params.nbytes, 0)
         return windows
 
     def _launch(self) -> np.ndarray:
         k, s = self.kernel, self.shape
         launch = np.zeros(1, LAUNCH)
-        launch["code"] = _pointer(k.code)
-        launch["windows"] = _pointer(self.windows)
+        launch["code"] = pointer(self.code)
+        launch["windows"] = pointer(self.windows)
         launch["slots"] = len(self.windows)
-        launch["params"] = _pointer(self.arguments.params)
-        launch["stop"] = _pointer(self.stop)
+        launch["params"] = pointer(self.params)
+        launch["stop"] = pointer(self.stop)
         launch["register_bytes"] = k.frame_bytes - k.largest_frame
         launch["local_bytes"] = k.local_bytes
         launch["seed"] = self.seed & 0xFFFFFFFFFFFFFFFF
@@ -158,15 +135,20 @@ class Grid:
         launch["shared_bytes"], launch["dynamic_shared"] = s.shared, s.dynamic_shared
         launch["tiles"], launch["tile_bytes"] = len(k.matrix.tiles), k.matrix.tile_bytes
         entries = {n: f.entry for n, f in k.program.functions.items()}
-        self.functions = np.array([entries.get(n, -1) for n in k.image.function_names], np.int32)
-        launch["functions"], launch["function_count"] = _pointer(self.functions), len(self.functions)
+        self.functions = self.heap.hold(np.array([entries.get(n, -1) for n in k.image.function_names], np.int32))
+        launch["functions"], launch["function_count"] = pointer(self.functions), len(self.functions)
         self.printer = Printer(self)
         launch["print"] = self.printer.address
-        self.sites = np.array([_pointer(t) for t in k.matrix.tables] or [0], np.uint64)
-        launch["sites"] = _pointer(self.sites)
+        self.tables = [self.heap.hold(t) for t in k.matrix.tables]
+        self.sites = self.heap.hold(np.array([pointer(t) for t in self.tables], np.uint64))
+        launch["sites"] = pointer(self.sites)
         if self.watches is not None:
-            launch["watches"], launch["watch_count"] = _pointer(self.watches.table), len(self.watches.table)
-            launch["seen"] = _pointer(self.watches.log)
+            for watched in self.watches.table:
+                b = self.buffer_at(int(watched["start"]))
+                assert b is not None
+                watched["host"] = b.host + int(watched["start"]) - b.start
+            launch["watches"], launch["watch_count"] = pointer(self.watches.table), len(self.watches.table)
+            launch["seen"] = pointer(self.watches.log)
         return launch
 
 
@@ -178,22 +160,21 @@ class Resident:
         self.grid = grid
         n = s.warps
         groups, tiles = grid.groups, grid.tiles
-        self.arena = Arena(
-            {
-                "cta": Cta.size,
-                "warps": Warp.size * n,
-                "groups": Group.size * groups,
-                "tiles": Tile.size * groups * tiles,
-                "tile_memory": k.matrix.tile_bytes * groups * tiles,
-                "scratch": k.matrix.scratch_bytes,
-                "ops": WgmmaOp.size * WGMMA_QUEUE * n if tiles else 0,
-                "group_end": 8 * 64 * n if tiles else 0,
-                "copies": CopyEntry.size * COPY_QUEUE * n if grid.uses_copies else 0,
-                "regs": k.frame_bytes * n,
-                "local": k.local_bytes * LANES * n,
-                "shared": max(s.shared, 1) + 64,
-            }
-        )
+        parts = {
+            "cta": Cta.size,
+            "warps": Warp.size * n,
+            "groups": Group.size * groups,
+            "tiles": Tile.size * groups * tiles,
+            "tile_memory": k.matrix.tile_bytes * groups * tiles,
+            "scratch": k.matrix.scratch_bytes,
+            "ops": WgmmaOp.size * WGMMA_QUEUE * n if tiles else 0,
+            "group_end": 8 * 64 * n if tiles else 0,
+            "copies": CopyEntry.size * COPY_QUEUE * n if grid.uses_copies else 0,
+            "regs": k.frame_bytes * n,
+        }
+        atomic = grid.atomic_bytes
+        windows = {"local": (k.local_bytes * LANES * n, atomic), "shared": (s.shared, atomic)}
+        self.arena = Arena({name: (size, 8) for name, size in parts.items()} | windows, grid.heap)
         self.cta = self.arena.view("cta", CTA)
         self.warps = self.arena.view("warps", WARP)
 
@@ -202,7 +183,7 @@ class Resident:
         g, a, s, k = self.grid, self.arena, self.grid.shape, self.grid.kernel
         a.clear("cta", "warps", "groups", "tiles", "regs", "local", "shared")
         cta, warps = self.cta, self.warps
-        cta["launch"] = _pointer(g.launch)
+        cta["launch"] = pointer(g.launch)
         for name in ("warps", "shared", "groups", "tiles", "tile_memory", "scratch"):
             cta[name] = a.at(name)
         x, y, _ = s.grid
@@ -296,10 +277,10 @@ class Runner:
                     self.done.set()
 
     def _run(self, resident: Resident, worker: int) -> None:
-        resident.cta["counts"] = _pointer(self.counts[worker])
+        resident.cta["counts"] = pointer(self.counts[worker])
         since = time.perf_counter()
         while True:
-            result = self.run_cta(_pointer(resident.cta), SLICES)
+            result = self.run_cta(pointer(resident.cta), SLICES)
             if result != Stop.BUDGET or time.perf_counter() - since > 0.1:
                 break
         if result == Stop.BUDGET:
@@ -336,6 +317,7 @@ class Runner:
             self.grid.stop[0] = 1
             for t in threads:
                 t.join()
+            self.grid.finish()
         if self.error is not None:
             raise self.error
         return Outcome(self.counts.sum(axis=0), time.perf_counter() - start, self.grid.workers)

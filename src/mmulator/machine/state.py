@@ -61,6 +61,8 @@ class FaultKind(IntEnum):
     ASSERTION = 14
     BEYOND_SPACE = 20  # an offset of 4 GiB and more, or a generic address, where a state space takes an offset
     PRINT = 21
+    WRONG_SPACE = 22  # an access to .global with the generic address of shared or local memory
+    NOT_SHARED = 23  # a matrix move by a generic address that is not in shared memory
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])

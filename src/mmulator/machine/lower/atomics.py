@@ -131,7 +131,7 @@ def _combiner(op: str, type_name: str, shared: bool) -> tuple[Ty, Combine | None
 
 @lower("atom", "red")
 def atom(e: Emitter, ins: Instruction) -> None:
-    """Vector forms are one atomic operation an element."""
+    """Of the elements of a vector each is an atomic operation of its own."""
     form = ins.form
     assert form is not None
     operands = list(ins.operands)
@@ -141,39 +141,30 @@ def atom(e: Emitter, ins: Instruction) -> None:
         raise UnsupportedError("an atomic operation takes an address", span=ins.span)
     op, type_name = form["op"], form["type"]  # type: ignore[index]
     space, where = place_of(e, ins, address)
-    targets = elements(target) if target is not None else ()
-    sources = [elements(o) for o in operands[: 2 if op == "cas" else 1]]
-    size = max(type_bits(type_name) // 8, 1)
-    for n in range(len(sources[0])):
-        old = _one_atomic(e, ins, space, where + n * size, [s[n] for s in sources])
-        if targets:
-            write_result(e, targets[n], old, ins)
-
-
-def _one_atomic(e: Emitter, ins: Instruction, space: str, where: Value, sources: list[Operand]) -> Value:
-    op, type_name = ins.form["op"], ins.form["type"]  # type: ignore[index]
-    ty, _, _ = _combiner(op, type_name, False)
-    vector = ty.vec(LANES)
-    values = [vector(e.source(o, f"b{type_bits(type_name)}")) for o in sources]
-    if len(values) == 1:
-        values.append(values[0])
-    place = e.room(vector)
-    spilled = [e.spill(v) for v in values]
+    vector = _combiner(op, type_name, False)[0].vec(LANES)
+    sources = [
+        e.spill(*(vector(e.source(o, f"b{type_bits(type_name)}")) for o in elements(operand)))
+        for operand in operands[: 2 if op == "cas" else 1]
+    ]
+    count = len(elements(operands[0]))
+    place = e.room(vector, count)
     at = e.spill(where)
-    for function, lanes in _functions(e, ins, space, where):
-        e.call(function, e.w, lanes, at, *spilled, place, e.site)
-    watch_stores(e, ins, space_of(ins), at, ty.size)
-    return e.fetch(place, vector)
+    for function, lanes in _functions(e, ins, space, where, count):
+        e.call(function, e.w, lanes, at, sources[0], sources[-1], place, e.site)
+    watch_stores(e, ins, space_of(ins), at, vector.element.size * count)
+    if target is not None:
+        for n, operand in enumerate(elements(target)):
+            write_result(e, operand, e.fetch(place, vector, n), ins)
 
 
-def _functions(e: Emitter, ins: Instruction, space: str, where: Value) -> list[tuple[Native, Value]]:
+def _functions(e: Emitter, ins: Instruction, space: str, where: Value, count: int) -> list[tuple[Native, Value]]:
     """(function, its lanes). By a generic address, lanes in shared memory add floats as shared memory does."""
     op, type_name = ins.form["op"], ins.form["type"]  # type: ignore[index]
     lanes = e.lanes_of(ins)
 
     def function(shared: bool) -> Native:
         ty, combine, suffix = _combiner(op, type_name, shared)
-        return atomic_function(space, op, ty, combine, suffix)
+        return atomic_function(space, op, ty, count, combine, suffix)
 
     if space != "generic" or (op, type_name) not in (("add", "f32"), ("add", "f64")):
         return [(function(space == "shared"), lanes)]

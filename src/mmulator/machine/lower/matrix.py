@@ -198,11 +198,9 @@ def default_stride(form: MatrixForm) -> int:
 
 
 def _wmma_place(e: Emitter, ins: Instruction, form: MatrixForm, operand: Operand, rest: tuple[Operand, ...]) -> Any:
-    """(generic address, stride in elements) of the warp: those of its first lane."""
+    """(address, stride in elements) of the warp: those of its first lane."""
     lane = trailing_zeros(e.mask)
     at = extract(_address(e, operand, ins), lane)
-    if _space(form) == "shared":
-        at = at | (1 << 32)
     stride = constant(e.b, i64, default_stride(form))
     if rest:
         stride = i64(bitcast_signed(extract(U32(e.source(rest[0], "b32")), lane)))
@@ -221,7 +219,7 @@ def _wmma_load(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
     out = e.room(storage_type(f"b{f.register_bits}"), f.registers)
     site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
-    e.call(rt.wmma_load_function(f.bits), e.w, site, at, stride, out, e.site)
+    e.call(rt.wmma_load_function(_space(form), f.bits), e.w, site, at, stride, out, e.site)
     _results(e, r, out, ins, f.register_bits)
 
 
@@ -231,7 +229,7 @@ def _wmma_store(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
     source = _registers(e, r, f.register_bits)
     site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
-    e.call(rt.wmma_store_function(f.bits), e.w, site, at, stride, source, e.site)
+    e.call(rt.wmma_store_function(_space(form), f.bits), e.w, site, at, stride, source, e.site)
     if e.jit.watch and _space(form) in ("global", "generic"):
         e.call(watch.note_wmma_store, e.w, site, at, stride, f.bits // 8, f.per_register, e.site)
 

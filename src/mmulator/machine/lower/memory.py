@@ -162,7 +162,17 @@ def watch_stores(e: Emitter, ins: Instruction, space: str, at: Value, size: int)
         e.call(watch.note_stores, e.w, e.lanes_of(ins), at, size, e.site)
 
 
-@lower("prefetch", "prefetchu", "applypriority", "discard", "cp.async.bulk.prefetch", "createpolicy", "griddepcontrol",
+@lower("applypriority", "discard")
+def touch(e: Emitter, ins: Instruction) -> None:
+    """No effect on a value that may be read, but as on hardware there must be global memory: for discard, which loses what
+    is in it, all the bytes; for applypriority, which hardware takes at any address, one."""
+    address, size = ins.operands
+    assert isinstance(address, Address) and isinstance(size, Immediate)
+    count, access = (size.value, rt.WRITE) if ins.opcode == "discard" else (1, rt.READ)
+    e.call(rt.SPACES["global"], e.w, e.lanes_of(ins), e.spill(e.address(address)), count, access, e.site, e.room(U64))
+
+
+@lower("prefetch", "prefetchu", "cp.async.bulk.prefetch", "createpolicy", "griddepcontrol",
        "setmaxnreg", "pmevent", "nanosleep", "brkpt")  # fmt: skip
 def nothing(e: Emitter, ins: Instruction) -> None:
     """Hints: no effect on any value. A destination (a cache policy) becomes zero."""

@@ -12,7 +12,7 @@ from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import cast_ptr, select, stack, trailing_zeros
 from mmulator.codegen.types import Ty, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
-from mmulator.machine.runtime.memory import SPACES, WRITE, family
+from mmulator.machine.runtime.memory import SPACES, WRITE, range_
 from mmulator.machine.state import Warp
 
 
@@ -47,13 +47,13 @@ INTEGER_OPERATIONS = frozenset((*_RMW, *_OWN, "cas"))
 
 
 @cache
-def atomic_function(space: str, op: str, ty: Ty, combine: Any = None, name: str = "") -> Native:
-    """atom/red, lane after lane: dst[l] = old value.
+def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = None, name: str = "") -> Native:
+    """atom/red, lane after lane, of `count` elements: dst[32 * c + l] = old value of element c of lane l.
 
+    A vector is aligned as a whole, though each of its elements is an atomic operation of its own.
     combine: the new value from (old, operand), as a macro, for operations that are none on integers; `name`
     distinguishes it.
     """
-    space = family(space)
     resolve, size = SPACES[space], ty.size
     own = combine or _OWN.get(op)
     rmw = "" if own or op == "cas" else _RMW[op][ty.signed]
@@ -62,21 +62,23 @@ def atomic_function(space: str, op: str, ty: Ty, combine: Any = None, name: str 
         w: ptr_to(Warp), mask: u32, at: ptr_to(u64), src: ptr_to(ty), other: ptr_to(ty), dst: ptr_to(ty), site: u32
     ) -> None:
         host = stack(u64, 32)
-        left = resolve(w, mask, at, size, WRITE, site, host)
+        left = resolve(w, mask, at, size * count, WRITE, site, host)
         while left != 0:
             lane = trailing_zeros(left)
             left = left & (left - 1)
-            target = cast_ptr(ty, ptr(host[lane]))
-            if op == "cas":
-                dst[lane] = compare_exchange(target, src[lane], other[lane])
-            elif own is None:
-                dst[lane] = atomic_rmw(rmw, target, src[lane])
-            else:
-                old = target[0]
-                seen = compare_exchange(target, old, own(old, src[lane]))
-                while seen != old:
-                    old = seen
-                    seen = compare_exchange(target, old, own(old, src[lane]))
-                dst[lane] = old
+            for c in range_(count):
+                target = cast_ptr(ty, ptr(host[lane])) + c
+                n = lane + 32 * c
+                if op == "cas":
+                    dst[n] = compare_exchange(target, src[n], other[n])
+                elif own is None:
+                    dst[n] = atomic_rmw(rmw, target, src[n])
+                else:
+                    old = target[0]
+                    seen = compare_exchange(target, old, own(old, src[n]))
+                    while seen != old:
+                        old = seen
+                        seen = compare_exchange(target, old, own(old, src[n]))
+                    dst[n] = old
 
-    return Native(atomic, f"atom_{space}_{op}_{ty.name}{name}")
+    return Native(atomic, f"atom_{space}_{op}_{ty.name}x{count}{name}")

@@ -20,7 +20,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64, void
+from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.state import (
     HEADER_LOCAL,
@@ -267,16 +267,20 @@ def find_functions(w: ptr_to(Warp), mask: u32, addresses: ptr_to(u64), targets: 
         targets[lane] = found
 
 
-def call_print(function: Value, *args: Value) -> None:
-    """Macro: the host function that prints."""
-    Builder.current().call_pointer(ptr(function), void, args)
+def call_print(function: Value, *args: Value) -> Value:
+    """Macro: the host function that prints; 1 + the lane that cannot, or 0."""
+    return Builder.current().call_pointer(ptr(function), u32, args)
 
 
 @native
-def device_print(w: ptr_to(Warp), mask: u32, formats: ptr_to(u64), values: ptr_to(u64), results: ptr_to(u32)) -> None:
+def device_print(
+    w: ptr_to(Warp), mask: u32, formats: ptr_to(u64), values: ptr_to(u64), results: ptr_to(u32), site: u32
+) -> None:
     """vprintf: each lane's format and argument buffer, by generic address."""
     if w.cta.fault == 0:
-        call_print(w.cta.launch.print, w, mask, formats, values, results)
+        failed = call_print(w.cta.launch.print, w, mask, formats, values, results)
+        if failed != 0:
+            fault(w, FaultKind.PRINT, site, failed - 1, u64(0), u32(0))
 
 
 @native

@@ -6,7 +6,7 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import load, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.control import fault
-from mmulator.machine.runtime.memory import READ, WRITE, hash_choice, locate, translate, translate_shared
+from mmulator.machine.runtime.memory import READ, WRITE, hash_choice, locate_global, translate_global, translate_shared
 from mmulator.machine.state import COPY_QUEUE, CopyEntry, FaultKind, Warp
 
 
@@ -55,7 +55,7 @@ def copy_sources(
         if u32(valid[lane]) != bytes:
             whole = u32(0)
     if whole != 0:
-        return translate(w, reading, at, bytes, READ, site, out)
+        return translate_global(w, reading, at, bytes, READ, site, out)
     left = reading
     while left != 0:
         lane = trailing_zeros(left)
@@ -63,7 +63,7 @@ def copy_sources(
         if (at[lane] & u64(bytes - 1)) != 0:
             fault(w, FaultKind.MISALIGNED, site, lane, at[lane], bytes)
             return u32(0)
-        host = locate(w, lane, at[lane], u32(valid[lane]), READ, site)
+        host = locate_global(w, lane, at[lane], u32(valid[lane]), READ, site)
         if host == 0:
             return u32(0)
         out[lane] = host

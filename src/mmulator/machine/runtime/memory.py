@@ -98,25 +98,47 @@ def translate_each(
 
 
 @native
-def translate(
-    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(u64)
-) -> u32:
+def outside_global(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, site: u32) -> u32:
+    """1 and a fault if a lane of an access to .global has the generic address of shared or local memory."""
+    slots = load(U64, at) >> SLOT_SHIFT
+    wrong = mask_bits((slots == SLOT_SHARED) | (slots == SLOT_LOCAL)) & mask
+    if wrong != 0:
+        lane = trailing_zeros(wrong)
+        fault(w, FaultKind.WRONG_SPACE, site, lane, at[lane], bytes)
+        return u32(1)
+    return u32(0)
+
+
+def _slots(space: str) -> Native:
     """Generic addresses of the lanes in `mask` to host pointers. Returns mask, or 0 if nothing may be done."""
-    if mask == 0 or w.cta.fault != 0:
-        return u32(0)
-    launch = w.cta.launch
-    a = load(U64, at)
-    m = bits_mask(mask)
-    first = at[trailing_zeros(mask)]
-    slot = first >> SLOT_SHIFT
-    if slot >= FIRST_GLOBAL_SLOT and slot < launch.slots:
-        window = launch.windows + slot
-        offset = a - window.start
-        wrong = (offset > window.size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
-        if any_lane(wrong & m) == 0 and window.size >= u64(bytes) and (access == READ or window.writable != 0):
-            store(offset + window.host, out)
-            return mask
-    return translate_each(w, mask, at, bytes, access, site, out)
+    only_global = space == "global"
+
+    def translate_slots(
+        w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(u64)
+    ) -> u32:
+        if mask == 0 or w.cta.fault != 0:
+            return u32(0)
+        launch = w.cta.launch
+        a = load(U64, at)
+        m = bits_mask(mask)
+        first = at[trailing_zeros(mask)]
+        slot = first >> SLOT_SHIFT
+        if slot >= FIRST_GLOBAL_SLOT and slot < launch.slots:
+            window = launch.windows + slot
+            offset = a - window.start
+            wrong = (offset > window.size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
+            if any_lane(wrong & m) == 0 and window.size >= u64(bytes) and (access == READ or window.writable != 0):
+                store(offset + window.host, out)
+                return mask
+        if only_global:
+            if outside_global(w, mask, at, bytes, site) != 0:
+                return u32(0)
+        return translate_each(w, mask, at, bytes, access, site, out)
+
+    return Native(translate_slots, "translate" if space == "generic" else f"translate_{space}")
+
+
+translate, translate_global = _slots("generic"), _slots("global")
 
 
 @native
@@ -154,6 +176,16 @@ def locate_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, 
     return locate(w, lane, at | (SLOT_SHARED << SLOT_SHIFT), bytes, access, site)
 
 
+@native
+def locate_global(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> u64:
+    """`locate` for an address of the global space."""
+    slot = at >> SLOT_SHIFT
+    if slot == SLOT_SHARED or slot == SLOT_LOCAL:
+        fault(w, FaultKind.WRONG_SPACE, site, lane, at, bytes)
+        return u64(0)
+    return locate(w, lane, at, bytes, access, site)
+
+
 def _offsets_into(slot: int, space: str) -> Native:
     """The same for a space whose addresses are offsets into one window, below 4 GiB."""
 
@@ -176,32 +208,45 @@ def _offsets_into(slot: int, space: str) -> Native:
 
 
 SPACES: dict[str, Native] = {
-    "generic": translate, "shared": translate_shared, "local": _offsets_into(SLOT_LOCAL, "local"),
+    "generic": translate, "global": translate_global, "shared": translate_shared, "local": _offsets_into(SLOT_LOCAL, "local"),
     "const": _offsets_into(SLOT_CONST, "const"), "param": _offsets_into(SLOT_PARAM, "param"),
 }  # fmt: skip
 _ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
 
 
-def family(space: str) -> str:
-    """Spaces that translate alike share their functions."""
-    return "generic" if space == "global" else space
+@native
+def translate_to_shared(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(u64)
+) -> u32:
+    """Generic addresses of an instruction that works on shared memory alone."""
+    if mask == 0 or w.cta.fault != 0:
+        return u32(0)
+    a = load(U64, at)
+    wrong = mask_bits((a >> SLOT_SHIFT) != SLOT_SHARED) & mask
+    if wrong != 0:
+        lane = trailing_zeros(wrong)
+        fault(w, FaultKind.NOT_SHARED, site, lane, at[lane], bytes)
+        return u32(0)
+    offsets = stack(u64, 32)
+    store(a & OFFSET_MASK, offsets)
+    return translate_shared(w, mask, offsets, bytes, access, site, out)
+
+
+def matrix_space(space: str) -> Native:
+    """What translates the addresses of ldmatrix and stmatrix."""
+    return translate_shared if space == "shared" else translate_to_shared
+
+
+LOCATE: dict[str, Native] = {"shared": locate_shared, "global": locate_global}
 
 
 def locate_function(space: str) -> Native:
     """`locate` for the addresses of a state space that a single lane computes."""
-    return locate_shared if space == "shared" else locate
-
-
-def load_function(space: str, size: int, count: int) -> Native:
-    return _load_function(family(space), size, count)
-
-
-def store_function(space: str, size: int, count: int) -> Native:
-    return _store_function(family(space), size, count)
+    return LOCATE.get(space, locate)
 
 
 @cache
-def _load_function(space: str, size: int, count: int) -> Native:
+def load_function(space: str, size: int, count: int) -> Native:
     """`count` elements of `size` bytes a lane; element c of lane l goes to dst[32 * c + l]. Idle lanes get anything."""
     resolve, element = SPACES[space], _ELEMENT[size]
     vector, pointers = element.vec(32), ptr.vec(32)
@@ -233,7 +278,7 @@ def _load_function(space: str, size: int, count: int) -> Native:
 
 
 @cache
-def _store_function(space: str, size: int, count: int) -> Native:
+def store_function(space: str, size: int, count: int) -> Native:
     """The reverse. Of lanes that store to one address the highest wins."""
     resolve, element = SPACES[space], _ELEMENT[size]
     vector = element.vec(32)
@@ -279,8 +324,7 @@ def hash_choice(seed: u64, a: u64, b: u64) -> u64:
 @cache
 def ldmatrix_function(space: str, matrices: int, trans: bool) -> Native:
     """ldmatrix .m8n8 .b16: lane 8 i + r gives the address of row r of matrix i; dst[32 i + lane] receives a register."""
-    space = family(space)
-    resolve = SPACES[space]
+    resolve = matrix_space(space)
     lanes = (1 << (8 * matrices)) - 1
 
     def ldmatrix(w: ptr_to(Warp), at: ptr_to(u64), dst: ptr_to(u32), site: u32) -> None:
@@ -305,8 +349,7 @@ def ldmatrix_function(space: str, matrices: int, trans: bool) -> Native:
 @cache
 def stmatrix_function(space: str, matrices: int, trans: bool) -> Native:
     """stmatrix .m8n8 .b16, the reverse of ldmatrix."""
-    space = family(space)
-    resolve = SPACES[space]
+    resolve = matrix_space(space)
     lanes = (1 << (8 * matrices)) - 1
 
     def stmatrix(w: ptr_to(Warp), at: ptr_to(u64), src: ptr_to(u32), site: u32) -> None:
@@ -334,7 +377,7 @@ ByteMoveSite = Struct("ByteMoveSite", [("rows", u32), ("element_bits", u32), ("p
 @cache
 def ldmatrix_bytes_function(space: str) -> Native:
     """ldmatrix .m16n16 and .m8n16: lane r gives the address of row r; 4- and 6-bit elements are packed in its low bits."""
-    resolve = SPACES[family(space)]
+    resolve = matrix_space(space)
 
     def ldmatrix_bytes(w: ptr_to(Warp), move: ptr_to(ByteMoveSite), at: ptr_to(u64), dst: ptr, site: u32) -> None:
         host = stack(u64, 32)
@@ -351,13 +394,13 @@ def ldmatrix_bytes_function(space: str) -> Native:
                     value = value | (u32(row[first // 8 + 1]) << (8 - first % 8))
                 dst[move.places[16 * r + c]] = u8(value & ((1 << bits) - 1))
 
-    return Native(ldmatrix_bytes, f"ldmatrix_bytes_{family(space)}")
+    return Native(ldmatrix_bytes, f"ldmatrix_bytes_{space}")
 
 
 @cache
 def stmatrix_bytes_function(space: str) -> Native:
     """stmatrix .m16n8 .b8: lane r gives the address of row r of the transposed matrix."""
-    resolve = SPACES[family(space)]
+    resolve = matrix_space(space)
 
     def stmatrix_bytes(w: ptr_to(Warp), move: ptr_to(ByteMoveSite), at: ptr_to(u64), src: ptr, site: u32) -> None:
         host = stack(u64, 32)
@@ -369,7 +412,7 @@ def stmatrix_bytes_function(space: str) -> Native:
             for c in range(u32(16)):
                 row[c] = src[move.places[16 * r + c]]
 
-    return Native(stmatrix_bytes, f"stmatrix_bytes_{family(space)}")
+    return Native(stmatrix_bytes, f"stmatrix_bytes_{space}")
 
 
 @native

@@ -13,7 +13,7 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, load, shuffle, store
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.control import RESCHEDULE, fault, wait_for_lanes
-from mmulator.machine.runtime.memory import hash_choice, locate, range_
+from mmulator.machine.runtime.memory import hash_choice, locate_function, range_
 from mmulator.machine.state import (
     SHARED_BASE,
     WGMMA_QUEUE,
@@ -33,9 +33,9 @@ WmmaSite = Struct("WmmaSite", [
 
 
 @cache
-def wmma_load_function(bits: int) -> Native:
+def wmma_load_function(space: str, bits: int) -> Native:
     """wmma.load: place i of the fragment receives element [major[i]][minor[i]] at p + (major * stride + minor) * size."""
-    ty = CONTAINER[bits]
+    ty, locate = CONTAINER[bits], locate_function(space)
     per = max(1, 8 // bits)
 
     def wmma_load(w: ptr_to(Warp), site: ptr_to(WmmaSite), p: u64, stride: i64, registers: ptr, number: u32) -> None:
@@ -58,12 +58,12 @@ def wmma_load_function(bits: int) -> Native:
                     old = registers[i // per]
                 registers[i // per] = old | (value << shift)
 
-    return Native(wmma_load, f"wmma_load_{bits}")
+    return Native(wmma_load, f"wmma_load_{space}_{bits}")
 
 
 @cache
-def wmma_store_function(bits: int) -> Native:
-    ty = CONTAINER[bits]
+def wmma_store_function(space: str, bits: int) -> Native:
+    ty, locate = CONTAINER[bits], locate_function(space)
 
     def wmma_store(w: ptr_to(Warp), site: ptr_to(WmmaSite), p: u64, stride: i64, registers: ptr, number: u32) -> None:
         source = cast_ptr(ty, registers)
@@ -74,7 +74,7 @@ def wmma_store_function(bits: int) -> Native:
                 return
             cast_ptr(ty, ptr(host))[0] = source[i]
 
-    return Native(wmma_store, f"wmma_store_{bits}")
+    return Native(wmma_store, f"wmma_store_{space}_{bits}")
 
 
 # Lanes of two vectors in turn: x0 y0 x1 y1 ...

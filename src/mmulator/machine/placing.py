@@ -1,0 +1,161 @@
+"""Where the memory of a launch lies on the host: the arrays themselves, copies of them, or pages between pages that trap.
+
+With `MMULATOR_GUARD` set to `left` or `right` every window and every table of a launch is a copy that begins (ends) where a
+page begins (ends) that nobody may touch. An access that goes round the checks by a single byte then ends the process:
+a mode for tests, on Linux and macOS.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mmulator.errors import LaunchError, MmulatorError
+from mmulator.isa.scalar import ScalarForm, type_bits
+from mmulator.machine.arguments import Buffer
+from mmulator.ptx.tree import Instruction
+
+GUARD = "MMULATOR_GUARD"
+EDGES = ("left", "right")
+
+
+def pointer(array: np.ndarray) -> int:
+    return int(array.ctypes.data)
+
+
+def bytes_at(address: int, size: int) -> np.ndarray:
+    """Host memory as bytes; whoever owns it must live as long."""
+    if not size:
+        return np.zeros(0, np.uint8)
+    return np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(address)), np.uint8)
+
+
+def guarded(size: int, align: int, edge: str) -> np.ndarray:
+    """Zeroed bytes at the left or right edge of pages of their own, as far as the alignment allows."""
+    page = mmap.PAGESIZE
+    room = -(-max(size, 1) // page) * page
+    pages = mmap.mmap(-1, room + 2 * page)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    for place in (base, base + page + room):
+        if protect(ctypes.c_void_p(place), ctypes.c_size_t(page), 0):
+            raise MmulatorError(f"{GUARD}: mprotect failed: {os.strerror(ctypes.get_errno())}")
+    start = page if edge == "left" else page + (room - size) // align * align
+    return np.frombuffer(pages, np.uint8)[start : start + size]
+
+
+@dataclass(frozen=True)
+class Heap:
+    """What allocates the memory of a launch. edge: of the pages that trap, or "" for ordinary memory."""
+
+    edge: str = ""
+
+    @classmethod
+    def from_environment(cls) -> Heap:
+        edge = os.environ.get(GUARD, "")
+        if edge and (edge not in EDGES or not hasattr(os, "fork")):
+            raise MmulatorError(f"{GUARD} is {edge!r}", hint="set it to left or right, on Linux or macOS, or not at all")
+        return cls(edge)
+
+    def bytes(self, size: int, align: int = 64) -> np.ndarray:
+        """Zeroed bytes."""
+        if self.edge:
+            return guarded(size, align, self.edge)
+        memory = np.zeros(size + align, np.uint8)
+        skip = -pointer(memory) % align
+        return memory[skip : skip + size]
+
+    def hold(self, array: np.ndarray) -> np.ndarray:
+        """An array as it is, or a copy between pages that trap."""
+        if not self.edge:
+            return array
+        copy = self.bytes(array.nbytes, 8)
+        copy[:] = bytes_at(pointer(array), array.nbytes)
+        return copy.view(array.dtype).reshape(array.shape)
+
+
+def atomic_bytes(instructions: Sequence[Instruction]) -> int:
+    """Size of the widest atomic operation among them, 1 if there is none."""
+    forms = {i.form for i in instructions if i.opcode in ("atom", "red") and isinstance(i.form, ScalarForm)}
+    return max((type_bits(f["type"]) // 8 for f in forms), default=1)
+
+
+class Placement:
+    """The host memory of the buffers of a launch: their arrays', or copies that `finish` writes back.
+
+    An atomic operation of the host wants an address that is a multiple of its size, as PTX does of the kernel's address. So
+    an array that begins elsewhere (a view from some byte on) is copied if the kernel has such operations; arrays
+    that overlap are copied together.
+    """
+
+    def __init__(self, buffers: Sequence[Buffer], align: int, heap: Heap) -> None:
+        self.copies: list[tuple[np.ndarray, np.ndarray, bool]] = []
+        for group in _overlapping(buffers):
+            if heap.edge or any(b.host % align for b in group):
+                self._copy(group, align, heap)
+
+    def _copy(self, group: list[Buffer], align: int, heap: Heap) -> None:
+        low, high = group[0].host, max(b.host + b.size for b in group)
+        for b in group[1:]:
+            if (b.host - low) % align:
+                raise LaunchError(
+                    f"{group[0].label} and {b.label} overlap and begin {b.host - low} bytes apart: atomic operations of "
+                    f"{align} bytes, which the kernel has, need both to begin at a multiple of that",
+                    hint="pass one of them as a copy: x.copy()",
+                )
+        original, copy = bytes_at(low, high - low), heap.bytes(high - low, align)
+        copy[:] = original
+        self.copies.append((original, copy, any(b.writable for b in group)))
+        for b in group:
+            b.host += pointer(copy) - low
+
+    def finish(self) -> None:
+        """Bring what the kernel stored to the arrays."""
+        for original, copy, writable in self.copies:
+            if writable:
+                original[:] = copy
+
+
+def _overlapping(buffers: Sequence[Buffer]) -> Iterator[list[Buffer]]:
+    """Buffers in the order of their memory, those together that share some."""
+    group: list[Buffer] = []
+    end = 0
+    for b in sorted(buffers, key=lambda b: b.host):
+        if group and b.host >= end:
+            yield group
+            group = []
+        group.append(b)
+        end = max(end, b.host + b.size)
+    if group:
+        yield group
+
+
+class Arena:
+    """Zeroed memory cut into named parts."""
+
+    def __init__(self, parts: dict[str, tuple[int, int]], heap: Heap) -> None:
+        """parts: bytes and alignment of each."""
+        if heap.edge:
+            self.parts = {name: heap.bytes(*part) for name, part in parts.items()}
+            return
+        ends = np.cumsum([-(-size // 64) * 64 for size, _ in parts.values()]).tolist()
+        memory = heap.bytes(ends[-1])
+        self.parts = {
+            name: memory[start : start + size] for (name, (size, _)), start in zip(parts.items(), [0, *ends])
+        }
+
+    def at(self, name: str) -> int:
+        return pointer(self.parts[name])
+
+    def view(self, name: str, dtype: Any) -> np.ndarray:
+        return self.parts[name].view(dtype)
+
+    def clear(self, *names: str) -> None:
+        for name in names:
+            self.parts[name][:] = 0

@@ -1,0 +1,58 @@
+"""Every operation of atom and red, in every place and type that the tables allow, against an NVIDIA GPU."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "data"))
+import atomic_vectors
+from atomic_vectors import BLOCK, HEAD, Case, cases, kernel
+
+from mmulator.machine.module import Module
+
+GROUP = 16  # cases in a kernel
+
+
+def groups() -> dict[str, list[Case]]:
+    found = {}
+    for grid, same in itertools.groupby(sorted(cases(), key=lambda c: c.grid), key=lambda c: c.grid):
+        together = list(same)
+        for n in range(0, len(together), GROUP):
+            found[f"{grid}-{n // GROUP}"] = together[n : n + GROUP]
+    return found
+
+
+def difference(c: Case, got: np.ndarray, want: np.ndarray) -> str | None:
+    dtype = np.dtype(f"u{min(c.element, 8)}")
+    got, want = got.view(dtype), want.view(dtype)
+    at = np.flatnonzero(got != want)
+    if not len(at):
+        return None
+    operands = ", ".join(f"{n} = {int(x.view(dtype)[at[0]]):#x}" for n, x in c.operands().items())
+    return f"{c.name}: {int(got[at[0]]):#x}, not {int(want[at[0]]):#x}, for {operands}; {len(at)} differ"
+
+
+def test_every_case_was_captured() -> None:
+    missing = [c.name for c in cases() if c.name not in atomic_vectors.stored()]
+    assert not missing, "run tools/capture_atomics.py on a GPU for them"
+
+
+@pytest.mark.parametrize("name", list(groups()))
+def test_atomics_have_the_bits_of_the_hardware(name: str) -> None:
+    chosen = groups()[name]
+    arrays = []
+    for c in chosen:
+        given = [x.copy() for x in c.operands().values()]
+        arrays.append([*given, *([np.zeros_like(given[0])] if c.returns else [])])
+    module = Module.load(HEAD + kernel("k", chosen), name=name)
+    module["k"].launch(chosen[0].grid, BLOCK, [x for held in arrays for x in held], device="sm_90", timeout=60)
+    found = []
+    for c, held in zip(chosen, arrays):
+        results = [held[0], *([held[-1]] if c.returns else [])]
+        found += [difference(c, got, want) for got, want in zip(results, c.results(), strict=True)]
+    assert not any(found), "\n".join(f for f in found if f)
