@@ -9,6 +9,7 @@ from typing import NamedTuple
 from mmulator.isa.scalar import OperandSpec, ScalarForm, type_bits
 from mmulator.isa.scalar_registers import SPECIAL_REGISTERS
 from mmulator.ptx.registers import fits, suggestion, type_class
+from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import (
     Address,
     Arguments,
@@ -317,6 +318,30 @@ def _addr(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     written = context.form[spec.name if context.form.name == "cp.async" else "space"]
     space = written.partition("::")[0]
     yield from address(operand, space, context.module, context)
+    if space == "param" and isinstance(operand.base, Symbol):
+        yield from _within_parameters(operand, operand.base, context)
+
+
+def _within_parameters(operand: Address, base: Symbol, context: Context) -> Problems:
+    """An access by a parameter's name and a constant: in a kernel to the parameters, which lie one behind the other, else to
+    the one that is named."""
+    function, form = context.function, context.form
+    start, size, what = 0, 0, base.name
+    local = [v for v in function.variables if v.space == "param" and v.name == base.name]
+    if function.is_entry and not local:
+        places = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
+        start, size, what = places.get(base.name, 0), parameter_bytes(function.params), f"the parameters of {function.name}"
+    else:
+        named = [*local, *(p for p in (*function.params, *function.returns) if p.name == base.name)]
+        size = named[0].size if named else 0
+    first = start + base.offset + operand.offset
+    last = first + type_bits(form["type"]) // 8 * int((form["vec"] or "v1")[1:]) - 1
+    if size and not 0 <= first <= last < size:
+        verb = "reads" if form.opcode == "ld" else "writes"
+        yield Problem(
+            f"{form.opcode}.param {verb} bytes {first} to {last}, but {what} ({size} bytes) end at {size - 1}", operand.span,
+            "offset and type must stay inside",
+        )  # fmt: skip
 
 
 def address(operand: Address, space: str, module: Module, context: Context | None) -> Problems:
