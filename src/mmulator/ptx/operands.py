@@ -332,8 +332,7 @@ def _within_parameters(operand: Address, base: Symbol, context: Context) -> Prob
         places = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
         start, size, what = places.get(base.name, 0), parameter_bytes(function.params), f"the parameters of {function.name}"
     else:
-        named = [*local, *(p for p in (*function.params, *function.returns) if p.name == base.name)]
-        size = named[0].size if named else 0
+        size = next((x.size for group in (local, function.params, function.returns) for x in group if x.name == base.name), 0)
     first = start + base.offset + operand.offset
     last = first + type_bits(form["type"]) // 8 * int((form["vec"] or "v1")[1:]) - 1
     if size and not 0 <= first <= last < size:
