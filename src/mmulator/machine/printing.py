@@ -130,6 +130,11 @@ def format_c(text: str, argument: Callable[[int], bytes], string: Callable[[int]
     return "".join(made)
 
 
+def conversions(text: str) -> int:
+    """Arguments that a format takes: what printf returns on a GPU."""
+    return sum((m[5] is not None) + (m[2] == "*") for m in _SPEC.finditer(text))
+
+
 class Printer:
     """Collects the text of a launch, at most LIMIT characters. `callback` is what native code calls.
 
@@ -182,7 +187,7 @@ class Printer:
                 text = format_c(template, argument, string, LIMIT - self.size)[: LIMIT - self.size]
                 self.text.append(text)
                 self.size += len(text)
-        return sum((m[5] is not None) + (m[2] == "*") for m in _SPEC.finditer(template))
+        return conversions(template)
 
     def read(self, w: np.void, lane: int, address: int, size: int) -> bytes:
         """Up to `size` bytes at a lane's generic address, as far as there is memory."""
