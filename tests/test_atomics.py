@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent / "data"))
 import atomic_vectors
 from atomic_vectors import BLOCK, HEAD, Case, cases, kernel
 
+from mmulator.errors import UnsupportedError
+from mmulator.machine.lower.atomics import _combiner
 from mmulator.machine.module import Module
 
 GROUP = 16  # cases in a kernel
@@ -35,6 +37,13 @@ def difference(c: Case, got: np.ndarray, want: np.ndarray) -> str | None:
         return None
     operands = ", ".join(f"{n} = {int(x.view(dtype)[at[0]]):#x}" for n, x in c.operands().items())
     return f"{c.name}: {int(got[at[0]]):#x}, not {int(want[at[0]]):#x}, for {operands}; {len(at)} differ"
+
+
+def test_what_has_no_meaning_is_refused() -> None:
+    """A type that no table of the machine knows is not taken for an integer."""
+    for op, type_name in (("min", "f32"), ("max", "f64"), ("and", "f16"), ("inc", "f32"), ("add", "e4m3x2"), ("mul", "u32")):
+        with pytest.raises(UnsupportedError, match=f"atomic {op} of .{type_name}"):
+            _combiner(op, type_name, shared=False)
 
 
 def test_every_case_was_captured() -> None:

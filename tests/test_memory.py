@@ -77,6 +77,13 @@ def test_parameters_beyond_their_end_are_errors_of_the_module(statement: str, me
     assert message in str(caught.value).replace("@k", "") and "test.ptx:" in str(caught.value) and "^" in str(caught.value)
 
 
+def test_a_misaligned_parameter_is_a_fault() -> None:
+    """As on an H100, though the place is known before."""
+    with pytest.raises(ExecutionFault, match=r"misaligned: ld\.param\.u64 of 8 bytes at .*byte 4 of the parameters"):
+        text = kernel("  ld.param.u64 %rd1, [out+4];", ".param .u64 out, .param .u64 n")
+        Module.load(text)["k"].launch(1, 1, [np.zeros(1), 0])
+
+
 def test_a_parameter_by_the_name_of_the_one_before() -> None:
     """Parameters lie one behind the other: an offset that reaches the next one reads it."""
     out = np.zeros(1, np.uint32)

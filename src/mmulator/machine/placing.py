@@ -8,6 +8,7 @@ a mode for tests, on Linux and macOS.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import mmap
 import os
 from collections.abc import Iterator, Sequence
@@ -143,15 +144,14 @@ class Arena:
         """parts: bytes and alignment of each."""
         if heap.edge:
             self.parts = {name: heap.bytes(*part) for name, part in parts.items()}
-            return
-        ends = np.cumsum([-(-size // 64) * 64 for size, _ in parts.values()]).tolist()
-        memory = heap.bytes(ends[-1])
-        self.parts = {
-            name: memory[start : start + size] for (name, (size, _)), start in zip(parts.items(), [0, *ends])
-        }
+        else:
+            ends = list(itertools.accumulate(-(-size // 64) * 64 for size, _ in parts.values()))
+            memory = heap.bytes(ends[-1])
+            self.parts = {name: memory[at : at + size] for (name, (size, _)), at in zip(parts.items(), [0, *ends])}
+        self.address = {name: pointer(part) for name, part in self.parts.items()}
 
     def at(self, name: str) -> int:
-        return pointer(self.parts[name])
+        return self.address[name]
 
     def view(self, name: str, dtype: Any) -> np.ndarray:
         return self.parts[name].view(dtype)
