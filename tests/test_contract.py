@@ -91,6 +91,7 @@ def test_fused_as_ptxas_fuses(body: str, fused: int) -> None:
         assert after.body == before.body
 
 
+COMPARE = "  setp.gt.f32 %p1, %f2, %f3;\n"
 FOLDED = {
     "div.full.f32 %f9, %f1, 0f43FA0000;": "mul.f32 0x3b03126f",  # 500: the nearest to 1/500
     "div.full.f32 %f9, %f1, 0f3F800000;": "mov.f32",
@@ -108,6 +109,18 @@ FOLDED = {
     "ex2.approx.ftz.f32 %f4, %f1;\n  rcp.approx.ftz.f32 %f9, %f4;": "neg.f32, ex2.approx.ftz.f32, mov.f32",
     "ex2.approx.f32 %f4, %f1;\n  rcp.approx.ftz.f32 %f9, %f4;": "rcp.approx.ftz.f32",
     "sqrt.approx.f32 %f9, 0f40400000;": "mov.f32 0x3fddb3d7",
+    "mul.f32 %f9, %f1, 0f3F800000;": "mov.f32",
+    "mul.rn.f32 %f9, %f1, 0f3F800000;": "mul.rn.f32 0x3f800000",
+    "neg.f32 %f4, %f1;\n  neg.f32 %f9, %f4;": "mov.f32",
+    "neg.f32 %f4, %f1;\n" + COMPARE + "  selp.f32 %f9, %f2, %f4, %p1;": "xor.b32 0x80000000, selp.f32",
+    # what was made of a register before it is written again, or on another way, is not what it holds
+    "rcp.approx.ftz.f32 %f4, %f1;\n  mov.f32 %f1, %f2;\n  rcp.approx.ftz.f32 %f9, %f4;": "rcp.approx.ftz.f32",
+    "neg.f32 %f4, %f1;\n  mov.f32 %f4, %f2;\n  neg.f32 %f9, %f4;": "mov.f32, neg.f32",
+    COMPARE
+    + "L:\n  rcp.approx.ftz.f32 %f4, %f1;\n  @%p1 bra L;\nM:\n  rcp.approx.ftz.f32 %f9, %f4;\n  @%p1 bra M;": "rcp.approx.ftz.f32, bra",
+    "rcp.approx.ftz.f32 %f4, %f1;\n"
+    + COMPARE
+    + "  @%p1 bra L;\n  mov.f32 %f5, %f2;\nL:\n  rcp.approx.ftz.f32 %f9, %f4;": "mov.f32, mov.f32",
     "tanh.approx.f32 %f9, 0f40400000;": "tanh.approx.f32 0x40400000",
 }
 

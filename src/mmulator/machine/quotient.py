@@ -35,7 +35,6 @@ def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand,
     form = ins.form
     assert isinstance(form, ScalarForm)
     code: list[Instruction] = []
-    ftz = ("ftz",) if form["ftz"] else ()
 
     def number(bits: int) -> Immediate:
         return Immediate(bits, "f32", ins.span)
@@ -50,14 +49,20 @@ def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand,
     down, up = scales(form)
     if down or up:
         magnitude = emit("f32", "abs", b)
+        outside = {
+            factor: emit(f"{comparison}.f32", "setp", magnitude, number(limit), to="pred")
+            for wanted, comparison, limit, factor in ((up, "lt", SMALL, UP), (down, "gt", LARGE, QUARTER))
+            if wanted
+        }
+    if up:
         scale: Operand = number(ONE)
-        for wanted, comparison, limit, factor in ((up, "lt", SMALL, UP), (down, "gt", LARGE, QUARTER)):
-            if wanted:
-                outside = emit(f"{comparison}.f32", "setp", magnitude, number(limit), to="pred")
-                scale = emit("f32", "selp", number(factor), scale, outside)
-        multiplied = ".".join(("rn", *ftz, "f32"))
-        b = emit(multiplied, "mul", b, scale)
-        a = emit(multiplied, "mul", a, scale) if numerator else scale
+        for factor, where in outside.items():
+            scale = emit("f32", "selp", number(factor), scale, where)
+        b = emit("rn.f32", "mul", b, scale)
+        a = emit("rn.f32", "mul", a, scale) if numerator else scale
+    elif down:  # .ftz: what is not scaled is not flushed here but where it is read
+        large = outside[QUARTER]
+        a, b = (emit("f32", "selp", emit("rn.ftz.f32", "mul", x, number(QUARTER)), x, large) for x in (a, b))
     elif isinstance(a, Reg):
         a = emit("f32", "mov", a)
     return code, a, emit("approx.ftz.f32", "rcp", b)
