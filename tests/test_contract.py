@@ -91,6 +91,8 @@ def test_fused_as_ptxas_fuses(body: str, fused: int) -> None:
         assert after.body == before.body
 
 
+RCP = "rcp.approx.ftz.f32 %f4, %f1;\n"
+AGAIN = "  rcp.approx.ftz.f32 %f9, %f4;"
 COMPARE = "  setp.gt.f32 %p1, %f2, %f3;\n"
 FOLDED = {
     "div.full.f32 %f9, %f1, 0f43FA0000;": "mul.f32 0x3b03126f",  # 500: the nearest to 1/500
@@ -118,9 +120,7 @@ FOLDED = {
     "neg.f32 %f4, %f1;\n  mov.f32 %f4, %f2;\n  neg.f32 %f9, %f4;": "mov.f32, neg.f32",
     COMPARE
     + "L:\n  rcp.approx.ftz.f32 %f4, %f1;\n  @%p1 bra L;\nM:\n  rcp.approx.ftz.f32 %f9, %f4;\n  @%p1 bra M;": "rcp.approx.ftz.f32, bra",
-    "rcp.approx.ftz.f32 %f4, %f1;\n"
-    + COMPARE
-    + "  @%p1 bra L;\n  mov.f32 %f5, %f2;\nL:\n  rcp.approx.ftz.f32 %f9, %f4;": "mov.f32, mov.f32",
+    RCP + COMPARE + "  @%p1 bra L;\n  mov.f32 %f5, %f2;\nL:\n" + AGAIN: "mov.f32, mov.f32",
     "tanh.approx.f32 %f9, 0f40400000;": "tanh.approx.f32 0x40400000",
 }
 
