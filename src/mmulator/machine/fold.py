@@ -25,6 +25,7 @@ from mmulator.ptx.tree import Function, Immediate, Instruction, Label, Operand, 
 _ACTS_ON = frozenset(("div", "mul", "neg", "abs", "selp", *FUNCTIONS))
 _LEAVES = frozenset(("bra", "brx", "call", "ret", "exit"))
 _PLAIN = frozenset(("mov", "neg", "abs", "add", "sub", "mul", "cvt"))
+_RAW = {"neg": ("xor", SIGN), "abs": ("and", SIGN - 1)}
 _ONE, _MINUS_ONE = f32_bits(1.0), f32_bits(-1.0)
 
 
@@ -116,7 +117,7 @@ class _Folder:
         if not _acts_on(ins):
             if ins.opcode in _PLAIN:
                 self._learn(ins)
-            return [ins]
+            return self._selection(ins) if ins.opcode == "mov" and ins.guard is not None else [ins]
         code = self._ACTIONS.get(ins.opcode, _Folder._function)(self, ins)
         self._learn(code[-1])
         return code
@@ -152,16 +153,27 @@ class _Folder:
         ], inverse
 
     def _sign(self, ins: Instruction) -> list[Instruction]:
-        """A change of sign undone is no arithmetic: it leaves a NaN as it is."""
-        source = ins.operands[1]
+        """A change of sign undone is no arithmetic: it leaves a NaN as it is. Under a guard it is a selection."""
+        target, source = ins.operands
+        x = self._constant(source)
+        if x is not None:
+            return [self._move(ins, _number(x ^ SIGN if ins.opcode == "neg" else x & ~SIGN, ins))]
         made, of = self.made.get(source.name, ("", None)) if isinstance(source, Reg) else ("", None)
-        return [self._move(ins, of)] if ins.opcode == made == "neg" and of is not None else [ins]
+        if ins.opcode == made == "neg" and of is not None:
+            return [self._move(ins, of)]
+        if ins.guard is None:
+            return [ins]
+        code: list[Instruction] = []
+        opcode, mask = _RAW[ins.opcode]
+        source = self._raw(source, ins, code)
+        return [*code, instruction(ins, opcode, ("b32",), (target, source, Immediate(mask, "int", ins.span)), ins.guard)]
 
     def _selection(self, ins: Instruction) -> list[Instruction]:
-        """A selection changes signs itself, and that of a NaN with them."""
+        """A selection, or what a guard makes one, changes signs itself, and that of a NaN with them."""
         code: list[Instruction] = []
-        a, b = (self._raw(o, ins, code) for o in ins.operands[1:3])
-        return [*code, replace(ins, operands=(ins.operands[0], a, b, ins.operands[3]))] if code else [ins]
+        sources = [self._raw(o, ins, code) for o in ins.operands[1:]]
+        operands = ins.operands[0], *sources
+        return [*code, replace(ins, operands=operands)] if code else [ins]
 
     def _raw(self, operand: Operand, ins: Instruction, code: list[Instruction]) -> Operand:
         """A register behind changes of sign, these made to its bits."""
@@ -169,7 +181,7 @@ class _Folder:
         if of is None or made not in ("neg", "abs"):
             return operand
         source, result = self._raw(of, ins, code), self._fresh(ins)
-        opcode, mask = ("xor", SIGN) if made == "neg" else ("and", SIGN - 1)
+        opcode, mask = _RAW[made]
         code.append(instruction(ins, opcode, ("b32",), (result, source, Immediate(mask, "int", ins.span)), None))
         return result
 

@@ -8,12 +8,13 @@ unit flushes subnormals, so both factors are scaled by powers of two first; that
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 
 from mmulator.isa.scalar import ScalarForm, match
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 
-ONE, QUARTER, UP = 0x3F800000, 0x3E800000, 0x4B800000  # 1, 0.25, 2**24
-LARGE, SMALL = 0x7E800000, 0x00800000  # 2**126, 2**-126
+ONE = 0x3F800000
 Fresh = Callable[[str], Reg]
 
 
@@ -39,33 +40,37 @@ def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand,
     def number(bits: int) -> Immediate:
         return Immediate(bits, "f32", ins.span)
 
-    def emit(type_name: str, opcode: str, *operands: Operand, to: str = "f32") -> Reg:
-        result = fresh(to)
-        code.append(instruction(ins, opcode, tuple(type_name.split(".")), (result, *operands), None))
+    def emit(form: ScalarForm, *operands: Operand) -> Reg:
+        result = fresh("f32")
+        modifiers = tuple(m for _, m in form.modifiers)
+        code.append(Instruction(form.opcode, modifiers, form, (result, *operands), None, ins.span, ins.mnemonic_span))
         return result
 
     *numerator, b = ins.operands[1:]
     a: Operand = numerator[0] if numerator else number(ONE)
     down, up = scales(form)
     if down or up:
-        magnitude = emit("f32", "abs", b)
-        outside = {
-            factor: emit(f"{comparison}.f32", "setp", magnitude, number(limit), to="pred")
-            for wanted, comparison, limit, factor in ((up, "lt", SMALL, UP), (down, "gt", LARGE, QUARTER))
-            if wanted
-        }
-    if up:
-        scale: Operand = number(ONE)
-        for factor, where in outside.items():
-            scale = emit("f32", "selp", number(factor), scale, where)
-        b = emit("rn.f32", "mul", b, scale)
-        a = emit("rn.f32", "mul", a, scale) if numerator else scale
-    elif down:  # .ftz: what is not scaled is not flushed here but where it is read
-        large = outside[QUARTER]
-        a, b = (emit("f32", "selp", emit("rn.ftz.f32", "mul", x, number(QUARTER)), x, large) for x in (a, b))
+        scale = emit(_internal("scale", form), b)
+        b = emit(_internal("times", form), b, scale)
+        a = emit(_internal("times", form), a, scale) if numerator else scale
     elif isinstance(a, Reg):
-        a = emit("f32", "mov", a)
-    return code, a, emit("approx.ftz.f32", "rcp", b)
+        a = emit(_matched("mov", ("f32",)), a)
+    return code, a, emit(_matched("rcp", ("approx", "ftz", "f32")), b)
+
+
+def _matched(opcode: str, modifiers: tuple[str, ...]) -> ScalarForm:
+    form = match(opcode, modifiers)
+    assert isinstance(form, ScalarForm), form
+    return form
+
+
+@cache
+def _internal(part: str, division: ScalarForm) -> ScalarForm:
+    """What PTX has no instruction for: the scale of a divisor, and a factor times it (machine/ops/approx.py)."""
+    like = _matched("mul" if part == "times" else "abs", ("f32",))
+    down, up = scales(division)
+    flags = [name for name, there in (("down", down), ("up", up), ("ftz", division["ftz"])) if there]
+    return replace(like, name=f"quotient.{part}", modifiers=(*((f, f) for f in flags), ("type", "f32")))
 
 
 def instruction(
@@ -73,6 +78,4 @@ def instruction(
     guard: tuple[Reg, bool] | None,
 ) -> Instruction:  # fmt: skip
     """An instruction that stands for a part of another."""
-    form = match(opcode, modifiers)
-    assert isinstance(form, ScalarForm), form
-    return Instruction(opcode, modifiers, form, operands, guard, like.span, like.mnemonic_span)
+    return Instruction(opcode, modifiers, _matched(opcode, modifiers), operands, guard, like.span, like.mnemonic_span)
