@@ -47,6 +47,8 @@ CASES = {
     # .ftz does nothing to a product that is .ftz; kept or not, it is fused behind a change of sign with .ftz
     "mul.ftz.f32 %f4, %f1, %f2;\n  neg.ftz.f32 %f5, %f4;\n  add.ftz.f32 %f9, %f5, %f3;": 1,
     "mul.ftz.f32 %f4, %f1, %f2;\n  neg.ftz.f32 %f5, %f4;\n  add.ftz.f32 %f9, %f5, %f3;\n  st.global.f32 [%rd0+8], %f5;": 1,
+    "mul.ftz.f32 %f4, %f1, %f2;\n  neg.ftz.f32 %f5, %f4;\n  sub.ftz.f32 %f9, %f3, %f5;": 0,
+    "mul.f32 %f4, %f1, %f2;\n  neg.f32 %f5, %f4;\n  sub.f32 %f9, %f3, %f5;": 1,
     "mul.f32 %f4, %f1, %f2;\n  neg.f32 %f5, %f4;\n  add.f32 %f9, %f5, %f3;\n  st.global.f32 [%rd0+8], %f5;": 0,
     # approximate divisions end in a product, and so does rcp without .ftz
     "div.full.f32 %f4, %f1, %f2;\n  add.f32 %f9, %f4, %f3;": 1,
