@@ -37,9 +37,6 @@ def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand,
     assert isinstance(form, ScalarForm)
     code: list[Instruction] = []
 
-    def number(bits: int) -> Immediate:
-        return Immediate(bits, "f32", ins.span)
-
     def emit(form: ScalarForm, *operands: Operand) -> Reg:
         result = fresh("f32")
         modifiers = tuple(m for _, m in form.modifiers)
@@ -47,7 +44,7 @@ def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand,
         return result
 
     *numerator, b = ins.operands[1:]
-    a: Operand = numerator[0] if numerator else number(ONE)
+    a: Operand = numerator[0] if numerator else one(ins)
     down, up = scales(form)
     if down or up:
         scale = emit(_internal("scale", form), b)
@@ -58,6 +55,21 @@ def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand,
     return code, a, emit(_matched("rcp", ("approx", "ftz", "f32")), b)
 
 
+def quotient_sum(division: Instruction, like: Instruction, operands: tuple[Operand, ...]) -> Instruction:
+    """d = a / b + c with one rounding, in place of the sum `like`: what the factors and `fma` would compute."""
+    assert isinstance(division.form, ScalarForm)
+    assert isinstance(like.form, ScalarForm)
+    form = _internal("sum", division.form)
+    if like.form["sat"]:
+        form = replace(form, modifiers=(("sat", "sat"), *form.modifiers))
+    modifiers = tuple(m for _, m in form.modifiers)
+    return Instruction(form.opcode, modifiers, form, operands, like.guard, like.span, like.mnemonic_span)
+
+
+def one(like: Instruction) -> Immediate:
+    return Immediate(ONE, "f32", like.span)
+
+
 def _matched(opcode: str, modifiers: tuple[str, ...]) -> ScalarForm:
     form = match(opcode, modifiers)
     assert isinstance(form, ScalarForm), form
@@ -66,8 +78,8 @@ def _matched(opcode: str, modifiers: tuple[str, ...]) -> ScalarForm:
 
 @cache
 def _internal(part: str, division: ScalarForm) -> ScalarForm:
-    """What PTX has no instruction for: the scale of a divisor, and a factor times it (machine/ops/approx.py)."""
-    like = _matched("mul" if part == "times" else "abs", ("f32",))
+    """What PTX has no instruction for: the scale of a divisor, a factor times it, all at once (machine/ops/quotient.py)."""
+    like = _matched(*{"scale": ("abs", ("f32",)), "times": ("mul", ("f32",)), "sum": ("fma", ("rn", "f32"))}[part])
     down, up = scales(division)
     flags = [name for name, there in (("down", down), ("up", up), ("ftz", division["ftz"])) if there]
     return replace(like, name=f"quotient.{part}", modifiers=(*((f, f) for f in flags), ("type", "f32")))

@@ -5,9 +5,8 @@ What they compute, exactly as the special-function unit does, is in `mmulator.nu
 
 from __future__ import annotations
 
-from mmulator.codegen.ops import bitcast, select
-from mmulator.codegen.values import Value, constant
-from mmulator.machine.ops.floatbits import FORMATS, bits_of, flushed
+from mmulator.codegen.ops import bitcast
+from mmulator.codegen.values import Value
 from mmulator.machine.ops.registry import UNSIGNED, Mods, Result, Scope, call_through_memory, semantic
 from mmulator.numerics.approx import lane_functions, tables_for, word_of
 from mmulator.numerics.approx.tables import DEFAULT_DEVICE
@@ -28,25 +27,3 @@ def approximate(x: Scope, m: Mods, *sources: Value) -> Value:
 @semantic("rsqrt", "sin", "cos", "lg2", "ex2", "tanh")
 def unary(x: Scope, m: Mods, a: Value) -> Result:
     return approximate(x, m, a)
-
-
-# parts of a division that is fused with a sum (machine/quotient.py) -----------------------------------------------------
-@semantic("quotient.scale")
-def quotient_scale(x: Scope, m: Mods, b: Value) -> Result:
-    """What a divisor and its numerator are multiplied with: 1, 0.25 (above 2**126) or 2**24 (below 2**-126)."""
-    magnitude = bits_of(b) & FORMATS["f32"].magnitude
-    scale = constant(b.b, b.ty, 1.0)
-    if m.has("down"):
-        scale = select(magnitude > 253 << 23, constant(b.b, b.ty, 0.25), scale)
-    if m.has("up"):
-        scale = select(magnitude < 1 << 23, constant(b.b, b.ty, 2.0**24), scale)
-    return scale
-
-
-@semantic("quotient.times")
-def quotient_times(x: Scope, m: Mods, value: Value, scale: Value) -> Result:
-    """Scaled, and flushed with .ftz where it is scaled. A NaN may be any NaN: the reader makes it the one there is."""
-    if not m.has("ftz"):
-        return value * scale
-    single = FORMATS["f32"]
-    return select(scale == 1.0, value, flushed(flushed(value, single, True) * scale, single, True))
