@@ -47,6 +47,8 @@ CASES = {
     # .ftz does nothing to a product that is .ftz; kept or not, it is fused behind a change of sign with .ftz
     "mul.ftz.f32 %f4, %f1, %f2;\n  neg.ftz.f32 %f5, %f4;\n  add.ftz.f32 %f9, %f5, %f3;": 1,
     "mul.ftz.f32 %f4, %f1, %f2;\n  neg.ftz.f32 %f5, %f4;\n  add.ftz.f32 %f9, %f5, %f3;\n  st.global.f32 [%rd0+8], %f5;": 1,
+    "mul.ftz.f32 %f4, %f1, %f2;\n  neg.ftz.f32 %f5, %f4;\n  sub.ftz.f32 %f9, %f3, %f5;": 0,
+    "mul.f32 %f4, %f1, %f2;\n  neg.f32 %f5, %f4;\n  sub.f32 %f9, %f3, %f5;": 1,
     "mul.f32 %f4, %f1, %f2;\n  neg.f32 %f5, %f4;\n  add.f32 %f9, %f5, %f3;\n  st.global.f32 [%rd0+8], %f5;": 0,
     # approximate divisions end in a product, and so does rcp without .ftz
     "div.full.f32 %f4, %f1, %f2;\n  add.f32 %f9, %f4, %f3;": 1,
@@ -86,11 +88,14 @@ def test_fused_as_ptxas_fuses(body: str, fused: int) -> None:
     module = parse_module(Source("test.ptx", kernel(LOAD + "  " + body + "\n" + STORE)))
     before = fold(module.entries[0])
     after = contract(before)
-    assert sum(i.opcode == "fma" for i in after.instructions) == fused
+    assert sum(str(i.form).startswith(("fma", "quotient.sum")) for i in after.instructions) == fused
     if not fused:
         assert after.body == before.body
 
 
+RCP = "rcp.approx.ftz.f32 %f4, %f1;\n"
+AGAIN = "  rcp.approx.ftz.f32 %f9, %f4;"
+COMPARE = "  setp.gt.f32 %p1, %f2, %f3;\n"
 FOLDED = {
     "div.full.f32 %f9, %f1, 0f43FA0000;": "mul.f32 0x3b03126f",  # 500: the nearest to 1/500
     "div.full.f32 %f9, %f1, 0f3F800000;": "mov.f32",
@@ -108,6 +113,15 @@ FOLDED = {
     "ex2.approx.ftz.f32 %f4, %f1;\n  rcp.approx.ftz.f32 %f9, %f4;": "neg.f32, ex2.approx.ftz.f32, mov.f32",
     "ex2.approx.f32 %f4, %f1;\n  rcp.approx.ftz.f32 %f9, %f4;": "rcp.approx.ftz.f32",
     "sqrt.approx.f32 %f9, 0f40400000;": "mov.f32 0x3fddb3d7",
+    "mul.f32 %f9, %f1, 0f3F800000;": "mov.f32",
+    "mul.rn.f32 %f9, %f1, 0f3F800000;": "mul.rn.f32 0x3f800000",
+    "neg.f32 %f4, %f1;\n  neg.f32 %f9, %f4;": "mov.f32",
+    "neg.f32 %f4, %f1;\n" + COMPARE + "  selp.f32 %f9, %f2, %f4, %p1;": "xor.b32 0x80000000, selp.f32",
+    # what was made of a register before it is written again, or on another way, is not what it holds
+    "rcp.approx.ftz.f32 %f4, %f1;\n  mov.f32 %f1, %f2;\n  rcp.approx.ftz.f32 %f9, %f4;": "rcp.approx.ftz.f32",
+    "neg.f32 %f4, %f1;\n  mov.f32 %f4, %f2;\n  neg.f32 %f9, %f4;": "mov.f32, neg.f32",
+    COMPARE + "L:\n  " + RCP + "  @%p1 bra L;\nM:\n" + AGAIN + "\n  @%p1 bra M;": "rcp.approx.ftz.f32, bra",
+    RCP + COMPARE + "  @%p1 bra L;\n  mov.f32 %f5, %f2;\nL:\n" + AGAIN: "mov.f32, mov.f32",
     "tanh.approx.f32 %f9, 0f40400000;": "tanh.approx.f32 0x40400000",
 }
 

@@ -23,8 +23,9 @@ def module() -> Module:
 @pytest.mark.parametrize("name", vectors.bodies())
 def test_kernel_has_the_bits_of_an_h100(name: str) -> None:
     expected = vectors.results()[name]
-    source, out = vectors.operands(), np.zeros((vectors.THREADS, vectors.OUTPUTS), np.uint32)
-    module()[name].launch(1, vectors.THREADS, [source, out, *vectors.SCALARS], device="sm_90")
+    source = vectors.operands_of(name)
+    out = np.zeros((len(source), vectors.OUTPUTS), np.uint32)
+    module()[name].launch(1, len(source), [source.copy(), out, *vectors.SCALARS], device="sm_90")
     wrong = np.argwhere(out[:, : expected.shape[1]] != expected)
     if wrong.size:
         thread, n = (int(x) for x in wrong[0])

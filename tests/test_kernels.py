@@ -11,7 +11,7 @@ from mmulator.errors import UnsupportedError
 LATER = ("mbarrier", "cp.async.bulk", "cp.reduce.async.bulk", "tensormap", "cluster")
 # The H200's output is not what the PTX says, or depends on more than the PTX.
 EXCEPT = {
-    "f32_library_edges": "ptxas folds a neg.f32 into a selection, where it flips the sign of one NaN (lgammaf)",
+    "f32_library_edges": "ptxas makes a selection of a branch, and with a neg.f32 in it flips the sign of one NaN (lgammaf)",
     "atomics": "cas at and behind index n races with a store of another thread",
 }
 

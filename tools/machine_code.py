@@ -168,8 +168,7 @@ def _scaled(k: _Kernel, name: list[str], o: list[str], scale: str) -> None:
     k.emit(f"mul.rn.f64 {wide[2]}, {wide[0]}, {wide[1]}")
     k.emit(f"mul.rn.f64 {wide[2]}, {wide[2]}, 0d{bits:016x}")
     k.emit(f"cvt.rn{ftz}{'.sat' if 'SAT' in name else ''}.f32.f64 {k.put(o[0])}, {wide[2]}")
-    if ftz:
-        k.emit(f"mul.rn.ftz.f32 {k.put(o[0])}, {k.put(o[0])}, 0f3f800000")
+    k.emit(f"mul.rn{ftz}.f32 {k.put(o[0])}, {k.put(o[0])}, 0f3f800000")  # flushed, and no payload of a NaN
 
 
 _UNIT = {"RCP": "rcp", "RSQ": "rsqrt", "SQRT": "sqrt", "EX2": "ex2", "LG2": "lg2", "SIN": "sin", "COS": "cos"}

@@ -67,6 +67,13 @@ class Writer:
             self.unread.remove(name)
         return name
 
+    def different(self) -> tuple[str, str]:
+        """Two operands: no compiler selects between a value and itself."""
+        first, second = self.operand(), self.operand()
+        while second == first:
+            second = f"%f{self.rng.randrange(INPUTS)}"
+        return first, second
+
     def statement(self) -> None:
         rng = self.rng
         op = rng.choices(list(self.weights), list(self.weights.values()))[0]
@@ -83,9 +90,11 @@ class Writer:
             self.predicates += 1
             compare = rng.choice(("gt", "lt", "eq", "geu"))
             self.lines.append(f"setp.{compare}.f32 %p{p}, {rng.choice(['%f0', '%f1', '%q0'])}, {self.operand()};")
-            self.lines.append(f"selp.f32 {target}, {self.operand()}, {self.operand()}, %p{p};")
+            self.lines.append(f"selp.f32 {target}, {', '.join(self.different())}, %p{p};")
         else:
-            self.lines.append(f"{name}{z}{sat}.f32 {target}, {', '.join(self.operand() for _ in range(count))};")
+            extremum = name in ("min", "max")
+            operands = self.different() if extremum else [self.operand() for _ in range(count)]
+            self.lines.append(f"{name}{z}{sat}.f32 {target}, {', '.join(operands)};")
         self.values.append(target)
         self.unread.append(target)
 

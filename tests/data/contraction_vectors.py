@@ -2,7 +2,7 @@
 
 `contraction_kernels.txt` holds the bodies: `== name`, then PTX on the registers %f0..%f5 (inputs of the thread), %q0, %q1
 (parameters), %x, %p, %i, and the results %o0, %o1, ...; `contraction_vectors.npz` the results, one array a kernel,
-[thread, result]. Thread i reads row i of `operands()`.
+[thread, result]. Thread i reads row i of `operands()`; for names in `signs` of an array of its own with many NaNs.
 """
 
 from __future__ import annotations
@@ -54,6 +54,11 @@ def operands(seed: int = SEED, threads: int = THREADS) -> np.ndarray:
     kind = rng.choice(5, shape, p=[0.5, 0.15, 0.15, 0.12, 0.08])
     kind[: threads // 2] = 0
     return np.choose(kind, choices).astype(np.uint32)
+
+
+def operands_of(name: str) -> np.ndarray:
+    with np.load(HERE / "contraction_vectors.npz") as stored:
+        return stored["operands.signs"] if name.startswith("signs") else operands()  # type: ignore[no-any-return]
 
 
 @cache

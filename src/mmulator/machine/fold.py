@@ -1,14 +1,17 @@
-"""Approximate arithmetic with constants, as NVIDIA's assembler computes it beforehand.
+"""What NVIDIA's assembler computes beforehand: approximate arithmetic with constants, and what undoes itself.
 
 A division by a constant becomes a multiplication by its reciprocal, and an approximate function of a constant becomes a
 number. Both are rounded correctly where the special-function unit may be off by some units. Found by experiment with
-ptxas: docs/contraction.md. Floating-Point Instructions: div, rcp, sqrt, rsqrt, lg2, ex2, sin, cos, mul (PTX ISA 9.1).
+ptxas: docs/contraction.md.
+Floating-Point Instructions: div, rcp, sqrt, rsqrt, lg2, ex2, sin, cos, mul, neg, abs; selp (PTX ISA 9.1).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from typing import ClassVar
 
 from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.products import form_of
@@ -17,16 +20,19 @@ from mmulator.machine.quotient import instruction, scales
 from mmulator.numerics.approx.constants import FUNCTIONS, constant, scale_of, unit
 from mmulator.numerics.approx.operations import F32, f32_bits, flushed, multiply
 from mmulator.numerics.approx.unit import INFINITY, SIGN, is_nan
-from mmulator.ptx.tree import Function, Immediate, Instruction, Operand, Reg, Statement
+from mmulator.ptx.tree import Function, Immediate, Instruction, Label, Operand, Reg, Statement
 
-_ACTS_ON = frozenset(("div", "mul", *FUNCTIONS))
+_ACTS_ON = frozenset(("div", "mul", "neg", "abs", "selp", *FUNCTIONS))
+_LEAVES = frozenset(("bra", "brx", "call", "ret", "exit"))
 _PLAIN = frozenset(("mov", "neg", "abs", "add", "sub", "mul", "cvt"))
+_RAW = {"neg": ("xor", SIGN), "abs": ("and", SIGN - 1)}
 _ONE, _MINUS_ONE = f32_bits(1.0), f32_bits(-1.0)
 
 
 def fold(function: Function) -> Function:
-    """The function with its approximate arithmetic on constants computed. Pure, and linear in its size."""
-    return _Folder(function).function() if any(map(_acts_on, function.instructions)) else function
+    """The function with what is known of its arithmetic computed. Pure, and linear in its size."""
+    wanted = any(_acts_on(i) and i.opcode != "selp" for i in function.instructions)
+    return _Folder(function).function() if wanted else function
 
 
 def _acts_on(ins: Instruction) -> bool:
@@ -35,7 +41,9 @@ def _acts_on(ins: Instruction) -> bool:
     form = form_of(ins, *_ACTS_ON)
     if form is None or form["type"] != "f32" or form["rnd"] or not isinstance(ins.operands[0], Reg):
         return False
-    return ins.opcode != "mul" or (not form["ftz"] and not form["sat"] and _ONE in map(_bits, ins.operands[1:]))
+    if ins.opcode == "mul":
+        return not form["ftz"] and not form["sat"] and _ONE in map(_bits, ins.operands[1:])
+    return ins.opcode not in ("neg", "abs") or not form["ftz"]
 
 
 def _bits(operand: Operand) -> int | None:
@@ -49,8 +57,9 @@ class _Folder:
         written: Counter[str] = Counter()
         self.reads: Counter[str] = Counter()
         self.constants: dict[str, int] = {}  # registers that only ever hold one
-        self.reciprocals: dict[str, Reg] = {}  # register -> what it holds the reciprocal of
-        self.powers: dict[str, Reg] = {}  # register -> the exponent of the power of two that it holds
+        self.made: dict[str, tuple[str, Reg]] = {}  # register -> the operation that made it of which other
+        self.lasting: set[str] = set()  # of these, those that hold on every way from here on
+        self.start = True  # is every statement behind these executed after them?
         for ins in function.instructions:
             reads, writes = uses_and_defs(ins)
             self.reads.update(reads)
@@ -60,19 +69,35 @@ class _Folder:
         for ins in function.instructions:  # in order: most are written before they are read
             if ins.opcode in _PLAIN:
                 self._learn(ins)
-            elif ins.opcode == "ex2" and "ftz" in ins.modifiers and _acts_on(ins):
-                target, source = ins.operands
-                if isinstance(target, Reg) and isinstance(source, Reg) and {target.name, source.name} <= self.only:
-                    self.powers[target.name] = source
 
     def function(self) -> Function:
         body: list[Statement] = []
         for statement in self.fn.body:
             if isinstance(statement, Instruction):
                 body += self._step(statement)
+                self.start &= statement.opcode not in _LEAVES
+                self._make(statement)
             else:
                 body.append(statement)
+                if isinstance(statement, Label):
+                    self.start = False
+                    self.made = {name: of for name, of in self.made.items() if name in self.lasting}
         return replace(self.fn, body=tuple(body), registers=self.registers)
+
+    def _make(self, ins: Instruction) -> None:
+        """What is known of the register that a statement writes, and no longer of others."""
+        for name in uses_and_defs(ins)[1] if self.made else ():
+            if name not in self.only:
+                self.made = {n: (op, of) for n, (op, of) in self.made.items() if name not in (n, of.name)}
+        if not _acts_on(ins) or ins.guard is not None or ins.opcode not in ("rcp", "ex2", "neg", "abs"):
+            return
+        target, source = ins.operands
+        if isinstance(target, Reg) and isinstance(source, Reg) and target.name != source.name:
+            if ins.opcode in ("rcp", "ex2") and "ftz" not in ins.modifiers:
+                return
+            self.made[target.name] = ins.opcode, source
+            if self.start and {target.name, source.name} <= self.only:
+                self.lasting.add(target.name)
 
     def _learn(self, ins: Instruction) -> None:
         target = ins.operands[0] if ins.operands else None
@@ -92,8 +117,8 @@ class _Folder:
         if not _acts_on(ins):
             if ins.opcode in _PLAIN:
                 self._learn(ins)
-            return [ins]
-        code = {"div": self._quotient, "mul": self._product}.get(ins.opcode, self._function)(ins)
+            return self._selection(ins) if ins.opcode == "mov" and ins.guard is not None else [ins]
+        code = self._ACTIONS.get(ins.opcode, _Folder._function)(self, ins)
         self._learn(code[-1])
         return code
 
@@ -107,8 +132,6 @@ class _Folder:
         if ins.opcode != "rcp" or not ftz or not isinstance(target, Reg) or not isinstance(source, Reg):
             return [ins]
         code, inverse = self._inverse(source, ins)
-        if {source.name, target.name} <= self.only:
-            self.reciprocals[target.name] = source
         return [*code, self._move(ins, inverse)] if inverse is not None else [ins]
 
     def _inverse(self, operand: Operand, ins: Instruction) -> tuple[list[Instruction], Operand | None]:
@@ -116,18 +139,51 @@ class _Folder:
 
         The unit's reciprocal: what it came from. Two to a power that nothing else reads: two to minus that power.
         """
-        if not isinstance(operand, Reg) or operand.name not in self.only:
+        made, source = self.made.get(operand.name, ("", None)) if isinstance(operand, Reg) else ("", None)
+        if source is None or not isinstance(operand, Reg) or made not in ("rcp", "ex2"):
             return [], None
-        if operand.name in self.reciprocals:
-            return [], self.reciprocals[operand.name]
-        power = self.powers.get(operand.name)
-        if power is None or self.reads[operand.name] != 1:
+        if made == "rcp":
+            return [], source
+        if self.reads[operand.name] != 1:
             return [], None
         negative, inverse = self._fresh(ins), self._fresh(ins)
         return [
-            instruction(ins, "neg", ("f32",), (negative, power), None),
+            instruction(ins, "neg", ("f32",), (negative, source), None),
             instruction(ins, "ex2", ("approx", "ftz", "f32"), (inverse, negative), None),
         ], inverse
+
+    def _sign(self, ins: Instruction) -> list[Instruction]:
+        """A change of sign undone is no arithmetic: it leaves a NaN as it is. Under a guard it is a selection."""
+        target, source = ins.operands
+        x = self._constant(source)
+        if x is not None:
+            return [self._move(ins, _number(x ^ SIGN if ins.opcode == "neg" else x & ~SIGN, ins))]
+        made, of = self.made.get(source.name, ("", None)) if isinstance(source, Reg) else ("", None)
+        if ins.opcode == made == "neg" and of is not None:
+            return [self._move(ins, of)]
+        if ins.guard is None:
+            return [ins]
+        code: list[Instruction] = []
+        opcode, mask = _RAW[ins.opcode]
+        source = self._raw(source, ins, code)
+        return [*code, instruction(ins, opcode, ("b32",), (target, source, Immediate(mask, "int", ins.span)), ins.guard)]
+
+    def _selection(self, ins: Instruction) -> list[Instruction]:
+        """A selection, or what a guard makes one, changes signs itself, and that of a NaN with them."""
+        code: list[Instruction] = []
+        sources = [self._raw(o, ins, code) for o in ins.operands[1:]]
+        operands = ins.operands[0], *sources
+        return [*code, replace(ins, operands=operands)] if code else [ins]
+
+    def _raw(self, operand: Operand, ins: Instruction, code: list[Instruction]) -> Operand:
+        """A register behind changes of sign, these made to its bits."""
+        made, of = self.made.get(operand.name, ("", None)) if isinstance(operand, Reg) else ("", None)
+        if of is None or made not in ("neg", "abs"):
+            return operand
+        source, result = self._raw(of, ins, code), self._fresh(ins)
+        opcode, mask = _RAW[made]
+        code.append(instruction(ins, opcode, ("b32",), (result, source, Immediate(mask, "int", ins.span)), None))
+        return result
 
     def _product(self, ins: Instruction) -> list[Instruction]:
         """Times 1: a copy, NaNs and all."""
@@ -173,6 +229,10 @@ class _Folder:
             instruction(ins, "rcp", ("approx", "ftz", "f32"), (inverse, b), None),
             instruction(ins, "neg", ("ftz", "f32"), (target, inverse), ins.guard),
         ]
+
+    _ACTIONS: ClassVar[dict[str, Callable[[_Folder, Instruction], list[Instruction]]]] = {
+        "div": _quotient, "mul": _product, "neg": _sign, "abs": _sign, "selp": _selection,
+    }  # fmt: skip
 
     def _move(self, ins: Instruction, source: Operand) -> Instruction:
         return instruction(ins, "mov", ("f32",), (ins.operands[0], source), ins.guard)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.products import TYPES, Product
-from mmulator.machine.quotient import factors, instruction
+from mmulator.machine.quotient import factors, instruction, one, quotient_sum
 from mmulator.machine.scale import scaled
 from mmulator.ptx.tree import Function, Immediate, Instruction, Operand, Reg, Statement
 
@@ -44,7 +44,8 @@ class Rewriter:
         assert held is not None and isinstance(ins.form, ScalarForm)
         product = held.product
         kind = product.type
-        a, b = (self._factor(product, number, n) for number in (0, 1))
+        whole = self._whole(product, n)
+        a, b = whole or (self._factor(product, number, n) for number in (0, 1))
         c = ins.operands[2 - j]
         negated = held.negated
         if ins.opcode == "sub":
@@ -53,9 +54,13 @@ class Rewriter:
             else:
                 negated = not negated
         if negated:
-            if isinstance(a, Reg) and isinstance(b, Immediate):
+            if isinstance(a, Reg) and isinstance(b, Immediate) and not whole:
                 a, b = b, a
             a = self._negated(a, kind, n, ins)
+        if whole:
+            division = self.f.instruction(product.at)
+            self.replaced[n] = quotient_sum(division, ins, (ins.operands[0], a, b, c))
+            return
         modifiers = ("rn", *(m for m in ("ftz", "sat") if ins.form[m]), kind)
         self.replaced[n] = instruction(ins, "fma", modifiers, (ins.operands[0], a, b, c), ins.guard)
 
@@ -65,8 +70,17 @@ class Rewriter:
         *code, self.replaced[n] = scaled(ins, a, b, power, lambda kind: self._fresh(kind, ins))
         self.before[n] += code
 
+    def _whole(self, product: Product, n: int) -> tuple[Operand, Operand] | None:
+        """Numerator and divisor of a quotient that goes into one sum near by: one operation then computes all."""
+        division = self.f.instruction(product.at)
+        near = self.f.regions.place[product.at][0] == self.f.regions.place[n][0]
+        if division.opcode == "mul" or len(product.uses) > 1 or not near:
+            return None
+        *numerator, b = (self._kept(product, number, n) for number in range(len(division.operands) - 1))
+        return numerator[0] if numerator else one(division), b
+
     def _factor(self, product: Product, number: int, n: int) -> Operand:
-        """A factor of the product as an operand of statement n: its register, or a copy if that may have changed."""
+        """A factor of the product as an operand of statement n."""
         mul = self.f.instruction(product.at)
         key = product.at, number
         if mul.opcode != "mul":
@@ -75,6 +89,12 @@ class Rewriter:
                 self.before[product.at] += code
                 self.copies |= {(product.at, n): part for n, part in enumerate(parts)}
             return self.copies[key]
+        return self._kept(product, number, n)
+
+    def _kept(self, product: Product, number: int, n: int) -> Operand:
+        """A source of the product where statement n reads it: its register, or a copy if that may have changed."""
+        mul = self.f.instruction(product.at)
+        key = product.at, number
         operand = mul.operands[1 + number]
         if not isinstance(operand, Reg) or not self._changes(operand.name, product.at, n):
             return operand

@@ -8,12 +8,13 @@ unit flushes subnormals, so both factors are scaled by powers of two first; that
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 
 from mmulator.isa.scalar import ScalarForm, match
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 
-ONE, QUARTER, UP = 0x3F800000, 0x3E800000, 0x4B800000  # 1, 0.25, 2**24
-LARGE, SMALL = 0x7E800000, 0x00800000  # 2**126, 2**-126
+ONE = 0x3F800000
 Fresh = Callable[[str], Reg]
 
 
@@ -35,32 +36,53 @@ def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand,
     form = ins.form
     assert isinstance(form, ScalarForm)
     code: list[Instruction] = []
-    ftz = ("ftz",) if form["ftz"] else ()
 
-    def number(bits: int) -> Immediate:
-        return Immediate(bits, "f32", ins.span)
-
-    def emit(type_name: str, opcode: str, *operands: Operand, to: str = "f32") -> Reg:
-        result = fresh(to)
-        code.append(instruction(ins, opcode, tuple(type_name.split(".")), (result, *operands), None))
+    def emit(form: ScalarForm, *operands: Operand) -> Reg:
+        result = fresh("f32")
+        modifiers = tuple(m for _, m in form.modifiers)
+        code.append(Instruction(form.opcode, modifiers, form, (result, *operands), None, ins.span, ins.mnemonic_span))
         return result
 
     *numerator, b = ins.operands[1:]
-    a: Operand = numerator[0] if numerator else number(ONE)
+    a: Operand = numerator[0] if numerator else one(ins)
     down, up = scales(form)
     if down or up:
-        magnitude = emit("f32", "abs", b)
-        scale: Operand = number(ONE)
-        for wanted, comparison, limit, factor in ((up, "lt", SMALL, UP), (down, "gt", LARGE, QUARTER)):
-            if wanted:
-                outside = emit(f"{comparison}.f32", "setp", magnitude, number(limit), to="pred")
-                scale = emit("f32", "selp", number(factor), scale, outside)
-        multiplied = ".".join(("rn", *ftz, "f32"))
-        b = emit(multiplied, "mul", b, scale)
-        a = emit(multiplied, "mul", a, scale) if numerator else scale
+        scale = emit(_internal("scale", form), b)
+        b = emit(_internal("times", form), b, scale)
+        a = emit(_internal("times", form), a, scale) if numerator else scale
     elif isinstance(a, Reg):
-        a = emit("f32", "mov", a)
-    return code, a, emit("approx.ftz.f32", "rcp", b)
+        a = emit(_matched("mov", ("f32",)), a)
+    return code, a, emit(_matched("rcp", ("approx", "ftz", "f32")), b)
+
+
+def quotient_sum(division: Instruction, like: Instruction, operands: tuple[Operand, ...]) -> Instruction:
+    """d = a / b + c with one rounding, in place of the sum `like`: what the factors and `fma` would compute."""
+    assert isinstance(division.form, ScalarForm)
+    assert isinstance(like.form, ScalarForm)
+    form = _internal("sum", division.form)
+    if like.form["sat"]:
+        form = replace(form, modifiers=(("sat", "sat"), *form.modifiers))
+    modifiers = tuple(m for _, m in form.modifiers)
+    return Instruction(form.opcode, modifiers, form, operands, like.guard, like.span, like.mnemonic_span)
+
+
+def one(like: Instruction) -> Immediate:
+    return Immediate(ONE, "f32", like.span)
+
+
+def _matched(opcode: str, modifiers: tuple[str, ...]) -> ScalarForm:
+    form = match(opcode, modifiers)
+    assert isinstance(form, ScalarForm), form
+    return form
+
+
+@cache
+def _internal(part: str, division: ScalarForm) -> ScalarForm:
+    """What PTX has no instruction for: the scale of a divisor, a factor times it, all at once (machine/ops/quotient.py)."""
+    like = _matched(*{"scale": ("abs", ("f32",)), "times": ("mul", ("f32",)), "sum": ("fma", ("rn", "f32"))}[part])
+    down, up = scales(division)
+    flags = [name for name, there in (("down", down), ("up", up), ("ftz", division["ftz"])) if there]
+    return replace(like, name=f"quotient.{part}", modifiers=(*((f, f) for f in flags), ("type", "f32")))
 
 
 def instruction(
@@ -68,6 +90,4 @@ def instruction(
     guard: tuple[Reg, bool] | None,
 ) -> Instruction:  # fmt: skip
     """An instruction that stands for a part of another."""
-    form = match(opcode, modifiers)
-    assert isinstance(form, ScalarForm), form
-    return Instruction(opcode, modifiers, form, operands, guard, like.span, like.mnemonic_span)
+    return Instruction(opcode, modifiers, _matched(opcode, modifiers), operands, guard, like.span, like.mnemonic_span)

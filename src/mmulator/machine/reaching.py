@@ -86,6 +86,9 @@ class Walk:
 
     def _sum(self, n: int, ins: Instruction) -> None:
         first, second = (self._value(o) for o in ins.operands[1:3])
+        if ins.opcode == "sub" and second is not None and second.behind:  # the sum that ptxas makes of it, subtracted
+            second.product.through += 1
+            second = None
         self.f.sums[n] = first, second
         for j, held in enumerate((first, second)):
             if held is not None:
@@ -180,6 +183,6 @@ class Walk:
 
 def _copied(held: Held | None, form: ScalarForm, negate: bool) -> Held | None:
     """A product behind a copy or a change of sign; .ftz does nothing to one that is flushed already."""
-    if held is None or held.product.type != form["type"] or (form["ftz"] and not held.product.ftz):
+    if held is None or held.behind or held.product.type != form["type"] or (form["ftz"] and not held.product.ftz):
         return None
-    return Held(held.product, held.negated != negate, held.behind or bool(form["ftz"]))
+    return Held(held.product, held.negated != negate, bool(form["ftz"]))

@@ -7,13 +7,13 @@ of the instruction's operand types; floating-point formats other than .f32 and .
 registry.py   registration, forms, out-of-line functions (`LIBRARY`)
 integer.py    integer arithmetic; bits.py: logic, shifts, bit fields; compare.py: comparison and selection
 floats.py     .f32 and .f64; half.py: .f16, .bf16 and packed; directed.py: rounding modes; convert.py, narrow.py: cvt
-approx.py     approximate functions; video.py: video instructions
+approx.py     approximate functions; quotient.py: parts of approximate divisions; video.py: video instructions
 """
 
-from mmulator.machine.ops import approx, bits, compare, convert, floats, half, integer, video
+from mmulator.machine.ops import approx, bits, compare, convert, floats, half, integer, quotient, video
 from mmulator.machine.ops.registry import LIBRARY, SEMANTICS, Form, Outlined, Scope
 
 __all__ = [
     "LIBRARY", "SEMANTICS", "Form", "Outlined", "Scope", "approx", "bits", "compare", "convert", "floats", "half",
-    "integer", "video",
+    "integer", "quotient", "video",
 ]  # fmt: skip

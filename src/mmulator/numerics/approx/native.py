@@ -98,14 +98,30 @@ def _cos(x: Value, tables: Tables) -> Value:
     return vector.cos(_turns(x), tables)
 
 
-def _divide(a: Value, b: Value, tables: Tables, full: bool, ftz: bool) -> Value:
+def _factors(a: Value, b: Value, tables: Tables, full: bool, ftz: bool) -> tuple[Value, Value]:
+    """What a division multiplies in the end: the reciprocal, and the numerator (bits)."""
     if full:
         large = _above_2_126(b)
         a, b = (select(large, _scaled(v, 0.25, ftz), v) for v in (a, b))
     if not ftz:
         subnormal = _subnormal(b)
         a, b = (select(subnormal, _scaled(v, 2.0**24), v) for v in (a, b))
-    inverse = _float(vector.rcp(b, tables))
+    return _float(vector.rcp(b, tables)), a
+
+
+def _divide_and_add(a: Value, b: Value, c: Value, tables: Tables, full: bool, ftz: bool) -> Value:
+    """The multiplication that a division ends in, fused with a sum."""
+    inverse, a = _factors(a, b, tables, full, ftz)
+    if not ftz:
+        return _bits(fma(inverse, _float(a), _float(c)))
+    x, y = _float(_flushed(a)), _float(_flushed(c))
+    result = _bits(fma(inverse, x, y))
+    wide = absolute(fma(inverse, x * 2.0**24, y * 2.0**24))  # what is flushed: see _divide
+    return select(wide < 2.0**-102, result & SIGN, result)
+
+
+def _divide(a: Value, b: Value, tables: Tables, full: bool, ftz: bool) -> Value:
+    inverse, a = _factors(a, b, tables, full, ftz)
     if not ftz:
         return _bits(inverse * _float(a))
     # flushed is what is below 2**-126 after rounding to 24 bits of any exponent: look at the product 2**64 times as large
@@ -220,6 +236,20 @@ def _lane_form(key: Key, tables: Tables) -> Native:
     return Native(two if key in BINARY else one, _symbol(key, tables))
 
 
+@cache
+def quotient_sum(tables: Tables, full: bool, ftz: bool) -> Native:
+    """`f(a, b, c, dst)`: a / b + c on 32 lanes of f32, as a division that is fused with the sum behind it."""
+    starts = tuple(range(0, LANES, _WIDE))
+
+    def three(a: ptr_to(u32), b: ptr_to(u32), c: ptr_to(u32), dst: ptr_to(u32)) -> None:  # type: ignore[valid-type]
+        ty = u32.vec(_WIDE)
+        for at in starts:
+            x, y, z = load(ty, a, at), load(ty, b, at), load(ty, c, at)
+            store(_divide_and_add(x, y, z, tables, full, ftz), dst, at)
+
+    return Native(three, f"quotient_sum{'_full' if full else ''}{'_ftz' if ftz else ''}_{tables.device}")
+
+
 def _array_form(key: Key, tables: Tables) -> Native:
     def value(*sources: Value) -> Value:
         return value_of(key, sources, tables)
@@ -303,6 +333,6 @@ APPROX = lane_functions(load_tables(DEFAULT_DEVICE))
 ARRAYS = array_functions(load_tables(DEFAULT_DEVICE))
 
 __all__ = [
-    "APPROX", "ARRAYS", "KEYS", "LANES", "Functions", "array_functions", "lane_functions", "unit_array", "value_of",
-    "word_of",
+    "APPROX", "ARRAYS", "KEYS", "LANES", "Functions", "array_functions", "lane_functions", "quotient_sum", "unit_array",
+    "value_of", "word_of",
 ]  # fmt: skip
