@@ -44,9 +44,9 @@ WRITTEN = {
 
 
 def target_of(form: ScalarForm) -> str:
-    """The first target that has the form."""
+    """A target that has the form, and a device."""
     if form.families:
-        return f"sm_{form.families[0]}a"
+        return f"sm_{form.families[-1]}a"
     return "sm_100a" if form.sm > 90 else "sm_90a"
 
 
