@@ -319,4 +319,4 @@ def test_tutorial(tmp_path: Path) -> None:
         else:
             continue
         done.append(step.directive or step.kind)
-    assert done.count("edit") == 2 and {"file", "append", "python", "shell", "fails"} <= set(done)
+    assert done.count("edit") == 3 and {"file", "append", "python", "shell", "fails"} <= set(done)

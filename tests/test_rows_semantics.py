@@ -87,6 +87,10 @@ def test_a_target_that_is_no_device_runs_on_a_later_one() -> None:
             with pytest.raises(UnsupportedError, match="does not run") as caught:
                 check_device(device, target)
             assert device not in str(caught.value.hint) and "is modelled" in str(caught.value.hint)
+        version = "{}.{}".format(*PTX_VERSIONS[-1])
+        text = f".version {version}\n.target {target}\n.visible .entry k() {{ ret; }}\n"
+        named = [u.name for u in unsupported(parse_module(Source("t.ptx", text)))]
+        assert named == ([] if target.runs_on(device) else [f".target {target}"])
     assert [default_device(Target(n)) for n in (88, 101, 107, 110)] == ["sm_89", "sm_103", "sm_120", "sm_120"]
 
 
@@ -250,6 +254,23 @@ def test_halves_to_small_formats_and_back(name: str) -> None:
     want = [oracle.encode(oracle.decode(int(c), f), oracle.BF16) for c in codes]
     packed = codes.astype(np.uint8 if name == "e2m1" else np.uint16)
     assert (run(f"cvt.rn.bf16x2.{name}x2", packed) & 0xFFFF).tolist() == want
+
+
+def test_products_of_pairs_are_fused_with_sums_and_those_of_mixed_sums_are_not() -> None:
+    """ptxas makes FFMA2 of mul.f32x2 and add.f32x2, and leaves mul.f32 before add.f32.f16 alone."""
+    words = np.full(LANES, 0x3F800801, np.uint32)  # 1 + 2^-12 + 2^-23: its square is not exact
+    body = (
+        "ld.global.b32 f1, [in0]; mov.b64 d1, {f1, f1}; mul.rn.f32 f4, f1, f1; neg.f32 f5, f4; mov.b64 d2, {f5, f5};"
+        "mul.f32x2 d3, d1, d1; add.f32x2 d3, d3, d2; mul.rn.f32x2 d4, d1, d1; add.rn.f32x2 d4, d4, d2;"
+        "mov.b16 h1, 0xBC00; mul.f32 f6, f1, f1; add.f32.f16 f7, h1, f6; mul.rn.f32 f6, f1, f1; add.rn.f32.f16 f8, h1, f6;"
+        "mov.b64 {r1, r2}, d3; mov.b64 {r3, r4}, d4; sub.f32 f7, f7, f8; mov.b32 r4, f7;"
+        "st.global.v4.b32 [out], {r1, r2, r3, r4};"
+    )
+    results, _ = launch(body, words, target="sm_100a")
+    x = Fraction(float(words[:1].view(np.float32)[0]))
+    rest = x * x - Fraction(float(np.float32(float(x * x))))
+    assert rest and (results[:, :2].view(np.float32) == float(rest)).all()
+    assert not results[:, 2:].any()
 
 
 def test_packed_bytes() -> None:

@@ -133,7 +133,7 @@ def test_every_form_can_be_written(name: str) -> None:
     written: dict[str, Builder] = {}
     forms = {k: f for r in rows() if r.name == name for k, f in forms_of(r).items()}
     for number, form in enumerate(forms.values()):
-        sources = [o for o in form.operands if "w" not in o.access]
+        sources = [o for o in form.operands if "w" not in o.access for _ in range(o.count)]
         types = [vector_type(o.type) for o in sources if o.kind != "imm"]
         b = Builder(f"form{number}", void, [(f"p{n}", ptr_to(ty)) for n, ty in enumerate(types)])
         with b:

@@ -100,7 +100,7 @@ class Rewriter:
             return operand
         if key not in self.copies:
             copy = self.copies[key] = self._fresh(operand.type, operand)
-            size = {"f32": "b32", "f64": "b64"}.get(product.type, "b32" if product.type.endswith("x2") else "b16")
+            size = {"f32": "b32", "f64": "b64", "f32x2": "b64"}.get(product.type, "b32" if product.type.endswith("x2") else "b16")
             self.before[product.at].append(instruction(mul, "mov", (size,), (copy, operand), None))
         return self.copies[key]
 

@@ -13,6 +13,7 @@ from mmulator.ptx.tree import Instruction, Reg
 TYPES: Mapping[str, tuple[int, int]] = {
     "f32": (0x3F800000, 1 << 31), "f64": (0x3FF << 52, 1 << 63), "f16": (0x3C00, 1 << 15), "bf16": (0x3F80, 1 << 15),
     "f16x2": (0x3C003C00, 0x80008000), "bf16x2": (0x3F803F80, 0x80008000),
+    "f32x2": (0x3F8000003F800000, 0x8000000080000000),
 }  # fmt: skip
 
 
@@ -54,7 +55,8 @@ def form_of(ins: Instruction, *names: str) -> ScalarForm | None:
 
 def is_sum(ins: Instruction) -> bool:
     form = form_of(ins, "add", "sub")
-    return form is not None and form["type"] in TYPES and not form["rnd"] and isinstance(ins.operands[0], Reg)
+    mixed = form is not None and form["atype"]  # add.f32.f16, which stays an addition of its own
+    return form is not None and form["type"] in TYPES and not form["rnd"] and not mixed and isinstance(ins.operands[0], Reg)
 
 
 def is_product(ins: Instruction) -> bool:

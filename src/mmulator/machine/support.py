@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.scalar import ScalarForm
-from mmulator.isa.targets import Target
+from mmulator.isa.targets import DEVICES, Target
 from mmulator.layouts.sparse.metadata import selectors
 from mmulator.machine.limits import default_device
 from mmulator.machine.lower import LOWER, load_all
@@ -45,13 +45,25 @@ class Unsupported:
 
 def unsupported(module: Module) -> tuple[Unsupported, ...]:
     """All of a module that would raise UnsupportedError at a launch, in order."""
-    return tuple(_of(module, module.functions))
+    return (*_target(module), *_of(module, module.functions))
 
 
 def require_supported(module: Module, functions: Iterable[Function]) -> None:
     """Raises UnsupportedError for the first thing in these functions that cannot be run."""
     for item in _of(module, functions):
         raise item.error
+
+
+def _target(module: Module) -> Iterator[Unsupported]:
+    """Code for a chip that is not modelled, and that no other one runs; a launch finds out when it looks at its device."""
+    if any(module.target.runs_on(device) for device in DEVICES):
+        return
+    source = module.source
+    start = max(source.text.find(".target"), 0)
+    yield Unsupported(
+        f".target {module.target}", "no device that runs it is modelled", "PTX Module Directives: .target",
+        Span(source, start, start + len(".target")), "compile for an older target",
+    )  # fmt: skip
 
 
 def _of(module: Module, functions: Iterable[Function]) -> Iterator[Unsupported]:

@@ -3,7 +3,8 @@
 Malformed text is the parser's business; here everything can be read, and as much as possible is checked before the
 first error is raised. Verdicts follow ptxas where the specification says less than it does; known differences, where
 ptxas takes more: a modifier written twice (`sin.approx.approx.f32`), a `.f16x2` register as an integer or a predicate,
-and a few orders of modifiers that no compiler writes.
+a few orders of modifiers that no compiler writes, cvta.u32 in modules whose addresses have 64 bits, cvt.satfinite.f16.f32
+on sm_75 and cvt.ftz.bf16.f32 on sm_80, and the unsigned comparisons (.lo, .hs) of vset.
 """
 
 from __future__ import annotations
