@@ -154,5 +154,5 @@ def test_lanes_at_different_barriers() -> None:
   barrier.sync %r2, 32;
 """
     assert (run(body + STORE_R1, block=64) == 32).all()
-    with pytest.raises(ExecutionFault, match="barrier 1[67] with a count of 32"):
+    with pytest.raises(ExecutionFault, match=r"barrier 1[67] with a count of 32"):
         run(body.replace("%r2, 3;", "%r2, 16;") + STORE_R1, block=64)

@@ -104,7 +104,7 @@ Launch = Struct(
     ],
 )
 
-Barrier = Struct("Barrier", [("arrived", u32), ("count", u32), ("pending", u32)])
+Barrier = Struct("Barrier", [("arrived", u32), ("count", u32), ("pending", u32), ("red", u32)])
 
 Cta = Struct("Cta", [
     ("launch", ptr_to(Launch)),

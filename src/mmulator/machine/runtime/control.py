@@ -111,9 +111,11 @@ def run_warp(w: ptr_to(Warp), budget: i64) -> i32:
         regs = w.regs + w.frame
         if group == w.live:
             while pc >= 0 and left > 0 and cta.fault == 0 and stop[0] == 0:
-                counts[pc] = counts[pc] + 1
-                pc = call_block(code[pc], w, regs, group)
-                left -= 1
+                pause = select(left > 16, left - 16, i64(0))
+                while pc >= 0 and left > pause and cta.fault == 0:
+                    counts[pc] = counts[pc] + 1
+                    pc = call_block(code[pc], w, regs, group)
+                    left -= 1
         else:
             counts[pc] = counts[pc] + 1
             pc = call_block(code[pc], w, regs, group)
@@ -209,7 +211,8 @@ def release_if_complete(cta: ptr_to(Cta), id: u32) -> u32:
         w = warps + i
         lanes = w.bar_lanes[id]
         w.at_barrier = w.at_barrier & ~lanes
-        w.bar_result = select(bits_mask(lanes), U32(bar.pending), w.bar_result)
+        if bar.red != 0:
+            w.bar_result = select(bits_mask(lanes), U32(bar.pending), w.bar_result)
         w.bar_lanes[id] = 0
     return u32(1)
 
@@ -225,15 +228,20 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
     weight = popcount(mask)
     if count != 0 and mask == w.live:
         weight = u32(32)
-    everybody = cta.launch.warps * 32
-    if bar.arrived != 0 and select(count == 0, everybody, count) != select(bar.count == 0, everybody, bar.count):
-        fault(w, FaultKind.BARRIER_COUNTS, site, trailing_zeros(mask), u64(id) | (u64(bar.count) << 32), count)
-        return i32(RESCHEDULE)
+    if bar.arrived != 0:
+        if count != bar.count:
+            everybody = cta.launch.warps * 32
+            if select(count == 0, everybody, count) != select(bar.count == 0, everybody, bar.count):
+                fault(w, FaultKind.BARRIER_COUNTS, site, trailing_zeros(mask), u64(id) | (u64(bar.count) << 32), count)
+                return i32(RESCHEDULE)
     if bar.arrived == 0:
         bar.count = count
+        bar.red = u32(0)
         bar.pending = u32(0)
         if op == RED_AND:
             bar.pending = u32(1)
+    if op >= RED_POPC:
+        bar.red = u32(1)
     bar.arrived = bar.arrived + weight
     voted = pred & mask
     if op == RED_POPC:
