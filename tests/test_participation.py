@@ -129,9 +129,31 @@ def test_one_barrier_with_two_counts() -> None:
     assert "must name the same thread count" in text
 
 
-def test_the_count_of_the_whole_block_may_be_left_out() -> None:
+def test_a_count_is_named_everywhere_or_nowhere() -> None:
+    """As on an H200, which traps."""
     body = "mov.u32 %r31, %tid.x; setp.lt.u32 %p3, %r31, 32;\n@%p3 bar.sync 1, 96;\n@!%p3 bar.sync 1;"
-    assert (launch(body + STORE_R1, 96)[0] == 1).all()
+    assert "barrier 1 with a count of all threads of the block where 96 threads are expected" in fault(body, 96)
+
+
+# What an H200 stored: the lower and the upper half of each of two warps.
+HALVES = {
+    "two places": ("@%p1 bra B; bar.sync 0; mov.b32 %r1, 2; bra E;\nB: bar.sync 0; mov.b32 %r1, 3;\nE:", 3, 2),
+    "not aligned": ("@%p1 bra B; barrier.sync 0; mov.b32 %r1, 2; bra E;\nB: barrier.sync 0; mov.b32 %r1, 3;\nE:", 3, 2),
+    "two places, counted": ("@%p1 bra B; bar.sync 1, 64; mov.b32 %r1, 2; bra E;\nB: bar.sync 1, 64; mov.b32 %r1, 3;\nE:", 3, 2),
+    "half a warp goes by": ("@!%p1 bra E; bar.sync 0; mov.b32 %r1, 2;\nE:", 2, 1),
+    "half a warp counts 32": ("@%p1 bar.sync 1, 64;", 1, 1),
+    "a warp is enough": ("@%p1 bar.sync 1, 32;", 1, 1),
+    "a reduction of half a warp": ("@%p1 barrier.red.popc.u32 %r1, 3, 32, %p5;", 16, 1),
+    "a reduction of two halves": ("@%p1 barrier.red.popc.u32 %r1, 3, 64, %p5;", 32, 1),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_a_warp_arrives_at_a_barrier_as_one(name: str) -> None:
+    """It arrives when all its threads that have not exited are there, and counts 32."""
+    body, low, high = HALVES[name]
+    out, _ = launch(f"setp.eq.u32 %p5, 0, 0; {body}{STORE_R1}", 64)
+    assert (out.reshape(2, 2, 16) == np.array([low, high])[None, :, None]).all()
 
 
 def test_a_time_limit_says_where_the_warps_are() -> None:

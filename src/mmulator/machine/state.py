@@ -104,7 +104,8 @@ Launch = Struct(
     ],
 )
 
-Barrier = Struct("Barrier", [("arrived", u32), ("count", u32), ("pending", u32), ("red", u32)])
+# A barrier in use. arrived: threads, as its count has them; came: threads that have executed it.
+Barrier = Struct("Barrier", [("arrived", u32), ("came", u32), ("count", u32), ("pending", u32), ("red", u32)])
 
 Cta = Struct("Cta", [
     ("launch", ptr_to(Launch)),
@@ -178,6 +179,7 @@ Warp = Struct("Warp", [
     ("held", u32),  # of those that wait: for lanes of this warp
     ("at_barrier", u32),
     ("bar_lanes", u32, NUM_BARRIERS),
+    ("bar_came", u32, NUM_BARRIERS),  # lanes that came to a barrier with a count, while others of the warp have not
     ("index", u32),
     ("pc", i32),
     ("frame", u32),
