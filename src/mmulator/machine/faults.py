@@ -61,6 +61,8 @@ _HINTS = {
     FaultKind.STACK_OVERFLOW: "recursion is too deep for the stack that is kept for it (64 calls)",
 }
 _RULES = {
+    FaultKind.BARRIER_LANES: "barrier: a warp arrives at one barrier, with one thread count (PTX ISA 9.1, Parallel "
+    "Synchronization and Communication Instructions: bar)",
     FaultKind.BARRIER_COUNTS: "barrier: all threads that use a barrier before it completes must name the same thread count "
     "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: bar)",
 }
@@ -92,6 +94,8 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         f"{NUM_BARRIERS - 1}, counts multiples of 32",
         FaultKind.BARRIER_COUNTS: f"barrier {address & _OFFSET} with a count of {_count(size)} where "
         f"{_count(address >> SLOT_SHIFT)} are expected",
+        FaultKind.BARRIER_LANES: f"{ins.mnemonic} of which lanes of a warp name different barriers or counts: lane {size} "
+        f"barrier {address}, and this thread another",
         FaultKind.WGMMA_ADDRESS: f"matrix descriptor outside of shared memory: {describe_address(grid, address)}",
         FaultKind.WGMMA_MISMATCH: "the warps of a warpgroup issue different wgmma instructions",
     }[kind]

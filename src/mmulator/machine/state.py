@@ -61,6 +61,7 @@ class FaultKind(IntEnum):
     ASSERTION = 14
     PARTIAL_WARP = 30  # lanes are missing at an instruction for whole warps
     BARRIER_COUNTS = 31
+    BARRIER_LANES = 32
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])

@@ -43,6 +43,7 @@ RESCHEDULE = int(Code.RESCHEDULE)
 TURN = 64  # diverged choices between two turns for another group
 
 SYNC, ARRIVE, RED_POPC, RED_AND, RED_OR = range(5)
+ALIGNED = 8  # added to these
 
 
 def call_block(code: Value, w: Value, regs: Value, mask: Value) -> Value:
@@ -238,6 +239,11 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
     if id >= NUM_BARRIERS or (count & 31) != 0:
         fault(w, FaultKind.BAD_BARRIER, site, trailing_zeros(mask), u64(id), count)
         return i32(RESCHEDULE)
+    if (op & ALIGNED) != 0:
+        elsewhere = w.at_barrier & mask_bits(w.lane_pc != next)
+        if elsewhere != 0:
+            return partial_warp(w, mask, u32(0), site)
+    op = op & ~u32(ALIGNED)
     bar = cast_ptr(Barrier, cta.barriers) + id
     if bar.came == 0:
         bar.count = count
@@ -273,22 +279,16 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
 
 
 @native
-def barrier_each(
+def barrier_named(
     w: ptr_to(Warp), mask: u32, ids: ptr_to(u32), counts: ptr_to(u32), op: u32, pred: u32, next: i32, site: u32
 ) -> i32:
-    """The same with barrier and count in registers: lanes that name different ones arrive one group after the other."""
-    set_pcs(w, mask, next)
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        id = ids[lane]
-        count = counts[lane]
-        some = mask_bits((load(U32, ids) == id) & (load(U32, counts) == count)) & left
-        if some == mask:
-            return barrier(w, mask, id, count, op, pred, next, site)
-        barrier(w, some, id, count, op, pred, next, site)
-        left = left & ~some
-    return i32(RESCHEDULE)
+    """The same with barrier and count in registers, which lanes that come together must agree on."""
+    lane = trailing_zeros(mask)
+    other = mask & mask_bits((load(U32, ids) != ids[lane]) | (load(U32, counts) != counts[lane]))
+    if other != 0:
+        fault(w, FaultKind.BARRIER_LANES, site, trailing_zeros(other), u64(ids[lane]), lane)
+        return i32(RESCHEDULE)
+    return barrier(w, mask, ids[lane], counts[lane], op, pred, next, site)
 
 
 @native
