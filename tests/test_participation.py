@@ -129,9 +129,40 @@ def test_one_barrier_with_two_counts() -> None:
     assert "must name the same thread count" in text
 
 
-def test_the_count_of_the_whole_block_may_be_left_out() -> None:
+def test_a_count_is_named_everywhere_or_nowhere() -> None:
+    """As on an H200, which traps."""
     body = "mov.u32 %r31, %tid.x; setp.lt.u32 %p3, %r31, 32;\n@%p3 bar.sync 1, 96;\n@!%p3 bar.sync 1;"
-    assert (launch(body + STORE_R1, 96)[0] == 1).all()
+    assert "barrier 1 with a count of all threads of the block where 96 threads are expected" in fault(body, 96)
+
+
+# What an H200 stored: the lower and the upper half of each of two warps.
+HALVES = {
+    "two places": ("@%p1 bra B; barrier.sync 0; mov.b32 %r1, 2; bra E;\nB: barrier.sync 0; mov.b32 %r1, 3;\nE:", 3, 2),
+    "a reduction at two places": (
+        "@%p1 bra B; barrier.red.popc.u32 %r1, 3, 64, %p5; bra E;\nB: barrier.red.popc.u32 %r1, 3, 64, %p5;\nE:", 64, 64,
+    ),
+    "half a warp does not wait": ("mov.u32 %r31, %tid.x; setp.ge.u32 %p3, %r31, 32; @%p3 bra B; @%p1 bar.arrive 1, 64; bra E;\n"
+                                  "B: bar.sync 1, 64;\nE:", 1, 1),
+    "half a warp goes by": ("@!%p1 bra E; bar.sync 0; mov.b32 %r1, 2;\nE:", 2, 1),
+    "half a warp counts 32": ("@%p1 bar.sync 1, 64;", 1, 1),
+    "a warp is enough": ("@%p1 bar.sync 1, 32;", 1, 1),
+    "a reduction of half a warp": ("@%p1 barrier.red.popc.u32 %r1, 3, 32, %p5;", 16, 1),
+}  # fmt: skip
+
+
+def test_one_warp_at_two_barrier_instructions() -> None:
+    """ptxas brings the warp together before bar.sync, so that an H200 hangs, or not, as the code comes out."""
+    text = fault("@%p1 bra B;\nbar.sync 0;\nbra E;\nB:\nbar.sync 0;\nE:", 64)
+    assert "bar.sync by part of a warp" in text and "wait at bar.sync (test.ptx:" in text
+    assert "all threads of the warp must execute the same instruction" in text and "without .aligned" in text
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_a_warp_arrives_at_a_barrier_as_one(name: str) -> None:
+    """It arrives when all its threads that have not exited are there, and counts 32."""
+    body, low, high = HALVES[name]
+    out, _ = launch(f"setp.eq.u32 %p5, 0, 0; {body}{STORE_R1}", 64)
+    assert (out.reshape(2, 2, 16) == np.array([low, high])[None, :, None]).all()
 
 
 def test_a_time_limit_says_where_the_warps_are() -> None:

@@ -112,7 +112,7 @@ LANGUAGE = (
     ("PTX Module Directives; Identifiers, Constants", "ptx/lexer.py ptx/cursor.py ptx/parser.py"),
     ("State Spaces, Types, and Variables", "isa/types.py ptx/declarations.py machine/image.py machine/state.py"),
     ("Instruction Operands", "ptx/operands.py ptx/tree.py machine/emit.py"),
-    ("Abstracting the ABI: functions, calls, parameters", "ptx/calls.py machine/image.py machine/runtime/control.py"),
+    ("Abstracting the ABI: functions, calls, parameters", "ptx/calls.py machine/image.py machine/calls.py machine/runtime/control.py"),
     ("Predicated Execution", "ptx/body.py machine/program.py"),
     ("Special Registers", "isa/scalar_registers.py machine/special.py"),
     (".target and .version, Target Architecture Families", "isa/targets.py ptx/verify.py"),

@@ -191,9 +191,11 @@ class Emitter(BlockEmitter):
             arrive, values = rt.barrier, [*values, constant(b, u32, 0)][:2]
         else:
             vectors = [U32(self.source(o, "u32")) for o in numbers]
-            arrive, values = rt.barrier_each, [self.spill(v) for v in [*vectors, constant(b, U32, 0)][:2]]
+            arrive, values = rt.barrier_named, [self.spill(v) for v in [*vectors, constant(b, U32, 0)][:2]]
         self.flush()
         b.line("fence seq_cst")
+        if ins.opcode == "bar" or "aligned" in ins.modifiers:
+            operation |= rt.ALIGNED
         b.ret(self.call(arrive, self.w, self.mask, *values, operation, pred, following, self.site))
 
     def after(self, ins: Instruction) -> None:

@@ -71,10 +71,12 @@ _HINTS = {
     FaultKind.NULL_POINTER: "a pointer argument is 0, or an address was never set",
     FaultKind.ALLOCA_OVERFLOW: f"alloca has {STACK_BYTES} bytes a thread here; a GPU has what cudaLimitStackSize says",
     FaultKind.BAD_STACK: "stackrestore takes what stacksave gave",
-    FaultKind.BARRIER_COUNTS: "a barrier without a count waits for the whole block; use another barrier for part of it",
+    FaultKind.BARRIER_COUNTS: "name the count everywhere or nowhere; an H200 traps even if the one left out would be the same",
     FaultKind.STACK_OVERFLOW: "recursion is too deep for the stack that is kept for it (64 calls)",
 }
 _RULES = {
+    FaultKind.BARRIER_LANES: "barrier: a warp arrives at one barrier, with one thread count (PTX ISA 9.1, Parallel "
+    "Synchronization and Communication Instructions: bar)",
     FaultKind.BARRIER_COUNTS: "barrier: all threads that use a barrier before it completes must name the same thread count "
     "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: bar)",
 }
@@ -115,6 +117,8 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         f"{NUM_BARRIERS - 1}, counts multiples of 32",
         FaultKind.BARRIER_COUNTS: f"barrier {address & _OFFSET} with a count of {_count(size)} where "
         f"{_count(address >> SLOT_SHIFT)} are expected",
+        FaultKind.BARRIER_LANES: f"{ins.mnemonic} of which lanes of a warp name different barriers or counts: lane {size} "
+        f"barrier {address}, and this thread another",
         FaultKind.WGMMA_ADDRESS: f"matrix descriptor outside of shared memory: {describe_address(grid, address)}",
     }[kind]
     return ExecutionFault(f"{text}, in {who}", span=ins.span, rule=_RULES.get(kind), hint=_HINTS.get(kind))

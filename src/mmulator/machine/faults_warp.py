@@ -27,6 +27,11 @@ def _section(ins: Instruction) -> str:
 
 
 def _rule(ins: Instruction) -> str:
+    if ins.opcode in ("bar", "barrier") and "warp" not in ins.modifiers:
+        return (
+            "bar.sync, and barrier with .aligned: all threads of the warp must execute the same instruction; in code under a "
+            f"condition only if they evaluate it alike: {_section(ins)}"
+        )
     if takes_whole_warp(ins):
         return (
             f".aligned: all 32 threads of the warp must execute the same {ins.opcode} instruction; the behaviour is undefined "
@@ -57,7 +62,10 @@ def describe_partial(grid: Grid, resident: Resident) -> ExecutionFault:
         why.append(f"{lanes_text(FULL & ~exist)} do not exist, since the block has {grid.shape.threads} threads")
     why += [str(g) for g in _others(groups(grid, resident), warp, here | off)]
     hint = _SAME_BRANCH
-    if threads < LANES:
+    if ins.opcode in ("bar", "barrier"):
+        why = [str(g) for g in _others(groups(grid, resident), warp, here)]
+        hint = "let the whole warp take one branch, or write barrier.sync without .aligned, at which lanes may arrive one by one"
+    elif threads < LANES:
         hint = "launch a multiple of 32 threads, or let only whole warps reach it"
     elif exist & ~live:
         hint = "let no lane of the warp return before its last such instruction"

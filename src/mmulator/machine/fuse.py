@@ -119,7 +119,9 @@ class Rewriter:
             return Immediate(operand.bits(kind) ^ sign, literal, operand.span)  # type: ignore[arg-type]
         assert isinstance(operand, Reg)
         result = self._fresh(operand.type, operand)
-        self.before[n].append(instruction(ins, "neg", (kind,), (result, operand), None))
+        change = ("xor", ("b64",), (result, operand, Immediate(sign, "int", operand.span)))  # there is no neg of pairs of f32
+        opcode, modifiers, operands = change if kind == "f32x2" else ("neg", (kind,), (result, operand))
+        self.before[n].append(instruction(ins, opcode, modifiers, operands, None))
         return result
 
     def _fresh(self, type_name: str, like: Reg | Instruction) -> Reg:

@@ -60,16 +60,17 @@ class FaultKind(IntEnum):
     SHARED_OUT_OF_BOUNDS = 12
     LOCAL_OUT_OF_BOUNDS = 13
     ASSERTION = 14
-    WGMMA_LANES = 20  # a warp of the warpgroup is missing, or not whole
-    WGMMA_SCALE = 21  # lanes of a warp differ in scale-d
-    BEYOND_SPACE = 22  # an offset of 4 GiB and more, or a generic address, where a state space takes an offset
-    PRINT = 23
-    ALLOCA_OVERFLOW = 30
-    BAD_STACK = 31
-    PARTIAL_WARP = 40  # lanes are missing at an instruction for whole warps
-    BARRIER_COUNTS = 41
-    WRONG_SPACE = 24  # an access to .global with the generic address of shared or local memory
-    NOT_SHARED = 25  # a matrix move by a generic address that is not in shared memory
+    WGMMA_LANES = 15  # a warp of the warpgroup is missing, or not whole
+    WGMMA_SCALE = 16  # lanes of a warp differ in scale-d
+    BEYOND_SPACE = 17  # an offset of 4 GiB and more, or a generic address, where a state space takes an offset
+    WRONG_SPACE = 18  # an access to .global with the generic address of shared or local memory
+    NOT_SHARED = 19  # a matrix move by a generic address that is not in shared memory
+    PRINT = 20
+    ALLOCA_OVERFLOW = 21
+    BAD_STACK = 22
+    PARTIAL_WARP = 23  # lanes are missing at an instruction for whole warps
+    BARRIER_COUNTS = 24
+    BARRIER_LANES = 25
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
@@ -113,7 +114,8 @@ Launch = Struct(
     ],
 )
 
-Barrier = Struct("Barrier", [("arrived", u32), ("count", u32), ("pending", u32)])
+# A barrier in use. arrived: threads, as its count has them; came: threads that have executed it.
+Barrier = Struct("Barrier", [("arrived", u32), ("came", u32), ("count", u32), ("pending", u32), ("red", u32)])
 
 Cta = Struct("Cta", [
     ("launch", ptr_to(Launch)),
@@ -199,6 +201,7 @@ Warp = Struct("Warp", [
     ("held", u32),  # of those that wait: for lanes of this warp
     ("at_barrier", u32),
     ("bar_lanes", u32, NUM_BARRIERS),
+    ("bar_came", u32, NUM_BARRIERS),  # lanes that came to a barrier with a count, while others of the warp have not
     ("index", u32),
     ("pc", i32),
     ("frame", u32),

@@ -43,6 +43,7 @@ RESCHEDULE = int(Code.RESCHEDULE)
 TURN = 64  # diverged choices between two turns for another group
 
 SYNC, ARRIVE, RED_POPC, RED_AND, RED_OR = range(5)
+ALIGNED = 8  # added to these
 
 
 def call_block(code: Value, w: Value, regs: Value, mask: Value) -> Value:
@@ -111,9 +112,11 @@ def run_warp(w: ptr_to(Warp), budget: i64) -> i32:
         regs = w.regs + w.frame
         if group == w.live:
             while pc >= 0 and left > 0 and cta.fault == 0 and stop[0] == 0:
-                counts[pc] = counts[pc] + 1
-                pc = call_block(code[pc], w, regs, group)
-                left -= 1
+                pause = select(left > 16, left - 16, i64(0))
+                while pc >= 0 and left > pause and cta.fault == 0:
+                    counts[pc] = counts[pc] + 1
+                    pc = call_block(code[pc], w, regs, group)
+                    left -= 1
         else:
             counts[pc] = counts[pc] + 1
             pc = call_block(code[pc], w, regs, group)
@@ -196,7 +199,7 @@ def branch_indexed(w: ptr_to(Warp), mask: u32, index: ptr_to(u32), table: ptr_to
 # barriers -----------------------------------------------------------------------------------------------------------
 @native
 def release_if_complete(cta: ptr_to(Cta), id: u32) -> u32:
-    """1 if barrier `id` completed now: its lanes may go on."""
+    """1 if barrier `id` completed now: the lanes of warps that arrived may go on."""
     bar = cast_ptr(Barrier, cta.barriers) + id
     need = bar.count
     if need == 0:
@@ -204,37 +207,56 @@ def release_if_complete(cta: ptr_to(Cta), id: u32) -> u32:
     if bar.arrived == 0 or bar.arrived < need:
         return u32(0)
     bar.arrived = 0
+    bar.came = 0
     warps = cast_ptr(Warp, cta.warps)
     for i in range(cta.launch.warps):
         w = warps + i
-        lanes = w.bar_lanes[id]
-        w.at_barrier = w.at_barrier & ~lanes
-        w.bar_result = select(bits_mask(lanes), U32(bar.pending), w.bar_result)
-        w.bar_lanes[id] = 0
+        if w.bar_came[id] != 0:
+            bar.came = bar.came + popcount(w.bar_came[id])
+        else:
+            lanes = w.bar_lanes[id]
+            w.at_barrier = w.at_barrier & ~lanes
+            if bar.red != 0:
+                w.bar_result = select(bits_mask(lanes), U32(bar.pending), w.bar_result)
+            w.bar_lanes[id] = 0
     return u32(1)
 
 
 @native
+def arrive_together(w: ptr_to(Warp), id: u32) -> None:
+    """At a barrier with a count a warp arrives when all its lanes that have not exited are there; it counts 32."""
+    came = w.bar_came[id]
+    if came != 0 and (w.live & ~came) == 0:
+        bar = cast_ptr(Barrier, w.cta.barriers) + id
+        bar.arrived = bar.arrived + 32
+        w.bar_came[id] = 0
+
+
+@native
 def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32, next: i32, site: u32) -> i32:
-    """bar/barrier: `count` threads (0: all that live). A whole warp counts 32, as the specification's warp granularity asks."""
+    """bar/barrier: `count` threads (0: all that live)."""
     cta = w.cta
     if id >= NUM_BARRIERS or (count & 31) != 0:
         fault(w, FaultKind.BAD_BARRIER, site, trailing_zeros(mask), u64(id), count)
         return i32(RESCHEDULE)
+    if (op & ALIGNED) != 0:
+        elsewhere = w.at_barrier & mask_bits(w.lane_pc != next)
+        if elsewhere != 0:
+            return partial_warp(w, mask, u32(0), site)
+    op = op & ~u32(ALIGNED)
     bar = cast_ptr(Barrier, cta.barriers) + id
-    weight = popcount(mask)
-    if count != 0 and mask == w.live:
-        weight = u32(32)
-    everybody = cta.launch.warps * 32
-    if bar.arrived != 0 and select(count == 0, everybody, count) != select(bar.count == 0, everybody, bar.count):
-        fault(w, FaultKind.BARRIER_COUNTS, site, trailing_zeros(mask), u64(id) | (u64(bar.count) << 32), count)
-        return i32(RESCHEDULE)
-    if bar.arrived == 0:
+    if bar.came == 0:
         bar.count = count
+        bar.red = u32(0)
         bar.pending = u32(0)
         if op == RED_AND:
             bar.pending = u32(1)
-    bar.arrived = bar.arrived + weight
+    elif count != bar.count:
+        fault(w, FaultKind.BARRIER_COUNTS, site, trailing_zeros(mask), u64(id) | (u64(bar.count) << 32), count)
+        return i32(RESCHEDULE)
+    bar.came = bar.came + popcount(mask)
+    if op >= RED_POPC:
+        bar.red = u32(1)
     voted = pred & mask
     if op == RED_POPC:
         bar.pending = bar.pending + popcount(voted)
@@ -246,6 +268,11 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
         w.at_barrier = w.at_barrier | mask
         w.bar_lanes[id] = w.bar_lanes[id] | mask
         set_pcs(w, mask, next)
+    if count == 0:
+        bar.arrived = bar.arrived + popcount(mask)
+    else:
+        w.bar_came[id] = w.bar_came[id] | mask
+        arrive_together(w, id)
     if release_if_complete(cta, id) != 0 or op == ARRIVE:
         return next
     return i32(RESCHEDULE)
@@ -263,22 +290,16 @@ def wake_warpgroup(w: ptr_to(Warp)) -> None:
 
 
 @native
-def barrier_each(
+def barrier_named(
     w: ptr_to(Warp), mask: u32, ids: ptr_to(u32), counts: ptr_to(u32), op: u32, pred: u32, next: i32, site: u32
 ) -> i32:
-    """The same with barrier and count in registers: lanes that name different ones arrive one group after the other."""
-    set_pcs(w, mask, next)
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        id = ids[lane]
-        count = counts[lane]
-        some = mask_bits((load(U32, ids) == id) & (load(U32, counts) == count)) & left
-        if some == mask:
-            return barrier(w, mask, id, count, op, pred, next, site)
-        barrier(w, some, id, count, op, pred, next, site)
-        left = left & ~some
-    return i32(RESCHEDULE)
+    """The same with barrier and count in registers, which lanes that come together must agree on."""
+    lane = trailing_zeros(mask)
+    other = mask & mask_bits((load(U32, ids) != ids[lane]) | (load(U32, counts) != counts[lane]))
+    if other != 0:
+        fault(w, FaultKind.BARRIER_LANES, site, trailing_zeros(other), u64(ids[lane]), lane)
+        return i32(RESCHEDULE)
+    return barrier(w, mask, ids[lane], counts[lane], op, pred, next, site)
 
 
 @native
@@ -291,9 +312,8 @@ def exit_lanes(w: ptr_to(Warp), mask: u32) -> i32:
         wake_warpgroup(w)
     cta.live_threads = cta.live_threads - popcount(mask)
     for id in range(u32(NUM_BARRIERS)):
-        bar = cast_ptr(Barrier, cta.barriers) + id
-        if bar.count == 0:
-            release_if_complete(cta, id)
+        arrive_together(w, id)
+        release_if_complete(cta, id)
     return i32(RESCHEDULE)
 
 
