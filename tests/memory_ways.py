@@ -340,14 +340,18 @@ class Walk:
         return None
 
     def edges(self, number: int) -> list[int]:
-        """Addresses at the edges of the windows, of slots, and far away."""
+        """Addresses at the edges of the statement's window; for one statement of a kind and space also other windows' and
+        addresses far away."""
         s = self.statements[number]
+        kind = s.name.partition(".")[0], s.space
+        alike = next(n for n, x in enumerate(self.statements) if (x.name.partition(".")[0], x.space) == kind)
         start, size = self.base(s.space), next(
             w[1] for n, w in self.windows.items() if n == (s.space if s.space in self.windows else "global")
         )
         last = start + (size - s.size) // s.align * s.align
         inside = [start, start + s.align, last]
-        outside = [start - 1, start - s.align, last + 1, last + s.align, start + size, start + size + (1 << 20)]
+        outside = [start - 1, start - s.align, last + 1, last + s.align, start + size + (1 << 20)]
         wrapped = [start + (1 << 32), last - (1 << 32), start + (1 << 63), start + s.align // 2 if s.align > 1 else 0]
         others = [w[0] for w in self.windows.values()] + [0, s.align, 8 << 32, 15 << 32, (1 << 64) - s.align, 0x123456789ABCD000]
-        return sorted({a & (1 << 64) - 1 for a in (*inside, *outside, *wrapped, *others)})
+        far = (*wrapped, *others) if number == alike else wrapped[:2]
+        return sorted({a & (1 << 64) - 1 for a in (*inside, *outside, *far)})

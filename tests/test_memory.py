@@ -41,7 +41,7 @@ def test_edges_of_the_windows(kind: str) -> None:
 @pytest.mark.parametrize("edge", ["left", "right"])
 def test_pages_around_every_window(edge: str) -> None:
     """A child process in which an access by one byte too far ends everything."""
-    done = fuzz_memory.guarded(edge, seconds=1, seed=1)
+    done = fuzz_memory.guarded(edge, seconds=0.6, seed=1)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "launches" in done.stdout
 
