@@ -333,11 +333,12 @@ def _sync(rng: random.Random) -> str:
     return frame(rng, lines)
 
 
-# Of ten modules: what they are, and whether they are launched
+# Of 19 modules: what they are, and whether they are launched
 KINDS: tuple[tuple[str, Callable[[random.Random], str], bool], ...] = (
     ("file", _file, False),
-    *[("statements", lambda rng: _statements(rng, (0, 0, 1, 2), 0.1), False)] * 4,
-    *[("statements, much changed", lambda rng: _statements(rng, (1, 3, 8), 0.5), False)] * 2,
+    ("file", _file, False),
+    *[("statements", lambda rng: _statements(rng, (0, 0, 1, 2), 0.1), False)] * 9,
+    *[("statements, much changed", lambda rng: _statements(rng, (1, 3, 8), 0.5), False)] * 5,
     ("statements, launched", _launchable, True),
     ("memory", _memory, True),
     ("synchronising", _sync, True),
