@@ -40,7 +40,6 @@ from mmulator.machine.state import (
 from mmulator.machine.watch import Watches
 
 MAX_RESIDENT = 264  # blocks kept half-done while they wait for others
-LARGE = 1 << 22  # bytes of a block from which on the machine's memory is asked
 SLICES = 32
 Progress = Callable[[int, int], None]
 
@@ -258,14 +257,13 @@ class Runner:
     def __init__(self, grid: Grid, progress: Progress | None) -> None:
         self.grid, self.progress = grid, progress
         self.lock = threading.Lock()
+        self.most = min(MAX_RESIDENT, check_host(grid.block_bytes, grid.workers))
         self.next_block = 0
         self.finished = 0
         self.waiting: deque[Resident] = deque()
         self.spare: list[Resident] = []
         self.resident = 0
         self.error: BaseException | None = None
-        arena, held = grid.block_bytes, min(MAX_RESIDENT, grid.shape.blocks)
-        self.most = min(held, check_host(arena, grid.workers)) if arena > LARGE else held
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)
         self.done = threading.Event()
         self.run_cta = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)(address(run_cta))
