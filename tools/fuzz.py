@@ -83,7 +83,7 @@ def outcomes(one: Case) -> Iterator[str]:
     block, seed, threads = one.launch
     memory = np.full(ARRAY + 128, 0xA5, np.uint8)
     kernel = module["k"]
-    args = [memory[64:-64] if p.type == "u64" and not p.shape else bytes(p.size) if p.shape else 1 for p in kernel.function.params]
+    args = [bytes(p.size) if p.shape else memory[64:-64] if p.type == "u64" else 1 for p in kernel.function.params]
     try:
         try:
             kernel.compile()
