@@ -83,7 +83,7 @@ def outcomes(one: Case) -> Iterator[str]:
     block, seed, threads = one.launch
     memory = np.full(ARRAY + 128, 0xA5, np.uint8)
     kernel = module["k"]
-    args = [memory[64:-64] if p.type == "u64" and not p.shape else bytes(p.size) if p.shape else 1 for p in kernel.function.params]
+    args = [bytes(p.size) if p.shape else memory[64:-64] if p.type == "u64" else 1 for p in kernel.function.params]
     try:
         try:
             kernel.compile()
@@ -100,13 +100,16 @@ def outcomes(one: Case) -> Iterator[str]:
 
 
 def _keep_no_kernels() -> None:
-    """Code of kernels is used once: only that of the run time goes to the cache."""
+    """Code of kernels is used once: only that of the run time goes to the cache. LLVM optimises one kernel in eight: that
+    takes most of the time."""
     from mmulator.codegen import engine
 
     real = engine.compile_object
 
     def compile_object(text: str, level: int = 2) -> tuple[bytes, bool]:
-        return real(text, level) if level > 1 else (engine._worker().do(lambda: engine._compile(text, level)), False)
+        if level > 1:
+            return real(text, level)
+        return engine._worker().do(lambda: engine._compile(text, int(len(text) % 8 == 0))), False
 
     engine.compile_object = compile_object
 
@@ -209,7 +212,7 @@ class Fuzzer:
             def give(number: int) -> None:
                 if wanted():
                     if not waiting:
-                        waiting.append([state.next, min(BATCH, max(modules - state.next, 10))])
+                        waiting.append([state.next, min(BATCH, modules - state.next) if state.next < modules else 10])
                         state.next += waiting[-1][1]
                     self.given[number] = waiting.pop()
                     self.workers[number].give(self.given[number])

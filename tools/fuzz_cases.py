@@ -96,6 +96,11 @@ _RANGE = re.compile(r"%(\w+)_(\d+)\.\.(\d+)")
 _TOKEN = re.compile(r"[A-Za-z_$%][\w$.:]*|\.[\w:]+|0[xXfFdD][0-9a-fA-F]+|\d+|\s+|.", re.DOTALL)
 
 
+def _registers(found: re.Match[str]) -> str:
+    """`%b32_1..4` written out."""
+    return ", ".join(f"%{found[1]}_{number}" for number in range(int(found[2]), int(found[3]) + 1))
+
+
 @cache
 def statements() -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]]:
     """(target, version, text) of the recorded statements: those that ptxas accepts, and those that it refuses."""
@@ -107,8 +112,9 @@ def statements() -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]
             if mark == "#":
                 target, _, version = rest.partition(" ")
                 continue
-            text = _RANGE.sub(lambda m: ", ".join(f"%{m[1]}_{i}" for i in range(int(m[2]), int(m[3]) + 1)), rest)
-            found[mark != "+"].append((target, version, text.replace("[gvar", "[garr").replace("cvar", "carr").replace("lvar", "lbuf")))
+            for ours, theirs in (("garr", "gvar"), ("carr", "cvar"), ("lbuf", "lvar")):
+                rest = rest.replace(theirs, ours)
+            found[mark != "+"].append((target, version, _RANGE.sub(_registers, rest)))
     return found
 
 
@@ -119,13 +125,19 @@ def corpus() -> list[list[str]]:
     return [_TOKEN.findall(p.read_text()) for p in files if p.stat().st_size <= LARGEST]
 
 
-JUNK = ("{", "}", "(", ")", "[", "]", ";", ",", ":", "@", "!", "|", "<", ">", "\0", "\x1b[2J", "\u202e", "é", '"', "/*", "*/", "//", "%",
-        "-", "+", "_", "?", ".", "0f", "0x", "99999999999999999999", "-1", "0xFFFFFFFFFFFFFFFF", "4294967296", "1.5", "WARP_SZ",
-        ".reg .b32 z<9999999999>;", ".pragma \"nounroll\";", ".loc 1 2 3", "%clock64", "%lanemask_lt", "bra L0;", "ret;", "@p1",
-        ".v4", ".u64", ".pred", ".shared", ".param", ".align 3")  # fmt: skip
-NUMBERS = ("0", "1", "-1", "2", "3", "7", "8", "15", "16", "17", "31", "32", "63", "64", "255", "4096", "65535", "65536", "2147483647",
-           "4294967295", "4294967296", "1099511627776", "9223372036854775807", "18446744073709551615", "-16", "-4096")  # fmt: skip
-REGISTERS = ("p1", "p2", "p3", "r1", "r5", "r6", "d1", "d3", "d4", "d5", "f1", "h1", "g1", "q1", "s1", "u1", "ud1", "sd1", "hf1", "hx1")
+_words = str.split
+JUNK = (
+    *"{}()[];,:@!|<>%-+_?.\"é\0\u202e", "/*", "*/", "//", "\x1b[2J", ".pragma \"nounroll\";", ".reg .b32 z<9999999999>;",
+    ".loc 1 2 3", "bra L0;", ".align 3",
+    *_words("0f 0x 99999999999999999999 -1 0xFFFFFFFFFFFFFFFF 4294967296 1.5 WARP_SZ %clock64 %lanemask_lt ret; @p1"),
+    *_words(".v4 .u64 .pred .shared .param"),
+)
+NUMBERS = _words(
+    "0 1 -1 2 3 7 8 15 16 17 31 32 63 64 255 4096 65535 65536 2147483647 4294967295 4294967296 1099511627776 -16 -4096 "
+    "9223372036854775807 18446744073709551615"
+)
+REGISTERS = _words("p1 p2 p3 r1 r5 r6 d1 d3 d4 d5 f1 h1 g1 q1 s1 u1 ud1 sd1 hf1 hx1")
+WORDS = _words("u32 v2 f16 sync b128 global")
 
 
 def mutate(rng: random.Random, tokens: list[str], times: int, others: Callable[[], list[str]]) -> list[str]:
@@ -162,7 +174,7 @@ def mutate(rng: random.Random, tokens: list[str], times: int, others: Callable[[
                 parts = rest.split(".")
                 if dot:
                     n = rng.randrange(len(parts))
-                    parts[n : n + 1] = rng.choice(([], [parts[n], parts[n]], [rng.choice(("u32", "v2", "f16", "sync", "b128", "global"))]))
+                    parts[n : n + 1] = rng.choice(([], [parts[n], parts[n]], [rng.choice(WORDS)]))
                     tokens[at] = ".".join((opcode, *parts))
         tokens = [t for t in tokens if t]
     return tokens
@@ -223,11 +235,15 @@ BASES: dict[str, tuple[str, ...]] = {
     ".shared": ("d4", "d5", "d12", "smem", "fixed", "r5", "r4"), ".local": ("d6", "lbuf", "d12", "r5"),
     ".const": ("carr", "d12"), ".param": ("out", "prm1", "prm2"),
 }  # fmt: skip
-EDGES = (0, 0, 0, 4, 8, 12, 16, 28, 32, 48, 64, 120, 124, 127, 128, 240, 248, 252, 255, 256, 496, 500, 504, 508, 511, 512, 1008, 1020,
-         1023, 1024, 4096, 65536, 232447, 232448, 1048576, 2147483647, 4294967295, 4294967296, 1099511627776)  # fmt: skip
+EDGES = [int(n) for n in _words(
+    "0 0 0 4 8 12 16 28 32 48 64 120 124 127 128 240 248 252 255 256 496 500 504 508 511 512 1008 1020 1023 1024 4096 65536 "
+    "232447 232448 1048576 2147483647 4294967295 4294967296 1099511627776"
+)]  # fmt: skip
 WIDTHS = (("b8", "r5"), ("u8", "r5"), ("b16", "h1"), ("b32", "r5"), ("f32", "f1"), ("b64", "d13"), ("f64", "g1"), ("b128", "q1"))
-ATOMICS = ("add.u32", "add.f32", "exch.b32", "cas.b32", "min.s32", "max.u32", "and.b32", "inc.u32", "add.u64", "exch.b64", "add.f64",
-           "exch.b128", "cas.b128", "add.noftz.f16x2", "add.noftz.bf16x2", "min.noftz.f16", "max.noftz.v2.f16x2")  # fmt: skip
+ATOMICS = _words(
+    "add.u32 add.f32 exch.b32 cas.b32 min.s32 max.u32 and.b32 inc.u32 add.u64 exch.b64 add.f64 exch.b128 cas.b128 "
+    "add.noftz.f16x2 add.noftz.bf16x2 min.noftz.f16 max.noftz.v2.f16x2"
+)
 
 
 def _address(rng: random.Random, space: str) -> str:
@@ -292,7 +308,8 @@ MASK = ("-1", "0xffffffff", "0xffff", "1", "0", "0xff00ff00", "r5", "r6", "r2")
 def _wgmma(rng: random.Random) -> str:
     registers = ", ".join(f"f{n}" for n in range(8, 12))
     desc = rng.choice(("d12", "d4", "d5", "0x4000004000010000", "d1"))
-    one = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{{registers}}}, {desc}, {rng.choice(('d12', desc))}, 1, 1, 1, 0, 0;"
+    operands = f"{{{registers}}}, {desc}, {rng.choice(('d12', desc))}"
+    one = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {operands}, 1, 1, 1, 0, 0;"
     parts = ["wgmma.fence.sync.aligned;", *[one] * rng.choice((1, 1, 2, 3)), "wgmma.commit_group.sync.aligned;"]
     parts.append(f"wgmma.wait_group.sync.aligned {rng.choice((0, 0, 1, 7))};")
     guard = rng.choice(GUARDS)
@@ -301,17 +318,18 @@ def _wgmma(rng: random.Random) -> str:
 
 def _sync_line(rng: random.Random) -> str:
     number, count, mask = rng.choice(NUMBER), rng.choice(COUNT), rng.choice(MASK)
-    guard = rng.choice(GUARDS)
+    guard, way = rng.choice(GUARDS), rng.choice(("idx", "up", "down", "bfly"))
     four, two = "{r8, r9, r10, r11}", "{r12, r13}"
     lines: tuple[str, ...] = (
         f"bar.sync {number};", f"bar.sync {number}, {count};", f"bar.arrive {number}, {count};", f"barrier.sync {number};",
         f"barrier.sync.aligned {number}, {count};", f"barrier.red.popc.u32 r5, {number}, {count}, p2;",
         f"bar.red.and.pred p5, {number}, p2;", f"barrier.red.or.pred p5, {number}, {count}, !p1;", f"bar.warp.sync {mask};",
-        f"shfl.sync.{rng.choice(('idx', 'up', 'down', 'bfly'))}.b32 r5|p5, r6, {rng.choice(NUMBER)}, {rng.choice(NUMBER)}, {mask};",
+        f"shfl.sync.{way}.b32 r5|p5, r6, {rng.choice(NUMBER)}, {rng.choice(NUMBER)}, {mask};",
         f"vote.sync.{rng.choice(('any', 'all', 'uni'))}.pred p5, p2, {mask};", f"vote.sync.ballot.b32 r5, p2, {mask};",
         f"match.any.sync.b32 r5, r6, {mask};", f"match.all.sync.b64 r5|p5, d12, {mask};", f"redux.sync.add.s32 r5, r6, {mask};",
-        f"elect.sync r5|p5, {mask};", "activemask.b32 r5;", "membar.gl;", "fence.acq_rel.cta;", "exit;", "bra L1;", "ret;", "trap;",
-        "add.u32 r39, r39, 1; setp.lt.u32 p7, r39, 5; @p7 bra L0;", "nanosleep.u32 20;", "brkpt;", "st.param.b32 [pa], r5; call (pr), callee, (pa); ld.param.b32 r5, [pr];",
+        f"elect.sync r5|p5, {mask};", "activemask.b32 r5;", "membar.gl;", "fence.acq_rel.cta;", "exit;", "bra L1;", "ret;",
+        "trap;", "add.u32 r39, r39, 1; setp.lt.u32 p7, r39, 5; @p7 bra L0;", "nanosleep.u32 20;", "brkpt;",
+        "st.param.b32 [pa], r5; call (pr), callee, (pa); ld.param.b32 r5, [pr];",
         "call (pr), callee, (pa);", f"mov.u64 d13, callee; call (pr), d13, (pa), proto{rng.randrange(1000000)};",
         f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{f8, f9, f10, f11}}, {four}, {two}, {{f8, f9, f10, f11}};",
         f"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {four}, {four}, {two}, {four};",
@@ -329,15 +347,17 @@ def _sync(rng: random.Random) -> str:
     lines = [_wgmma(rng) if rng.random() < 0.1 else _sync_line(rng) for _ in range(rng.choice((1, 2, 3, 5, 8)))]
     if rng.random() < 0.3:  # warps and lanes on different ways
         half = len(lines) // 2
-        lines = [f"{rng.choice(('@p1', '@p2', '@p4'))} bra M;", *lines[:half], "bra.uni L1;" if rng.random() < 0.3 else "", "M:", *lines[half:]]
+        past = "bra.uni L1;" if rng.random() < 0.3 else ""
+        lines = [f"{rng.choice(('@p1', '@p2', '@p4'))} bra M;", *lines[:half], past, "M:", *lines[half:]]
     return frame(rng, lines)
 
 
-# Of ten modules: what they are, and whether they are launched
+# Of 19 modules: what they are, and whether they are launched
 KINDS: tuple[tuple[str, Callable[[random.Random], str], bool], ...] = (
     ("file", _file, False),
-    *[("statements", lambda rng: _statements(rng, (0, 0, 1, 2), 0.1), False)] * 4,
-    *[("statements, much changed", lambda rng: _statements(rng, (1, 3, 8), 0.5), False)] * 2,
+    ("file", _file, False),
+    *[("statements", lambda rng: _statements(rng, (0, 0, 1, 2), 0.1), False)] * 9,
+    *[("statements, much changed", lambda rng: _statements(rng, (1, 3, 8), 0.5), False)] * 5,
     ("statements, launched", _launchable, True),
     ("memory", _memory, True),
     ("synchronising", _sync, True),

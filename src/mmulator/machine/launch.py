@@ -47,7 +47,6 @@ from mmulator.machine.watch import Watches
 MAX_RESIDENT = 264  # blocks kept half-done while they wait for others
 # Seconds until a block is set aside. Turns get shorter while no block ends: perhaps all wait for one that has not begun.
 LONGEST_TURN, SHORTEST_TURN = 0.1, 0.004
-LARGE = 1 << 22  # bytes of a block from which on the machine's memory is asked
 Progress = Callable[[int, int], None]
 
 LAUNCH, CTA, WARP, WINDOW, GROUP, TILE, CALLEE = (
@@ -249,6 +248,7 @@ class Runner:
     def __init__(self, grid: Grid, progress: Progress | None) -> None:
         self.grid, self.progress = grid, progress
         self.lock = threading.Lock()
+        self.most = min(MAX_RESIDENT, check_host(grid.block_bytes, grid.workers))
         self.next_block = 0
         self.finished = 0
         self.waiting: deque[Resident] = deque()
@@ -257,8 +257,6 @@ class Runner:
         self.begun: dict[int, Resident] = {}
         self.turn = LONGEST_TURN
         self.error: BaseException | None = None
-        arena, held = grid.block_bytes, min(MAX_RESIDENT, grid.shape.blocks)
-        self.most = min(held, check_host(arena, grid.workers)) if arena > LARGE else held
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)
         self.done = threading.Event()
         self.run_cta = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)(address(run_cta))
@@ -343,8 +341,10 @@ class Runner:
             self._halt(threads)
             raise KeyboardInterrupt(f"{self._how_far()}; {unfinished(self.grid, self._begun())[0]}") from None
         finally:
-            self._halt(threads)
-            self.grid.finish()
+            try:
+                self._halt(threads)
+            finally:
+                self.grid.finish()
         if self.error is not None:
             raise self.error
         if self.finished < self.grid.shape.blocks:

@@ -19,6 +19,7 @@ SHARED_KIB: dict[str, int] = {
     "sm_100": 227, "sm_103": 227, "sm_120": 99, "sm_121": 99,
 }  # fmt: skip
 MAX_LOCAL = 512 * KIB  # local memory of a thread
+LARGE = 1 << 22  # bytes of a block from which on the memory of this machine is looked at
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
@@ -107,6 +108,8 @@ def host_memory() -> int:
 
 def check_host(block_bytes: int, workers: int) -> int:
     """How many blocks of so many bytes may be held at once. Raises LaunchError if this machine cannot hold one a worker."""
+    if block_bytes < LARGE:
+        return 1 << 20
     room = host_memory() // 2
     if block_bytes * workers > room:
         raise LaunchError(
