@@ -128,6 +128,7 @@ WGMMA = find_forms("wgmma m64n128 f16 f32")[0]
         (lambda r, c: (r % 16 >= 8) & (c % 2 == 0) & ((r + c) % 3 > 0), "row 8 to 15 mod 16, column 0 mod 2: "),
         (lambda r, c: (r * 37 + c * 101) % 7 == 0, "no simple pattern of rows and columns"),
         (lambda r, c: r >= 0, "every element"),
+        (lambda r, c: r + c > 0, "every element but 1"),
         (lambda r, c: (r == 3) & (c == 5), "at [3, 5]"),
     ],
 )

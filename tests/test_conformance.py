@@ -27,7 +27,7 @@ from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.isa.targets import Target
 from mmulator.machine.job import load_job
 from mmulator.numerics import arrays
-from mmulator.numerics.formats import decode
+from mmulator.numerics.formats import decode, element_type
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
@@ -36,6 +36,7 @@ from mmulator.syntax import parse_mnemonic
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
 HOPPER = Target(90, "a")
+ROOT = Path(__file__).parents[1]
 DEVICE = "sm_90"
 
 # one or two forms of every family, with every way of being written
@@ -259,6 +260,14 @@ def test_a_wrong_bit_is_explained() -> None:
     assert (first.execution, first.lane, first.register, first.row, first.column) == (0, 1, 1, 0, 3)
     text = "\n".join(first.lines())
     assert f"0x{int(want[0, 1, 1]):08x}" in text and f"0x{int(got[0, 1, 1]):08x}" in text
+    assert "all that differ: lane 1, register 1" in text
+    t = element_type("f32")
+    assert compare.apart(t, 0x3F800000, 0x3F800003) == "3 ULP apart" and compare.apart(t, 0x80000001, 1) == "2 ULP apart"
+    assert compare.apart(t, 0x7F800000, 0) == compare.apart(element_type("s32"), 0, 1) == ""
+    got[:, 4:8, 2] ^= 2
+    assert compare.compare(batch, got, want, DEVICE)[1].where == "lane 1 to 7, register 1 to 2"  # type: ignore[union-attr]
+    got[0, 1, 1] ^= 1
+    assert compare.compare(batch, got, want, DEVICE)[1].where == "lane 4 to 7, register 2"  # type: ignore[union-attr]
     assert "chunks of 16, F = 25, floor -133 (measured)" in text and "product" in text
 
 
@@ -408,6 +417,19 @@ def test_capture_and_replay(captured: Path, capsys: pytest.CaptureFixture[str]) 
     data = json.loads(capsys.readouterr().out)
     assert data["ok"] and data["runs"][0]["totals"]["forms"] == 23 and data["runs"][0]["totals"]["wrong"] == 0
     assert mmulator(["conformance", "--vectors", str(captured), "--filter", "no such form"]) == 1
+
+
+def test_a_clone_has_the_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package finds those of the folder that it is run in."""
+    monkeypatch.setattr(vectors, "__file__", str(tmp_path / "lib/python3/site-packages/mmulator/conformance/vectors.py"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vectors").mkdir()
+    with pytest.raises(MmulatorError, match=r"and not in \./vectors"):
+        vectors.default_folder()
+    (tmp_path / "vectors" / "sm_90").symlink_to(ROOT / "vectors" / "sm_90")
+    assert vectors.default_folder() == Path("vectors")
+    executions, words, stored = vectors.extent(ROOT / "vectors")
+    assert f"{words:,}" in (ROOT / "README.md").read_text() and stored < words and executions > 20_000
 
 
 def test_replay_finds_a_wrong_vector(captured: Path) -> None:

@@ -643,6 +643,46 @@ def test_cute_and_back(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, again) == (0, out)
 
 
+POINTED = "Sw<3,4,3> o smem_ptr[16b]({}) o (64,64):(64,1)"
+
+
+def test_the_pointer_of_a_layout_is_the_start_address(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = command(capsys, "--type", "bf16", "--from-cute", POINTED.format("0x2400"))
+    assert out.startswith("0x4000004000010240\n") and "the first element at 0x2400" in " ".join(out.split())
+    for pointer in ("0x0", "unset"):
+        assert command(capsys, "--type", "bf16", "--from-cute", POINTED.format(pointer))[1].startswith("0x4000004000010000\n")
+    based = command(capsys, "--type", "bf16", "--from-cute", POINTED.format("0x0"), "--base", "0x2400")[1]
+    assert based.startswith("0x4000004000010240\n")
+    # within the pattern: addresses follow from absolute ones, so base offset 0 is right, and it is said
+    _, out, _ = command(capsys, "--type", "bf16", "--from-cute", POINTED.format("0x480"))
+    assert out.startswith("0x4000004000010048\n") and "starts at 0x400: (0x400 >> 7) & 7 = 0" in " ".join(out.split())
+    assert "128 bytes into the 128B pattern" in " ".join(out.split())
+    for pointer, base, message in (
+        ("0x7f0000002400", (), "is no address of shared memory"), ("0x2400", ("--base", "0x800"), "begins at 0x2400 (smem_ptr)"),
+    ):  # fmt: skip
+        code, _, err = command(capsys, "--type", "bf16", "--from-cute", POINTED.format(pointer), *base)
+        assert code == 1 and message in err
+
+
+@pytest.mark.parametrize("mode", SWIZZLES)
+@pytest.mark.parametrize("start", ["0x0", "0x2400", "0x450"])
+def test_start_addresses_go_to_cute_and_back(capsys: pytest.CaptureFixture[str], mode: str, start: str) -> None:
+    words = ("--for", F16, "--swizzle", mode, "--base", "0x0", "--start-address", start, "--base-offset", "0")
+    _, out, _ = command(capsys, *words, "--json")
+    want = json.loads(out)
+    _, out, _ = command(capsys, "--for", F16, "--from-cute", want["cute"], "--json")
+    assert json.loads(out)["word"] == want["word"] and start in want["cute"]
+
+
+def test_an_instruction_needs_no_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+    _, want, _ = command(capsys, "0x4000004000010040", "--for", "wgmma m64n128 f16")
+    assert want.startswith("0x4000004000010040")
+    assert command(capsys, "0x4000004000010040", "--for", "wgmma", "m64n128", "f16")[1] == want
+    assert command(capsys, "0x4000004000010040", "wgmma", "m64n128", "f16")[1] == want
+    assert command(capsys, "wgmma", "m64n128", "f16")[1] == command(capsys, "--for", "wgmma m64n128 f16")[1] != ""
+    assert command(capsys, "wgmma", "m64n128", "--for", F16)[0] == 2
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -674,12 +714,13 @@ def test_errors_of_the_command(capsys: pytest.CaptureFixture[str], words: tuple[
     "words",
     [
         ("--for", F16, "--type", "f16"), ("--for", F16, "--mn", "64"), ("--for", F16, "--k", "0"), ("--cute", "--json"),
-        ("--from-cute", "8:1", "--mn", "64"),
+        ("--from-cute", "8:1", "--mn", "64"), ("--type", "f16", "--units", "bytes"), ("--type", "f16", "--at", "1,1"),
+        ("1", "--mn", "64"), ("1", "--operand", "a"), ("1", "--shared", "1024"),
     ],
 )  # fmt: skip
 def test_options_without_effect_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
     code, out, err = command(capsys, *words)
-    named = [word for word in words if word.startswith("--")]
+    named = [word for word in words if word.startswith("--") and (word != "--type" or "--for" in words)]
     assert (code, out) == (2, "")
     assert all(name in err for name in named), err
 

@@ -92,7 +92,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("examples", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "80")
     return tmp_path
 
 
@@ -106,12 +106,13 @@ def run_mmulator(command: str) -> tuple[int, str]:
     return code, out.getvalue()
 
 
-def comparable(output: str) -> str:
-    """Without what differs from run to run: times and rates, a cache, line breaks of tables."""
+def comparable(output: str) -> list[str]:
+    """Lines without what differs from run to run: times and rates, a cache, and with them where such a line is folded."""
     output = re.sub(r" \(from the cache\)", "", output)
     output = re.sub(r"[\d.]+ [kMG]/s", "N/s", output)
     output = re.sub(r"[\d.]+(?= ?s\b| threads)", "N", output)
-    return " ".join(output.split())
+    output = re.sub(r"^(time: .*)\n  (\S.*)", r"\1 \2", output, flags=re.MULTILINE)
+    return [line.rstrip() for line in output.strip().splitlines()]
 
 
 # pages --------------------------------------------------------------------------------------------------------------

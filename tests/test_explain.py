@@ -374,7 +374,7 @@ def test_only_what_is_to_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
     e = explain("wgmma m64n16 f16")
     assert said(capsys, "explain", "wgmma", "m64n16", "f16", "--ptx-only") == (0, e.ptx, "")
     assert said(capsys, "explain", "wgmma m64n16 f16", "--cuda-only") == (0, e.cuda, "")
-    assert said(capsys, "explain", "wgmma", "--cuda-only", "--json")[0] == 1
+    assert said(capsys, "explain", "wgmma", "--cuda-only", "--json")[0] == 2
 
 
 def test_json_of_both(capsys: pytest.CaptureFixture[str]) -> None:

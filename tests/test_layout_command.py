@@ -10,6 +10,7 @@ import sys
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -22,13 +23,14 @@ from mmulator.errors import InvalidInstructionError, MmulatorError, OperandError
 from mmulator.inspect import Layout, layout
 from mmulator.inspect.cells import label, repeat_of, run_of
 from mmulator.inspect.cute import linear
-from mmulator.inspect.layouts import operands
+from mmulator.inspect.layouts import operands, other_answer
 from mmulator.inspect.svg import PAGE_HEIGHT, PAGE_WIDTH, text_width
 from mmulator.inspect.tables import CSV_COLUMNS, lane_table, matrix_table, to_csv, to_markdown
 from mmulator.instruction import Instruction
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.tables import all_forms
 from mmulator.layouts import fragment, scales, sparse
+from mmulator.syntax.search import find_forms
 
 DENSE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 SPARSE = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
@@ -333,7 +335,8 @@ def test_command(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "T0 a0" in out(DENSE, "a", "--markdown")
     assert out(DENSE, "a", "--csv").startswith("copy,row,column,lane")
     assert out(DENSE, "a", "--svg", "-", "--theme", "dark") == layout(DENSE, "a").svg("dark")
-    assert out(DENSE, "a", "--svg", str(tmp_path / "a.svg"), "--png", str(tmp_path / "a.png")) == ""
+    files = str(tmp_path / "a.svg"), str(tmp_path / "a.png")
+    assert out(DENSE, "a", "--svg", files[0], "--png", files[1]) == f"{', '.join(files)}: operand a of {DENSE}\n"
     assert (tmp_path / "a.svg").read_text() == layout(DENSE, "a").svg()
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     wmma = "wmma.mma.sync.aligned.row.row.m16n16k16.f16.f16"
@@ -358,7 +361,75 @@ def test_command(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         assert set(re.findall("--[a-z]+", " ".join(more))) <= set(re.findall("--[a-z]+", out(DENSE, "a", *more, code=2)))
     assert "not of operand a" in out(SPARSE, "a", "--selector", "0", code=2)
     assert "not of operand a" in out(DENSE, "a", "--byte-id", "1", code=2)
-    assert "themes: auto" in out(DENSE, "a", "--theme", "sepia", code=1)
+    assert "themes: auto" in out(DENSE, "a", "--svg", "-", "--theme", "sepia", code=1)
+
+
+WORDS = ["mma", "m16n8k16", "f16"]
+HALF = "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16"
+
+
+def test_words_name_the_form_that_they_chose_and_one_that_answers_otherwise(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def out(*arguments: str) -> str:
+        assert run(["layout", *arguments]) == 0
+        return capsys.readouterr().out
+
+    other = f"The words fit other forms too, of which {HALF}"
+    for words in (WORDS, [" ".join(WORDS)]):
+        assert out(*words, "c", "--element", "3,5").splitlines() == [
+            DENSE,
+            "c: row 3, column 5 is c1: lane 14, register 1, bits 0 to 31",
+            f"{other} answers otherwise:",
+            "c: row 3, column 5 is c1: lane 14, register 0, bits 16 to 31",
+        ]
+    assert out(*WORDS, "a", "--element", "3,5").splitlines() == [
+        DENSE, "a: row 3, column 5 is a1: lane 14, register 0, bits 16 to 31",
+    ]  # fmt: skip
+    asked = out(*WORDS, "c", "--register", "14,1").splitlines()  # f16: register 1 has two elements
+    assert asked[0] == DENSE and f"{other} answers otherwise:" in asked and len(asked) == 5
+    assert "answers otherwise" not in out(HALF, "c", "--element", "3,5")
+    data = json.loads(out(*WORDS, "c", "--element", "3,5", "--json"))
+    assert data["instruction"] == DENSE and data["otherwise"]["instruction"] == HALF
+    assert data["otherwise"]["elements"][0]["holders"][0]["bits"] == [16, 31]
+    assert out(*WORDS, "c", "--svg", str(tmp_path / "c.svg")).splitlines() == [
+        f"{tmp_path}/c.svg: operand c of {DENSE}", f"{other} lays c out otherwise.",
+    ]  # fmt: skip
+    assert out(*WORDS, "c", "--svg", "-") == layout(DENSE, "c").svg()  # the words go to standard error
+
+
+def test_the_other_answer_is_right_for_every_chosen_form() -> None:
+    """Among all forms that words fit: the first in order whose answer differs, found the long way."""
+    for text, operand in (("mma m16n8k16", "c"), ("mma m16n8k32", "a"), ("wgmma m64n64", "d"), ("mma.sp m16n8k32", "e")):
+        found = layout(text, operand)
+
+        def ask(one: Layout) -> list[Any]:
+            return [one.element(3, 1)]
+
+        def places(one: Layout) -> list[tuple[int, ...]]:
+            return [(h.lane, h.register, h.low, h.high) for h in ask(one)[0].holders]
+
+        every = [layout(form, operand) for form in find_forms(text) if operand in operands(form)]
+        want = [o for o in every if places(o) != places(found)]
+        got = other_answer(text, found, ask)
+        assert (got is None) == (not want), text
+        assert got is None or places(got[0]) == places(want[0])
+
+
+def test_what_cannot_be_answered(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def out(*arguments: str, code: int) -> str:
+        assert run(["layout", *arguments]) == code
+        done = capsys.readouterr()
+        return " ".join((done.out + done.err).replace("\u2502", "").split())
+
+    assert "sm_70 has no mma.sync.aligned.m16n8k16" in out(*WORDS, "a", "--device", "sm_70", code=1)
+    assert "operands with a layout: a, b, c, d" in out("mma", "m16n8k16", "f16", code=1)
+    assert "an instruction and one of its operands" in out("mma", code=2)
+    assert "too large to draw in full" in out("wgmma", "m64n128", "bf16", "d", "--full", "--svg", "-", code=1)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert "a PNG is no text for a terminal" in out(*WORDS, "a", "--png", "-", code=2)
 
 
 def test_operands_have_the_names_of_the_specification() -> None:

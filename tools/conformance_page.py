@@ -50,8 +50,8 @@ differs.
 mmulator conformance
 ```
 
-without a GPU replays what GPUs answered: `vectors/` of the repository (the folder of a
-clone, or `--vectors DIR`). `--gpu --capture DIR` writes such vectors, with GPU, driver,
+without a GPU replays what GPUs answered: `vectors/` of the repository (the folder of the
+clone that it is run in, or `--vectors DIR`). `--gpu --capture DIR` writes such vectors, with GPU, driver,
 compiler and date. They hold results alone: operands follow from a seed, by generators
 whose words do not change from one NumPy to the next.
 

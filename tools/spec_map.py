@@ -15,11 +15,13 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import ptxas_differences
 
+from mmulator.conformance import vectors
 from mmulator.inspect.arithmetic import runs_on, spans
 from mmulator.isa import scalar_registers, scalar_tables
 from mmulator.isa.forms import MatrixForm
@@ -331,16 +333,19 @@ def figures() -> dict[str, int]:
     }
 
 
+@cache
 def evidence() -> str:
     n = figures()
+    executions, words, stored = vectors.extent(ROOT / "vectors")
     sources = Counter(e["source"].split()[0] for e in json.loads((ROOT / "tests/kernels/manifest.json").read_text()).values())
     makers = {"nvcc": "nvcc", "triton": "Triton", "numba": "Numba", "by": "by hand"}
     by = ", ".join(f"{makers.get(k, k)} {v}" for k, v in sources.most_common())
     run = json.loads((ROOT / "vectors/sm_90/report.json").read_text())
     return (
         f"- `vectors/`: {run['totals']['words']:,} result words of {run['totals']['forms']:,} forms and edge cases\n"
-        f"  were compared with an H200, {run['totals']['wrong']:,} differ; what it answered for each form is\n"
-        "  kept, and replayed by `mmulator conformance`.\n"
+        f"  were compared with an H200 once, {run['totals']['wrong']:,} differ. Of its answers {words:,}\n"
+        f"  words, in {executions:,} executions of all forms, are kept as digests ({stored:,}\n"
+        "  of them in full); `mmulator conformance` replays these.\n"
         f"- `tests/kernels/`: {n['launches']} launches of real kernels and the outputs of an H200\n"
         f"  ({by}; {n['ptx files']} PTX files with\n"
         f"  {n['matrix names']} different matrix instructions). Every output is compared bit for bit.\n"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
-from typing import Annotated
+from inspect import cleandoc
+from typing import Annotated, Any
 
 import typer
 
@@ -48,6 +50,67 @@ def application() -> typer.Typer:
     return app
 
 
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+def _command() -> Any:
+    """The application as a tree of commands, with help as people read it: paragraphs fill the terminal, `-h` works, and
+    options without a value show none."""
+    root = typer.main.get_command(application())
+    waiting = [root]
+    while waiting:
+        command = waiting.pop()
+        waiting += getattr(command, "commands", {}).values()
+        command.context_settings = {**command.context_settings, **_HELP}
+        setattr(command, "get_help_option", partial(_plain_help_option, command.get_help_option))  # noqa: B010
+        if command.help:
+            paragraphs = cleandoc(command.help).split("\n\n")
+            command.help = "\n\n".join(p if p.startswith(" ") else " ".join(p.split()) for p in paragraphs)
+        for option in command.params:
+            if getattr(option, "is_flag", False):
+                option.metavar = ""
+    return root
+
+
+def _plain_help_option(make: Any, context: Any) -> Any:
+    option = make(context)
+    if option is not None:
+        option.metavar = ""
+    return option
+
+
+def _with_devices(arguments: list[str]) -> list[str]:
+    """`--device H100` is `--device sm_90`."""
+    from mmulator.syntax.atoms import device_of
+
+    out = []
+    for before, text in zip(("", *arguments), arguments):
+        option, equals, value = text.partition("=")
+        if before == "--device":
+            text = device_of(text) or text
+        elif option == "--device" and equals:
+            text = f"--device={device_of(value) or value}"
+        out.append(text)
+    return out
+
+
+def _rewritten(arguments: list[str]) -> list[str]:
+    """`help run` is `run --help`; words of an instruction behind --for need no quotes."""
+    if arguments[:1] == ["help"]:
+        return [*arguments[1:], "--help"]
+    if any(a.startswith("--device") for a in arguments):
+        arguments = _with_devices(arguments)
+    if arguments[:1] not in (["sparse"], ["descriptor"]) or "--for" not in arguments:
+        return arguments
+    from mmulator.syntax.search import is_word
+
+    at = arguments.index("--for") + 2
+    end = at
+    while end < len(arguments) and is_word(arguments[end]):
+        end += 1
+    return [*arguments[: at - 1], " ".join(arguments[at - 1 : end]), *arguments[end:]] if end > at else arguments
+
+
 def run(arguments: list[str]) -> int:
     """Runs a command line and returns its exit code. A MmulatorError becomes one message, JSON if asked for."""
     try:
@@ -70,7 +133,7 @@ def _give_up_output() -> None:
 
 def _run(arguments: list[str]) -> int:
     try:
-        code = application()(args=arguments, prog_name="mmulator", standalone_mode=True)
+        code = _command()(args=_rewritten(arguments), prog_name="mmulator", standalone_mode=True)
     except MmulatorError as error:
         print_error(error, as_json="--json" in arguments)
         return 1

@@ -14,22 +14,9 @@ if TYPE_CHECKING:
 
 def load_file(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
     """The array of a .npy, or those of a .npz by name. Raises MmulatorError if it cannot be read."""
-    import zlib
-    from zipfile import BadZipFile
+    from mmulator.machine.inputs import load_arrays
 
-    import numpy as np
-
-    from mmulator.errors import MmulatorError
-
-    try:
-        found = np.load(path, allow_pickle=False)
-        return found if isinstance(found, np.ndarray) else {name: found[name] for name in found.files}
-    except OSError as error:
-        raise MmulatorError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, EOFError, BadZipFile, zlib.error) as error:
-        if "pickle" in str(error):  # what NumPy takes every other file for
-            raise MmulatorError(f"{path} is no .npy or .npz file of numbers", hint="numpy.save writes one") from None
-        raise MmulatorError(f"cannot read {path}: it is damaged: {str(error).rstrip('.')}") from None
+    return load_arrays(path)
 
 
 def typed(array: NDArray[Any], element: ElementType, convert: bool) -> NDArray[Any]:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 def check(
     file: Annotated[str, typer.Argument(help="PTX file; - for standard input.", show_default=False)],
-    target: Annotated[str | None, typer.Option(help="Verify for this target, such as sm_90a.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="sm_NN", help="Verify for this target, such as sm_90a.")] = None,
+    entry: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Describe this kernel alone; a part of its C++ name will do.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Verify a PTX module: every instruction and operand, for its .target and .version.
@@ -25,6 +28,7 @@ def check(
     Example: mmulator check examples/hopper_gemm/gemm.ptx
     """
     from mmulator.cli.output import read_source
+    from mmulator.demangle import choose
     from mmulator.machine.support import unsupported
     from mmulator.ptx.parser import parse_module
     from mmulator.ptx.verify import verify
@@ -32,12 +36,14 @@ def check(
     module = parse_module(read_source(file))
     if target is not None:
         module = _retarget(module, target)
+    kernels = module.entries
+    if entry is not None:
+        name = choose([k.name for k in kernels], entry, f"{file} has no kernel")
+        kernels = tuple(k for k in kernels if k.name == name)
     errors = verify(module)
-    missing = unsupported(module)
-    if json:
-        _as_json(module, errors, missing)
-    else:
-        _as_text(module, errors, missing)
+    wrong = {e.span.line for e in errors if e.span}
+    missing = tuple(u for u in unsupported(module) if u.span.line not in wrong)  # what is wrong is said once
+    (_as_json if json else _as_text)(module, kernels, errors, missing)
     if errors or missing:
         raise typer.Exit(1)
 
@@ -55,11 +61,13 @@ def _retarget(module: Module, text: str) -> Module:
 
 
 def _kernel_data(module: Module, kernel: Function) -> dict[str, Any]:
+    from mmulator.demangle import demangle
     from mmulator.ptx.resources import parameter_offsets, resources
 
     found = resources(module, kernel)
     return {
         "name": kernel.name,
+        "cpp_name": demangle(kernel.name),
         "line": kernel.span.line,
         "parameters": [
             {
@@ -85,7 +93,9 @@ def _kernel_data(module: Module, kernel: Function) -> dict[str, Any]:
     }
 
 
-def _as_json(module: Module, errors: tuple[InvalidInstructionError, ...], missing: tuple[Unsupported, ...]) -> None:
+def _as_json(
+    module: Module, kernels: tuple[Function, ...], errors: tuple[InvalidInstructionError, ...], missing: tuple[Unsupported, ...]
+) -> None:
     from mmulator.cli.output import error_data, print_json
 
     print_json(
@@ -94,7 +104,7 @@ def _as_json(module: Module, errors: tuple[InvalidInstructionError, ...], missin
             "file": module.source.name,
             "version": ".".join(map(str, module.version)),
             "target": str(module.target),
-            "kernels": [_kernel_data(module, kernel) for kernel in module.entries],
+            "kernels": [_kernel_data(module, kernel) for kernel in kernels],
             "errors": [error_data(e) for e in errors],
             "unsupported": [
                 {
@@ -111,12 +121,14 @@ def _as_json(module: Module, errors: tuple[InvalidInstructionError, ...], missin
     )
 
 
-def _as_text(module: Module, errors: tuple[InvalidInstructionError, ...], missing: tuple[Unsupported, ...]) -> None:
+def _as_text(
+    module: Module, kernels: tuple[Function, ...], errors: tuple[InvalidInstructionError, ...], missing: tuple[Unsupported, ...]
+) -> None:
     from mmulator.cli.output import print_table
 
     version = ".".join(map(str, module.version))
     print(f"{module.source.name}: PTX {version}, .target {module.target}, kernels: {len(module.entries)}")
-    for kernel in module.entries:
+    for kernel in kernels:
         print()
         _kernel_text(_kernel_data(module, kernel))
     if missing:
@@ -125,7 +137,8 @@ def _as_text(module: Module, errors: tuple[InvalidInstructionError, ...], missin
         for u in missing:
             lines.setdefault((u.name, u.reason), []).append(u.span.line)
         rows = [(name, len(at), reason, ", ".join(map(str, at))) for (name, reason), at in lines.items()]
-        print_table(f"{len(missing)} instructions cannot be run", ("instruction", "count", "reason", "lines"), rows)
+        what = "1 instruction" if len(missing) == 1 else f"{len(missing)} instructions"
+        print_table(f"{what} cannot be run", ("instruction", "count", "reason", "lines"), rows)
     for error in errors:
         print(f"\n{error.kind}: {error}")
     if errors:
@@ -137,25 +150,29 @@ def _type(parameter: dict[str, Any]) -> str:
 
 
 def _kernel_text(kernel: dict[str, Any]) -> None:
-    from mmulator.cli.output import print_table
+    from mmulator.cli.output import print_columns, print_line, print_table
+    from mmulator.demangle import demangle
 
-    print(f"{kernel['name']} (line {kernel['line']}): {kernel['instructions']} instructions")
+    print_line(f"{kernel['name']} (line {kernel['line']}): {kernel['instructions']} instructions")
+    if kernel["cpp_name"] != kernel["name"]:
+        print_line(f"  {kernel['cpp_name']}")
     for name, values in kernel["directives"].items():
         print(f"  .{name} {', '.join(map(str, values))}".rstrip())
     registers = ", ".join(f"{count} .{type}" for type, count in kernel["registers"].items())
-    print(f"  registers: {registers or 'none'}")
+    print_line(f"  registers: {registers or 'none'}")
     shared = f"{kernel['shared_bytes']} bytes" + (" and what the launch gives" if kernel["dynamic_shared"] else "")
-    print(f"  shared: {shared}; const: {kernel['const_bytes']} bytes; local: {kernel['local_bytes']} bytes")
+    print_line(f"  shared: {shared}; const: {kernel['const_bytes']} bytes; local: {kernel['local_bytes']} bytes")
     if kernel["calls"]:
-        print(f"  calls: {', '.join(kernel['calls'])}")
+        print_line(f"  calls: {', '.join(map(demangle, kernel['calls']))}")
     print_table(
         "  parameters",
         ("  ", "name", "type", "offset", "bytes", "pointer"),
         [
-            (i, p["name"], _type(p), p["offset"], p["size"], p["pointer"] or "")
+            (f"  {i}", p["name"], _type(p), p["offset"], p["size"], p["pointer"] or "")
             for i, p in enumerate(kernel["parameters"])
         ],
     )
-    print_table(
-        "  matrix instructions", ("count", "instruction"), [(n, m) for m, n in kernel["matrix_instructions"].items()]
-    )
+    rows = [(f"  {n}", m) for m, n in kernel["matrix_instructions"].items()]
+    if rows:
+        print("  matrix instructions")
+        print_columns(("  count", "instruction"), rows, breaks=".")

@@ -19,8 +19,10 @@ def conformance(
     vectors: Annotated[Path | None, typer.Option(help="Folder of vectors to replay. Default: that of the repository.")] = None,
     device: Annotated[str | None, typer.Option(help="Replay the vectors of this device only, such as sm_90.")] = None,
     filter: Annotated[str, typer.Option(help="Only forms (and edges) that this regular expression finds.")] = "",
-    cases: Annotated[int, typer.Option(help="Cases a form: eight columns of results each.", min=1)] = 10_000,
-    seed: Annotated[int, typer.Option(help="Of the operands.")] = 1,
+    cases: Annotated[
+        int | None, typer.Option(help="With --gpu: cases a form, eight columns of results each. Default: 10000.", min=1)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="With --gpu: of the operands. Default: 1.")] = None,
     report: Annotated[list[Path] | None, typer.Option(help="Write a report: FILE.json or FILE.html.")] = None,
     capture: Annotated[Path | None, typer.Option(help="Write what the GPU answers as vectors to this folder.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
@@ -40,9 +42,13 @@ def conformance(
     from mmulator.cli.output import print_json
     from mmulator.conformance import report as reports
     from mmulator.conformance.run import Settings
+    from mmulator.errors import MmulatorError
 
     _check(gpu, vectors, device, capture, resume, filter, report or [])
-    settings = Settings(seed, cases, filter, processes=processes, capture=capture is not None)
+    for name, value in (("--cases", cases), ("--seed", seed)):
+        if value is not None and not gpu:
+            raise MmulatorError(f"{name} goes with --gpu: vectors have their own operands")
+    settings = Settings(1 if seed is None else seed, cases or 10_000, filter, processes=processes, capture=capture is not None)
     if gpu:
         outcomes = [(settings, _run(settings, _state(settings), resume, json))]
     else:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mmulator.cli.completion import instruction_words
+
 if TYPE_CHECKING:
     from mmulator.inspect.banks import BankConflicts
     from mmulator.inspect.descriptor import DescriptorAnswer, DescriptorFields
@@ -26,6 +28,8 @@ EXAMPLES = """[bold]Examples[/bold]
 mmulator descriptor 0x4000004000010040
 
 mmulator descriptor 0x4000004000010040 --type f16 --element 3,40
+
+mmulator descriptor wgmma m64n128 f16 --swizzle 128B
 
 mmulator descriptor --type bf16 --mn 128 --swizzle 64B --svg tile.svg
 
@@ -51,23 +55,29 @@ _out = partial(_option, "Output")
 
 
 def descriptor(
-    word: Annotated[Text, typer.Argument(help="A descriptor's 64-bit word.", show_default=False)] = None,
+    words: Annotated[
+        Texts,
+        typer.Argument(
+            metavar="[WORD] [INSTRUCTION]", show_default=False, autocompletion=instruction_words,
+            help="A descriptor's 64-bit word; the wgmma that reads it, as with --for.",
+        ),
+    ] = None,
     start_address: Annotated[Text, _field("BYTES", "Default: --base, or 0.")] = None,
     lbo: Annotated[Text, _field("BYTES", "Leading dimension byte offset.")] = None,
     sbo: Annotated[Text, _field("BYTES", "Stride dimension byte offset.")] = None,
     base_offset: Annotated[Text, _field("0..7", "Matrix base offset.")] = None,
     swizzle: Annotated[Text, _field("MODE", "none, 32B, 64B or 128B.", offer="none 32B 64B 128B")] = None,
     instruction: Annotated[Text, _what("INSTRUCTION", "A wgmma that reads it.", "--for")] = None,
-    operand: Annotated[str, _what("a|b", "Which operand.", offer="a b")] = "b",
+    operand: Annotated[Text, _what("a|b", "Which operand. Default: b.", offer="a b")] = None,
     major: Annotated[Text, _what("k|mn", "The contiguous dimension. Default: k.", offer="k mn")] = None,
     type: Annotated[Text, _what("TYPE", "Without --for: element type.", offer="f16 bf16 tf32 e4m3 e5m2 s8 u8 b1")] = None,
     mn: Annotated[int | None, _what("N", "Without --for: extent of m or n. Default: 64.")] = None,
     k: Annotated[int | None, _what("N", "Without --for: extent of k. Default: 64.")] = None,
     base: Annotated[Text, _what("ADDRESS", "Where the buffer, so the swizzle pattern, starts.")] = None,
     shared: Annotated[Text, _what("BYTES", "Size of the shared window.")] = None,
-    shared_base: Annotated[str, _what("ADDRESS", "Its first byte.")] = "0",
+    shared_base: Annotated[Text, _what("ADDRESS", "Its first byte. Default: 0.")] = None,
     from_cute: Annotated[Text, _what("LAYOUT", "Derive the descriptor of a CuTe layout.")] = None,
-    units: Annotated[str, _what("UNIT", "Of its strides: elements, bytes or bits.", offer="elements bytes bits")] = "elements",
+    units: Annotated[Text, _what("UNIT", "Of its strides: bytes, bits; default: elements.", offer="elements bytes bits")] = None,
     element: Annotated[Texts, _ask("ROW,COL", "Its address. Of A: m,k; of B: k,n.")] = None,
     address: Annotated[Texts, _ask("ADDRESS", "The element that lies there.")] = None,
     access: Annotated[Texts, _ask("KIND", _ACCESS, offer="ldmatrix k:4 k:8 k:16 mn:4 mn:8 mn:16")] = None,
@@ -90,11 +100,21 @@ def descriptor(
     from mmulator.errors import OperandError
     from mmulator.inspect.descriptor import describe_descriptor, descriptor_fields
 
+    word, instruction = _words(words or [], instruction)
     for name, value in (("--type", type), ("--mn", mn), ("--k", k)):
         exclude({"--for": instruction, name: value}, "the instruction says it")
     for name, value in (("--mn", mn), ("--k", k), ("--major", major)):
         exclude({"--from-cute": from_cute, name: value}, "the layout says it")
     exclude({"--cute": cute, "--json": json}, "one form of output at a time")
+    for name, value, needs, other in (("--units", units, "--from-cute", from_cute), ("--at", at, "--access", access)):
+        if value is not None and not other:
+            raise typer.BadParameter(f"it goes with {needs}", param_hint=name)
+    if not (instruction or type or from_cute):
+        about = {"--operand": operand, "--major": major, "--mn": mn, "--k": k, "--shared": shared, "--shared-base": shared_base}
+        for name, value in about.items():
+            if value is not None:
+                raise typer.BadParameter("it goes with --for or --type, which say what is described", param_hint=name)
+    operand = operand or "b"
     if "-" in (svg, png):
         raise typer.BadParameter("standard output has the text: name a file", param_hint="--svg" if svg == "-" else "--png")
     given = {
@@ -114,7 +134,7 @@ def descriptor(
     if from_cute is not None:
         if word is not None or given:
             raise OperandError("--from-cute gives all fields", hint="leave the word and the other fields out")
-        derived = _from_cute(from_cute, instruction, operand, type, base_at or 0, units)
+        derived = _from_cute(from_cute, instruction, operand, type, base_at, units or "elements")
         tile: Tile | None = derived.tile
         number, descriptor_ = derived.tiles[0].word, derived.descriptor
     else:
@@ -179,6 +199,19 @@ def descriptor(
 descriptor.__doc__ = f"{cleandoc(descriptor.__doc__ or '')}\n\n{EXAMPLES}"
 
 
+def _words(words: list[str], instruction: str | None) -> tuple[str | None, str | None]:
+    """A number, and words of an instruction."""
+    from mmulator.cli.output import exclude
+    from mmulator.syntax.search import is_word
+
+    number = words[0] if words and not is_word(words[0]) else None
+    rest = " ".join(words[number is not None :])
+    exclude({"INSTRUCTION": rest or None, "--for": instruction}, "say it once")
+    if number is not None and rest and not is_word(rest):
+        raise typer.BadParameter(f"{rest!r} is no instruction", param_hint="INSTRUCTION")
+    return number, rest or instruction
+
+
 def _int(name: str, text: str | None) -> int | None:
     from mmulator.errors import OperandError
 
@@ -207,7 +240,7 @@ def _tile(instruction: str | None, operand: str, mn_major: bool, type: str | Non
     return make_tile(instruction, operand, mn_major=mn_major, type=type or "f16", mn=mn, k=k)
 
 
-def _from_cute(text: str, instruction: str | None, operand: str, type: str | None, base: int, units: str) -> CuteAnswer:
+def _from_cute(text: str, instruction: str | None, operand: str, type: str | None, base: int | None, units: str) -> CuteAnswer:
     from mmulator.inspect.from_cute import descriptor_from_cute, tile_of_layout
 
     tile = _tile(instruction, operand, False, None, 64, 64) or tile_of_layout(text, operand, type or "f16", units)
@@ -316,7 +349,8 @@ def _print_answer(answer: DescriptorAnswer, derived: CuteAnswer | None) -> None:
     _item("base", answer.base_offset_text())
     _item("CuTe", answer.cute or "no layout string says this; see --cute")
     if derived:
-        _item("derived", f"{len(derived.tiles)} tiles, {derived.compared} addresses equal; {derived.remark}")
+        count = len(derived.tiles)
+        _item("derived", f"{count} tile{'s' * (count > 1)}, {derived.compared} addresses equal; {derived.remark}")
         _print_tiles(derived)
 
 

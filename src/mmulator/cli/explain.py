@@ -24,6 +24,7 @@ def explain(
     ] = None,
     ptx: Annotated[str | None, typer.Option(help="Only what this .version has, such as 8.0.")] = None,
     device: Annotated[str | None, typer.Option(help="The arithmetic of one device, such as sm_90. Default: all.")] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Without the text to paste.")] = False,
     ptx_only: Annotated[bool, typer.Option("--ptx-only", help="Print the PTX to paste, nothing else.")] = False,
     cuda_only: Annotated[bool, typer.Option("--cuda-only", help="Print the CUDA function, nothing else.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -34,28 +35,27 @@ def explain(
 
     Examples: mmulator explain wgmma m64n128 bf16
 
-    mmulator explain mma.sp f8f6f4 e2m1
+    mmulator explain mma.sp f8f6f4 e2m1 --brief
 
     mmulator explain mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --device sm_90
 
     mmulator explain ldmatrix x4 trans --cuda-only > ldmatrix.cuh
     """
-    from mmulator.cli.output import print_json
-    from mmulator.errors import MmulatorError
+    from mmulator.cli.output import exclude, print_json
     from mmulator.inspect import explain as answer
 
-    if ptx_only + cuda_only + json > 1:
-        raise MmulatorError("--ptx-only, --cuda-only and --json exclude each other")
+    forms = {"--brief": brief, "--ptx-only": ptx_only, "--cuda-only": cuda_only, "--json": json}
+    exclude(forms, "one form of output")
     found = answer(" ".join(instruction), target, ptx, device=device)
     if json:
         print_json({"ok": True, **found.to_dict()})
     elif ptx_only or cuda_only:
         print(found.ptx if ptx_only else found.cuda, end="")
     else:
-        _as_text(found)
+        _as_text(found, brief)
 
 
-def _as_text(e: Explanation) -> None:
+def _as_text(e: Explanation, brief: bool) -> None:
     from mmulator.cli.output import print_heading, print_text
 
     print_heading(e.mnemonic)
@@ -69,11 +69,11 @@ def _as_text(e: Explanation) -> None:
     _operands(e)
     _arithmetic(e)
     _rules(e)
-    for title, text in (("PTX", e.ptx), ("CUDA", e.cuda)):
+    _related(e)
+    for title, text in () if brief else (("PTX", e.ptx), ("CUDA", e.cuda)):
         print()
         print_heading(title)
         print(text, end="")
-    _related(e)
 
 
 def _operands(e: Explanation) -> None:
@@ -126,14 +126,29 @@ def _rules(e: Explanation) -> None:
         print_text(f"- {rule.text}{' Otherwise undefined.' if rule.undefined else ''}{where}", hang=2)
 
 
+def _commands(e: Explanation) -> list[str]:
+    """Other commands that know more of the instruction."""
+    from mmulator.inspect.layouts import form_of, operands
+
+    form = form_of(e.mnemonic)
+    held = operands(form)
+    out = [f"lanes and registers: mmulator layout {e.mnemonic} {'|'.join(held)}"] if held else []
+    if form.family == "wgmma" and form.atype is not None:
+        out.append(f"matrices in shared memory: mmulator descriptor {e.mnemonic}")
+    if form.sparse:
+        out.append(f"metadata: mmulator sparse lanes --for {e.mnemonic}")
+    return out
+
+
 def _related(e: Explanation) -> None:
     from mmulator.cli.output import print_heading, print_text
 
-    if e.related:
-        print()
-        print_heading("Related")
-        for r in e.related:
-            print_text(f"{r.relation}: {r.instruction}" + (f" ({r.also})" if r.also else ""), hang=2)
+    print()
+    print_heading("Related")
+    for r in e.related:
+        print_text(f"{r.relation}: {r.instruction}" + (f" ({r.also})" if r.also else ""), hang=2)
+    for text in _commands(e):
+        print_text(text, hang=2)
     if e.matches:
         print()
         print_heading(f"Others that fit `{e.query}`")

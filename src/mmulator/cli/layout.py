@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from mmulator.cli.completion import instruction_words
+from mmulator.cli.output import exclude, print_text, width
 
 if TYPE_CHECKING:
     from mmulator.inspect.layouts import Element, Layout
 
 
 def layout(
-    instruction: Annotated[str, typer.Argument(help="As in PTX, or a few words: mma m16n8k16 bf16.", show_default=False)],
-    operand: Annotated[
-        str,
+    words: Annotated[
+        list[str],
         typer.Argument(
-            help="a, b, c, d; r of a load or store; e (wgmma: sp_meta), the metadata; scale_a, scale_b.", show_default=False
+            metavar="INSTRUCTION OPERAND",
+            help="The instruction as in PTX or in words (mma m16n8k16 bf16), then the operand: a, b, c, d; r of a load or "
+            "store; e (wgmma: sp_meta), the metadata; scale_a, scale_b.",
+            show_default=False,
+            autocompletion=instruction_words,
         ),
     ],
     element: Annotated[str | None, typer.Option(metavar="ROW,COL[,COPY]", help="Who holds this element.")] = None,
     register: Annotated[str | None, typer.Option(metavar="LANE,REG[,INDEX]", help="What lies in this register.")] = None,
-    by: Annotated[str, typer.Option(metavar="matrix|lane", help="Table by rows and columns, or by lanes.")] = "matrix",
+    by: Annotated[
+        str | None, typer.Option(metavar="matrix|lane", help="Table by rows and columns, or by lanes. Default: matrix.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="All of a large one, not just what repeats.")] = False,
     selector: Annotated[int | None, typer.Option(help="Sparsity selector, for the metadata. Default: 0.")] = None,
     byte_id: Annotated[int | None, typer.Option(help="Of the scale factors. Default: 0.")] = None,
     thread_id: Annotated[int | None, typer.Option(help="Of the scale factors. Default: 0.")] = None,
-    device: Annotated[str, typer.Option(help="Matters for wmma, whose fragments the specification leaves open.")] = "sm_90",
+    device: Annotated[
+        str | None, typer.Option(help="Matters for wmma, whose fragments the specification leaves open. Default: sm_90.")
+    ] = None,
     svg: Annotated[str | None, typer.Option(metavar="FILE", help="Draw it. - is standard output, here and below.")] = None,
     png: Annotated[str | None, typer.Option(metavar="FILE", help="Draw it; needs the extra draw.")] = None,
-    theme: Annotated[str, typer.Option(metavar="auto|light|dark", help="Of the drawing; auto follows the reader's.")] = "auto",
+    theme: Annotated[
+        str | None, typer.Option(metavar="auto|light|dark", help="Of the drawing; auto, the default, follows the reader's.")
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line for each place in the registers.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     cute: Annotated[bool, typer.Option("--cute", help="Print the CuTe layout from (thread, value) to an element.")] = False,
@@ -38,39 +51,56 @@ def layout(
 
     Examples: mmulator layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 a
 
-    mmulator layout "wgmma m64n256 bf16" d --element 17,200
+    mmulator layout wgmma m64n256 bf16 d --element 17,200
 
-    mmulator layout "mma.sp m16n8k32 f16" e --selector 1 --svg metadata.svg
+    mmulator layout mma.sp m16n8k32 f16 e --selector 1 --svg metadata.svg
 
     Elements are named as in the specification's figures: a5 is a lane's element number 5.
     """
+    from mmulator.inspect.layouts import is_name, other_answer
     from mmulator.inspect.layouts import layout as answer
     from mmulator.inspect.svg import check_theme
 
-    if by not in ("matrix", "lane"):
+    if by not in (None, "matrix", "lane"):
         raise typer.BadParameter("matrix or lane", param_hint="--by")
-    check_theme(theme)
+    if theme is not None and svg is png is None:
+        raise typer.BadParameter("it goes with --svg or --png", param_hint="--theme")
+    theme = check_theme(theme or "auto")
+    others = {"--element": element, "--register": register, "--csv": csv, "--markdown": markdown, "--cute": cute, "--json": json}
+    for name, given in (others | {"--svg": svg, "--png": png}).items():
+        exclude({"--by": by, name: given}, "it turns the printed table")
+    for name, given in others.items():
+        exclude({"--full": full, name: given}, "this has all of it")
     _one_output({"--svg": svg, "--png": png}, {"--element": element, "--register": register}, csv, markdown, cute, json)
     where = None if element is None else _numbers(element, "--element", "ROW,COL[,COPY]")
     place = None if register is None else _numbers(register, "--register", "LANE,REG[,INDEX]")
-    found = answer(
-        instruction, operand, selector=selector or 0, byte_id=byte_id or 0, thread_id=thread_id or 0, device=device
-    )
+    instruction, operand = _split(words)
+    chosen = {"selector": selector or 0, "byte_id": byte_id or 0, "thread_id": thread_id or 0, "device": device or "sm_90"}
+    found = answer(instruction, operand, **chosen)  # type: ignore[arg-type]
+    if device is not None:
+        _check_device(found, device)
     of = {"--selector": (selector, "metadata"), "--byte-id": (byte_id, "scales"), "--thread-id": (thread_id, "scales")}
     for name, (value, kind) in of.items():
         if value is not None and found.kind != kind:
             what = {"metadata": "the metadata", "scales": "scale factors"}[kind]
             raise typer.BadParameter(f"it is of {what}, not of operand {operand}", param_hint=name)
+    if full and (svg is not None or png is not None):
+        _check_size(found)
     if svg is not None:
-        _write(svg, found.svg(theme, full).encode())
+        _write("--svg", svg, found.svg(theme, full).encode())
     if png is not None:
-        _write(png, found.png(theme, full))
+        _write("--png", png, found.png(theme, full))
     if svg is not None or png is not None:
+        _say_drawn(instruction, found, [p for p in (svg, png) if p is not None])
         return
     if where is not None or place is not None:
-        elements = [found.element(*where)] if where else []
-        elements += found.at(*place) if place else ()
-        _print_elements(found, elements, json)
+
+        def ask(layout: Layout) -> list[Element]:
+            elements = [layout.element(*where)] if where else []
+            return elements + list(layout.at(*place) if place else ())
+
+        other = other_answer(instruction, found, ask)
+        _print_elements(found, ask(found), json, other, not is_name(instruction))
     elif cute:
         _print_cute(found, json)
     elif json:
@@ -78,15 +108,13 @@ def layout(
 
         print_json(found.to_dict())
     else:
-        _print_all(instruction, found, by, full, csv, markdown)
+        _print_all(instruction, found, by or "matrix", full, csv, markdown)
 
 
 def _one_output(
     pictures: dict[str, str | None], questions: dict[str, str | None], csv: bool, markdown: bool, cute: bool, json: bool
 ) -> None:
     """Wrong usage where an option would be without effect. --json goes with questions and --cute, --svg with --png."""
-    from mmulator.cli.output import exclude
-
     if "-" in pictures.values():
         exclude({f"{name} -": path == "-" for name, path in pictures.items()}, "standard output takes one")
     formats = {"--csv": csv, "--markdown": markdown, "--cute": cute}
@@ -109,12 +137,59 @@ def _numbers(text: str, option: str, form: str) -> tuple[int, ...]:
     return numbers
 
 
-def _write(path: str, data: bytes) -> None:
-    import sys
+def _split(words: list[str]) -> tuple[str, str]:
+    """The instruction, and the operand, which is the last word."""
+    if len(words) < 2:
+        said = "an instruction and one of its operands, such as: mma m16n8k16 f16 a"
+        raise typer.BadParameter(said, param_hint="INSTRUCTION OPERAND")
+    return " ".join(words[:-1]), words[-1]
+
+
+def _check_device(found: Layout, device: str) -> None:
+    """A device that has no such instruction is no answer."""
+    from mmulator.errors import UnsupportedError
+    from mmulator.inspect.arithmetic import runs_on
+    from mmulator.inspect.layouts import form_of
+    from mmulator.isa.targets import DEVICES
+
+    form = form_of(found.instruction)
+    if not runs_on(form, device):
+        have = ", ".join(d for d in DEVICES if runs_on(form, d)) or "none"
+        raise UnsupportedError(f"{device} has no {found.instruction}", hint=f"devices that have it: {have}")
+
+
+def _check_size(found: Layout) -> None:
+    """An accumulator in full is a picture that no page and no screen holds."""
+    from mmulator.errors import OperandError
+
+    if found.rows * found.columns * found.copies > 4096:
+        raise OperandError(
+            f"operand {found.operand} of {found.rows} x {found.columns} is too large to draw in full",
+            hint="without --full what repeats is drawn; --csv, or --full without a drawing, has every element",
+        )
+
+
+def _say_drawn(text: str, found: Layout, paths: list[str]) -> None:
+    """What was drawn; on standard error where standard output has the drawing."""
+    from mmulator.inspect.layouts import is_name, other_form
+
+    out = sys.stderr if "-" in paths else sys.stdout
+    files = ", ".join(p for p in paths if p != "-")
+    if files:
+        print(f"{files}: operand {found.operand} of {found.instruction}", file=out)
+    elif not is_name(text):
+        print(f"operand {found.operand} of {found.instruction}", file=out)
+    if other := other_form(text, found):
+        print_text(f"The words fit other forms too, of which {other} lays {found.operand} out otherwise.", file=out)
+
+
+def _write(option: str, path: str, data: bytes) -> None:
     from pathlib import Path
 
     from mmulator.errors import MmulatorError
 
+    if path == "-" and not data.startswith(b"<") and sys.stdout.isatty():
+        raise typer.BadParameter("a PNG is no text for a terminal: name a file, or redirect it", param_hint=option)
     if path == "-":
         if data.startswith(b"<"):
             sys.stdout.write(data.decode())
@@ -127,14 +202,30 @@ def _write(path: str, data: bytes) -> None:
         raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _print_elements(found: Layout, elements: list[Element], json: bool) -> None:
+def _print_elements(
+    found: Layout, elements: list[Element], json: bool, other: tuple[Layout, list[Element]] | None, words: bool
+) -> None:
     if json:
         from mmulator.cli.output import print_json
 
-        print_json({"instruction": found.instruction, "operand": found.operand, "elements": [e.to_dict() for e in elements]})
+        about: dict[str, Any] = {"instruction": found.instruction, "operand": found.operand}
+        about["elements"] = [e.to_dict() for e in elements]
+        if other:
+            about["otherwise"] = {"instruction": other[0].instruction, "elements": [e.to_dict() for e in other[1]]}
+        print_json(about)
         return
+    if words:
+        print(found.instruction)
+    print("\n".join(_sentences(found, elements)))
+    if other:
+        print_text(f"The words fit other forms too, of which {other[0].instruction} answers otherwise:")
+        print("\n".join(_sentences(*other)))
+
+
+def _sentences(found: Layout, elements: list[Element]) -> list[str]:
     if not elements:
-        print(f"nothing of operand {found.operand}: this lane's register is not used")
+        return [f"{found.operand}: nothing: this lane's register is not used"]
+    out = []
     for e in elements:
         spot = f"row {e.row}, {found.column_name} {e.column}" + (f", matrix {e.copy}" if found.copies > 1 else "")
         if found.spans:
@@ -143,7 +234,8 @@ def _print_elements(found: Layout, elements: list[Element], json: bool) -> None:
         for h in e.holders:
             what = f" is {h.name}" if found.kind == "elements" else ""
             bits = f"bit {h.low}" if h.low == h.high else f"bits {h.low} to {h.high}"
-            print(f"{found.operand}: {spot}{what}: lane {h.lane}, register {h.register}, {bits}")
+            out.append(f"{found.operand}: {spot}{what}: lane {h.lane}, register {h.register}, {bits}")
+    return out
 
 
 def _print_cute(found: Layout, json: bool) -> None:
@@ -161,11 +253,9 @@ def _print_cute(found: Layout, json: bool) -> None:
 
 
 def _print_all(text: str, found: Layout, by: str, full: bool, csv: bool, markdown: bool) -> None:
-    from shutil import get_terminal_size
-    from textwrap import fill
-
     from mmulator.inspect import tables
     from mmulator.inspect.draw import subtitle
+    from mmulator.inspect.layouts import other_form
 
     if csv:
         print(tables.to_csv(found), end="")
@@ -173,33 +263,16 @@ def _print_all(text: str, found: Layout, by: str, full: bool, csv: bool, markdow
     if markdown:
         print(tables.to_markdown(found), end="")
         return
-    width = get_terminal_size().columns
     print(found.instruction)
     if unknown := found.evidence.startswith("not known"):
-        print(fill(f"warning: {found.evidence}.", width))
-    print(fill(subtitle(found), width))
+        print_text(f"warning: {found.evidence}.")
+    print_text(subtitle(found))
     for name, rule in found.rule:
         print(f"  {name} = {rule}")
     print()
-    print((tables.lane_table if by == "lane" else tables.matrix_table)(found, width, full))
+    print((tables.lane_table if by == "lane" else tables.matrix_table)(found, width(), full))
     print()
     for note in (*found.notes, f"{found.section}." if unknown else f"{found.section}: {found.evidence}."):
-        print(fill(note, width))
-    if other := _others(text, found):
-        print(fill(f"The words fit other forms too, of which {other} lays {found.operand} out otherwise.", width))
-
-
-def _others(text: str, found: Layout) -> str:
-    """The first of the other forms that the words fit and whose layout of the operand is another."""
-    from mmulator.inspect.layouts import is_name, operands
-    from mmulator.layouts import fragment
-    from mmulator.syntax import parse_mnemonic
-    from mmulator.syntax.search import find_forms
-
-    if is_name(text) or found.kind != "elements":
-        return ""
-    own = fragment(parse_mnemonic(found.instruction), found.operand)
-    for form in find_forms(text):
-        if found.operand in operands(form) and fragment(form, found.operand) != own:
-            return str(form)
-    return ""
+        print_text(note)
+    if other := other_form(text, found):
+        print_text(f"The words fit other forms too, of which {other} lays {found.operand} out otherwise.")

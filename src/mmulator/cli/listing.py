@@ -26,7 +26,8 @@ def list(
     type: Annotated[str | None, typer.Option(help="An element type of A, B, C or D, such as bf16 or fp8.")] = None,
     family: Annotated[str | None, typer.Option(help="mma, wgmma, wmma, ldmatrix, stmatrix or movmatrix.")] = None,
     shape: Annotated[str | None, typer.Option(help="A shape or part of one: m16n8k16, n128, k32.")] = None,
-    sparse: Annotated[bool | None, typer.Option("--sparse/--dense", help="With sparse A, or without.")] = None,
+    sparse: Annotated[bool, typer.Option("--sparse", help="With sparse A.")] = False,
+    dense: Annotated[bool, typer.Option("--dense", help="Without sparse A.")] = False,
     device: Annotated[str | None, typer.Option(help="What this device runs with known arithmetic, such as sm_89.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Every name in full, one a line.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -39,10 +40,12 @@ def list(
 
     mmulator list --family mma --device sm_89 --full
     """
-    from mmulator.cli.output import print_json
+    from mmulator.cli.output import exclude, print_json
     from mmulator.inspect import group
 
-    forms = _forms(words or [], target, ptx, type, family, shape, sparse, device)
+    exclude({"--sparse": sparse, "--dense": dense}, "without either both are listed")
+    exclude({"--full": full, "--json": json}, "JSON has every name")
+    forms = _forms(words or [], target, ptx, type, family, shape, "sparse" if sparse else "dense" if dense else "", device)
     if json:
         from dataclasses import asdict
 
@@ -58,7 +61,7 @@ def list(
 
 def _forms(
     words: builtins.list[str], target: str | None, ptx: str | None, type: str | None, family: str | None, shape: str | None,
-    sparse: bool | None, device: str | None,
+    side: str, device: str | None,
 ) -> tuple[MatrixForm, ...]:  # fmt: skip
     """What fits, in the order of the tables. Raises InvalidInstructionError where nothing does."""
     from mmulator.errors import InvalidInstructionError
@@ -70,7 +73,6 @@ def _forms(
         raise InvalidInstructionError(f"--family {family}: no such family", hint=f"one of {', '.join(FAMILIES)}")
     if device is not None:
         check_known(device)
-    side = {True: "sparse", False: "dense", None: ""}[sparse]
     query = " ".join(filter(None, (family, *words, shape, type, side)))
     forms = legal_forms(target, ptx)
     if not forms:
@@ -90,8 +92,8 @@ def _forms(
 
 
 def _as_table(groups: tuple[FormGroup, ...], count: int) -> None:
-    from mmulator.cli.output import print_columns
+    from mmulator.cli.output import print_columns, print_line
 
     rows = [(str(len(g.mnemonics)), g.targets, g.ptx, g.pattern) for g in groups]
     print_columns(("forms", "target", "PTX", "instruction, without .sync.aligned"), rows, breaks=".")
-    print(f"{count} form{'s' if count != 1 else ''}; {{.x}} may be left out, .{{x,y}} is a choice; --full prints every name")
+    print_line(f"{count} form{'s' if count != 1 else ''}; {{.x}} may be left out, .{{x,y}} is a choice; --full prints every name")

@@ -10,7 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from mmulator.errors import MmulatorError
 from mmulator.source import Source
@@ -116,7 +116,7 @@ def width() -> int:
     return max(40, shutil.get_terminal_size((80, 24)).columns)
 
 
-def print_text(text: str, hang: int = 0) -> None:
+def print_text(text: str, hang: int = 0, file: TextIO | None = None) -> None:
     """A paragraph, folded to the terminal (to 80 columns elsewhere); lines after the first are indented by `hang`, the
     first as it is."""
     first = " " * (len(text) - len(text.lstrip()))
@@ -124,7 +124,8 @@ def print_text(text: str, hang: int = 0) -> None:
         textwrap.fill(
             text.lstrip(), width(), initial_indent=first, subsequent_indent=" " * hang, break_long_words=False,
             break_on_hyphens=False,
-        )
+        ),
+        file=file,
     )  # fmt: skip
 
 

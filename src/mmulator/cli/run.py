@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from mmulator.cli.output import exclude, print_line, print_table, width
 
@@ -36,7 +35,7 @@ def run(
     grid: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Blocks of the grid.")] = None,
     block: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Threads of a block.")] = None,
     shared: Annotated[int | None, _what(metavar="BYTES", help="Dynamic shared memory.")] = None,
-    arg: Annotated[Texts, _what(metavar="[NAME=]VALUE", help="An argument, in order; see below.")] = None,
+    arg: Annotated[Texts, _what(metavar="[NAME=]VALUE", help="An argument, in order: one of Values.")] = None,
     set_: Annotated[
         Texts, typer.Option("--set", metavar="NAME=VALUE", help="A .const or .global variable before the launch.")
     ] = None,
@@ -89,33 +88,39 @@ mmulator run examples/hopper_gemm/launch.toml
 
 mmulator run k.ptx --entry gemm --grid 2,2 --block 128 --shared 98304 --arg a.npy --arg C=out:f16:256x256 --arg 256 --save c.npz
 """
-ARGUMENTS = """
-a.npy, b.npz:KEY  an array of a file
-
-out:f16:256x256  an array of zeros, an output
-
-random:f16:256x256:SEED  random elements
-
-256, 0.5, i32:256, f32:0.5, null  a scalar, a null pointer
-
-i32,i32,f32x2:1,2,0.5,0.25  a struct; hex:0100...  its bytes
+VALUES = """
+  a.npy, b.npz:KEY                 an array of a file
+  out:f16:256x256                  an array of zeros, an output
+  random:f16:256x256:SEED          random elements
+  256, 0.5, i32:256, f32:0.5       a scalar
+  null                             a null pointer
+  i32,i32,f32x2:1,2,0.5,0.25       a struct: types, then values
+  hex:01000000                     raw bytes
 """
 LAUNCH_FILE = """
-ptx = "k.ptx"; entry = "gemm"; grid = [2, 2]; block = 128
-
-shared = 98304; device = "sm_90"; seed = 0
-
-[[arg]]  one for each parameter, in order, with one of value = 256, zeros = true, random = {seed = 1}, npy = "a.npy",
-npz = "b.npz:KEY", values = [1, 2], hex = "0100", struct = [{type = "i32", value = 1}]; and name, type, shape
-
-[variables]  coef = {type = "f32", values = [1, 2]}
-
-[expect]  file = "c.npz"; compare = "bits", or "close" with rtol, atol, ulp, tolerance (of the largest)
+  ptx = "k.ptx"                    # paths from this file's folder
+  entry = "gemm"
+  grid = [2, 2]
+  block = 128
+  shared = 98304
+  device = "sm_90"
+  [[arg]]                          # one for each parameter, in order
+  name = "A"
+  type = "f16"
+  shape = [256, 256]
+  random = { seed = 1 }            # or zeros = true, values = [1, 2],
+  [[arg]]                          # npy = "a.npy", npz = "b.npz:KEY",
+  value = 256                      # hex = "0100", struct = [...]
+  [variables]
+  coef = { type = "f32", values = [1, 2] }
+  [expect]
+  file = "c.npz"                   # arrays by argument name
+  compare = "bits"                 # or "close" with rtol, atol, ulp
 """
 run.__doc__ = "\n\n".join(
     (
         cleandoc(run.__doc__ or ""), "[bold]Examples[/bold]", EXAMPLES.strip(), "[bold]Values[/bold] of --arg and --set",
-        escape(ARGUMENTS.strip()), "[bold]Launch files[/bold] (TOML; paths from the file's folder)", escape(LAUNCH_FILE.strip()),
+        VALUES.strip("\n"), "[bold]A launch file[/bold]", LAUNCH_FILE.strip("\n").replace("[", r"\["),
     )
 )  # fmt: skip
 
@@ -387,7 +392,7 @@ def _comparisons(result: JobResult, job: Job) -> None:
         far = f" ({c.beyond} of them beyond the tolerance)" if 0 < c.beyond < c.wrong else ""
         print_line(
             f"{c.name}: bit-identical to {source}: {word}: {c.wrong} of {c.size} elements differ{far}, "
-            f"the first{' of these' if far else ''} at [{where}]: {c.got} instead of {c.want}; "
+            f"the first{' of these' if far else ''} at [{where}]: {_number(c.got, c, job)} instead of {_number(c.want, c, job)}; "
             f"worst {c.worst:.3g} of the largest value",
             hang=2,
         )
@@ -397,6 +402,14 @@ def _comparisons(result: JobResult, job: Job) -> None:
         print_line(f"not compared: {names}: {job.expect.file} has no such array{'s' * (len(result.uncompared) > 1)}", hang=2)
     if result.compares_nothing:
         print_line("nothing that the kernel wrote was compared: that counts as different", hang=2)
+
+
+def _number(value: Any, c: Comparison, job: Job) -> str:
+    """As the type writes it: 0.1 of f32, not its 17 digits."""
+    import numpy as np
+
+    array = job.arrays().get(c.name)
+    return str(value if array is None or not isinstance(value, float) else np.asarray(value).astype(array.dtype))
 
 
 def _details(c: Comparison, job: Job) -> None:

@@ -346,15 +346,34 @@ def _print_lanes(words: tuple[MetadataWord, ...]) -> None:
 
 
 def _print_word(w: MetadataWord) -> None:
-    from mmulator.cli.output import print_table
+    from mmulator.cli.output import print_line, print_table
 
     if not w.contributes:
-        print(f"lane {w.lane} does not contribute: its register is not read")
+        print_line(f"lane {w.lane} does not contribute with selector {w.selector}: its register is not read")
+        others = _selectors(w)
+        if others:
+            print_line(f"it does with --selector {' or '.join(map(str, others))}")
         return
     print(f"lane {w.lane}" + ("" if w.word is None else f": 0x{w.word:08x}"))
     known = w.word is not None
     names = ("bits", "row", "columns", *(("nibble", "columns kept") if known else ()))
     print_table("", names, [(_range(n.bits), n.row, _range(n.columns), *(_said(n) if known else ())) for n in w.nibbles])
+
+
+def _selectors(w: MetadataWord) -> list[int]:
+    """Selectors with which the lane contributes."""
+    from mmulator.errors import OperandError
+    from mmulator.inspect.sparse import metadata_word
+    from mmulator.instruction import Instruction
+
+    found = []
+    for selector in range(4):
+        try:
+            if metadata_word(Instruction.parse(w.instruction), w.lane, selector).contributes:
+                found.append(selector)
+        except OperandError:  # no such selector
+            break
+    return found
 
 
 def _said(n: Nibble) -> tuple[str, str]:

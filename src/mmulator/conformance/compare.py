@@ -14,6 +14,7 @@ from mmulator.conformance.cases import Batch, Segment
 from mmulator.errors import MmulatorError
 from mmulator.isa.types import ElementType
 from mmulator.layouts import fragment, sparse
+from mmulator.machine.pattern import where_in_registers
 from mmulator.numerics.formats import decode, element_type, integers
 from mmulator.numerics.profiles import profile_for
 
@@ -46,7 +47,8 @@ class Difference:
     """The first word that differs, and what it was computed from. Bits are hexadecimal texts.
 
     execution, lane, register: where the word lies. kind: of operands. row, column, products: for a multiplication the
-    element, and its factors that are not zero. exact: the sum without rounding. operands: scalars of the execution.
+    element, and its factors that are not zero. exact: the sum without rounding. operands: scalars of the execution. where:
+    lanes and registers of all the words that differ, if they are few of all.
     """
 
     execution: int
@@ -62,6 +64,7 @@ class Difference:
     exact: str = ""
     arithmetic: str = ""
     operands: str = ""
+    where: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -77,6 +80,7 @@ class Difference:
         if len(self.products) > 16:
             out.append(f"  and {len(self.products) - 16} more products")
         out += [f"  {text}" for text in (self.arithmetic, self.operands) if text]
+        out += [f"  all that differ: {self.where}"] * bool(self.where)
         return out
 
 
@@ -87,7 +91,7 @@ def compare(batch: Batch, got: Array, want: Array, device: str) -> tuple[int, Di
     if not count:
         return 0, None
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
-    return count, explain(batch, at, want, got, device)
+    return count, replace(explain(batch, at, want, got, device), where=where_in_registers(wrong))
 
 
 def explain(batch: Batch, at: tuple[int, ...], want: Array, got: Array, device: str) -> Difference:
@@ -101,12 +105,13 @@ def explain(batch: Batch, at: tuple[int, ...], want: Array, got: Array, device: 
         return Difference(n, segment.kind, *place, *words, operands=scalars)
     rule = fragment(form, "d")
     index, bits = 0, rule.bits
-    apart = int(want[at]) ^ int(got[at])
-    while not apart >> (bits * index) & ((1 << bits) - 1):
+    changed = int(want[at]) ^ int(got[at])
+    while not changed >> (bits * index) & ((1 << bits) - 1):
         index += 1
     copies, rows, columns = (int(x[place[0], place[1], index]) for x in rule.maps)
     mask = (1 << bits) - 1
-    words = tuple(number(form.dtype, int(x[at]) >> (bits * index) & mask) for x in (want, got))  # type: ignore[assignment]
+    raw = [int(x[at]) >> (bits * index) & mask for x in (want, got)]
+    words = number(form.dtype, raw[0]), f"{number(form.dtype, raw[1])} {apart(form.dtype, *raw)}".rstrip()
     found = Difference(n, segment.kind, *place, *words, rows, columns, operands=scalars)
     try:
         products, c, exact = _sum(form, *element_operands(batch, n, rows, columns, copies))
@@ -164,6 +169,15 @@ def value(t: ElementType, raw: int) -> Fraction | float:
         return float("nan") if f.nan else float("-inf" if f.sign else "inf")
     exact = Fraction(int(f.significand)) * Fraction(2) ** (int(f.exponent) - t.mantissa)
     return -exact if f.sign else exact
+
+
+def apart(t: ElementType, a: int, b: int) -> str:
+    """How far two values of a float type are from each other, in ULPs; nothing for other types, NaN and infinity."""
+    if not t.is_float or not t.has_sign or any(isinstance(value(t, x), float) for x in (a, b)):
+        return ""
+    sign = 1 << (t.bits - 1)
+    x, y = (-(raw & (sign - 1)) if raw & sign else raw for raw in (a, b))
+    return f"{abs(x - y):,} ULP apart"
 
 
 def number(t: ElementType, raw: int) -> str:

@@ -207,14 +207,29 @@ def files(folder: Path) -> dict[str, list[Path]]:
 
 
 def default_folder() -> Path:
-    """vectors/ of the repository that this package lies in. Raises MmulatorError where it lies in none."""
-    folder = Path(__file__).parents[3] / "vectors"
-    if not folder.is_dir():
-        raise MmulatorError(
-            "the vectors are in the repository, not in the installed package",
-            hint="give their folder with --vectors DIR, or compare with a GPU: --gpu",
-        )
-    return folder
+    """vectors/ of the repository that this package lies in, or of the folder we are in. Raises MmulatorError without."""
+    for folder in (Path(__file__).parents[3] / "vectors", Path("vectors")):
+        if next(folder.glob("sm_*/*.npz"), None) is not None:
+            return folder
+    raise MmulatorError(
+        "the vectors are in the repository, not in the installed package, and not in ./vectors",
+        hint="run this in a clone, give their folder with --vectors DIR, or compare with a GPU: --gpu",
+    )
+
+
+def extent(folder: Path) -> tuple[int, int, int]:
+    """What a folder of vectors covers: executions, result words of them, and words that are stored in full."""
+    executions = words = stored = 0
+    for device, paths in files(folder).items():
+        for v in (v for path in paths for members in read(path)[1].values() for v in members):
+            executions += len(v.kinds)
+            stored += len(v.words)
+            out = kernels.result(v.subject)
+            if out is not None:
+                words += len(v.kinds) * v.subject.form.lanes * out.count * out.bits // 32
+            elif (image := batch_of(v.subject, v.kinds, device).image) is not None:
+                words += image.nbytes // 4
+    return executions, words, stored
 
 
 # Replay --------------------------------------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ class Arithmetic:
 
 
 def runs_on(form: MatrixForm, device: str) -> bool:
-    """Whether a device has the instruction, and its arithmetic is known."""
+    """Whether a device has the instruction, and its arithmetic is known. Raises UnsupportedError for an unknown device."""
+    check_known(device)
     number = int(device[3:])
     if not any(form.requires.admits(Target(number, s)) for s in ("", "a", "f") if Target(number, s) in TARGETS):
         return False

@@ -64,7 +64,8 @@ class CuteLayout:
 
     swizzle: or None. on_address: the swizzle acts on the byte address (`smem_ptr`, and the notation of the PTX ISA)
     rather than on the offset in the layout's own units (`Sw<..> o 0 o ..`, or a base other than 4 without `smem_ptr`).
-    unit_bits: bits of one unit of the strides where the text says so, else 0. offset: added before the swizzle.
+    unit_bits: bits of one unit of the strides where the text says so, else 0. offset: added before the swizzle. pointer:
+    the shared address of the first element where the text says it, else None.
     """
 
     shape: tuple[IntTuple, ...]
@@ -73,6 +74,7 @@ class CuteLayout:
     on_address: bool = True
     unit_bits: int = 0
     offset: int = 0
+    pointer: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> CuteLayout:
@@ -81,11 +83,11 @@ class CuteLayout:
 
     def __str__(self) -> str:
         plain = f"{show(self.shape)}:{show(self.stride)}"
+        unit = f"[{self.unit_bits}b]" * bool(self.unit_bits) + f"({self.pointer or 0:#x})" * bool(self.unit_bits or self.pointer)
         if self.swizzle is None:
-            return plain
+            return f"smem_ptr{unit} o {plain}" if self.pointer else plain
         if not self.on_address:
             return f"{self.swizzle} o {self.offset} o {plain}"
-        unit = f"[{self.unit_bits}b](0x0)" if self.unit_bits else ""
         return f"{self.swizzle} o smem_ptr{unit} o {plain}"
 
     @property
@@ -332,7 +334,7 @@ class _Reader:
 
     def _written(self) -> CuteLayout:
         swizzle: CuteSwizzle | None = None
-        pointer = offset = None
+        behind = offset = pointer = None  # behind: what the layout is composed with
         unit = 0
         if self.peek() in ("Sw", "Swizzle", "S", "cute::Swizzle"):
             self.next()
@@ -345,15 +347,15 @@ class _Reader:
             swizzle = CuteSwizzle(bits, base, shift)
             self._compose()
             if self.peek().startswith("smem_ptr"):
-                pointer = self.next()
-                unit = self._pointer()
+                behind = self.next()
+                unit, pointer = self._pointer()
                 self._compose()
             elif self.peek()[:1] in "_0123456789" and self._ahead() in ("o", "∘"):
                 offset = self.number()
                 self._compose()
         elif self.peek().startswith("smem_ptr"):
-            pointer = self.next()
-            unit = self._pointer()
+            behind = self.next()
+            unit, pointer = self._pointer()
             self._compose()
         shape, place = self.int_tuple(), self.at
         if self.peek() != ":":
@@ -366,8 +368,8 @@ class _Reader:
         if any(n < 1 for _, n, _ in _flat(*modes, "")) or any(d < 0 for *_, d in _flat(*modes, "")):
             raise self.error("extents are 1 or more, strides 0 or more", self.tokens[place][1])
         # Without a pointer or an offset the PTX ISA writes Swizzle<B,4,3> in bytes; another base can only count elements.
-        on_address = pointer is not None or (offset is None and (swizzle is None or swizzle.base == 4))
-        return CuteLayout(*modes, swizzle, on_address, unit, offset or 0)
+        on_address = behind is not None or (offset is None and (swizzle is None or swizzle.base == 4))
+        return CuteLayout(*modes, swizzle, on_address, unit, offset or 0, pointer)
 
     def _ahead(self) -> str:
         return self.tokens[self.at + 1][0] if self.at + 1 < len(self.tokens) else ""
@@ -377,17 +379,20 @@ class _Reader:
             raise self.error(f"'o' is expected, not {self.peek()!r}")
         self.next()
 
-    def _pointer(self) -> int:
-        """What follows smem_ptr: `[16b](0x400)`, `[16b](unset)`, `_flag_bits<16>`: the bits of an element, or 0."""
-        bits = 0
+    def _pointer(self) -> tuple[int, int | None]:
+        """What follows smem_ptr: `[16b](0x400)`, `[16b](unset)`, `_flag_bits<16>`: the bits of an element, or 0, and the
+        address, or None."""
+        bits, address = 0, None
         while self.peek() in ("[", "(", "<", "{"):
             closed = {"[": "]", "(": ")", "<": ">", "{": "}"}[self.next()]
             while self.peek() != closed:
                 token = self.next()
                 if closed in "]>" and token.isdigit():
                     bits = int(token)
+                elif closed == ")" and token[:1].isdigit():
+                    address = int(token, 0)
             self.next(closed)
-        return bits
+        return bits, address
 
 
 def _congruent(shape: IntTuple, stride: IntTuple) -> bool:

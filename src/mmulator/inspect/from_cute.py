@@ -85,15 +85,18 @@ class CuteAnswer:
         return head + table((self.tile.letter, "k", "stage", *names, "word"), rows)
 
 
-def descriptor_from_cute(text: str, tile: Tile, *, base: int = 0, units: str = "elements") -> CuteAnswer:
+def descriptor_from_cute(text: str, tile: Tile, *, base: int | None = None, units: str = "elements") -> CuteAnswer:
     """The descriptors with which `tile`'s instruction reads a matrix in this layout.
 
     text: see `mmulator.inspect.cute_layout`; first mode M or N, second K, others stages. tile: which operand; its major-ness
-    is found from the layout. base: shared address of the layout's first element. units: `elements`, `bytes` or `bits`,
+    is found from the layout. base: shared address of the layout's first element; default: that of
+    the text (`smem_ptr[16b](0x400)`), or 0. units: `elements`, `bytes` or `bits`,
     what the strides count, unless the text says it (`smem_ptr[16b]`).
     Raises OperandError if no descriptor describes the layout; it names the mode that is in the way, and the rule.
     """
     layout, remark = _in_elements(CuteLayout.parse(text), tile.element.bits, units)
+    base, said = _base(layout, base)
+    remark += said
     sizes = layout.sizes
     if len(sizes) < 2:
         raise _none(f"it has {len(sizes)} mode", "the first mode is M or N, the second K, further ones are stages")
@@ -112,6 +115,24 @@ def descriptor_from_cute(text: str, tile: Tile, *, base: int = 0, units: str = "
         if have % need:
             remark += f"; the last {have % need} of {have} {name} are left over by steps of {need}"
     return CuteAnswer(layout, tile, found, len(found) * tile.mn * tile.k, remark)
+
+
+def _base(layout: CuteLayout, base: int | None) -> tuple[int, str]:
+    """The shared address of the first element, and where it is from."""
+    said = layout.pointer
+    if not said:
+        return base or 0, ""
+    if base not in (None, said):
+        raise OperandError(
+            f"the layout begins at {said:#x} (smem_ptr), --base is {base:#x}", hint="leave one of them out, or make them equal"
+        )
+    if said >> 18:
+        raise _none(
+            f"its pointer {said:#x} is no address of shared memory, which has 18 bits",
+            "a generic address: __cvta_generic_to_shared gives the shared one, `smem_ptr[16b](0x0)` and --base say it",
+            "Matrix Descriptor Format",
+        )
+    return said, f", the first element at {said:#x} (said by the layout)"
 
 
 def _any_mode(layout: CuteLayout, tile: Tile, base: int) -> tuple[tuple[CuteTile, ...], str]:

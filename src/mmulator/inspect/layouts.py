@@ -5,6 +5,7 @@ Matrix fragments, sparsity metadata, scale factors: all are one map from (lane, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import OperandError
+from mmulator.errors import MmulatorError, OperandError
 from mmulator.execution import check_known
 from mmulator.inspect.rules import expression
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import element_of, fragment, scales, sparse
 from mmulator.syntax import parse_mnemonic
-from mmulator.syntax.search import find_forms
+from mmulator.syntax.search import find_forms, parse_query, split
 
 if TYPE_CHECKING:
     from mmulator.instruction import Instruction
@@ -131,7 +132,8 @@ class Layout:
         ):
             if not 0 <= value < limit:
                 raise OperandError(f"{name} {value} is outside 0..{limit - 1}")
-        return Element(row, column, copy, self.cells[copy, row, column])
+        own = (self.maps[0] == copy) & (self.maps[1] == row) & (self.maps[2] == column)
+        return Element(row, column, copy, tuple(self.holder(*place) for place in np.argwhere(own).tolist()))
 
     def at(self, lane: int, register: int = 0, index: int | None = None) -> tuple[Element, ...]:
         """What lies in a register, lowest bits first; with an index, that element alone. Empty if the lane has none.
@@ -381,3 +383,66 @@ def _scales(form: MatrixForm, name: str, byte_id: int, thread_id: int, device: s
         str(form), name, "scales", str(form.stype), rows, columns, 1, form.lanes, 1, 32, 8, 0, 8, "s", device,
         str(form.section), _evidence(form, "scales", number), rule, notes, (), _scattered(*grid, form.lanes, 4),
     )  # fmt: skip
+
+
+# words that fit several forms -----------------------------------------------------------------------------------------
+def _others(text: str, found: Layout) -> Iterator[Layout]:
+    """Layouts of the other forms that the words fit, where they are others; the likeliest first."""
+    if is_name(text):
+        return
+    seen = {found.maps[0].shape: [found]}
+    selector = next((int(n.split(":")[0].split()[1]) for n in found.notes if n.startswith("Selector")), 0)
+    keys = {_layout_key(form_of(found.instruction), found.operand)}
+    named = {t for choices in parse_query(split(text)).types for t in choices}
+    for form in find_forms(text):
+        try:
+            name = _operand(form, found.operand)
+        except OperandError:
+            continue
+        key = _layout_key(form, name)
+        if key in keys:
+            continue
+        keys.add(key)
+        try:
+            other = layout(form, name, selector=selector, device=found.device)
+        except MmulatorError:
+            continue
+        if found.type in named and other.type not in named:  # the words say the type of this operand
+            continue
+        known = seen.setdefault(other.maps[0].shape, [])
+        if not any(_same(other, k) for k in known):
+            known.append(other)
+            yield other
+
+
+def _layout_key(form: MatrixForm, name: str) -> object:
+    """Forms of one key have one layout."""
+    if name in ("e", "sp_meta") or name.startswith("scale"):
+        return form.family, form.m, form.n, form.k, form.atype, form.btype, form.scale_vec, name
+    return fragment(form, name), form.sparse and name == "a"
+
+
+def _same(a: Layout, b: Layout) -> bool:
+    alike = (a.room, a.shift, a.width, a.spans) == (b.room, b.shift, b.width, b.spans)
+    return alike and all(x.shape == y.shape and bool((x == y).all()) for x, y in zip(a.maps, b.maps))
+
+
+def other_form(text: str, found: Layout) -> str:
+    """The first of the other forms that the words fit whose layout of the operand is another; empty if there is none."""
+    return next((other.instruction for other in _others(text, found)), "")
+
+
+def other_answer(
+    text: str, found: Layout, ask: Callable[[Layout], list[Element]]
+) -> tuple[Layout, list[Element]] | None:
+    """The first of the other forms that the words fit that answers a question otherwise, and how."""
+    own = ask(found)
+    for other in _others(text, found):
+        try:
+            answer = ask(other)
+        except OperandError:  # it has no such element
+            continue
+        if answer != own or any(h.low != k.low or h.high != k.high for e, f in zip(own, answer)
+                                for h, k in zip(e.holders, f.holders)):  # fmt: skip
+            return other, answer
+    return None

@@ -215,7 +215,8 @@ def canonical(tile: Tile, descriptor: MatrixDescriptor) -> CuteLayout:
     rows: tuple[Any, Any] = ((8, groups), (t * width, stride)) if groups > 1 else (8, t * width)
     parts = (run, rows) if tile.mn_major else (rows, run)
     code = CuteSwizzle(mode.mask.bit_length(), 4, 3)
-    layout = CuteLayout(tuple(p[0] for p in parts), tuple(p[1] for p in parts), code, unit_bits=bits)
+    modes = tuple(p[0] for p in parts), tuple(p[1] for p in parts)
+    layout = CuteLayout(*modes, code, unit_bits=bits, pointer=descriptor.start_address)
     return _behind(layout, descriptor, bits)
 
 

@@ -48,7 +48,7 @@ def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> 
         wanted = ", ".join(f".{p.type}" + ("[]" if p.shape else "") for p in params)
         raise LaunchError(
             f"{function.name} takes {len(params)} arguments ({wanted}), not {len(args)}",
-            hint="Triton adds two scratch pointers at the end; pass 0 for them" if len(args) == len(params) - 2 else None,
+            hint="Triton adds two scratch pointers at the end; pass 0 for them" if _lacks_scratch(params, args) else None,
         )
     offsets = parameter_offsets(params)
     total = offsets[-1] + params[-1].size if params else 0
@@ -71,6 +71,11 @@ def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> 
             data = scalar_bytes(value, p, where)
         memory[at : at + len(data)] = np.frombuffer(data, np.uint8)
     return result
+
+
+def _lacks_scratch(params: Sequence[Parameter], args: Sequence[Any]) -> bool:
+    """Whether two arguments are missing where a kernel of Triton has its scratch pointers."""
+    return len(args) == len(params) - 2 and all(p.is_pointer and not p.shape for p in params[-2:])
 
 
 class _Pool:

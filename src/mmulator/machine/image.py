@@ -9,6 +9,7 @@ import numpy as np
 
 from mmulator.errors import LaunchError
 from mmulator.machine.state import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_FUNCTION, SLOT_SHIFT
+from mmulator.ptx.resources import named_symbols
 from mmulator.ptx.tree import Function, Module, Parameter, Prototype, SymbolReference, Variable
 
 
@@ -79,7 +80,9 @@ class SharedLayout:
 
 
 def shared_layout(module: Module, functions: Iterable[Function]) -> SharedLayout:
-    variables = [v for v in module.variables if v.space == "shared"]
+    functions = list(functions)
+    used = named_symbols(functions)
+    variables = [v for v in module.variables if v.space == "shared" and v.name in used]  # as ptxas: others take no room
     for f in functions:
         variables += [v for v in f.variables if v.space == "shared"]
     addresses: dict[str, int] = {}

@@ -111,6 +111,8 @@ def where_wrong(wrong: Array, accumulators: Sequence[Accumulator] = ()) -> tuple
         return ()
     if count == wrong.size:
         return ("every element",) if count > 1 else ()
+    if count > 0.95 * wrong.size:
+        return (f"every element but {wrong.size - count:,}",)
     at = np.argwhere(wrong)
     out = []
     if count <= _FEW:

@@ -85,6 +85,13 @@ def _leaves_of(instruction: Instruction) -> Iterator[Operand]:
         yield from leaves(operand)
 
 
+def named_symbols(functions: Iterable[Function]) -> frozenset[str]:
+    """Names of everything that instructions of the functions name, registers aside."""
+    return frozenset(
+        leaf.name for f in functions for i in f.instructions for leaf in _leaves_of(i) if isinstance(leaf, Symbol)
+    )
+
+
 def resources(module: Module, function: Function) -> Resources:
     """Resources of a kernel or function and of everything it calls by name."""
     registers: dict[str, str] = {}
@@ -95,7 +102,7 @@ def resources(module: Module, function: Function) -> Resources:
     while waiting:
         current = waiting.pop()
         for v in current.variables:
-            if v.space == "local":
+            if v.space in ("local", "shared"):  # ptxas keeps a function's own, named or not
                 variables[current.name, v.name] = v
         for instruction in current.instructions:
             if current is function and instruction.opcode in MATRIX_OPCODES:
@@ -113,7 +120,10 @@ def resources(module: Module, function: Function) -> Resources:
                         if callee is not None:
                             called[leaf.name] = callee
                             waiting.append(callee)
-    of = {space: [v for v in variables.values() if v.space == space] for space in ("shared", "const", "local")}
+    shared = [v for v in module.variables if ("", v.name) in variables]  # in the order in which they lie
+    every = shared + [v for (owner, _), v in variables.items() if owner]
+    every.sort(key=lambda v: v.linkage == "extern")
+    of = {space: [v for v in every if v.space == space] for space in ("shared", "const", "local")}
     return Resources(
         dict(sorted(Counter(registers.values()).items())),
         _extent(of["shared"]),

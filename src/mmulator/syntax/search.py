@@ -17,8 +17,9 @@ from itertools import product
 from mmulator.errors import InvalidInstructionError, OperandError
 from mmulator.isa.forms import MatrixForm, Row
 from mmulator.isa.tables import FAMILIES, ROWS
-from mmulator.isa.targets import Target, as_pair
+from mmulator.isa.targets import TARGETS, Target, as_pair
 from mmulator.isa.types import TYPES
+from mmulator.syntax.atoms import DEVICE_WORDS, atom_words, device_of
 
 # Names that people use, and the words of the tables that they stand for (any of several).
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -64,14 +65,21 @@ def _ops() -> frozenset[str]:
 def vocabulary() -> tuple[str, ...]:
     """Every word that a query may contain, shapes aside."""
     choices = {c for row in ROWS for s in row.slots if s.name != "shape" for c in s.choices if c}
-    return tuple(dict.fromkeys((*FAMILIES, *sorted(_ops()), *sorted(choices), *SPARSITY, *ALIASES, *PHRASES)))
+    return tuple(dict.fromkeys((*FAMILIES, *sorted(_ops()), *sorted(choices), *SPARSITY, *ALIASES, *PHRASES, *DEVICE_WORDS)))
+
+
+def is_word(text: str) -> bool:
+    """Whether a text is made of words of instructions alone, and so neither a file nor a number."""
+    words = split(text)
+    known = all(w in vocabulary() or device_of(w) or (_shape_of(w) is not None and not w.startswith("0x")) for w in words)
+    return bool(words) and not text.startswith("-") and known
 
 
 def split(text: str) -> list[str]:
     """The words of a query: at blanks, commas and dots. Raises OperandError for what is no text."""
     if not isinstance(text, str):
         raise OperandError(f"an instruction is named by a string, not {type(text).__name__}", hint="such as 'mma m16n8k16 f16'")
-    words = [w for w in re.split(r"[\s,.;]+", text.strip().lower()) if w]
+    words = [w for w in re.split(r"[\s,.;]+", atom_words(text).strip().lower()) if w]
     return [w for word in words for w in PHRASES.get(word, word).split()]
 
 
@@ -98,7 +106,7 @@ def parse_query(words: list[str]) -> Query:
             query.sparse = SPARSITY[word]
         elif choices[0] in TYPES:
             query.types.append(choices)
-        elif word in _IGNORED:
+        elif word in _IGNORED or device_of(word):
             continue
         elif choices[0] in exact.values():
             query.words.append(choices)
@@ -232,12 +240,26 @@ def find_forms(
     """
     wanted, version = as_pair(target, ptx)
     words = split(text)
+    if wanted is None:
+        words, wanted = _chip(words)
+    if not words and wanted is not None:  # a chip alone
+        return tuple(sorted(legal_forms(wanted, version), key=lambda form: rank(form, Query())))
     if not words:
         raise InvalidInstructionError("no instruction is named", hint="for example: wgmma m64n128 bf16")
     found = search(parse_query(words), wanted, version)
     if not found:
         raise _nothing(words, wanted, version)
     return found
+
+
+def _chip(words: list[str]) -> tuple[list[str], Target | None]:
+    """Words but for the names of chips and architectures, and the target that has all of the last one named."""
+    named = [device for w in words if (device := device_of(w))]
+    if not named:
+        return words, None
+    number = int(named[-1][3:])
+    own = [t for t in TARGETS if t.number == number]
+    return [w for w in words if not device_of(w)], max(own, key=lambda t: t.suffix == "a") if own else Target(number)
 
 
 def _nothing(words: list[str], target: Target | None, ptx: tuple[int, int] | None) -> InvalidInstructionError:
@@ -275,7 +297,7 @@ def _nearest_shapes(words: list[str], target: Target | None, ptx: tuple[int, int
     def away(form: MatrixForm) -> int:
         return sum(abs(a - b) for a, b in zip(wanted, (form.m, form.n, form.k)) if a)
 
-    found = sorted(search(query, target, ptx), key=away)
+    found = sorted((form for form in search(query, target, ptx) if form.m), key=away)
     return [f"nearest shape: {found[0].mnemonic}"] if found else []
 
 
