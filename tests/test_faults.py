@@ -87,9 +87,11 @@ def test_trap() -> None:
 
 
 def test_endless_loop_stops_at_the_time_limit() -> None:
+    endless = Module.load(kernel("L:\n  bra L;"))["k"]
+    endless.compile()
     start = time.perf_counter()
     with pytest.raises(ExecutionFault, match=r"did not finish within 0\.3 s"):
-        Module.load(kernel("L:\n  bra L;"))["k"].launch(1, 32, [np.zeros(1, np.uint32)], timeout=0.3)
+        endless.launch(1, 32, [np.zeros(1, np.uint32)], timeout=0.3)
     assert time.perf_counter() - start < 5
 
 
@@ -108,8 +110,10 @@ def test_exited_threads_do_not_hold_a_barrier() -> None:
 def test_shfl_without_its_partners() -> None:
     body = "  mov.u32 %r1, %tid.x;\n  setp.lt.u32 %p1, %r1, 16;\n  @%p1 bra S;\n"
     body += "L:\n  bra L;\nS:\n  shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;"
+    lonely = Module.load(kernel(body))["k"]
+    lonely.compile()
     with pytest.raises(ExecutionFault, match="did not finish"):
-        Module.load(kernel(body))["k"].launch(1, 32, [np.zeros(1, np.uint32)], timeout=0.3)
+        lonely.launch(1, 32, [np.zeros(1, np.uint32)], timeout=0.3)
 
 
 def test_brx_index_beyond_the_list() -> None:

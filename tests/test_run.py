@@ -17,6 +17,7 @@ import pytest
 from mmulator.cli.app import run
 from mmulator.errors import LaunchError
 from mmulator.machine.job import dtype_of, load_job, parse_argument, random_array
+from mmulator.machine.module import Module
 from ptx_text import kernel
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "hopper_gemm" / "launch.toml"
@@ -150,6 +151,7 @@ def test_one_clear_message(arguments: list[str], message: str, capsys: pytest.Ca
 
 def test_time_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "loop.ptx").write_text(kernel("L:\n  bra L;"))
+    Module.load(tmp_path / "loop.ptx")["k"].compile()  # it has a limit of its own
     arguments = ["run", str(tmp_path / "loop.ptx"), "--grid", "1", "--block", "32", "--arg", "out:f32:1", "--timeout", "0.2"]
     assert run(arguments) == 1
     assert "did not finish within 0.2 s" in capsys.readouterr().err

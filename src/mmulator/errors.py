@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
+from itertools import islice
 from typing import ParamSpec, TypeVar
 
 from mmulator.location import Location
-from mmulator.source import Span
+from mmulator.source import Span, printable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,7 +66,7 @@ class MmulatorError(Exception):
             lines.append(f"  rule: {self.rule}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
 
 def short_traceback(function: Callable[P, R]) -> Callable[P, R]:
@@ -127,3 +128,14 @@ class UndefinedBehaviour(MmulatorError):
     """A running kernel did what the specification calls undefined behaviour."""
 
     kind = "undefined behaviour"
+
+
+def similar(word: str, known: Iterable[str], count: int = 2, cutoff: float = 0.6) -> list[str]:
+    """The known names most like a word, for a hint. Comparing takes time: long words and the tails of long lists are
+    left out."""
+    from difflib import get_close_matches
+
+    if len(word) > 64:
+        return []
+    near = (name for name in islice(known, 20000) if abs(len(name) - len(word)) <= 8)
+    return get_close_matches(word, list(islice(near, 1000)), count, cutoff)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from mmulator.location import LineTable, Location
+from mmulator.location import printable as printable
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 # Commands. Each is the function (or application) of that name, in the module of that name or the one in MODULES.
-COMMANDS: tuple[str, ...] = ("run", "check", "explain", "list", "layout", "descriptor", "sparse", "conformance")
+COMMANDS: tuple[str, ...] = ("run", "check", "explain", "list", "layout", "descriptor", "sparse", "conformance", "cache")
 MODULES = {"list": "listing"}  # a module `list` would hide the builtin in this package
 
 

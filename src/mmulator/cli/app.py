@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -14,8 +15,9 @@ import typer
 
 from mmulator import __version__
 from mmulator.cli import COMMANDS, MODULES
-from mmulator.cli.output import print_error
+from mmulator.cli.output import Terminal, print_error
 from mmulator.errors import MmulatorError
+from mmulator.source import printable
 
 _INTERRUPTED = 130  # exit code after Ctrl-C
 
@@ -113,8 +115,13 @@ def _rewritten(arguments: list[str]) -> list[str]:
 
 def run(arguments: list[str]) -> int:
     """Runs a command line and returns its exit code. A MmulatorError becomes one message, JSON if asked for."""
+    screen = sys.stdout
     try:
-        code = _run(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = _note
+            if screen.isatty():
+                sys.stdout = Terminal(screen)
+            code = _run(arguments)
         sys.stdout.flush()  # here, and not as Python ends, when nothing can be said of a failure
         return code
     except BrokenPipeError:  # the reader of our output has gone: nothing is left to say
@@ -122,7 +129,14 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         print_error(MmulatorError(f"cannot write the output: {error.strerror or error}"), as_json=False)
         _give_up_output()
+    finally:
+        sys.stdout = screen
     return 1
+
+
+def _note(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning as a line of its own, without the place in our code that it comes from."""
+    print(f"note: {printable(str(message))}", file=sys.stderr)
 
 
 def _give_up_output() -> None:

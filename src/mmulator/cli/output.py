@@ -5,25 +5,25 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
 from mmulator.errors import MmulatorError
-from mmulator.source import Source
+from mmulator.source import Source, printable
 
 
 def read_source(path: str) -> Source:
-    """The text of a file; `-` is standard input. Raises MmulatorError if it cannot be read."""
+    """The text of a file; `-` is standard input. Raises MmulatorError if it cannot be read, or is not text."""
+    from mmulator.ptx.text import read_file, text_of
+
     if path == "-":
-        return Source("<stdin>", sys.stdin.read())
-    try:
-        return Source(path, Path(path).read_text(encoding="utf-8", errors="replace"))
-    except OSError as error:
-        raise MmulatorError(f"cannot read {path}: {error.strerror}") from None
+        given = getattr(sys.stdin, "buffer", sys.stdin).read()
+        return Source("<stdin>", text_of(given if isinstance(given, bytes) else given.encode(), "standard input"))
+    return read_file(path)
 
 
 def error_data(error: MmulatorError) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _error_width() -> int:
 
 def _fold_error(error: MmulatorError, text: str, width: int) -> str:
     """The text of an error with its long lines folded; those that show the source stay, for the caret to point right."""
-    shown = {f"  {line}" for line in error.span.caret().split("\n")} if error.span else set()
+    shown = {f"  {line}" for line in printable(error.span.caret()).split("\n")} if error.span else set()
     out = []
     for line in text.split("\n"):
         if line in shown or len(line) <= width:
@@ -98,6 +98,32 @@ def _plain(data: Any) -> Any:
     return data
 
 
+class Terminal:
+    """Standard output that is a terminal: what a kernel prints, a file names or a module says does not steer it.
+
+    Colours pass, other control characters do not.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        at = 0
+        for colour in _COLOUR.finditer(text):
+            self._stream.write(printable(text[at : colour.start()]) + colour[0])
+            at = colour.end()
+        self._stream.write(printable(text[at:]))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+_COLOUR = re.compile(r"\x1b\[(?!8m)[0-9;]{0,20}m")
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 

@@ -1,30 +1,38 @@
-"""LLVM text to callable machine code, with the object code kept on disk between runs.
+"""LLVM text to callable machine code, with the object code kept on disk between runs (store.py).
 
-The cache lies in $MMULATOR_CACHE, or $XDG_CACHE_HOME/mmulator, or ~/.cache/mmulator; it may be deleted at any time.
+LLVM works in a thread of its own, one piece at a time. The caller waits for the piece, so Ctrl-C and time limits end the
+wait at once; the thread finishes its piece, which is kept.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import os
-import tempfile
+import queue
+import sys
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-_lock = threading.RLock()
-_FORMAT = "1"
+from mmulator.codegen.locks import TimeUp, no_fork, remaining
+from mmulator.codegen.store import store
+
+_FORMAT = "2"
 
 
 @cache
 def _binding() -> Any:
-    import llvmlite.binding as binding
+    with no_fork:
+        import llvmlite.binding as binding
 
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    return binding
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        return binding
 
 
 @cache
@@ -50,16 +58,10 @@ def _target_machine(level: int) -> Any:
     return _new_target_machine(level)
 
 
-@cache
 def cache_folder() -> Path | None:
-    """Where object code is kept; None if no folder can be written (then nothing is kept)."""
-    root = os.environ.get("MMULATOR_CACHE")
-    folder = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mmulator"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder if os.access(folder, os.W_OK) else None
-    except (OSError, RuntimeError):
-        return None
+    """Where object code is kept; None if there is no folder for it (then nothing is kept)."""
+    found = store()
+    return found.path if found else None
 
 
 def _key(text: str, level: int) -> str:
@@ -79,15 +81,23 @@ def _optimise(module: Any, level: int) -> None:
 
 
 def compile_object(text: str, level: int = 2) -> tuple[bytes, bool]:
-    """Object code of a module's text; True if it came from the cache."""
-    with _lock:
-        folder = cache_folder()
-        path = folder / f"{_key(text, level)}.o" if folder else None
-        if path is not None:
-            try:
-                return path.read_bytes(), True
-            except OSError:
-                pass
+    """Object code of a module's text; True if it came from the cache. Raises TimeUp (locks.py)."""
+    kept, key = store(), _key(text, level)
+    code = kept.read(key) if kept else None
+    if code is not None:
+        return code, True
+
+    def work() -> bytes:
+        code = _compile(text, level)
+        if kept:
+            kept.write(key, code)
+        return code
+
+    return _worker().do(work), False
+
+
+def _compile(text: str, level: int) -> bytes:
+    with no_fork:
         binding = _binding()
         module = binding.parse_assembly(text)
         module.triple = binding.get_default_triple()
@@ -95,19 +105,107 @@ def compile_object(text: str, level: int = 2) -> tuple[bytes, bool]:
         _optimise(module, level)
         code = bytes(_target_machine(level).emit_object(module))
         module.close()
-        if path is not None:
-            _write_atomically(path, code)
-        return code, False
+        return code
 
 
-def _write_atomically(path: Path, data: bytes) -> None:
-    """Several processes may write the same entry; a reader sees all of it or nothing."""
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(data)
-        Path(file.name).replace(path)
-    except OSError:
-        pass
+class _Worker:
+    """The thread that LLVM works in."""
+
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._run, name="mmulator compiler", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            job.run()
+
+    def do(self, work: Callable[[], bytes]) -> bytes:
+        job = _Job(work)
+        self.jobs.put(job)
+        try:
+            if not job.done.wait(remaining()):
+                raise TimeUp
+        except BaseException:
+            job.wanted = False
+            raise
+        if job.error is not None:
+            raise job.error
+        return job.result
+
+    def stop(self) -> None:
+        """Let the piece at hand be finished: LLVM must not be taken down under it."""
+        while not self.jobs.empty():
+            with suppress(queue.Empty):
+                self.jobs.get_nowait()
+        self.jobs.put(None)
+        with suppress(KeyboardInterrupt):
+            self.thread.join()
+
+
+class _Job:
+    def __init__(self, work: Callable[[], bytes]) -> None:
+        self.work = work
+        self.done = threading.Event()
+        self.wanted = True
+        self.result = b""
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            if self.wanted:
+                self.result = self.work()
+        except BaseException as error:
+            self.error = error
+        self.done.set()
+
+
+_workers: list[_Worker] = []  # one, from the first compilation on
+
+
+def _worker() -> _Worker:
+    with no_fork:
+        if not _workers:
+            _workers.append(_Worker())
+            atexit.register(_stop_worker)
+        return _workers[0]
+
+
+def _stop_worker() -> None:
+    while _workers:
+        _workers.pop().stop()
+
+
+def _llvm_lock() -> Any:
+    """The lock that llvmlite takes for each call, if it is loaded."""
+    ffi = sys.modules.get("llvmlite.binding.ffi")
+    return getattr(getattr(ffi, "lib", None), "_lock", None)
+
+
+_taken: list[Any] = []  # while a fork is under way
+
+
+def _before_fork() -> None:
+    """A child must not find LLVM in the middle of something: no thread would finish it there."""
+    for lock in (no_fork, _llvm_lock()):
+        if lock is not None:
+            lock.__enter__()
+            _taken.append(lock)
+
+
+def _after_fork() -> None:
+    taken = _taken[::-1]
+    _taken.clear()  # before the first is released: the next fork may begin then
+    for lock in taken:
+        lock.__exit__(None, None, None)
+
+
+def _in_child() -> None:
+    _workers.clear()
+    _after_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
 class Library:
@@ -116,7 +214,7 @@ class Library:
     def __init__(self, text: str, level: int = 2, symbols: dict[str, int] | None = None) -> None:
         binding = _binding()
         code, self.cached = compile_object(text, level)
-        with _lock:
+        with no_fork:
             for name, address in (symbols or {}).items():
                 binding.add_symbol(name, address)
             empty = binding.parse_assembly("")

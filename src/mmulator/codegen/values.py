@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from threading import local
+from typing import Any
 
 from mmulator.codegen.types import Struct, Ty, boolean, f64, i64, ptr, ptr_to, u8, u64, void
 
@@ -256,10 +257,18 @@ def extract(value: Value, index: Any) -> Value:
     return value.b.emit(value.ty.element, f"extractelement {value.typed}, {at}")
 
 
-class Builder:
-    """One function under construction. The innermost open builder is `Builder.current()`."""
+class _Thread(local):
+    """What a thread is building."""
 
-    _open: ClassVar[list[Builder]] = []
+    def __init__(self) -> None:
+        self.open: list[Builder] = []
+
+
+_thread = _Thread()
+
+
+class Builder:
+    """One function under construction. The innermost open builder of this thread is `Builder.current()`."""
 
     def __init__(
         self, name: str, returns: Ty, params: Sequence[tuple[str, Ty]], *, attributes: str = "", linkage: str = ""
@@ -275,16 +284,16 @@ class Builder:
 
     @classmethod
     def current(cls) -> Builder:
-        if not cls._open:
+        if not _thread.open:
             raise RuntimeError("no function is being built")
-        return cls._open[-1]
+        return _thread.open[-1]
 
     def __enter__(self) -> Builder:
-        self._open.append(self)
+        _thread.open.append(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._open.pop()
+        _thread.open.pop()
 
     # writing --------------------------------------------------------------------------------------------------------
     def emit(self, ty: Ty, text: str) -> Value:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Literal
 
+from mmulator.errors import similar
 from mmulator.isa.types import TYPES
 
 Kind = Literal[
@@ -264,7 +265,7 @@ def _form(row: Row, taken: dict[str, str]) -> ScalarForm:
     return ScalarForm(row.name, ordered, tuple(operands), ptx, sm, row.specific, row.section, row.unsupported, row.open)
 
 
-@cache
+@lru_cache(maxsize=8192)
 def match(opcode: str, modifiers: tuple[str, ...]) -> ScalarForm | NoForm:
     """The form of a mnemonic: `match("ld", ("global", "v4", "b32"))`. A `NoForm` says why there is none."""
     from mmulator.isa.scalar_tables import ROWS
@@ -291,7 +292,5 @@ def match(opcode: str, modifiers: tuple[str, ...]) -> ScalarForm | NoForm:
 
 
 def _similar(opcode: str, rows: Mapping[str, object]) -> str | None:
-    from difflib import get_close_matches
-
-    close = get_close_matches(opcode, list(rows), 3)
+    close = similar(opcode, rows, 3)
     return f"did you mean {' or '.join(close)}?" if close else None

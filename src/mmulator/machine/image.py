@@ -12,6 +12,8 @@ from mmulator.machine.state import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, S
 from mmulator.ptx.resources import named_symbols
 from mmulator.ptx.tree import Function, Module, Parameter, Prototype, SymbolReference, Variable
 
+MAX_GLOBAL = 1 << 32  # bytes of a module's .global variables
+
 
 def align_up(value: int, align: int) -> int:
     return -(-value // align) * align
@@ -109,24 +111,36 @@ class ModuleImage:
     def __init__(self, module: Module) -> None:
         self.addresses: dict[str, int] = {}
         self.buffers: list[tuple[int, np.ndarray, bool]] = []  # (start address, bytes, writable)
+        self._memory: dict[str, np.ndarray] = {}
         self.next_slot = FIRST_GLOBAL_SLOT
         variables = list(module.variables)
         for f in module.functions:
             variables += [v for v in f.variables if v.space in ("global", "const")]
         self._const = self._place_const([v for v in variables if v.space == "const"])
-        for v in variables:
-            if v.space == "global":
-                if v.linkage == "extern":
-                    continue
-                buffer = np.zeros(max(v.size, 1), np.uint8)
-                start = self.next_slot << SLOT_SHIFT
-                self.addresses[v.name] = start
-                self.buffers.append((start, buffer, True))
-                self.next_slot += slots_for(v.size)
+        self._place_global([v for v in variables if v.space == "global" and v.linkage != "extern"])
         self._initial = variables
         defined = [f for f in module.functions if f.is_defined]
         self.function_names = [f.name for f in defined]
         self.functions = {f.name: (SLOT_FUNCTION << SLOT_SHIFT) + n for n, f in enumerate(defined)}
+
+    def _place_global(self, variables: list[Variable]) -> None:
+        total = 0
+        for v in variables:
+            total += v.size
+            if total > MAX_GLOBAL:
+                raise LaunchError(
+                    f"{v.name} takes {v.size} bytes, with what stands before it {total}; "
+                    f".global variables have {MAX_GLOBAL} here", span=v.span, hint="pass large arrays as arguments",
+                )  # fmt: skip
+            try:
+                buffer = np.zeros(max(v.size, 1), np.uint8)
+            except MemoryError:
+                raise LaunchError(f"this machine has no memory for the {v.size} bytes of {v.name}", span=v.span) from None
+            start = self.next_slot << SLOT_SHIFT
+            self.addresses[v.name] = start
+            self._memory[v.name] = buffer
+            self.buffers.append((start, buffer, True))
+            self.next_slot += slots_for(v.size)
 
     def _place_const(self, variables: list[Variable]) -> np.ndarray:
         at = 0
@@ -134,8 +148,8 @@ class ModuleImage:
             at = align_up(at, max(v.align, 1))
             self.addresses[v.name] = (SLOT_CONST << SLOT_SHIFT) + at
             at += v.size
-        if at > 65536:
-            raise LaunchError(f".const variables take {at} bytes; there are 65536")
+            if at > 65536:
+                raise LaunchError(f"with {v.name} .const variables take {at} bytes; there are 65536", span=v.span)
         memory = np.zeros(max(at, 1), np.uint8)
         if variables:
             self.buffers.append((SLOT_CONST << SLOT_SHIFT, memory, False))
@@ -174,4 +188,4 @@ class ModuleImage:
         if v.space == "const":
             offset = start - (SLOT_CONST << SLOT_SHIFT)
             return self._const[offset : offset + v.size]
-        return next(b for s, b, _ in self.buffers if s == start)
+        return self._memory[v.name]

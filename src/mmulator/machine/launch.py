@@ -17,6 +17,7 @@ from mmulator.errors import ExecutionFault
 from mmulator.machine.arguments import Arguments, Buffer
 from mmulator.machine.faults import describe_deadlock, describe_fault
 from mmulator.machine.jit import CompiledKernel
+from mmulator.machine.limits import check_host
 from mmulator.machine.natives import address
 from mmulator.machine.printing import Printer
 from mmulator.machine.runtime.control import run_cta
@@ -131,6 +132,12 @@ class Grid:
             found += byte
         return found.decode("utf-8", "replace")
 
+    @property
+    def block_bytes(self) -> int:
+        """Memory of a block while it runs, by far the most of it."""
+        k, s = self.kernel, self.shape
+        return (k.frame_bytes + k.local_bytes * LANES) * s.warps + s.shared + k.matrix.tile_bytes * self.groups * self.tiles
+
     def _windows(self) -> np.ndarray:
         last = max([b.start + b.size for b in self.buffers], default=0) >> SLOT_SHIFT
         windows = np.zeros(max(last + 2, 32), WINDOW)
@@ -194,13 +201,16 @@ class Resident:
                 "shared": max(s.shared, 1) + 64,
             }
         )
+        self.used = False
         self.cta = self.arena.view("cta", CTA)
         self.warps = self.arena.view("warps", WARP)
 
     def start(self, number: int) -> None:
         """Set up block `number` of the grid (x fastest)."""
         g, a, s, k = self.grid, self.arena, self.grid.shape, self.grid.kernel
-        a.clear("cta", "warps", "groups", "tiles", "regs", "local", "shared")
+        if self.used:  # a new one is zero, and what no thread touches is never asked for
+            a.clear("cta", "warps", "groups", "tiles", "regs", "local", "shared")
+        self.used = True
         cta, warps = self.cta, self.warps
         cta["launch"] = _pointer(g.launch)
         for name in ("warps", "shared", "groups", "tiles", "tile_memory", "scratch"):
@@ -247,6 +257,7 @@ class Runner:
     def __init__(self, grid: Grid, progress: Progress | None) -> None:
         self.grid, self.progress = grid, progress
         self.lock = threading.Lock()
+        self.most = min(MAX_RESIDENT, check_host(grid.block_bytes, grid.workers))
         self.next_block = 0
         self.finished = 0
         self.waiting: deque[Resident] = deque()
@@ -260,7 +271,7 @@ class Runner:
     def take(self, turn: int) -> Resident | None:
         """A block to work on: a new one, or one that was set aside."""
         with self.lock:
-            new = self.next_block < self.grid.shape.blocks and self.resident < MAX_RESIDENT
+            new = self.next_block < self.grid.shape.blocks and self.resident < self.most
             if self.waiting and (not new or turn % 2):
                 return self.waiting.popleft()
             if not new:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Mapping
+from operator import index
+from typing import Any
+
 from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.execution import check_known
 from mmulator.isa.targets import DEVICES, Target
+from mmulator.ptx.tree import Function
 
 KIB = 1024
 # Shared memory of one block in KiB, opted in.
@@ -12,6 +18,8 @@ SHARED_KIB: dict[str, int] = {
     "sm_70": 96, "sm_72": 96, "sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_89": 99, "sm_90": 227,
     "sm_100": 227, "sm_103": 227, "sm_120": 99, "sm_121": 99,
 }  # fmt: skip
+MAX_LOCAL = 512 * KIB  # local memory of a thread
+LARGE = 1 << 22  # bytes of a block from which on the memory of this machine is looked at
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
@@ -76,3 +84,85 @@ def check_shared(static: int, dynamic: int, device: str) -> int:
             hint="use fewer pipeline stages or a smaller tile",
         )
     return static + dynamic
+
+
+def check_local(functions: Iterable[Function]) -> None:
+    """Raises LaunchError if the local variables of a function are more than a thread has."""
+    for function in functions:
+        total = 0
+        for v in function.variables:
+            if v.space in ("local", "param"):
+                total += v.size
+                if total > MAX_LOCAL:
+                    raise LaunchError(
+                        f"with {v.name.partition('@')[0]} the local memory of {function.name} takes {total} bytes a thread; "
+                        f"at most {MAX_LOCAL} are allowed", span=v.span,
+                    )  # fmt: skip
+
+
+def host_memory() -> int:
+    """Bytes of memory that this machine has."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 1 << 34
+
+
+def check_host(block_bytes: int, workers: int) -> int:
+    """How many blocks of so many bytes may be held at once. Raises LaunchError if this machine cannot hold one a worker."""
+    if block_bytes < LARGE:
+        return 1 << 20
+    room = host_memory() // 2
+    if block_bytes * workers > room:
+        raise LaunchError(
+            f"{workers} thread blocks of {block_bytes} bytes each (registers, local and shared memory) do not fit into the "
+            f"memory of this machine", hint="fewer threads a block, or --threads 1 (threads=1)",
+        )  # fmt: skip
+    return max(workers, room // 2 // max(block_bytes, 1))
+
+
+# kinds of what a launch is given ------------------------------------------------------------------------------------
+def whole(value: Any, what: str, least: int | None = None) -> int:
+    """An integer of any kind but bool. Raises LaunchError."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = index(value)
+    except TypeError:
+        raise LaunchError(f"{what} is {_shown(value)}, not a whole number") from None
+    if least is not None and number < least:
+        raise LaunchError(f"{what} is {number}; it must be {least} or more")
+    return number
+
+
+def seconds(value: Any) -> float | None:
+    """A time limit, or None. Raises LaunchError."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = -1.0
+    if isinstance(value, str | bool) or not number >= 0:
+        raise LaunchError(f"timeout is {_shown(value)}, not a number of seconds")
+    return number
+
+
+def sequence(value: Any, what: str) -> list[Any]:
+    """The items of a list, a tuple or the like. Raises LaunchError."""
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | Mapping) and not hasattr(value, "dtype"):
+        return list(value)
+    raise LaunchError(f"{what} is {_shown(value)}, not a list or tuple")
+
+
+def watched(value: Any) -> list[tuple[Any, Any]]:
+    """(number of the argument, index) of each watched element. Raises LaunchError."""
+    found = [sequence(item, "an element of watch") for item in sequence(value, "watch")]
+    if any(len(item) != 2 for item in found):
+        raise LaunchError("watch lists elements as (number of the argument, index)")
+    return [(argument, place) for argument, place in found]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, str | int | float | bytes | None) else f"of type {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -9,8 +9,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.demangle import choose, demangle
-from mmulator.errors import LaunchError, MmulatorError, OperandError, UnsupportedError, short_traceback
+from mmulator.errors import LaunchError, OperandError, UnsupportedError, short_traceback
 from mmulator.isa.targets import Target
 from mmulator.machine.arguments import pack_arguments
 from mmulator.machine.image import ModuleImage, shared_layout
@@ -21,15 +22,21 @@ from mmulator.machine.limits import (
     MAX_GRID,
     check_block,
     check_device,
+    check_local,
     check_shared,
     default_device,
     dimensions,
+    seconds,
+    sequence,
+    watched,
+    whole,
 )
 from mmulator.machine.program import build
 from mmulator.machine.report import Report
 from mmulator.machine.variables import Variables
 from mmulator.machine.watch import Watched, Watches
 from mmulator.ptx.parser import parse_module
+from mmulator.ptx.text import read_file, without_mark
 from mmulator.ptx.tree import Function
 from mmulator.ptx.tree import Module as Tree
 from mmulator.ptx.verify import verify
@@ -130,21 +137,14 @@ class Module(Mapping[str, "Kernel"]):
 def read_source(ptx: str | Path, name: str | None = None) -> Source:
     """A path or a text as a Source."""
     if isinstance(ptx, str) and ("\n" in ptx or ".version" in ptx):
-        return Source(name or "<ptx>", ptx)
+        return Source(name or "<ptx>", without_mark(ptx))
     if isinstance(ptx, bytes | bytearray | memoryview):
         raise OperandError(f"PTX is given as text, not {type(ptx).__name__}", hint="decode it: ptx.decode()")
     if not isinstance(ptx, str | PathLike):
         raise OperandError(f"PTX is a path or the text itself, not {type(ptx).__name__}")
     if isinstance(ptx, str) and not ptx.strip():
         raise OperandError("the text is empty: neither PTX nor a path", hint="PTX starts with .version")
-    path = Path(ptx)
-    try:
-        return Source(name or str(ptx), path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise MmulatorError(f"{path} is not text", hint="a cubin or fatbin holds no PTX to read; extract it first") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise MmulatorError(f"cannot read {path}: {reason}") from None
+    return read_file(Path(ptx), name)
 
 
 class Kernel:
@@ -153,16 +153,21 @@ class Kernel:
     def __init__(self, module: Module, function: Function) -> None:
         self.module, self.function = module, function
         self._compiled: dict[tuple[str, bool], CompiledKernel] = {}
+        self._compiling = Lock()
 
     @property
     def name(self) -> str:
         return self.function.name
 
     @cached_property
+    def _reached(self) -> list[Function]:
+        """The kernel and the functions that it can call."""
+        return [f.function for f in build(self.module.tree, self.function).functions.values()]
+
+    @cached_property
     def static_shared(self) -> int:
         """Bytes of shared memory that the kernel and the functions it reaches declare."""
-        functions = [f.function for f in build(self.module.tree, self.function).functions.values()]
-        return shared_layout(self.module.tree, functions).static
+        return shared_layout(self.module.tree, self._reached).static
 
     @short_traceback
     def compile(
@@ -175,10 +180,36 @@ class Kernel:
         device = device or default_device(self.module.target)
         compiled = self._compiled.get((device, watch))
         if compiled is None:
-            jit = Jit(self.module.tree, self.function, self.module.image, device, watch=watch)
-            report = (lambda done, total: progress("compile", done, total)) if progress else None
-            compiled = self._compiled[device, watch] = jit.compile(report)
+            with self._compiling:  # of several threads one does it
+                compiled = self._compiled.get((device, watch)) or self._compile(device, progress, watch)
         return compiled
+
+    def _compile(self, device: str, progress: Progress | None, watch: bool) -> CompiledKernel:
+        check_local(self._reached)
+        jit = Jit(self.module.tree, self.function, self.module.image, device, watch=watch)
+        report = (lambda done, total: progress("compile", done, total)) if progress else None
+        compiled = self._compiled[device, watch] = jit.compile(report)
+        return compiled
+
+    def _compile_within(
+        self, timeout: float | None, device: str, progress: Progress | None, watch: bool
+    ) -> CompiledKernel:
+        done = [0, 0]
+
+        def report(phase: str, *at: int) -> None:
+            done[:] = at
+            if progress:
+                progress(phase, *at)
+
+        try:
+            with time_limit(timeout):
+                return self.compile(device, report, watch=watch)
+        except TimeUp:
+            how_far = f": {done[0]} of {done[1]} instructions are done" if done[1] else ""
+            raise LaunchError(
+                f"{self.name} was not compiled within {timeout:g} s{how_far}; nothing was run",
+                hint="what is compiled is kept: the next launch goes on from there, or allow more time",
+            ) from None
 
     @short_traceback
     def launch(
@@ -199,26 +230,37 @@ class Kernel:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
 
         grid, block: blocks of the grid, threads of a block (int, or up to three). args: one for each parameter: a
-        contiguous, writable NumPy array for a pointer, a number for a scalar, bytes for an aggregate, None or 0 for a
-        null pointer. shared: dynamic shared bytes. device: whose arithmetic (`sm_90`); default: that of .target.
-        seed: of the scheduler's choices (when asynchronous operations complete). timeout: seconds. threads: of the host.
-        progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
-        index), whose stores the report lists; the launch then takes one thread of the host.
+        contiguous, writable array on the CPU for a pointer (NumPy's, torch's, anything that shares its memory), a number
+        for a scalar, `mm.struct` or bytes for an aggregate, None or 0 for a null pointer. shared: dynamic shared bytes. device: whose arithmetic (`sm_90`); default: that of .target.
+        seed: of the scheduler's choices (when asynchronous operations complete). timeout: seconds that compilation may
+        take, and again the run. threads: of the host. progress(phase, done, total) is called with phases `compile` and
+        `run`. watch: elements, as (number of the argument, index), whose stores the report lists; the launch then takes one
+        thread of the host.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then).
         """
         if sanitize:
             raise UnsupportedError("launch(sanitize=True): there is no sanitizer yet", hint="leave sanitize out")
+        if device is not None and not isinstance(device, str):
+            raise LaunchError(f"device is of type {type(device).__name__}, not a name such as 'sm_90'")
+        if progress is not None and not callable(progress):
+            raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
         device = device or default_device(self.module.target)
         check_device(device, self.module.target)
+        seed, timeout, watch = whole(seed, "seed"), seconds(timeout), watched(watch)
+        threads = None if threads is None else whole(threads, "threads", 1)
         shape = self._shape(grid, block, shared, device)
-        arguments = pack_arguments(self.function, list(args), self.module.image.next_slot)
+        arguments = pack_arguments(self.function, sequence(args, "args"), self.module.image.next_slot)
         started = time.perf_counter()
         watches = Watches(watch, arguments.values, arguments) if watch else None
-        compiled = self.compile(device, progress, watch=bool(watch))
+        compiled = self._compile_within(timeout, device, progress, bool(watch))
         compile_seconds = time.perf_counter() - started
-        launched = Grid(compiled, shape, arguments, seed, 1 if watch else threads, watches)
-        outcome = Runner(launched, (lambda done, total: progress("run", done, total)) if progress else None).run(timeout)
+        report = (lambda done, total: progress("run", done, total)) if progress else None
+        try:
+            launched = Grid(compiled, shape, arguments, seed, 1 if watch else threads, watches)
+            outcome = Runner(launched, report).run(timeout)
+        except MemoryError:
+            raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
         return Report(
             self.name, device, shape.grid, shape.block, shape.shared, seed, outcome.workers,
             class_totals(compiled, outcome.counts), compiled.macs(outcome.counts),
@@ -242,8 +284,9 @@ class Kernel:
                 limit *= int(n)
             if threads > limit:
                 raise LaunchError(f"{self.name} is compiled for at most {limit} threads a block (.maxntid), not {threads}")
-        check_shared(self.static_shared, int(shared), device)
-        return LaunchShape(g, b, threads, self.static_shared, int(shared))
+        dynamic = whole(shared, "shared")
+        check_shared(self.static_shared, dynamic, device)
+        return LaunchShape(g, b, threads, self.static_shared, dynamic)
 
     def _parameters(self) -> list[tuple[str, str]]:
         """Name and type of each; arrays with their bytes."""

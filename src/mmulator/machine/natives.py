@@ -6,25 +6,33 @@ from collections.abc import Iterable
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native
+from mmulator.codegen.locks import Lock
 from mmulator.codegen.values import module_text
 
 _loaded: dict[str, int] = {}
 _libraries: list[Library] = []  # keeps the code alive
+_lock = Lock()
 
 
 def ensure(functions: Iterable[Native]) -> None:
-    """Compile (or fetch from the cache) these functions and what they call. Thread-safe through the engine's lock."""
+    """Compile (or fetch from the cache) these functions and what they call."""
     for function in functions:
         _ensure(function)
 
 
 def _ensure(function: Native) -> None:
+    if function.name not in _loaded:
+        with _lock:
+            _load(function)
+
+
+def _load(function: Native) -> None:
     if function.name in _loaded:
         return
     builder, calls = function.build()
     for callee in calls:
         if callee.name != function.name:
-            _ensure(callee)
+            _load(callee)
     symbols = {n: _loaded[n] for n in builder.declared if n in _loaded}
     library = Library(module_text([builder]), 2, symbols)
     _libraries.append(library)

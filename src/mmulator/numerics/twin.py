@@ -18,7 +18,6 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ import numpy as np
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text
+from mmulator.codegen.locks import Lock
 from mmulator.numerics.arrays import batch_shape, check_operands
 from mmulator.numerics.formats import container, element_type
 from mmulator.numerics.profiles import DotKey, profile_for
@@ -80,17 +80,20 @@ class Twin:
         return ZERO_C * zero_c | NEGATE_A * negate_a | NEGATE_B * negate_b
 
 
-@cache
 def twin_for(key: DotKey, device: str) -> Twin:
     """The twin of a key on a device (isa.targets.DEVICES); compiled at first use, then from the cache on disk.
 
     Raises UnsupportedError as `profile_for` does.
     """
-    with _building:
-        return _build(key, device)
+    twin = _twins.get((key, device))
+    if twin is None:
+        with _building:  # of several threads one compiles it
+            twin = _twins.get((key, device)) or _twins.setdefault((key, device), _build(key, device))
+    return twin
 
 
-_building = threading.Lock()
+_twins: dict[tuple[DotKey, str], Twin] = {}
+_building = Lock()
 
 
 def _build(key: DotKey, device: str) -> Twin:
@@ -210,3 +213,6 @@ def _one(
 @cache
 def pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="mmulator")
+
+
+os.register_at_fork(after_in_child=pool.cache_clear)  # its threads do not exist there

@@ -6,6 +6,7 @@ Statements, Instruction Operands (PTX ISA 9.1).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import repeat
 from typing import NamedTuple
 
 from mmulator.location import Mark
@@ -36,14 +37,18 @@ from mmulator.ptx.tree import (
 )
 
 MAX_REGISTERS = 1 << 20
+MAX_MODIFIERS = 64
 _MAX_SCOPES = 200
 _COMPONENTS = {2: "xy", 4: "xyzw", 8: "01234567"}
 _LISTS = frozenset((".callprototype", ".branchtargets", ".calltargets"))
 _DEBUG = frozenset((".loc", ".file", ".section"))
+_STATIC = frozenset(("shared", "global", "const"))
 
 
 class Known(NamedTuple):
-    """A name in scope. space: `reg` for registers. type: of the register or of an element. vector: its elements."""
+    """A name in scope. name: unique; empty until a register is used. space: `reg` for registers. type: of the register or
+    of an element. vector: its elements.
+    """
 
     name: str
     space: Space
@@ -107,12 +112,17 @@ def _mark(c: Cursor) -> None:
 class Body:
     """Reads one function body, with the cursor at its `{`.
 
-    outer: names of the module: functions and variables. params: of the function.
+    outer: names of the module: functions and variables. params: of the function. function: its name. statics: names of
+    variables that live as long as the module or the block, of all functions; one that is taken gets a unique name.
     """
 
-    def __init__(self, c: Cursor, outer: Mapping[str, Known], params: tuple[Parameter, ...]) -> None:
+    def __init__(
+        self, c: Cursor, outer: Mapping[str, Known], params: tuple[Parameter, ...], function: str, statics: set[str]
+    ) -> None:
         self.c = c
         self.outer = outer
+        self.function = function
+        self.statics = statics
         self.statements: list[Statement] = []
         self.registers: dict[str, str] = {}
         self.variables: list[Variable] = []
@@ -172,9 +182,9 @@ class Body:
         )
         self._scopes.append(_Scope({}, labels, suffix))
 
-    def _declare(self, known: Known, at: int) -> None:
+    def _declare(self, known: Known, at: int, written: str = "") -> None:
         scope = self._scopes[-1]
-        name = known.name.removesuffix(scope.suffix) if scope.suffix else known.name
+        name = written or (known.name.removesuffix(scope.suffix) if scope.suffix else known.name)
         if name in scope.names:
             self.c.fail(f"{name} is declared twice in this scope", at=at)
         scope.names[name] = known
@@ -183,6 +193,8 @@ class Body:
         for scope in reversed(self._scopes):
             known = scope.names.get(name)
             if known is not None:
+                if not known.name:  # a register that is named for the first time
+                    known = scope.names[name] = Known(name + scope.suffix, "reg", known.type, known.vector)
                 return known
         return self.outer.get(name)
 
@@ -274,18 +286,27 @@ class Body:
             c.fail(f"{text!r} cannot stand in a function's body")
 
     def _registers(self) -> None:
-        suffix = self._scopes[-1].suffix
-        for name, type, vector, at in declarations.registers(self.c, MAX_REGISTERS - len(self.registers)):
-            unique = name + suffix
-            self._declare(Known(unique, "reg", type, vector), at)
+        scope = self._scopes[-1]
+        head, declared = declarations.registers(self.c, MAX_REGISTERS - len(self.registers))
+        type, vector = head.type, head.vector
+        for names, at in declared:
+            if not scope.names.keys().isdisjoint(names):
+                twice = next(n for n in names if n in scope.names)
+                self.c.fail(f"{twice} is declared twice in this scope", at=at)
+            unique = [name + scope.suffix for name in names] if scope.suffix else names
+            scope.names.update(zip(names, repeat(Known("", "reg", type, vector))))
             if vector == 1:
-                self.registers[unique] = type
+                self.registers.update(zip(unique, repeat(type)))
             else:
-                self.registers.update((f"{unique}.{x}", type) for x in _COMPONENTS[vector])
+                self.registers.update((f"{name}.{x}", type) for name in unique for x in _COMPONENTS[vector])
 
     def _variable(self, v: Variable, at: int) -> None:
         unique = v.name + self._scopes[-1].suffix
-        self._declare(Known(unique, v.space, v.type), at)
+        if v.space in _STATIC and v.linkage != "extern":
+            if unique in self.statics or unique in self.outer:
+                unique += f"@{self.function}"
+            self.statics.add(unique)
+        self._declare(Known(unique, v.space, v.type), at, v.name)
         self.variables.append(
             Variable(
                 v.space, v.align, v.type, unique, v.shape, v.vector, v.size, v.initial, v.symbols, v.linkage,
@@ -317,6 +338,8 @@ class Body:
         while c.kinds[c.at] == "dot":  # `add .s32` is legal, too
             rest += c.texts[c.at][1:].split(".")
             c.at += 1
+        if len(rest) > MAX_MODIFIERS:
+            c.fail(f"{opcode} has {len(rest)} modifiers; no instruction has as many", at=start)
         modifiers = tuple(rest)
         mnemonic_span = c.span_from(start)
         operands: list[Operand] = []

@@ -65,7 +65,7 @@ def _argument(element: Operand, parameter: Parameter, context: Context) -> Itera
     if isinstance(element, Reg):
         size = type_bits(element.type) // 8
     elif isinstance(element, Symbol) and element.space == "param":
-        variable = next((v for v in context.function.variables if v.name == element.name), None)
+        variable = context.function.variable(element.name)
         own = (*context.function.params, *context.function.returns)
         declared = variable or next((p for p in own if p.name == element.name), None)
         size = declared.size if declared else parameter.size

@@ -12,6 +12,7 @@ from mmulator.source import Span
 
 _MASK = (1 << 64) - 1
 _MAX_DEPTH = 64
+MAX_NAMES = 1 << 21  # registers written as `name<n>`, of a module; a variable takes as much as 16
 
 
 class Constant(NamedTuple):
@@ -80,6 +81,7 @@ class Cursor:
         self.texts = tokens.texts
         self.at = 0
         self._depth = 0
+        self._names = 0
 
     def fail(self, message: str, hint: str | None = None, at: int | None = None) -> NoReturn:
         raise self.error(message, hint, at)
@@ -155,6 +157,13 @@ class Cursor:
             self.fail(f"{what} is {self.texts[start]}; it must be an integer from 0 to {limit - 1}", at=start)
         self.expect(">")
         return value.value
+
+    def names(self, count: int, each: int = 1) -> int:
+        """`count`, as that of names that a `<n>` stands for; a module can have MAX_NAMES of them, or of `each` less."""
+        self._names += count * each
+        if self._names > MAX_NAMES:
+            self.fail(f"the module declares too many names: {MAX_NAMES // each} at most", at=self.at - 1)
+        return count
 
     def constant(self) -> Constant:
         """A constant expression."""

@@ -12,6 +12,9 @@ from mmulator.ptx.tree import Linkage, Parameter, Space, SymbolReference, Variab
 VARIABLE_SPACES = frozenset((".global", ".const", ".shared", ".local", ".param", ".tex"))
 _OPAQUE = frozenset((".texref", ".samplerref", ".surfref"))
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
+_MASKS = frozenset(0xFF << 8 * n for n in range(8))
+MAX_BYTES = 1 << 40  # of a variable; what a launch can hold is less (machine/limits.py)
+MAX_INITIAL = 1 << 28  # bytes of a variable up to the end of its initialiser
 _POINTER_SPACES = frozenset((".const", ".global", ".local", ".shared"))
 
 
@@ -95,7 +98,7 @@ def variables(c: Cursor, linkage: Linkage, first: int) -> list[Variable]:
         name = c.name("a name")
         shape = _shape(c)
         numbered = c.kinds[c.at] == "<"
-        count = c.count("the number of names", 1 << 16)
+        count = c.names(c.count("the number of names", 1 << 16), each=16)
         initial: bytes | None = None
         symbols: tuple[SymbolReference, ...] = ()
         if c.accept("="):
@@ -104,6 +107,7 @@ def variables(c: Cursor, linkage: Linkage, first: int) -> list[Variable]:
                 inner = prod(shape[1:]) * head.vector
                 shape = (-(-elements // inner) if inner else 0, *shape[1:])
         size = bytes_of(head.type) * head.vector * prod(shape)
+        _check_size(c, name, size, first)
         align = head.align or bytes_of(head.type) * head.vector
         names = [f"{name}{i}" for i in range(count)] if numbered else [name]
         found.extend(
@@ -117,6 +121,11 @@ def variables(c: Cursor, linkage: Linkage, first: int) -> list[Variable]:
             break
     c.expect(";")
     return found
+
+
+def _check_size(c: Cursor, name: str, size: int, at: int) -> None:
+    if size >= MAX_BYTES:
+        c.fail(f"{name} takes {size} bytes; a variable has less than {MAX_BYTES}", at=at)
 
 
 class _Initialiser:
@@ -140,6 +149,8 @@ class _Initialiser:
             self._list(self.dims or (1,), 0)
         else:
             self._element(0)
+        if self.end * self.size > MAX_INITIAL:
+            self.c.fail(f"the initialiser reaches byte {self.end * self.size}; at most {MAX_INITIAL} can be initialised")
         data = bytearray(self.end * self.size)
         for position, value in self.values.items():
             data[position * self.size : (position + 1) * self.size] = value.to_bytes(self.size, "little")
@@ -177,6 +188,8 @@ class _Initialiser:
             return
         constant = c.constant()
         if constant.literal == "int" and c.accept("("):
+            if constant.value not in _MASKS:
+                c.fail(f"{constant.value:#x} selects no byte of an address", "a mask is 0xFF, 0xFF00, 0xFF0000 and so on", first)
             self._symbol(position, first, constant.value)
             c.expect(")")
             return
@@ -248,6 +261,7 @@ def parameter(c: Cursor) -> Parameter:
     shape = _shape(c)
     element = bytes_of(type)
     size = element * vector * prod(shape)
+    _check_size(c, name, size, first)
     return Parameter(
         name, type, element * 8 if type != "pred" else 1, shape, size, align or element * vector,
         "reg" if text == ".reg" else "param", is_pointer, pointer_space, pointer_align, c.span_from(first),
@@ -269,19 +283,19 @@ def parameters(c: Cursor) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def registers(c: Cursor, limit: int) -> list[tuple[str, str, int, int]]:
-    """`.reg .b32 %r<5>, a;` after `.reg`: (name, type, vector, token index) of each; reads the semicolon."""
+def registers(c: Cursor, limit: int) -> tuple[Head, list[tuple[list[str], int]]]:
+    """`.reg .b32 %r<5>, a;` after `.reg`: what is declared, and (names, token index) of each; reads the semicolon."""
     head = _head(c)
-    found: list[tuple[str, str, int, int]] = []
+    found: list[tuple[list[str], int]] = []
     while True:
         at = c.at
         name = c.name("a register's name")
         if c.kinds[c.at] == "<":
-            count = c.count("the number of registers", limit - len(found))
-            found.extend((f"{name}{i}", head.type, head.vector, at) for i in range(count))
+            count = c.names(c.count("the number of registers", limit))
+            found.append(([f"{name}{i}" for i in range(count)], at))
         else:
-            found.append((name, head.type, head.vector, at))
+            found.append(([name], at))
         if not c.accept(","):
             break
     c.expect(";")
-    return found
+    return head, found

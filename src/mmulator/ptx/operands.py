@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
+from itertools import chain
 from typing import NamedTuple
 
+from mmulator.errors import similar
 from mmulator.isa.scalar import OperandSpec, ScalarForm, type_bits
 from mmulator.isa.scalar_registers import SPECIAL_REGISTERS
 from mmulator.ptx.registers import fits, suggestion, type_class
@@ -65,9 +66,9 @@ def describe(operand: Operand) -> str:
 
 
 def _undeclared(symbol: Symbol, context: Context) -> Problem:
-    names = [*context.function.registers, *(p.name for p in context.function.params)]
-    names += [v.name for v in (*context.function.variables, *context.module.variables)]
-    close = get_close_matches(symbol.name, names, 2)
+    params = (p.name for p in context.function.params)
+    variables = (v.name for v in chain(context.function.variables, context.module.variables))
+    close = similar(symbol.name, chain(params, variables, context.function.registers))
     hint = f"did you mean {' or '.join(close)}?" if close else None
     return Problem(f"{symbol.name} is not declared", symbol.span, hint)
 
@@ -86,9 +87,7 @@ def _wrong_kind(operand: Operand, wanted: str, spec: OperandSpec, context: Conte
 
 
 def _unknown_special(operand: SpecialRegister, context: Context) -> Problem:
-    close = get_close_matches(
-        "%" + operand.name, [*context.function.registers, *("%" + s for s in SPECIAL_REGISTERS)], 2
-    )
+    close = similar("%" + operand.name, chain(("%" + s for s in SPECIAL_REGISTERS), context.function.registers))
     hint = f"did you mean {' or '.join(close)}?" if close else "declare it with .reg"
     return Problem(f"%{operand.name} is not declared, and no special register has that name", operand.span, hint)
 
@@ -361,7 +360,7 @@ def _label(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     if isinstance(operand, LabelRef):
         return
     if isinstance(operand, Symbol) and not operand.space:
-        close = get_close_matches(operand.name, list(context.function.labels), 2)
+        close = similar(operand.name, context.function.labels)
         hint = f"did you mean {' or '.join(close)}?" if close else None
         yield Problem(f"there is no label {operand.name} in {context.function.name}", operand.span, hint)
     else:

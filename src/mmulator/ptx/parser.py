@@ -33,6 +33,8 @@ class _Parser:
         self.variables: list[Variable] = []
         self.functions: list[Function] = []
         self.aliases: dict[str, str] = {}
+        self.defined: set[str] = set()
+        self.statics: set[str] = set()
 
     def module(self) -> Module:
         c = self.c
@@ -110,10 +112,11 @@ class _Parser:
 
     def _variable(self, variable: Variable, at: int) -> None:
         known = self.names.get(variable.name)
-        if known is not None:
-            before = next((v for v in self.variables if v.name == variable.name), None)
-            if before is None or (before.linkage != "extern" and variable.linkage != "extern"):
-                self.c.fail(f"{variable.name} is declared twice", at=at)
+        defines = variable.linkage != "extern"
+        if known is not None and (known.space == "func" or (defines and variable.name in self.defined)):
+            self.c.fail(f"{variable.name} is declared twice", at=at)
+        if defines:
+            self.defined.add(variable.name)
         self.names[variable.name] = Known(variable.name, variable.space, variable.type)
         self.variables.append(variable)
 
@@ -144,10 +147,11 @@ class _Parser:
                 )
             )  # fmt: skip
             return
-        if any(f.name == name and f.is_defined for f in self.functions):
+        if name in self.defined:
             c.fail(f"{name} is defined twice", at=at)
+        self.defined.add(name)
         head = c.span_from(first)
-        body = Body(c, self.names, (*returns, *params))
+        body = Body(c, self.names, (*returns, *params), name, self.statics)
         body.read()
         self.functions.append(
             Function(

@@ -111,7 +111,7 @@ def resources(module: Module, function: Function) -> Resources:
                 if isinstance(leaf, Reg) and current is function:
                     registers[leaf.name] = leaf.type
                 elif isinstance(leaf, Symbol):
-                    own = next((v for v in current.variables if v.name == leaf.name), None)
+                    own = current.variable(leaf.name)
                     found = own or module.variable(leaf.name)
                     if found is not None:
                         variables[current.name if own else "", leaf.name] = found

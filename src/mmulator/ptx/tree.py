@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from mmulator.isa.scalar import ScalarForm, type_bits
@@ -328,7 +329,15 @@ class Function:
     def instructions(self) -> Iterator[Instruction]:
         return (s for s in self.body if isinstance(s, Instruction))
 
-    @property
+    @cached_property
+    def _variables(self) -> dict[str, Variable]:
+        return {v.name: v for v in reversed(self.variables)}
+
+    def variable(self, name: str) -> Variable | None:
+        """The variable of that (unique) name that is declared in the function, or None."""
+        return self._variables.get(name)
+
+    @cached_property
     def labels(self) -> dict[str, int]:
         """Label name -> index in `body`."""
         return {s.name: i for i, s in enumerate(self.body) if isinstance(s, Label)}
@@ -357,11 +366,19 @@ class Module:
 
     def function(self, name: str) -> Function | None:
         """The function or kernel of that name (its definition, if there is one), or None."""
-        name = self.aliases.get(name, name)
-        found = [f for f in self.functions if f.name == name]
-        return next((f for f in found if f.is_defined), found[0] if found else None)
+        return self._functions.get(self.aliases.get(name, name))
 
     def variable(self, name: str) -> Variable | None:
         """The module-level variable of that name, or None."""
-        found = [v for v in self.variables if v.name == name]
-        return next((v for v in found if v.linkage != "extern"), found[0] if found else None)
+        return self._variables.get(name)
+
+    @cached_property
+    def _functions(self) -> dict[str, Function]:
+        """The first of each name; of those that are defined, if there are any."""
+        last = [f for f in self.functions if not f.is_defined], [f for f in self.functions if f.is_defined]
+        return {f.name: f for some in last for f in reversed(some)}
+
+    @cached_property
+    def _variables(self) -> dict[str, Variable]:
+        last = [v for v in self.variables if v.linkage == "extern"], [v for v in self.variables if v.linkage != "extern"]
+        return {v.name: v for some in last for v in reversed(some)}

@@ -18,6 +18,7 @@ from mmulator.ptx import matrix_operands
 from mmulator.ptx.calls import check_call
 from mmulator.ptx.lookup import MATRIX_OPCODES, matrix_form
 from mmulator.ptx.operands import CHECKS, Context, Problem
+from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, Module
 from mmulator.source import Span
 
@@ -66,6 +67,7 @@ def unsupported(module: Module) -> tuple[Unsupported, ...]:
 
 def _errors(module: Module) -> Iterator[InvalidInstructionError]:
     yield from _module(module)
+    yield from _initialisers(module)
     for function in module.functions:
         yield from _function(module, function)
 
@@ -82,11 +84,40 @@ def _module(module: Module) -> Iterator[InvalidInstructionError]:
         )  # fmt: skip
 
 
+def _initialisers(module: Module) -> Iterator[InvalidInstructionError]:
+    """Whose addresses variables hold."""
+    owners: tuple[Module | Function, ...] = (module, *module.functions)
+    for owner in owners:
+        for variable in owner.variables:
+            for reference in variable.symbols:
+                name = reference.symbol
+                if owner.variable(name) is None and module.variable(name) is None and module.function(name) is None:
+                    yield InvalidInstructionError(
+                        f"{name} is not declared", span=reference.span, rule="Initializers (PTX ISA 9.1)"
+                    )
+
+
+def _parameters(module: Module, function: Function) -> Iterator[InvalidInstructionError]:
+    """The size of a kernel's parameter space."""
+    if not function.is_entry or not function.params:
+        return
+    large = module.version >= (8, 1) and module.target.number >= 70
+    limit = 32764 if large else 4352
+    end = parameter_offsets(function.params)[-1] + function.params[-1].size
+    if end > limit:
+        yield InvalidInstructionError(
+            f"the parameters of {function.name} take {end} bytes; at most {limit} are allowed", span=function.span,
+            rule="Kernel Function Parameters (PTX ISA 9.1)",
+            hint=None if large else "PTX 8.1 and sm_70 allow 32764",
+        )  # fmt: skip
+
+
 def _version(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
 def _function(module: Module, function: Function) -> Iterator[InvalidInstructionError]:
+    yield from _parameters(module, function)
     for instruction in function.instructions:
         if instruction.guard is not None and instruction.guard[0].type != "pred":
             register = instruction.guard[0]

@@ -6,12 +6,11 @@ order; only qualifiers of one category (types, layouts) are told apart by their 
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from mmulator.errors import InvalidInstructionError
+from mmulator.errors import InvalidInstructionError, similar
 from mmulator.isa import wmma
 from mmulator.isa.forms import MatrixForm, Row, Slot
 from mmulator.isa.tables import FAMILIES, ROWS
@@ -100,7 +99,7 @@ def _split(text: str, where: _Where) -> tuple[str, tuple[Row, ...], list[_Qualif
         category = vocabulary.get(word) or ("type" if word in TYPES else "shape" if _SHAPE.fullmatch(word) else "")
         qualifiers.append(_Qualifier(word, start, category))
         if not category or (word not in usable and category not in ("type", "shape")):
-            near = difflib.get_close_matches(word, [u for u in usable if u], n=3, cutoff=0.5)
+            near = similar(word, sorted(u for u in usable if u), 3, 0.5)
             raise where.error(
                 f"`{name}` has no qualifier `.{word}`",
                 start,

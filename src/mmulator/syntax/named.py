@@ -49,7 +49,7 @@ def parse_instruction(text: str, target: Target | None = None, ptx: tuple[int, i
 def _is_words(text: str) -> bool:
     """Words have blanks or commas between them, or are one of CUTLASS's names; a mnemonic has none, and an instruction
     with its operands is neither."""
-    return atom_words(text) != text or any(c in text for c in " \t\n,") and not any(c in text for c in "{}[]%")
+    return atom_words(text) != text or (any(c in text for c in " \t\n,") and not any(c in text for c in "{}[]%"))
 
 
 def _subject(form: MatrixForm) -> tuple[object, ...]:

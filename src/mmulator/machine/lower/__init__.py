@@ -6,7 +6,10 @@ Instructions without an entry are pure functions of their operands: machine/ops 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
+
+from mmulator.codegen.locks import no_fork
 
 if TYPE_CHECKING:
     from mmulator.machine.emitter import Emitter
@@ -27,6 +30,9 @@ def lower(*names: str) -> Callable[[Lowering], Lowering]:
     return register
 
 
+@cache
 def load_all() -> None:
-    """Import the files that fill LOWER."""
-    from mmulator.machine.lower import lanes, matrix, memory  # noqa: F401
+    """Import the files that fill LOWER, and what else is imported on the way to code: a forked child cannot wait for it."""
+    with no_fork:
+        from mmulator.machine import emitter, special  # noqa: F401
+        from mmulator.machine.lower import lanes, matrix, memory, scalar  # noqa: F401

@@ -1,0 +1,67 @@
+"""`mmulator cache`: where compiled code is kept, how much of it, and how to be rid of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from mmulator.codegen.store import Store
+
+cache = typer.Typer(
+    help="Where compiled code is kept, and how much of it.\n\n`mmulator cache clear` removes it.", invoke_without_command=True
+)
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@cache.callback()
+def show(context: typer.Context, json: _Json = False) -> None:
+    """Where compiled code is kept, and how much of it.
+
+    The folder is $MMULATOR_CACHE, or $XDG_CACHE_HOME/mmulator, or ~/.cache/mmulator. It may be removed at any time.
+    """
+    from mmulator.cli.output import print_json
+    from mmulator.codegen.store import open_store
+
+    if context.invoked_subcommand is not None:
+        return
+    store, place = open_store()
+    entries, size = store.size() if store else (0, 0)
+    if json:
+        path = str(place.path) if place.path else None
+        print_json({"folder": path, "used": store is not None, "reason": place.reason, "entries": entries, "bytes": size})
+        return
+    print(f"folder   {place.path}")
+    if store is None:
+        print(f"not used: {place.reason}; everything is compiled anew")
+    else:
+        print(f"entries  {entries}\nbytes    {size} ({_mebibytes(size)})")
+
+
+@cache.command()
+def clear(json: _Json = False) -> None:
+    """Remove the compiled code that mmulator keeps, and nothing else that lies there."""
+    from mmulator.cli.output import print_json
+
+    store = _store()
+    removed, size = store.clear()
+    if json:
+        print_json({"folder": str(store.path), "removed": removed, "bytes": size})
+    else:
+        print(f"removed {removed} files, {size} bytes ({_mebibytes(size)}), from {store.path}")
+
+
+def _store() -> Store:
+    from mmulator.codegen.store import open_store
+    from mmulator.errors import MmulatorError
+
+    store, place = open_store()
+    if store is None:
+        raise MmulatorError(f"the code cache {place.path or Path()} is not used: {place.reason}")
+    return store
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"

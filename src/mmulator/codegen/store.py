@@ -1,0 +1,198 @@
+"""Object code on disk: entries that prove themselves, in a folder that is the user's alone.
+
+The folder is $MMULATOR_CACHE, or $XDG_CACHE_HOME/mmulator, or ~/.cache/mmulator; it may be deleted at any time.
+An entry is `KEY.o`: a header with its length, its key and the SHA-256 of its code, then the code. What does not fit is
+no entry. Whoever can write the folder decides what this process executes, so a folder or file of another user (root
+excepted), or one that others may write, is not used. The folder is held by its descriptor: nobody can put another one in
+its place while it is in use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import struct
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_HEADER = struct.Struct("<8s32s32sQ")  # magic, key, SHA-256 of the code, its length
+_MAGIC = b"mmulobj2"
+_LARGEST = 1 << 26  # bytes of an entry: the largest ones are far below
+_STALE = 3600.0  # seconds after which a temporary file has lost its writer
+_ENTRY = re.compile(r"[0-9a-f]{64}\.o")
+_TEMPORARY = re.compile(r"(\.[0-9a-f]{64}\.[0-9a-f]{12}\.tmp|tmp[a-z0-9_]{8})")
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class CacheWarning(UserWarning):
+    """The code cache is not used, for safety; everything is compiled anew."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the cache belongs, and why it is not used ("" if it is)."""
+
+    path: Path | None
+    reason: str = ""
+
+
+def _trusted(info: os.stat_result) -> bool:
+    return info.st_uid in (os.geteuid(), 0) and not info.st_mode & _OTHERS_WRITE
+
+
+def _wanted() -> tuple[Path | None, bool]:
+    """The folder, and whether it is one of our own choice."""
+    root = os.environ.get("MMULATOR_CACHE")
+    try:
+        if root:
+            return Path(root), False
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mmulator", True
+    except (OSError, RuntimeError):
+        return None, True
+
+
+def _refusal(info: os.stat_result) -> str:
+    if info.st_uid not in (os.geteuid(), 0):
+        return "it belongs to another user"
+    return "others may write to it: `chmod go-w` makes it yours alone" if info.st_mode & _OTHERS_WRITE else ""
+
+
+def _open_folder(path: Path, own: bool) -> tuple[int, str]:
+    """A descriptor of the folder, made if need be, or (-1, why there is none)."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        link = path.lstat()
+        if link.st_uid not in (os.geteuid(), 0):  # a link, too, must be the user's own
+            return -1, "it belongs to another user"
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        return -1, getattr(error, "strerror", None) or str(error)
+    info = os.fstat(folder)
+    if own and info.st_uid == os.geteuid() and info.st_mode & 0o077:
+        with suppress(OSError):  # one of an earlier version, made with the umask
+            os.fchmod(folder, 0o700)
+            info = os.fstat(folder)
+    reason = _refusal(info)
+    if reason:
+        os.close(folder)
+        return -1, reason
+    return folder, ""
+
+
+class Store:
+    """The entries of a folder that is the user's own."""
+
+    def __init__(self, path: Path, folder: int) -> None:
+        self.path, self.folder = path, folder
+        self._swept = False
+
+    def read(self, key: str) -> bytes | None:
+        """The code of an entry; None if there is none, or if what lies there is anything else."""
+        try:
+            file = os.open(f"{key}.o", os.O_RDONLY | _OPEN, dir_fd=self.folder)
+        except OSError:
+            return None
+        try:
+            info = os.fstat(file)
+            if not stat.S_ISREG(info.st_mode) or not _trusted(info) or info.st_size > _LARGEST:
+                return None
+            with os.fdopen(file, "rb", buffering=0, closefd=False) as stream:
+                data = stream.read(info.st_size)
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+        return _checked(data, key)
+
+    def write(self, key: str, code: bytes) -> None:
+        """Keep an entry. Several processes may write the same one; a reader sees all of it or nothing."""
+        if not self._swept:
+            self._swept = True
+            self._sweep()
+        name = f".{key}.{os.urandom(6).hex()}.tmp"
+        data = _HEADER.pack(_MAGIC, bytes.fromhex(key), hashlib.sha256(code).digest(), len(code)) + code
+        try:
+            self._write_file(name, data)
+            os.replace(name, f"{key}.o", src_dir_fd=self.folder, dst_dir_fd=self.folder)
+        except BaseException as error:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=self.folder)
+            if not isinstance(error, OSError):
+                raise
+
+    def _write_file(self, name: str, data: bytes) -> None:
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, 0o600, dir_fd=self.folder)
+        with os.fdopen(file, "wb") as stream:
+            stream.write(data)
+
+    def _files(self, pattern: re.Pattern[str]) -> Iterator[tuple[str, os.stat_result]]:
+        """Names that are ours, with what is known of them. A folder with such a name is not ours."""
+        with suppress(OSError):
+            for name in os.listdir(self.folder):  # noqa: PTH208 - by descriptor
+                if pattern.fullmatch(name):
+                    with suppress(OSError):
+                        info = os.stat(name, dir_fd=self.folder, follow_symlinks=False)
+                        if not stat.S_ISDIR(info.st_mode):
+                            yield name, info
+
+    def _sweep(self) -> None:
+        """Remove temporary files whose writer was killed."""
+        before = time.time() - _STALE
+        for name, info in self._files(_TEMPORARY):
+            if info.st_mtime < before:
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=self.folder)
+
+    def size(self) -> tuple[int, int]:
+        """Number of entries, and their bytes with those of temporary files."""
+        entries = [info.st_size for _, info in self._files(_ENTRY)]
+        return len(entries), sum(entries) + sum(info.st_size for _, info in self._files(_TEMPORARY))
+
+    def clear(self) -> tuple[int, int]:
+        """Remove entries and temporary files, nothing else: how many files, and their bytes."""
+        count = size = 0
+        for pattern in (_ENTRY, _TEMPORARY):
+            for name, info in self._files(pattern):
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=self.folder)
+                    count, size = count + 1, size + info.st_size
+        return count, size
+
+
+def _checked(data: bytes, key: str) -> bytes | None:
+    """The code behind a header that fits it and the key."""
+    if len(data) < _HEADER.size:
+        return None
+    magic, of, digest, length = _HEADER.unpack_from(data)
+    code = data[_HEADER.size :]
+    if magic != _MAGIC or of != bytes.fromhex(key) or length != len(code):
+        return None
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+def open_store() -> tuple[Store | None, Place]:
+    """The cache of this environment, or None with the reason."""
+    path, own = _wanted()
+    if path is None:
+        return None, Place(None, "there is no home folder")
+    folder, reason = _open_folder(path, own)
+    return (None, Place(path, reason)) if folder < 0 else (Store(path, folder), Place(path))
+
+
+@cache
+def store() -> Store | None:
+    """The cache of this process. A folder that cannot be made is done without in silence, one that is not safe with a note."""
+    found, place = open_store()
+    if "others may write" in place.reason or "another user" in place.reason:
+        warnings.warn(f"the code cache {place.path} is not used: {place.reason}", CacheWarning, stacklevel=2)
+    return found
