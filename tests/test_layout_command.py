@@ -24,13 +24,13 @@ from mmulator.inspect import Layout, layout
 from mmulator.inspect.cells import label, repeat_of, run_of
 from mmulator.inspect.cute import linear
 from mmulator.inspect.layouts import operands, other_answer
-from mmulator.syntax.search import find_forms
 from mmulator.inspect.svg import PAGE_HEIGHT, PAGE_WIDTH, text_width
 from mmulator.inspect.tables import CSV_COLUMNS, lane_table, matrix_table, to_csv, to_markdown
 from mmulator.instruction import Instruction
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.tables import all_forms
 from mmulator.layouts import fragment, scales, sparse
+from mmulator.syntax.search import find_forms
 
 DENSE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 SPARSE = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"

@@ -22,6 +22,8 @@ WORDS = {
     "ldmatrix x4 trans": "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16",
     "stmatrix x2": "stmatrix.sync.aligned.m8n8.x2.shared.b16",
     "ldmatrix x4": "ldmatrix.sync.aligned.m8n8.x4.shared.b16",
+    "SM80_16x8x16_F32F16F16F32_TN": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+    "hopper wgmma m64n128 bf16": "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16",
     "commit wgmma": "wgmma.commit_group.sync.aligned",
     "mma nvfp4": "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3",
 }

@@ -23,7 +23,19 @@ _BYTES = re.compile(r"[\w$]+:|\.\w+|0[xX][0-9a-fA-F]{1,9}|\d{1,9}")
 _SUFFIXES = (".py", ".pyx", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".inl", ".rs", ".jl")
 _MAX_BYTES = 8 << 20
 _MAX_CALLS = 32
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+_STEERING = (
+    *range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0),  # C0 and C1; tabs and line breaks stay
+    0x061C, 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF,  # direction, breaks
+    *range(0xD800, 0xE000),  # halves of characters
+)  # fmt: skip
+_SHOWN = dict.fromkeys(_STEERING, "?")
+
+
+def printable(text: str) -> str:
+    """A text with `?` for each character that would steer a terminal or turn its line around."""
+    return text if text.isascii() and text.isprintable() else text.translate(_SHOWN)
 
 
 class Mark(NamedTuple):
@@ -97,11 +109,6 @@ class Location:
         return {**calls[0], "text": self.quote(), "inlined_at": calls[1:]}
 
 
-def printable(text: str) -> str:
-    """Without characters that a terminal would obey."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\t", " "))
-
-
 def _line_of(path: Path, line: int, stamp: tuple[int, int] | None) -> str | None:
     if path.suffix.lower() not in _SUFFIXES or os.environ.get("MMULATOR_QUOTE_SOURCE") == "0":
         return None
@@ -116,7 +123,7 @@ def _line_of(path: Path, line: int, stamp: tuple[int, int] | None) -> str | None
         if stamp is not None and stamp != (int(state.st_mtime), state.st_size):
             return None
         rows = file.read(_MAX_BYTES).decode("utf-8", "replace").split("\n")
-    return printable(rows[line - 1]).strip()[:100] if 0 < line <= len(rows) else None
+    return printable(rows[line - 1].replace("\t", " ")).strip()[:100] if 0 < line <= len(rows) else None
 
 
 class LineTable:
@@ -140,7 +147,7 @@ class LineTable:
         if index not in self._known:
             if self._files is None:
                 self._files = {
-                    int(n): (printable(path), (int(t), int(size)) if t and int(t) else None)
+                    int(n): (printable(path.replace("\t", " ")), (int(t), int(size)) if t and int(t) else None)
                     for n, path, t, size in _FILE.findall(text)
                 }
             self._known[index] = self._location(index, text, name, self._files)

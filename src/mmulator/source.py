@@ -7,18 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from mmulator.location import LineTable, Location
-
-_STEERING = (
-    *range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0),  # C0 and C1; tabs and line breaks stay
-    0x061C, 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF,  # direction, breaks
-    *range(0xD800, 0xE000),  # halves of characters
-)  # fmt: skip
-_SHOWN = dict.fromkeys(_STEERING, "?")
-
-
-def printable(text: str) -> str:
-    """A text with `?` for each character that would steer a terminal or turn its line around."""
-    return text if text.isascii() and text.isprintable() else text.translate(_SHOWN)
+from mmulator.location import printable as printable
 
 
 @dataclass(frozen=True, eq=False)
