@@ -85,8 +85,9 @@ class Compiled:
 
 
 @cache
-def compiled(mnemonic: str, constants: tuple[tuple[str, int], ...] = ()) -> Compiled:
-    """constants: operands that are known numbers when the code is written, by name."""
+def compiled(mnemonic: str, constants: tuple[tuple[str, int], ...] = (), given: int | None = None) -> Compiled:
+    """constants: operands that are known numbers when the code is written, by name. given: how many arrays there will be;
+    optional operands beyond them are left out."""
     form = form_of(mnemonic)
     fixed = dict(constants)
     b = Builder("run", i64, [("table", ptr_to(ptr)), ("count", i64)])
@@ -96,7 +97,9 @@ def compiled(mnemonic: str, constants: tuple[tuple[str, int], ...] = ()) -> Comp
         scope = HarnessScope(b, constant(b, BOOL, 0))
         with b.loop(0, count) as n:
             sources: list[Any] = []
-            for operand in sources_of(form):
+            for place, operand in enumerate(sources_of(form)):
+                if operand.optional and given is not None and place >= given + len(fixed):
+                    continue
                 ty = vector_type(operand.type)
                 if operand.name in fixed:
                     number = fixed[operand.name]
@@ -139,7 +142,7 @@ def _store(b: Builder, value: Value, table: Value, number: int, n: Value) -> Non
 
 def run(mnemonic: str, *arrays: Any, **constants: int) -> Any:
     """`run("add.s32", a, b)`, `run("bfe.u32", a, b, c=5)`: the result, or a tuple of results."""
-    results = compiled(mnemonic, tuple(constants.items()))(*arrays)
+    results = compiled(mnemonic, tuple(constants.items()), len(arrays))(*arrays)
     return results if len(results) > 1 else results[0]
 
 
@@ -156,7 +159,8 @@ def execute(
     form = form_of(mnemonic)
     target, *texts = (t.strip() for t in rest.split(","))
     arrays, constants = [], {}
-    for text, operand in zip(texts, sources_of(form), strict=True):
+    wanted = [o for n, o in enumerate(sources_of(form)) if not o.optional or n < len(texts)]
+    for text, operand in zip(texts, wanted, strict=True):
         name = text.lstrip("!")
         if operand.kind == "imm":
             constants[operand.name] = int(text, 0)
@@ -169,7 +173,7 @@ def execute(
             arrays.append(value.astype(f"u{dtype.itemsize}").view(dtype))
     if has_carry(form):
         arrays.append(carry)
-    results = compiled(mnemonic, tuple(constants.items()))(*arrays)
+    results = compiled(mnemonic, tuple(constants.items()), len(arrays))(*arrays)
     if has_carry(form):
         carry = results[-1]
     return {name: value for name, value in zip(target.split("|"), results) if name != "_"}, carry

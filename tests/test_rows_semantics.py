@@ -56,6 +56,8 @@ def test_versions_and_targets_of_ptxas_13_5() -> None:
     [
         ("add.sat.u8x4 r1, r2, r3;", "sm_120f sm_121a sm_107a", "sm_100a sm_103f sm_110a sm_120"),
         ("cvt.rs.f16x2.f32 r1, f1, f2, r2;", "sm_100a sm_103a sm_107a", "sm_100f sm_110a sm_120a"),
+        ("min.NaN.f32 f1, f2, f3, f4;", "sm_100 sm_120a", "sm_90a"),
+        ("min.abs.f32 f1, f2, f3;", "", "sm_100a"),
         ("redux.sync.min.f32 f1, f2, r1;", "sm_100a sm_103f sm_107a", "sm_110a sm_120a sm_100"),
         ("ld.global.v4.b64 {d1,d2,d3,d4}, [d1];", "sm_100 sm_120a", "sm_90a"),
         ("fence.acquire.gpu;", "sm_90 sm_100", "sm_80"),
@@ -256,9 +258,48 @@ def test_halves_to_small_formats_and_back(name: str) -> None:
     assert (run(f"cvt.rn.bf16x2.{name}x2", packed) & 0xFFFF).tolist() == want
 
 
+EDGES = np.array([0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x3F800001, 0x33800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00001], np.uint32)
+SIGNED = np.concatenate([EDGES, EDGES | 0x80000000])
+
+
+def words(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).view(np.uint32)
+
+
+@pytest.mark.parametrize("mods", ["", ".ftz", ".NaN", ".abs", ".ftz.NaN.abs"])
+def test_the_least_of_three_is_that_of_two_and_the_third(mods: str) -> None:
+    a, b, c = (np.ascontiguousarray(x.ravel()) for x in np.meshgrid(SIGNED, SIGNED, SIGNED))
+    plain = mods.replace(".abs", "")
+    x, y, z = ((v & 0x7FFFFFFF) if ".abs" in mods else v for v in (a, b, c))
+    for op in ("min", "max"):
+        two = words(run(f"{op}{plain}.f32", words(run(f"{op}{plain}.f32", x, y)), z))
+        assert np.array_equal(words(run(f"{op}{mods}.f32", a, b, c)), two)
+
+
+@pytest.mark.parametrize("rnd", ["rn", "rz", "rm", "rp"])
+def test_pairs_and_mixed_sums_are_those_of_single_numbers(rnd: str) -> None:
+    a, b = (np.ascontiguousarray(x.ravel()) for x in np.meshgrid(SIGNED, SIGNED))
+    c = a[::-1].copy()
+    pair = [v.astype(np.uint64) | v[::-1].astype(np.uint64) << np.uint64(32) for v in (a, b, c)]
+    for op, n in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3)):
+        for ftz in ("", ".ftz"):
+            single = words(run(f"{op}.{rnd}{ftz}.f32", *(a, b, c)[:n]))
+            both = np.ascontiguousarray(run(f"{op}.{rnd}{ftz}.f32x2", *pair[:n])).view(np.uint32).reshape(-1, 2)
+            assert np.array_equal(both[:, 0], single) and np.array_equal(both[:, 1], single[::-1]), (op, ftz)
+    for half, shift in (("bf16", 16), ("f16", 0)):
+        codes = (a >> 16).astype(np.uint16)
+        wide = codes.astype(np.uint32) << 16 if shift else words(codes.view(np.float16).astype(np.float32))
+        for op in ("add", "sub"):
+            for sat in ("", ".sat"):
+                want = words(run(f"{op}.{rnd}{sat}.f32", wide, b))
+                assert np.array_equal(words(run(f"{op}.{rnd}{sat}.f32.{half}", codes, b)), want), (op, half, sat)
+        want = words(run(f"fma.{rnd}.f32", wide, wide[::-1].copy(), b))
+        assert np.array_equal(words(run(f"fma.{rnd}.f32.{half}", codes, codes[::-1].copy(), b)), want)
+
+
 def test_products_of_pairs_are_fused_with_sums_and_those_of_mixed_sums_are_not() -> None:
     """ptxas makes FFMA2 of mul.f32x2 and add.f32x2, and leaves mul.f32 before add.f32.f16 alone."""
-    words = np.full(LANES, 0x3F800801, np.uint32)  # 1 + 2^-12 + 2^-23: its square is not exact
+    source = np.full(LANES, 0x3F800801, np.uint32)  # 1 + 2^-12 + 2^-23: its square is not exact
     body = (
         "ld.global.b32 f1, [in0]; mov.b64 d1, {f1, f1}; mul.rn.f32 f4, f1, f1; neg.f32 f5, f4; mov.b64 d2, {f5, f5};"
         "mul.f32x2 d3, d1, d1; add.f32x2 d3, d3, d2; mul.rn.f32x2 d4, d1, d1; add.rn.f32x2 d4, d4, d2;"
@@ -266,8 +307,8 @@ def test_products_of_pairs_are_fused_with_sums_and_those_of_mixed_sums_are_not()
         "mov.b64 {r1, r2}, d3; mov.b64 {r3, r4}, d4; sub.f32 f7, f7, f8; mov.b32 r4, f7;"
         "st.global.v4.b32 [out], {r1, r2, r3, r4};"
     )
-    results, _ = launch(body, words, target="sm_100a")
-    x = Fraction(float(words[:1].view(np.float32)[0]))
+    results, _ = launch(body, source, target="sm_100a")
+    x = Fraction(float(source[:1].view(np.float32)[0]))
     rest = x * x - Fraction(float(np.float32(float(x * x))))
     assert rest and (results[:, :2].view(np.float32) == float(rest)).all()
     assert not results[:, 2:].any()
@@ -308,9 +349,9 @@ def test_redux_of_numbers() -> None:
 
 def test_moves_of_vectors() -> None:
     body = "ld.global.b32 r1, [in0]; add.u32 r2, r1, 1; mov.v2.b32 {r3, r4}, {r1, r2}; mov.v4.u32 {r5, r6, r7, r8}, %tid;"
-    words = np.arange(LANES, dtype=np.uint32) * 7
-    results, _ = launch(body + "st.global.v4.b32 [out], {r3, r4, r5, r8};", words)
-    assert np.array_equal(results, np.stack([words, words + 1, np.arange(LANES), 0 * words], 1))
+    source = np.arange(LANES, dtype=np.uint32) * 7
+    results, _ = launch(body + "st.global.v4.b32 [out], {r3, r4, r5, r8};", source)
+    assert np.array_equal(results, np.stack([source, source + 1, np.arange(LANES), 0 * source], 1))
 
 
 # the stack ----------------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def operands(form: ScalarForm, optional: bool = True) -> tuple[str, ...]:
     """One fitting operand for each of a form's; registers of their own, so that nothing depends on an alias."""
     made, at = [], 1
     for spec in form.operands:
-        if optional or not spec.optional:
+        if not spec.optional or (optional and spec.since[1] <= form.sm):
             made.append(operand(spec, at, form))
             at += max(spec.count, 2)
     return tuple(made)

@@ -80,7 +80,8 @@ class OperandRule:
 
     count: elements of a vector operand, or the group that says it (`vec`). wider: a wider register may stand.
     sink: `_` may stand. lo, hi: bounds of a constant. values: the only constants allowed. when: the operand is there if
-    and only if that group is; without it, `optional` operands may be left out, the last ones first.
+    and only if that group is; without it, `optional` operands may be left out, the last ones first. since: the least PTX
+    version and target with that operand.
     """
 
     name: str
@@ -95,6 +96,7 @@ class OperandRule:
     hi: int | None = None
     values: tuple[int, ...] = ()
     when: str = ""
+    since: tuple[tuple[int, int], int] = ((1, 0), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,7 @@ class OperandSpec:
     lo: int | None
     hi: int | None
     values: tuple[int, ...]
+    since: tuple[tuple[int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +275,7 @@ def _form(row: Row, taken: dict[str, str]) -> ScalarForm:
         operands.append(
             OperandSpec(
                 o.name, o.kind, _resolve_type(o.type, taken), o.access, o.optional, count, o.wider, o.sink, o.lo, o.hi,
-                o.values,
+                o.values, o.since,
             )
         )  # fmt: skip
     ptx, sm = row.ptx, row.sm

@@ -78,9 +78,11 @@ def _extremum(name: str) -> tuple[Row, ...]:
     """min, max."""
     half = {"ptx": (7, 0), "sm": 80, "needs": _EXTREMA_NEEDS}
     return (
-        _float(name, FTZ, _NAN, _F32, needs=_EXTREMA_NEEDS),
+        _float(
+            name, FTZ, _NAN, _F32, operands=(*D_A_B, src("c", optional=True, since=((8, 8), 100))), needs=_EXTREMA_NEEDS
+        ),
         _float(name, FTZ, _NAN, _XORSIGN, _ABS, _F32, needs=_EXTREMA_NEEDS),
-        _float(name, FTZ, _NAN, maybe("abs"), _F32, operands=D_A_B_C, ptx=(8, 8), sm=100),
+        _float(name, FTZ, _NAN, _ABS, _F32, operands=D_A_B_C, ptx=(8, 8), sm=100),
         _float(name, _F64),
         *(
             _half(name, *ftz, _NAN, *xorsign, type, **half)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mmulator.errors import InvalidInstructionError, MmulatorError
-from mmulator.isa.scalar import NoForm, ScalarForm, match
+from mmulator.isa.scalar import NoForm, OperandSpec, ScalarForm, match
 from mmulator.isa.targets import TARGETS, Target
 from mmulator.ptx import matrix_operands
 from mmulator.ptx.calls import check_call
@@ -191,6 +191,16 @@ def _selected(instruction: Instruction, form: ScalarForm | None) -> Iterator[Pro
                 yield Problem(f"{instruction.opcode} cannot take an operand that {what}", part.span)
 
 
+def _since(spec: OperandSpec, context: Context) -> Iterator[Problem]:
+    """An operand that came later than its instruction."""
+    (version, sm), module = spec.since, context.module
+    if module.version < version or module.target.number < sm:
+        yield Problem(
+            f"operand {spec.name} of {context.form} needs PTX {_version(version)} and .target sm_{sm} or higher; this "
+            f"module says {_version(module.version)} and {module.target}", context.instruction.span, "leave it out",
+        )  # fmt: skip
+
+
 def _operands(context: Context) -> Iterator[Problem]:
     form, operands = context.form, context.instruction.operands
     if form.name == "call":
@@ -214,4 +224,5 @@ def _operands(context: Context) -> Iterator[Problem]:
             if not spare:
                 continue
             spare -= 1
+            yield from _since(spec, context)
         yield from CHECKS[spec.kind](next(given), spec, context)

@@ -178,8 +178,9 @@ def extremum32(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) ->
     format = FORMATS["f32"]
     args = [flushed(v, format, m.has("ftz")) for v in (a, b, c) if v is not None]
     signs = None
-    if m.has("abs"):
+    if m.has("xorsign"):
         signs = (bits_of(args[0]) ^ bits_of(args[1])) & format.sign
+    if m.has("abs"):
         args = [v.b.intrinsic("fabs", F32, [v]) for v in args]
     result = _extremum(m.op, args[0], args[1])
     for v in args[2:]:
