@@ -161,7 +161,7 @@ def test_initialisers_name_what_is_declared() -> None:
     "wrong",
     [
         {"seed": "x"}, {"seed": 1.5}, {"seed": None}, {"shared": "x"}, {"shared": None}, {"shared": -1}, {"shared": 0.5},
-        {"args": None}, {"args": 5}, {"args": "x"}, {"args": {}}, {"args": np.zeros(1)}, {"args": [object()]},
+        {"args": None}, {"args": 5}, {"args": "x"}, {"args": {}}, {"args": np.zeros(1)}, {"args": [Ellipsis]},
         {"timeout": "x"}, {"timeout": -1}, {"timeout": float("nan")}, {"threads": 0}, {"threads": "x"}, {"grid": None},
         {"grid": "x"}, {"grid": 0}, {"grid": [1, 2, 3, 4]}, {"grid": float("inf")}, {"grid": 1 << 70}, {"block": {}},
         {"block": (1024, 1024)}, {"device": 5}, {"device": []}, {"watch": 5}, {"watch": [5]}, {"watch": [(0,)]}, {"progress": 5},
