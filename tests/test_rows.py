@@ -143,7 +143,7 @@ def test_rows_have_the_bits_of_an_h100(part: int) -> None:
 
 # Rows without a vector of their own: opcode or name, why, and the test that stands for it.
 EXCUSES: tuple[tuple[str, str, str], ...] = (
-    ("atom red", "atomic operations have vectors of their own", "data/atomics"),
+    ("atom red", "atomic operations have vectors of their own", "data/atomic_vectors.npz"),
     ("bra brx.idx call ret exit", "no result of its own: real kernels", "test_kernels.py"),
     ("bar.sync bar.arrive barrier.sync barrier.arrive", "no result of its own: order of threads", "test_kernels.py"),
     ("membar fence griddepcontrol", "no result of its own: order of memory", "test_rows.py"),
