@@ -77,6 +77,8 @@ def test_tensors_are_device_buffers(tensor: Callable[..., Any]) -> None:
     x = np.zeros(32, np.int32)
     count(tensor(x))
     assert (x == 1).all()
+    report = mm.Module.load(COUNT)["k"].launch(1, 32, [tensor(x), 1], watch=[(0, 3)])
+    assert [s.value for s in report.stores] == [2]
     half = np.zeros((4, 16), ml_dtypes.bfloat16)
     count(tensor(half), 0x3F803F80)
     assert (half == 1).all()
