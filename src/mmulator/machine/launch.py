@@ -201,9 +201,9 @@ class Resident:
                 "shared": max(s.shared, 1) + 64,
             }
         )
-        self.used = False
         self.cta = self.arena.view("cta", CTA)
         self.warps = self.arena.view("warps", WARP)
+        self.used = False
 
     def start(self, number: int) -> None:
         """Set up block `number` of the grid (x fastest)."""
