@@ -22,11 +22,11 @@ def fuzz(out: Path, *arguments: str, plant: str = "") -> tuple[int, dict[str, An
 
 
 def test_a_slice_finds_nothing(tmp_path: Path) -> None:
-    """The same 800 modules each time; more of them in docs/fuzzing.md."""
-    code, found = fuzz(tmp_path, "--modules", "800", "--launches", "50", "--seed", "7")
+    """The same 500 modules each time; more of them in docs/fuzzing.md."""
+    code, found = fuzz(tmp_path, "--modules", "500", "--launches", "40", "--seed", "7")
     assert (code, found["failures"]) == (0, [])
-    assert found["modules"] >= 800 and found["loaded"] > 200 and found["refused"] > 200
-    assert found["launched"] >= 50 and found["finished"] > 10 and found["fault"] > 10
+    assert found["modules"] >= 500 and found["loaded"] > 100 and found["refused"] > 200
+    assert found["launched"] >= 40 and found["finished"] > 10 and found["fault"] > 10
 
 
 def test_it_finds_crashes_hangs_and_errors_and_goes_on(tmp_path: Path) -> None:

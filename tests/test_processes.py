@@ -69,12 +69,12 @@ def finish(process: subprocess.Popen[str], seconds: float = 60) -> str:
 def test_threads_compile_and_launch(tmp_path: Path) -> None:
     """Distinct kernels and modules, one kernel that all share, and matmul, all at once."""
     code = """
-shared = mm.Module.load(body(1000, 300))
+shared = mm.Module.load(body(1000, 150))
 failures = []
 def work(number):
     try:
-        launch(mm.Module.load(body(number, 300)), number, 300)
-        launch(shared, 1000, 300)
+        launch(mm.Module.load(body(number, 150)), number, 150)
+        launch(shared, 1000, 150)
         if number % 2:
             matmul()
     except BaseException as error:

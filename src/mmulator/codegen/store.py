@@ -106,8 +106,7 @@ class Store:
             info = os.fstat(file)
             if not stat.S_ISREG(info.st_mode) or not _trusted(info) or info.st_size > _LARGEST:
                 return None
-            with os.fdopen(file, "rb", buffering=0, closefd=False) as stream:
-                data = stream.read(info.st_size)
+            data = os.read(file, info.st_size)
         except OSError:
             return None
         finally:

@@ -191,9 +191,9 @@ class Resident:
         atomic = grid.atomic_bytes
         windows = {"local": (k.local_bytes * LANES * n, atomic), "shared": (s.shared, atomic)}
         self.arena = Arena({name: (size, 8) for name, size in parts.items()} | windows, grid.heap)
-        self.used = False
         self.cta = self.arena.view("cta", CTA)
         self.warps = self.arena.view("warps", WARP)
+        self.used = False
 
     def start(self, number: int) -> None:
         """Set up block `number` of the grid (x fastest)."""
