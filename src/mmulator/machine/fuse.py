@@ -46,7 +46,8 @@ class Rewriter:
         assert held is not None and isinstance(ins.form, ScalarForm)
         product = held.product
         kind = product.type
-        self._drop(product, [m for m, _, _ in product.uses])
+        if all(self.fused.get(m) == i for m, i, _ in product.uses):
+            self._drop(product, [m for m, _, _ in product.uses])
         whole = self._whole(product, n)
         a, b = whole or (self._factor(product, number, n) for number in (0, 1))
         c = ins.operands[2 - j]
