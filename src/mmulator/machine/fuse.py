@@ -26,6 +26,7 @@ class Rewriter:
         self.before: dict[int, list[Statement]] = defaultdict(list)
         self.replaced: dict[int, Instruction] = {}
         self.copies: dict[tuple[int, int], Operand] = {}
+        self.gone: set[int] = set()
 
     def function(self) -> Function:
         for n, j in self.fused.items():
@@ -35,7 +36,8 @@ class Rewriter:
         body: list[Statement] = []
         for n, statement in enumerate(self.f.fn.body):
             body += self.before.get(n, ())
-            body.append(self.replaced.get(n, statement))
+            if n not in self.gone:
+                body.append(self.replaced.get(n, statement))
         return replace(self.f.fn, body=tuple(body), registers=self.registers)
 
     def _fuse(self, n: int, j: int) -> None:
@@ -44,6 +46,8 @@ class Rewriter:
         assert held is not None and isinstance(ins.form, ScalarForm)
         product = held.product
         kind = product.type
+        if all(self.fused.get(m) == i for m, i, _ in product.uses):
+            self._drop(product, [m for m, _, _ in product.uses])
         whole = self._whole(product, n)
         a, b = whole or (self._factor(product, number, n) for number in (0, 1))
         c = ins.operands[2 - j]
@@ -66,9 +70,17 @@ class Rewriter:
 
     def _scale(self, n: int, product: Product, power: int) -> None:
         ins = self.f.instruction(n)
+        self._drop(product, [n])
         a, b = (self._factor(product, number, n) for number in (0, 1))
         *code, self.replaced[n] = scaled(ins, a, b, power, lambda kind: self._fresh(kind, ins))
         self.before[n] += code
+
+    def _drop(self, product: Product, readers: list[int]) -> None:
+        """A quotient that these statements alone read, without a copy between: LLVM would keep its call."""
+        division = self.f.instruction(product.at)
+        name = division.operands[0].name if isinstance(division.operands[0], Reg) else ""
+        if division.opcode != "mul" and all(name in self.f.regions.accesses[n][0] for n in readers):
+            self.gone.add(product.at)
 
     def _whole(self, product: Product, n: int) -> tuple[Operand, Operand] | None:
         """Numerator and divisor of a quotient that goes into one sum near by: one operation then computes all."""

@@ -62,8 +62,7 @@ def quotient_sum(division: Instruction, like: Instruction, operands: tuple[Opera
     form = _internal("sum", division.form)
     if like.form["sat"]:
         form = replace(form, modifiers=(("sat", "sat"), *form.modifiers))
-    modifiers = tuple(m for _, m in form.modifiers)
-    return Instruction(form.opcode, modifiers, form, operands, like.guard, like.span, like.mnemonic_span)
+    return Instruction(division.opcode, division.modifiers, form, operands, like.guard, like.span, like.mnemonic_span)
 
 
 def one(like: Instruction) -> Immediate:
