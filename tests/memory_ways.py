@@ -221,7 +221,7 @@ def kernel(chosen: Sequence[Statement]) -> str:
         cases.append(f"W{number}: {s.text.replace('{0}', '%rd0')} {' '.join(stores)} bra END;")
     lines = "\n".join(cases)
     return f"""
-.version 8.8
+.version 9.5
 .target {TARGET}
 .address_size 64
 .const .align 16 .b8 constant[{WINDOW}] = {{{', '.join(map(str, pattern().tolist()))}}};
