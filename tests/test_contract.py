@@ -119,6 +119,7 @@ FOLDED = {
     "neg.f32 %f4, %f1;\n" + COMPARE + "  selp.f32 %f9, %f2, %f4, %p1;": "xor.b32 0x80000000, selp.f32",
     # what was made of a register before it is written again, or on another way, is not what it holds
     "rcp.approx.ftz.f32 %f4, %f1;\n  mov.f32 %f1, %f2;\n  rcp.approx.ftz.f32 %f9, %f4;": "rcp.approx.ftz.f32",
+    "neg.f32 %f4, %f60;\n  ld.global.f32 %f60, [%rd0+16];\n  neg.f32 %f9, %f4;": "ld.global.f32, neg.f32",
     "neg.f32 %f4, %f1;\n  mov.f32 %f4, %f2;\n  neg.f32 %f9, %f4;": "mov.f32, neg.f32",
     COMPARE + "L:\n  " + RCP + "  @%p1 bra L;\nM:\n" + AGAIN + "\n  @%p1 bra M;": "rcp.approx.ftz.f32, bra",
     RCP + COMPARE + "  @%p1 bra L;\n  mov.f32 %f5, %f2;\nL:\n" + AGAIN: "mov.f32, mov.f32",

@@ -58,6 +58,7 @@ class _Folder:
         self.reads: Counter[str] = Counter()
         self.constants: dict[str, int] = {}  # registers that only ever hold one
         self.made: dict[str, tuple[str, Reg]] = {}  # register -> the operation that made it of which other
+        self.held: set[str] = set()  # registers that stand in it
         self.lasting: set[str] = set()  # of these, those that hold on every way from here on
         self.start = True  # is every statement behind these executed after them?
         for ins in function.instructions:
@@ -86,9 +87,8 @@ class _Folder:
 
     def _make(self, ins: Instruction) -> None:
         """What is known of the register that a statement writes, and no longer of others."""
-        for name in uses_and_defs(ins)[1] if self.made else ():
-            if name not in self.only:
-                self.made = {n: (op, of) for n, (op, of) in self.made.items() if name not in (n, of.name)}
+        for name in uses_and_defs(ins)[1] & self.held if self.made else ():
+            self.made = {n: (op, of) for n, (op, of) in self.made.items() if name not in (n, of.name)}
         if not _acts_on(ins) or ins.guard is not None or ins.opcode not in ("rcp", "ex2", "neg", "abs"):
             return
         target, source = ins.operands
@@ -96,6 +96,7 @@ class _Folder:
             if ins.opcode in ("rcp", "ex2") and "ftz" not in ins.modifiers:
                 return
             self.made[target.name] = ins.opcode, source
+            self.held |= {target.name, source.name}
             if self.start and {target.name, source.name} <= self.only:
                 self.lasting.add(target.name)
 

@@ -101,7 +101,7 @@ class CompiledKernel:
 class Jit:
     """Compiles one kernel of a module for one device.
 
-    contract: fuse products and sums as ptxas does (contract.py). It optimises no module of `.target debug`.
+    contract: fuse and fold as ptxas does (contract.py, fold.py). It optimises no module of `.target debug`.
     watch: note stores to the memory that a launch watches.
     """
 
