@@ -104,8 +104,8 @@ class Writer:
         p = self.predicates
         self.predicates += 1
         values, unread = list(self.values), list(self.unread)
-        self.lines.append(f"setp.gt.f32 %p{p}, {self.rng.choice(['%f0', '%f1', '%q0'])}, {self.operand()};")
-        self.lines.append(f"@%p{p} bra L{p};")
+        first, second = self.rng.sample([f"%f{n}" for n in range(INPUTS)], 2)
+        self.lines += [f"setp.gt.f32 %p{p}, {first}, {second};", f"@%p{p} bra L{p};"]
         for _ in range(self.rng.randint(1, 4)):
             self.statement()
         new = [v for v in self.unread if v not in values]
