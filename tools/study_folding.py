@@ -45,8 +45,9 @@ def constant(rng: random.Random) -> str:
 
 
 class Writer:
-    def __init__(self, rng: random.Random, weights: dict[str, float], ftz: float, constants: float) -> None:
-        self.rng, self.weights, self.constants = rng, weights, constants
+    def __init__(self, rng: random.Random, weights: dict[str, float], ftz: float, constants: float, branches: float) -> None:
+        self.rng, self.weights, self.constants, self.branches = rng, weights, constants, branches
+        self.hidden: list[str] = []  # computed in a branch: not known behind it
         self.ftz = rng.random() < ftz
         self.lines: list[str] = []
         self.values: list[str] = []
@@ -57,8 +58,8 @@ class Writer:
         rng = self.rng
         if self.unread and rng.random() < 0.55:
             name = rng.choice(self.unread[-2:])
-        elif self.values and rng.random() < 0.3:
-            name = rng.choice(self.values)
+        elif (seen := [v for v in self.values if v not in self.hidden]) and rng.random() < 0.3:
+            name = rng.choice(seen)
         elif rng.random() < self.constants:
             return constant(rng)
         else:
@@ -98,9 +99,28 @@ class Writer:
         self.values.append(target)
         self.unread.append(target)
 
+    def branch(self) -> None:
+        """Statements that some threads skip; what they compute is stored at once."""
+        p = self.predicates
+        self.predicates += 1
+        values, unread = list(self.values), list(self.unread)
+        first, second = self.rng.sample([f"%f{n}" for n in range(INPUTS)], 2)
+        self.lines += [f"setp.gt.f32 %p{p}, {first}, {second};", f"@%p{p} bra L{p};"]
+        for _ in range(self.rng.randint(1, 4)):
+            self.statement()
+        new = [v for v in self.unread if v not in values]
+        self.lines += [f"st.global.f32 [%out+{128 + 4 * int(v[2:])}], {v};" for v in new if int(v[2:]) < 32]
+        self.lines.append(f"L{p}:")
+        self.hidden += [v for v in self.values if v not in values]
+        self.unread = [v for v in unread if v in self.unread]
+
     def body(self, size: int) -> str:
         for _ in range(size):
-            self.statement()
+            if self.rng.random() < self.branches:
+                self.branch()
+            else:
+                self.statement()
+        self.values = [v for v in self.values if v not in self.hidden]
         kept = dict.fromkeys(self.unread + [v for v in self.values if self.rng.random() < 0.1])
         out = [f"mov.f32 %o{n}, {v};" for n, v in enumerate(kept)]
         return "\n".join(self.lines + out)
@@ -154,6 +174,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=8)
     parser.add_argument("--ftz", type=float, default=0.4, help="share of kernels with .ftz")
     parser.add_argument("--constants", type=float, default=0.3)
+    parser.add_argument("--branches", type=float, default=0.0, help="share of statements that are branches")
     parser.add_argument("--only", default="", help="names of operations, comma-separated")
     parser.add_argument("--text", action="append", default=[], help="the body of a kernel instead of random ones")
     parser.add_argument("--written", default="", help="kernels of tests/data/contraction_kernels.txt, by a part of their names")
@@ -166,7 +187,9 @@ def main() -> None:
     if o.written:
         bodies = [b for name, b in vectors.bodies().items() if o.written in name]
     else:
-        bodies = o.text or [Writer(rng, weights, o.ftz, o.constants).body(rng.randint(2, o.size)) for _ in range(o.count)]
+        bodies = o.text or [
+            Writer(rng, weights, o.ftz, o.constants, o.branches).body(rng.randint(2, o.size)) for _ in range(o.count)
+        ]
     totals = compare(bodies, o.seed, o.verbose, o.ptxas_option, o.nans)
     print(", ".join(f"{n} {what}" for what, n in totals.most_common()))
     sys.exit(1 if totals["different"] else 0)

@@ -118,6 +118,9 @@ class _Folder:
         if not _acts_on(ins):
             if ins.opcode in _PLAIN:
                 self._learn(ins)
+                known = self._constant(ins.operands[0])
+                if known is not None and ins.opcode != "mov":
+                    return [self._move(ins, _number(known, ins))]
             return self._selection(ins) if ins.opcode == "mov" and ins.guard is not None else [ins]
         code = self._ACTIONS.get(ins.opcode, _Folder._function)(self, ins)
         self._learn(code[-1])
