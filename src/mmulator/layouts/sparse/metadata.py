@@ -125,10 +125,10 @@ def whole_number(name: str, value: Any) -> int:
 
 
 def nibbles_of(metadata: Any) -> Array:
-    """Nibbles [..., M, chunks] as integers. Raises OperandError for others."""
+    """Nibbles [..., M, chunks], or any of them, as integers. Raises OperandError for others."""
     found = as_array("metadata", metadata)
-    if found.dtype.kind not in "iu" or found.ndim < 1:
-        raise OperandError(f"metadata of {found.dtype} and shape {found.shape}: nibbles [..., M, chunks] are needed")
+    if found.dtype.kind not in "iu":
+        raise OperandError(f"metadata of {found.dtype}: nibbles [..., M, chunks] are needed, as integers")
     return found
 
 
@@ -193,6 +193,8 @@ def indices(metadata: Metadata, form: MatrixForm) -> Index:
     """
     g = granularity(form)
     nibble = nibbles_of(metadata).astype(np.int64)
+    if nibble.ndim < 1:
+        raise OperandError("metadata is a number: nibbles [..., M, chunks] are needed")
     first, second = nibble & 3, nibble >> 2 & 3
     base = np.arange(nibble.shape[-1], dtype=np.int64) * g.chunk
     if g is TF32:
