@@ -114,6 +114,11 @@ FOLDED = {
     "ex2.approx.f32 %f4, %f1;\n  rcp.approx.ftz.f32 %f9, %f4;": "rcp.approx.ftz.f32",
     "sqrt.approx.f32 %f9, 0f40400000;": "mov.f32 0x3fddb3d7",
     "mul.f32 %f9, %f1, 0f3F800000;": "mov.f32",
+    "div.full.f32 %f4, 0f40000000, 0f40000000;\n  mul.f32 %f9, %f1, %f4;": "mov.f32 0x3f800000, mov.f32",
+    # the sign of a constant NaN, which becomes a quiet one
+    "abs.ftz.f32 %f9, 0fFFA12345;": "mov.f32 0x7fe12345",
+    "neg.ftz.f32 %f9, 0f7FC12345;": "mov.f32 0xffc12345",
+    "neg.f32 %f9, 0f7FA12345;": "mov.f32 0xffe12345",
     "mul.rn.f32 %f9, %f1, 0f3F800000;": "mul.rn.f32 0x3f800000",
     "neg.f32 %f4, %f1;\n  neg.f32 %f9, %f4;": "mov.f32",
     "neg.f32 %f4, %f1;\n" + COMPARE + "  selp.f32 %f9, %f2, %f4, %p1;": "xor.b32 0x80000000, selp.f32",

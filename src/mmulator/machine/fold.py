@@ -26,12 +26,13 @@ _ACTS_ON = frozenset(("div", "mul", "neg", "abs", "selp", *FUNCTIONS))
 _LEAVES = frozenset(("bra", "brx", "call", "ret", "exit"))
 _PLAIN = frozenset(("mov", "neg", "abs", "add", "sub", "mul", "cvt"))
 _RAW = {"neg": ("xor", SIGN), "abs": ("and", SIGN - 1)}
+QUIET = 1 << 22
 _ONE, _MINUS_ONE = f32_bits(1.0), f32_bits(-1.0)
 
 
 def fold(function: Function) -> Function:
     """The function with what is known of its arithmetic computed. Pure, and linear in its size."""
-    wanted = any(_acts_on(i) and i.opcode != "selp" for i in function.instructions)
+    wanted = any((_acts_on(i) and i.opcode != "selp") or _is_signed_constant(i) for i in function.instructions)
     return _Folder(function).function() if wanted else function
 
 
@@ -42,8 +43,17 @@ def _acts_on(ins: Instruction) -> bool:
     if form is None or form["type"] != "f32" or form["rnd"] or not isinstance(ins.operands[0], Reg):
         return False
     if ins.opcode == "mul":
-        return not form["ftz"] and not form["sat"] and _ONE in map(_bits, ins.operands[1:])
+        return _is_plain_product(ins) and _ONE in map(_bits, ins.operands[1:])
     return ins.opcode not in ("neg", "abs") or not form["ftz"]
+
+
+def _is_signed_constant(ins: Instruction) -> bool:
+    return ins.opcode in _RAW and _bits(ins.operands[-1]) is not None and form_of(ins, *_RAW) is not None
+
+
+def _is_plain_product(ins: Instruction) -> bool:
+    form = form_of(ins, "mul")
+    return form is not None and form["type"] == "f32" and not any(form[m] for m in ("rnd", "ftz", "sat"))
 
 
 def _bits(operand: Operand) -> int | None:
@@ -121,6 +131,8 @@ class _Folder:
                 known = self._constant(ins.operands[0])
                 if known is not None and ins.opcode != "mov":
                     return [self._move(ins, _number(known, ins))]
+                if _is_plain_product(ins) and _ONE in map(self._constant, ins.operands[1:]):
+                    return self._product(ins)
             return self._selection(ins) if ins.opcode == "mov" and ins.guard is not None else [ins]
         code = self._ACTIONS.get(ins.opcode, _Folder._function)(self, ins)
         self._learn(code[-1])
@@ -161,7 +173,7 @@ class _Folder:
         target, source = ins.operands
         x = self._constant(source)
         if x is not None:
-            return [self._move(ins, _number(x ^ SIGN if ins.opcode == "neg" else x & ~SIGN, ins))]
+            return [self._move(ins, _number(_signed(ins.opcode, x), ins))]
         made, of = self.made.get(source.name, ("", None)) if isinstance(source, Reg) else ("", None)
         if ins.opcode == made == "neg" and of is not None:
             return [self._move(ins, of)]
@@ -192,7 +204,7 @@ class _Folder:
     def _product(self, ins: Instruction) -> list[Instruction]:
         """Times 1: a copy, NaNs and all."""
         a, b = ins.operands[1:]
-        return [self._move(ins, a if _bits(b) == _ONE else b)]
+        return [self._move(ins, a if self._constant(b) == _ONE else b)]
 
     def _quotient(self, ins: Instruction) -> list[Instruction]:
         form = ins.form
@@ -259,11 +271,13 @@ def _plain(ins: Instruction, values: list[int]) -> int | None:
         if form["type"] != "f32" or form["rnd"] != "rn" or kind not in ("s32", "u32") or form["sat"]:
             return None
         return F32.rounded(values[0] - (values[0] >> 31 << 32 if kind == "s32" else 0), 0)
-    if form["type"] != "f32" or any(map(is_nan, values)):
+    if form["type"] != "f32":
         return None
     a, b = (flushed(v) if ftz else v for v in (values * 2)[:2])
     if ins.opcode in ("neg", "abs"):
-        return a ^ SIGN if ins.opcode == "neg" else a & ~SIGN
+        return _signed(ins.opcode, a)
+    if any(map(is_nan, values)):
+        return None
     if form["rnd"] not in ("", "rn") or form["sat"]:
         return None
     if ins.opcode == "mul":
@@ -274,6 +288,12 @@ def _plain(ins: Instruction, values: list[int]) -> int | None:
         b ^= SIGN
     result = F32.rounded(F32.integer(a) + F32.integer(b), F32.scale, bool(a & b & SIGN))
     return flushed(result) if ftz else result
+
+
+def _signed(opcode: str, x: int) -> int:
+    """neg or abs of a constant: its sign alone, and of a signalling NaN a quiet one."""
+    x |= QUIET if is_nan(x) else 0
+    return x ^ SIGN if opcode == "neg" else x & ~SIGN
 
 
 def _number(bits: int, ins: Instruction) -> Immediate:
