@@ -162,6 +162,24 @@ def test_wait_group_leaves_exactly_n_groups(steps: str, done: tuple[bool, bool])
         assert tuple(changed.any(axis=(0, 2))) == done
 
 
+UNPACKED = """  .reg .b16 %h<4>; .reg .b32 %w<4>;
+  mov.b32 {%h0, %h1}, %d0; mov.b32 {%h2, %h3}, %d1;
+  cvt.u32.u16 %w0, %h0; cvt.u32.u16 %w1, %h1; cvt.s32.s16 %w2, %h2; cvt.u32.u16 %w3, %h3;
+"""
+PACKED = """  cvt.u16.u32 %h0, %w0; cvt.u16.u32 %h1, %w1; cvt.u16.u32 %h2, %w2; cvt.u16.u32 %h3, %w3;
+  mov.b32 %d0, {%h0, %h1}; mov.b32 %d1, {%h2, %h3};
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_halves_taken_out_before_the_wait_are_those_behind_it(seed: int) -> None:
+    """f16 accumulators widened to registers of 32 bits, for an asm that waits for whole registers."""
+    step = ["fence", "n8:0-1:b0:f16.f16.f16", "commit"]
+    plain = run([*step, "wait0"], seed=seed)
+    assert plain[:, :2].any()
+    np.testing.assert_array_equal(run([*step, UNPACKED, "wait0", PACKED], seed=seed), plain)
+
+
 def test_groups_without_any_multiplication() -> None:
     """There is no queue then: nothing may be written where it would be."""
     assert (run("fence" + " commit" * 300 + " wait0", threads=1024) == run("", threads=1024)).all()

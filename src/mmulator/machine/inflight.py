@@ -1,8 +1,8 @@
 """What ptxas makes of accumulators in flight: copies of them, and lists of registers that overlap.
 
-A wgmma's result reaches the registers at the wait_group that covers it. Compilers write plain `mov` (and `mov` that takes a
-register apart) between the wgmma and its wait, meaning the value after the wait: Triton's f16 accumulators are unpacked so.
-ptxas makes nothing of such a copy, it renames. Here each of these moves goes behind the next wait_group of its straight line,
+A wgmma's result reaches the registers at the wait_group that covers it. Compilers write plain `mov` (also `mov` that takes a
+register apart) and `cvt` between widths of integers between the wgmma and its wait, meaning the value after the wait: Triton's
+f16 accumulators are unpacked so. ptxas makes nothing of such a copy, it renames. Here each of these moves goes behind the next wait_group of its straight line,
 if nothing in between needs it earlier. Any other early read sees what the registers held before.
 
 Accumulators that overlap: a wgmma accumulates on neighbouring registers of the chip, so a list that does not fit to those of
@@ -20,6 +20,7 @@ from mmulator.machine.program import is_wgmma_issue, is_wgmma_wait, registers_of
 from mmulator.ptx.tree import Function, Instruction, Label, Statement
 
 _REGISTERS_ALIGNED = 4  # an accumulator begins at a multiple of so many registers
+_INTEGERS = frozenset(f"{sign}{bits}" for sign in "us" for bits in (8, 16, 32, 64))
 _LEAVES = {"bra", "brx", "ret", "exit", "call", "trap"}
 
 
@@ -59,6 +60,11 @@ def _fits(own: tuple[str, ...], before: tuple[str, ...]) -> bool:
     return own in runs or own[: len(before)] == before
 
 
+def _is_copy(ins: Instruction) -> bool:
+    """Whether the bits move as they are: mov, and cvt such as cvt.u32.u16 (halves of a register, for an asm that takes whole)."""
+    return ins.opcode == "mov" or (ins.opcode == "cvt" and len(ins.modifiers) == 2 and _INTEGERS.issuperset(ins.modifiers))
+
+
 class _Delay:
     def __init__(self) -> None:
         self.in_flight: set[str] = set()
@@ -93,7 +99,7 @@ class _Delay:
 
     def can_wait(self, ins: Instruction, uses: set[str], defs: set[str]) -> bool:
         """A move out of an accumulator in flight (or out of such a copy)."""
-        if ins.opcode != "mov" or ins.guard is not None or not uses & (self.in_flight | self.writes):
+        if not _is_copy(ins) or ins.guard is not None or not uses & (self.in_flight | self.writes):
             return False
         return not defs & (self.in_flight | self.reads | self.writes)
 

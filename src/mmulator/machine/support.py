@@ -24,7 +24,7 @@ from mmulator.source import Span
 
 _CONTROL = frozenset(("bra", "brx", "call", "ret", "exit", "trap", "bar", "barrier"))
 CLUSTERS = "thread block clusters: later release"
-_CLUSTER_DIRECTIVES = ("reqnctapercluster", "maxclusterrank", "explicitcluster", "blocksareclusters")
+_CLUSTER_DIRECTIVES = ("reqnctapercluster", "explicitcluster", "blocksareclusters")
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,9 @@ def _of(module: Module, functions: Iterable[Function]) -> Iterator[Unsupported]:
 
 
 def _directives(function: Function) -> Iterator[Unsupported]:
-    """Of clusters, but for clusters of one block, which are blocks."""
+    """Of clusters, but for clusters of one block, which are blocks. (.maxclusterrank is a bound: without a cluster it holds.)"""
     found = function.directives
-    alone = [found[d] for d in _CLUSTER_DIRECTIVES[:2] if d in found]
-    if alone and all(n == 1 for sizes in alone for n in sizes):
+    if all(n == 1 for n in found.get("reqnctapercluster", (0,))):
         return
     for name in _CLUSTER_DIRECTIVES:
         if name in found:
