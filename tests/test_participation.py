@@ -116,6 +116,43 @@ def test_lanes_that_wait_for_each_other_are_found_while_other_warps_run() -> Non
     assert time.perf_counter() - start < 10
 
 
+MEETING = """
+  mov.b32 %r1, 0; shl.b32 %r2, %r30, 2; mov.u32 %r3, memory; add.u32 %r3, %r3, %r2; xor.b32 %r4, %r2, 124; mov.u32 %r5, memory;
+  add.u32 %r4, %r4, %r5; st.shared.b32 [%r3], %r30; mov.b32 %r6, {mask}; setp.gt.u32 %p4, %r30, 27; mov.b32 %r7, 0;
+  {early}
+L: @%p1 bra LOW;
+  bar.warp.sync %r6;
+  ld.shared.b32 %r1, [%r4];
+  bra NEXT;
+LOW:
+  @%p2 add.u32 %r1, %r1, 0;
+  bar.warp.sync {low};
+  ld.shared.b32 %r1, [%r4];
+NEXT:
+  @%p1 bra M;
+  bar.warp.sync %r6;
+M: @%p1 bar.warp.sync {low};
+  add.u32 %r1, %r1, 1;
+  st.shared.b32 [%r3], %r1;
+  add.u32 %r7, %r7, 1; setp.lt.u32 %p5, %r7, 3; @%p5 bra L;
+"""
+
+
+@pytest.mark.parametrize("early", ["", "@%p4 exit;"])
+def test_lanes_meet_at_several_bar_warp_sync_with_one_mask(early: str) -> None:
+    """Three rounds of s[lane] = s[31 - lane] + 1; lanes that have exited keep their first value."""
+    out, report = launch(MEETING.format(mask="-1", low="-1", early=early) + STORE_R1)
+    here, lane = 28 if early else 32, np.arange(32)
+    want = np.where(31 - lane < here, 34 - lane, 32 - lane)
+    np.testing.assert_array_equal(out, np.where(lane < here, want, 0))
+    assert report.instructions["barrier"] == 3 * 2 * 2
+
+
+def test_lanes_at_several_bar_warp_sync_with_different_masks() -> None:
+    text = fault(MEETING.format(mask="-1", low="0x8000ffff", early=""))
+    assert "bar.warp.sync by part of its member mask" in text and "must name the same mask at each" in text
+
+
 def test_a_member_mask_whose_lanes_are_elsewhere() -> None:
     text = fault("@%p1 bra B;\nbar.warp.sync -1;\nbra E;\nB:\nshfl.sync.bfly.b32 %r2, %r30, 1, 31, -1;\nE:")
     assert "bar.warp.sync by part of its member mask" in text or "shfl.sync.bfly.b32 by part of its member mask" in text

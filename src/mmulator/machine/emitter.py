@@ -19,7 +19,7 @@ from mmulator.machine.image import (
 from mmulator.machine.lower import LOWER
 from mmulator.machine.lower.builtins import builtin_abi, builtin_name, call_builtin
 from mmulator.machine.operands import call_operands, callee_of
-from mmulator.machine.program import Block, form_name, is_wgmma_issue, takes_whole_warp
+from mmulator.machine.program import Block, form_name, is_warp_barrier, is_wgmma_issue, takes_whole_warp
 from mmulator.machine.registers import Frame
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
@@ -94,7 +94,11 @@ class Emitter(BlockEmitter):
                 members = reduce_or(select(self.active, wanted, 0))
         missing = members & self.warp("live") & ~self.mask
         with self.b.if_(missing != 0):
-            self.b.ret(self.call(rt.wait_for_partners, self.w, self.mask, self.block.index))
+            if is_warp_barrier(ins):
+                behind = self.block.targets[0]
+                self.b.ret(self.call(rt.wait_for_members, self.w, self.mask, members, self.block.index, behind))
+            else:
+                self.b.ret(self.call(rt.wait_for_partners, self.w, self.mask, self.block.index))
 
     def _enter_warpgroup(self) -> None:
         """Before a block with wgmma: go on only when the queues of the warpgroup have room for all of them."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.program import takes_whole_warp
+from mmulator.machine.program import is_warp_barrier, takes_whole_warp
 from mmulator.machine.state import FULL, LANES, NUM_BARRIERS
 from mmulator.machine.whereabouts import Group, block_text, groups, lanes_text, warps_text
 from mmulator.ptx.tree import Instruction
@@ -36,6 +36,11 @@ def _rule(ins: Instruction) -> str:
         return (
             f".aligned: all 32 threads of the warp must execute the same {ins.opcode} instruction; the behaviour is undefined "
             f"if they evaluate its condition differently or if any has exited: {_section(ins)}"
+        )
+    if is_warp_barrier(ins):
+        return (
+            "bar.warp.sync: every thread that the member mask names, and that has not exited, must execute a bar.warp.sync with "
+            f"the same mask: {_section(ins)}"
         )
     return (
         f"{ins.opcode}: every thread that the member mask names, and that has not exited, must execute the same "
@@ -126,7 +131,9 @@ def _describe_held(resident: Resident, found: Sequence[Group], held: Group, ins:
     others = _others(found, held.warp, held.lanes)
     same = [g for g in others if g.instruction is not None and g.instruction.opcode == ins.opcode]
     hint = _SAME_BRANCH
-    if same and same[0].instruction is not ins:
+    if is_warp_barrier(ins) and any(i is not None and is_warp_barrier(i) for i in (g.instruction for g in others)):
+        hint = "lanes that meet at several bar.warp.sync must name the same mask at each"
+    elif same and same[0].instruction is not ins:
         hint = f"two {ins.opcode} in the text are two instructions: let the whole warp reach one of them"
     part = "part of a warp" if takes_whole_warp(ins) else "part of its member mask"
     wait = "waits" if held.lanes.bit_count() == 1 else "wait"

@@ -2,8 +2,9 @@
 
 A wgmma's result reaches the registers at the wait_group that covers it. Compilers write plain `mov` (also `mov` that takes a
 register apart) and `cvt` between widths of integers between the wgmma and its wait, meaning the value after the wait: Triton's
-f16 accumulators are unpacked so. ptxas makes nothing of such a copy, it renames. Here each of these moves goes behind the next wait_group of its straight line,
-if nothing in between needs it earlier. Any other early read sees what the registers held before.
+f16 accumulators are unpacked so. ptxas makes nothing of such a copy, it renames. Here each of these moves goes behind the next
+wait_group of its straight line, if nothing in between needs it earlier. Any other early read sees what the registers held
+before.
 
 Accumulators that overlap: a wgmma accumulates on neighbouring registers of the chip, so a list that does not fit to those of
 the wgmma before it has to be copied. With a wgmma.fence between the two ptxas copies what the earlier one left. Without, it

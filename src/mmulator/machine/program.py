@@ -118,6 +118,10 @@ def is_wgmma_wait(ins: Instruction) -> bool:
     return ins.opcode == "wgmma" and ins.modifiers[:1] == ("wait_group",)
 
 
+def is_warp_barrier(ins: Instruction) -> bool:
+    return form_name(ins).endswith("warp.sync")
+
+
 def ends_block(ins: Instruction) -> bool:
     if ins.opcode in ("bar", "barrier"):
         return form_name(ins) != "bar.warp.sync"
@@ -229,6 +233,9 @@ class _Splitter:
             self.end(ins)
         else:
             self.current.body.append(ins)
+            if is_warp_barrier(ins) and self.current.sync and len(self.current.body) == 1:
+                self.fall()  # its lanes may come to several of them, and go on from each
+                self.together = Together.SOME
         if around is not None:
             if self.current.body or self.current.sync or self.current.after is not None:
                 self.fall()  # lanes that skip it do not receive its results either

@@ -191,6 +191,8 @@ Warp = Struct("Warp", [
     ("groups", ptr_to(WgmmaGroup)),
     ("lane_pc", i32.vec(32)),
     ("lane_frame", u32.vec(32)),
+    ("sync_pc", i32.vec(32)), ("sync_next", i32.vec(32)),  # bar.warp.sync that a lane last waited at, and the block behind it
+    ("sync_members", u32.vec(32)),  # its mask
     ("stack", u32.vec(32)),  # stack pointer of alloca, an offset in local memory
     ("tid_x", u32.vec(32)),
     ("tid_y", u32.vec(32)),

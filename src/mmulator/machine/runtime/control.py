@@ -149,6 +149,29 @@ def wait_for_partners(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
 
 
 @native
+def wait_for_members(w: ptr_to(Warp), mask: u32, members: u32, pc: i32, next: i32) -> i32:
+    """At a bar.warp.sync. If the others wait at one too, wherever it is, with the same mask, all go on."""
+    missing = members & w.live & ~mask
+    come = w.held & mask_bits((w.lane_pc == w.sync_pc) & (w.sync_members == members))
+    if (missing & ~come) != 0:
+        m = bits_mask(mask)
+        w.sync_pc = select(m, I32(pc), w.sync_pc)
+        w.sync_next = select(m, I32(next), w.sync_next)
+        w.sync_members = select(m, U32(members), w.sync_members)
+        return wait_for_partners(w, mask, pc)
+    counts = w.cta.counts
+    left = missing
+    while left != 0:
+        at = w.lane_pc[trailing_zeros(left)]
+        counts[at] = counts[at] + 1
+        left = left & ~mask_bits(w.lane_pc == at)
+    w.lane_pc = select(bits_mask(missing), w.sync_next, w.lane_pc)
+    w.waiting = w.waiting & ~missing
+    w.held = w.held & ~missing
+    return next
+
+
+@native
 def partial_warp(w: ptr_to(Warp), here: u32, off: u32, site: u32) -> i32:
     """The fault of an instruction for whole warps: lanes that execute it, and lanes for which its predicate is false."""
     fault(w, FaultKind.PARTIAL_WARP, site, trailing_zeros(here), u64(here) | (u64(off) << 32), u32(0))
