@@ -130,7 +130,7 @@ class Placement:
             with time_limit(timeout):
                 _copying.__enter__()
         except TimeUp:
-            raise LaunchError(f"other launches on copies of unaligned arrays took all of {timeout:g} s; nothing was run") from None
+            raise LaunchError(f"other launches on copies of arrays took all of {timeout:g} s; nothing was run") from None
         self._before = []
         for original, copy, _ in self.copies:
             before = original.copy()
