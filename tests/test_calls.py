@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from mmulator.errors import UnsupportedError
+from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.machine.module import Module
 from mmulator.machine.program import build
 from ptx_text import STORE_R1, kernel
@@ -276,4 +276,19 @@ def test_predicates_are_not_passed() -> None:
     top = ".func (.reg .pred %o) f (.reg .pred %a) { mov.pred %o, %a; ret; }\n"
     module = Module.load(kernel("setp.eq.u32 %p1, 0, 0; call (%p2), f, (%p1);", top=top))
     with pytest.raises(UnsupportedError, match="a predicate cannot be passed"):
+        module["k"].launch(1, 1, [np.zeros(1, np.uint32)])
+
+
+def test_frames_beyond_what_is_addressed_are_refused() -> None:
+    """70 functions that call themselves, each with 500 kB of local memory: 64 times that, one behind the other."""
+    heads = "".join(f".func f{n}();\n" for n in range(70))
+    bodies = "".join(
+        f"""
+.func f{n}()
+{{ .local .b8 x[500000]; .reg .pred %p; .reg .b64 %a; mov.u64 %a, x; st.local.b8 [%a], 1; setp.eq.u64 %p, %a, 0;
+  @%p call f{n}; @%p call f{(n + 1) % 70 if n < 69 else n}; ret; }}"""
+        for n in range(70)
+    )
+    module = Module.load(kernel("call f0;", top=heads + bodies))
+    with pytest.raises(LaunchError, match=r"k and the functions it calls take 2\d{9} bytes for the local memory"):
         module["k"].launch(1, 1, [np.zeros(1, np.uint32)])
