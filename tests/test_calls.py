@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.machine.module import Module
 from mmulator.machine.program import build
 from ptx_text import STORE_R1, kernel
@@ -252,3 +253,42 @@ def test_a_large_parameter_is_copied_by_a_loop() -> None:
     out = np.zeros(32, np.uint32)
     Module.load(kernel(body + STORE_R1, top=top))["k"].launch(1, 32, [out], timeout=20)
     assert (out == np.arange(1, 33)).all()
+
+
+@pytest.mark.parametrize("space", ["reg", "param"])
+def test_registers_of_128_bits_are_passed(space: str) -> None:
+    a, o = ("%a", "%o") if space == "reg" else ("a", "o")
+    before, after = ("", "") if space == "reg" else (".reg .b128 %a, %o; ld.param.b128 %a, [a];", "st.param.b128 [o], %o;")
+    top = f""".func (.{space} .b128 {o}) f (.{space} .b128 {a})
+{{ .reg .b64 %x, %y; {before} mov.b128 {{%x, %y}}, %a; add.u64 %x, %x, %y; mov.b128 %o, {{%y, %x}}; {after} ret; }}
+"""
+    body = """
+  .reg .b128 %v, %w; .reg .b64 %s, %t;
+  mov.u32 %r1, %tid.x; cvt.u64.u32 %s, %r1; mov.u64 %t, 1000; mov.b128 %v, {%s, %t};
+  call (%w), f, (%v); mov.b128 {%s, %t}, %w; sub.u64 %s, %t, %s; cvt.u32.u64 %r1, %s;
+"""
+    out = np.zeros(33, np.uint32)
+    Module.load(kernel(body + STORE_R1, top=top).replace(".version 8.0", ".version 8.3"))["k"].launch(1, 33, [out])
+    assert (out == np.arange(33)).all()
+
+
+def test_predicates_are_not_passed() -> None:
+    top = ".func (.reg .pred %o) f (.reg .pred %a) { mov.pred %o, %a; ret; }\n"
+    module = Module.load(kernel("setp.eq.u32 %p1, 0, 0; call (%p2), f, (%p1);", top=top))
+    with pytest.raises(UnsupportedError, match="a predicate cannot be passed"):
+        module["k"].launch(1, 1, [np.zeros(1, np.uint32)])
+
+
+def test_frames_beyond_what_is_addressed_are_refused() -> None:
+    """70 functions that call themselves, each with 500 kB of local memory: 64 times that, one behind the other."""
+    heads = "".join(f".func f{n}();\n" for n in range(70))
+    bodies = "".join(
+        f"""
+.func f{n}()
+{{ .local .b8 x[500000]; .reg .pred %p; .reg .b64 %a; mov.u64 %a, x; st.local.b8 [%a], 1; setp.eq.u64 %p, %a, 0;
+  @%p call f{n}; @%p call f{(n + 1) % 70 if n < 69 else n}; ret; }}"""
+        for n in range(70)
+    )
+    module = Module.load(kernel("call f0;", top=heads + bodies))
+    with pytest.raises(LaunchError, match=r"k and the functions it calls take 2\d{9} bytes for the local memory"):
+        module["k"].launch(1, 1, [np.zeros(1, np.uint32)])

@@ -70,3 +70,21 @@ def test_none_or_several(wanted: str, message: str, hint: str | None) -> None:
 def test_messages_have_both_names() -> None:
     assert readable("_Z4scanPi") == "scan(int*) (_Z4scanPi)"
     assert readable("scan_all") == "scan_all"
+
+
+DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_Z1f1aIiE" + "".join(f"S_IS{d}_S{d}_E" for d in DIGITS),  # doubles 36 times
+        "_Z1f20000" + "a" * 20000 + "S_" * 5000,
+        "_ZN" + "1a" * 15000 + "Ev",
+        "_Z1fI20000" + "a" * 20000 + "Ev" + "T_" * 4000,
+        "_Z1fUlvE" + "9" * 5000 + "_",
+        "_Z1f" + "K" * 100_000 + "i",
+    ],
+)
+def test_names_that_would_grow_without_end_stay_as_they_are(name: str) -> None:
+    assert demangle(name) == base_name(name) == name

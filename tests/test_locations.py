@@ -111,7 +111,10 @@ def test_rewritten_instructions_keep_their_lines() -> None:
     assert all(i.span.location for i in blocks)
 
 
-def test_the_line_is_quoted_where_the_file_is_the_one_that_was_compiled(tmp_path: Path) -> None:
+def test_the_line_is_quoted_where_the_file_is_the_one_that_was_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     source = tmp_path / "mm.py"
     source.write_text(SOURCE)
     state = source.stat()
@@ -133,6 +136,7 @@ def test_a_relative_name_is_looked_for_beside_the_ptx(tmp_path: Path) -> None:
 
 def test_only_lines_of_programs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """PTX can name any file: no secrets, no devices, nothing for the terminal."""
+    monkeypatch.chdir(tmp_path)
     secret = tmp_path / "password.txt"
     secret.write_text("secret\n" * 9)
     assert "secret" not in str(failure(ptx(file=str(secret)), elements=8))
@@ -145,6 +149,29 @@ def test_only_lines_of_programs_are_read(tmp_path: Path, monkeypatch: pytest.Mon
     assert "[2Jx" in text and "\x1b" not in text and "\x07" not in text
     monkeypatch.setenv("MMULATOR_QUOTE_SOURCE", "0")
     assert "[2Jx" not in str(failure(ptx(file=str(odd)), elements=8))
+
+
+def test_no_line_comes_from_elsewhere_unless_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service may give messages to whoever sent the PTX: what links and `..` lead to, hidden folders and the rest of the
+    disk are not read."""
+    own = tmp_path / "own"
+    for folder in (own, own / ".hidden"):
+        folder.mkdir()
+        (folder / "mm.py").write_text(SOURCE)
+    (tmp_path / "secret.py").write_text("password = 1\n" * 9)
+    (tmp_path / "secret.txt").write_text("password = 1\n" * 9)
+    (own / "link.py").symlink_to(tmp_path / "secret.txt")
+    (own / "loop.py").symlink_to(own / "loop.py")
+    (own / "folder.py").mkdir()
+    monkeypatch.chdir(own)
+    assert "store(out, x)" in str(failure(ptx(file=str(own / "mm.py")), elements=8))
+    outside = ["../secret.py", str(tmp_path / "secret.py"), "link.py"]
+    for name in (*outside, "loop.py", "folder.py", ".hidden/mm.py", "x" * 9999 + ".py"):
+        text = str(failure(ptx(file=name), elements=8))
+        assert "password" not in text and "store(out" not in text and "source: " in text
+    monkeypatch.setenv("MMULATOR_QUOTE_SOURCE", "1")
+    assert "password" in str(failure(ptx(file=str(tmp_path / "secret.py")), elements=8))
+    assert "password" not in str(failure(ptx(file="link.py"), elements=8))
 
 
 def test_watch_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

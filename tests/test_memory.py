@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
 from functools import cache
 from pathlib import Path
 
@@ -292,3 +294,41 @@ def test_a_copied_array_keeps_what_was_stored_before_a_fault() -> None:
     with pytest.raises(ExecutionFault):
         Module.load(kernel("  red.global.add.u64 [%rd0], 5;\n  ld.global.u64 %rd1, [%rd0+16];"))["k"].launch(1, 1, [array])
     assert array[0] == 5
+
+
+def test_threads_that_share_an_array_that_is_copied_lose_no_store() -> None:
+    """Atomics of the host want alignment, so this array is copied; each launch brings back what it changed, no more."""
+    array = np.zeros(65, np.uint8)[1:]
+    add = Module.load(kernel("  red.global.add.u32 [%rd0], 1;"))["k"]
+    slow = Module.load(kernel("""
+  mov.u32 %r1, 0;
+L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 300000; @%p1 bra L;
+  red.global.add.u32 [%rd0+4], %r1;"""))["k"]  # fmt: skip
+    store = Module.load(kernel("  st.global.u32 [%rd0+8], 7;"))["k"]
+    add.launch(1, 1, [array])
+    threads = [threading.Thread(target=lambda: [add.launch(2, 1, [array]) for _ in range(10)]) for _ in range(4)]
+    threads.append(threading.Thread(target=lambda: slow.launch(1, 1, [array])))
+    for t in threads:
+        t.start()
+    store.launch(1, 1, [array])  # on the array itself: it has no atomics
+    for t in threads:
+        t.join()
+    assert array.view(np.uint32)[:4].tolist() == [81, 300000, 7, 0]
+
+
+def test_the_time_limit_covers_the_wait_for_another_copy() -> None:
+    array = np.zeros(65, np.uint8)[1:]
+    spin = Module.load(kernel("L: red.global.add.u32 [%rd0], 1; bra L;"))["k"]
+    spin.compile()
+
+    def hold() -> None:
+        with pytest.raises(ExecutionFault, match="did not finish"):
+            spin.launch(1, 1, [array], timeout=3)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    time.sleep(0.5)
+    with pytest.raises(LaunchError, match="other launches on copies"):
+        spin.launch(1, 1, [array], timeout=0.2)
+    holder.join()
+    assert array.view(np.uint32)[0] > 0

@@ -34,6 +34,8 @@ _OPERATORS = {
 }  # fmt: skip
 _SPECIAL = {"TV": "vtable", "TT": "VTT", "TI": "typeinfo", "TS": "typeinfo name"}
 _DEEPEST = 200
+_LONGEST = 1 << 15  # characters of a name, mangled or not, and of each part: substitutions can double it again and again
+_ROOM = 1 << 22  # characters of all parts that substitutions can refer to
 
 
 class _Unknown(Exception):
@@ -49,9 +51,13 @@ class _Type:
     declared: bool = False
     parts: tuple[_Type, ...] | None = None  # of a pack
 
+    def __post_init__(self) -> None:
+        if len(self.left) + len(self.right) > _LONGEST:
+            raise _Unknown
+
     def __str__(self) -> str:
         if self.parts is not None:
-            return ", ".join(map(str, self.parts))
+            return _joined(map(str, self.parts))
         return self.left + self.right
 
     def pointer(self, mark: str) -> _Type:
@@ -60,6 +66,18 @@ class _Type:
         if self.declared:
             return _Type(f"{self.left} ({mark}", f"){self.right}")
         return _Type(self.left + mark, self.right)
+
+
+def _joined(texts: Iterable[str]) -> str:
+    """With commas between them. Raises _Unknown where that gets too long."""
+    found: list[str] = []
+    room = _LONGEST
+    for text in texts:
+        room -= len(text) + 2
+        if room < 0:
+            raise _Unknown
+        found.append(text)
+    return ", ".join(found)
 
 
 @dataclass
@@ -82,6 +100,7 @@ class _Reader:
     known: list[_Type] = field(default_factory=list)
     arguments: list[_Type] = field(default_factory=list)
     depth: int = 0
+    room: int = _ROOM
 
     # letters ----------------------------------------------------------------------------------------------------
     def peek(self, text: str) -> bool:
@@ -118,14 +137,14 @@ class _Reader:
         full = f"{name.full}({params}){name.suffix}"
         if result is not None:
             full = f"{result.left}{'' if result.left.endswith(('*', '&')) and result.right else ' '}{full}{result.right}"
-        return _Name(full, name.base, name.template, name.special, "", name.last)
+        return _Name(str(_Type(full)), name.base, name.template, name.special, "", name.last)
 
     def parameters(self, ends: str) -> str:
         found = [self.type()]
         while self.at < len(self.text) and self.text[self.at] not in ends:
             found.append(self.type())
         texts = [str(t) for t in found if t.parts != ()]
-        return "" if texts == ["void"] else ", ".join(texts)
+        return "" if texts == ["void"] else _joined(texts)
 
     def name(self) -> _Name:
         self.depth += 1
@@ -149,7 +168,7 @@ class _Reader:
             text, special = self.unqualified("")
             found = _Name(std + text, std + _bare(text), special=special, last=_bare(text))
             if self.peek("I"):
-                self.known.append(_Type(found.full))
+                self.remember(_Type(found.full))
         if self.peek("I"):
             found = _Name(found.full + self.template_arguments(), found.base, True, found.special, "", found.last)
         return found
@@ -179,7 +198,7 @@ class _Reader:
                 full, base = joined + text, ("std::" if std else f"{base}::" if base else "") + _bare(text)
                 last = last if special else _bare(text)
             if not self.peek("E"):
-                self.known.append(_Type(full))
+                self.remember(_Type(full))
         return _Name(full, base, template, special, suffix, last)
 
     def local(self) -> _Name:
@@ -242,7 +261,7 @@ class _Reader:
 
     def number(self) -> int:
         """`_` is 1, `0_` is 2."""
-        digits = self.match(r"\d*_")[:-1]
+        digits = self.match(r"\d{0,9}_")[:-1]
         return int(digits) + 2 if digits else 1
 
     # substitutions and templates ----------------------------------------------------------------------------------
@@ -267,9 +286,7 @@ class _Reader:
         number = self.sequence()
         if number >= len(self.arguments):
             raise _Unknown
-        found = self.arguments[number]
-        self.known.append(found)
-        return found
+        return self.remember(self.arguments[number])
 
     def template_arguments(self) -> str:
         self.need("I")
@@ -278,7 +295,7 @@ class _Reader:
             found.append(self.argument())
         self.arguments = outer if self.depth > 1 else found
         texts = [str(t) for t in found if t.parts != ()]
-        text = f"<{', '.join(texts)}>"
+        text = f"<{_joined(texts)}>"
         return text[:-1] + " >" if text.endswith(">>") else text
 
     def argument(self) -> _Type:
@@ -375,6 +392,9 @@ class _Reader:
         return self.remember(_Type(self.name().full))
 
     def remember(self, found: _Type) -> _Type:
+        self.room -= len(found.left) + len(found.right)
+        if self.room < 0:
+            raise _Unknown
         self.known.append(found)
         return found
 
@@ -382,6 +402,7 @@ class _Reader:
 _CV = {"r": "__restrict__", "V": "volatile", "K": "const"}
 
 
+@lru_cache(maxsize=128)
 def _bare(text: str) -> str:
     """Without template arguments and tags, of the last part too."""
     out, depth = "", 0
@@ -394,7 +415,7 @@ def _bare(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _read(name: str) -> tuple[str, str] | None:
-    if not name.startswith("_Z"):
+    if not name.startswith("_Z") or len(name) > _LONGEST:
         return None
     reader = _Reader(name, 2)
     try:

@@ -86,8 +86,8 @@ class Location:
 
     def quote(self) -> str | None:
         """The line itself, if the file is there and is the one that was compiled, as far as `.file` tells."""
-        for name in (Path(self.file), Path(self._beside).parent / self.file):
-            found = _line_of(name, self.line, self._stamp)
+        for name in dict.fromkeys((Path(self.file), Path(self._beside).parent / self.file)):
+            found = _line_of(name, self.line, self._stamp, Path(self._beside).parent)
             if found is not None:
                 return found
         return None
@@ -109,20 +109,40 @@ class Location:
         return {**calls[0], "text": self.quote(), "inlined_at": calls[1:]}
 
 
-def _line_of(path: Path, line: int, stamp: tuple[int, int] | None) -> str | None:
-    if path.suffix.lower() not in _SUFFIXES or os.environ.get("MMULATOR_QUOTE_SOURCE") == "0":
+def _readable(path: Path, beside: Path) -> bool:
+    """May a line of this file be quoted? Of a program alone, and without being asked for only of one that lies in or below
+    the working directory or the folder of the PTX, in no hidden folder."""
+    wanted = os.environ.get("MMULATOR_QUOTE_SOURCE", "")
+    if path.suffix.lower() not in _SUFFIXES or wanted == "0":
+        return False
+    if wanted == "1":
+        return True
+    for folder in (Path.cwd(), beside.resolve()):
+        if folder != Path(folder.anchor) and path.is_relative_to(folder):
+            return not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return False
+
+
+def _line_of(path: Path, line: int, stamp: tuple[int, int] | None, beside: Path) -> str | None:
+    try:
+        path = path.resolve()  # what counts is where the file is, not what leads to it
+        if not _readable(path, beside):
+            return None
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except (OSError, ValueError, RuntimeError):
         return None
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except (OSError, ValueError):
-        return None
-    with os.fdopen(handle, "rb") as file:
         state = os.fstat(handle)
         if not stat.S_ISREG(state.st_mode) or state.st_size > _MAX_BYTES:
             return None
         if stamp is not None and stamp != (int(state.st_mtime), state.st_size):
             return None
-        rows = file.read(_MAX_BYTES).decode("utf-8", "replace").split("\n")
+        with os.fdopen(os.dup(handle), "rb") as file:
+            rows = file.read(_MAX_BYTES).decode("utf-8", "replace").split("\n")
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
     return printable(rows[line - 1].replace("\t", " ")).strip()[:100] if 0 < line <= len(rows) else None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmulator.codegen.ops import cast_ptr, mask_bits, reduce_or, select, trailing_zeros
-from mmulator.codegen.types import i32, u32, u64
+from mmulator.codegen.types import i32, u32, u64, u128
 from mmulator.codegen.values import Builder, Value, constant
 from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.machine.emit import LANES, BlockEmitter, storage_type
@@ -25,12 +25,12 @@ from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime.stack import stack_restore
 from mmulator.machine.state import FULL, Code, Cta, FaultKind, Launch
-from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, Symbol
+from mmulator.ptx.tree import Immediate, Instruction, Operand, Parameter, Reg, Symbol
 
 if TYPE_CHECKING:
     from mmulator.machine.jit import Jit
 
-U32, U64, I32 = u32.vec(LANES), u64.vec(LANES), i32.vec(LANES)
+U32, U64, I32, U128 = u32.vec(LANES), u64.vec(LANES), i32.vec(LANES), u128.vec(LANES)
 
 
 class Emitter(BlockEmitter):
@@ -292,9 +292,8 @@ class Emitter(BlockEmitter):
                 raise UnsupportedError(f"{operand.name} cannot be passed", span=operand.span)
             self._copy(parameter.size, U64(self.local_base()) + offset, target)
             return
-        value = storage_type(f"b{max(parameter.bits, 8)}")(self.source(operand, f"b{max(parameter.bits, 8)}"))
-        function = mem.store_function("local", value.ty.bits // 8, 1)
-        self.call(function, self.w, self.mask, self.spill(target), self.spill(value), self.site)
+        bits = passed_bits(parameter)
+        self._store_local(target, storage_type(f"b{bits}")(self.source(operand, f"b{bits}")))
 
     def _after_call(self, ins: Instruction) -> None:
         if self.jit.stack and builtin_name(ins, self.jit.module) is None:
@@ -312,13 +311,22 @@ class Emitter(BlockEmitter):
             if offset is not None:
                 self._copy(parameter.size, source, U64(self.local_base()) + offset)
         elif isinstance(operand, Reg):
-            self.write(operand.name, self.local_value(source, max(parameter.bits, 8)))
+            self.write(operand.name, self.local_value(source, passed_bits(parameter)))
 
     def local_value(self, at: Value, bits: int) -> Value:
-        ty = storage_type(f"b{bits}")
-        place = self.room(ty)
-        self.call(mem.load_function("local", bits // 8, 1), self.w, self.mask, self.spill(at), place, self.site)
-        return self.fetch(place, ty)
+        """A value of each lane's local memory."""
+        ty = storage_type(f"b{min(bits, 64)}")
+        parts = -(-bits // 64)
+        place = self.room(ty, parts)
+        function = mem.load_function("local", ty.bits // 8, parts)
+        self.call(function, self.w, self.mask, self.spill(at), place, self.site)
+        values = [self.fetch(place, ty, n) for n in range(parts)]
+        return values[0] if parts == 1 else U128(values[0]) | (U128(values[1]) << 64)
+
+    def _store_local(self, at: Value, value: Value) -> None:
+        values = [value] if value.ty.bits <= 64 else [U64(value), U64(value >> 64)]
+        function = mem.store_function("local", values[0].ty.bits // 8, len(values))
+        self.call(function, self.w, self.mask, self.spill(at), self.spill(*values), self.site)
 
     def load_register_parameters(self) -> None:
         """Parameters declared as .reg: from the frame into their registers."""
@@ -327,17 +335,23 @@ class Emitter(BlockEmitter):
             if parameter.space == "reg":
                 at = U64(self.local_base()) + local.offsets[parameter.name]
                 with self.passing():
-                    self.write(parameter.name, self.local_value(at, max(parameter.bits, 8)))
+                    self.write(parameter.name, self.local_value(at, passed_bits(parameter)))
 
     def store_register_returns(self) -> None:
         function, local = self.block.function.function, self.jit.locals[self.function_name]
         for parameter in function.returns:
             if parameter.space == "reg":
                 at = U64(self.local_base()) + local.offsets[parameter.name]
-                value = self.read(parameter.name)
-                call = mem.store_function("local", value.ty.bits // 8, 1)
+                passed_bits(parameter)
                 with self.passing():
-                    self.call(call, self.w, self.mask, self.spill(at), self.spill(value), self.site)
+                    self._store_local(at, self.read(parameter.name))
+
+
+def passed_bits(parameter: Parameter) -> int:
+    """Bits of a register that is a parameter or a result. Raises UnsupportedError for a predicate."""
+    if parameter.type == "pred":
+        raise UnsupportedError("a predicate cannot be passed to a function", span=parameter.span, hint="pass a .b32 from selp")
+    return max(parameter.bits, 8)
 
 
 def barrier_parts(ins: Instruction) -> tuple[int, Operand | None, list[Operand]]:

@@ -29,6 +29,7 @@ from mmulator.machine.image import (
     shared_layout,
 )
 from mmulator.machine.inflight import delay_copies, unfenced
+from mmulator.machine.limits import check_frames
 from mmulator.machine.lower import load_all, matrix
 from mmulator.machine.natives import ensure, symbols
 from mmulator.machine.program import (
@@ -155,6 +156,10 @@ class Jit:
     def compile(self, progress: Progress | None = None) -> CompiledKernel:
         """Write and compile all blocks. progress(done, total) in PTX instructions. Raises UnsupportedError."""
         start = time.perf_counter()
+        groups = self.program.groups
+        places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
+        local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
+        check_frames(self.program.entry.function, frame_bytes, local)
         ensure([*rt.CONTROL, *mem.MEMORY])
         blocks = self.program.blocks
         code = np.zeros(len(blocks), np.uint64)
@@ -180,10 +185,7 @@ class Jit:
             if progress:
                 progress(done, total)
         matrix.find_rivals(self.matrix)
-        groups = self.program.groups
-        places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
         callees = [(f.entry, places[n]) for n, f in self.program.functions.items()]
-        local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
         return CompiledKernel(
             self.program, self.image, self.shared, code, self.sites, classes, callees, frame_bytes, local, self.matrix, total,
             time.perf_counter() - start, cached, libraries, self.notes(),

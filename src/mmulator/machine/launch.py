@@ -326,6 +326,13 @@ class Runner:
             raise describe_deadlock(self.grid, resident)
 
     def run(self, timeout: float | None) -> Outcome:
+        try:
+            self.grid.placement.begin(timeout)
+            return self._run_blocks(timeout)
+        finally:
+            self.grid.finish()
+
+    def _run_blocks(self, timeout: float | None) -> Outcome:
         start = time.perf_counter()
         self.active = self.grid.workers
         if self.progress:
@@ -341,10 +348,7 @@ class Runner:
             self._halt(threads)
             raise KeyboardInterrupt(f"{self._how_far()}; {unfinished(self.grid, self._begun())[0]}") from None
         finally:
-            try:
-                self._halt(threads)
-            finally:
-                self.grid.finish()
+            self._halt(threads)
         if self.error is not None:
             raise self.error
         if self.finished < self.grid.shape.blocks:

@@ -19,6 +19,7 @@ SHARED_KIB: dict[str, int] = {
     "sm_100": 227, "sm_103": 227, "sm_120": 99, "sm_121": 99,
 }  # fmt: skip
 MAX_LOCAL = 512 * KIB  # local memory of a thread
+MAX_FRAMES = 1 << 31  # bytes of all frames
 LARGE = 1 << 22  # bytes of a block from which on the memory of this machine is looked at
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
@@ -98,6 +99,17 @@ def check_local(functions: Iterable[Function]) -> None:
                     )  # fmt: skip
 
 
+def check_frames(kernel: Function, registers: int, local: int) -> None:
+    """Raises LaunchError if the frames of the functions that a kernel calls, each as often as it can be active, are more
+    than are addressed here: registers of a warp, local memory of a thread."""
+    for size, what in ((registers, "registers of a warp"), (local, "local memory of a thread")):
+        if size > MAX_FRAMES:
+            raise LaunchError(
+                f"{kernel.name} and the functions it calls take {size} bytes for the {what}; at most {MAX_FRAMES} are allowed",
+                span=kernel.span, hint="fewer functions that can call each other again, or fewer registers and variables in them",
+            )  # fmt: skip
+
+
 def host_memory() -> int:
     """Bytes of memory that this machine has."""
     try:
@@ -113,8 +125,9 @@ def check_host(block_bytes: int, workers: int) -> int:
     room = host_memory() // 2
     if block_bytes * workers > room:
         raise LaunchError(
-            f"{workers} thread blocks of {block_bytes} bytes each (registers, local and shared memory) do not fit into the "
-            f"memory of this machine", hint="fewer threads a block, or --threads 1 (threads=1)",
+            f"{workers} thread block{'s' * (workers > 1)} of {block_bytes} bytes{' each' * (workers > 1)} (registers, local and "
+            f"shared memory) do{'es' * (workers == 1)} not fit into the memory of this machine",
+            hint="fewer threads a block" + ", or --threads 1 (threads=1)" * (workers > 1),
         )  # fmt: skip
     return max(workers, room // 2 // max(block_bytes, 1))
 

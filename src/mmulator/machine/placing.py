@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.isa.scalar import ScalarForm, type_bits
 from mmulator.machine.arguments import Buffer
@@ -87,16 +88,21 @@ def atomic_bytes(instructions: Sequence[Instruction]) -> int:
     return max((type_bits(f["type"]) // 8 for f in forms), default=1)
 
 
+_copying = Lock()
+
+
 class Placement:
-    """The host memory of the buffers of a launch: their arrays', or copies that `finish` writes back.
+    """The host memory of the buffers of a launch: their arrays', or copies that `begin` fills and `finish` writes back.
 
     An atomic operation of the host wants an address that is a multiple of its size, as PTX does of the kernel's address. So
     an array that begins elsewhere (a view from some byte on) is copied if the kernel has such operations; arrays
-    that overlap are copied together.
+    that overlap are copied together. Launches on copies go one after the other, and write back what they changed:
+    others may have arrays in the same memory.
     """
 
     def __init__(self, buffers: Sequence[Buffer], align: int, heap: Heap) -> None:
         self.copies: list[tuple[np.ndarray, np.ndarray, bool]] = []
+        self._before: list[np.ndarray] | None = None
         for group in _overlapping(buffers):
             if heap.edge or any(b.host % align for b in group):
                 self._copy(group, align, heap)
@@ -111,16 +117,37 @@ class Placement:
                     hint="pass one of them as a copy: x.copy()",
                 )
         original, copy = bytes_at(low, high - low), heap.bytes(high - low, align)
-        copy[:] = original
         self.copies.append((original, copy, any(b.writable for b in group)))
         for b in group:
             b.host += pointer(copy) - low
 
+    def begin(self, timeout: float | None) -> None:
+        """Fill the copies. From now on, until `finish`, no other launch works on copies. Raises LaunchError if one does so for
+        longer than the time limit."""
+        if not self.copies:
+            return
+        try:
+            with time_limit(timeout):
+                _copying.__enter__()
+        except TimeUp:
+            raise LaunchError(f"other launches on copies of arrays took all of {timeout:g} s; nothing was run") from None
+        self._before = []
+        for original, copy, _ in self.copies:
+            before = original.copy()
+            copy[:] = before
+            self._before.append(before)  # an interruption leaves only whole copies to be written back
+
     def finish(self) -> None:
         """Bring what the kernel stored to the arrays."""
-        for original, copy, writable in self.copies:
-            if writable:
-                original[:] = copy
+        if self._before is None:
+            return
+        try:
+            for (original, copy, writable), before in zip(self.copies, self._before):
+                if writable:
+                    np.copyto(original, copy, where=copy != before)
+        finally:
+            self._before = None
+            _copying.__exit__()
 
 
 def _overlapping(buffers: Sequence[Buffer]) -> Iterator[list[Buffer]]:
