@@ -243,6 +243,7 @@ def test_either_byte_order_is_taken(text: str) -> None:
         (Instruction.parse, (MMA, None, 8.7), r"8\.7 is not a PTX version such as '8\.7'"),
         (Instruction.parse, (MMA, None, (8,)), r"\(8,\) is not a PTX version such as"),
         (Instruction.parse, (MMA, 90), "target is 90: a string"),
+        (Instruction.parse(MMA).layout("a").locate, (99, 0), "^row 99 is outside"),
         (mm.Module.load, (None,), "a path or the text itself, not NoneType"),
         (mm.Module.load, (b".version 8.0",), r"as text, not bytes\n.*decode"),
         (mm.Module.load, ("",), "the text is empty"),

@@ -179,6 +179,8 @@ def test_tolerance_on_the_command_line(folder: Path, capsys: pytest.CaptureFixtu
     assert "1 of 8 elements differ, the first at [1, 2]: 3.0 instead of 3.0000005" in out
     assert "  ULP: 2 in 1\n  where: at [1, 2]\n" in out
     assert "1 of 8 elements differ" in said(capsys, *compared, "--ulp", "1", code=1)
+    np.savez("zero.npz", D=np.zeros_like(want))
+    assert "worst 3, the reference is all zeros" in said(capsys, *LAUNCH, *STRUCT, "--expect", "zero.npz", code=1)
     for option in (("--ulp", "2"), ("--rtol", "1e-6"), ("--atol", "1e-6")):
         assert "no, but close enough: 1 of 8" in said(capsys, *compared, *option)
     assert "goes with --expect" in said(capsys, *LAUNCH, *STRUCT, "--rtol", "1", code=1)
@@ -227,6 +229,7 @@ WRONG = [
     (["--entry", "scale"], "'scale' is a part of 2 names"),
     (["--entry", "gemm"], "has no kernel 'gemm'; it has void app::scale<float>"),
     (["--arg", "D=out:f32:4"], "two array arguments are called D"),
+    (["--watch", "D[9,9]"], "--watch D[9,9]: D is ["),
 ]
 
 

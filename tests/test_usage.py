@@ -44,7 +44,7 @@ def plain(text: str) -> str:
 def test_help_fits_the_terminal_and_shows_flags_as_flags(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
     text = said(capsys, *words, "--help")
     assert text == said(capsys, *words, "-h") == said(capsys, "help", *words)
-    assert "<bool>" not in text
+    assert "<bool>" not in text and not re.search(r" --.*<(str|int|path|list)", text)
     assert [line for line in text.splitlines() if len(line) > 80] == []
     head = text.partition("╭")[0]
     for paragraph in re.split(r"\n\s*\n", head):  # no line of a paragraph ends where the next word had room
@@ -92,6 +92,9 @@ def test_a_lane_that_holds_nothing_names_the_selector_with_which_it_does(capsys:
         (("layout", "mma", "a", "--theme", "dark"), "it goes with --svg or --png"),
         (("layout", "mma", "a", "--by", "lane", "--csv"), "not both --by and --csv"),
         (("layout", "mma", "a", "--full", "--element", "1,1"), "not both --full and --element"),
+        (("descriptor", "--type", "f16", "--theme", "dark"), "it goes with --svg or --png"),
+        (("descriptor", "--type", "f16", "--shared-base", "0"), "it goes with --shared"),
+        (("sparse", "lanes", "--for", "mma.sp m16n8k32 f16", "--tile", "1,1"), "it is of a matrix, and none is given"),
     ],
 )
 def test_options_without_effect_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:
@@ -107,9 +110,16 @@ def test_options_without_effect_are_refused(capsys: pytest.CaptureFixture[str], 
         (("list", "--shape", "m3"), "nearest shape: mma.sync"),
         (("layout", "mma", "a", "b"), "`a` is no part of a matrix instruction"),
         (("explain", "hoper"), "did you mean hopper?"),
+        (("run", "binary.toml"), "is not text in UTF-8, which a launch file is"),
+        (("sparse", "check", "none.npz", "--for", "mma.sp m16n8k32 f16"), "none.npz holds no arrays"),
     ],
 )
-def test_wrong_use_has_one_clear_message(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:
+def test_wrong_use_has_one_clear_message(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("binary.toml").write_bytes(bytes(range(256)))
+    np.savez("none.npz")
     text = said(capsys, *words, code=1)
     assert message in text and len(text.splitlines()) <= 3
 
@@ -194,6 +204,26 @@ def test_run_folds_its_lines_on_a_terminal(tmp_path: Path) -> None:
     assert " ".join(text.split()).count("stores to C[0, 0]: 1") == 1
     assert "stores to C[7, 7]: 0" in text  # nobody stores it: that is said
     assert "bits 0x0 (0.0)" in " ".join(text.split())
+
+
+def test_errors_fit_the_terminal_and_the_caret_stays_below_what_it_shows(tmp_path: Path) -> None:
+    """Long source lines are cut around it, also where `check` prints what it found on standard output."""
+    long = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {c0,c0,c0,c0}, {a,a,a,a}, {a,a}, {c0,c0,c0,%undeclared};"
+    head = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()"
+    text = f"{head}\n{{\n.reg .f32 c0; .reg .b32 a;\n{long}\nret;\n}}\n"
+    (tmp_path / "a-file-with-a-name-that-takes-room.ptx").write_text(text)
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+    environment["PYTHONPATH"] = str(ROOT / "src")
+    for words in (["check"], ["run", "--grid", "1", "--block", "32"]):
+        command = [sys.executable, "-m", "mmulator", words[0], "a-file-with-a-name-that-takes-room.ptx", *words[1:]]
+        main, other = pty.openpty()
+        done = subprocess.run(command, env=environment, cwd=tmp_path, stdout=other, stderr=other)
+        os.close(other)
+        assert done.returncode == 1
+        lines = [line.rpartition("\x1b[2K")[2].replace("\x1b[?25h", "") for line in read(main).splitlines()]  # a bar was there
+        assert [line for line in lines if len(line.rstrip()) > 80] == []
+        at = next(n for n, line in enumerate(lines) if set(line.split()) and set("".join(line.split())) == {"^"})
+        assert lines[at - 1][lines[at].index("^") : lines[at].rindex("^") + 1] == "%undeclared"
 
 
 def read(descriptor: int) -> str:

@@ -40,6 +40,8 @@ OPEN = {
     "mma m16n8k32 fp8": ["e4m3.e4m3", "e5m2.e5m2"],
     "mma m16n8k32 f16": ["mma.sp::ordered_metadata", "e4m3.e4m3"],  # f16 is the accumulator of the dense ones alone
     "wgmma bf16": ["m64n128k16", "and 26 more"],
+    "mma": ["m16n8k16.row.col.f32.bf16"],
+    "ldmatrix": ["x4", "x2", "x1"],
 }
 
 

@@ -25,6 +25,7 @@ from mmulator.numerics.arrays import batch_shape
 from mmulator.numerics.profiles import dot_key
 from mmulator.numerics.twin import Twin
 from mmulator.numerics.twin import fast_matmul as raw_matmul
+from mmulator.syntax.atoms import device_of
 
 Array = NDArray[Any]
 Operands = dict[str, Any]
@@ -85,6 +86,8 @@ def check_known(device: Any) -> None:
     hint = f"known devices: {', '.join(DEVICES)}"
     if isinstance(device, str) and device[-1:] in ("a", "f") and device[:-1] in DEVICES:
         hint = f"devices have no suffix: {device[:-1]} ({device} is a .target)"
+    elif isinstance(device, str) and (named := device_of(device)):
+        hint = f"{device} is {named}"
     raise UnsupportedError(f"unknown device {shown(device)}", hint=hint)
 
 

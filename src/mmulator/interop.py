@@ -108,7 +108,8 @@ class _Reader:
     # protocols -------------------------------------------------------------------------------------------------------
     def _buffer(self, view: memoryview) -> Array:
         if self.shared and view.readonly:
-            self.fail("the buffer is read-only, and kernels update their buffers in place", "pass bytearray(x)")
+            hint = "pass bytearray(x) or an array; bytes are for structs by value"
+            self.fail("the buffer is read-only, and kernels update their buffers in place", hint)
         if self.shared and not view.c_contiguous:
             self.fail("the buffer is not contiguous", "pass a copy")
         try:

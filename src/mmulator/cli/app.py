@@ -52,6 +52,11 @@ def application() -> typer.Typer:
     return app
 
 
+_METAVARS = {
+    "target": "sm_NN", "device": "sm_NN", "ptx": "VERSION", "type": "TYPE", "family": "FAMILY", "shape": "SHAPE",
+    "filter": "REGEX", "vectors": "DIR", "capture": "DIR", "report": "FILE",
+    **dict.fromkeys(("selector", "byte_id", "thread_id", "lane", "cases", "seed", "processes"), "N"),
+}  # fmt: skip
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 
@@ -71,6 +76,8 @@ def _command() -> Any:
         for option in command.params:
             if getattr(option, "is_flag", False):
                 option.metavar = ""
+            elif option.param_type_name == "option" and option.metavar is None:
+                option.metavar = _METAVARS.get(option.name or "")
     return root
 
 

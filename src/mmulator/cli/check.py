@@ -124,7 +124,7 @@ def _as_json(
 def _as_text(
     module: Module, kernels: tuple[Function, ...], errors: tuple[InvalidInstructionError, ...], missing: tuple[Unsupported, ...]
 ) -> None:
-    from mmulator.cli.output import print_table
+    from mmulator.cli.output import error_text, narrow, print_table, width
 
     version = ".".join(map(str, module.version))
     print(f"{module.source.name}: PTX {version}, .target {module.target}, kernels: {len(module.entries)}")
@@ -140,7 +140,7 @@ def _as_text(
         what = "1 instruction" if len(missing) == 1 else f"{len(missing)} instructions"
         print_table(f"{what} cannot be run", ("instruction", "count", "reason", "lines"), rows)
     for error in errors:
-        print(f"\n{error.kind}: {error}")
+        print(f"\n{error_text(error, width() if narrow() else None)}")
     if errors:
         print(f"\n{len(errors)} error{'s' * (len(errors) > 1)}")
 

@@ -85,7 +85,7 @@ def descriptor(
     cute: Annotated[bool, _out(None, "Print the CuTe layout alone.", "--cute")] = False,
     svg: Annotated[Text, _out("FILE", "Draw the tile.")] = None,
     png: Annotated[Text, _out("FILE", "Draw it as PNG (extra draw).")] = None,
-    theme: Annotated[str, _out("THEME", "auto, light or dark.", offer="auto light dark")] = "auto",
+    theme: Annotated[Text, _out("THEME", "auto, the default, light or dark.", offer="auto light dark")] = None,
     lines: Annotated[int, _out("N", "Lines of the map that is printed; 0: no map.", min=0)] = 8,
     json: Annotated[bool, _out(None, "Print JSON.", "--json")] = False,
 ) -> None:
@@ -106,7 +106,9 @@ def descriptor(
     for name, value in (("--mn", mn), ("--k", k), ("--major", major)):
         exclude({"--from-cute": from_cute, name: value}, "the layout says it")
     exclude({"--cute": cute, "--json": json}, "one form of output at a time")
-    for name, value, needs, other in (("--units", units, "--from-cute", from_cute), ("--at", at, "--access", access)):
+    pairs = (("--units", units, "--from-cute", from_cute), ("--at", at, "--access", access),
+             ("--shared-base", shared_base, "--shared", shared), ("--theme", theme, "--svg or --png", svg or png))  # fmt: skip
+    for name, value, needs, other in pairs:
         if value is not None and not other:
             raise typer.BadParameter(f"it goes with {needs}", param_hint=name)
     if not (instruction or type or from_cute):
@@ -164,7 +166,7 @@ def descriptor(
     places = [(e, answer.address(*_pair("--element", e))) for e in element or ()]
     elements = [(a, answer.element(_int("--address", a) or 0)) for a in address or ()]
     found = _conflicts(answer, access, at)
-    _draw(answer, svg, png, theme)
+    _draw(answer, svg, png, theme or "auto")
     if json:
         print_json(
             {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mmulator.cli.completion import instruction_words
-from mmulator.cli.output import exclude, print_text, width
+from mmulator.cli.output import exclude, print_line, print_text, width
 
 if TYPE_CHECKING:
     from mmulator.inspect.layouts import Element, Layout
@@ -176,9 +176,9 @@ def _say_drawn(text: str, found: Layout, paths: list[str]) -> None:
     out = sys.stderr if "-" in paths else sys.stdout
     files = ", ".join(p for p in paths if p != "-")
     if files:
-        print(f"{files}: operand {found.operand} of {found.instruction}", file=out)
+        print_line(f"{files}: operand {found.operand} of {found.instruction}", file=out)
     elif not is_name(text):
-        print(f"operand {found.operand} of {found.instruction}", file=out)
+        print_line(f"operand {found.operand} of {found.instruction}", file=out)
     if other := other_form(text, found):
         print_text(f"The words fit other forms too, of which {other} lays {found.operand} out otherwise.", file=out)
 

@@ -48,8 +48,13 @@ def print_error(error: MmulatorError, as_json: bool) -> None:
     if as_json:
         print_json({"ok": False, "errors": [error_data(error)]})
     else:
-        text = f"{error.kind}: {error}"
-        print(_fold_error(error, text, _error_width()) if sys.stderr.isatty() else text, file=sys.stderr)
+        print(error_text(error, _error_width() if sys.stderr.isatty() else None), file=sys.stderr)
+
+
+def error_text(error: MmulatorError, columns: int | None) -> str:
+    """An error as people read it, folded to so many columns; None folds nothing."""
+    text = f"{error.kind}: {error}"
+    return text if columns is None else _fold_error(error, text, columns)
 
 
 def _error_width() -> int:
@@ -62,8 +67,14 @@ def _error_width() -> int:
 
 
 def _fold_error(error: MmulatorError, text: str, width: int) -> str:
-    """The text of an error with its long lines folded; those that show the source stay, for the caret to point right."""
-    shown = {f"  {line}" for line in printable(error.span.caret()).split("\n")} if error.span else set()
+    """The text of an error with its long lines folded; those that show the source are cut around what the caret points
+    at."""
+    shown: set[str] = set()
+    if error.span:
+        whole, cut = (printable(error.span.caret(*size)) for size in ((), (width - 2,)))
+        whole, cut = ("\n".join(f"  {line}" for line in part.split("\n")) for part in (whole, cut))
+        text = text.replace(whole, cut, 1)
+        shown = set(cut.split("\n"))
     out = []
     for line in text.split("\n"):
         if line in shown or len(line) <= width:
@@ -155,12 +166,12 @@ def print_text(text: str, hang: int = 0, file: TextIO | None = None) -> None:
     )  # fmt: skip
 
 
-def print_line(text: str, hang: int = 4) -> None:
+def print_line(text: str, hang: int = 4, file: TextIO | None = None) -> None:
     """A line that other programs may read: folded on a terminal (or to COLUMNS) alone."""
     if narrow():
-        print_text(text, hang)
+        print_text(text, hang, file)
     else:
-        print(text)
+        print(text, file=file)
 
 
 def narrow() -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mmulator.cli.output import exclude, print_line, print_table, width
+from mmulator.cli.output import exclude, print_line, print_table, print_text, width
 
 if TYPE_CHECKING:
     from mmulator.conformance.gpu import GpuInfo
@@ -189,7 +189,14 @@ def _watched(job: Job, elements: list[str]) -> Watched:
             raise LaunchError(f"--watch {text}: write it as NAME[ROW,COLUMN]")
         if name not in names:
             raise LaunchError(f"--watch {text}: no argument is called {name}", hint="arguments: " + ", ".join(names))
-        found.append((names.index(name), index))
+        number = names.index(name)
+        array = job.arguments[number].value
+        if not hasattr(array, "shape"):
+            raise LaunchError(f"--watch {text}: {name} is no array")
+        if len(index) != len(array.shape) or not all(0 <= i < n for i, n in zip(index, array.shape)):
+            extents = ", ".join(map(str, array.shape))
+            raise LaunchError(f"--watch {text}: {name} is [{extents}] and has no such element")
+        found.append((number, index))
     return found
 
 
@@ -246,7 +253,7 @@ def _where_it_was() -> Iterator[None]:
         yield
     except KeyboardInterrupt as stop:
         if stop.args:
-            print(stop, file=sys.stderr)
+            print_text(str(stop), 2, sys.stderr)
         raise
 
 
@@ -359,7 +366,8 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
     cached = " (from the cache)" if r.cached else ""
     s = r.seconds
     print_line(
-        f"time: parse {s['parse']:.2f} s, compile {s['compile']:.2f} s{cached}, run {s['run']:.3f} s on {r.threads} threads",
+        f"time: parse {s['parse']:.2f} s, compile {s['compile']:.2f} s{cached}, run {s['run']:.3f} s "
+        f"on {r.threads} thread{'s' * (r.threads != 1)}",
         hang=2,
     )
     _stores(result, job, watched)
@@ -406,7 +414,7 @@ def _comparisons(result: JobResult, job: Job) -> None:
         print_line(
             f"{c.name}: bit-identical to {source}: {word}: {c.wrong} of {c.size} elements differ{far}, "
             f"the first{' of these' if far else ''} at [{where}]: {_number(c.got, c, job)} instead of {_number(c.want, c, job)}; "
-            f"worst {c.worst:.3g} of the largest value",
+            f"worst {c.worst:.3g}" + (" of the largest value" if c.largest else ", the reference is all zeros"),
             hang=2,
         )
         _details(c, job)

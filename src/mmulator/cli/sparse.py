@@ -153,7 +153,9 @@ def lanes(
     file: Annotated[Path | None, typer.Argument(help="Matrix (.npy), or what `compress` wrote (.npz).")] = None,
     lane: Annotated[int | None, typer.Option(help="Only this lane, nibble by nibble.", min=0)] = None,
     selector: Selector = 0,
-    tile: Annotated[str, typer.Option(metavar="ROW,COLUMN", help="Which of the matrix' tiles.")] = "0,0",
+    tile: Annotated[
+        str | None, typer.Option(metavar="ROW,COLUMN", help="Which of the matrix's tiles. Default: 0,0.")
+    ] = None,
     type: Type = None,
     json: Json = False,
 ) -> None:
@@ -169,6 +171,10 @@ def lanes(
 
     i = _instruction(instruction)
     one = None
+    for name, value in (("--tile", tile), ("--type", type)):
+        if file is None and value is not None:
+            raise typer.BadParameter("it is of a matrix, and none is given", param_hint=name)
+    tile = tile or "0,0"
     if file is not None:
         if file.suffix == ".npz":
             one = _tile(_compressed(file, instruction, None), tile)
@@ -257,7 +263,7 @@ def _matrix(file: Path, i: Instruction, type: str | None) -> NDArray[Any]:
 
     found = load_file(file)
     if isinstance(found, dict):
-        raise MmulatorError(f"{file} holds {', '.join(found)}: a .npy of one matrix is needed")
+        raise MmulatorError(f"{file} holds {', '.join(found) or 'no arrays'}: a .npy of one matrix is needed")
     element = i.form.atype if type is None else element_type(type.removeprefix("."))
     assert element is not None
     return typed(found, element, convert=type is not None)

@@ -72,7 +72,8 @@ def lines(outcome: Outcome, settings: Settings, limit: int = 8) -> Iterator[str]
     """The report as text of at most 80 columns (mnemonics may be longer)."""
     info = outcome.info
     how = f"vectors in {settings.replay}" if settings.replay else f"seed {settings.seed}"
-    yield f"{info.name} ({info.device}), CUDA {info.cuda}, driver {info.driver or 'unknown'}; {how}"
+    head = f"{info.name} ({info.device}), CUDA {info.cuda}, driver {info.driver or 'unknown'}"
+    yield from [f"{head}; {how}"] if len(head + how) <= 78 else [head, how]
     yield f"{'':38} {'forms':>5} {'cases':>11} {'words':>13}  verdict"
     for g in summary(outcome.rows):
         bad = g["different"] + g["errors"]

@@ -25,6 +25,11 @@ Index = NDArray[np.int64]
 Step = tuple[int, int]  # what a bit adds to (row, column)
 
 
+def _place(value: Array) -> str:
+    """An index for a message: 99 and not array(99)."""
+    return shown(value.item() if value.ndim == 0 else value)
+
+
 def _containers(bits: int) -> str:
     return f"<u{max(8, bits) // 8}"
 
@@ -125,7 +130,7 @@ class Fragment:
         r, c, k = (as_array(name, x) for name, x in (("row", row), ("column", column), ("copy", copy)))
         for name, value, limit in (("row", r, self.rows), ("column", c, self.columns), ("copy", k, self.copies)):
             if value.dtype.kind not in "iu" or np.any((value < 0) | (value >= limit)):
-                raise OperandError(f"{name} {shown(value)} is outside 0..{limit - 1}")
+                raise OperandError(f"{name} {_place(value)} is outside 0..{limit - 1}")
         _check_broadcast(row=r, column=c, copy=k)
         place = self._first[(k * self.rows + r) * self.columns + c]
         rest, index = np.divmod(place, self.per_register)

@@ -52,7 +52,7 @@ def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> 
     if len(args) != len(params):
         wanted = ", ".join(f".{p.type}" + ("[]" if p.shape else "") for p in params)
         raise LaunchError(
-            f"{function.name} takes {len(params)} arguments ({wanted}), not {len(args)}",
+            f"{function.name} takes {len(params)} argument{'s' * (len(params) != 1)} ({wanted or 'none'}), not {len(args)}",
             hint="Triton adds two scratch pointers at the end; pass 0 for them" if _lacks_scratch(params, args) else None,
         )
     offsets = parameter_offsets(params)

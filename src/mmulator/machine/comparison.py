@@ -48,9 +48,9 @@ class Comparison:
     """One output against its reference. wrong: elements whose bits differ; beyond: those that the tolerance does not pass.
 
     first: index of the first wrong one, of those beyond the tolerance if there are any; got, want: its values. worst:
-    largest difference, as a part of the largest absolute reference value. ulps: (distance, elements) in steps of the
-    type; of integers differences. specials: elements that are NaN, or infinite, on one side only. where: sentences about
-    the places of the wrong elements. ok: within what was asked.
+    largest difference, as a part of the largest absolute reference value, or as it is if that value, `largest`, is 0.
+    ulps: (distance, elements) in steps of the type; of integers differences. specials: elements that are NaN, or
+    infinite, on one side only. where: sentences about the places of the wrong elements. ok: within what was asked.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Comparison:
     ulps: tuple[tuple[str, int], ...] = ()
     specials: int = 0
     where: tuple[str, ...] = ()
+    largest: float = 0.0
 
 
 def check_expectation(expect: Expectation, given: Mapping[str, Array]) -> None:
@@ -108,13 +109,13 @@ def compare(name: str, got: Array, want: Array, tolerance: Tolerance, accumulato
     wrong = int(different.sum())
     if not wrong:
         return Comparison(name, got.size, 0, None, None, None, 0.0, True)
-    steps, specials, worst, passed = _distances(got, want, different, tolerance)
+    steps, specials, worst, largest, passed = _distances(got, want, different, tolerance)
     beyond = different & ~passed if tolerance else different
     shown = beyond if beyond.any() else different
     first = tuple(int(i) for i in np.unravel_index(int(np.argmax(shown)), got.shape))
     return Comparison(
         name, got.size, wrong, first, got[first].item(), want[first].item(), worst, not beyond.any(), int(beyond.sum()),
-        _histogram(steps[different & ~specials]), int(specials.sum()), where_wrong(shown, accumulators),
+        _histogram(steps[different & ~specials]), int(specials.sum()), where_wrong(shown, accumulators), largest,
     )  # fmt: skip
 
 
@@ -124,22 +125,24 @@ def _bytes_differ(got: Array, want: Array) -> Array:
     return np.asarray((a != b).any(axis=1).reshape(got.shape))
 
 
-def _distances(got: Array, want: Array, different: Array, t: Tolerance) -> tuple[Array, Array, float, Array]:
-    """ULPs; NaN or Inf on one side; the largest difference as a part of the largest reference; what the tolerance passes."""
+def _distances(got: Array, want: Array, different: Array, t: Tolerance) -> tuple[Array, Array, float, float, Array]:
+    """ULPs; NaN or Inf on one side; the largest difference as a part of the largest reference; that; what the tolerance
+    passes."""
     if got.dtype.kind not in "biuf" and not is_float(got.dtype):  # structs: bits alone
         none = np.zeros(got.shape, bool)
-        return np.zeros(got.shape, np.uint64), none, 0.0, none
+        return np.zeros(got.shape, np.uint64), none, 0.0, 0.0, none
     with np.errstate(all="ignore"):
         g, w = got.astype(np.float64), want.astype(np.float64)
         finite = np.isfinite(g) & np.isfinite(w)
         apart = np.where(finite, np.abs(g - w), 0.0)
-        scale = float(np.max(np.abs(w[finite]), initial=0.0)) or 1.0
+        largest = float(np.max(np.abs(w[finite]), initial=0.0))
+        scale = largest or 1.0
         same = (np.isnan(g) & np.isnan(w)) | (g == w)  # NaNs of any payload, infinities of one sign
         steps = ulps(got, want.astype(got.dtype))
         passed = same | (finite & ((t.largest > 0) & (apart <= t.largest * scale)))
         passed |= finite & ((t.relative > 0) | (t.absolute > 0)) & (apart <= t.absolute + t.relative * np.abs(w))
         passed |= finite & (t.ulp > 0) & (steps <= t.ulp)
-    return steps, different & ~finite & ~same, float(np.max(apart, initial=0.0)) / scale, passed
+    return steps, different & ~finite & ~same, float(np.max(apart, initial=0.0)) / scale, largest, passed
 
 
 def ulps(a: Array, b: Array) -> Array:

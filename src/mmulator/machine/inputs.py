@@ -280,7 +280,7 @@ def table_argument(a: dict[str, Any], number: int, path: Path, default: str = ""
     shape = _shape(a.get("shape"), where)
     if source == "zeros":
         return Argument(name, made(lambda: np.zeros(shape, dtype), shape, dtype, where), is_output=True)
-    seed, low, high = _random(value, where)
+    seed, low, high = _random(value, dtype, where)
     return Argument(name, made(lambda: random_array(dtype, shape, seed, low, high), shape, dtype, where))
 
 
@@ -314,7 +314,7 @@ def _shape(value: Any, where: str) -> tuple[int, ...]:
     return tuple(items)
 
 
-def _random(random: Any, where: str) -> tuple[int, int | None, int | None]:
+def _random(random: Any, dtype: np.dtype[Any], where: str) -> tuple[int, int | None, int | None]:
     if isinstance(random, int) and not isinstance(random, bool):
         random = {"seed": random}
     if not isinstance(random, dict) or "seed" not in random:
@@ -326,6 +326,8 @@ def _random(random: Any, where: str) -> tuple[int, int | None, int | None]:
     whole = all(n is None or (isinstance(n, int) and not isinstance(n, bool)) for n in (seed, low, high))
     if not whole or seed is None or seed < 0:
         raise LaunchError(f"{where}: seed, low and high are whole numbers, the seed 0 or more")
+    if not is_integer(dtype) and (low is not None or high is not None):
+        raise LaunchError(f"{where}: low and high are of random integers; {dtype} is normally distributed")
     return seed, low, high
 
 

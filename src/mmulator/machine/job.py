@@ -160,7 +160,9 @@ def _toml(path: Path) -> dict[str, Any]:
         raise LaunchError(f"cannot read {path}: {error.strerror}") from None
     except RecursionError:
         raise LaunchError(f"{path}: it is nested too deeply") from None
-    except ValueError as error:  # TOML, UTF-8, dates that there are not
+    except UnicodeDecodeError:
+        raise LaunchError(f"{path} is not text in UTF-8, which a launch file is") from None
+    except ValueError as error:  # TOML, dates that there are not
         raise LaunchError(f"{path}: {error}") from None
 
 

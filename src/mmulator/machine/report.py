@@ -52,7 +52,7 @@ class Report:
         return [
             *([f"multiply-accumulates: {self.macs:,} ({_rate(rate)})"] if self.macs else []),
             f"time: parse {s['parse']:.2f} s, compile {s['compile']:.2f} s{cached}, run {s['run']:.3f} s "
-            f"on {self.threads} threads",
+            f"on {self.threads} thread{'s' * (self.threads != 1)}",
             *(f"store: {store}" for store in self.stores[-8:]),
             *(f"note: {note}" for note in self.notes),
         ]

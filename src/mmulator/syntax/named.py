@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from mmulator.errors import InvalidInstructionError
 from mmulator.isa.forms import MatrixForm
+from mmulator.isa.tables import FAMILIES
 from mmulator.isa.targets import Target
 from mmulator.syntax.atoms import atom_words
 from mmulator.syntax.mnemonic import parse_mnemonic
@@ -47,9 +48,10 @@ def parse_instruction(text: str, target: Target | None = None, ptx: tuple[int, i
 
 
 def _is_words(text: str) -> bool:
-    """Words have blanks or commas between them, or are one of CUTLASS's names; a mnemonic has none, and an instruction
-    with its operands is neither."""
-    return atom_words(text) != text or (any(c in text for c in " \t\n,") and not any(c in text for c in "{}[]%"))
+    """Words have blanks or commas between them, or are one of CUTLASS's names, or a family's; a mnemonic has none, and an
+    instruction with its operands is neither."""
+    blanks = any(c in text for c in " \t\n,") and not any(c in text for c in "{}[]%")
+    return text in FAMILIES or atom_words(text) != text or blanks
 
 
 def _subject(form: MatrixForm) -> tuple[object, ...]:
