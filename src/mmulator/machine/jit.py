@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
-from mmulator.isa.scalar import ScalarForm
+from mmulator.isa.scalar import ScalarForm, type_bits
 from mmulator.machine.calls import Place, deepest, place_frames
 from mmulator.machine.contract import contract as contracted
 from mmulator.machine.emit import BLOCK_PARAMS
@@ -40,7 +41,7 @@ from mmulator.machine.program import (
 from mmulator.machine.registers import Frame, allocate
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
-from mmulator.machine.state import STACK_BYTES
+from mmulator.machine.state import STACK_BYTES, Callee
 from mmulator.machine.support import require_supported
 from mmulator.numerics.approx import tables_for
 from mmulator.numerics.profiles import dot_key, profile_for
@@ -91,6 +92,27 @@ class CompiledKernel:
     from_cache: bool
     libraries: list[Library]
     notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def atomic_bytes(self) -> int:
+        """Size of the widest atomic operation, 1 if there is none."""
+        forms = (i.form for i in self.sites if i.opcode in ("atom", "red") and isinstance(i.form, ScalarForm))
+        return max((type_bits(f["type"]) // 8 for f in forms), default=1)
+
+    @cached_property
+    def uses_copies(self) -> bool:
+        return any(i.opcode == "cp" for i in self.sites)
+
+    @cached_property
+    def callee_table(self) -> np.ndarray:
+        """`callees` as native code reads them."""
+        return np.array([(e, p.cycle, p.offset, p.stride, p.end) for e, p in self.callees], Callee.numpy_dtype())
+
+    @cached_property
+    def function_table(self) -> np.ndarray:
+        """Of each function of the module its number among the callees, -1 if no pointer leads to it."""
+        numbers = {n: number for number, n in enumerate(self.program.functions) if n in self.program.pointed}
+        return np.array([numbers.get(n, -1) for n in self.image.function_names], np.int32)
 
     def macs(self, counts: np.ndarray) -> int:
         """Multiply-accumulates of matrix instructions, from the executions of each block."""

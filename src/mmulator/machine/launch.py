@@ -9,6 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from mmulator.machine.faults_warp import describe_deadlock, unfinished
 from mmulator.machine.jit import CompiledKernel
 from mmulator.machine.limits import check_host
 from mmulator.machine.natives import address
-from mmulator.machine.placing import Arena, Heap, Placement, atomic_bytes, bytes_at, pointer
+from mmulator.machine.placing import Arena, Heap, Placement, bytes_at, pointer
 from mmulator.machine.printing import STRING, Printer
 from mmulator.machine.runtime.control import run_cta
 from mmulator.machine.state import (
@@ -30,7 +31,6 @@ from mmulator.machine.state import (
     STACK_BYTES,
     WGMMA_GROUPS,
     WGMMA_QUEUE,
-    Callee,
     CopyEntry,
     Cta,
     Group,
@@ -47,11 +47,10 @@ from mmulator.machine.watch import Watches
 MAX_RESIDENT = 264  # blocks kept half-done while they wait for others
 # Seconds until a block is set aside. Turns get shorter while no block ends: perhaps all wait for one that has not begun.
 LONGEST_TURN, SHORTEST_TURN = 0.1, 0.004
+DESCRIBED = ("cta", "warps", "groups")  # parts of a block that it does not begin with all zero
 Progress = Callable[[int, int], None]
 
-LAUNCH, CTA, WARP, WINDOW, GROUP, TILE, CALLEE = (
-    s.numpy_dtype() for s in (Launch, Cta, Warp, Window, Group, Tile, Callee)
-)
+LAUNCH, CTA, WARP, WINDOW, GROUP, TILE = (s.numpy_dtype() for s in (Launch, Cta, Warp, Window, Group, Tile))
 
 
 @dataclass
@@ -86,7 +85,7 @@ class Grid:
         self.workers = max(1, min(threads or os.cpu_count() or 1, shape.blocks))
         self.buffers = [*(Buffer(s, b, "a module variable", w) for s, b, w in kernel.image.buffers), *arguments.buffers]
         self.heap = Heap.from_environment()
-        self.atomic_bytes = atomic_bytes(kernel.sites)
+        self.atomic_bytes = kernel.atomic_bytes
         self.placement = Placement(self.buffers, self.atomic_bytes, self.heap)
         self.params = self.heap.hold(arguments.params)
         self.code = self.heap.hold(kernel.code)
@@ -94,7 +93,7 @@ class Grid:
         self.stop = np.zeros(1, np.uint32)
         self.watches = watches
         self.launch = self._launch()
-        self.uses_copies = any(i.opcode == "cp" for i in kernel.sites)
+        self.uses_copies = kernel.uses_copies
         self.tiles = len(kernel.matrix.tiles)
         self.groups = -(-shape.warps // 4) if self.tiles else 0
 
@@ -148,10 +147,9 @@ class Grid:
         launch["entry"] = k.program.entry.entry
         launch["shared_bytes"], launch["dynamic_shared"] = s.shared, s.dynamic_shared
         launch["tiles"], launch["tile_bytes"] = len(k.matrix.tiles), k.matrix.tile_bytes
-        self.callees = self.heap.hold(np.array([(e, p.cycle, p.offset, p.stride, p.end) for e, p in k.callees], CALLEE))
+        self.callees = self.heap.hold(k.callee_table)
         launch["callees"] = pointer(self.callees)
-        numbers = {n: number for number, n in enumerate(k.program.functions) if n in k.program.pointed}
-        self.functions = self.heap.hold(np.array([numbers.get(n, -1) for n in k.image.function_names], np.int32))
+        self.functions = self.heap.hold(k.function_table)
         launch["functions"], launch["function_count"] = pointer(self.functions), len(self.functions)
         self.printer = Printer(self)
         launch["print"] = self.printer.address
@@ -166,6 +164,16 @@ class Grid:
             launch["watches"], launch["watch_count"] = pointer(self.watches.table), len(self.watches.table)
             launch["seen"] = pointer(self.watches.log)
         return launch
+
+
+@lru_cache(maxsize=64)
+def thread_numbers(block: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """x, y and z of each lane of the warps, and each warp's mask of lanes that are threads."""
+    bx, by, bz = block
+    threads = bx * by * bz
+    thread = np.arange(-(-threads // LANES) * LANES).reshape(-1, LANES)
+    live = np.bitwise_or.reduce((thread < threads) << np.arange(LANES), axis=1)
+    return thread % bx, thread // bx % by, thread // (bx * by), live.astype(np.uint32)
 
 
 class Resident:
@@ -193,23 +201,34 @@ class Resident:
         self.arena = Arena({name: (size, 8) for name, size in parts.items()} | windows, grid.heap)
         self.cta = self.arena.view("cta", CTA)
         self.warps = self.arena.view("warps", WARP)
+        self._describe()
+        self.fresh = self.arena.copy(*DESCRIBED)
+        self.ctaid, self.linear, self.next_warp, self.counts = (
+            self.cta[name] for name in ("ctaid", "linear", "next_warp", "counts")
+        )
         self.used = False
 
     def start(self, number: int) -> None:
         """Set up block `number` of the grid (x fastest)."""
-        g, a, s, k = self.grid, self.arena, self.grid.shape, self.grid.kernel
         if self.used:  # a new one is zero, and what no thread touches is never asked for
-            a.clear("cta", "warps", "groups", "tiles", "regs", "local", "shared")
+            self.arena.restore(self.fresh)
+            self.arena.clear("tiles", "regs", "local", "shared")
         self.used = True
+        s, seed = self.grid.shape, self.grid.seed
+        x, y, _ = s.grid
+        self.ctaid[0] = (number % x, number // x % y, number // (x * y))
+        self.linear[0] = number
+        if seed:
+            self.next_warp[0] = (number * 0x9E3779B1 + seed) % s.warps
+
+    def _describe(self) -> None:
+        """What is the same for all blocks."""
+        g, a, s, k = self.grid, self.arena, self.grid.shape, self.grid.kernel
         cta, warps = self.cta, self.warps
         cta["launch"] = pointer(g.launch)
         for name in ("warps", "shared", "groups", "tiles", "tile_memory", "scratch"):
             cta[name] = a.at(name)
-        x, y, _ = s.grid
-        cta["ctaid"] = (number % x, number // x % y, number // (x * y))
-        cta["linear"] = number
         cta["live_threads"] = s.threads
-        cta["next_warp"] = (number * 0x9E3779B1 + g.seed) % s.warps if g.seed else 0
         index = np.arange(s.warps)
         warps["cta"] = a.at("cta")
         warps["regs"] = a.at("regs") + index * k.frame_bytes
@@ -220,13 +239,7 @@ class Resident:
         warps["index"] = index
         warps["lane_pc"] = k.program.entry.entry
         warps["stack"] = STACK_BYTES
-        thread = np.arange(s.warps * LANES)
-        bx, by, _ = s.block
-        warps["tid_x"] = (thread % bx).reshape(-1, LANES)
-        warps["tid_y"] = (thread // bx % by).reshape(-1, LANES)
-        warps["tid_z"] = (thread // (bx * by)).reshape(-1, LANES)
-        lanes = np.clip(s.threads - index * LANES, 0, LANES)
-        warps["live"] = ((np.uint64(1) << lanes.astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
+        warps["tid_x"], warps["tid_y"], warps["tid_z"], warps["live"] = thread_numbers(s.block)
         if g.groups:
             groups = a.view("groups", GROUP)
             groups["tiles"] = a.at("tiles") + np.arange(g.groups) * Tile.size * g.tiles
@@ -258,6 +271,8 @@ class Runner:
         self.turn = LONGEST_TURN
         self.error: BaseException | None = None
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)
+        first = pointer(self.counts)
+        self.count_rows = [first + n * self.counts.strides[0] for n in range(grid.workers)]
         self.done = threading.Event()
         self.run_cta = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)(address(run_cta))
 
@@ -301,10 +316,10 @@ class Runner:
                     self.done.set()
 
     def _run(self, resident: Resident, worker: int) -> None:
-        resident.cta["counts"] = pointer(self.counts[worker])
-        since = time.perf_counter()
+        resident.counts[0] = self.count_rows[worker]
+        cta, since = resident.arena.at("cta"), time.perf_counter()
         while True:
-            result = self.run_cta(pointer(resident.cta), 32 if self.turn == LONGEST_TURN else 8)
+            result = self.run_cta(cta, 32 if self.turn == LONGEST_TURN else 8)
             if result != Stop.BUDGET or time.perf_counter() - since > self.turn:
                 break
         if result == Stop.BUDGET:
@@ -315,7 +330,7 @@ class Runner:
             with self.lock:
                 self.finished += 1
                 self.resident -= 1
-                del self.begun[int(resident.cta["linear"][0])]
+                del self.begun[int(resident.linear[0])]
                 self.turn = min(LONGEST_TURN, self.turn * 1.25)
                 self.spare.append(resident)
                 if self.progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import cache
 from operator import index
 from typing import Any
 
@@ -26,6 +27,7 @@ MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
 
 
+@cache
 def default_device(target: Target) -> str:
     """The chip that a .target names; if it is not modelled the next one that runs its code, or else the nearest older."""
     runs = [d for d in DEVICES if target.runs_on(d)]
@@ -161,6 +163,8 @@ def seconds(value: Any) -> float | None:
 
 def sequence(value: Any, what: str) -> list[Any]:
     """The items of a list, a tuple or the like. Raises LaunchError."""
+    if type(value) in (list, tuple):
+        return list(value)
     if isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | Mapping) and not hasattr(value, "dtype"):
         return list(value)
     raise LaunchError(f"{what} is {_shown(value)}, not a list or tuple")

@@ -253,7 +253,7 @@ class Kernel:
         arguments = pack_arguments(self.function, sequence(args, "args"), self.module.image.next_slot)
         started = time.perf_counter()
         watches = Watches(watch, arguments.values, arguments) if watch else None
-        compiled = self._compile_within(timeout, device, progress, bool(watch))
+        compiled = self._compiled.get((device, bool(watch))) or self._compile_within(timeout, device, progress, bool(watch))
         compile_seconds = time.perf_counter() - started
         report = (lambda done, total: progress("run", done, total)) if progress else None
         try:

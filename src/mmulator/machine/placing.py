@@ -19,9 +19,7 @@ import numpy as np
 
 from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.errors import LaunchError, MmulatorError
-from mmulator.isa.scalar import ScalarForm, type_bits
 from mmulator.machine.arguments import Buffer
-from mmulator.ptx.tree import Instruction
 
 GUARD = "MMULATOR_GUARD"
 EDGES = ("left", "right")
@@ -82,12 +80,6 @@ class Heap:
         return copy.view(array.dtype).reshape(array.shape)
 
 
-def atomic_bytes(instructions: Sequence[Instruction]) -> int:
-    """Size of the widest atomic operation among them, 1 if there is none."""
-    forms = {i.form for i in instructions if i.opcode in ("atom", "red") and isinstance(i.form, ScalarForm)}
-    return max((type_bits(f["type"]) // 8 for f in forms), default=1)
-
-
 _copying = Lock()
 
 
@@ -103,6 +95,8 @@ class Placement:
     def __init__(self, buffers: Sequence[Buffer], align: int, heap: Heap) -> None:
         self.copies: list[tuple[np.ndarray, np.ndarray, bool]] = []
         self._before: list[np.ndarray] | None = None
+        if align == 1 and not heap.edge:
+            return
         for group in _overlapping(buffers):
             if heap.edge or any(b.host % align for b in group):
                 self._copy(group, align, heap)
@@ -171,11 +165,13 @@ class Arena:
         """parts: bytes and alignment of each."""
         if heap.edge:
             self.parts = {name: heap.bytes(*part) for name, part in parts.items()}
-        else:
-            ends = list(itertools.accumulate(-(-size // 64) * 64 for size, _ in parts.values()))
-            memory = heap.bytes(ends[-1])
-            self.parts = {name: memory[at : at + size] for (name, (size, _)), at in zip(parts.items(), [0, *ends])}
-        self.address = {name: pointer(part) for name, part in self.parts.items()}
+            self.address = {name: pointer(part) for name, part in self.parts.items()}
+            return
+        starts = [0, *itertools.accumulate(-(-size // 64) * 64 for size, _ in parts.values())]
+        memory = heap.bytes(starts[-1])
+        base = pointer(memory)
+        self.parts = {name: memory[at : at + size] for (name, (size, _)), at in zip(parts.items(), starts)}
+        self.address = {name: base + at for name, at in zip(parts, starts)}
 
     def at(self, name: str) -> int:
         return self.address[name]
@@ -183,6 +179,16 @@ class Arena:
     def view(self, name: str, dtype: Any) -> np.ndarray:
         return self.parts[name].view(dtype)
 
+    def copy(self, *names: str) -> dict[str, np.ndarray]:
+        """What is in parts, for `restore`."""
+        return {name: self.parts[name].copy() for name in names if self.parts[name].size}
+
+    def restore(self, copies: dict[str, np.ndarray]) -> None:
+        for name, copy in copies.items():
+            self.parts[name][:] = copy
+
     def clear(self, *names: str) -> None:
         for name in names:
-            self.parts[name][:] = 0
+            part = self.parts[name]
+            if part.size:
+                part.fill(0)
