@@ -93,10 +93,6 @@ class Program:
         return next(iter(self.functions.values()))
 
 
-def opcode_of(ins: Instruction) -> str:
-    return ins.opcode
-
-
 def form_name(ins: Instruction) -> str:
     return getattr(ins.form, "name", "") or ins.opcode
 
