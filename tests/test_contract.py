@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mmulator.isa.scalar_tables import ROWS
 from mmulator.machine.contract import contract
 from mmulator.machine.fold import fold
 from mmulator.machine.module import Module
+from mmulator.machine.regions import SELECTED
 from mmulator.numerics.approx import evaluate
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Immediate
@@ -82,6 +84,39 @@ CASES = {
     "mul.f32 %f4, %f1, %f2;\n  mov.f32 %f1, %f3;\n  add.f32 %f9, %f4, %f1;": 1,
 }
 
+# what ptxas removes, since nothing reads its result, keeps no product and ends no region
+PRODUCT = "mul.f32 %f4, %f1, %f2;\n  mov.b32 %r1, %f4;\n  mov.b64 %rd1, {%r1, %r1};\n  mov.b64 %d1, %rd1;\n  "
+SUM = "\n  add.f32 %f9, %f4, %f3;"
+DEAD = {
+    "mul24.lo.u32 %r2, %r1, %r1;": 1, "mad24.hi.s32 %r2, %r1, %r1, %r1;": 1, "sad.u32 %r2, %r1, %r1, %r1;": 1,
+    "fns.b32 %r2, %r1, %r1, %r1;": 1, "szext.wrap.s32 %r2, %r1, %r1;": 1, "bmsk.clamp.b32 %r2, %r1, %r1;": 1,
+    "dp4a.u32.s32 %r2, %r1, %r1, %r1;": 1, "dp2a.lo.u32.u32 %r2, %r1, %r1, %r1;": 1, "vadd.u32.u32.u32 %r2, %r1.h1, %r1;": 1,
+    "vset4.u32.u32.lt %r2, %r1, %r1, %r1;": 1, "add.cc.u32 %r2, %r1, %r1;": 1, "addc.u32 %r2, %r1, %r1;": 1,
+    "madc.hi.cc.u32 %r2, %r1, %r1, %r1;": 1, "add.cc.u32 %r2, %r1, %r1;\n  addc.u32 %r3, %r1, %r1;": 1,
+    "add.cc.u32 %r2, %r1, %r1;\n  addc.u32 %r3, 0, 0;\n  st.global.u32 [%rd0+8], %r3;": 0,
+    "isspacep.shared %p2, %rd1;": 1, "mapa.u64 %rd2, %rd1, %r1;": 1, "createpolicy.cvt.L2.b64 %rd2, %rd1;": 1,
+    "ldu.global.b32 %r2, [%rd1];": 1, "ld.volatile.global.b32 %r2, [%rd1];": 0, "atom.global.add.u32 %r2, [%rd1], 1;": 0,
+    "shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;": 1, "redux.sync.add.u32 %r2, %r1, -1;": 1, "vote.sync.any.pred %p2, %p3, %r1;": 1,
+    "match.any.sync.b32 %r2, %r1, -1;": 1, "elect.sync %r2|%p2, %r1;": 1,
+    "bfind.u64 %r2, %rd1;": 1, "div.s32 %r2, %r1, %r1;": 1, "@%p ld.global.b32 %r2, [%rd1];": 1,
+    "@%p shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;": 1, "@%p add.cc.u32 %r2, %r1, %r1;": 1,
+    "add.u32 %r2, %r2, %r1;": 1, "mov.u32 %r2, 0;\n  @%p add.u32 %r2, %r2, %r1;": 1,  # read by itself alone
+    # expanded before anything is removed
+    "div.rn.f32 %f5, %f4, %f1;": 0, "rcp.rn.f64 %d2, %d1;": 0, "div.u64 %rd2, %rd1, %rd1;": 0, "@%p sqrt.rn.f32 %f5, %f4;": 0,
+}  # fmt: skip
+# guarded, and its result is read
+GUARDED = {
+    "vadd.u32.u32.u32 %r1, %r2.h1, %r3;": 1, "vabsdiff4.u32.u32.u32.add %r1, %r2, %r3, %r1;": 1, "stacksave.u32 %r1;": 1,
+    "alloca.u32 %r1, %r2, 4;": 1, "sad.u32 %r1, %r2, %r3, %r4;": 1, "addc.u32 %r1, %r2, %r3;": 1,
+    "add.cc.u32 %r1, %r2, %r3;": 0, "subc.cc.u32 %r1, %r2, %r3;": 0, "mad.lo.cc.u32 %r1, %r2, %r3, %r4;": 0,
+    "activemask.b32 %r1;": 0, "shfl.sync.idx.b32 %r1, %r2, 0, 31, -1;": 0,
+}  # fmt: skip
+CASES |= {SPLIT + PRODUCT + statement + SUM: fused for statement, fused in DEAD.items()}
+CASES |= {
+    f"{SPLIT}{PRODUCT[:PRODUCT.index('mov')]}@%p {statement}\n  st.global.u32 [%rd0+12], %r1;{SUM}": fused
+    for statement, fused in GUARDED.items()
+}
+
 
 @pytest.mark.parametrize(("body", "fused"), CASES.items())
 def test_fused_as_ptxas_fuses(body: str, fused: int) -> None:
@@ -91,6 +126,21 @@ def test_fused_as_ptxas_fuses(body: str, fused: int) -> None:
     assert sum(str(i.form).startswith(("fma", "quotient.sum")) for i in after.instructions) == fused
     if not fused:
         assert after.body == before.body
+
+
+# Supported opcodes that are a branch when guarded, if anything reads what they do: none is a function of a lane's registers.
+NOT_SELECTED = {
+    "control": "bra brx call exit ret trap brkpt pmevent nanosleep griddepcontrol setmaxnreg stackrestore",
+    "memory": "ld ldu st atom red cp prefetch prefetchu applypriority discard fence membar",
+    "lanes of the warp or block": "activemask bar barrier elect match redux shfl vote",
+}
+
+
+def test_each_opcode_is_known_to_be_selected_or_a_branch() -> None:
+    supported = {opcode for opcode, rows in ROWS.items() if not all(row.unsupported for row in rows)}
+    branches = " ".join(NOT_SELECTED.values()).split()
+    assert supported - SELECTED == set(branches)
+    assert supported >= SELECTED and len(branches) == len(set(branches))
 
 
 RCP = "rcp.approx.ftz.f32 %f4, %f1;\n"

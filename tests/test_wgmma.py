@@ -219,7 +219,7 @@ def test_whole_warpgroups_of_an_odd_block() -> None:
     ("who", "said"),
     [
         ("setp.lt.u32 %p4, %r0, 4;", "lanes 0 to 3 of warp 0 have exited"),
-        ("setp.eq.u32 %p4, %r0, 77;", "lanes 13 of warp 2 have exited"),
+        ("setp.eq.u32 %p4, %r0, 77;", "lane 13 of warp 2 has exited"),
         ("setp.ge.u32 %p4, %r0, 96;", "warp 3 has exited"),
     ],
 )

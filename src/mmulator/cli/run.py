@@ -323,12 +323,6 @@ def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
     print_json(data)
 
 
-def _size(shape: tuple[int, int, int]) -> str:
-    while len(shape) > 1 and shape[-1] == 1:
-        shape = shape[:-1]  # type: ignore[assignment]
-    return " x ".join(map(str, shape))
-
-
 def _stores_to(result: JobResult, number: int, index: tuple[int, ...]) -> list[Store]:
     return [s for s in result.report.stores if (s.argument, s.index) == (number, index)]
 
@@ -350,26 +344,14 @@ def _value(bits: int, dtype: Any) -> str:
 
 
 def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]) -> None:
-    from mmulator.demangle import demangle
-
     r = result.report
     if r.output:
         print(r.output, end="" if r.output.endswith("\n") else "\n")
-    print_line(
-        f"{demangle(r.kernel)} on {r.device}: grid {_size(r.grid)}, block {_size(r.block)}, {r.shared} bytes of shared memory",
-        hang=2,
-    )
+    print_line(r.head, hang=2)
     rows = [(name, f"{count:,}") for name, count in r.instructions.items()]
     print_table("instructions executed, by warps", ("class", "count"), rows)
-    if r.macs:
-        print(f"multiply-accumulates: {r.macs:,} ({_rate(r.macs / max(r.seconds['run'], 1e-9))})")
-    cached = " (from the cache)" if r.cached else ""
-    s = r.seconds
-    print_line(
-        f"time: parse {s['parse']:.2f} s, compile {s['compile']:.2f} s{cached}, run {s['run']:.3f} s "
-        f"on {r.threads} thread{'s' * (r.threads != 1)}",
-        hang=2,
-    )
+    for line in r.costs:
+        print_line(line, hang=2)
     _stores(result, job, watched)
     for note in r.notes:
         print_line(f"note: {note}", hang=2)
@@ -380,13 +362,6 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
         for compared in found:
             for line in compared.lines(info.name):
                 print_line(line)
-
-
-def _rate(per_second: float) -> str:
-    for unit, size in (("G/s", 1e9), ("M/s", 1e6)):
-        if per_second >= size:
-            return f"{per_second / size:.1f} {unit}"
-    return f"{per_second / 1e3:.1f} k/s"
 
 
 def _print_array(name: str, array: Any) -> None:

@@ -65,10 +65,6 @@ def bit_reverse(value: Value) -> Value:
     return _same("bitreverse", value)
 
 
-def byte_swap(value: Value) -> Value:
-    return _same("bswap", value)
-
-
 def funnel_left(high: Value, low: Value, count: Value) -> Value:
     """Upper word of (high:low) << (count mod width)."""
     return _same("fshl", high, low, count)
@@ -149,25 +145,12 @@ def iota(ty: Ty, start: int = 0, step: int = 1) -> Value:
     return lanes_constant(Builder.current(), ty, [start + step * n for n in range(ty.lanes)])
 
 
-def lane_list(ty: Ty, values: Sequence[int]) -> Value:
-    """A vector constant, one number a lane."""
-    return lanes_constant(Builder.current(), ty, list(values))
-
-
 def _reduce(name: str, value: Value) -> Value:
     return value.b.intrinsic(f"vector.reduce.{name}", value.ty.element, [value])
 
 
 def reduce_or(value: Value) -> Value:
     return _reduce("or", value)
-
-
-def reduce_and(value: Value) -> Value:
-    return _reduce("and", value)
-
-
-def reduce_xor(value: Value) -> Value:
-    return _reduce("xor", value)
 
 
 def reduce_add(value: Value) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import local
 from typing import Any
@@ -390,17 +390,6 @@ class Builder:
         self.branch_if(condition, yes, end)
         self.place(yes)
         yield
-        self.branch(end)
-        self.place(end)
-
-    def if_else(self, condition: Value, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
-        yes, no, end = self.label("then"), self.label("else"), self.label("end")
-        self.branch_if(condition, yes, no)
-        self.place(yes)
-        then()
-        self.branch(end)
-        self.place(no)
-        otherwise()
         self.branch(end)
         self.place(end)
 

@@ -200,9 +200,6 @@ class ScalarForm:
         """Only chips from sm_100 on have it: none of which has been asked what it computes."""
         return self.sm >= 100 or bool(self.families)
 
-    def operand_names(self) -> tuple[str, ...]:
-        return tuple(o.name for o in self.operands)
-
     def __str__(self) -> str:
         return ".".join((self.name, *(m for _, m in self.modifiers)))
 

@@ -26,49 +26,40 @@ class References:
     indirect: bool = False
 
 
-class Names:
-    """A module's functions and variables by name."""
+def defined(module: Module, name: str) -> Function | None:
+    """The definition of a function, or None."""
+    found = module.function(name)
+    return found if found is not None and found.is_defined else None
 
-    def __init__(self, module: Module) -> None:
-        self._functions: dict[str, Function] = {}
-        for f in module.functions:
-            if f.is_defined or f.name not in self._functions:
-                self._functions[f.name] = f
-        self._aliases = module.aliases
-        self._variables = {v.name: v for v in module.variables}
 
-    def function(self, name: str) -> Function | None:
-        """The definition of a function, or None."""
-        found = self._functions.get(self._aliases.get(name, name))
-        return found if found is not None and found.is_defined else None
+def references(module: Module, function: Function) -> References:
+    """What a function mentions: in its instructions, and in the tables of addresses that these mention."""
+    found = References()
+    own = {v.name: v for v in function.variables}
+    waiting = list(_mentioned(module, function.instructions, found))
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if (callee := defined(module, name)) is not None:
+            found.taken.add(callee.name)
+        variable: Variable | None = own.get(name) or module.variable(name)
+        if variable is not None and name not in seen:
+            seen.add(name)
+            waiting += [reference.symbol for reference in variable.symbols]
+    return found
 
-    def references(self, function: Function) -> References:
-        """What a function mentions: in its instructions, and in the tables of addresses that these mention."""
-        found = References()
-        variables = {**self._variables, **{v.name: v for v in function.variables}}
-        waiting = list(self._mentioned(function.instructions, found))
-        seen: set[str] = set()
-        while waiting:
-            name = waiting.pop()
-            if (callee := self.function(name)) is not None:
-                found.taken.add(callee.name)
-            variable: Variable | None = variables.get(name)
-            if variable is not None and name not in seen:
-                seen.add(name)
-                waiting += [reference.symbol for reference in variable.symbols]
-        return found
 
-    def _mentioned(self, instructions: Iterable[Instruction], found: References) -> Iterator[str]:
-        for ins in instructions:
-            callee = callee_of(ins) if ins.opcode == "call" else None
-            found.indirect |= isinstance(callee, Reg)
-            for operand in flatten(ins.operands):
-                if not isinstance(operand, Symbol):
-                    continue
-                if operand is not callee:
-                    yield operand.name
-                elif (function := self.function(operand.name)) is not None:
-                    found.calls.add(function.name)
+def _mentioned(module: Module, instructions: Iterable[Instruction], found: References) -> Iterator[str]:
+    for ins in instructions:
+        callee = callee_of(ins) if ins.opcode == "call" else None
+        found.indirect |= isinstance(callee, Reg)
+        for operand in flatten(ins.operands):
+            if not isinstance(operand, Symbol):
+                continue
+            if operand is not callee:
+                yield operand.name
+            elif (function := defined(module, operand.name)) is not None:
+                found.calls.add(function.name)
 
 
 def cycles(references: Mapping[str, References]) -> list[tuple[tuple[str, ...], bool]]:

@@ -14,14 +14,13 @@ from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.fuse import Rewriter
 from mmulator.machine.products import Held, Product, form_of, is_product, is_sum
 from mmulator.machine.reaching import Walk
-from mmulator.machine.regions import Regions, regions_of
+from mmulator.machine.regions import SELECTED, Regions, regions_of
 from mmulator.machine.scale import may_scale
 from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Operand, Reg, Symbol
 
-_PURE = {
-    "abs", "add", "and", "bfe", "bfi", "bfind", "brev", "clz", "cnot", "copysign", "cos", "cvt", "cvta", "div", "ex2",
-    "fma", "ld", "lg2", "lop3", "mad", "max", "min", "mov", "mul", "neg", "not", "or", "popc", "prmt", "rcp", "rem",
-    "rsqrt", "selp", "set", "setp", "shf", "shl", "shr", "sin", "slct", "sqrt", "sub", "tanh", "testp", "xor",
+# Without effect but for their results: ptxas removes them if nothing reads these.
+PURE = (SELECTED - {"alloca", "stacksave"}) | {
+    "activemask", "elect", "ld", "ldmatrix", "ldu", "match", "redux", "shfl", "vote",
 }  # fmt: skip
 
 
@@ -48,6 +47,8 @@ class Finder:
         self.regions: Regions = regions_of(function)
         self.definitions = {name: list(where) for name, where in self.regions.definitions.items()}
         self.dead = self._dead()
+        if self.dead & self.regions.cuts:
+            self.regions = regions_of(function, self.dead)
         self.constants = self._constants()
         self.resident = self._resident()
         self.order = sorted((place, n) for n, place in self.regions.place.items() if n not in self.dead)
@@ -78,11 +79,10 @@ class Finder:
                 count.update(reads)
 
         def removable(n: int) -> bool:
-            ins, writes = self.instruction(n), accesses[n][1]
-            own = ins.guard is not None  # a guarded write counts as a read of what it may leave
+            ins, (reads, writes) = self.instruction(n), accesses[n]
             return (
-                n not in dead and bool(writes) and ins.opcode in _PURE and not {"cc", "volatile"} & set(ins.modifiers)
-                and all(count[name] <= own for name in writes)
+                n not in dead and bool(writes) and ins.opcode in PURE and "volatile" not in ins.modifiers
+                and all(count[name] <= (name in reads) for name in writes)  # its own: of a guarded write, what it may leave
             )  # fmt: skip
 
         waiting = [n for n in accesses if removable(n)]

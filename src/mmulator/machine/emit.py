@@ -137,12 +137,6 @@ class BlockEmitter:
                 self.b.store(select(self.active, value, self.b.load(value.ty, place, align=4)), place, align=4)
                 del self.dirty[name]
 
-    def forget(self, names: list[str]) -> None:
-        """These registers were written in memory: read them anew."""
-        for name in names:
-            self.values.pop(name, None)
-            self.dirty.pop(name, None)
-
     # operands -------------------------------------------------------------------------------------------------------
     def guard(self, ins: Instruction) -> Value | None:
         """The lanes for which a guarded instruction acts."""

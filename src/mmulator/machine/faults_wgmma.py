@@ -9,6 +9,7 @@ import numpy as np
 
 from mmulator.errors import ExecutionFault
 from mmulator.machine.state import FULL, LANES, WGMMA_QUEUE, FaultKind, WgmmaOp
+from mmulator.machine.whereabouts import block_text, lanes_text
 from mmulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ def describe_warpgroup(grid: Grid, resident: Resident) -> ExecutionFault:
     first = int(cta["fault_warp"]) // WARPS * WARPS
     describe = {FaultKind.WGMMA_LANES: _incomplete, FaultKind.WGMMA_SCALE: _scale}.get(FaultKind(int(cta["fault"])), _different)
     text, rule, hint = describe(grid, resident, ins, first)
-    x, y, z = cta["ctaid"]
-    return ExecutionFault(f"{text}, in block ({x}, {y}, {z})", span=ins.span, rule=rule, hint=hint)
+    return ExecutionFault(f"{text}, in {block_text(resident)}", span=ins.span, rule=rule, hint=hint)
 
 
 # warps that are not whole --------------------------------------------------------------------------------------------
@@ -50,7 +50,8 @@ def _incomplete(grid: Grid, resident: Resident, ins: Instruction, first: int) ->
         exited = FULL & ~int(w["live"])
         if exited and int(w["issued"]) <= number:
             who = f"warp {int(w['index'])}"
-            gone.append(f"{who} has exited" if exited == FULL else f"{_lanes(exited)} of {who} have exited")
+            some = f"{lanes_text(exited)} of {who} {'has' if exited.bit_count() == 1 else 'have'} exited"
+            gone.append(f"{who} has exited" if exited == FULL else some)
     return f"{name}: {', '.join(gone)}", _ALIGNED, "let no thread of the warpgroup return before its last wgmma"
 
 
@@ -58,23 +59,12 @@ def _plural(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def _lanes(mask: int) -> str:
-    """`lanes 0 to 3, 9`."""
-    runs: list[list[int]] = []
-    for lane in (n for n in range(LANES) if mask >> n & 1):
-        if runs and runs[-1][1] == lane - 1:
-            runs[-1][1] = lane
-        else:
-            runs.append([lane, lane])
-    return "lanes " + ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs)
-
-
 def _scale(grid: Grid, resident: Resident, ins: Instruction, first: int) -> tuple[str, str, str]:
     cta = resident.cta[0]
     on = int(cta["fault_address"])
     return (
-        f"scale-d of {ins.mnemonic} differs among the lanes of warp {int(cta['fault_warp'])}: true in {_lanes(on)}, false in "
-        f"{_lanes(FULL & ~on)}",
+        f"scale-d of {ins.mnemonic} differs among the lanes of warp {int(cta['fault_warp'])}: true in {lanes_text(on)}, false in "
+        f"{lanes_text(FULL & ~on)}",
         _SAME,
         "compute it from values that all 128 threads share; what a chip takes depends on how ptxas writes the predicate",
     )

@@ -233,7 +233,7 @@ def run_job(
         raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
     module = Module.load(job.ptx)
     kernel = module[kernel_name(module, job)]
-    cells = variables(module)
+    cells = dict(module.variables)
     for v in job.variables:
         _set_variable(cells, v, job.ptx)
     arrays = {**cells, **job.arrays()}
@@ -278,11 +278,6 @@ def _digest(array: np.ndarray) -> int:
 
 
 # variables of the module --------------------------------------------------------------------------------------------
-def variables(module: Module) -> dict[str, np.ndarray]:
-    """The module's .const and .global variables by name, as arrays of their type over their memory."""
-    return dict(module.variables)
-
-
 def _set_variable(cells: Mapping[str, np.ndarray], given: Argument, ptx: Path) -> None:
     name = choose(cells, given.name, f"{ptx} has no .const or .global variable")
     cell, value = cells[name], given.value
@@ -304,5 +299,5 @@ def _set_variable(cells: Mapping[str, np.ndarray], given: Argument, ptx: Path) -
 
 __all__ = [
     "Argument", "Comparison", "Expectation", "Job", "JobResult", "Tolerance", "dtype_of", "kernel_name", "load_job",
-    "parse_argument", "random_array", "read_expectation", "run_job", "tolerance_of", "variables",
+    "parse_argument", "random_array", "read_expectation", "run_job", "tolerance_of",
 ]  # fmt: skip

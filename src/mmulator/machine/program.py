@@ -13,7 +13,7 @@ from typing import Literal
 
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm, OperandSpec
-from mmulator.machine.calls import Names, References, cycles
+from mmulator.machine.calls import References, cycles, defined, references
 from mmulator.machine.operands import call_operands
 from mmulator.ptx.tree import (
     Address,
@@ -93,10 +93,6 @@ class Program:
         return next(iter(self.functions.values()))
 
 
-def opcode_of(ins: Instruction) -> str:
-    return ins.opcode
-
-
 def form_name(ins: Instruction) -> str:
     return getattr(ins.form, "name", "") or ins.opcode
 
@@ -147,22 +143,21 @@ def _partners(ins: Instruction) -> Together:
 
 def build(module: Module, entry: Function, prepare: Callable[[Function], Function] = lambda f: f) -> Program:
     """Number the blocks of `entry` and of the functions it can reach, each after `prepare` has rewritten it."""
-    names = Names(module)
     functions: dict[str, FunctionBlocks] = {}
-    references: dict[str, References] = {}
+    mentioned: dict[str, References] = {}
     waiting = [entry]
     while waiting:
         function = waiting.pop()
         if function.name in functions:
             continue
         functions[function.name] = FunctionBlocks(prepare(function))
-        found = references[function.name] = names.references(function)
-        waiting += [f for n in sorted(found.calls | found.taken) if (f := names.function(n)) is not None]
+        found = mentioned[function.name] = references(module, function)
+        waiting += [f for n in sorted(found.calls | found.taken) if (f := defined(module, n)) is not None]
     blocks: list[Block] = []
     for item in functions.values():
         _split(item, blocks)
-    pointed = frozenset(n for r in references.values() for n in r.taken)
-    return Program(module, functions, blocks, cycles(references), pointed)
+    pointed = frozenset(n for r in mentioned.values() for n in r.taken)
+    return Program(module, functions, blocks, cycles(mentioned), pointed)
 
 
 class _Splitter:

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from mmulator.isa import scalar_video
 from mmulator.isa.scalar import ScalarForm
 from mmulator.machine.program import form_name, uses_and_defs
 from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, NegatedPredicate, Operand, Reg, Symbol
 
 # Guarded, these are still no branch: a result is selected.
-_SELECTED = {
-    "abs", "add", "addc", "and", "bfe", "bfi", "bfind", "bmsk", "brev", "clz", "cnot", "copysign", "cos",
+SELECTED = frozenset((
+    "abs", "add", "addc", "alloca", "and", "bfe", "bfi", "bfind", "bmsk", "brev", "clmad", "clz", "cnot", "copysign", "cos",
     "createpolicy", "cvt", "cvta", "div", "dp2a", "dp4a", "ex2", "fma", "fns", "getctarank", "isspacep", "lg2",
     "lop3", "mad", "mad24", "madc", "mapa", "max", "min", "mov", "mul", "mul24", "neg", "not", "or", "popc",
-    "prmt", "rcp", "rem", "rsqrt", "sad", "selp", "set", "setp", "shf", "shl", "shr", "sin", "slct", "sqrt",
-    "sub", "subc", "szext", "tanh", "testp", "xor",
-}  # fmt: skip
+    "prmt", "rcp", "rem", "rsqrt", "sad", "selp", "set", "setp", "shf", "shl", "shr", "sin", "slct", "sqrt", "stacksave",
+    "sub", "subc", "szext", "tanh", "testp", "xor", *(row.opcode for row in scalar_video.ROWS),
+))  # fmt: skip
 _ENDS = frozenset(("bra", "brx", "ret", "exit", "trap"))
 
 
@@ -44,7 +46,7 @@ class Regions:
     """place: statement -> (region, position in it), of instructions that can be reached. successors: of each region.
 
     guarded: statements whose guard is not known to be true. definitions: register -> statements that write it.
-    accesses: statement -> (registers read, registers written).
+    accesses: statement -> (registers read, registers written). cuts: statements that end a region and are no branch in PTX.
     """
 
     place: Mapping[int, tuple[int, int]]
@@ -52,10 +54,14 @@ class Regions:
     guarded: frozenset[int]
     definitions: Mapping[str, list[int]]
     accesses: Mapping[int, tuple[set[str], set[str]]]
+    cuts: frozenset[int]
 
 
-def regions_of(function: Function) -> Regions:
-    """Cut a function's body at branches and join what can only follow one another."""
+def regions_of(function: Function, dead: AbstractSet[int] = frozenset()) -> Regions:
+    """Cut a function's body at branches and join what can only follow one another.
+
+    dead: statements that are removed before regions are looked at, so that they cut nothing.
+    """
     body = function.body
     accesses = {n: uses_and_defs(s) for n, s in enumerate(body) if isinstance(s, Instruction)}
     definitions: dict[str, list[int]] = defaultdict(list)
@@ -63,7 +69,7 @@ def regions_of(function: Function) -> Regions:
         for name in writes:
             definitions[name].append(n)
     known = _constants(function, definitions)
-    segments, labels, guarded = _segments(function, known)
+    segments, labels, guarded, cuts = _segments(function, known, dead)
     region, order, joined = _join(segments, labels)
     place: dict[int, tuple[int, int]] = {}
     successors: dict[int, set[int]] = defaultdict(set)
@@ -74,13 +80,18 @@ def regions_of(function: Function) -> Regions:
             count[region[s]] += 1
         if s not in joined:
             successors[region[s]].update(region[t] for t in _targets(segments, labels, s))
-    return Regions(place, {r: frozenset(t) for r, t in successors.items()}, frozenset(guarded), definitions, accesses)
+    return Regions(
+        place, {r: frozenset(t) for r, t in successors.items()}, frozenset(guarded), definitions, accesses, frozenset(cuts)
+    )
 
 
-def _segments(function: Function, known: Mapping[str, int]) -> tuple[list[_Segment], dict[str, int], set[int]]:
+def _segments(
+    function: Function, known: Mapping[str, int], dead: AbstractSet[int]
+) -> tuple[list[_Segment], dict[str, int], set[int], set[int]]:
     segments = [_Segment()]
     labels: dict[str, int] = {}
     guarded: set[int] = set()
+    cuts: set[int] = set()
 
     def cut() -> None:
         segments.append(_Segment())
@@ -103,11 +114,14 @@ def _segments(function: Function, known: Mapping[str, int]) -> tuple[list[_Segme
             segment.falls = runs is None
             segment.forks = runs is None and statement.opcode not in ("bra", "brx")
             cut()
-        elif _branches(statement) or (runs is None and not _is_selected(statement)):
+        elif (_branches(statement) or (runs is None and not _is_selected(statement))) and (
+            n not in dead or _is_macro(statement)
+        ):
             segment.forks = True
+            cuts.add(n)
             cut()
     segments[-1].falls = False
-    return segments, labels, guarded
+    return segments, labels, guarded, cuts
 
 
 def _jumps(function: Function, ins: Instruction) -> list[str]:
@@ -119,7 +133,14 @@ def _jumps(function: Function, ins: Instruction) -> list[str]:
 
 
 def _is_selected(ins: Instruction) -> bool:
-    return ins.opcode in _SELECTED and not (ins.opcode == "lop3" and len(ins.operands) > 5)
+    sets_predicate = ins.opcode == "lop3" and len(ins.operands) > 5
+    return ins.opcode in SELECTED and not sets_predicate and "cc" not in ins.modifiers
+
+
+def _is_macro(ins: Instruction) -> bool:
+    """Of arithmetic that is a branch: is it expanded before dead code is looked for, so that its branch stays even so?"""
+    form = ins.form
+    return _branches(ins) and ins.opcode != "bfind" and isinstance(form, ScalarForm) and form["type"] != "s32"
 
 
 def _branches(ins: Instruction) -> bool:
@@ -265,4 +286,4 @@ def _runs(ins: Instruction, known: Mapping[str, int]) -> bool | None:
     return None if value is None else bool(value) != negated
 
 
-__all__ = ["Regions", "regions_of"]
+__all__ = ["SELECTED", "Regions", "regions_of"]

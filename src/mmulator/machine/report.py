@@ -41,11 +41,15 @@ class Report:
     def total_instructions(self) -> int:
         return sum(self.instructions.values())
 
-    def _head(self) -> str:
+    @property
+    def head(self) -> str:
+        """Kernel, device and the shape of the launch, in a line."""
         kernel, grid, block = demangle(self.kernel), _size(self.grid), _size(self.block)
         return f"{kernel} on {self.device}: grid {grid}, block {block}, {self.shared} bytes of shared memory"
 
-    def _tail(self) -> list[str]:
+    @property
+    def costs(self) -> list[str]:
+        """Multiply-accumulates, where there are any, and times: a line each."""
         s = self.seconds
         rate = self.macs / max(s["run"], 1e-9)
         cached = " (from the cache)" if self.cached else ""
@@ -53,6 +57,11 @@ class Report:
             *([f"multiply-accumulates: {self.macs:,} ({_rate(rate)})"] if self.macs else []),
             f"time: parse {s['parse']:.2f} s, compile {s['compile']:.2f} s{cached}, run {s['run']:.3f} s "
             f"on {self.threads} thread{'s' * (self.threads != 1)}",
+        ]
+
+    def _tail(self) -> list[str]:
+        return [
+            *self.costs,
             *(f"store: {store}" for store in self.stores[-8:]),
             *(f"note: {note}" for note in self.notes),
         ]
@@ -60,15 +69,15 @@ class Report:
     def __str__(self) -> str:
         rows = [(name, f"{count:,}") for name, count in self.instructions.items()]
         output = [self.output.removesuffix("\n")] if self.output else []
-        return "\n".join([*output, self._head(), *text_table(_COLUMNS, rows), *self._tail()])
+        return "\n".join([*output, self.head, *text_table(_COLUMNS, rows), *self._tail()])
 
     def __repr__(self) -> str:
-        return f"<Report {self._head()}, {self.total_instructions:,} instructions>"
+        return f"<Report {self.head}, {self.total_instructions:,} instructions>"
 
     def _repr_html_(self) -> str:
         rows = [(name, f"{count:,}") for name, count in self.instructions.items()]
         output = element("pre", self.output) if self.output else ""
-        return element("p", self._head()) + output + html_table(_COLUMNS, rows) + "".join(element("p", x) for x in self._tail())
+        return element("p", self.head) + output + html_table(_COLUMNS, rows) + "".join(element("p", x) for x in self._tail())
 
     def as_dict(self) -> dict[str, Any]:
         return {

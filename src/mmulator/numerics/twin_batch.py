@@ -19,7 +19,6 @@ from mmulator.codegen.types import i64, ptr, ptr_to, u64, void
 from mmulator.codegen.values import Builder, Value
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
-EXTRAS = 3  # at most: index, scale_a and scale_b
 
 
 def call(function: Value, *args: Value) -> None:

@@ -11,9 +11,9 @@ from dataclasses import replace
 from itertools import repeat
 from typing import NamedTuple
 
-from mmulator.location import Mark
 from mmulator.ptx import declarations
 from mmulator.ptx.cursor import Cursor
+from mmulator.ptx.debug import DIRECTIVES, skip_debug
 from mmulator.ptx.lookup import find_form
 from mmulator.ptx.tree import (
     Address,
@@ -44,7 +44,6 @@ _MAX_SCOPES = 200
 _COMPONENTS = {2: "xy", 4: "xyzw", 8: "01234567"}
 _SELECTOR = re.compile("[bh][0-7]{1,4}")  # of a video instruction
 _LISTS = frozenset((".callprototype", ".branchtargets", ".calltargets"))
-_DEBUG = frozenset((".loc", ".file", ".section"))
 _STATIC = frozenset(("shared", "global", "const"))
 
 
@@ -63,53 +62,6 @@ class _Scope(NamedTuple):
     names: dict[str, Known]
     labels: dict[str, str]
     suffix: str
-
-
-def skip_debug(c: Cursor) -> None:
-    """Skips .file and .section, notes .loc. Debugging Directives (PTX ISA 9.1)."""
-    directive = c.texts[c.at]
-    c.at += 1
-    if directive == ".section":
-        if not (c.accept("dot") or c.accept("word")):
-            c.expect("string", "the section's name")
-        c.expect("{")
-        depth = 1
-        while depth:
-            kind = c.kinds[c.at]
-            if kind == "end":
-                c.fail("the section is not closed", "a '}' is missing")
-            depth += (kind == "{") - (kind == "}")
-            c.at += 1
-        return
-    if directive == ".file":
-        c.expect("int", "a number")
-        c.expect("string", "a file name")
-        while c.accept(","):
-            c.integer()
-        return
-    _mark(c)
-
-
-def _mark(c: Cursor) -> None:
-    """The rest of a .loc, noted in the source."""
-    start = c.tokens.starts[c.at - 1]
-    file = c.number("a file number")
-    line = c.number("a line number")
-    column = c.number("a column") if c.kinds[c.at] == "int" else 0
-    if not c.accept(","):
-        c.tokens.source.lines.marks.append(Mark(start, file, line, column))
-        return
-    if not c.accept_text("function_name"):
-        c.fail(f"expected function_name, found {c.found()}")
-    label = c.texts[c.at]
-    if not c.accept("dot"):
-        c.expect("word", "a label")
-    skip = c.integer() if c.accept("+") else 0
-    c.expect(",")
-    if not c.accept_text("inlined_at"):
-        c.fail(f"expected inlined_at, found {c.found()}")
-    call = c.number("a file number"), c.number("a line number"), c.number("a column")
-    c.tokens.source.lines.marks.append(Mark(start, file, line, column, label, max(skip, 0), call))
 
 
 class Body:
@@ -270,7 +222,7 @@ class Body:
     def _directive(self) -> None:
         c = self.c
         first, text = c.at, c.texts[c.at]
-        if text in _DEBUG:
+        if text in DIRECTIVES:
             skip_debug(c)
         elif text == ".reg":
             c.at += 1

@@ -9,8 +9,9 @@ from mmulator.demangle import demangle
 from mmulator.isa.targets import PTX_VERSIONS, Target
 from mmulator.location import Mark
 from mmulator.ptx import declarations
-from mmulator.ptx.body import Body, Known, skip_debug
+from mmulator.ptx.body import Body, Known
 from mmulator.ptx.cursor import Cursor
+from mmulator.ptx.debug import DIRECTIVES, skip_debug
 from mmulator.ptx.lexer import tokenize
 from mmulator.ptx.tree import Function, Linkage, Module, Variable
 from mmulator.source import Source
@@ -92,7 +93,7 @@ class _Parser:
                 c.fail(f"{text} variables are declared inside a function")
             for variable in declarations.variables(c, linkage, first):
                 self._variable(variable, first)
-        elif text in (".file", ".loc", ".section"):
+        elif text in DIRECTIVES:
             skip_debug(c)
         elif text == ".alias":
             c.at += 1
