@@ -236,11 +236,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     size = sum(p.stat().st_size for p in tmp_path.glob("*.o"))
     assert run(["cache", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said == {"folder": str(tmp_path), "used": True, "reason": "", "entries": 2, "bytes": size}
+    assert said == {"ok": True, "folder": str(tmp_path), "used": True, "reason": "", "entries": 2, "bytes": size}
     assert run(["cache"]) == 0
     assert f"entries  2\nbytes    {size} " in capsys.readouterr().out
     assert run(["cache", "clear", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"folder": str(tmp_path), "removed": 2, "bytes": size}
+    assert json.loads(capsys.readouterr().out) == {"ok": True, "folder": str(tmp_path), "removed": 2, "bytes": size}
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
 
 

@@ -31,7 +31,8 @@ def show(context: typer.Context, json: _Json = False) -> None:
     entries, size = store.size() if store else (0, 0)
     if json:
         path = str(place.path) if place.path else None
-        print_json({"folder": path, "used": store is not None, "reason": place.reason, "entries": entries, "bytes": size})
+        data = {"folder": path, "used": store is not None, "reason": place.reason, "entries": entries, "bytes": size}
+        print_json({"ok": True, **data})
         return
     print(f"folder   {place.path}")
     if store is None:
@@ -48,7 +49,7 @@ def clear(json: _Json = False) -> None:
     store = _store()
     removed, size = store.clear()
     if json:
-        print_json({"folder": str(store.path), "removed": removed, "bytes": size})
+        print_json({"ok": True, "folder": str(store.path), "removed": removed, "bytes": size})
     else:
         print(f"removed {removed} files, {size} bytes ({_mebibytes(size)}), from {store.path}")
 

@@ -106,7 +106,7 @@ def layout(
     elif json:
         from mmulator.cli.output import print_json
 
-        print_json(found.to_dict())
+        print_json({"ok": True, **found.to_dict()})
     else:
         _print_all(instruction, found, by or "matrix", full, csv, markdown)
 
@@ -212,7 +212,7 @@ def _print_elements(
         about["elements"] = [e.to_dict() for e in elements]
         if other:
             about["otherwise"] = {"instruction": other[0].instruction, "elements": [e.to_dict() for e in other[1]]}
-        print_json(about)
+        print_json({"ok": True, **about})
         return
     if words:
         print(found.instruction)
@@ -246,7 +246,8 @@ def _print_cute(found: Layout, json: bool) -> None:
     if json:
         from mmulator.cli.output import print_json
 
-        print_json({"instruction": found.instruction, "operand": found.operand, "cute": found.cute, "meaning": found.cute_note})
+        data = {"instruction": found.instruction, "operand": found.operand, "cute": found.cute, "meaning": found.cute_note}
+        print_json({"ok": True, **data})
     else:
         print(found.cute)
         print(found.cute_note)

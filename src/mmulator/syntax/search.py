@@ -102,6 +102,9 @@ def parse_query(words: list[str]) -> Query:
             query.family = word
         elif (word in (*"abcd", "mma") and wmma) or choices[0] in _ops():
             query.op.append(choices[0])
+        elif word in FAMILIES:
+            if word != query.family:
+                raise InvalidInstructionError(f"`{query.family}` and `{word}` are two families: one instruction has one")
         elif word in SPARSITY:
             query.sparse = SPARSITY[word]
         elif choices[0] in TYPES:
@@ -111,6 +114,8 @@ def parse_query(words: list[str]) -> Query:
         elif choices[0] in exact.values():
             query.words.append(choices)
         elif (shape := _shape_of(word)) is not None:
+            if any(new and old and new != old for new, old in zip(shape, query.shape)):
+                raise InvalidInstructionError(f"`{word}` contradicts the shape that is named before it")
             query.shape = tuple(new or old for new, old in zip(shape, query.shape))  # type: ignore[assignment]
         else:
             near = difflib.get_close_matches(word, [*vocabulary(), "m16n8k16", "m64n128k16"], 3, 0.6)
