@@ -20,6 +20,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import linecache
 import operator
 import textwrap
 from collections import ChainMap
@@ -41,6 +42,14 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+def source_of(function: Callable[..., Any]) -> str:
+    """As inspect.getsource, which reads token by token and so would take a tenth of the start of a program."""
+    code = function.__code__
+    last = max((end or 0 for _, end, _, _ in code.co_positions()), default=0)
+    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 : last]
+    return "".join(lines) or inspect.getsource(function)
+
+
 class Native:
     """A function of the language. `name` is its symbol; closure constants that matter belong into it."""
 
@@ -48,8 +57,7 @@ class Native:
         self.function = function
         self.name = name or function.__name__
         self.attributes = attributes
-        source = textwrap.dedent(inspect.getsource(function))
-        tree = ast.parse(source).body[0]
+        tree = ast.parse(textwrap.dedent(source_of(function))).body[0]
         assert isinstance(tree, ast.FunctionDef)
         self.tree = tree
         closure = inspect.getclosurevars(function)

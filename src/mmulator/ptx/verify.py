@@ -20,7 +20,7 @@ from mmulator.ptx.lookup import MATRIX_OPCODES, matrix_form
 from mmulator.ptx.operands import CHECKS, Context, Problem
 from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.selectors import VIDEO
-from mmulator.ptx.tree import Function, Instruction, Module, Reg, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, Module, Reg, flatten
 from mmulator.source import Span
 
 MAX_ERRORS = 100
@@ -179,16 +179,19 @@ def _matrix(module: Module, instruction: Instruction) -> Iterator[InvalidInstruc
         yield InvalidInstructionError(problem.message, span=problem.span, rule=str(form.section), hint=problem.hint)
 
 
-def _selected(instruction: Instruction, form: ScalarForm | None) -> Iterator[Problem]:
+def _selected(instruction: Instruction, form: ScalarForm | None) -> list[Problem]:
     """Selectors and signs of registers that no operand takes; where one may stand, its check says which."""
-    takes = [s.kind in VIDEO for s in form.operands] if form is not None else []
+    problems: list[Problem] = []
     for n, operand in enumerate(instruction.operands):
-        if n < len(takes) and takes[n]:
+        if isinstance(operand, Immediate) or (isinstance(operand, Reg) and not operand.component and not operand.negated):
+            continue  # nearly all of them
+        if form is not None and n < len(form.operands) and form.operands[n].kind in VIDEO:
             continue
         for part in flatten((operand,)):
             if isinstance(part, Reg) and (part.component or part.negated):
                 what = f"selects .{part.component} of a register" if part.component else "negates a register"
-                yield Problem(f"{instruction.opcode} cannot take an operand that {what}", part.span)
+                problems.append(Problem(f"{instruction.opcode} cannot take an operand that {what}", part.span))
+    return problems
 
 
 def _since(spec: OperandSpec, context: Context) -> Iterator[Problem]:
