@@ -94,7 +94,7 @@ def _loads(form: MatrixForm) -> Iterator[Related]:
         if element.bits > 16 or registers not in (1, 2, 4) or rows < 8 or form.shape == "m8n8k4":
             continue
         move = parse_mnemonic(f"ldmatrix.sync.aligned.m8n8.x{registers}.shared.b16")
-        yield Related(f"loads {name}", move.mnemonic, _orientation(form, name, element))
+        yield Related(f"loads {name}", move.mnemonic, _orientation(name, element))
     d = form.dtype
     if d is not None and d.bits == 16 and form.m in (16, 64):
         count = next(s.count for s in form.operands if s.name == "d")
@@ -103,7 +103,7 @@ def _loads(form: MatrixForm) -> Iterator[Related]:
                       "sm_90 or higher" + ("" if count == number else f"; {number} of {count} registers at a time"))  # fmt: skip
 
 
-def _orientation(form: MatrixForm, name: str, element: ElementType) -> str:
+def _orientation(name: str, element: ElementType) -> str:
     major = "row by row" if name == "a" else "column by column"
     return f"from a matrix stored {major}" + (
         "; with .trans from one stored the other way" if element.bits == 16 else "; elements in pairs or more count as .b16"

@@ -281,7 +281,7 @@ class Emitter(BlockEmitter):
         place = self.spill(self.warp("stack"))
         self.call(mem.store_function("local", 4, 1), self.w, self.mask, self.spill(self._saved_stack()), place, self.site)
 
-    def _restore_stack(self, ins: Instruction) -> None:
+    def _restore_stack(self) -> None:
         value = self.spill(U64(self.local_value(self._saved_stack(), 32)))
         self.call(stack_restore, self.w, self.mask, value, self.site)
 
@@ -297,7 +297,7 @@ class Emitter(BlockEmitter):
 
     def _after_call(self, ins: Instruction) -> None:
         if self.jit.stack and builtin_name(ins, self.jit.module) is None:
-            self._restore_stack(ins)
+            self._restore_stack()
         abi, _, returns = self._abi(ins)
         results, _ = call_operands(ins)
         base = U64(self.local_base()) + self.local_bytes

@@ -207,7 +207,7 @@ def _nearest(rows: tuple[Row, ...], by_category: dict[str, list[_Qualifier]]) ->
 
 
 def _available(
-    rows: list[Row], name: str, target: Target | None, ptx: tuple[int, int] | None, where: _Where, text: str
+    rows: list[Row], target: Target | None, ptx: tuple[int, int] | None, where: _Where, text: str
 ) -> Row:
     """The first row that the target and the PTX version have."""
     on_target = [r for r in rows if target is None or r.requires.admits(target)]
@@ -282,7 +282,7 @@ def _parse_at(text: str, target: Target | None, ptx: tuple[int, int] | None, spa
     except InvalidInstructionError as error:
         error.hint = f"{error.hint}; nearest: {_nearest(all_rows, by_category)}"
         raise
-    row = _available(rows, name, target, ptx, where, text)
+    row = _available(rows, target, ptx, where, text)
     return row.form(_assign(row, by_category))
 
 

@@ -11,7 +11,7 @@ from mmulator.errors import UnsupportedError
 from mmulator.isa.scalar import type_bits
 from mmulator.machine.emit import LANES, storage_type
 from mmulator.machine.lower import lower
-from mmulator.machine.lower.memory import write_result
+from mmulator.machine.lower.memory import elements, write_result
 from mmulator.machine.ops.floatbits import FORMATS, is_nan_bits, ordered_key
 from mmulator.machine.runtime import lanes as rt
 from mmulator.ptx.tree import Instruction, Operand, PredicatePair, SpecialRegister, VectorOperand
@@ -147,7 +147,7 @@ def _elements(source: Operand) -> tuple[Operand, ...]:
     """Of a vector, or the components of a special register."""
     if isinstance(source, SpecialRegister):
         return tuple(SpecialRegister(f"{source.name}.{axis}", source.span) for axis in "xyzw")
-    return source.elements if isinstance(source, VectorOperand) else (source,)
+    return elements(source)
 
 
 def _pack(e: Emitter, source: VectorOperand, type_name: str) -> Value:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmulator.codegen.ops import bitcast, cast_ptr, mask_bits, null, trailing_zeros
-from mmulator.codegen.types import i64, ptr_to, u8, u32, u64
+from mmulator.codegen.types import i32, i64, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.operands import fragment
 from mmulator.machine.emit import LANES, storage_type
 from mmulator.machine.lower import lower
-from mmulator.machine.lower.memory import write_result
+from mmulator.machine.lower.memory import elements, write_result
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime import tensor as rt
 from mmulator.machine.runtime import watch
 from mmulator.machine.runtime import wgmma as wg
-from mmulator.machine.state import WgmmaSite
+from mmulator.machine.state import Cta, WgmmaSite
 from mmulator.machine.twins import twin_of
 from mmulator.multiply.native import MmaSite
 from mmulator.multiply.sites import Site, index_table, operand_places, register_elements, scale_step, site_for
@@ -35,10 +35,6 @@ U32, U64 = u32.vec(LANES), u64.vec(LANES)
 def _form(ins: Instruction) -> MatrixForm:
     assert isinstance(ins.form, MatrixForm)
     return ins.form
-
-
-def elements(operand: Operand) -> tuple[Operand, ...]:
-    return operand.elements if isinstance(operand, VectorOperand) else (operand,)
 
 
 def _registers(e: Emitter, operand: Operand, bits: int = 32) -> Value:
@@ -115,7 +111,7 @@ def _multiply(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     places = [_registers(e, o, width[x]) for x, o in zip("abc", (a, b, c))]
     if site.transposed:
         places[:2] = places[1::-1]
-    scratch = cast_ptr_bytes(e, "scratch")
+    scratch = cast_ptr(Cta, e.warp("cta")).field("scratch")
     e.call(site.function, site_pointer(e, number, MmaSite), scratch, *places, metadata, *factors, *select, out)
     _results(e, d, out, ins, width["d"])
 
@@ -141,12 +137,6 @@ def _scale_selector(e: Emitter, form: MatrixForm, side: str, operand: Operand) -
             value = u32(extract(storage_type("b16")(e.source(o, "b16")), trailing_zeros(e.mask)))
             at = at + value % limit * step
     return at
-
-
-def cast_ptr_bytes(e: Emitter, field: str) -> Value:
-    from mmulator.machine.state import Cta
-
-    return cast_ptr(Cta, e.warp("cta")).field(field)
 
 
 # wmma ---------------------------------------------------------------------------------------------------------------
@@ -187,14 +177,8 @@ def _wmma_place(e: Emitter, ins: Instruction, form: MatrixForm, operand: Operand
     at = extract(_address(e, operand, ins), lane)
     stride = constant(e.b, i64, default_stride(form))
     if rest:
-        stride = i64(bitcast_signed(extract(U32(e.source(rest[0], "b32")), lane)))
+        stride = i64(bitcast(i32, extract(U32(e.source(rest[0], "b32")), lane)))
     return at, stride
-
-
-def bitcast_signed(value: Value) -> Value:
-    from mmulator.codegen.types import i32
-
-    return bitcast(i32, value)
 
 
 def _wmma_load(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
@@ -288,7 +272,7 @@ def wgmma(e: Emitter, ins: Instruction) -> None:
             raise UnsupportedError(f"{ins.mnemonic} is not supported", span=ins.span)
 
 
-def _names(e: Emitter, operand: Operand, ins: Instruction) -> list[str]:
+def _names(operand: Operand, ins: Instruction) -> list[str]:
     found = []
     for o in elements(operand):
         if not isinstance(o, Reg):
@@ -317,8 +301,8 @@ def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
         rest = rest[2:]
     scale_d, *rest = rest
     in_registers = isinstance(a, VectorOperand)
-    d_names = _names(e, d, ins)
-    a_names = _names(e, a, ins) if in_registers else []
+    d_names = _names(d, ins)
+    a_names = _names(a, ins) if in_registers else []
     immediates = _immediates(ins, tuple(rest))
     scale = immediates[:2] if form.atype is not None and form.atype.is_float else [1, 1]
     trans = immediates[2:]

@@ -41,6 +41,7 @@ def space_of(ins: Instruction) -> str:
 
 
 def elements(operand: Operand) -> tuple[Operand, ...]:
+    """Of a vector operand; any other is its only one."""
     return operand.elements if isinstance(operand, VectorOperand) else (operand,)
 
 

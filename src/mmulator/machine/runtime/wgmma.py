@@ -68,17 +68,18 @@ def enter_warpgroup(w: ptr_to(Warp), count: u32, place: u32) -> u32:
 
 
 @native
-def tile_memory(group: ptr_to(Group), tile: ptr_to(Tile), first: ptr_to(Warp)) -> ptr:
+def tile_memory(tile: ptr_to(Tile), first: ptr_to(Warp)) -> ptr:
+    """Where the accumulators of a tile lie."""
     cta = first.cta
     return cta.tile_memory + ((u64(tile) - u64(cta.tiles)) // Tile.size) * cta.launch.tile_bytes
 
 
 @native
-def retire(group: ptr_to(Group), tile: ptr_to(Tile), first: ptr_to(Warp), warp: u32) -> None:
+def retire(tile: ptr_to(Tile), first: ptr_to(Warp), warp: u32) -> None:
     """The tile's result into the registers of one warp, which are ahead of it no longer."""
     site = tile.site
     quarter = 16 * u64(site.n) * u64(site.d_bits) // 8
-    accumulator_out(site, (first + warp).regs + tile.frame[warp], tile_memory(group, tile, first) + u64(warp) * quarter)
+    accumulator_out(site, (first + warp).regs + tile.frame[warp], tile_memory(tile, first) + u64(warp) * quarter)
     tile.live = tile.live & ~(u32(1) << warp)
 
 
@@ -97,20 +98,20 @@ def hand_over(group: ptr_to(Group), site: ptr_to(WgmmaSite), first: ptr_to(Warp)
         for r in range(site.a_rival_count):
             source = group.tiles + site.a_rivals[r]
             if (source.live & bit) != 0 and source.frame[i] == frame:
-                retire(group, source, first, i)
+                retire(source, first, i)
                 a_registers(site, (first + i).regs + frame, op.a)
         own = group.tiles + site.tile
         if (own.live & bit) != 0 and own.frame[i] != frame:
-            retire(group, own, first, i)
+            retire(own, first, i)
         if site.unfenced != 0 and op.scale_d != 0 and (own.live & bit) == 0:
             quarter = 16 * u64(site.n) * u64(site.d_bits) // 8
-            accumulator_in(site, (first + i).regs + frame, tile_memory(group, own, first) + u64(i) * quarter)
+            accumulator_in(site, (first + i).regs + frame, tile_memory(own, first) + u64(i) * quarter)
             own.frame[i] = frame
             own.live = own.live | bit
         for r in range(site.rival_count):
             rival = group.tiles + site.rivals[r]
             if (rival.live & bit) != 0 and rival.frame[i] == frame:
-                retire(group, rival, first, i)
+                retire(rival, first, i)
 
 
 @native
@@ -216,7 +217,7 @@ def execute_wgmma(group: ptr_to(Group), warps: ptr_to(Warp), number: u64) -> Non
     packed_b = packed_a + i64(site.a_bytes)
     if pack_operands(first, number, packed_a, packed_b) == 0:
         return
-    memory = tile_memory(group, tile, first)
+    memory = tile_memory(tile, first)
     quarter = 16 * i64(site.n) * i64(site.d_bits) // 8
     for i in range(u32(WARPS)):
         frame = operation(first + i, number).frame
@@ -346,6 +347,6 @@ def wgmma_wait(w: ptr_to(Warp), mask: u32, pending: u64, here: i32, next: i32) -
     for t in range(cta.launch.tiles):
         tile = group.tiles + t
         if ((tile.live >> warp) & 1) != 0 and tile.last < end:
-            retire(group, tile, first, warp)
+            retire(tile, first, warp)
     w.retired = end
     return next
