@@ -13,7 +13,7 @@ from mmulator.machine.lower import load_all
 
 def test_the_source_of_every_native_function_is_whole() -> None:
     load_all()
-    natives = [f for f in gc.get_objects() if isinstance(f, Native)]
+    natives = [f for f in gc.get_objects() if type(f) is Native]  # others are made by tables, not read from a source
     assert len(natives) > 40
     for f in natives:
         (whole,) = ast.parse(textwrap.dedent(inspect.getsource(f.function))).body

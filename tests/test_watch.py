@@ -86,6 +86,7 @@ def test_command(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type:
     said = capsys.readouterr().out
     assert "stores to C[4, 2]" in said
     assert f"block (1, 0, 0), thread (34, 0, 0): st.global.u32 at {path}:12, bits 0x86" in said
-    for wrong, message in (("D[0]", "no argument is called D"), ("C[9,9]", "C is [8, 8] and has no such element"), ("C", "NAME[ROW,COLUMN]")):
+    messages = {"D[0]": "no argument is called D", "C[9,9]": "C is [8, 8] and has no such element", "C": "NAME[ROW,COLUMN]"}
+    for wrong, message in messages.items():
         assert run([*launch, "--watch", wrong]) == 1
         assert message in capsys.readouterr().err

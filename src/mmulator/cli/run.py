@@ -253,7 +253,10 @@ def _where_it_was() -> Iterator[None]:
         yield
     except KeyboardInterrupt as stop:
         if stop.args:
-            print_text(str(stop), 2, sys.stderr)
+            if sys.stderr.isatty():
+                print_text(str(stop), 2, sys.stderr)
+            else:
+                print(stop, file=sys.stderr)
         raise
 
 
