@@ -48,7 +48,8 @@ def _acts_on(ins: Instruction) -> bool:
 
 
 def _is_signed_constant(ins: Instruction) -> bool:
-    return ins.opcode in _RAW and _bits(ins.operands[-1]) is not None and form_of(ins, *_RAW) is not None
+    form = form_of(ins, *_RAW) if ins.opcode in _RAW else None
+    return form is not None and form["type"] == "f32" and isinstance(ins.operands[-1], Immediate)
 
 
 def _is_plain_product(ins: Instruction) -> bool:
