@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.numerics.approx import BINARY, KEYS, UNARY, Key, tables_for, word_of
-from mmulator.numerics.approx.arrays import array_function
+from mmulator.twin.sfu import BINARY, KEYS, UNARY, Key, tables_for, word_of
+from mmulator.twin.sfu.arrays import array_function
 
 TABLES = tables_for("sm_90")[0]
 COUNT = 1 << 14

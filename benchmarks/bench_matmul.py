@@ -63,7 +63,7 @@ def measure(case: tuple[Any, ...], size: int, threads: int, rounds: int, clock: 
     import numpy as np
 
     from mmulator.numerics import DotKey
-    from mmulator.numerics.twin import fast_matmul, twin_for
+    from mmulator.twin.twin import fast_matmul, twin_for
 
     family, t, d, k, device, options = case
     key = DotKey(family, t, t, d, d, k, **options)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from mmulator.machine.launch.report import Report
+from mmulator.machine.launch.values import Aggregate
 from mmulator.machine.module import Module
-from mmulator.machine.report import Report
-from mmulator.machine.values import Aggregate
 
 FOLDER = Path(__file__).parent / "kernels"
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))

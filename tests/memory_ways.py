@@ -20,11 +20,11 @@ from mmulator.errors import ExecutionFault
 from mmulator.isa import tables
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.scalar import OperandRule, Row, type_bits
-from mmulator.isa.scalar_tables import ROWS
+from mmulator.isa.table import ROWS
 from mmulator.isa.targets import Target
 from mmulator.layouts.operands import fragment
 from mmulator.machine.module import Module
-from mmulator.machine.state import SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED
+from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED
 
 WINDOW = 1024  # bytes of every window
 TARGET = "sm_100a"

@@ -12,12 +12,12 @@ import numpy as np
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native
+from mmulator.codegen.loading import ensure, symbols
 from mmulator.codegen.types import Ty, boolean, i64, ptr, ptr_to, u8
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.isa.scalar import NoForm, OperandSpec, ScalarForm, match
-from mmulator.machine.emit import vector_type
-from mmulator.machine.natives import ensure, symbols
-from mmulator.machine.ops import SEMANTICS
+from mmulator.machine.compile.block import vector_type
+from mmulator.machine.meaning.vocabulary import SEMANTICS
 
 LANES = 32
 BOOL = boolean.vec(LANES)

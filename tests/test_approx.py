@@ -16,11 +16,12 @@ import pytest
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import library_text
 from mmulator.errors import OperandError, UnsupportedError
-from mmulator.numerics.approx import APPROX, BINARY, KEYS, UNARY, Key, evaluate, tables_for, unit, word_of
-from mmulator.numerics.approx.arrays import ArrayFunction
-from mmulator.numerics.approx.captures import decode, encode
-from mmulator.numerics.approx.native import LANES, unit_array
-from mmulator.numerics.approx.tables import Tables, parse_tables, write_tables
+from mmulator.numerics.sfu import unit
+from mmulator.numerics.sfu.captures import decode, encode
+from mmulator.numerics.sfu.tables import Tables, parse_tables, write_tables
+from mmulator.twin.sfu import APPROX, BINARY, KEYS, UNARY, Key, evaluate, tables_for, word_of
+from mmulator.twin.sfu.arrays import ArrayFunction
+from mmulator.twin.sfu.native import LANES, unit_array
 
 TABLES: Tables = tables_for("sm_90")[0]
 UNITS = ("rcp", "rsqrt", "sqrt", "lg2", "ex2", "sin", "cos", "tanh", "rcp64h", "rsqrt64h")

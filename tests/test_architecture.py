@@ -12,8 +12,9 @@ ROOT = Path(__file__).parents[1] / "src" / "mmulator"
 ORDER: tuple[tuple[str, ...], ...] = (
     ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",), ("syntax",),
     ("numerics", "layouts"),
-    ("multiply",), ("execution",), ("instruction",), ("gemm",),
-    ("ptx",), ("machine",), ("sanitizer",), ("conformance",), ("inspect",), ("cli", "explorer"), ("__main__",),
+    ("twin",), ("instruction",),
+    ("ptx",), ("program",), ("machine",), ("sanitizer",), ("jobs",),
+    ("conformance",), ("inspect",), ("cli", "explorer"), ("__main__",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 LONGEST = 620  # lines

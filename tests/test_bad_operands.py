@@ -12,6 +12,7 @@ import pytest
 import mmulator as mm
 from mmulator import Instruction
 from mmulator.errors import ExecutionFault, MmulatorError, OperandError, UnsupportedError
+from mmulator.instruction import execution
 from mmulator.isa.tables import all_forms
 from mmulator.isa.targets import DEVICES
 from mmulator.layouts import sparse
@@ -153,10 +154,10 @@ def test_a_device_that_no_target_of_the_form_runs_on_is_refused() -> None:
             else:
                 expected = number >= min(numbers) and (form.row.requires.family is None or number // 10 == min(numbers) // 10)
             if expected:
-                mm.execution.check_device(form, device)
+                execution.check_device(form, device)
             else:
                 with pytest.raises(UnsupportedError, match=f"{device} has no {form.family}"):
-                    mm.execution.check_device(form, device)
+                    execution.check_device(form, device)
 
 
 def raw(*shape: int, odd: int = 0) -> Any:

@@ -14,7 +14,7 @@ import pytest
 
 from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.machine.module import Module
-from mmulator.machine.program import build
+from mmulator.program.blocks import build
 from ptx_text import STORE_R1, kernel
 
 WIDTHS = (16, 32, 64)

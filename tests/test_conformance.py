@@ -25,7 +25,7 @@ from mmulator.conformance.stream import Stream
 from mmulator.conformance.subjects import Subject, all_subjects, forms, problem, subjects
 from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.isa.targets import Target
-from mmulator.machine.job import load_job
+from mmulator.jobs.job import load_job
 from mmulator.numerics import arrays
 from mmulator.numerics.formats import decode, element_type
 from mmulator.ptx.parser import parse_module

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmulator.isa.scalar_tables import ROWS
-from mmulator.machine.contract import contract
-from mmulator.machine.fold import fold
+from mmulator.isa.table import ROWS
 from mmulator.machine.module import Module
-from mmulator.machine.regions import SELECTED
-from mmulator.numerics.approx import evaluate
+from mmulator.program.as_ptxas.contract import contract
+from mmulator.program.as_ptxas.fold import fold
+from mmulator.program.as_ptxas.regions import SELECTED
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Immediate
 from mmulator.source import Source
+from mmulator.twin.sfu import evaluate
 from ptx_text import kernel
 
 LOAD = "  ld.global.f32 %f1, [%rd0];\n  ld.global.f32 %f2, [%rd0+4];\n  ld.global.f32 %f3, [%rd0+8];\n"

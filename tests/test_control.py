@@ -9,7 +9,7 @@ import pytest
 
 from mmulator.errors import ExecutionFault
 from mmulator.machine.module import Module
-from mmulator.machine.program import build
+from mmulator.program.blocks import build
 from ptx_text import STORE_R1, kernel
 
 LANES = np.arange(32, dtype=np.uint32)
@@ -97,7 +97,7 @@ def long_block(n: int) -> str:
 
 
 def test_cutting_a_block_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mmulator.machine import program
+    from mmulator.program import blocks as program
 
     whole = run(long_block(400))
     for limit in (0, 7, 100):

@@ -17,7 +17,6 @@ from tensor_layouts.layout_utils import tile_to_shape as reference_tile_to_shape
 from mmulator import Instruction
 from mmulator.cli.app import run
 from mmulator.errors import MmulatorError, OperandError
-from mmulator.execution import shared_matrix
 from mmulator.inspect import (
     CuteLayout,
     DescriptorAnswer,
@@ -33,6 +32,7 @@ from mmulator.inspect.cute_layout import atom, tile_to_shape
 from mmulator.inspect.draw_tile import cells, draw_text
 from mmulator.inspect.from_cute import tile_of_layout
 from mmulator.inspect.tile import canonical, tile_of
+from mmulator.instruction.execution import shared_matrix
 from mmulator.layouts import SWIZZLES, MatrixDescriptor
 from mmulator.syntax import parse_mnemonic
 

@@ -22,7 +22,7 @@ from mmulator.inspect.arithmetic import runs_on
 from mmulator.inspect.explanation import explain_form
 from mmulator.inspect.listing import shape_set
 from mmulator.inspect.paste import function_name, nvcc_options, paste_target, ptx_module, signatures
-from mmulator.instruction import Instruction
+from mmulator.instruction.instruction import Instruction
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.tables import all_forms
 from mmulator.isa.targets import DEVICES, TARGETS, Target

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault, LaunchError, MmulatorError, UnsupportedError
+from mmulator.machine.launch.values import Aggregate
 from mmulator.machine.module import Module
-from mmulator.machine.values import Aggregate
 from ptx_text import STORE_R1, kernel
 
 

@@ -26,7 +26,7 @@ from mmulator.inspect.cute import linear
 from mmulator.inspect.layouts import operands, other_answer
 from mmulator.inspect.svg import PAGE_HEIGHT, PAGE_WIDTH, text_width
 from mmulator.inspect.tables import CSV_COLUMNS, lane_table, matrix_table, to_csv, to_markdown
-from mmulator.instruction import Instruction
+from mmulator.instruction.instruction import Instruction
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.tables import all_forms
 from mmulator.layouts import fragment, scales, sparse

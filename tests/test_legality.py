@@ -18,7 +18,7 @@ from ptxas_differences import Difference
 from ptxas_verdicts import Ptxas, Statement, compare, ours, packed, recorded, unpacked
 
 from mmulator.errors import InvalidInstructionError
-from mmulator.instruction import Instruction
+from mmulator.instruction.instruction import Instruction
 from mmulator.isa.tables import FAMILIES
 from mmulator.isa.targets import TARGETS
 

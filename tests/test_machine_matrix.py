@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mmulator import Module
-from mmulator.execution import execute
+from mmulator.instruction.execution import execute
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.tables import all_forms
 from mmulator.layouts import sparse

@@ -52,7 +52,7 @@ def test_pages_around_every_window(edge: str) -> None:
 def test_the_pages_do_trap(edge: str, at: int) -> None:
     """One byte beyond a window ends the process; the bytes inside do not."""
     code = (
-        "import ctypes, sys; from mmulator.machine.placing import Heap, pointer;"
+        "import ctypes, sys; from mmulator.machine.launch.arena import Heap, pointer;"
         f"held = Heap('{edge}').bytes(100, 1); p = pointer(held); [ctypes.string_at(p + n, 1) for n in range(100)];"
         f"print('inside', flush=True); ctypes.string_at(p + {at}, 1)"
     )

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator import MatrixDescriptor, execution
+from mmulator import MatrixDescriptor
 from mmulator.errors import OperandError, UnsupportedError
+from mmulator.instruction import execution
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.tables import all_forms
 from mmulator.layouts import fragment, operand_addresses, scales, sparse

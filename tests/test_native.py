@@ -8,7 +8,7 @@ import inspect
 import textwrap
 
 from mmulator.codegen.lang import Native
-from mmulator.machine.lower import load_all
+from mmulator.machine.meaning import load_all
 
 
 def test_the_source_of_every_native_function_is_whole() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmulator.numerics import DotKey, matmul
-from mmulator.numerics.twin import fast_matmul, twin_for
+from mmulator.twin.twin import fast_matmul, twin_for
 from numerics_cases import DISTRIBUTIONS, elements, operands
 
 F32, F16, S32 = ("f32", "f32"), ("f16", "f16"), ("s32", "s32")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
+from mmulator.machine.launch.report import Report
 from mmulator.machine.module import Module
-from mmulator.machine.report import Report
 from ptx_text import STORE_R1, kernel
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"

@@ -12,8 +12,8 @@ import pytest
 
 from mmulator.errors import InvalidInstructionError, PtxSyntaxError
 from mmulator.isa.scalar import NoForm, Row, ScalarForm, match, type_bits
-from mmulator.isa.scalar_tables import CHAPTERS, ROWS
-from mmulator.machine.support import unsupported
+from mmulator.isa.table import CHAPTERS, ROWS
+from mmulator.machine.runnable import unsupported
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import require_valid, verify
 from mmulator.source import Source

@@ -22,11 +22,11 @@ from ptxas_verdicts import Ptxas, Statement, compare
 from mmulator.errors import UnsupportedError
 from mmulator.isa.scalar import Row, ScalarForm
 from mmulator.isa.targets import PTX_VERSIONS, Target
-from mmulator.machine.image import ModuleImage
-from mmulator.machine.jit import Jit
-from mmulator.machine.limits import default_device
+from mmulator.machine.compile.kernel import Jit
+from mmulator.machine.launch.limits import default_device
 from mmulator.machine.module import Module
-from mmulator.machine.support import unsupported
+from mmulator.machine.runnable import unsupported
+from mmulator.program.image import ModuleImage
 from mmulator.ptx import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source

@@ -12,9 +12,9 @@ import pytest
 import scalar_oracle as oracle
 from mmulator.errors import ExecutionFault, InvalidInstructionError, UnsupportedError
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target
-from mmulator.machine.limits import check_device, default_device
+from mmulator.machine.launch.limits import check_device, default_device
 from mmulator.machine.module import Module
-from mmulator.machine.support import unsupported
+from mmulator.machine.runnable import unsupported
 from mmulator.ptx import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source

@@ -16,7 +16,7 @@ import pytest
 
 from mmulator.cli.app import run
 from mmulator.errors import LaunchError
-from mmulator.machine.job import dtype_of, load_job, parse_argument, random_array
+from mmulator.jobs.job import dtype_of, load_job, parse_argument, random_array
 from mmulator.machine.module import Module
 from ptx_text import kernel
 

@@ -13,7 +13,7 @@ import pytest
 
 from mmulator.cli.app import run
 from mmulator.errors import MmulatorError
-from mmulator.machine.job import load_job, parse_argument, run_job
+from mmulator.jobs.job import load_job, parse_argument, run_job
 
 # out[t] = coef[cfg.i] * cfg.k; a struct { int n; int i; float k; float rest; }; hits counts the threads.
 SCALE = """.version 8.0

@@ -13,9 +13,9 @@ import pytest
 from mmulator.codegen.types import ptr_to, void
 from mmulator.codegen.values import Builder, constant, module_text
 from mmulator.isa.scalar import Row, ScalarForm, match, type_bits
-from mmulator.isa.scalar_tables import ROWS
-from mmulator.machine.emit import vector_type
-from mmulator.machine.ops import SEMANTICS
+from mmulator.isa.table import ROWS
+from mmulator.machine.compile.block import vector_type
+from mmulator.machine.meaning.vocabulary import SEMANTICS
 from scalar_harness import BOOL, HarnessScope, bits, execute, form_of, run
 
 sys.path.insert(0, str(Path(__file__).parent / "data"))

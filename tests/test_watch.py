@@ -10,7 +10,7 @@ import pytest
 from mmulator import Module
 from mmulator.cli.app import run
 from mmulator.errors import LaunchError
-from mmulator.machine.watch import Store
+from mmulator.machine.launch.watch import Store
 
 TEXT = """.version 8.0
 .target sm_90

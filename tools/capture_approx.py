@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from mmulator.isa.targets import DEVICES
-from mmulator.numerics.approx import BINARY, KEYS, Key, Tables, tables_for, word_of
-from mmulator.numerics.approx.arrays import array_function
-from mmulator.numerics.approx.captures import FUNCTIONS, encode
-from mmulator.numerics.approx.tables import parse_tables
+from mmulator.numerics.sfu.captures import FUNCTIONS, encode
+from mmulator.numerics.sfu.tables import parse_tables
+from mmulator.twin.sfu import BINARY, KEYS, Key, Tables, tables_for, word_of
+from mmulator.twin.sfu.arrays import array_function
 
 Array = NDArray[Any]
 BLOCK = 1 << 24

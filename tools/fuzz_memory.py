@@ -23,8 +23,8 @@ sys.path[:0] = [str(ROOT / "tests")]
 
 from memory_ways import Walk, statements  # noqa: E402
 from mmulator.errors import ExecutionFault  # noqa: E402
+from mmulator.machine.launch.arena import EDGES, GUARD  # noqa: E402
 from mmulator.machine.module import Module  # noqa: E402
-from mmulator.machine.placing import EDGES, GUARD  # noqa: E402
 
 # Instructions that take addresses otherwise than as [address]: matrix descriptors, and pointers that printf follows.
 DESCRIPTORS = """

@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 
 from mmulator.isa.scalar import NoForm, OperandSpec, Row, ScalarForm, is_type, match, row_of, type_bits
-from mmulator.isa.scalar_tables import ROWS
+from mmulator.isa.table import ROWS
 
 Words = tuple[str, ...]
 _BANKS = frozenset(("b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64", "pred", "b8"))

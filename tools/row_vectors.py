@@ -29,7 +29,7 @@ import scalar_operands  # noqa: E402
 from row_forms import Words, forms, register_type, rows  # noqa: E402
 
 from mmulator.isa.scalar import NoForm, OperandSpec, Row, ScalarForm, match, row_of, type_bits  # noqa: E402
-from mmulator.isa.scalar_video import SELECTORS, masks  # noqa: E402
+from mmulator.isa.video import SELECTORS, masks  # noqa: E402
 
 DATA = HERE.parent / "tests" / "data"
 THREADS = 128

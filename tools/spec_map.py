@@ -23,15 +23,17 @@ import ptxas_differences
 
 from mmulator.conformance import vectors
 from mmulator.inspect.arithmetic import runs_on, spans
-from mmulator.isa import scalar_registers, scalar_tables
+from mmulator.isa import special_registers as scalar_registers
+from mmulator.isa import table as scalar_tables
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.forms import Row as MatrixRow
 from mmulator.isa.scalar import TYPE_GROUPS, Row
 from mmulator.isa.tables import FAMILIES
 from mmulator.isa.targets import CHIPS, DEVICES
-from mmulator.machine.lower import LOWER, load_all
-from mmulator.machine.ops import SEMANTICS, registry
-from mmulator.machine.special import SPECIAL_REGISTERS
+from mmulator.machine.compile.special import SPECIAL_REGISTERS
+from mmulator.machine.meaning import LOWER, load_all
+from mmulator.machine.meaning import scope as registry
+from mmulator.machine.meaning.vocabulary import SEMANTICS
 from mmulator.numerics import profiles
 from mmulator.numerics.profiles import dot_key
 from mmulator.syntax import parse_mnemonic
@@ -57,7 +59,7 @@ def module_path(module: str) -> str:
 
 
 def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that a decorator of machine/ops/registry.py has wrapped."""
+    """The function that a decorator of machine/meaning/scope.py has wrapped."""
     while function.__module__ == registry.__name__:
         inside = [v for v in inspect.getclosurevars(function).nonlocals.values() if inspect.isfunction(v)]
         inside = [v for v in inside if v.__module__ != registry.__name__] or inside
@@ -67,7 +69,7 @@ def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-CONTROL = {"bra", "brx", "call", "ret", "exit", "trap", "bar", "barrier"}  # endings of basic blocks: machine/emitter.py
+CONTROL = {"bra", "brx", "call", "ret", "exit", "trap", "bar", "barrier"}  # endings of basic blocks: machine/compile/control.py
 
 
 def meaning(row: Row) -> list[str]:
@@ -79,7 +81,7 @@ def meaning(row: Row) -> list[str]:
     if lowering is not None:
         return [module_path(lowering.__module__)]
     if row.opcode in CONTROL:
-        return ["machine/emitter.py", "machine/runtime/control.py"]
+        return ["machine/compile/control.py", "machine/runtime/control.py"]
     name = row.name if row.name in SEMANTICS else row.opcode
     first = next((g for g in row.groups if g.name in TYPE_GROUPS), None)
     kinds = {registry.kind_of(t) for t in first.alternatives} if first else {""}
@@ -100,28 +102,28 @@ def scalar_rows() -> Iterator[tuple[str, str, Row]]:
 
 # docs/spec-map.md ---------------------------------------------------------------------------------------------------
 MATRIX_FILES = {
-    "mma": "execution.py layouts/fragments.py layouts/sparse/ layouts/scales.py machine/lower/matrix.py",
+    "mma": "execution.py layouts/fragments.py layouts/sparse/ layouts/scales.py machine/meaning/matrix.py",
     "wgmma": "execution.py layouts/fragments.py layouts/descriptors.py layouts/swizzle.py layouts/sparse/ "
-    "machine/lower/matrix.py machine/runtime/tensor.py machine/inflight.py",
-    "wmma": "execution.py layouts/fragments.py machine/lower/matrix.py machine/runtime/tensor.py",
-    "ldmatrix": "execution.py layouts/operands.py machine/lower/matrix.py machine/runtime/memory.py",
-    "stmatrix": "execution.py layouts/operands.py machine/lower/matrix.py machine/runtime/memory.py",
-    "movmatrix": "execution.py layouts/operands.py machine/lower/matrix.py machine/runtime/memory.py",
+    "machine/meaning/matrix.py machine/runtime/tensor.py program/as_ptxas/inflight.py",
+    "wmma": "execution.py layouts/fragments.py machine/meaning/matrix.py machine/runtime/tensor.py",
+    "ldmatrix": "execution.py layouts/operands.py machine/meaning/matrix.py machine/runtime/memory.py",
+    "stmatrix": "execution.py layouts/operands.py machine/meaning/matrix.py machine/runtime/memory.py",
+    "movmatrix": "execution.py layouts/operands.py machine/meaning/matrix.py machine/runtime/memory.py",
 }
 LANGUAGE = (
     ("PTX Module Directives; Identifiers, Constants", "ptx/lexer.py ptx/cursor.py ptx/parser.py"),
-    ("State Spaces, Types, and Variables", "isa/types.py ptx/declarations.py machine/image.py machine/state.py"),
-    ("Instruction Operands", "ptx/operands.py ptx/tree.py machine/emit.py"),
+    ("State Spaces, Types, and Variables", "isa/types.py ptx/declarations.py program/image.py machine/state.py"),
+    ("Instruction Operands", "ptx/operands.py ptx/tree.py machine/compile/block.py"),
     ("Abstracting the ABI: functions, calls, parameters",
-     "ptx/calls.py machine/image.py machine/calls.py machine/runtime/control.py"),
-    ("Predicated Execution", "ptx/body.py machine/program.py"),
-    ("Special Registers", "isa/scalar_registers.py machine/special.py"),
+     "ptx/calls.py program/image.py program/calls.py machine/runtime/control.py"),
+    ("Predicated Execution", "ptx/body.py program/blocks.py"),
+    ("Special Registers", "isa/special_registers.py machine/compile/special.py"),
     (".target and .version, Target Architecture Families", "isa/targets.py ptx/verify.py"),
     ("Performance-Tuning Directives (.maxntid, .reqntid)", "ptx/resources.py machine/module.py"),
     ("Memory Consistency Model", "machine/runtime/memory.py (host memory, in program order of the lanes)"),
     ("Matrix data-types, fragments, strides, descriptors", "isa/types.py layouts/"),
     ("arithmetic that the specification leaves open", "numerics/profiles.py numerics/dot.py"),
-    ("approximate functions", "numerics/approx/"),
+    ("approximate functions", "numerics/sfu/"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Compares machine/contract.py with ptxas: random kernels, executed as PTX and as machine code on symbols.
+"""Compares program/as_ptxas/contract.py with ptxas: random kernels, executed as PTX and as machine code on symbols.
 
     python tools/study_contraction.py --seed 1 --count 500            # needs ptxas and nvdisasm
     python tools/study_contraction.py --seed 1 --count 500 --shape loops --type f64
@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from machine_code import assemble
 
-from mmulator.machine.contract import contract
+from mmulator.program.as_ptxas.contract import contract
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Address, Function, Immediate, Label, LabelRef, Reg, Symbol
 from mmulator.source import Source

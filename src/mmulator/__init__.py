@@ -8,16 +8,16 @@ __version__ = "0.1.0"
 
 # Public names are imported on first use, so that `import mmulator` costs next to nothing.
 _LAZY: dict[str, tuple[str, str | None]] = {
-    "Instruction": ("mmulator.instruction", "Instruction"),
+    "Instruction": ("mmulator.instruction.instruction", "Instruction"),
     "Kernel": ("mmulator.machine.module", "Kernel"),
     "MatrixDescriptor": ("mmulator.layouts.descriptors", "MatrixDescriptor"),
     "Module": ("mmulator.machine.module", "Module"),
-    "Report": ("mmulator.machine.report", "Report"),
+    "Report": ("mmulator.machine.launch.report", "Report"),
     "errors": ("mmulator.errors", None),
     "inspect": ("mmulator.inspect", None),
-    "matmul": ("mmulator.gemm", "matmul"),
+    "matmul": ("mmulator.instruction.matmul", "matmul"),
     "sparse": ("mmulator.layouts.sparse", None),
-    "struct": ("mmulator.machine.values", "struct"),
+    "struct": ("mmulator.machine.launch.values", "struct"),
 }
 
 __all__ = [
@@ -36,13 +36,13 @@ __all__ = [
 
 if TYPE_CHECKING:
     from mmulator import errors, inspect
-    from mmulator.gemm import matmul
-    from mmulator.instruction import Instruction
+    from mmulator.instruction.instruction import Instruction
+    from mmulator.instruction.matmul import matmul
     from mmulator.layouts import sparse
     from mmulator.layouts.descriptors import MatrixDescriptor
+    from mmulator.machine.launch.report import Report
+    from mmulator.machine.launch.values import struct
     from mmulator.machine.module import Kernel, Module
-    from mmulator.machine.report import Report
-    from mmulator.machine.values import struct
 
 
 def __getattr__(name: str) -> Any:

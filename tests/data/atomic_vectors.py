@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from mmulator.isa.memory import ROWS
 from mmulator.isa.scalar import Row, type_bits
-from mmulator.isa.scalar_memory import ROWS
 
 HERE = Path(__file__).resolve().parent
 FILE = HERE / "atomic_vectors.npz"

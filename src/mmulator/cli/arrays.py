@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def load_file(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
     """The array of a .npy, or those of a .npz by name. Raises MmulatorError if it cannot be read."""
-    from mmulator.machine.inputs import load_arrays
+    from mmulator.jobs.inputs import load_arrays
 
     return load_arrays(path)
 

@@ -65,7 +65,7 @@ def _forms(
 ) -> tuple[MatrixForm, ...]:  # fmt: skip
     """What fits, in the order of the tables. Raises InvalidInstructionError where nothing does."""
     from mmulator.errors import InvalidInstructionError
-    from mmulator.execution import check_known
+    from mmulator.instruction.execution import check_known
     from mmulator.isa.tables import FAMILIES
     from mmulator.syntax.search import find_forms, legal_forms
 

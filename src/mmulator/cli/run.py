@@ -18,8 +18,8 @@ from mmulator.cli.output import exclude, print_line, print_table, print_text, wi
 if TYPE_CHECKING:
     from mmulator.conformance.gpu import GpuInfo
     from mmulator.conformance.launches import ArrayComparison
-    from mmulator.machine.job import Argument, Comparison, Job, JobResult
-    from mmulator.machine.watch import Store
+    from mmulator.jobs.job import Argument, Comparison, Job, JobResult
+    from mmulator.machine.launch.watch import Store
 
     Compared = tuple[GpuInfo, list[ArrayComparison]]
     Watched = list[tuple[int, tuple[int, ...]]]
@@ -61,7 +61,7 @@ def run(
 
     The exit code is 0 only if the kernel ran and every expected output matches (with --compare-gpu: every array).
     """
-    from mmulator.machine.job import run_job
+    from mmulator.jobs.job import run_job
 
     _check_save(save)
     job = _job(file, {"entry": entry, "grid": grid, "block": block, "shared": shared, "arg": arg, "expect": expect})
@@ -130,7 +130,7 @@ run.__doc__ = "\n\n".join(
 # the job ------------------------------------------------------------------------------------------------------------
 def _job(file: Path, given: dict[str, Any]) -> Job:
     from mmulator.errors import LaunchError
-    from mmulator.machine.job import Job, load_job, parse_argument, read_expectation
+    from mmulator.jobs.job import Job, load_job, parse_argument, read_expectation
 
     if not file.is_file() and not (file.exists() and not file.is_dir()):
         reason = "Is a directory" if file.is_dir() else "No such file or directory"
@@ -153,7 +153,7 @@ def _job(file: Path, given: dict[str, Any]) -> Job:
 
 def _settings(texts: list[str]) -> list[Argument]:
     from mmulator.errors import LaunchError
-    from mmulator.machine.job import parse_argument
+    from mmulator.jobs.job import parse_argument
 
     for text in texts:
         if "=" not in text:
@@ -163,7 +163,7 @@ def _settings(texts: list[str]) -> list[Argument]:
 
 def _tolerate(job: Job, given: dict[str, float | int | None]) -> None:
     from mmulator.errors import LaunchError
-    from mmulator.machine.job import tolerance_of
+    from mmulator.jobs.job import tolerance_of
 
     said = {name: value for name, value in given.items() if value is not None}
     if not said:
@@ -370,7 +370,7 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
 def _print_array(name: str, array: Any) -> None:
     import numpy as np
 
-    from mmulator.machine.inputs import is_float
+    from mmulator.jobs.inputs import is_float
 
     wide = array.astype(np.float64) if is_float(array.dtype) and array.dtype.kind == "V" else array
     if not array.ndim:
@@ -415,7 +415,7 @@ def _details(c: Comparison, job: Job) -> None:
     """How far apart, and where."""
     import numpy as np
 
-    from mmulator.machine.inputs import is_float
+    from mmulator.jobs.inputs import is_float
 
     value = job.arrays().get(c.name)
     unit = "ULP" if value is None or is_float(np.asarray(value).dtype) else "difference"

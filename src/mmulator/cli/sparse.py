@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mmulator.inspect.sparse import MetadataWord, Nibble
-    from mmulator.instruction import Instruction
+    from mmulator.instruction.instruction import Instruction
     from mmulator.layouts.sparse import Compressed
 
 sparse = typer.Typer(no_args_is_help=True)
@@ -230,7 +230,7 @@ def decode(
 def _instruction(text: str) -> Instruction:
     """Of a full name, or of words that leave no doubt about A's type, M and K: `mma.sp m16n8k32 f16`."""
     from mmulator.errors import OperandError
-    from mmulator.instruction import Instruction
+    from mmulator.instruction.instruction import Instruction
     from mmulator.layouts.sparse import form_of
     from mmulator.syntax.search import find_forms, parse_query, split
 
@@ -370,7 +370,7 @@ def _selectors(w: MetadataWord) -> list[int]:
     """Selectors with which the lane contributes."""
     from mmulator.errors import OperandError
     from mmulator.inspect.sparse import metadata_word
-    from mmulator.instruction import Instruction
+    from mmulator.instruction.instruction import Instruction
 
     found = []
     for selector in range(4):

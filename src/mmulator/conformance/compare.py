@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator import execution
 from mmulator.conformance.cases import Batch, Segment
 from mmulator.errors import MmulatorError
+from mmulator.instruction import execution
 from mmulator.isa.types import ElementType
+from mmulator.jobs.pattern import where_in_registers
 from mmulator.layouts import fragment, sparse
-from mmulator.machine.pattern import where_in_registers
 from mmulator.numerics.formats import decode, element_type, integers
 from mmulator.numerics.profiles import profile_for
 

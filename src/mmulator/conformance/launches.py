@@ -12,8 +12,8 @@ import numpy as np
 
 from mmulator.conformance.gpu import Runner
 from mmulator.errors import LaunchError
-from mmulator.machine.arguments import scalar_bytes
-from mmulator.machine.job import Job, JobResult, run_job
+from mmulator.jobs.job import Job, JobResult, run_job
+from mmulator.machine.launch.arguments import scalar_bytes
 from mmulator.machine.module import Module, read_source
 
 Progress = Callable[[str, int, int], None]

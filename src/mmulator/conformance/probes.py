@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator import execution
 from mmulator.conformance import cases, compare, kernels
 from mmulator.conformance.gpu import Runner
 from mmulator.conformance.subjects import Subject, subjects
 from mmulator.errors import MmulatorError
+from mmulator.instruction import execution
 from mmulator.syntax import parse_mnemonic
 
 Array = NDArray[Any]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mmulator.errors import UnsupportedError
-from mmulator.execution import check_known
+from mmulator.instruction.execution import check_known
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import CHIPS, DEVICES, TARGETS, Target
 from mmulator.numerics import profiles

@@ -236,7 +236,7 @@ def _no_scalar(opcode: str, text: str) -> None:
 
     if opcode in FAMILIES or not opcode.isalnum() or len(opcode) < 2:
         return
-    from mmulator.isa.scalar_tables import ROWS
+    from mmulator.isa.table import ROWS
 
     rows = ROWS.get(opcode, ())
     if not rows:

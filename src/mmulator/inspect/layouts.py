@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import MmulatorError, OperandError
-from mmulator.execution import check_known
 from mmulator.inspect.rules import expression
+from mmulator.instruction.execution import check_known
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import element_of, fragment, scales, sparse
 from mmulator.syntax import parse_mnemonic
 from mmulator.syntax.search import find_forms, parse_query, split
 
 if TYPE_CHECKING:
-    from mmulator.instruction import Instruction
+    from mmulator.instruction.instruction import Instruction
 
 Index = NDArray[np.int64]
 Maps = tuple[Index, Index, Index]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.errors import OperandError
-from mmulator.instruction import Instruction
+from mmulator.instruction.instruction import Instruction
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import sparse
 

@@ -302,7 +302,7 @@ def row_of(opcode: str, modifiers: tuple[str, ...]) -> Row | None:
 
 def _find(opcode: str, modifiers: tuple[str, ...]) -> tuple[Row, dict[str, str]] | NoForm:
     """The first row that fits, with its modifiers by group."""
-    from mmulator.isa.scalar_tables import ROWS
+    from mmulator.isa.table import ROWS
 
     rows = ROWS.get(opcode)
     if rows is None:

@@ -13,11 +13,10 @@ from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError, OperandError, UnsupportedError, short_traceback
 from mmulator.isa.targets import Target
-from mmulator.machine.arguments import pack_arguments
-from mmulator.machine.image import ModuleImage, shared_layout
-from mmulator.machine.jit import CompiledKernel, Jit
-from mmulator.machine.launch import Grid, LaunchShape, Runner, class_totals
-from mmulator.machine.limits import (
+from mmulator.machine.compile.kernel import CompiledKernel, Jit
+from mmulator.machine.launch.arguments import pack_arguments
+from mmulator.machine.launch.grid import Grid, LaunchShape, Runner, class_totals
+from mmulator.machine.launch.limits import (
     MAX_BLOCK,
     MAX_GRID,
     check_block,
@@ -31,10 +30,11 @@ from mmulator.machine.limits import (
     watched,
     whole,
 )
-from mmulator.machine.program import build
-from mmulator.machine.report import Report
+from mmulator.machine.launch.report import Report
+from mmulator.machine.launch.watch import Watched, Watches
 from mmulator.machine.variables import Variables
-from mmulator.machine.watch import Watched, Watches
+from mmulator.program.blocks import build
+from mmulator.program.image import ModuleImage, shared_layout
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.text import read_file, without_mark
 from mmulator.ptx.tree import Function

@@ -13,17 +13,6 @@ from mmulator.codegen.types import Struct, i32, ptr, ptr_to, u8, u32, u64
 LANES = 32
 FULL = 0xFFFFFFFF
 
-# Addresses: bits 32 and up are a slot, the rest an offset. A buffer larger than 4 GiB takes several slots.
-SLOT_SHIFT = 32
-SLOT_SHARED, SLOT_LOCAL, SLOT_CONST, SLOT_PARAM = 1, 2, 3, 4
-SLOT_FUNCTION = 8  # "address" of a function: this slot, and its number in the module
-FIRST_GLOBAL_SLOT = 16
-SHARED_BASE = 1024  # the first byte a kernel owns: below it lie the 1 KB that CUDA reserves (measured on an NVIDIA H200)
-
-# Frame header in the register file: where a call returns to, per lane.
-HEADER_RETURN_PC, HEADER_RETURN_FRAME, HEADER_LOCAL = 0, 128, 256
-HEADER_BYTES = 384
-
 NUM_BARRIERS = 16
 STACK_BYTES = 8192  # of a lane, for alloca: the first bytes of local memory in a kernel that has it
 
@@ -80,7 +69,7 @@ WATCH_LOG = 4096
 Watch = Struct("Watch", [("host", u64), ("start", u64), ("end", u64)])
 WatchEntry = Struct("WatchEntry", [("block", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64)])
 
-# A function of the kernel: its first block, and its frames in a warp's register file (machine/calls.py).
+# A function of the kernel: its first block, and its frames in a warp's register file (program/calls.py).
 Callee = Struct("Callee", [("entry", i32), ("cycle", u32), ("offset", u32), ("stride", u32), ("end", u32)])
 
 Launch = Struct(

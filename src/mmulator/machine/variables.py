@@ -12,8 +12,8 @@ from mmulator.errors import LaunchError
 from mmulator.interop import readable
 from mmulator.isa.scalar import type_bits
 from mmulator.isa.types import TYPES
-from mmulator.machine.image import ModuleImage
 from mmulator.numerics.formats import numpy_dtype
+from mmulator.program.image import ModuleImage
 from mmulator.ptx.tree import Module as Tree
 from mmulator.ptx.tree import Variable
 from mmulator.tables import html_table

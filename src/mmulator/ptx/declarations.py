@@ -13,7 +13,7 @@ VARIABLE_SPACES = frozenset((".global", ".const", ".shared", ".local", ".param",
 _OPAQUE = frozenset((".texref", ".samplerref", ".surfref"))
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 _MASKS = frozenset(0xFF << 8 * n for n in range(8))
-MAX_BYTES = 1 << 40  # of a variable; what a launch can hold is less (machine/limits.py)
+MAX_BYTES = 1 << 40  # of a variable; what a launch can hold is less (machine/launch/limits.py)
 MAX_INITIAL = 1 << 28  # bytes of a variable up to the end of its initialiser
 _POINTER_SPACES = frozenset((".const", ".global", ".local", ".shared"))
 

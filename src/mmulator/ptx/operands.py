@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mmulator.errors import similar
 from mmulator.isa.scalar import OperandSpec, ScalarForm, type_bits
-from mmulator.isa.scalar_registers import SPECIAL_REGISTERS
+from mmulator.isa.special_registers import SPECIAL_REGISTERS
 from mmulator.ptx.registers import fits, suggestion, type_class
 from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import (

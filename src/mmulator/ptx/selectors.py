@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from mmulator.isa.scalar import OperandSpec
-from mmulator.isa.scalar_video import SELECTORS, masks
+from mmulator.isa.video import SELECTORS, masks
 from mmulator.ptx.operands import CHECKS, Context, Problem, Problems
 from mmulator.ptx.tree import Operand, Reg
 

@@ -1,6 +1,6 @@
 """atom and red on host memory: one lane after the other, each one atomic operation of the host.
 
-Windows lie where an address that is aligned for the kernel is aligned for the host too (machine/placing.py).
+Windows lie where an address that is aligned for the kernel is aligned for the host too (machine/launch/arena.py).
 """
 
 from __future__ import annotations

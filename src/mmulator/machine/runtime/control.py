@@ -24,12 +24,7 @@ from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.state import (
     FULL,
-    HEADER_LOCAL,
-    HEADER_RETURN_FRAME,
-    HEADER_RETURN_PC,
     NUM_BARRIERS,
-    SLOT_FUNCTION,
-    SLOT_LOCAL,
     Barrier,
     Code,
     Cta,
@@ -37,6 +32,7 @@ from mmulator.machine.state import (
     Stop,
     Warp,
 )
+from mmulator.program.addresses import HEADER_LOCAL, HEADER_RETURN_FRAME, HEADER_RETURN_PC, SLOT_FUNCTION, SLOT_LOCAL
 
 I32, U32 = i32.vec(32), u32.vec(32)
 RESCHEDULE = int(Code.RESCHEDULE)

@@ -24,18 +24,8 @@ from mmulator.codegen.ops import (
 )
 from mmulator.codegen.types import Struct, Ty, i32, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.control import fault
-from mmulator.machine.state import (
-    FIRST_GLOBAL_SLOT,
-    FULL,
-    SHARED_BASE,
-    SLOT_CONST,
-    SLOT_LOCAL,
-    SLOT_PARAM,
-    SLOT_SHARED,
-    SLOT_SHIFT,
-    FaultKind,
-    Warp,
-)
+from mmulator.machine.state import FULL, FaultKind, Warp
+from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 
 U32, U64 = u32.vec(32), u64.vec(32)
 READ, WRITE = 0, 1

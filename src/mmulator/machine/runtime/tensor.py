@@ -13,8 +13,9 @@ from mmulator.codegen.ops import cast_ptr, load, shuffle, store
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.control import fault
 from mmulator.machine.runtime.memory import locate_function, range_
-from mmulator.machine.state import SHARED_BASE, FaultKind, Warp, WgmmaSite
-from mmulator.multiply.native import CONTAINER
+from mmulator.machine.state import FaultKind, Warp, WgmmaSite
+from mmulator.program.addresses import SHARED_BASE
+from mmulator.twin.product import CONTAINER
 
 # wmma.load and wmma.store -------------------------------------------------------------------------------------------
 WmmaSite = Struct("WmmaSite", [

@@ -23,7 +23,7 @@ from mmulator.machine.runtime.tensor import (
     unpack_bits,
 )
 from mmulator.machine.state import FULL, WGMMA_GROUPS, WGMMA_QUEUE, FaultKind, Group, Tile, Warp, WgmmaSite
-from mmulator.multiply.native import IndexTable, call_dot, call_pack, dense_indices, has_mixed, mixed_dot
+from mmulator.twin.product import IndexTable, call_dot, call_pack, dense_indices, has_mixed, mixed_dot
 
 WARPS = 4  # of a warpgroup
 

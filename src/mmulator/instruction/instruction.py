@@ -1,0 +1,225 @@
+"""The Instruction a user holds: parse its name, compute with matrices, execute on registers, ask for its layouts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.errors import OperandError, UnsupportedError, short_traceback, shown
+from mmulator.instruction import execution
+from mmulator.instruction.execution import raw_matmul
+from mmulator.isa.forms import MatrixForm
+from mmulator.isa.targets import Target, as_pair
+from mmulator.isa.types import ElementType
+from mmulator.layouts import Fragment, element_of, fragment, sparse
+from mmulator.numerics.formats import from_raw, to_raw
+from mmulator.numerics.profiles import dot_key
+from mmulator.syntax import parse_instruction, print_mnemonic
+from mmulator.tables import element, html_table
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class OperandLayout:
+    """How an operand's matrix lies in registers.
+
+    name: the operand. element_type: of the matrix. fragment: the rule itself, on raw bits. Rows and columns are those
+    of the matrix; of sparse A, those of the compressed [M, K / 2].
+    """
+
+    name: str
+    element_type: ElementType
+    fragment: Fragment
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(rows, columns); (copies, rows, columns) for m8n8k4 with .f16, which multiplies four matrices."""
+        return self.fragment.matrix_shape
+
+    @short_traceback
+    def locate(self, row: Any, col: Any, copy: Any = 0) -> tuple[Any, Any, Any]:
+        """(lane, register, index) that holds an element; arrays give arrays. Raises OperandError outside the matrix."""
+        return _plain(*self.fragment.locate(row, col, copy))
+
+    @short_traceback
+    def element(self, lane: Any, register: Any, index: Any = 0) -> tuple[Any, Any]:
+        """(row, column) at lane, register and index within the register, lowest bits first."""
+        return _plain(*self.fragment.element(lane, register, index))
+
+    @short_traceback
+    def to_registers(self, matrix: Any) -> Array:
+        """A matrix [..., rows, columns] (the type's NumPy dtype, or raw unsigned) to [..., lanes, registers]."""
+        return self.fragment.to_registers(to_raw(self.element_type, matrix, self.name))
+
+    @short_traceback
+    def to_matrix(self, registers: Any) -> Array:
+        """Registers [..., lanes, registers] (uint32, uint64 for .f64) to a matrix [..., rows, columns]."""
+        words = execution.words(self.name, registers, self.fragment.register_bits)
+        return from_raw(self.element_type, self.fragment.to_matrix(words))
+
+
+def _plain(*parts: Any) -> tuple[Any, ...]:
+    return tuple(int(p) if np.ndim(p) == 0 else p for p in parts)
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One matrix instruction: `form` says which; target and ptx, where given, what it was checked against."""
+
+    form: MatrixForm
+    target: Target | None = None
+    ptx: tuple[int, int] | None = None
+
+    @classmethod
+    @short_traceback
+    def parse(
+        cls, text: str, target: str | Target | None = None, ptx: str | tuple[int, int] | None = None
+    ) -> Instruction:
+        """The instruction of a name such as `wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16`, or of words that
+        say which it is: `wgmma m64n128 bf16`. Words leave open what has a default: f32 (s32) accumulators, rows times
+        columns, no other qualifiers; not family, shape and input types.
+
+        target, ptx: `.target` and `.version` that must have it (`"sm_90a"`, `"8.7"`); None does not ask.
+        Raises InvalidInstructionError, pointing at the wrong qualifier and naming the rule and the alternatives, or
+        listing the instructions that words leave open;
+        OperandError for an unknown target or version.
+        """
+        if not isinstance(text, str):
+            raise OperandError(f"an instruction is a string, not {type(text).__name__}")
+        if not isinstance(target, str | Target | None):
+            raise OperandError(f"target is {shown(target)}: a string is needed", hint='such as "sm_90a"')
+        wanted, version = as_pair(target, ptx)
+        return cls(parse_instruction(text, wanted, version), wanted, version)
+
+    def __str__(self) -> str:
+        return print_mnemonic(self.form)
+
+    def __repr__(self) -> str:
+        return f"Instruction({str(self)!r})"
+
+    def _repr_html_(self) -> str:
+        shape = " x ".join(str(n) for n in (self.form.m, self.form.n, self.form.k) if n)
+        rows = [("section", self.form.section), ("shape", shape), ("operands of execute", ", ".join(self.operands)),
+                ("targets", self.form.requires.describe_targets())]  # fmt: skip
+        return f"<p>{element('code', str(self))}</p>" + html_table(("", ""), [row for row in rows if row[1]])
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """Keywords of `execute`."""
+        return execution.keywords(self.form)
+
+    @short_traceback
+    def layout(self, name: str) -> OperandLayout:
+        """Where the elements of register operand `a`, `b`, `c`, `d` (or `r` of a load or store) lie.
+
+        Raises OperandError for an operand that is no fragment: one in memory, or metadata.
+        """
+        if not isinstance(name, str):
+            raise OperandError(f"an operand is named by a string, not {type(name).__name__}", hint="such as layout('a')")
+        return _layout(self.form, name)
+
+    @short_traceback
+    def compute(
+        self,
+        A: Any,
+        B: Any,
+        C: Any = None,
+        *,
+        device: str = "sm_90",
+        imm_scale_a: int = 1,
+        imm_scale_b: int = 1,
+        scale_a: Any = None,
+        scale_b: Any = None,
+    ) -> Array:
+        """D = A B + C with a device's bits.
+
+        A [..., M, K], B [..., K, N], C [..., M, N] (None: zero); leading dimensions broadcast; the result has the NumPy
+        dtype of the instruction's D. Elements come as NumPy or ml_dtypes of its types (tensors of torch and the like,
+        too), or as raw unsigned integers of
+        their size (at least 8 bits; b1 as 0 and 1). Sparse: A is dense with the zeros its granularity asks for, or
+        what `sparse.compress` gave. Block scaling: scale_a [..., M, S], scale_b [..., S, N] with S = the scale_vec
+        size. imm_scale_a, imm_scale_b: 1 or -1, of wgmma on float types.
+        Raises OperandError for wrong shapes or dtypes, UnsupportedError where a device lacks the instruction.
+        """
+        form = self.form
+        if form.atype is None:
+            raise OperandError(
+                f"{form} multiplies no matrices", hint="use `execute`, or a kernel for instructions that order others"
+            )
+        execution.check_device(form, device)
+        key = dot_key(form)
+        indices = None
+        b = _matrix("B", form.btype, B, (form.k, form.n))
+        if form.sparse:
+            if not isinstance(A, sparse.Compressed):
+                to_raw(form.atype, A, "A")  # raises for elements that are none, before zeros are looked for
+            kept = sparse.operand(A, form)
+            if kept.shape[-2:] != (form.m, form.k):
+                raise OperandError(
+                    f"A of shape {kept.shape}: [..., {form.m}, {form.k}] is needed",
+                    hint="`matmul` takes whole matrices, `tiles()` cuts a compressed one",
+                )
+            a = _matrix("A", form.atype, kept.values, (form.m, form.k // 2))
+            indices = sparse.indices(kept.metadata, form)
+        else:
+            a = _matrix("A", form.atype, A, (form.m, form.k))
+        c = None if C is None else _matrix("C", form.ctype or form.dtype, C, (form.m, form.n))
+        execution.check_signs(form, imm_scale_a, imm_scale_b)
+        if form.block_scale:
+            scale_a = _matrix("scale_a", form.stype, scale_a, (form.m, form.scale_vec))
+            scale_b = _matrix("scale_b", form.stype, scale_b, (form.scale_vec, form.n))
+        elif scale_a is not None or scale_b is not None:
+            raise OperandError(f"{form} takes no scale_a or scale_b")
+        d = raw_matmul(
+            key, device, a, b, c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, indices=indices,
+            scale_a=scale_a, scale_b=scale_b,
+        )  # fmt: skip
+        assert form.dtype is not None
+        return from_raw(form.dtype, d)
+
+    @short_traceback
+    def execute(self, device: str = "sm_90", *, strict: bool = True, **operands: Any) -> Array:
+        """Registers in, registers out: uint32 [..., lanes, registers] (uint64 for .f64), lanes 32, or 128 for wgmma.
+
+        Operands carry the specification's names, with `_` for `-`:
+          mma                 a b c, sparse also e [..., lanes] and f (0..3); block scaling also scale_a_data [..., 32]
+                              byte_id_a thread_id_a scale_b_data byte_id_b thread_id_b. Returns d.
+          wgmma.mma_async     d (input, unless scale_d is 0), a or a_desc, b_desc, shared (uint8 [..., bytes]: an image
+                              of shared memory), shared_base (address of its first byte, 0), sp_meta [..., 128], sp_sel,
+                              scale_d (1), imm_scale_a imm_scale_b (1), imm_trans_a imm_trans_b (0). Returns d.
+          wmma.mma            a b c. Returns d.
+          wmma.load           memory (uint8 [..., bytes]), p (byte offset), stride (elements). Returns r.
+          wmma.store          memory, p, stride, r. Writes and returns memory.
+          ldmatrix, stmatrix  memory, p [lanes] (byte offsets of the rows), stmatrix also r. As wmma.
+          movmatrix           a. Returns d.
+        Leading dimensions broadcast; a batch runs on all cores. Nothing is written before everything has been checked.
+        strict: False takes sparsity metadata that the specification leaves undefined as hardware does.
+        Raises OperandError for a missing, unknown or misshapen operand, a misaligned p or stride, a selector outside its
+        range, or undefined metadata, ExecutionFault for an address outside `shared` or `memory`, UnsupportedError where
+        a device lacks the instruction.
+        """
+        return execution.execute(self.form, device, operands, strict=strict)
+
+
+@lru_cache(maxsize=1024)
+def _layout(form: MatrixForm, name: str) -> OperandLayout:
+    rule = fragment(form, name)
+    element = element_of(form, name)
+    if element is None:
+        raise UnsupportedError(f"operand {name} of {form} has no element type")
+    return OperandLayout(name, element, rule)
+
+
+def _matrix(name: str, element: ElementType | None, value: Any, shape: tuple[int, int]) -> Array:
+    assert element is not None
+    if value is None:
+        raise OperandError(f"{name} is missing: .{element} [..., {shape[0]}, {shape[1]}] is needed")
+    raw = to_raw(element, value, name)
+    if raw.shape[-2:] != shape:
+        raise OperandError(f"{name} of shape {raw.shape}: [..., {shape[0]}, {shape[1]}] is needed")
+    return raw

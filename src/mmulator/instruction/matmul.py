@@ -1,0 +1,118 @@
+"""Whole matrices through one instruction as a kernel would: chained over k, zero-padded at the edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.errors import OperandError, short_traceback
+from mmulator.instruction import execution
+from mmulator.instruction.instruction import Instruction
+from mmulator.interop import as_array
+from mmulator.isa.forms import MatrixForm
+from mmulator.isa.types import ElementType
+from mmulator.layouts import sparse
+from mmulator.numerics.formats import from_raw, to_raw
+
+Array = NDArray[Any]
+_ONE = {"ue8m0": 0x7F, "ue4m3": 0x38}
+
+
+@short_traceback
+def matmul(
+    A: Any,
+    B: Any,
+    C: Any = None,
+    *,
+    instruction: Instruction | str,
+    device: str = "sm_90",
+    imm_scale_a: int = 1,
+    imm_scale_b: int = 1,
+    scale_a: Any = None,
+    scale_b: Any = None,
+) -> Array:
+    """D = A B + C for any M, N, K with the bits that a kernel using `instruction` gets on `device`.
+
+    A [..., M, K], B [..., K, N], C [..., M, N] (None: zero), leading dimensions broadcasting, as NumPy or ml_dtypes of
+    the instruction's types, or raw unsigned integers of their size. K is cut into the instruction's k in ascending
+    order, each result being the next one's C; the last step is padded with zeros. Output elements do not depend on
+    each other, so M and N need no padding. Sparse instructions take a dense A with the zeros that their granularity
+    asks for, or what `sparse.compress` gave. Block scaling: scale_a [..., M, S], scale_b [..., S, N], one factor for
+    every k / scale_vec elements.
+    imm_scale_a, imm_scale_b: as wgmma's operands, on every step.
+    The result has the NumPy dtype of the instruction's D.
+    Raises OperandError for wrong shapes or dtypes, UnsupportedError where the device lacks the instruction.
+    """
+    i = instruction if isinstance(instruction, Instruction) else Instruction.parse(instruction)
+    form = i.form
+    if form.atype is None or form.btype is None or form.dtype is None:
+        raise OperandError(f"{form} multiplies no matrices", hint="use an mma, wgmma.mma_async or wmma.mma instruction")
+    execution.check_device(form, device)
+    execution.check_signs(form, imm_scale_a, imm_scale_b)
+    b = _raw("B", form.btype, B)
+    if isinstance(A, sparse.Compressed):
+        a, shape = _raw("A", form.atype, A.values), A.shape
+    else:
+        a = _raw("A", form.atype, A)
+        shape = a.shape
+    if shape[-1] != b.shape[-2]:
+        raise OperandError(f"A {shape} and B {b.shape}: A is [..., M, K], B [..., K, N]")
+    m, k, n = shape[-2], shape[-1], b.shape[-1]
+    c = None if C is None else _raw("C", form.ctype or form.dtype, C)
+    if c is not None and c.shape[-2:] != (m, n):
+        raise OperandError(f"C of shape {c.shape}: [..., {m}, {n}] is needed")
+    steps = max(1, -(-k // form.k))
+    b = _padded(b, -2, steps * form.k)
+    indices = None
+    if form.sparse:
+        whole = A if isinstance(A, sparse.Compressed) else _padded(as_array("A", A), -1, steps * form.k)
+        kept = sparse.operand(whole, form).padded(m, steps * form.k)
+        a, indices = to_raw(form.atype, kept.values), sparse.indices(kept.metadata, form)
+    elif isinstance(A, sparse.Compressed):
+        raise OperandError(f"A is compressed and {form} is dense", hint="`sparse.expand` gives the dense A")
+    else:
+        a = _padded(a, -1, steps * form.k)
+    d = execution.raw_matmul(
+        execution.dot_key(form), device, a, b, c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, indices=indices,
+        **_scales(form, scale_a, scale_b, k, steps),
+    )  # fmt: skip
+    return from_raw(form.dtype, d)
+
+
+def _raw(name: str, element: ElementType, value: Any) -> Array:
+    raw = to_raw(element, value, name)
+    if raw.ndim < 2:
+        raise OperandError(f"{name} of shape {raw.shape} is no matrix")
+    return raw
+
+
+def _padded(array: Array, axis: int, size: int, value: int = 0) -> Array:
+    missing = size - array.shape[axis]
+    if not missing:
+        return array
+    widths = [(0, 0)] * array.ndim
+    widths[axis] = (0, missing)
+    return np.pad(array, widths, constant_values=value)
+
+
+def _scales(form: MatrixForm, scale_a: Any, scale_b: Any, k: int, steps: int) -> dict[str, Any]:
+    if not form.block_scale:
+        if scale_a is not None or scale_b is not None:
+            raise OperandError(f"{form} takes no scale_a or scale_b")
+        return {}
+    assert form.stype is not None
+    block = form.k // form.scale_vec
+    blocks = -(-k // block)
+    out = {}
+    for name, value, axis in (("scale_a", scale_a, -1), ("scale_b", scale_b, -2)):
+        if value is None:
+            raise OperandError(f"{name} is missing: one .{form.stype} factor for every {block} elements along k")
+        raw = _raw(name, form.stype, value)
+        if raw.shape[axis] != blocks:
+            raise OperandError(
+                f"{name} of shape {raw.shape}: {blocks} factors along k are needed, one for {block} elements"
+            )
+        out[name] = _padded(raw, axis, steps * form.scale_vec, _ONE[form.stype.name])
+    return out

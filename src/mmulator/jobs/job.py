@@ -1,0 +1,303 @@
+"""A launch as a file or as options: which kernel, which arguments, what to compare with.
+
+    ptx = "gemm.ptx"                 # beside the launch file
+    entry = "gemm"                   # may be left out if the module has one kernel
+    grid = [4, 4, 1]
+    block = [128, 1, 1]
+    shared = 98304                   # dynamic shared bytes
+    device = "sm_90"
+    seed = 0
+
+    [[arg]]                          # one for each parameter, in order
+    name = "A"
+    type = "f16"
+    shape = [512, 512]
+    random = { seed = 1 }            # or zeros = true | npy = "a.npy" | npz = "file.npz:key" | values = [..]
+    [[arg]]
+    value = 512                      # a scalar, in the parameter's type
+    [[arg]]                          # a struct; an array in it is a pointer to it
+    struct = [{ type = "i32", value = 3 }, { type = "f32", shape = [8], zeros = true }]
+    [[arg]]
+    hex = "0100 0000"                # raw bytes
+
+    [variables]                      # .const and .global variables of the module
+    coef = { type = "f32", values = [1, 2, 3, 4] }
+
+    [expect]
+    file = "expected.npz"            # arrays by argument name
+    compare = "bits"                 # or "close" with tolerance = 1e-3 (of the largest value), rtol, atol or ulp
+    source = "H200"                  # where the reference comes from
+
+Random floats are numpy.random.default_rng(seed).standard_normal(shape, dtype=float32), rounded to the type; integers are
+default_rng(seed).integers(low, high, shape), low and high given beside the seed (-8 and 8, or 0 and 16 for unsigned types).
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmulator.demangle import choose, readable
+from mmulator.errors import LaunchError, MmulatorError
+from mmulator.isa.forms import MatrixForm
+from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, check_expectation, compare
+from mmulator.jobs.inputs import (
+    Argument,
+    dtype_of,
+    is_integer,
+    load_arrays,
+    parse_argument,
+    random_array,
+    table_argument,
+)
+from mmulator.jobs.pattern import accumulators
+from mmulator.machine.launch.report import Report
+from mmulator.machine.launch.watch import Watched
+from mmulator.machine.module import Kernel, Module
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass
+class Job:
+    """A launch. variables: values of the module's variables before it, by name. show: arrays to return (parts of names)."""
+
+    ptx: Path
+    entry: str | None
+    grid: Any
+    block: Any
+    shared: int = 0
+    device: str | None = None
+    seed: int = 0
+    arguments: list[Argument] = field(default_factory=list)
+    expect: Expectation | None = None
+    variables: list[Argument] = field(default_factory=list)
+    show: list[str] = field(default_factory=list)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of the arguments by name, with those that structs point to. Raises LaunchError for equal names."""
+        found: dict[str, np.ndarray] = {}
+        for a in self.named():
+            if isinstance(a.value, np.ndarray):
+                if a.name in found:
+                    raise LaunchError(f"two array arguments are called {a.name}", hint="NAME= before a value names it")
+                found[a.name] = a.value
+        return found
+
+    def named(self) -> list[Argument]:
+        """The arguments, each followed by the arrays that it points to."""
+        return [x for a in self.arguments for x in (a, *a.pointed)]
+
+    def outputs(self) -> list[str]:
+        """Names of the arrays that are there for the kernel to fill."""
+        return [a.name for a in self.named() if a.is_output]
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """written: outputs, and arrays and variables that changed, by name. shown: those that the job asks for. uncompared: the
+    written ones without a reference."""
+
+    report: Report
+    comparisons: list[Comparison]
+    written: dict[str, np.ndarray] = field(default_factory=dict)
+    shown: dict[str, np.ndarray] = field(default_factory=dict)
+    uncompared: tuple[str, ...] = ()
+
+    @property
+    def compares_nothing(self) -> bool:
+        """There is a reference, and nothing that the kernel wrote is in it."""
+        return bool(self.comparisons and self.uncompared) and not any(c.name in self.written for c in self.comparisons)
+
+    @property
+    def ok(self) -> bool:
+        return all(c.ok for c in self.comparisons) and not self.compares_nothing
+
+
+# launch files -------------------------------------------------------------------------------------------------------
+_KEYS = ("ptx", "entry", "grid", "block", "shared", "device", "seed", "arg", "variables", "expect")
+
+
+def load_job(path: str | Path) -> Job:
+    """Read a launch file (TOML). Raises LaunchError naming the file and the key."""
+    path = Path(path)
+    data = _toml(path)
+    unknown = sorted(set(data) - set(_KEYS))
+    if unknown:
+        raise LaunchError(f"{path}: unknown key {unknown[0]!r}", hint="keys: " + ", ".join(sorted(_KEYS)))
+    for key in ("ptx", "grid", "block"):
+        if key not in data:
+            raise LaunchError(f"{path}: {key!r} is missing")
+    for key in ("ptx", "entry", "device"):
+        if not isinstance(data.get(key, ""), str):
+            raise LaunchError(f"{path}: {key} is {data[key]!r}, not a text")
+    arguments, variables = data.get("arg", []), data.get("variables", {})
+    if not isinstance(arguments, list) or not all(isinstance(a, dict) for a in arguments):
+        raise LaunchError(f"{path}: arguments are tables: [[arg]]")
+    if not isinstance(variables, dict) or not all(isinstance(v, dict) for v in variables.values()):
+        raise LaunchError(f"{path}: variables are tables: [variables] NAME = {{ type = 'f32', value = 0.5 }}")
+    job = Job(
+        path.parent / data["ptx"], data.get("entry"), data["grid"], data["block"], _int(data, "shared", path),
+        data.get("device"), _int(data, "seed", path), [table_argument(a, n, path) for n, a in enumerate(arguments)],
+        variables=[table_argument(v, 0, path, default=name) for name, v in variables.items()],
+    )  # fmt: skip
+    if "expect" in data:
+        job.expect = _expectation(data["expect"], path, job.outputs())
+    return job
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LaunchError(f"cannot read {path}: {error.strerror}") from None
+    except RecursionError:
+        raise LaunchError(f"{path}: it is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise LaunchError(f"{path} is not text in UTF-8, which a launch file is") from None
+    except ValueError as error:  # TOML, dates that there are not
+        raise LaunchError(f"{path}: {error}") from None
+
+
+def _int(data: dict[str, Any], key: str, path: Path) -> int:
+    value = data.get(key, 0)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise LaunchError(f"{path}: {key} is {value!r}, not a whole number")
+    return value
+
+
+_EXPECT = ("file", "compare", "tolerance", "rtol", "atol", "ulp", "source")
+
+
+def _expectation(data: Any, path: Path, outputs: Sequence[str]) -> Expectation:
+    if not isinstance(data, dict) or "file" not in data:
+        raise LaunchError(f"{path}: [expect] needs a file")
+    unknown = sorted(set(data) - set(_EXPECT))
+    if unknown:
+        raise LaunchError(f"{path}: unknown key {unknown[0]!r} of [expect]", hint="keys: " + ", ".join(_EXPECT))
+    compare = data.get("compare", "bits")
+    if compare not in ("bits", "close"):
+        raise LaunchError(f"{path}: [expect] compare is 'bits' or 'close'")
+    given = {key: data[key] for key in ("tolerance", "rtol", "atol", "ulp") if key in data}
+    if given and "compare" not in data:
+        compare = "close"
+    if given and compare == "bits":
+        raise LaunchError(f"{path}: [expect] {next(iter(given))} goes with compare = 'close'")
+    if compare == "close" and not given:
+        given = {"tolerance": 1e-3}
+    where = f"{path}: [expect]"
+    return read_expectation(path.parent / str(data["file"]), tolerance_of(given, where), str(data.get("source", "")), outputs)
+
+
+def tolerance_of(given: Mapping[str, Any], where: str) -> Tolerance:
+    """Of numbers named tolerance, rtol, atol, ulp. Raises LaunchError for what is no tolerance."""
+    for key, value in given.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+        if not number or (key == "ulp" and value != int(value)):
+            raise LaunchError(f"{where} {key} is {value!r}, not a {'whole ' * (key == 'ulp')}number of 0 or more")
+    get = given.get
+    return Tolerance(float(get("tolerance", 0)), float(get("rtol", 0)), float(get("atol", 0)), int(get("ulp", 0)))
+
+
+def read_expectation(
+    path: Path, tolerance: Tolerance | None = None, source: str = "", outputs: Sequence[str] = ()
+) -> Expectation:
+    """An .npz of arrays by argument name, or a .npy of the only output. Raises LaunchError."""
+    try:
+        found = load_arrays(path)
+    except MmulatorError as error:
+        raise LaunchError(error.message, hint=error.hint) from None
+    if isinstance(found, np.ndarray):
+        if len(outputs) != 1:
+            said = ", ".join(outputs) or "none"
+            hint = "numpy.savez(file, NAME=array) writes arrays by argument name"
+            raise LaunchError(f"{path} is one array, and which output it is of is open (outputs: {said})", hint=hint)
+        found = {outputs[0]: found}
+    return Expectation(found, tolerance or Tolerance(), source, str(path))
+
+
+# running ------------------------------------------------------------------------------------------------------------
+def run_job(
+    job: Job, *, timeout: float | None = None, threads: int | None = None, progress: Progress | None = None,
+    watch: Sequence[Watched] = (),
+) -> JobResult:  # fmt: skip
+    """Load, launch, compare. Arrays of the job's arguments are updated in place."""
+    if timeout is not None and not timeout > 0:
+        raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
+    module = Module.load(job.ptx)
+    kernel = module[kernel_name(module, job)]
+    cells = dict(module.variables)
+    for v in job.variables:
+        _set_variable(cells, v, job.ptx)
+    arrays = {**cells, **job.arrays()}
+    if job.expect is not None:
+        check_expectation(job.expect, arrays)
+    shown = {found: arrays[found] for name in job.show for found in [choose(arrays, name, "there is no array")]}
+    before = {name: _digest(a) for name, a in arrays.items()}
+    report = kernel.launch(
+        job.grid, job.block, [a.value for a in job.arguments], job.shared, job.device, seed=job.seed,
+        timeout=None if timeout == math.inf else timeout, threads=threads, progress=progress, watch=watch,
+    )  # fmt: skip
+    outputs = job.outputs()
+    written = {name: a for name, a in arrays.items() if name in outputs or _digest(a) != before[name]}
+    if job.expect is None:
+        return JobResult(report, [], written, shown)
+    held = accumulators(_matrix_forms(module, kernel))
+    comparisons = [compare(name, arrays[name], want, job.expect.tolerance, held) for name, want in job.expect.arrays.items()]
+    missing = tuple(name for name in written if name not in job.expect.arrays)
+    return JobResult(report, comparisons, written, shown, missing)
+
+
+def kernel_name(module: Module, job: Job) -> str:
+    """The entry that is meant. Raises LaunchError."""
+    if job.entry is not None:
+        return choose(module, job.entry, f"{job.ptx} has no kernel")
+    if len(module) != 1:
+        raise LaunchError(
+            f"{job.ptx} has {len(module)} kernels: say which", hint="kernels: " + ", ".join(readable(n) for n in module)
+        )
+    return next(iter(module))
+
+
+def _matrix_forms(module: Module, kernel: Kernel) -> list[MatrixForm]:
+    """Of the kernel and the functions that it may call."""
+    functions = [kernel.function, *(f for f in module.tree.functions if not f.is_entry)]
+    return [i.form for f in functions for i in f.instructions if isinstance(i.form, MatrixForm)]
+
+
+def _digest(array: np.ndarray) -> int:
+    """Something that changes when an array is written to."""
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data) if array.size else 0
+
+
+# variables of the module --------------------------------------------------------------------------------------------
+def _set_variable(cells: Mapping[str, np.ndarray], given: Argument, ptx: Path) -> None:
+    name = choose(cells, given.name, f"{ptx} has no .const or .global variable")
+    cell, value = cells[name], given.value
+    said = f"variable {name} is {cell.dtype}{list(cell.shape) or ''}, {cell.nbytes} bytes"
+    if isinstance(value, int | float):
+        fits = cell.size == 1 and not (is_integer(cell.dtype) and value != int(value))
+        with np.errstate(all="ignore"):
+            data = np.asarray(value).astype(cell.dtype).tobytes() if fits else b""
+    elif isinstance(value, np.ndarray):
+        data = np.ascontiguousarray(value).tobytes()
+    elif isinstance(value, bytes):
+        data = value
+    else:
+        raise LaunchError(f"{said}: it takes numbers, an array or bytes")
+    if len(data) != cell.nbytes:
+        raise LaunchError(f"{said}: the value given has {len(data)} bytes" if data else f"{said}: {value} is no value of it")
+    cell.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
+
+
+__all__ = [
+    "Argument", "Comparison", "Expectation", "Job", "JobResult", "Tolerance", "dtype_of", "kernel_name", "load_job",
+    "parse_argument", "random_array", "read_expectation", "run_job", "tolerance_of",
+]  # fmt: skip

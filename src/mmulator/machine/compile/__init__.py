@@ -1,0 +1,1 @@
+"""From a program to machine code: one LLVM function a block of code."""

@@ -1,0 +1,307 @@
+"""Blocks to machine code: writes each basic block as one LLVM function and compiles them in groups."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mmulator.codegen.engine import Library
+from mmulator.codegen.loading import ensure, symbols
+from mmulator.codegen.types import i32, u64
+from mmulator.codegen.values import Builder, Value, constant, module_text
+from mmulator.errors import UnsupportedError
+from mmulator.isa.forms import MatrixForm
+from mmulator.isa.scalar import ScalarForm, type_bits
+from mmulator.machine.compile.block import BLOCK_PARAMS
+from mmulator.machine.compile.control import Emitter
+from mmulator.machine.launch.limits import check_frames
+from mmulator.machine.meaning import load_all, matrix
+from mmulator.machine.runnable import require_supported
+from mmulator.machine.runtime import control as rt
+from mmulator.machine.runtime import memory as mem
+from mmulator.machine.state import STACK_BYTES, Callee
+from mmulator.numerics.profiles import dot_key, profile_for
+from mmulator.program.as_ptxas.contract import contract as contracted
+from mmulator.program.as_ptxas.fold import fold
+from mmulator.program.as_ptxas.inflight import delay_copies, unfenced
+from mmulator.program.blocks import (
+    Block,
+    Program,
+    build,
+)
+from mmulator.program.calls import Place, deepest, place_frames
+from mmulator.program.frames import Frame, allocate
+from mmulator.program.image import (
+    LocalFrame,
+    ModuleImage,
+    SharedLayout,
+    local_frame,
+    shared_layout,
+)
+from mmulator.ptx.resources import parameter_bytes, parameter_offsets
+from mmulator.ptx.tree import Function, Instruction, Module, Symbol
+from mmulator.twin.sfu import tables_for
+
+GROUP = 160  # PTX instructions compiled together
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class MatrixSites:
+    """Tables that matrix instructions of the kernel point to, in the order of their use. Filled by meaning/matrix.py."""
+
+    tables: list[np.ndarray] = field(default_factory=list)
+    index: dict[Any, int] = field(default_factory=dict)
+    # tiles of wgmma: (function, n, bits of an element, register slots) of the accumulator
+    tiles: dict[tuple[str, int, int, tuple[int, ...]], int] = field(default_factory=dict)
+    wgmma: list[np.ndarray] = field(default_factory=list)
+    tile_bytes: int = 0
+    scratch_bytes: int = 0
+    functions: list[tuple[np.ndarray, str, Any]] = field(default_factory=list)
+    keep: list[Any] = field(default_factory=list)
+
+
+@dataclass
+class CompiledKernel:
+    """Machine code of a kernel and what a launch must know.
+
+    code: address of each block's function. sites: instruction of each site number. classes: per block, instructions
+    by class. callees: of each function its first block and the place of its frames. frame_bytes: register file of a warp.
+    local_bytes: local memory of a lane.
+    """
+
+    program: Program
+    image: ModuleImage
+    shared: SharedLayout
+    code: np.ndarray
+    sites: list[Instruction]
+    classes: list[Counter[str]]
+    callees: list[tuple[int, Place]]
+    frame_bytes: int
+    local_bytes: int
+    matrix: MatrixSites
+    instructions: int
+    seconds: float
+    from_cache: bool
+    libraries: list[Library]
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def atomic_bytes(self) -> int:
+        """Size of the widest atomic operation, 1 if there is none."""
+        forms = (i.form for i in self.sites if i.opcode in ("atom", "red") and isinstance(i.form, ScalarForm))
+        return max((type_bits(f["type"]) // 8 for f in forms), default=1)
+
+    @cached_property
+    def uses_copies(self) -> bool:
+        return any(i.opcode == "cp" for i in self.sites)
+
+    @cached_property
+    def callee_table(self) -> np.ndarray:
+        """`callees` as native code reads them."""
+        return np.array([(e, p.cycle, p.offset, p.stride, p.end) for e, p in self.callees], Callee.numpy_dtype())
+
+    @cached_property
+    def function_table(self) -> np.ndarray:
+        """Of each function of the module its number among the callees, -1 if no pointer leads to it."""
+        numbers = {n: number for number, n in enumerate(self.program.functions) if n in self.program.pointed}
+        return np.array([numbers.get(n, -1) for n in self.image.function_names], np.int32)
+
+    def macs(self, counts: np.ndarray) -> int:
+        """Multiply-accumulates of matrix instructions, from the executions of each block."""
+        return sum(
+            int(n) * sum(instruction_macs(i) for i in b.body) for n, b in zip(counts, self.program.blocks) if n
+        )
+
+
+class Jit:
+    """Compiles one kernel of a module for one device.
+
+    contract: fuse and fold as ptxas does (contract.py, fold.py). It optimises no module of `.target debug`.
+    watch: note stores to the memory that a launch watches.
+    """
+
+    def __init__(
+        self, module: Module, function: Function, image: ModuleImage, device: str, *, contract: bool = True,
+        watch: bool = False,
+    ) -> None:  # fmt: skip
+        load_all()
+        self.watch = watch
+        self.module, self.image, self.device = module, image, device
+        self.contract = contract and "debug" not in module.options
+        self.program = build(module, function, self._prepare)
+        functions = [f.function for f in self.program.functions.values()]
+        self.unfenced: set[int] = set().union(*(unfenced(f) for f in functions))
+        self.numbers = {name: number for number, name in enumerate(self.program.functions)}
+        require_supported(module, functions)
+        self.shared = shared_layout(module, functions)
+        self.frames: dict[str, Frame] = {n: allocate(f) for n, f in self.program.functions.items()}
+        self.stack = STACK_BYTES if any(i.opcode == "alloca" for f in functions for i in f.instructions) else 0
+        self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
+        self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
+        self.parameter_bytes = parameter_bytes(function.params)
+        self.sites: list[Instruction] = []
+        self.matrix = MatrixSites()
+
+    def _prepare(self, function: Function) -> Function:
+        """What ptxas would do to a function before instructions have their meaning."""
+        return delay_copies(contracted(fold(function)) if self.contract else function)
+
+    # symbols --------------------------------------------------------------------------------------------------------
+    def symbol(self, e: Emitter, symbol: Symbol) -> Value:
+        name = symbol.name
+        b = e.b
+        local = self.locals[e.function_name].offsets.get(name)
+        if local is not None:
+            return u64.vec(32)(e.local_base()) + (local + symbol.offset)
+        if name in self.shared.addresses:
+            return constant(b, u64, self.shared.addresses[name] + symbol.offset)
+        if name in self.image.addresses:
+            return constant(b, u64, self.image.symbol_address(name) + symbol.offset)
+        if e.is_entry and name in self.params:
+            return constant(b, u64, self.params[name] + symbol.offset)
+        callee = self.module.function(name)
+        if callee is not None and callee.name in self.image.functions:
+            return constant(b, u64, self.image.functions[callee.name])
+        raise UnsupportedError(
+            f"{name} is declared here but defined elsewhere", span=symbol.span, hint="link the modules into one first"
+        )
+
+    # compilation ----------------------------------------------------------------------------------------------------
+    def compile(self, progress: Progress | None = None) -> CompiledKernel:
+        """Write and compile all blocks. progress(done, total) in PTX instructions. Raises UnsupportedError."""
+        start = time.perf_counter()
+        groups = self.program.groups
+        places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
+        local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
+        check_frames(self.program.entry.function, frame_bytes, local)
+        ensure([*rt.CONTROL, *mem.MEMORY])
+        blocks = self.program.blocks
+        code = np.zeros(len(blocks), np.uint64)
+        classes = [Counter(instruction_class(i) for i in _instructions(b)) for b in blocks]
+        total = sum(sum(c.values()) for c in classes)
+        libraries: list[Library] = []
+        done = 0
+        at = 0
+        cached = True
+        while at < len(blocks):
+            group: list[Block] = []
+            weight = 0
+            while at < len(blocks) and (not group or weight + sum(classes[at].values()) <= GROUP):
+                weight += sum(classes[at].values())
+                group.append(blocks[at])
+                at += 1
+            library = self._compile_group(group)
+            cached = cached and library.cached
+            for b in group:
+                code[b.index] = library.address(f"block{b.index}")
+            libraries.append(library)
+            done += weight
+            if progress:
+                progress(done, total)
+        matrix.find_rivals(self.matrix)
+        callees = [(f.entry, places[n]) for n, f in self.program.functions.items()]
+        return CompiledKernel(
+            self.program, self.image, self.shared, code, self.sites, classes, callees, frame_bytes, local, self.matrix, total,
+            time.perf_counter() - start, cached, libraries, self.notes(),
+        )  # fmt: skip
+
+    def notes(self) -> list[str]:
+        """What of this kernel is not known to be the device's to the bit."""
+        approximate: set[str] = set()
+        inferred: dict[str, None] = {}
+        unseen: dict[str, None] = {}
+        for item in self.program.functions.values():
+            for ins in item.function.instructions:
+                if isinstance(ins.form, ScalarForm) and ins.form.since_blackwell:
+                    unseen[ins.mnemonic] = None
+                elif {"approx", "full"} & set(ins.modifiers) and ins.opcode in APPROXIMATE:
+                    approximate.add(ins.opcode)
+                elif instruction_macs(ins) and isinstance(ins.form, MatrixForm):
+                    profile = profile_for(dot_key(ins.form), self.device)
+                    if profile.confidence == "inferred":
+                        inferred[f"{ins.mnemonic} on {self.device}: {profile.note or 'not observed'}"] = None
+        tables, measured = tables_for(self.device)
+        said = list(inferred)
+        if unseen:
+            said.append(f"{', '.join(unseen)}: as the PTX ISA describes them; no chip that has them was asked")
+        if approximate and not measured:
+            said.append(
+                f"{', '.join(sorted(approximate))}: approximate functions with the tables of {tables.device}; "
+                f"none were captured on {self.device}"
+            )
+        return said
+
+    def _compile_group(self, group: list[Block]) -> Library:
+        builders = []
+        names: set[str] = set()
+        for block in group:
+            builder, natives = self._write(block)
+            builders.append(builder)
+            ensure(natives.values())
+            names |= set(builder.declared)
+        return Library(module_text(builders), 1, symbols(names))
+
+    def _write(self, block: Block) -> tuple[Builder, dict[str, Any]]:
+        b = Builder(f"block{block.index}", i32, BLOCK_PARAMS)
+        with b:
+            name = block.function.function.name
+            e = Emitter(self, b, block, self.frames[name])
+            if block is block.function.blocks[0] and not block.function.function.is_entry:
+                e.load_register_parameters()
+            if block.after is not None:
+                e.after(block.after)
+            for n, ins in enumerate(block.body):
+                e.instruction(ins, first=n == 0)
+            e.finish()
+        return b, e.natives
+
+
+def _instructions(block: Block) -> list[Instruction]:
+    last = block.last
+    counts_last = last is not None and not (block.ending == "branch" and last.opcode != "bra")
+    return [*block.body, *([last] if counts_last and last is not None else [])]
+
+
+_CLASSES = {
+    **dict.fromkeys(("ld", "ldu", "st", "prefetch", "prefetchu"), "memory"),
+    **dict.fromkeys(("atom", "red"), "atomic"),
+    **dict.fromkeys(("bra", "brx", "ret", "exit", "call", "trap"), "control"),
+    **dict.fromkeys(("bar", "barrier", "membar", "fence"), "barrier"),
+    **dict.fromkeys(("shfl", "vote", "match", "redux", "elect", "activemask"), "warp"),
+    **dict.fromkeys(("ldmatrix", "stmatrix", "movmatrix"), "matrix move"),
+    "cp": "cp.async",
+    "mma": "mma",
+}
+
+
+def instruction_class(ins: Instruction) -> str:
+    """Class of an instruction in a report: `wgmma`, `mma`, `cp.async`, `memory`, `integer`, `float`, ..."""
+    if ins.opcode in ("wgmma", "wmma"):
+        op = ins.modifiers[0] if ins.modifiers else ""
+        return ins.opcode if op in ("mma_async", "mma") else f"{ins.opcode}.{op}"
+    found = _CLASSES.get(ins.opcode)
+    if found:
+        return found
+    if any(m in ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64") for m in ins.modifiers):
+        return "float"
+    return "move" if ins.opcode in ("mov", "cvta") else "integer"
+
+
+APPROXIMATE = frozenset(("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", "div"))
+
+
+def instruction_macs(ins: Instruction) -> int:
+    """Multiply-accumulates that one warp executes with this instruction."""
+    form = ins.form
+    if ins.opcode not in ("mma", "wgmma", "wmma") or getattr(form, "op", "") not in ("mma", "mma_async"):
+        return 0
+    macs = form.m * form.n * form.k  # type: ignore[union-attr]
+    return macs // 4 if ins.opcode == "wgmma" else macs

@@ -1,0 +1,1 @@
+"""Grids: arguments, limits, memory, workers, faults as sentences, the report."""

@@ -1,0 +1,162 @@
+"""Kernel arguments: Python values to the bytes of the parameter memory, arrays to windows of device memory."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mmulator.errors import LaunchError, shown
+from mmulator.machine.launch.values import Aggregate as Aggregate
+from mmulator.machine.launch.values import host_array, host_value
+from mmulator.program.addresses import SLOT_SHIFT
+from mmulator.program.image import slots_for
+from mmulator.ptx.resources import parameter_bytes, parameter_offsets
+from mmulator.ptx.tree import Function, Parameter
+
+
+@dataclass
+class Buffer:
+    """A window of device memory. start: its generic address. label: how messages name it. host: where its bytes are during
+    a launch: the array's, or a copy's (placing.py)."""
+
+    start: int
+    array: np.ndarray
+    label: str
+    writable: bool = True
+    host: int = 0
+
+    def __post_init__(self) -> None:
+        self.host = int(self.array.ctypes.data)
+
+    @property
+    def size(self) -> int:
+        return self.array.nbytes
+
+
+@dataclass
+class Arguments:
+    """params: the parameter memory. buffers: one for each different array. values: the arguments, arrays as NumPy's."""
+
+    params: np.ndarray
+    buffers: list[Buffer] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+
+
+def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> Arguments:
+    """Check and lay out the arguments of a kernel. Raises LaunchError naming the argument and what is wrong."""
+    params = function.params
+    if len(args) != len(params):
+        wanted = ", ".join(f".{p.type}" + ("[]" if p.shape else "") for p in params)
+        raise LaunchError(
+            f"{function.name} takes {len(params)} argument{'s' * (len(params) != 1)} ({wanted or 'none'}), not {len(args)}",
+            hint="Triton adds two scratch pointers at the end; pass 0 for them" if _lacks_scratch(params, args) else None,
+        )
+    offsets = parameter_offsets(params)
+    memory = np.zeros(parameter_bytes(params), np.uint8)
+    result = Arguments(memory)
+    pool = _Pool(first_slot, result.buffers)
+    for number, (p, value, at) in enumerate(zip(params, args, offsets)):
+        where = f"argument {number} ({p.name})"
+        value = host_value(value, p, where)
+        result.values.append(value)
+        if isinstance(value, np.ndarray) and not (p.shape and value.dtype == np.uint8) and value.ndim > 0:
+            if p.bits != 64 or p.shape or p.type.startswith("f"):
+                raise LaunchError(
+                    f"{where} is .{p.type}, not a pointer: it cannot take an array of {value.dtype}{value.shape}"
+                )
+            data = struct.pack("<Q", pool.address(value, where))
+        elif isinstance(value, Aggregate):
+            data = _aggregate_bytes(value, p, where, pool)
+        else:
+            data = scalar_bytes(value, p, where)
+        memory[at : at + len(data)] = np.frombuffer(data, np.uint8)
+    return result
+
+
+def _lacks_scratch(params: Sequence[Parameter], args: Sequence[Any]) -> bool:
+    """Whether two arguments are missing where a kernel of Triton has its scratch pointers."""
+    return len(args) == len(params) - 2 and all(p.is_pointer and not p.shape for p in params[-2:])
+
+
+class _Pool:
+    """Windows for arrays: one for each different memory."""
+
+    def __init__(self, first_slot: int, buffers: list[Buffer]) -> None:
+        self.slot, self.buffers = first_slot, buffers
+        self.known: dict[tuple[int, int], Buffer] = {}
+
+    def address(self, array: np.ndarray, where: str) -> int:
+        _check_array(array, where)
+        key = (array.ctypes.data, array.nbytes)
+        buffer = self.known.get(key)
+        if buffer is None:
+            buffer = self.known[key] = Buffer(self.slot << SLOT_SHIFT, array, where)
+            self.slot += slots_for(array.nbytes)
+            self.buffers.append(buffer)
+        return buffer.start
+
+
+def _check_array(value: np.ndarray, where: str) -> None:
+    if not value.flags.c_contiguous:
+        raise LaunchError(f"{where}: the array is not contiguous", hint="pass np.ascontiguousarray(x)")
+    if not value.flags.writeable:
+        raise LaunchError(
+            f"{where}: the array is read-only, and kernels update their buffers in place", hint="pass a copy: x.copy()"
+        )
+    if not value.dtype.isnative:
+        raise LaunchError(f"{where}: the array is big-endian, a GPU is not", hint="pass x.astype(x.dtype.newbyteorder('='))")
+    if value.dtype.hasobject:
+        raise LaunchError(f"{where}: an array of Python objects has no bytes to work on")
+
+
+def _aggregate_bytes(value: Aggregate, p: Parameter, where: str, pool: _Pool) -> bytes:
+    if len(value.data) != p.size:
+        raise LaunchError(f"{where} has {p.size} bytes, not {len(value.data)}")
+    data = bytearray(value.data)
+    for offset, array in value.pointers.items():
+        if not 0 <= offset <= p.size - 8:
+            raise LaunchError(f"{where}: a pointer at byte {offset} does not fit into {p.size} bytes")
+        place = f"{where}, pointer at byte {offset}"
+        data[offset : offset + 8] = struct.pack("<Q", pool.address(host_array(array, place), place))
+    return bytes(data)
+
+
+def scalar_bytes(value: Any, p: Parameter, where: str) -> bytes:
+    """Bytes of a scalar or aggregate argument."""
+    if p.shape:
+        data = value.tobytes() if isinstance(value, np.ndarray | np.generic) else value
+        if not isinstance(data, bytes | bytearray) or len(data) != p.size:
+            got = len(data) if isinstance(data, bytes | bytearray) else type(value).__name__
+            raise LaunchError(
+                f"{where} is an aggregate of {p.size} bytes: pass bytes of that length, not {got}",
+                hint="mm.struct(...) of its fields makes them; on the command line i32,f32:1,0.5 or hex:01000000...",
+            )
+        return bytes(data)
+    if value is None:
+        if p.bits != 64 or p.type == "f64":
+            raise LaunchError(f"{where} is .{p.type}, not a pointer: None is the null pointer", hint="pass 0 for a zero")
+        value = 0
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.item() if value.dtype.kind in "biufc" or value.dtype.kind == "V" else value
+    if p.type in ("f32", "f64"):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise LaunchError(f"{where} is .{p.type}: pass a number, not {type(value).__name__}")
+        try:
+            return struct.pack("<f" if p.type == "f32" else "<d", value)
+        except (OverflowError, struct.error):
+            raise LaunchError(f"{where}: {shown(value)} does not fit .{p.type}") from None
+    if isinstance(value, float) and p.type[0] == "b" and p.bits in (32, 64):
+        try:
+            return struct.pack("<f" if p.bits == 32 else "<d", value)
+        except OverflowError:
+            raise LaunchError(f"{where}: {value} does not fit an f32") from None
+    if not isinstance(value, int):
+        pointer = " or an array" if p.bits == 64 else ""
+        raise LaunchError(f"{where} is .{p.type}: pass an integer{pointer}, not {type(value).__name__}")
+    if not -(1 << (p.bits - 1)) <= value < 1 << p.bits:
+        raise LaunchError(f"{where}: {shown(value)} does not fit .{p.type}")
+    return (value & ((1 << p.bits) - 1)).to_bytes(p.size, "little")

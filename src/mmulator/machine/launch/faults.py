@@ -1,0 +1,117 @@
+"""Faults as sentences: which thread, which instruction, which address, which buffer, what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mmulator.errors import ExecutionFault
+from mmulator.isa.scalar import ScalarForm
+from mmulator.machine.launch.faults_warp import describe_partial
+from mmulator.machine.launch.faults_wgmma import describe_warpgroup
+from mmulator.machine.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
+from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_FUNCTION, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.tree import Instruction
+
+if TYPE_CHECKING:
+    from mmulator.machine.launch.grid import Grid, Resident
+
+_OFFSET = (1 << SLOT_SHIFT) - 1
+
+
+def _thread(grid: Grid, resident: Resident, warp: int, lane: int) -> str:
+    bx, by, _ = grid.shape.block
+    t = warp * LANES + lane
+    x, y, z = resident.cta["ctaid"][0]
+    return f"block ({x}, {y}, {z}), thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
+
+
+def describe_address(grid: Grid, address: int) -> str:
+    """`byte 4096 of argument 2 (out), which has 4096`."""
+    slot, offset = address >> SLOT_SHIFT, address & _OFFSET
+    if slot == SLOT_SHARED or (slot == 0 and address >= SHARED_BASE):
+        return f"byte {offset - SHARED_BASE} of shared memory, of which the block has {grid.shape.shared}"
+    names = {0: "the null page", SLOT_LOCAL: "local memory", SLOT_CONST: "const memory", SLOT_PARAM: "the parameters",
+             SLOT_FUNCTION: "code"}  # fmt: skip
+    if slot in names:
+        return f"byte {offset} of {names[slot]}"
+    best = None
+    for b in grid.buffers:
+        distance = address - b.start
+        if -(1 << 31) < distance < b.size + (1 << 32) and (best is None or abs(distance) < abs(best[0])):
+            best = distance, b
+    if best is None:
+        return "memory that no argument owns"
+    distance, b = best
+    return f"byte {distance} of {b.label}, which has {b.size}"
+
+
+def _space(ins: Instruction) -> str:
+    """State space of an access by an offset; one that names no space names a local variable."""
+    written = ins.form["space"] if isinstance(ins.form, ScalarForm) else getattr(ins.form, "space", "")
+    return written.partition("::")[0] or "local"
+
+
+_HINTS = {
+    FaultKind.OUT_OF_BOUNDS: "check the index arithmetic and the mask of the access",
+    FaultKind.SHARED_OUT_OF_BOUNDS: "check the shared bytes of the launch and the address arithmetic",
+    FaultKind.BEYOND_SPACE: "an address of this state space is an offset into it; cvta.to makes one of a generic address",
+    FaultKind.WRONG_SPACE: "without .global the instruction takes any generic address",
+    FaultKind.MISALIGNED: "an access of n bytes needs an address that is a multiple of n",
+    FaultKind.NULL_POINTER: "a pointer argument is 0, or an address was never set",
+    FaultKind.ALLOCA_OVERFLOW: f"alloca has {STACK_BYTES} bytes a thread here; a GPU has what cudaLimitStackSize says",
+    FaultKind.BAD_STACK: "stackrestore takes what stacksave gave",
+    FaultKind.BARRIER_COUNTS: "name the count everywhere or nowhere; an H200 traps even if the one left out would be the same",
+    FaultKind.STACK_OVERFLOW: "recursion is too deep for the stack that is kept for it (64 calls)",
+}
+_RULES = {
+    FaultKind.BARRIER_LANES: "barrier: a warp arrives at one barrier, with one thread count (PTX ISA 9.1, Parallel "
+    "Synchronization and Communication Instructions: bar)",
+    FaultKind.BARRIER_COUNTS: "barrier: all threads that use a barrier before it completes must name the same thread count "
+    "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: bar)",
+}
+
+
+def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
+    cta = resident.cta[0]
+    kind = FaultKind(int(cta["fault"]))
+    ins = grid.kernel.sites[int(cta["fault_site"])]
+    if kind in (FaultKind.WGMMA_LANES, FaultKind.WGMMA_MISMATCH, FaultKind.WGMMA_SCALE):
+        return describe_warpgroup(grid, resident)
+    if kind == FaultKind.PARTIAL_WARP:
+        return describe_partial(grid, resident)
+    address, size = int(cta["fault_address"]), int(cta["fault_bytes"])
+    who = _thread(grid, resident, int(cta["fault_warp"]), int(cta["fault_lane"]))
+    where = f"address 0x{address:x}, {describe_address(grid, address)}"
+    access = f"{ins.mnemonic} of {size} bytes at {where}"
+    text = {
+        FaultKind.OUT_OF_BOUNDS: f"out of bounds: {access}",
+        FaultKind.SHARED_OUT_OF_BOUNDS: f"out of bounds: {access}",
+        FaultKind.LOCAL_OUT_OF_BOUNDS: f"out of bounds: {access}",
+        FaultKind.MISALIGNED: f"misaligned: {access}",
+        FaultKind.NULL_POINTER: f"null pointer: {access}",
+        FaultKind.READ_ONLY: f"store to read-only memory: {access}",
+        FaultKind.TRAP: "trap executed",
+        FaultKind.ASSERTION: f"assertion failed: {grid.read_string(address)}",
+        FaultKind.STACK_OVERFLOW: "stack overflow in a call",
+        FaultKind.ALLOCA_OVERFLOW: f"stack overflow: alloca of {address} bytes, of which {size} are left",
+        FaultKind.BAD_STACK: f"stackrestore to {address}, which is no place on the stack",
+        FaultKind.BEYOND_SPACE: f"out of bounds: {ins.mnemonic} of {size} bytes at address 0x{address:x}, beyond the "
+        f".{_space(ins)} space, whose addresses have 32 bits",
+        FaultKind.WRONG_SPACE: f"wrong state space: {access}, which is not global",
+        FaultKind.NOT_SHARED: f"wrong state space: {access}, which is not shared memory",
+        FaultKind.PRINT: f"printf failed: {grid.printer.problem}",
+        FaultKind.BAD_CALL: "call of an address that is no function",
+        FaultKind.BAD_BRANCH: f"brx.idx with index {address}; the list has {size} targets",
+        FaultKind.BAD_BARRIER: f"barrier {address} with a count of {size} threads: barriers are 0 to "
+        f"{NUM_BARRIERS - 1}, counts multiples of 32",
+        FaultKind.BARRIER_COUNTS: f"barrier {address & _OFFSET} with a count of {_count(size)} where "
+        f"{_count(address >> SLOT_SHIFT)} are expected",
+        FaultKind.BARRIER_LANES: f"{ins.mnemonic} of which lanes of a warp name different barriers or counts: lane {size} "
+        f"barrier {address}, and this thread another",
+        FaultKind.WGMMA_ADDRESS: f"matrix descriptor outside of shared memory: {describe_address(grid, address)}",
+    }[kind]
+    return ExecutionFault(f"{text}, in {who}", span=ins.span, rule=_RULES.get(kind), hint=_HINTS.get(kind))
+
+
+def _count(threads: int) -> str:
+    return f"{threads} threads" if threads else "all threads of the block"

@@ -1,0 +1,156 @@
+"""Lanes that do not come together, as sentences: instructions by part of a warp, deadlocks, blocks that do not end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mmulator.errors import ExecutionFault
+from mmulator.machine.launch.whereabouts import Group, block_text, groups, lanes_text, warps_text
+from mmulator.machine.state import FULL, LANES, NUM_BARRIERS
+from mmulator.program.blocks import is_warp_barrier, takes_whole_warp
+from mmulator.ptx.tree import Instruction
+
+if TYPE_CHECKING:
+    from mmulator.machine.launch.grid import Grid, Resident
+
+_BARRIER = (
+    "bar.sync: every participating thread must arrive (PTX ISA 9.1, Parallel Synchronization and Communication Instructions)"
+)
+_WARPGROUP = "wgmma: all threads of the warpgroup, four warps, must execute the same instruction (PTX ISA 9.1, Warpgroup)"
+_SAME_BRANCH = "let all lanes of the warp take the same branches up to here, or bring them together with bar.warp.sync"
+
+
+def _section(ins: Instruction) -> str:
+    section = str(getattr(ins.form, "section", None) or ins.opcode)
+    return section if "PTX ISA" in section else f"{section} (PTX ISA 9.1)"
+
+
+def _rule(ins: Instruction) -> str:
+    if ins.opcode in ("bar", "barrier") and "warp" not in ins.modifiers:
+        return (
+            "bar.sync, and barrier with .aligned: all threads of the warp must execute the same instruction; in code under a "
+            f"condition only if they evaluate it alike: {_section(ins)}"
+        )
+    if takes_whole_warp(ins):
+        return (
+            f".aligned: all 32 threads of the warp must execute the same {ins.opcode} instruction; the behaviour is undefined "
+            f"if they evaluate its condition differently or if any has exited: {_section(ins)}"
+        )
+    if is_warp_barrier(ins):
+        return (
+            "bar.warp.sync: every thread that the member mask names, and that has not exited, must execute a bar.warp.sync with "
+            f"the same mask: {_section(ins)}"
+        )
+    return (
+        f"{ins.opcode}: every thread that the member mask names, and that has not exited, must execute the same "
+        f"instruction with the same mask: {_section(ins)}"
+    )
+
+
+# instructions for whole warps ----------------------------------------------------------------------------------------
+def describe_partial(grid: Grid, resident: Resident) -> ExecutionFault:
+    """What a PARTIAL_WARP fault means: which lanes execute the instruction, and why the others do not."""
+    cta = resident.cta[0]
+    ins = grid.kernel.sites[int(cta["fault_site"])]
+    warp, lanes = int(cta["fault_warp"]), int(cta["fault_address"])
+    here, off = lanes & FULL, lanes >> LANES
+    live = int(resident.warps[warp]["live"])
+    threads = min(grid.shape.threads - warp * LANES, LANES)
+    exist = (1 << threads) - 1
+    why = []
+    if off:
+        why.append(f"{lanes_text(off)} {_are(off)} predicated off")
+    if exist & ~live:
+        why.append(f"{lanes_text(exist & ~live)} {_have(exist & ~live)} exited")
+    if threads < LANES:
+        why.append(f"{lanes_text(FULL & ~exist)} do not exist, since the block has {grid.shape.threads} threads")
+    why += [str(g) for g in _others(groups(grid, resident), warp, here | off)]
+    hint = _SAME_BRANCH
+    if ins.opcode in ("bar", "barrier"):
+        why = [str(g) for g in _others(groups(grid, resident), warp, here)]
+        hint = "let the whole warp take one branch, or write barrier.sync without .aligned, at which lanes may arrive one by one"
+    elif threads < LANES:
+        hint = "launch a multiple of 32 threads, or let only whole warps reach it"
+    elif exist & ~live:
+        hint = "let no lane of the warp return before its last such instruction"
+    return ExecutionFault(
+        f"{ins.mnemonic} by part of a warp: {lanes_text(here)} of warp {warp} {_does(here)} it; {'; '.join(why)}, in "
+        f"{block_text(resident)}", span=ins.span, rule=_rule(ins), hint=hint,
+    )  # fmt: skip
+
+
+def _are(mask: int) -> str:
+    return "is" if mask.bit_count() == 1 else "are"
+
+
+def _have(mask: int) -> str:
+    return "has" if mask.bit_count() == 1 else "have"
+
+
+def _does(mask: int) -> str:
+    return "executes" if mask.bit_count() == 1 else "execute"
+
+
+def _others(found: Sequence[Group], warp: int, known: int) -> list[Group]:
+    """Groups of a warp that have lanes besides those already spoken of."""
+    return [g for g in found if g.warp == warp and not g.lanes & known]
+
+
+# deadlocks -----------------------------------------------------------------------------------------------------------
+def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
+    """All warps wait: say for what. Lanes that wait for their own warp come first, since nobody else can help them."""
+    found = groups(grid, resident)
+    held = next((g for g in found if g.state == "held"), None)
+    if held is not None and held.instruction is not None:
+        return _describe_held(resident, found, held, held.instruction)
+    first = next((g for g in found if g.state == "waits"), found[0] if found else None)
+    waits = first is not None and first.state == "waits"
+    return ExecutionFault(
+        f"deadlock in {block_text(resident)}: {warps_text(found)}{_arrived(resident)}",
+        span=first.instruction.span if first is not None and first.instruction is not None else None,
+        rule=_WARPGROUP if waits else _BARRIER,
+        hint="let the four warps of a warpgroup take the same branches"
+        if waits
+        else "look for a barrier inside a branch that some threads do not take, or a wrong thread count",
+    )
+
+
+def _arrived(resident: Resident) -> str:
+    """`; 32 of 64 threads have arrived at barrier 1`."""
+    cta = resident.cta[0]
+    said = []
+    for n in range(NUM_BARRIERS):
+        arrived, count = int(cta["barriers"]["arrived"][n]), int(cta["barriers"]["count"][n])
+        if arrived:
+            said.append(f"{arrived} of {count or int(cta['live_threads'])} threads have arrived at barrier {n}")
+    return "".join(f"; {text}" for text in said)
+
+
+def _describe_held(resident: Resident, found: Sequence[Group], held: Group, ins: Instruction) -> ExecutionFault:
+    others = _others(found, held.warp, held.lanes)
+    same = [g for g in others if g.instruction is not None and g.instruction.opcode == ins.opcode]
+    hint = _SAME_BRANCH
+    if is_warp_barrier(ins) and any(i is not None and is_warp_barrier(i) for i in (g.instruction for g in others)):
+        hint = "lanes that meet at several bar.warp.sync must name the same mask at each"
+    elif same and same[0].instruction is not ins:
+        hint = f"two {ins.opcode} in the text are two instructions: let the whole warp reach one of them"
+    part = "part of a warp" if takes_whole_warp(ins) else "part of its member mask"
+    wait = "waits" if held.lanes.bit_count() == 1 else "wait"
+    elsewhere = "; ".join(str(g) for g in others) or "no other lane is left"
+    return ExecutionFault(
+        f"deadlock: {ins.mnemonic} by {part}: {lanes_text(held.lanes)} of warp {held.warp} {wait} at it; {elsewhere}, in "
+        f"{block_text(resident)}", span=ins.span, rule=_rule(ins), hint=hint,
+    )  # fmt: skip
+
+
+# blocks that do not end ----------------------------------------------------------------------------------------------
+def unfinished(grid: Grid, residents: Sequence[Resident]) -> tuple[str, Group | None]:
+    """Where the warps of the first block that has begun are, and the first of its lanes that run."""
+    begun = sorted(residents, key=lambda r: int(r.cta["linear"][0]))
+    if not begun:
+        return "no block has begun", None
+    found = groups(grid, begun[0])
+    first = next((g for g in found if g.state == "runs"), found[0] if found else None)
+    more = f", and {len(begun) - 1} more blocks" if len(begun) > 1 else ""
+    return f"{block_text(begun[0])} is at {warps_text(found)}{more}", first

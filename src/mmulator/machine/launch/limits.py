@@ -1,0 +1,183 @@
+"""What a chip allows a launch (CUDA C++ Programming Guide, Technical Specifications per Compute Capability)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import cache
+from operator import index
+from typing import Any
+
+from mmulator.errors import LaunchError, UnsupportedError
+from mmulator.instruction.execution import check_known
+from mmulator.isa.targets import DEVICES, Target
+from mmulator.ptx.tree import Function
+
+KIB = 1024
+# Shared memory of one block in KiB, opted in.
+SHARED_KIB: dict[str, int] = {
+    "sm_70": 96, "sm_72": 96, "sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_89": 99, "sm_90": 227,
+    "sm_100": 227, "sm_103": 227, "sm_120": 99, "sm_121": 99,
+}  # fmt: skip
+MAX_LOCAL = 512 * KIB  # local memory of a thread
+MAX_FRAMES = 1 << 31  # bytes of all frames
+LARGE = 1 << 22  # bytes of a block from which on the memory of this machine is looked at
+MAX_THREADS = 1024
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+
+
+@cache
+def default_device(target: Target) -> str:
+    """The chip that a .target names; if it is not modelled the next one that runs its code, or else the nearest older."""
+    runs = [d for d in DEVICES if target.runs_on(d)]
+    if runs:
+        return runs[0]
+    return [d for d in DEVICES if int(d[3:]) <= target.number][-1]
+
+
+def check_device(device: str, target: Target) -> None:
+    """Raises UnsupportedError if PTX for `target` cannot run on `device`."""
+    check_known(device)
+    if not target.runs_on(device):
+        runs = [d for d in DEVICES if target.runs_on(d)]
+        other = f"choose device {runs[0]}, or" if runs else f"no device that runs {target} is modelled:"
+        raise UnsupportedError(
+            f"PTX for {target} does not run on {device}",
+            rule=".target (PTX ISA 9.1): code runs on its target and later ones; `a` targets on that chip alone",
+            hint=f"{other} compile for an older target",
+        )
+
+
+def dimensions(value: object, what: str, limits: tuple[int, int, int]) -> tuple[int, int, int]:
+    """An int or up to three ints as (x, y, z). Raises LaunchError."""
+    items = (value,) if not isinstance(value, tuple | list) else tuple(value)
+    try:
+        numbers = [int(i) for i in items]
+        exact = all(n == i for n, i in zip(numbers, items))
+    except (TypeError, ValueError, OverflowError):
+        raise LaunchError(f"{what} is {value!r}, not one to three whole numbers") from None
+    if not exact or not 1 <= len(numbers) <= 3:
+        raise LaunchError(f"{what} is {value!r}, not one to three whole numbers")
+    x, y, z = [*numbers, 1, 1][:3]
+    for axis, n, limit in zip("xyz", (x, y, z), limits):
+        if not 1 <= n <= limit:
+            raise LaunchError(f"{what} has {axis} = {n}; it must be 1 to {limit}")
+    return x, y, z
+
+
+def check_block(block: tuple[int, int, int]) -> int:
+    """Threads of a block. Raises LaunchError over 1024."""
+    threads = block[0] * block[1] * block[2]
+    if threads > MAX_THREADS:
+        raise LaunchError(f"a block of {block} has {threads} threads; at most {MAX_THREADS} are allowed")
+    return threads
+
+
+def check_shared(static: int, dynamic: int, device: str) -> int:
+    """Shared bytes of a block. Raises LaunchError over what the chip has."""
+    limit = SHARED_KIB[device] * KIB
+    if dynamic < 0:
+        raise LaunchError(f"shared is {dynamic}; it must be 0 or more bytes")
+    if static + dynamic > limit:
+        raise LaunchError(
+            f"{static} static and {dynamic} dynamic bytes of shared memory are more than the {limit} of {device}",
+            hint="use fewer pipeline stages or a smaller tile",
+        )
+    return static + dynamic
+
+
+def check_local(functions: Iterable[Function]) -> None:
+    """Raises LaunchError if the local variables of a function are more than a thread has."""
+    for function in functions:
+        total = 0
+        for v in function.variables:
+            if v.space in ("local", "param"):
+                total += v.size
+                if total > MAX_LOCAL:
+                    raise LaunchError(
+                        f"with {v.name.partition('@')[0]} the local memory of {function.name} takes {total} bytes a thread; "
+                        f"at most {MAX_LOCAL} are allowed", span=v.span,
+                    )  # fmt: skip
+
+
+def check_frames(kernel: Function, registers: int, local: int) -> None:
+    """Raises LaunchError if the frames of the functions that a kernel calls, each as often as it can be active, are more
+    than are addressed here: registers of a warp, local memory of a thread."""
+    for size, what in ((registers, "registers of a warp"), (local, "local memory of a thread")):
+        if size > MAX_FRAMES:
+            raise LaunchError(
+                f"{kernel.name} and the functions it calls take {size} bytes for the {what}; at most {MAX_FRAMES} are allowed",
+                span=kernel.span, hint="fewer functions that can call each other again, or fewer registers and variables in them",
+            )  # fmt: skip
+
+
+def host_memory() -> int:
+    """Bytes of memory that this machine has."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 1 << 34
+
+
+def check_host(block_bytes: int, workers: int) -> int:
+    """How many blocks of so many bytes may be held at once. Raises LaunchError if this machine cannot hold one a worker."""
+    if block_bytes < LARGE:
+        return 1 << 20
+    room = host_memory() // 2
+    if block_bytes * workers > room:
+        raise LaunchError(
+            f"{workers} thread block{'s' * (workers > 1)} of {block_bytes} bytes{' each' * (workers > 1)} (registers, local and "
+            f"shared memory) do{'es' * (workers == 1)} not fit into the memory of this machine",
+            hint="fewer threads a block" + ", or --threads 1 (threads=1)" * (workers > 1),
+        )  # fmt: skip
+    return max(workers, room // 2 // max(block_bytes, 1))
+
+
+# kinds of what a launch is given ------------------------------------------------------------------------------------
+def whole(value: Any, what: str, least: int | None = None) -> int:
+    """An integer of any kind but bool. Raises LaunchError."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = index(value)
+    except TypeError:
+        raise LaunchError(f"{what} is {_shown(value)}, not a whole number") from None
+    if least is not None and number < least:
+        raise LaunchError(f"{what} is {number}; it must be {least} or more")
+    return number
+
+
+def seconds(value: Any) -> float | None:
+    """A time limit, or None. Raises LaunchError."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = -1.0
+    if isinstance(value, str | bool) or not number >= 0:
+        raise LaunchError(f"timeout is {_shown(value)}, not a number of seconds")
+    return number
+
+
+def sequence(value: Any, what: str) -> list[Any]:
+    """The items of a list, a tuple or the like. Raises LaunchError."""
+    if type(value) in (list, tuple):
+        return list(value)
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | Mapping) and not hasattr(value, "dtype"):
+        return list(value)
+    raise LaunchError(f"{what} is {_shown(value)}, not a list or tuple")
+
+
+def watched(value: Any) -> list[tuple[Any, Any]]:
+    """(number of the argument, index) of each watched element. Raises LaunchError."""
+    found = [sequence(item, "an element of watch") for item in sequence(value, "watch")]
+    if any(len(item) != 2 for item in found):
+        raise LaunchError("watch lists elements as (number of the argument, index)")
+    return [(argument, place) for argument, place in found]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, str | int | float | bytes | None) else f"of type {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,99 @@
+"""What a launch did."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from mmulator.demangle import demangle
+from mmulator.machine.launch.watch import Store
+from mmulator.tables import element, html_table, text_table
+
+_COLUMNS = ("instructions of warps", "executed")
+
+
+@dataclass(repr=False)
+class Report:
+    """Result of a launch. `print(report)` gives it as a table.
+
+    instructions: executed warp instructions by class. macs: multiply-accumulates of matrix instructions. seconds: of
+    parse, compile and run. cached: the machine code came from the disk cache. notes: what a reader should know of the
+    fidelity, such as functions that are not modelled to the bit on this device. output: what the kernel printed.
+    stores: to the elements that the launch watched, in order.
+    """
+
+    kernel: str
+    device: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int
+    seed: int
+    threads: int
+    instructions: dict[str, int]
+    macs: int
+    seconds: dict[str, float]
+    cached: bool
+    notes: list[str] = field(default_factory=list)
+    output: str = ""
+    stores: list[Store] = field(default_factory=list)
+
+    @property
+    def total_instructions(self) -> int:
+        return sum(self.instructions.values())
+
+    @property
+    def head(self) -> str:
+        """Kernel, device and the shape of the launch, in a line."""
+        kernel, grid, block = demangle(self.kernel), _size(self.grid), _size(self.block)
+        return f"{kernel} on {self.device}: grid {grid}, block {block}, {self.shared} bytes of shared memory"
+
+    @property
+    def costs(self) -> list[str]:
+        """Multiply-accumulates, where there are any, and times: a line each."""
+        s = self.seconds
+        rate = self.macs / max(s["run"], 1e-9)
+        cached = " (from the cache)" if self.cached else ""
+        return [
+            *([f"multiply-accumulates: {self.macs:,} ({_rate(rate)})"] if self.macs else []),
+            f"time: parse {s['parse']:.2f} s, compile {s['compile']:.2f} s{cached}, run {s['run']:.3f} s "
+            f"on {self.threads} thread{'s' * (self.threads != 1)}",
+        ]
+
+    def _tail(self) -> list[str]:
+        return [
+            *self.costs,
+            *(f"store: {store}" for store in self.stores[-8:]),
+            *(f"note: {note}" for note in self.notes),
+        ]
+
+    def __str__(self) -> str:
+        rows = [(name, f"{count:,}") for name, count in self.instructions.items()]
+        output = [self.output.removesuffix("\n")] if self.output else []
+        return "\n".join([*output, self.head, *text_table(_COLUMNS, rows), *self._tail()])
+
+    def __repr__(self) -> str:
+        return f"<Report {self.head}, {self.total_instructions:,} instructions>"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, f"{count:,}") for name, count in self.instructions.items()]
+        output = element("pre", self.output) if self.output else ""
+        return element("p", self.head) + output + html_table(_COLUMNS, rows) + "".join(element("p", x) for x in self._tail())
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "kernel": self.kernel, "device": self.device, "grid": list(self.grid), "block": list(self.block),
+            "shared": self.shared, "seed": self.seed, "threads": self.threads, "instructions": self.instructions,
+            "macs": self.macs, "seconds": self.seconds, "cached": self.cached, "notes": self.notes, "output": self.output,
+            "stores": [asdict(s) for s in self.stores],
+        }  # fmt: skip
+
+
+def _size(shape: tuple[int, int, int]) -> str:
+    """`4 x 2`: without the extents of 1 at the end."""
+    extents = [n for n, rest in zip(shape, (True, shape[1:] != (1, 1), shape[2] != 1)) if rest]
+    return " x ".join(map(str, extents))
+
+
+def _rate(per_second: float) -> str:
+    unit, size = next(((u, s) for u, s in (("G", 1e9), ("M", 1e6)) if per_second >= s), ("k", 1e3))
+    return f"{per_second / size:.1f} {unit}/s"

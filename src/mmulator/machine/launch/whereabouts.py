@@ -1,0 +1,113 @@
+"""Where the lanes of a block are, and for what they wait: what a deadlock, a time limit and an interruption report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from mmulator.machine.state import LANES, NUM_BARRIERS
+from mmulator.program.blocks import Block, Program
+from mmulator.ptx.tree import Instruction
+
+if TYPE_CHECKING:
+    from mmulator.machine.launch.grid import Grid, Resident
+
+MOST = 4  # warps that a message names
+State = Literal["runs", "waits", "held", "barrier"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Lanes of a warp at one place. held: they wait for lanes of their own warp; waits: for other warps of the warpgroup."""
+
+    warp: int
+    lanes: int
+    state: State
+    instruction: Instruction | None
+    barrier: int = -1
+
+    def __str__(self) -> str:
+        wait = "waits" if self.lanes.bit_count() == 1 else "wait"
+        verb = {
+            "runs": "at", "waits": f"{wait} for other warps at", "held": f"{wait} for other lanes at", "barrier": f"{wait} at",
+        }[self.state]  # fmt: skip
+        number = f" (barrier {self.barrier})" if self.state == "barrier" else ""
+        return f"{lanes_text(self.lanes)} {verb} {place_text(self.instruction)}{number}"
+
+
+def lanes_text(mask: int) -> str:
+    """`lanes 0 to 3, 9`."""
+    runs: list[list[int]] = []
+    for lane in (n for n in range(LANES) if mask >> n & 1):
+        if runs and runs[-1][1] == lane - 1:
+            runs[-1][1] = lane
+        else:
+            runs.append([lane, lane])
+    one = "lane" if mask.bit_count() == 1 else "lanes"
+    return f"{one} " + ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs)
+
+
+def place_text(ins: Instruction | None) -> str:
+    """`bar.sync (k.ptx:12)`."""
+    if ins is None:
+        return "the end of a function"
+    location = getattr(ins.span, "location", None)
+    return f"{ins.mnemonic} ({ins.span.source.name}:{ins.span.line}{f', {location}' if location else ''})"
+
+
+def block_text(resident: Resident) -> str:
+    x, y, z = resident.cta["ctaid"][0]
+    return f"block ({x}, {y}, {z})"
+
+
+def groups(grid: Grid, resident: Resident) -> list[Group]:
+    """All lanes of a block that have not exited, warp by warp."""
+    return [g for w in resident.warps for g in _of_warp(grid.kernel.program, w)]
+
+
+def _of_warp(program: Program, w: Any) -> Iterator[Group]:
+    left = int(w["live"])
+    frames, pcs = w["lane_frame"], w["lane_pc"]
+    while left:
+        lane = (left & -left).bit_length() - 1
+        state, barrier = _state(w, lane)
+        same = [n for n in range(LANES) if pcs[n] == pcs[lane] and frames[n] == frames[lane] and _state(w, n) == (state, barrier)]
+        lanes = sum(1 << n for n in same) & left
+        left &= ~lanes
+        yield Group(int(w["index"]), lanes, state, instruction_at(program, int(pcs[lane]), state), barrier)
+
+
+def _state(w: Any, lane: int) -> tuple[State, int]:
+    bit = 1 << lane
+    if int(w["at_barrier"]) & bit:
+        return "barrier", next((n for n in range(NUM_BARRIERS) if int(w["bar_lanes"][n]) & bit), -1)
+    if int(w["held"]) & bit:
+        return "held", -1
+    return ("waits" if int(w["waiting"]) & bit else "runs"), -1
+
+
+def instruction_at(program: Program, pc: int, state: State) -> Instruction | None:
+    """The instruction that lanes at block `pc` execute next, or for a barrier the one that they wait at."""
+    if state == "barrier":
+        return next((b.last for b in program.blocks if b.ending == "barrier" and pc in b.targets), None)
+    seen: set[int] = set()
+    while pc not in seen:
+        seen.add(pc)
+        block: Block = program.blocks[pc]
+        if block.body or block.last is not None:
+            return block.body[0] if block.body else block.last
+        if not block.targets:
+            break
+        pc = block.targets[0]
+    return None
+
+
+def warps_text(found: list[Group], most: int = MOST) -> str:
+    """`warp 0: lanes 0 to 15 at ...; lanes 16 to 31 ...; warps 1 to 3: ...`, warps that say the same together."""
+    said: dict[str, list[int]] = {}
+    for warp in dict.fromkeys(g.warp for g in found):
+        text = ", ".join(str(g) for g in found if g.warp == warp)
+        said.setdefault(text, []).append(warp)
+    parts = [f"{lanes_text(sum(1 << n for n in warps)).replace('lane', 'warp')}: {text}" for text, warps in said.items()]
+    return "; ".join(parts[:most]) + (f"; and {len(parts) - most} more" if len(parts) > most else "")

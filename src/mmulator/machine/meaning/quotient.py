@@ -1,0 +1,42 @@
+"""Parts of a division that is fused with a sum (program/as_ptxas/quotient.py): operations that PTX has no name for."""
+
+from __future__ import annotations
+
+from mmulator.codegen.ops import bitcast, select
+from mmulator.codegen.values import Value, constant
+from mmulator.machine.meaning.floatbits import FORMATS, bits_of, flushed
+from mmulator.machine.meaning.floats import saturate
+from mmulator.machine.meaning.scope import F32, U32, Mods, Result, Scope, call_through_memory, semantic
+from mmulator.numerics.sfu.tables import DEFAULT_DEVICE
+from mmulator.twin.sfu import tables_for
+from mmulator.twin.sfu.native import quotient_sum
+
+
+@semantic("quotient.sum")
+def quotient_and_sum(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
+    """a / b + c, rounded once behind the reciprocal."""
+    tables, _ = tables_for(getattr(x, "device", DEFAULT_DEVICE))
+    function = quotient_sum(tables, m.has("down"), m.has("ftz"))
+    result = bitcast(F32, call_through_memory(x, function, U32, *(bitcast(U32, v) for v in (a, b, c))))
+    return saturate(result) if m.has("sat") else result
+
+
+@semantic("quotient.scale")
+def quotient_scale(x: Scope, m: Mods, b: Value) -> Result:
+    """What a divisor and its numerator are multiplied with: 1, 0.25 (above 2**126) or 2**24 (below 2**-126)."""
+    magnitude = bits_of(b) & FORMATS["f32"].magnitude
+    scale = constant(b.b, b.ty, 1.0)
+    if m.has("down"):
+        scale = select(magnitude > 253 << 23, constant(b.b, b.ty, 0.25), scale)
+    if m.has("up"):
+        scale = select(magnitude < 1 << 23, constant(b.b, b.ty, 2.0**24), scale)
+    return scale
+
+
+@semantic("quotient.times")
+def quotient_times(x: Scope, m: Mods, value: Value, scale: Value) -> Result:
+    """Scaled, and flushed with .ftz where it is scaled. A NaN may be any NaN: the reader makes it the one there is."""
+    if not m.has("ftz"):
+        return value * scale
+    single = FORMATS["f32"]
+    return select(scale == 1.0, value, flushed(flushed(value, single, True) * scale, single, True))

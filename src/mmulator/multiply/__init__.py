@@ -1,1 +1,0 @@
-"""Matrix products of fragments: tables from `layouts`, arithmetic from the numerics twin, compiled into one call."""

@@ -1,0 +1,14 @@
+"""The machine's address space, and the head of a frame in a warp's register file."""
+
+from __future__ import annotations
+
+# Addresses: bits 32 and up are a slot, the rest an offset. A buffer larger than 4 GiB takes several slots.
+SLOT_SHIFT = 32
+SLOT_SHARED, SLOT_LOCAL, SLOT_CONST, SLOT_PARAM = 1, 2, 3, 4
+SLOT_FUNCTION = 8  # "address" of a function: this slot, and its number in the module
+FIRST_GLOBAL_SLOT = 16
+SHARED_BASE = 1024  # the first byte a kernel owns: below it lie the 1 KB that CUDA reserves (measured on an NVIDIA H200)
+
+# Frame header in the register file: where a call returns to, per lane.
+HEADER_RETURN_PC, HEADER_RETURN_FRAME, HEADER_LOCAL = 0, 128, 256
+HEADER_BYTES = 384

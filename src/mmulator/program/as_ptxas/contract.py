@@ -1,0 +1,211 @@
+"""Products and sums without a rounding modifier, fused where NVIDIA's assembler fuses them.
+
+Floating-Point Instructions: mul, add, sub (PTX ISA 9.1): mul/add sequences with no rounding modifiers may be optimized
+to use fused-multiply-add instructions on the target device. ptxas does so, and a kernel's bits depend on where. Its
+rule was found by experiment; docs/contraction.md states it and says how it is checked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+from mmulator.isa.scalar import ScalarForm
+from mmulator.program.as_ptxas.fuse import Rewriter
+from mmulator.program.as_ptxas.products import Held, Product, form_of, is_product, is_sum
+from mmulator.program.as_ptxas.reaching import Walk
+from mmulator.program.as_ptxas.regions import SELECTED, Regions, regions_of
+from mmulator.program.as_ptxas.scale import may_scale
+from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Operand, Reg, Symbol
+
+# Without effect but for their results: ptxas removes them if nothing reads these.
+PURE = (SELECTED - {"alloca", "stacksave"}) | {
+    "activemask", "elect", "ld", "ldmatrix", "ldu", "match", "redux", "shfl", "vote",
+}  # fmt: skip
+
+
+def contract(function: Function) -> Function:
+    """The function with each `add` or `sub` that ptxas fuses replaced by `fma.rn` of the same `.ftz` and `.sat`.
+
+    The `mul` stays; where nothing reads it any more, compilation drops it. New registers have names that PTX cannot
+    write. Pure, and linear in the size of the function.
+    """
+    instructions = [s for s in function.body if isinstance(s, Instruction)]
+    if not any(map(is_product, instructions)) or not any(is_sum(i) or may_scale(i) for i in instructions):
+        return function
+    finder = Finder(function)
+    fused = finder.choose()
+    scaled = finder.choose_scalings(fused)
+    return Rewriter(finder, fused, scaled).function() if fused or scaled else function
+
+
+class Finder:
+    """Who reads which product, and which of its two operands a sum takes."""
+
+    def __init__(self, function: Function) -> None:
+        self.fn = function
+        self.regions: Regions = regions_of(function)
+        self.definitions = {name: list(where) for name, where in self.regions.definitions.items()}
+        self.dead = self._dead()
+        if self.dead & self.regions.cuts:
+            self.regions = regions_of(function, self.dead)
+        self.constants = self._constants()
+        self.resident = self._resident()
+        self.order = sorted((place, n) for n, place in self.regions.place.items() if n not in self.dead)
+        self.sums: dict[int, tuple[Held | None, Held | None]] = {}
+        self.scalings: dict[int, tuple[Product, int]] = {}  # a product by a power of two -> the product that it scales
+        Walk(self).run()
+
+    def instruction(self, n: int) -> Instruction:
+        ins = self.fn.body[n]
+        assert isinstance(ins, Instruction)
+        return ins
+
+    def only(self, name: str) -> int | None:
+        """The one statement that writes a register, unguarded; None if there is no such."""
+        where = self.definitions.get(name, ())
+        return where[0] if len(where) == 1 and where[0] not in self.regions.guarded else None
+
+    def _dead(self) -> set[int]:
+        """Statements that act on nothing: not reached, or without effect but for registers that nothing reads."""
+        accesses = self.regions.accesses
+        dead = {n for n in accesses if n not in self.regions.place}
+        count: Counter[str] = Counter()
+        for n, (reads, writes) in accesses.items():
+            if n in dead:
+                for name in writes:
+                    self.definitions[name].remove(n)
+            else:
+                count.update(reads)
+
+        def removable(n: int) -> bool:
+            ins, (reads, writes) = self.instruction(n), accesses[n]
+            return (
+                n not in dead and bool(writes) and ins.opcode in PURE and "volatile" not in ins.modifiers
+                and all(count[name] <= (name in reads) for name in writes)  # its own: of a guarded write, what it may leave
+            )  # fmt: skip
+
+        waiting = [n for n in accesses if removable(n)]
+        while waiting:
+            n = waiting.pop()
+            if n in dead:
+                continue
+            dead.add(n)
+            reads, writes = accesses[n]
+            for name in writes:
+                self.definitions[name].remove(n)
+            count.subtract(reads)
+            waiting += [m for name in reads if count[name] <= 1 for m in self.definitions.get(name, ()) if removable(m)]
+        return dead
+
+    def _constants(self) -> dict[str, Immediate]:
+        """Registers that only ever hold one constant."""
+        found = {}
+        for name in self.definitions:
+            n = self.only(name)
+            ins = None if n is None else self.instruction(n)
+            if ins is not None and form_of(ins, "mov") and isinstance(ins.operands[1], Immediate):
+                found[name] = ins.operands[1]
+        return found
+
+    def _resident(self) -> set[str]:
+        """Registers whose value an instruction can read in the constant bank: constants, kernel parameters, .const."""
+        found = set(self.constants)
+        copies: dict[str, list[str]] = defaultdict(list)
+        for name in self.definitions:
+            n = self.only(name)
+            ins = None if n is None else self.instruction(n)
+            if ins is None or len(ins.operands) < 2:
+                continue
+            source = ins.operands[1]
+            if form_of(ins, "ld") and isinstance(source, Address) and isinstance(source.base, Symbol):
+                spaces = {m.partition("::")[0] for m in ins.modifiers}
+                if "const" in spaces or ("param" in spaces and self.fn.is_entry):
+                    found.add(name)
+            elif isinstance(source, Reg) and (form_of(ins, "mov", "neg", "abs") and "ftz" not in ins.modifiers):
+                copies[source.name].append(name)
+        waiting = list(found)
+        while waiting:
+            for name in copies.pop(waiting.pop(), ()):
+                found.add(name)
+                waiting.append(name)
+        return found
+
+    def constant(self, operand: Operand, type_name: str) -> int | None:
+        """Bits of a constant operand."""
+        if isinstance(operand, Reg):
+            operand = self.constants.get(operand.name, operand)
+        return operand.bits(type_name) if isinstance(operand, Immediate) else None
+
+    def is_resident(self, operand: Operand) -> bool:
+        return isinstance(operand, Immediate) or (isinstance(operand, Reg) and operand.name in self.resident)
+
+    # choice ---------------------------------------------------------------------------------------------------------
+    def choose(self) -> dict[int, int]:
+        """Sum -> the operand (0 or 1) whose product it takes.
+
+        First products that are read once, then the others; a sum of two products takes the one read less often, then
+        the first. A product is given up once a sum has taken its other operand, which leaves this one to be added.
+        """
+        fused: dict[int, int] = {}
+        sums = [n for _, n in self.order if n in self.sums]
+        alike = {n for n in sums if self._alike(n)}
+
+        def free(held: Held | None) -> bool:
+            return (
+                held is not None
+                and not held.product.kept
+                and all(fused.get(n, j) == j and self._matches(n, held.product) for n, j, _ in held.product.uses)
+                and not any(n in alike for n, _, _ in held.product.uses)
+            )
+
+        for once in (True, False):
+            for n in sums:
+                if n in fused:
+                    continue
+                choice = [
+                    (len(held.product.uses), j)
+                    for j, held in enumerate(self.sums[n])
+                    if held is not None and (len(held.product.uses) == 1 or not once) and free(held)
+                ]
+                if choice:
+                    fused[n] = min(choice)[1]
+        return fused
+
+    def choose_scalings(self, fused: Mapping[int, int]) -> dict[int, tuple[Product, int]]:
+        """Of products by a power of two those that become one with the product they scale: only they read it."""
+        gone = {held.product.at for n, j in fused.items() if (held := self.sums[n][j]) is not None}
+        chosen: dict[int, tuple[Product, int]] = {}
+        for n, (product, power) in self.scalings.items():
+            if product.readers == 1 and not product.through and not product.uses and n not in gone and product.at not in chosen:
+                chosen[n] = product, power
+        return chosen
+
+    def _matches(self, n: int, product: Product) -> bool:
+        """Can this sum be one instruction with that product? In another region if that needs no more registers."""
+        form = self.instruction(n).form
+        assert isinstance(form, ScalarForm)
+        here, there = self.regions.place[n], self.regions.place[product.at]
+        near = here[0] == there[0] and there < here
+        return (
+            form["type"] == product.type and bool(form["ftz"]) == product.ftz
+            and (near or (product.resident and here[0] != there[0]))
+        )  # fmt: skip
+
+    def _alike(self, n: int) -> bool:
+        """x + x of one product, or of two with the same factors, is not fused."""
+        first, second = self.sums[n]
+        if first is None or second is None:
+            return False
+        if first.product is second.product:
+            return True
+        pair = first.product, second.product
+        if self.instruction(n).opcode != "add" or first.negated != second.negated:
+            return False
+        return min(len(p.uses) for p in pair) == 1 and self._factors(pair[0]) == self._factors(pair[1])
+
+    def _factors(self, product: Product) -> list[str]:
+        ins = self.instruction(product.at)
+        if ins.opcode != "mul":
+            return [ins.opcode, *ins.modifiers, *(o.name if isinstance(o, Reg) else str(o) for o in ins.operands[1:])]
+        return sorted(o.name if isinstance(o, Reg) else str(self.constant(o, product.type)) for o in ins.operands[1:])

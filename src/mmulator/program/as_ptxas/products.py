@@ -1,0 +1,79 @@
+"""What contraction works on: products, sums, changes of sign and copies, and what is known of a product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mmulator.isa.scalar import ScalarForm
+from mmulator.program.as_ptxas.quotient import is_quotient
+from mmulator.ptx.tree import Instruction, Reg
+
+# type -> (bits of 1.0, sign bits)
+TYPES: Mapping[str, tuple[int, int]] = {
+    "f32": (0x3F800000, 1 << 31), "f64": (0x3FF << 52, 1 << 63), "f16": (0x3C00, 1 << 15), "bf16": (0x3F80, 1 << 15),
+    "f16x2": (0x3C003C00, 0x80008000), "bf16x2": (0x3F803F80, 0x80008000),
+    "f32x2": (0x3F8000003F800000, 0x8000000080000000),
+}  # fmt: skip
+
+
+@dataclass(eq=False, slots=True)
+class Product:
+    """A product, and what reads it. at: the statement that computes it. resident: a factor can be read from the constant bank.
+
+    uses: (sum, its operand 0 or 1, read with its sign changed). readers: how many others read it.
+    """
+
+    at: int
+    type: str
+    ftz: bool
+    resident: bool
+    uses: list[tuple[int, int, bool]] = field(default_factory=list)
+    readers: int = 0
+    through: int = 0
+    direct: int = 0  # of the sums
+
+    @property
+    def kept(self) -> bool:
+        """Is the product itself needed?"""
+        return self.readers > 0 or (self.through > 0 and self.direct > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a register holds: a product, perhaps with its sign changed."""
+
+    product: Product
+    negated: bool
+    behind: bool = False  # a neg or a product by 1 with .ftz
+
+
+def form_of(ins: Instruction, *names: str) -> ScalarForm | None:
+    form = ins.form
+    return form if isinstance(form, ScalarForm) and form.name in names and not form.unsupported else None
+
+
+def is_sum(ins: Instruction) -> bool:
+    form = form_of(ins, "add", "sub")
+    mixed = form is not None and form["atype"]  # add.f32.f16, which stays an addition of its own
+    return form is not None and form["type"] in TYPES and not form["rnd"] and not mixed and isinstance(ins.operands[0], Reg)
+
+
+def is_product(ins: Instruction) -> bool:
+    """A mul, or what ends in one."""
+    form = form_of(ins, "mul", "div", "rcp")
+    if form is None or not isinstance(ins.operands[0], Reg):
+        return False
+    if form.name != "mul":
+        return is_quotient(form)
+    return form["type"] in TYPES and not form["rnd"] and not form["sat"]
+
+
+def is_negation(ins: Instruction) -> bool:
+    """A neg that folds into its reader; there is none for pairs of bf16."""
+    form = form_of(ins, "neg")
+    return form is not None and form["type"] in TYPES and form["type"] != "bf16x2"
+
+
+def is_copy(ins: Instruction) -> bool:
+    return form_of(ins, "mov") is not None and isinstance(ins.operands[0], Reg) and isinstance(ins.operands[1], Reg)

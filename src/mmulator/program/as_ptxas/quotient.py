@@ -1,0 +1,92 @@
+"""The approximate divisions as ptxas writes them: the factors of the multiplication they end in.
+
+`div.full`, `div.approx` and `rcp.approx` of f32 are one reciprocal of the special-function unit and one multiplication. The
+unit flushes subnormals, so both factors are scaled by powers of two first; that is exact, and the product is the quotient.
+`mmulator.numerics.sfu.operations` computes the same. Floating-Point Instructions: div, rcp (PTX ISA 9.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+from mmulator.isa.scalar import ScalarForm, match
+from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
+
+ONE = 0x3F800000
+Fresh = Callable[[str], Reg]
+
+
+def is_quotient(form: ScalarForm) -> bool:
+    """Does it end in a multiplication?"""
+    if form["type"] != "f32" or form["rnd"]:
+        return False
+    return form.name == "div" or (form.name == "rcp" and not form["ftz"])
+
+
+def scales(form: ScalarForm) -> tuple[bool, bool]:
+    """Is a large divisor scaled down, a subnormal one up?"""
+    full = form.name == "rcp" or bool(form["full"])
+    return full, not form["ftz"]
+
+
+def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand, Operand]:
+    """What computes the two factors, and the factors: the numerator, and the reciprocal of the divisor, both scaled."""
+    form = ins.form
+    assert isinstance(form, ScalarForm)
+    code: list[Instruction] = []
+
+    def emit(form: ScalarForm, *operands: Operand) -> Reg:
+        result = fresh("f32")
+        modifiers = tuple(m for _, m in form.modifiers)
+        code.append(Instruction(form.opcode, modifiers, form, (result, *operands), None, ins.span, ins.mnemonic_span))
+        return result
+
+    *numerator, b = ins.operands[1:]
+    a: Operand = numerator[0] if numerator else one(ins)
+    down, up = scales(form)
+    if down or up:
+        scale = emit(_internal("scale", form), b)
+        b = emit(_internal("times", form), b, scale)
+        a = emit(_internal("times", form), a, scale) if numerator else scale
+    elif isinstance(a, Reg):
+        a = emit(_matched("mov", ("f32",)), a)
+    return code, a, emit(_matched("rcp", ("approx", "ftz", "f32")), b)
+
+
+def quotient_sum(division: Instruction, like: Instruction, operands: tuple[Operand, ...]) -> Instruction:
+    """d = a / b + c with one rounding, in place of the sum `like`: what the factors and `fma` would compute."""
+    assert isinstance(division.form, ScalarForm)
+    assert isinstance(like.form, ScalarForm)
+    form = _internal("sum", division.form)
+    if like.form["sat"]:
+        form = replace(form, modifiers=(("sat", "sat"), *form.modifiers))
+    return Instruction(division.opcode, division.modifiers, form, operands, like.guard, like.span, like.mnemonic_span)
+
+
+def one(like: Instruction) -> Immediate:
+    return Immediate(ONE, "f32", like.span)
+
+
+def _matched(opcode: str, modifiers: tuple[str, ...]) -> ScalarForm:
+    form = match(opcode, modifiers)
+    assert isinstance(form, ScalarForm), form
+    return form
+
+
+@cache
+def _internal(part: str, division: ScalarForm) -> ScalarForm:
+    """What PTX has no instruction for: the scale of a divisor, a factor times it, all at once (machine/meaning/quotient.py)."""
+    like = _matched(*{"scale": ("abs", ("f32",)), "times": ("mul", ("f32",)), "sum": ("fma", ("rn", "f32"))}[part])
+    down, up = scales(division)
+    flags = [name for name, there in (("down", down), ("up", up), ("ftz", division["ftz"])) if there]
+    return replace(like, name=f"quotient.{part}", modifiers=(*((f, f) for f in flags), ("type", "f32")))
+
+
+def instruction(
+    like: Instruction, opcode: str, modifiers: tuple[str, ...], operands: tuple[Operand, ...],
+    guard: tuple[Reg, bool] | None,
+) -> Instruction:  # fmt: skip
+    """An instruction that stands for a part of another."""
+    return Instruction(opcode, modifiers, _matched(opcode, modifiers), operands, guard, like.span, like.mnemonic_span)

@@ -1,0 +1,188 @@
+"""Which product each register holds where a sum reads it, and what else reads products."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mmulator.isa.scalar import ScalarForm
+from mmulator.program.as_ptxas.products import TYPES, Held, Product, form_of, is_copy, is_negation, is_product, is_sum
+from mmulator.program.as_ptxas.quotient import scales
+from mmulator.program.as_ptxas.scale import POWERS, may_scale
+from mmulator.program.blocks import registers_of
+from mmulator.ptx.tree import Instruction, Operand, Reg
+
+if TYPE_CHECKING:
+    from mmulator.program.as_ptxas.contract import Finder
+
+_SEVERAL = -1  # in place of a definition: it depends on the way there
+
+
+class Walk:
+    """One walk over the instructions: which definition each register holds where it is read, and what that computed.
+
+    Where definitions of a register meet, none is known, and products among them count as read by something else.
+    """
+
+    def __init__(self, finder: Finder) -> None:
+        self.f = finder
+        self.held: dict[int, Held | None] = {}  # by the statement that wrote the register
+        self.early: set[int] = set()  # read before they were walked over: round a loop
+        self.current: dict[str, int] = {}
+
+    def run(self) -> None:
+        f = self.f
+        entry, meetings = self._reaching()
+        region = -1
+        for (here, _), n in f.order:
+            if here != region:
+                region = here
+                self.current = dict(entry.get(here, ()))
+            self._step(n, f.instruction(n))
+        for definition in meetings:
+            self._block(definition)
+
+    def _definition(self, name: str) -> int | None:
+        """The statement whose value a register holds here."""
+        only = self.f.only(name)
+        definition = self.current.get(name) if only is None else only
+        if definition is not None and definition not in self.held:
+            self.early.add(definition)
+        return definition
+
+    def _value(self, operand: Operand) -> Held | None:
+        definition = self._definition(operand.name) if isinstance(operand, Reg) else None
+        return None if definition is None else self.held.get(definition)
+
+    def _block(self, definition: int | None) -> None:
+        held = None if definition is None else self.held.get(definition)
+        if held is not None:
+            if held.behind:
+                held.product.through += 1
+            else:
+                held.product.readers += 1
+
+    def _step(self, n: int, ins: Instruction) -> None:
+        reads, writes = self.f.regions.accesses[n]
+        guarded = n in self.f.regions.guarded
+        held = None
+        if is_sum(ins):
+            self._sum(n, ins)
+        else:
+            held = None if guarded else self._result(n, ins)
+            if may_scale(ins):
+                self._scaling(n, ins)
+            if held is None or held.product.at == n:  # no copy
+                for name in {r for o in ins.operands for r in registers_of(o)} & reads:
+                    self._block(self._definition(name))
+        for name in writes:
+            if guarded:  # what it may leave is read, too
+                self._block(self._definition(name))
+            self.current[name] = n
+        self.held[n] = held
+        if n in self.early:
+            self._block(n)
+
+    def _sum(self, n: int, ins: Instruction) -> None:
+        first, second = (self._value(o) for o in ins.operands[1:3])
+        if ins.opcode == "sub" and second is not None and second.behind:  # the sum that ptxas makes of it, subtracted
+            second.product.through += 1
+            second = None
+        self.f.sums[n] = first, second
+        for j, held in enumerate((first, second)):
+            if held is not None:
+                held.product.uses.append((n, j, held.negated))
+                held.product.direct += not held.behind
+
+    def _scaling(self, n: int, ins: Instruction) -> None:
+        """A product by a power of two of a product just computed."""
+        for factor, other in (ins.operands[1:], ins.operands[:0:-1]):
+            power, held = self.f.constant(factor, "f32"), self._value(other)
+            if power is None or power not in POWERS or held is None or held.negated or held.product.type != "f32":
+                continue
+            self.f.scalings[n] = held.product, power
+
+    def _result(self, n: int, ins: Instruction) -> Held | None:
+        """What an instruction puts into its register: a product, a copy of one, or neither (None)."""
+        if is_copy(ins):
+            return self._value(ins.operands[1])
+        form = form_of(ins, "neg", "abs", "mul", "div", "rcp")
+        if form is not None and form.name == "abs":
+            return self._square(_copied(self._value(ins.operands[1]), form, False))
+        if form is None or not (is_negation(ins) or is_product(ins)):
+            return None
+        if form.name == "neg":
+            return _copied(self._value(ins.operands[1]), form, True)
+        f, kind, factors = self.f, form["type"], ins.operands[1:]
+        if form.name != "mul":
+            resident = form.name == "div" and not any(scales(form)) and f.is_resident(factors[0])
+            return Held(Product(n, kind, bool(form["ftz"]), resident), False)
+        constants = [f.constant(o, kind) for o in factors]
+        if None not in constants:
+            return None  # computed beforehand
+        one, sign = TYPES[kind]
+        for constant, other in zip(constants, reversed(factors)):
+            if constant in (one, one ^ sign):  # times 1 or -1: a copy
+                return _copied(self._value(other), form, constant != one)
+        return Held(Product(n, kind, bool(form["ftz"]), any(map(f.is_resident, factors))), False)
+
+    def _square(self, held: Held | None) -> Held | None:
+        """The magnitude of a square is the square."""
+        mul = None if held is None else self.f.instruction(held.product.at)
+        if held is None or mul is None or mul.opcode != "mul" or not isinstance(mul.operands[1], Reg):
+            return None
+        return Held(held.product, False) if mul.operands[1] == replace(mul.operands[2], span=mul.operands[1].span) else None
+
+    def _reaching(self) -> tuple[dict[int, dict[str, int]], set[int]]:
+        """For registers with several definitions: which one reaches the start of each region, if it is one alone; and
+        the definitions that meet others where the register is read afterwards."""
+        f = self.f
+        accesses, successors = f.regions.accesses, f.regions.successors
+        holders = (n for _, n in f.order if any(is_(f.instruction(n)) for is_ in (is_product, is_copy, is_negation)))
+        names = {name for n in holders for name in accesses[n][1] if f.only(name) is None}
+        if not names:
+            return {}, set()
+        reads: dict[int, set[str]] = defaultdict(set)
+        last: dict[int, dict[str, int]] = defaultdict(dict)
+        for (region, _), n in f.order:
+            reads[region] |= (accesses[n][0] & names).difference(last[region])
+            for name in accesses[n][1] & names:
+                last[region][name] = n
+        order = sorted({place[0] for place, _ in f.order} | set(successors))
+        live: dict[int, set[str]] = {r: set(reads[r]) for r in order}
+        leaves: dict[int, dict[str, int]] = {r: dict(last[r]) for r in order}
+        entry: dict[int, dict[str, int]] = {r: {} for r in order}
+        changed = True
+        while changed:
+            changed = False
+            for r in reversed(order):
+                into = set().union(*(live[s] for s in successors.get(r, ()))).difference(last[r])
+                changed |= not into <= live[r]
+                live[r] |= into
+        waiting = list(order)
+        while waiting:
+            r = waiting.pop()
+            for s in successors.get(r, ()):
+                for name, definition in leaves[r].items():
+                    if name in live[s] and entry[s].get(name) not in (definition, _SEVERAL):
+                        meets = name in entry[s]
+                        entry[s][name] = _SEVERAL if meets else definition
+                        if name not in last[s]:
+                            leaves[s][name] = entry[s][name]
+                            waiting.append(s)
+        meetings = {
+            leaves[r][name]
+            for r in order
+            for s in successors.get(r, ())
+            for name, definition in entry[s].items()
+            if definition == _SEVERAL and name in leaves[r]
+        }
+        return entry, meetings
+
+
+def _copied(held: Held | None, form: ScalarForm, negate: bool) -> Held | None:
+    """A product behind a copy or a change of sign; .ftz does nothing to one that is flushed already."""
+    if held is None or held.behind or held.product.type != form["type"] or (form["ftz"] and not held.product.ftz):
+        return None
+    return Held(held.product, held.negated != negate, bool(form["ftz"]))

@@ -1,0 +1,289 @@
+"""Straight-line regions of a function as NVIDIA's assembler sees them when it contracts products and sums.
+
+Not the blocks of program.py: some instructions that are one in PTX are branches in the machine's code (`div.rn.f32`, a
+guarded load), and blocks that only follow each other are one. Which instructions do so was found by experiment:
+docs/contraction.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from mmulator.isa import video
+from mmulator.isa.scalar import ScalarForm
+from mmulator.program.blocks import form_name, uses_and_defs
+from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, NegatedPredicate, Operand, Reg, Symbol
+
+# Guarded, these are still no branch: a result is selected.
+SELECTED = frozenset((
+    "abs", "add", "addc", "alloca", "and", "bfe", "bfi", "bfind", "bmsk", "brev", "clmad", "clz", "cnot", "copysign", "cos",
+    "createpolicy", "cvt", "cvta", "div", "dp2a", "dp4a", "ex2", "fma", "fns", "getctarank", "isspacep", "lg2",
+    "lop3", "mad", "mad24", "madc", "mapa", "max", "min", "mov", "mul", "mul24", "neg", "not", "or", "popc",
+    "prmt", "rcp", "rem", "rsqrt", "sad", "selp", "set", "setp", "shf", "shl", "shr", "sin", "slct", "sqrt", "stacksave",
+    "sub", "subc", "szext", "tanh", "testp", "xor", *(row.opcode for row in video.ROWS),
+))  # fmt: skip
+_ENDS = frozenset(("bra", "brx", "ret", "exit", "trap"))
+
+
+@dataclass
+class _Segment:
+    """Statements without a branch in or out. jumps: labels it may go to. falls: control may go on to the next segment.
+
+    forks: its last instruction is a branch of the machine's that PTX does not show, so nothing joins on to it.
+    """
+
+    statements: list[int] = field(default_factory=list)
+    jumps: list[str] = field(default_factory=list)
+    falls: bool = True
+    forks: bool = False
+
+
+@dataclass(frozen=True)
+class Regions:
+    """place: statement -> (region, position in it), of instructions that can be reached. successors: of each region.
+
+    guarded: statements whose guard is not known to be true. definitions: register -> statements that write it.
+    accesses: statement -> (registers read, registers written). cuts: statements that end a region and are no branch in PTX.
+    """
+
+    place: Mapping[int, tuple[int, int]]
+    successors: Mapping[int, frozenset[int]]
+    guarded: frozenset[int]
+    definitions: Mapping[str, list[int]]
+    accesses: Mapping[int, tuple[set[str], set[str]]]
+    cuts: frozenset[int]
+
+
+def regions_of(function: Function, dead: AbstractSet[int] = frozenset()) -> Regions:
+    """Cut a function's body at branches and join what can only follow one another.
+
+    dead: statements that are removed before regions are looked at, so that they cut nothing.
+    """
+    body = function.body
+    accesses = {n: uses_and_defs(s) for n, s in enumerate(body) if isinstance(s, Instruction)}
+    definitions: dict[str, list[int]] = defaultdict(list)
+    for n, (_, writes) in accesses.items():
+        for name in writes:
+            definitions[name].append(n)
+    known = _constants(function, definitions)
+    segments, labels, guarded, cuts = _segments(function, known, dead)
+    region, order, joined = _join(segments, labels)
+    place: dict[int, tuple[int, int]] = {}
+    successors: dict[int, set[int]] = defaultdict(set)
+    count: dict[int, int] = defaultdict(int)
+    for s in order:
+        for n in segments[s].statements:
+            place[n] = region[s], count[region[s]]
+            count[region[s]] += 1
+        if s not in joined:
+            successors[region[s]].update(region[t] for t in _targets(segments, labels, s))
+    return Regions(
+        place, {r: frozenset(t) for r, t in successors.items()}, frozenset(guarded), definitions, accesses, frozenset(cuts)
+    )
+
+
+def _segments(
+    function: Function, known: Mapping[str, int], dead: AbstractSet[int]
+) -> tuple[list[_Segment], dict[str, int], set[int], set[int]]:
+    segments = [_Segment()]
+    labels: dict[str, int] = {}
+    guarded: set[int] = set()
+    cuts: set[int] = set()
+
+    def cut() -> None:
+        segments.append(_Segment())
+
+    for n, statement in enumerate(function.body):
+        if isinstance(statement, Label):
+            if segments[-1].statements or segments[-1].jumps or not segments[-1].falls or segments[-1].forks:
+                cut()
+            labels[statement.name] = len(segments) - 1
+            continue
+        runs = _runs(statement, known)
+        if runs is False:
+            continue
+        segment = segments[-1]
+        segment.statements.append(n)
+        if runs is None:
+            guarded.add(n)
+        if statement.opcode in _ENDS:
+            segment.jumps = _jumps(function, statement)
+            segment.falls = runs is None
+            segment.forks = runs is None and statement.opcode not in ("bra", "brx")
+            cut()
+        elif (_branches(statement) or (runs is None and not _is_selected(statement))) and (
+            n not in dead or _is_macro(statement)
+        ):
+            segment.forks = True
+            cuts.add(n)
+            cut()
+    segments[-1].falls = False
+    return segments, labels, guarded, cuts
+
+
+def _jumps(function: Function, ins: Instruction) -> list[str]:
+    if ins.opcode == "bra":
+        return [o.name for o in ins.operands if isinstance(o, LabelRef)]
+    if ins.opcode == "brx" and isinstance(ins.operands[1], Symbol):
+        return [t.name for t in function.targets[ins.operands[1].name].targets]
+    return []
+
+
+def _is_selected(ins: Instruction) -> bool:
+    sets_predicate = ins.opcode == "lop3" and len(ins.operands) > 5
+    return ins.opcode in SELECTED and not sets_predicate and "cc" not in ins.modifiers
+
+
+def _is_macro(ins: Instruction) -> bool:
+    """Of arithmetic that is a branch: is it expanded before dead code is looked for, so that its branch stays even so?"""
+    form = ins.form
+    return _branches(ins) and ins.opcode != "bfind" and isinstance(form, ScalarForm) and form["type"] != "s32"
+
+
+def _branches(ins: Instruction) -> bool:
+    """is this instruction more than one block of machine code?"""
+    form = ins.form
+    if not isinstance(form, ScalarForm):
+        return False
+    type_name = form["type"]
+    match ins.opcode:
+        case "div" | "rem" if type_name[:1] in "us":
+            return type_name != "u32"
+        case "div" | "rcp" | "sqrt":
+            return bool(form["rnd"])
+        case "rsqrt":
+            return type_name == "f64" and not form["ftz"]
+        case "bfind":
+            return type_name[1:] == "64"
+        case "fence":
+            return form_name(ins) == "fence" and form["sem"] in ("", "sc", "acq_rel")
+        case "membar":
+            return form_name(ins) == "membar"
+        case "griddepcontrol":
+            return form["action"] == "launch_dependents"
+        case "call" | "brkpt" | "pmevent" | "setmaxnreg":
+            return True
+    return False
+
+
+def _targets(segments: list[_Segment], labels: Mapping[str, int], s: int) -> set[int]:
+    segment = segments[s]
+    targets = {labels[name] for name in segment.jumps}
+    if segment.falls and s + 1 < len(segments):
+        targets.add(s + 1)
+    return targets
+
+
+def _join(segments: list[_Segment], labels: Mapping[str, int]) -> tuple[dict[int, int], list[int], dict[int, int]]:
+    """Region of each segment that can be reached; these segments in order, a region's together; which are followed by
+    which."""
+    into: dict[int, set[int]] = defaultdict(set)
+    into[0].add(-1)
+    waiting, reached = [0], {0}
+    while waiting:
+        s = waiting.pop()
+        for t in _targets(segments, labels, s):
+            into[t].add(s)
+            if t not in reached:
+                reached.add(t)
+                waiting.append(t)
+    joined: dict[int, int] = {}
+    for s in reached:
+        targets = _targets(segments, labels, s)
+        if len(targets) == 1 and not segments[s].forks:
+            (t,) = targets
+            if into[t] == {s}:
+                joined[s] = t
+    followers = set(joined.values())
+    region: dict[int, int] = {}
+    order: list[int] = []
+    for first in sorted(reached - followers):
+        at: int | None = first
+        while at is not None:
+            region[at] = first
+            order.append(at)
+            at = joined.get(at)
+    return region, order, joined
+
+
+# constants ----------------------------------------------------------------------------------------------------------
+_COMPARE = {
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b, "lo": lambda a, b: a < b, "ls": lambda a, b: a <= b,
+    "hi": lambda a, b: a > b, "hs": lambda a, b: a >= b,
+}  # fmt: skip
+
+
+def _constants(function: Function, definitions: Mapping[str, list[int]]) -> dict[str, int]:
+    """Predicates and integers known from the text alone: `mov.pred %p1, -1` and what follows from it."""
+    known: dict[str, int] = {}
+    for n, ins in enumerate(function.body):
+        if not isinstance(ins, Instruction) or ins.guard is not None or not ins.operands:
+            continue
+        target = ins.operands[0]
+        if isinstance(target, Reg) and definitions.get(target.name) == [n]:
+            result = _evaluate(ins, known)
+            if result is not None:
+                known[target.name] = result
+    return known
+
+
+def _evaluate(ins: Instruction, known: Mapping[str, int]) -> int | None:
+    form = ins.form
+    if not isinstance(form, ScalarForm) or ins.opcode not in ("mov", "setp", "and", "or", "xor", "not"):
+        return None
+    type_name = form["type"]
+    if ins.opcode != "setp" and type_name != "pred" and not (ins.opcode == "mov" and type_name[:1] in "bus"):
+        return None
+    if ins.opcode == "setp" and (type_name[:1] not in "bus" or type_name.startswith("bf") or len(ins.operands) != 3):
+        return None
+    values = [_value(o, type_name, known) for o in ins.operands[1:]]
+    if ins.opcode == "and" and 0 in values:
+        return 0
+    if ins.opcode == "or" and 1 in values:
+        return 1
+    if None in values:
+        return None
+    a, b = [*(v for v in values if v is not None), 0][:2]
+    match ins.opcode:
+        case "mov":
+            return a
+        case "not":
+            return 1 - a
+        case "and":
+            return a & b
+        case "or":
+            return a | b
+        case "xor":
+            return a ^ b
+    if type_name[:1] == "s":
+        top = 1 << (int(type_name[1:]) - 1)
+        a, b = (a ^ top) - top, (b ^ top) - top
+    compare = _COMPARE.get(form["cmp"])
+    return None if compare is None else int(compare(a, b))
+
+
+def _value(operand: Operand, type_name: str, known: Mapping[str, int]) -> int | None:
+    match operand:
+        case Immediate(literal="int"):
+            return operand.bits(type_name)
+        case Reg(name=name):
+            return known.get(name)
+        case NegatedPredicate(register=Reg(name=name)):
+            return 1 - known[name] if name in known else None
+    return None
+
+
+def _runs(ins: Instruction, known: Mapping[str, int]) -> bool | None:
+    """Does a guarded instruction act? None: it depends."""
+    if ins.guard is None:
+        return True
+    register, negated = ins.guard
+    value = known.get(register.name)
+    return None if value is None else bool(value) != negated
+
+
+__all__ = ["SELECTED", "Regions", "regions_of"]

@@ -1,0 +1,46 @@
+"""Two products in a row, the second by 2, 4, 8 or their inverses: one instruction of the machine, rounded once.
+
+The result differs from two products where the inner one would overflow or be subnormal. docs/contraction.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mmulator.numerics.sfu.operations import f32_bits
+from mmulator.program.as_ptxas.products import form_of
+from mmulator.program.as_ptxas.quotient import instruction
+from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
+
+POWERS: Mapping[int, float] = {f32_bits(x): x for x in (2.0, 4.0, 8.0, 0.5, 0.25, 0.125)}
+
+
+def may_scale(ins: Instruction) -> bool:
+    """A product that can be the second one."""
+    form = form_of(ins, "mul") if ins.opcode == "mul" else None
+    return form is not None and form["type"] == "f32" and form["rnd"] in ("", "rn")
+
+
+def scaled(ins: Instruction, a: Operand, b: Operand, power: int, fresh: Callable[[str], Reg]) -> list[Instruction]:
+    """`ins` as a * b * power, rounded once. power: the bits of one of POWERS.
+
+    To scale the smaller factor up, or the larger one down, is exact wherever the product is neither tiny nor huge anyway.
+    """
+    form = ins.form
+    assert form is not None
+    ftz = ("ftz",) if "ftz" in ins.modifiers else ()
+    multiplied = ("rn", *ftz, "f32")
+    code: list[Instruction] = []
+
+    def emit(modifiers: tuple[str, ...], opcode: str, *operands: Operand, to: str = "f32") -> Reg:
+        result = fresh(to)
+        code.append(instruction(ins, opcode, modifiers, (result, *operands), None))
+        return result
+
+    magnitudes = [emit(("f32",), "abs", x) for x in (a, b)]
+    first = emit(("lt" if POWERS[power] > 1 else "gt", "f32"), "setp", *magnitudes, to="pred")
+    factor = emit(("f32",), "selp", a, b, first)
+    other = emit(("f32",), "selp", b, a, first)
+    factor = emit(multiplied, "mul", factor, Immediate(power, "f32", ins.span))
+    final = ("rn", *ftz, *(("sat",) if "sat" in ins.modifiers else ()), "f32")
+    return [*code, instruction(ins, "mul", final, (ins.operands[0], factor, other), ins.guard)]

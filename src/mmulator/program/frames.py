@@ -1,0 +1,136 @@
+"""Which registers live across blocks, and where in a warp's register file they lie."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from mmulator.isa.scalar import type_bits
+from mmulator.program.addresses import HEADER_BYTES
+from mmulator.program.blocks import CARRY, Block, FunctionBlocks, is_wgmma_issue, registers_of, uses_and_defs
+
+
+@dataclass(frozen=True)
+class Frame:
+    """slots: register -> byte offset in the frame, for registers that live across blocks. live_out: per block index.
+
+    bytes: size of the frame, header included.
+    """
+
+    slots: dict[str, int]
+    live_out: dict[int, frozenset[str]]
+    bytes: int
+    types: dict[str, str]
+
+
+def slot_bytes(type_name: str) -> int:
+    """Bytes of 32 lanes of a register; a predicate is one bit a lane."""
+    bits = type_bits(type_name)
+    return 4 if bits == 1 else max(bits, 8) * 4
+
+
+def block_uses_defs(block: Block) -> tuple[set[str], set[str], set[str]]:
+    """(read before written, surely written, touched) in a block."""
+    reads: set[str] = set()
+    writes: set[str] = set()
+    touched: set[str] = set()
+
+    def step(uses: set[str], defs: set[str]) -> None:
+        reads.update(uses - writes)
+        writes.update(defs)
+        touched.update(uses, defs)
+
+    if block.after is not None:
+        _, defs = uses_and_defs(block.after)
+        step(set(), defs)
+    for ins in block.body:
+        step(*uses_and_defs(ins))
+    if block.last is not None:
+        if block.ending == "branch":
+            assert block.last.guard is not None
+            step({block.last.guard[0].name}, set())
+        else:
+            step(uses_and_defs(block.last)[0], set())
+    return reads, writes, touched
+
+
+def pinned_registers(function: FunctionBlocks) -> set[str]:
+    """Operands of asynchronous instructions: read and written behind the program's back, so their slots are theirs alone."""
+    pinned: set[str] = set()
+    for block in function.blocks:
+        for ins in block.body:
+            if is_wgmma_issue(ins):
+                for operand in ins.operands[:2]:
+                    pinned.update(registers_of(operand))
+    return pinned
+
+
+def allocate(function: FunctionBlocks) -> Frame:
+    """Liveness, then slots: registers of one size whose block ranges do not meet share one."""
+    types = {**function.function.registers, CARRY: "pred"}
+    for parameter in (*function.function.params, *function.function.returns):
+        if parameter.space == "reg":
+            types[parameter.name] = parameter.type
+    blocks = function.blocks
+    first = blocks[0].index
+    facts = [block_uses_defs(b) for b in blocks]
+    live_in: list[set[str]] = [set() for _ in blocks]
+    live_out: list[set[str]] = [set() for _ in blocks]
+    changed = True
+    while changed:
+        changed = False
+        for n in range(len(blocks) - 1, -1, -1):
+            out: set[str] = set()
+            for target in blocks[n].targets:
+                out |= live_in[target - first]
+            reads, writes, _ = facts[n]
+            into = reads | (out - writes)
+            if out != live_out[n] or into != live_in[n]:
+                live_out[n], live_in[n] = out, into
+                changed = True
+    # a result that arrives after a call or barrier is written in the following block: nothing to keep alive
+    pinned = pinned_registers(function)
+    for parameter in (*function.function.params, *function.function.returns):
+        if parameter.space == "reg":
+            pinned.add(parameter.name)
+    slots = _assign(blocks, live_in, live_out, pinned, types)
+    total = max((offset + slot_bytes(types[r]) for r, offset in slots.items()), default=HEADER_BYTES)
+    return Frame(
+        slots,
+        {b.index: frozenset(live_out[n] | (pinned & facts[n][2])) for n, b in enumerate(blocks)},
+        -(-total // 128) * 128,
+        types,
+    )
+
+
+def _assign(
+    blocks: list[Block], live_in: list[set[str]], live_out: list[set[str]], pinned: set[str], types: dict[str, str]
+) -> dict[str, int]:
+    ranges: dict[str, tuple[int, int]] = {}
+    for n in range(len(blocks)):
+        for r in live_in[n] | live_out[n]:
+            low, high = ranges.get(r, (n, n))
+            ranges[r] = (min(low, n), max(high, n))
+    for r in pinned:
+        ranges[r] = (0, len(blocks))
+    slots: dict[str, int] = {}
+    at = HEADER_BYTES
+    free: dict[int, list[int]] = defaultdict(list)
+    active: list[tuple[int, str]] = []
+    for r in sorted(ranges, key=lambda name: (ranges[name][0], name)):
+        low, high = ranges[r]
+        still = []
+        for end, other in active:
+            if end < low:
+                free[slot_bytes(types[other])].append(slots[other])
+            else:
+                still.append((end, other))
+        active = still
+        size = slot_bytes(types[r])
+        if free[size]:
+            slots[r] = free[size].pop()
+        else:
+            slots[r] = at
+            at += max(size, 64) if size >= 64 else size
+        active.append((high, r))
+    return slots

@@ -1,0 +1,198 @@
+"""Where variables lie: the module's global and const windows, shared memory, each function's local memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmulator.errors import LaunchError
+from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_FUNCTION, SLOT_SHIFT
+from mmulator.ptx.resources import named_symbols
+from mmulator.ptx.tree import Function, Module, Parameter, Prototype, SymbolReference, Variable
+
+MAX_GLOBAL = 1 << 32  # bytes of a module's .global variables
+
+
+def align_up(value: int, align: int) -> int:
+    return -(-value // align) * align
+
+
+def slots_for(size: int) -> int:
+    """Slots of a buffer, and an empty one behind it, so that running off the end never meets a neighbour."""
+    return (size >> SLOT_SHIFT) + 2
+
+
+@dataclass(frozen=True)
+class Abi:
+    """Places of return values and parameters at the start of a callee's local frame; the same for equal prototypes."""
+
+    returns: tuple[int, ...]
+    params: tuple[int, ...]
+    bytes: int
+
+
+def abi_of(returns: Iterable[Parameter], params: Iterable[Parameter]) -> Abi:
+    at = 0
+    places: list[list[int]] = [[], []]
+    for which, items in enumerate((returns, params)):
+        for p in items:
+            at = align_up(at, max(p.align, 1))
+            places[which].append(at)
+            at += max(p.size, 4)
+    return Abi(tuple(places[0]), tuple(places[1]), align_up(at, 16))
+
+
+@dataclass(frozen=True)
+class LocalFrame:
+    """offsets: variable or parameter -> byte offset in the function's part of a lane's local memory."""
+
+    offsets: dict[str, int]
+    bytes: int
+    abi: Abi
+
+
+SAVED_STACK = "%stack"
+
+
+def local_frame(function: Function, stack: int = 0) -> LocalFrame:
+    """stack: bytes that alloca may use, at the start of the kernel's frame; then each frame can save its pointer."""
+    offsets: dict[str, int] = {}
+    abi = Abi((), (), 0)
+    if not function.is_entry:
+        abi = abi_of(function.returns, function.params)
+        offsets.update({p.name: o for p, o in zip(function.returns, abi.returns)})
+        offsets.update({p.name: o for p, o in zip(function.params, abi.params)})
+    at = stack if function.is_entry else abi.bytes
+    if stack:
+        offsets[SAVED_STACK] = at
+        at += 4
+    for v in function.variables:
+        if v.space in ("local", "param"):
+            at = align_up(at, max(v.align, 1))
+            offsets[v.name] = at
+            at += v.size
+    return LocalFrame(offsets, align_up(at, 16), abi)
+
+
+def prototype_abi(prototype: Prototype) -> Abi:
+    return abi_of(prototype.returns, prototype.params)
+
+
+@dataclass(frozen=True)
+class SharedLayout:
+    """addresses: variable -> address in the shared window. static: bytes before the dynamic part, which starts there."""
+
+    addresses: dict[str, int]
+    static: int
+
+
+def shared_layout(module: Module, functions: Iterable[Function]) -> SharedLayout:
+    functions = list(functions)
+    used = named_symbols(functions)
+    variables = [v for v in module.variables if v.space == "shared" and v.name in used]  # as ptxas: others take no room
+    for f in functions:
+        variables += [v for v in f.variables if v.space == "shared"]
+    addresses: dict[str, int] = {}
+    at = 0
+    dynamic = [v for v in variables if v.linkage == "extern"]
+    for v in variables:
+        if v.linkage != "extern":
+            at = align_up(at, max(v.align, 1))
+            addresses[v.name] = SHARED_BASE + at
+            at += v.size
+    if dynamic:
+        at = align_up(at, max(16, *(v.align for v in dynamic)))
+    for v in dynamic:
+        addresses[v.name] = SHARED_BASE + at
+    return SharedLayout(addresses, at)
+
+
+class ModuleImage:
+    """The module's .global and .const variables: memory that lives as long as the module, as on a GPU.
+
+    addresses: variable -> generic address. next_slot: first slot free for the buffers of a launch.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.addresses: dict[str, int] = {}
+        self.buffers: list[tuple[int, np.ndarray, bool]] = []  # (start address, bytes, writable)
+        self._memory: dict[str, np.ndarray] = {}
+        self.next_slot = FIRST_GLOBAL_SLOT
+        variables = list(module.variables)
+        for f in module.functions:
+            variables += [v for v in f.variables if v.space in ("global", "const")]
+        self._const = self._place_const([v for v in variables if v.space == "const"])
+        self._place_global([v for v in variables if v.space == "global" and v.linkage != "extern"])
+        self._initial = variables
+        defined = [f for f in module.functions if f.is_defined]
+        self.function_names = [f.name for f in defined]
+        self.functions = {f.name: (SLOT_FUNCTION << SLOT_SHIFT) + n for n, f in enumerate(defined)}
+
+    def _place_global(self, variables: list[Variable]) -> None:
+        total = 0
+        for v in variables:
+            total += v.size
+            if total > MAX_GLOBAL:
+                raise LaunchError(
+                    f"{v.name} takes {v.size} bytes, with what stands before it {total}; "
+                    f".global variables have {MAX_GLOBAL} here", span=v.span, hint="pass large arrays as arguments",
+                )  # fmt: skip
+            try:
+                buffer = np.zeros(max(v.size, 1), np.uint8)
+            except MemoryError:
+                raise LaunchError(f"this machine has no memory for the {v.size} bytes of {v.name}", span=v.span) from None
+            start = self.next_slot << SLOT_SHIFT
+            self.addresses[v.name] = start
+            self._memory[v.name] = buffer
+            self.buffers.append((start, buffer, True))
+            self.next_slot += slots_for(v.size)
+
+    def _place_const(self, variables: list[Variable]) -> np.ndarray:
+        at = 0
+        for v in variables:
+            at = align_up(at, max(v.align, 1))
+            self.addresses[v.name] = (SLOT_CONST << SLOT_SHIFT) + at
+            at += v.size
+            if at > 65536:
+                raise LaunchError(f"with {v.name} .const variables take {at} bytes; there are 65536", span=v.span)
+        memory = np.zeros(max(at, 1), np.uint8)
+        if variables:
+            self.buffers.append((SLOT_CONST << SLOT_SHIFT, memory, False))
+        return memory
+
+    def symbol_address(self, name: str) -> int:
+        """Address in the variable's own state space: for .const an offset into its window."""
+        address = self.addresses[name]
+        return address & ((1 << SLOT_SHIFT) - 1) if address >> SLOT_SHIFT == SLOT_CONST else address
+
+    def initialise(self) -> None:
+        """Write the initial values."""
+        for v in self._initial:
+            if v.name not in self.addresses:
+                continue
+            memory = self._bytes_of(v)
+            if v.initial is not None:
+                data = np.frombuffer(v.initial, np.uint8)
+                memory[: len(data)] = data
+            for r in v.symbols:
+                value = self._reference(r) + r.addend
+                if r.mask is not None:
+                    shift = (r.mask & -r.mask).bit_length() - 1
+                    value = (value & r.mask) >> shift
+                memory[r.offset : r.offset + r.size] = np.frombuffer(
+                    (value & ((1 << 8 * r.size) - 1)).to_bytes(r.size, "little"), np.uint8
+                )
+
+    def _reference(self, r: SymbolReference) -> int:
+        if r.symbol in self.addresses:
+            return self.addresses[r.symbol] if r.generic else self.symbol_address(r.symbol)
+        return self.functions.get(r.symbol, 0)
+
+    def _bytes_of(self, v: Variable) -> np.ndarray:
+        start = self.addresses[v.name]
+        if v.space == "const":
+            offset = start - (SLOT_CONST << SLOT_SHIFT)
+            return self._const[offset : offset + v.size]
+        return self._memory[v.name]

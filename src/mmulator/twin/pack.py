@@ -1,0 +1,306 @@
+"""Packing of operands for the compiled twin of fused dot products (layouts: twin_plan.py). All macros over Values."""
+
+# The kernels are written in the language of codegen.lang: their annotations are machine types.
+# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, attr-defined"
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import Native
+from mmulator.codegen.ops import (
+    bitcast,
+    cast_ptr,
+    iota,
+    load,
+    masked_load,
+    maximum,
+    minimum,
+    reduce_add,
+    reduce_max,
+    select,
+    shuffle,
+    stack,
+    store,
+    trailing_zeros,
+)  # fmt: skip
+from mmulator.codegen.types import boolean, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
+from mmulator.codegen.values import Builder, Value
+from mmulator.isa.types import ElementType
+from mmulator.twin.plan import A_BIAS, B_BIAS, NARROW_COLUMNS, ROWS, WIDE_COLUMNS, WINDOW, Plan
+
+I, U, F, D, B = i32.vec(16), u32.vec(16), f32.vec(16), f64.vec(16), boolean.vec(16)
+RAW = {8: u8, 16: u16, 32: u32}
+
+
+class Decoded:
+    """16 elements: value (f32 lanes), exponent and lsb (exponent of the last set bit) in i32 lanes, and their kinds.
+
+    emin: exponent of subnormals, if it is not the type's own.
+    """
+
+    def __init__(self, t: ElementType, raw: Value, emin: int | None = None) -> None:
+        bits = raw
+        if t.name == "tf32":
+            bits = bits & 0xFFFFE000
+        full = t.mantissa + t.exponent
+        shift = 13 if t.name == "tf32" else 0
+        field = I((bits >> (t.mantissa + shift)) & ((1 << t.exponent) - 1))
+        mantissa = I((bits >> shift) & ((1 << t.mantissa) - 1))
+        top = field == (1 << t.exponent) - 1
+        match t.nan:
+            case "ieee":
+                self.special = top
+            case "all_ones":
+                self.special = top & (mantissa == (1 << t.mantissa) - 1)
+            case _:
+                self.special = top & (field != field)
+        significand = mantissa | select(field != 0, I(1 << t.mantissa), I(0))
+        self.significand = significand
+        self.exponent = maximum(field, I(1)) - t.bias
+        self.lsb = self.exponent - t.mantissa + trailing_zeros(significand)
+        self.zero = significand == 0
+        self.negative = ((bits >> (full + shift)) & 1) != 0
+        if t.exponent == 8:  # an f32 with fewer mantissa bits
+            self.value = bitcast(F, bits << (32 - t.bits))
+            return
+        scale = bitcast(F, (self.exponent - t.mantissa + 127) << 23)
+        finite = bitcast(U, F(significand) * scale)
+        infinite = select(mantissa == 0, U(0x7F800000), U(0x7FC00000)) if t.nan == "ieee" else U(0x7FC00000)
+        magnitude = select(self.special, infinite, finite)
+        self.value = bitcast(F, magnitude | select(self.negative, U(0x80000000), U(0)))
+        if emin is not None and emin < t.emin:  # subnormals are normal numbers of the type they are converted to
+            self.exponent = maximum(I(finite >> 23) - 127, I(emin))
+
+    def largest(self, within: Value | None = None) -> Value:
+        """Largest exponent of the finite non-zero elements; -999 if there are none."""
+        counts = ~self.zero & ~self.special
+        if within is not None:
+            counts = counts & within
+        return reduce_max(select(counts, self.exponent, I(-999)))
+
+    def codes(self, bias: int, top: Value | None) -> tuple[Value, Value]:
+        """Exponent and last-bit codes; relative to `top` if given."""
+        e, lsb = self.exponent + bias, self.lsb + bias
+        if top is not None:
+            e = maximum(e - top, I(bias - WINDOW))
+            lsb = maximum(lsb - top, I(0))
+        exponent = select(self.special, I(255), select(self.zero, I(0), e))
+        return exponent, select(self.special | self.zero, I(255), lsb)
+
+
+def pack_a_function(plan: Plan, name: str) -> Native:
+    """raw [m][lda] elements to packed A; k counts dense columns."""
+    ty = RAW[max(plan.a.bits, 8)]
+    length, lane, chunks, products = plan.length, plan.lane, plan.order, plan.products
+    chunk_bytes, relative, overflow, kk = plan.a_chunk, plan.relative, plan.may_overflow, plan.k
+    mantissa, instruction_bytes = plan.a.mantissa, plan.a_instruction
+    steps = range(0, length, 16)
+
+    def pack_a(raw: ptr, lda: i64, m: i64, k: i64, out: ptr) -> None:
+        for i in range(m):
+            start = i // ROWS * ROWS
+            height = minimum(m - start, i64(ROWS))
+            for inst in range(k // kk):
+                source = cast_ptr(ty, raw) + (i * lda + inst * products)
+                at = out + (start * (k // kk) + inst * height + i - start) * instruction_bytes
+                for order in chunks:
+                    parts = [decode_positions(plan, ty, source, order[s : s + 16]) for s in steps]
+                    top = largest_of(parts) if relative else None
+                    for step in steps:
+                        store_a(parts[step // 16], top, plan, at, step, min(16, length - step))
+                    header = cast_ptr(i32, at + length * (lane + 12))
+                    header[0] = 0
+                    header[1] = 0
+                    if relative:
+                        header[1] = top
+                    if overflow:
+                        header[0] = i32(total_significand(parts) > (2 * length - 1 << mantissa))
+                    at = at + chunk_bytes
+
+    return Native(pack_a, name)
+
+
+def decode_positions(plan: Plan, ty: Any, source: Value, positions: tuple[int, ...]) -> Decoded:
+    """Up to 16 elements at given positions; zero beyond them."""
+    first, span = positions[0], positions[-1] - positions[0] + 1
+    wide = 32 if span > 16 else 16
+    if span == wide:
+        raw = load(ty.vec(wide), source, first)
+    else:
+        mask = iota(u32.vec(wide)) < span
+        zero = ty.vec(wide)(0)
+        raw = masked_load(ty.vec(wide), source + first, mask, zero)
+    raw = u32.vec(wide)(raw)
+    if list(positions) != list(range(first, first + 16)):
+        # lanes beyond the positions read a zero lane, or repeat: mask them
+        lanes = [p - first for p in positions] + [0] * (16 - len(positions))
+        raw = select(iota(U) < len(positions), shuffle(raw, None, lanes), U(0))
+    return Decoded(plan.a, raw, plan.emin(plan.a))
+
+
+def largest_of(parts: list[Decoded]) -> Value:
+    top = parts[0].largest()
+    for p in parts[1:]:
+        top = maximum(top, p.largest())
+    return select(top == -999, i32(0), top)
+
+
+def total_significand(parts: list[Decoded]) -> Value:
+    total = reduce_add(parts[0].significand)
+    for p in parts[1:]:
+        total = total + reduce_add(p.significand)
+    return total
+
+
+def store_a(d: Decoded, top: Value | None, plan: Plan, out: Value, step: int, count: int) -> None:
+    """Up to 16 elements of a chunk, from position `step`."""
+    exponent, lsb = d.codes(A_BIAS, top)
+    value = D(d.value) if plan.double else d.value
+    # a negative element's negative products are those with positive elements of B
+    offset = select(d.negative, I(64), I(0))
+    length, lane = plan.length, plan.lane
+    b = Builder.current()
+    pieces = (
+        (value, step * lane),
+        (exponent * 0x01010101, length * lane + step * 4),
+        (lsb * 0x01010101, length * (lane + 4) + step * 4),
+        (offset, length * (lane + 8) + step * 4),
+    )
+    for vector, at in pieces:
+        part = vector if count == 16 else shuffle(vector, None, list(range(count)))
+        b.store(part, out + at)
+
+
+def store_b_row(d: list[Decoded], top: Value | None, plan: Plan, row: Value) -> None:
+    """16 or 64 columns of one k."""
+    lane, columns = plan.lane, 16 * len(d)
+    codes = [I(0)] * 3
+    for v, part in enumerate(d):
+        exponent, lsb = part.codes(B_BIAS, top)
+        never = I(255)
+        for which, code in enumerate((exponent, select(part.negative, lsb, never), select(part.negative, never, lsb))):
+            codes[which] = codes[which] | (code << (8 * v))
+        store(D(part.value) if plan.double else part.value, row, v * 16 * lane)
+    for which, code in enumerate(codes):
+        store(code, row, columns * lane + 64 * which)
+
+
+def transpose16(rows: list[Value]) -> list[Value]:
+    """16 vectors of 16 lanes, transposed in four rounds of pairwise shuffles."""
+    for step in (1, 2, 4, 8):
+        low = [n if not n & step else n - step + 16 for n in range(16)]
+        high = [n + step if not n & step else n + 16 for n in range(16)]
+        result = list(rows)
+        for r in range(16):
+            if not r & step:
+                x, y = rows[r], rows[r | step]
+                result[r], result[r | step] = shuffle(x, y, low), shuffle(x, y, high)
+        rows = result
+    return rows
+
+
+def pack_b_function(plan: Plan, name: str, rows: bool) -> Native:
+    """raw to packed B. rows: raw is [k][ldb], n contiguous; else [n][ldb], k contiguous."""
+    block = {c: pack_block_function(plan, f"{name}_{c}", rows, c) for c in (WIDE_COLUMNS, NARROW_COLUMNS)}
+    size = max(plan.b.bits, 8) // 8
+    wide, narrow = block[WIDE_COLUMNS], block[NARROW_COLUMNS]
+    row_wide, row_narrow = plan.b_row(WIDE_COLUMNS), plan.b_row(NARROW_COLUMNS)
+    header, kk = (64 if plan.relative else 0), plan.k
+
+    def pack_b(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
+        step = i64(size)
+        if not rows:
+            step = ldb * size
+        j = i64(0)
+        while j + 64 <= n:
+            wide(raw + j * step, ldb, i64(64), k, out)
+            out = out + (k * row_wide + k // kk * header)
+            j += 64
+        while j < n:
+            narrow(raw + j * step, ldb, n - j, k, out)
+            out = out + (k * row_narrow + k // kk * header)
+            j += 16
+
+    return Native(pack_b, name)
+
+
+def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Native:
+    """One block of columns; `n` of them exist (the others are packed as zeros)."""
+    ty = RAW[max(plan.b.bits, 8)]
+    row_bytes, relative, kk = plan.b_row(columns), plan.relative, plan.k
+    vectors = range(columns // 16)
+    t = plan.b
+
+    def read(source: Value, n: Value, v: int) -> Value:
+        if columns == WIDE_COLUMNS:
+            return U(load(ty.vec(16), source, 16 * v))
+        return U(masked_load(ty.vec(16), source, iota(U) < u32(n), ty.vec(16)(0)))
+
+    def emit(row: Value, raws: list[Value], top: Value | None) -> None:
+        store_b_row([Decoded(t, r, plan.emin(t)) for r in raws], top, plan, row)
+
+    def pack_rows(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
+        source = cast_ptr(ty, raw)
+        headers = cast_ptr(i32, out + k * row_bytes)
+        for inst in range(k // kk):
+            top = i32(-999)
+            if relative:
+                for r in range(inst * kk, (inst + 1) * kk):
+                    for v in vectors:
+                        top = maximum(top, Decoded(t, read(source + r * ldb, n, v)).largest())
+                if top == -999:
+                    top = i32(0)
+                headers[inst * 16] = top
+            for r in range(inst * kk, (inst + 1) * kk):
+                emit(out + r * row_bytes, [read(source + r * ldb, n, v) for v in vectors], top if relative else None)
+
+    def pack_columns(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
+        # through a plain [k][columns] copy of one instruction's rows, transposed 16 by 16
+        room = stack(u32, 16 * columns)
+        headers = cast_ptr(i32, out + k * row_bytes)
+        for inst in range(k // kk):
+            top = i32(-999)
+            if relative:
+                for j in range(i64(0), n if columns != WIDE_COLUMNS else i64(columns)):
+                    for step in range_(0, kk, 16):
+                        line = cast_ptr(ty, raw) + (j * ldb + inst * kk + step)
+                        top = maximum(top, Decoded(t, read_k(ty, line, min(16, kk - step))).largest())
+                if top == -999:
+                    top = i32(0)
+                headers[inst * 16] = top
+            for step in range_(0, kk, 16):
+                for v in vectors:
+                    lines = [
+                        read_line(ty, raw, ldb, j, n, columns, inst * kk + step, min(16, kk - step))
+                        for j in range_(16 * v, 16 * v + 16)
+                    ]
+                    for r, across in enumerate_(transpose16(lines)):
+                        store(across, room, r * columns + 16 * v)
+                for r in range(i64(0), i64(min(16, kk - step))):
+                    parts = [load(U, room, r * columns + 16 * v) for v in vectors]
+                    emit(out + (inst * kk + step + r) * row_bytes, parts, top if relative else None)
+
+    return Native(pack_rows if rows else pack_columns, name)
+
+
+range_, enumerate_ = range, enumerate
+
+
+def read_k(ty: Any, line: Value, count: int) -> Value:
+    """16 elements along k, zero beyond `count`."""
+    if count == 16:
+        return U(load(ty.vec(16), line))
+    return U(masked_load(ty.vec(16), line, iota(U) < count, ty.vec(16)(0)))
+
+
+def read_line(ty: Any, raw: Value, ldb: Value, j: int, n: Value, columns: int, k: Value, count: int) -> Value:
+    """Elements k .. k + count of column j, zero if the block has no such column."""
+    line = cast_ptr(ty, raw) + (ldb * j + k)
+    if columns == WIDE_COLUMNS:
+        return read_k(ty, line, count)
+    lanes = select(n > j, u32(count), u32(0))
+    return U(masked_load(ty.vec(16), line, iota(U) < lanes, ty.vec(16)(0)))
+
+
+__all__ = ["Decoded", "pack_a_function", "pack_b_function", "ptr_to"]

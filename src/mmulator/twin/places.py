@@ -1,0 +1,217 @@
+"""The tables of one form's product: where every piece of A, B, C and D lies in the registers, or in a plain matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.codegen.lang import Native
+from mmulator.isa.forms import MatrixForm
+from mmulator.layouts import Fragment, element_of, fragment, scales, sparse
+from mmulator.numerics.profiles import dot_key
+from mmulator.twin.product import IndexTable, MmaSite, Piece, mma_function
+from mmulator.twin.twin import Twin, twin_for
+
+Index = NDArray[np.int64]
+
+# How registers lie in memory: register after register with its lanes together, or lane after lane with its registers.
+BY_REGISTER, BY_LANE = "by register", "by lane"
+
+
+def _place(f: Fragment, lane: Index, register: Index, index: Index, order: str) -> Index:
+    word = register * f.lanes + lane if order == BY_REGISTER else lane * f.registers + register
+    return word * f.per_register + index
+
+
+def operand_places(form: MatrixForm, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
+    """For each matrix element (copies, rows, columns) its place in the registers, counted in elements.
+
+    transposed: for each (copies, columns, rows).
+    """
+    f = fragment(form, name)
+    copies, rows, columns = np.meshgrid(np.arange(f.copies), np.arange(f.rows), np.arange(f.columns), indexing="ij")
+    places = _place(f, *f.locate(rows, columns, copies), order)
+    return places.transpose(0, 2, 1) if transposed else places
+
+
+def register_elements(form: MatrixForm, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
+    """For each place in the registers, the number of the matrix element (copies, rows, columns) it holds.
+
+    transposed: its number in (copies, columns, rows).
+    """
+    f = fragment(form, name)
+    number = np.arange(f.copies * f.rows * f.columns).reshape(f.copies, f.rows, f.columns)
+    if transposed:
+        number = np.arange(number.size).reshape(f.copies, f.columns, f.rows).transpose(0, 2, 1)
+    held = number.reshape(-1)[f.flat].reshape(f.lanes, f.registers, f.per_register)
+    return (held.transpose(1, 0, 2) if order == BY_REGISTER else held).reshape(-1)
+
+
+def pieces(form: MatrixForm, name: str, places: Index) -> tuple[Piece, Index]:
+    """Places [copies, lines, elements] as pieces as large as lie together in registers and in the matrix's lines."""
+    f = fragment(form, name)
+    if f.width < f.bits:
+        return (f.bits, f.shift, f.width), places
+    for bits in (128, 64, 32, 16):
+        count = bits // f.bits
+        if f.bits < 8 or count < 2 or places.shape[-1] % count:
+            continue
+        groups = places.reshape(*places.shape[:-1], -1, count)
+        first = groups[..., :1]
+        if (groups == first + np.arange(count)).all() and not (first % count).any():
+            return (bits, 0, 0), first[..., 0] // count
+    return (f.bits, 0, 0), places
+
+
+def plain_pieces(form: MatrixForm, name: str) -> tuple[Piece, Index]:
+    """Operand `a` [M, K] or `b` [N, K] as rows of containers: sixteen bytes after the other."""
+    element = element_of(form, name)
+    assert element is not None
+    lines, k = (form.m, form.k // 2 if form.sparse else form.k) if name == "a" else (form.n, form.k)
+    return (128, 0, 0), np.arange(lines * k * max(8, element.bits) // 128).reshape(1, 1, -1)
+
+
+def transposes(form: MatrixForm) -> bool:
+    """Whether the product is computed as the transposed one, B' A': the same sums, and the twin's vectors run along n."""
+    same = not (form.sparse or form.block_scale) and form.atype == form.btype and str(form.atype) != "f64"
+    return same and form.m > form.n
+
+
+@dataclass(eq=False)
+class Site:
+    """A product from registers to registers, ready to be called: `function` with the address of `table`.
+
+    Of a transposed one the first operand of the function is B, and the second A. scratch: bytes that a call needs.
+    """
+
+    form: MatrixForm
+    twin: Twin
+    transposed: bool
+    sizes: tuple[Piece, Piece, Piece]
+    table: NDArray[Any] = field(default_factory=lambda: np.zeros(1, MmaSite.numpy_dtype()))
+    scratch: int = 0
+    keep: list[Any] = field(default_factory=list)
+    entry: Any = None  # of batch.py, at the first use
+
+    @cached_property
+    def result(self) -> tuple[int, int]:
+        """Lanes and registers of d."""
+        d = fragment(self.form, "d")
+        return d.lanes, d.registers
+
+    @cached_property
+    def word(self) -> np.dtype[Any]:
+        return np.dtype(f"<u{fragment(self.form, 'd').register_bits // 8}")
+
+    @cached_property
+    def macs(self) -> int:
+        return self.form.m * self.form.n * self.form.k
+
+    @cached_property
+    def function(self) -> Native:
+        d = fragment(self.form, "d").bits
+        return mma_function(*self.sizes, d, self.form.sparse, self.form.block_scale)
+
+    def store(self, name: str, values: Any) -> None:
+        """Put a table into the site: int32 values at an address that stays."""
+        array = np.ascontiguousarray(values, np.int32)
+        self.keep.append(array)
+        self.table[name] = array.ctypes.data
+
+
+@lru_cache(maxsize=4096)
+def site_for(
+    form: MatrixForm, device: str, selector: int = 0, order: str = BY_REGISTER, plain: frozenset[str] = frozenset(),
+    flags: int = 0,
+) -> Site:  # fmt: skip
+    """The site of a form on a device. selector: of the metadata. plain: operands (`a`, `b`) that come as rows of a matrix
+    instead of registers. flags: of the twin, for A and B as they are.
+
+    Raises UnsupportedError where the device lacks the instruction, OperandError for a selector it does not have.
+    """
+    twin = twin_for(dot_key(form), device)
+    swap = transposes(form)
+
+    def operand(name: str, rows_are_n: bool) -> tuple[Piece, Index]:
+        if name in plain:
+            return plain_pieces(form, name)
+        return pieces(form, name, operand_places(form, name, rows_are_n, order))
+
+    maps = {"a": operand("a", False), "b": operand("b", True), "c": operand("c" if form.family != "wgmma" else "d", swap)}
+    order_of = ("b", "a", "c") if swap else ("a", "b", "c")
+    first, second, third = (maps[n][0] for n in order_of)
+    site = Site(form, twin, swap, (first, second, third))
+    table = site.table
+    m, n = (form.n, form.m) if swap else (form.m, form.n)
+    table["pack_a"], table["pack_b"], table["dot"] = twin.pack_a, twin.pack_b, twin.dot
+    table["m"], table["n"], table["k"] = m, n, form.k
+    table["ka"] = form.k // 2 if form.sparse else form.k
+    table["a_row"] = twin.a_bytes(1, form.k)
+    negate_a, negate_b = twin.flags(negate_a=True), twin.flags(negate_b=True)
+    if swap:
+        flags = flags & ~(negate_a | negate_b) | (negate_b if flags & negate_a else 0) | (negate_a if flags & negate_b else 0)
+    table["flags"] = flags
+    copies = fragment(form, "d").copies
+    table["copies"] = copies
+    for slot, name in zip("abc", order_of):
+        site.store(f"{slot}_map", maps[name][1])
+        table[f"{slot}_pieces"] = maps[name][1].size // copies
+    d_map = register_elements(form, "d", swap, order)
+    site.store("d_map", d_map)
+    table["d_places"] = len(d_map)
+    if form.sparse:
+        table["places"] = index_table(site.keep, form, selector)
+    if form.block_scale:
+        _scale_tables(site)
+    size = max(form.m * form.k, form.n * form.k, form.m * form.n) * 8
+    rooms = {
+        "raw": size, "result": form.m * form.n * 8 * copies,
+        "packed_a": twin.a_bytes(m, form.k), "packed_b": twin.b_bytes(n, form.k),
+        "index": form.m * form.k * 2, "own": 2 * n * form.k * 8 if form.sparse else 0,
+        "scale_a": form.m * form.scale_vec, "scale_b": form.n * form.scale_vec,
+    }  # fmt: skip
+    for name, room in rooms.items():
+        table[name] = site.scratch
+        site.scratch += -(-room // 64) * 64
+    return site
+
+
+def index_table(keep: list[Any], form: MatrixForm, selector: int) -> int:
+    """Address of the IndexTable of a sparse form: which metadata bits say where each element of A stands."""
+    g = sparse.granularity(form)
+    lane, bit = (x[..., None] + np.zeros(g.kept, int) for x in sparse.places(form, selector))
+    chunk = np.arange(lane.shape[1])[None, :, None] * g.chunk
+    kept = np.arange(g.kept)
+    tf32 = g.chunk == 2
+    columns = {
+        "lane": lane,
+        "shift": bit + (0 * kept if tf32 else 2 * (kept // g.group)),
+        "base": chunk + (0 * kept if tf32 else kept % g.group) + 0 * lane,
+    }
+    table = np.zeros(1, IndexTable.numpy_dtype())
+    table["count"] = lane.size
+    for name, values in columns.items():
+        array = np.ascontiguousarray(values, np.int32)
+        keep.append(array)
+        table[name] = array.ctypes.data
+    table["drop"], table["group"] = int(tf32), 1 if tf32 else g.group
+    keep.append(table)
+    return int(table.ctypes.data)
+
+
+def _scale_tables(site: Site) -> None:
+    """Where the bytes of scale-a-data and scale-b-data lie, in the order of scale_a [m][S] and scale_b [S][n]."""
+    site.table["scales"] = site.form.scale_vec
+    for side in "ab":
+        lane, byte = scales.places(site.form, side, 0, 0)
+        at = 4 * lane[:, None] + byte
+        site.store(f"scale_{side}_map", at if side == "a" else at.T)
+
+
+def scale_step(form: MatrixForm, side: str) -> int:
+    """Bytes between the scale factors that consecutive thread ids select."""
+    return 4 * int(scales.places(form, side, 0, 1)[0][0] - scales.places(form, side, 0, 0)[0][0])

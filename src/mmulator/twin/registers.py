@@ -1,0 +1,92 @@
+"""Many products of one form in one native call: arrays of registers in, an array of registers out."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.codegen.engine import Library
+from mmulator.codegen.lang import Native, library_text
+from mmulator.twin.batch import pointer, room
+from mmulator.twin.places import Site
+from mmulator.twin.product import OPERANDS, batch_function
+from mmulator.twin.twin import CORES, pool
+
+Array = NDArray[Any]
+_P, _I, _U = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
+_Seven = ctypes.c_uint64 * OPERANDS
+_OWN = (2, 2, 2, 1, 1, 1)  # dimensions of an operand that are not leading ones
+_MACS_OF_A_THREAD = 1 << 18  # less is not worth a thread of its own
+
+
+def run(
+    site: Site, a: Array, b: Array, c: Array | None, e: Array | None = None, scale_a: Array | None = None,
+    scale_b: Array | None = None, *, batch: tuple[int, ...], select: tuple[int, int] = (0, 0),
+) -> Array:  # fmt: skip
+    """D [*batch, lanes, registers].
+
+    a, b, c: registers [..., lanes, registers], or rows of a matrix [..., M or N, K] where the site says so; leading
+    dimensions broadcast to `batch`. c may be None if the site's flags say that it is not read. e: metadata [..., lanes] of
+    a sparse form. scale_a, scale_b: scale-a-data and scale-b-data [..., 32] of a block-scaled one; select: bytes from the
+    scale factors of selectors 0.
+    """
+    out = np.empty((*batch, *site.result), site.word)
+    count = math.prod(batch)
+    if count == 0:
+        return out
+    if site.transposed:
+        a, b = b, a
+    nothing = out, 0  # never read; c is copied, but its bits do not matter
+    given = [nothing if x is None else _fitted(x, own, batch, count) for x, own in zip((a, b, c, e, scale_a, scale_b), _OWN)]
+    places = [pointer(x) for x, _ in given]
+    places.append(pointer(out))
+    strides = _Seven(*(size for _, size in given), out.nbytes // count)
+    native, address = entry(site)
+    parts = min(CORES, count, count * site.macs // _MACS_OF_A_THREAD) if count > 1 else 1
+    if parts < 2:
+        native(address, room(site.scratch), count, _Seven(*places), strides, *select)
+        return out
+    size = -(-count // parts)
+
+    def part(t: int) -> None:
+        first = t * size
+        if first < count:
+            at = _Seven(*(p + first * s for p, s in zip(places, strides)))
+            native(address, room(site.scratch), min(size, count - first), at, strides, *select)
+
+    list(pool(parts).map(part, range(parts)))
+    return out
+
+
+def _fitted(array: Array, own: int, batch: tuple[int, ...], count: int) -> tuple[Array, int]:
+    """Contiguous, and the distance in bytes of one product's operand to the next; 0 if all have the same."""
+    shape = array.shape[: array.ndim - own]
+    if shape != batch and math.prod(shape) != 1:
+        array = np.broadcast_to(array, (*batch, *array.shape[array.ndim - own :]))
+        shape = batch
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array)
+    return array, array.nbytes // count if shape == batch else 0
+
+
+def entry(site: Site) -> tuple[Any, int]:
+    """The compiled loop around the site's product, and the address of the site's table."""
+    if site.entry is None:
+        site.entry = _compiled(site.function), int(site.table.ctypes.data)
+    return site.entry
+
+
+@cache
+def _compiled(one: Native) -> Any:
+    function = batch_function(one)
+    library = Library(library_text([function]))
+    _libraries.append(library)
+    return library.function(function.name, None, _P, _P, _I, _P, _P, _U, _U)
+
+
+_libraries: list[Library] = []  # keeps the code alive

@@ -1,0 +1,338 @@
+"""The approximate instructions as native functions: the twin of `operations.py`.
+
+`APPROX[(operation, type, ftz)]` works on 32 lanes through pointers, `ARRAYS[...]` on `count` numbers. Operations: rcp,
+rsqrt, sqrt, lg2, ex2, sin, cos, tanh, div.approx, div.full; types as PTX writes them. Bits go in and out: u16 for f16
+and bf16, u32 for f32 and the packed pairs, u64 for f64. A division takes two sources. dst may be a source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+
+from mmulator.codegen.lang import Native
+from mmulator.codegen.ops import absolute, bitcast, fma, iota, is_nan, load, masked_load, masked_store, select, store
+from mmulator.codegen.types import Ty, f32, f64, i64, ptr_to, u16, u32, u64
+from mmulator.codegen.values import Value, constant
+from mmulator.numerics.sfu.operations import BINARY, INVERSE_TWO_PI, UNARY, Key
+from mmulator.numerics.sfu.tables import DEFAULT_DEVICE, Tables, load_tables
+from mmulator.numerics.sfu.unit import INFINITY, NAN, SIGN
+from mmulator.twin.sfu import vector
+from mmulator.twin.sfu.vector import lanes, to
+
+Macro = Callable[[Value, Tables], Value]
+LANES = 32
+_WIDE = 16  # lanes that are computed at a time: one 512-bit vector of words
+
+
+def _float(bits: Value) -> Value:
+    return bitcast(lanes(f32, bits), bits)
+
+
+def _bits(x: Value) -> Value:
+    """Bits of f32 lanes, every NaN as 0x7fffffff."""
+    return select(is_nan(x), NAN, bitcast(lanes(u32, x), x))
+
+
+def _magnitude(bits: Value) -> Value:
+    return bits & ~SIGN
+
+
+def _subnormal(bits: Value) -> Value:
+    return (bits & INFINITY) == 0
+
+
+def _above_2_126(bits: Value) -> Value:
+    magnitude = _magnitude(bits)
+    return (magnitude > 253 << 23) & (magnitude <= INFINITY)
+
+
+def _flushed(bits: Value) -> Value:
+    return select(_subnormal(bits), bits & SIGN, bits)
+
+
+def _scaled(bits: Value, factor: float, ftz: bool = False) -> Value:
+    """times a power of two"""
+    result = bitcast(bits.ty, _float(_flushed(bits) if ftz else bits) * factor)
+    return _flushed(result) if ftz else result
+
+
+# f32 -----------------------------------------------------------------------------------------------------------------
+def _rcp(x: Value, tables: Tables) -> Value:
+    factor = select(_subnormal(x), 2.0**24, select(_above_2_126(x), 0.25, constant(x.b, lanes(f32, x), 1.0)))
+    scaled = bitcast(x.ty, _float(x) * factor)
+    return _bits(_float(vector.rcp(scaled, tables)) * factor)
+
+
+def _rescued(function: Macro, after: Callable[[Value], Value]) -> Macro:
+    """Subnormal operands go into the unit times 2**24."""
+
+    def run(x: Value, tables: Tables) -> Value:
+        subnormal = _subnormal(x)
+        y = function(select(subnormal, _scaled(x, 2.0**24), x), tables)
+        return select(subnormal, _bits(after(_float(y))), y)
+
+    return run
+
+
+def _ex2(x: Value, tables: Tables) -> Value:
+    low = _float(x) < -126.0
+    y = vector.ex2(select(low, _scaled(x, 0.5), x), tables)
+    return select(low, bitcast(x.ty, _float(y) * _float(y)), y)
+
+
+def _turns(x: Value) -> Value:
+    """x/2pi toward zero. The product is exact in f64; a subnormal one is a zero to the unit, however it is rounded."""
+    inverse = constant(x.b, lanes(u32, x), INVERSE_TWO_PI)
+    product = to(f64, _float(x)) * to(f64, _float(inverse))
+    cut = bitcast(lanes(u64, x), product) & ~0x1FFFFFFF
+    # an infinity or a NaN has to stay one, so the cut leaves NaN payloads in the high bits
+    return bitcast(x.ty, to(f32, bitcast(product.ty, cut)))
+
+
+def _sin(x: Value, tables: Tables) -> Value:
+    return vector.sin(_turns(x), tables)
+
+
+def _cos(x: Value, tables: Tables) -> Value:
+    return vector.cos(_turns(x), tables)
+
+
+def _factors(a: Value, b: Value, tables: Tables, full: bool, ftz: bool) -> tuple[Value, Value]:
+    """What a division multiplies in the end: the reciprocal, and the numerator (bits)."""
+    if full:
+        large = _above_2_126(b)
+        a, b = (select(large, _scaled(v, 0.25, ftz), v) for v in (a, b))
+    if not ftz:
+        subnormal = _subnormal(b)
+        a, b = (select(subnormal, _scaled(v, 2.0**24), v) for v in (a, b))
+    return _float(vector.rcp(b, tables)), a
+
+
+def _divide_and_add(a: Value, b: Value, c: Value, tables: Tables, full: bool, ftz: bool) -> Value:
+    """The multiplication that a division ends in, fused with a sum."""
+    inverse, a = _factors(a, b, tables, full, ftz)
+    if not ftz:
+        return _bits(fma(inverse, _float(a), _float(c)))
+    x, y = _float(_flushed(a)), _float(_flushed(c))
+    result = _bits(fma(inverse, x, y))
+    wide = absolute(fma(inverse, x * 2.0**24, y * 2.0**24))  # what is flushed: see _divide
+    return select(wide < 2.0**-102, result & SIGN, result)
+
+
+def _divide(a: Value, b: Value, tables: Tables, full: bool, ftz: bool) -> Value:
+    inverse, a = _factors(a, b, tables, full, ftz)
+    if not ftz:
+        return _bits(inverse * _float(a))
+    # flushed is what is below 2**-126 after rounding to 24 bits of any exponent: look at the product 2**64 times as large
+    a = _flushed(a)
+    quotient = _bits(inverse * _float(a))
+    wide = absolute(inverse * (_float(a) * 2.0**64))
+    return select(wide < 2.0**-62, quotient & SIGN, quotient)
+
+
+# half types and f64 --------------------------------------------------------------------------------------------------
+def _f16(function: Macro) -> Macro:
+    return lambda x, tables: vector.f32_to_f16_truncated(function(vector.f16_to_f32(x), tables))
+
+
+def _bf16(function: Macro) -> Macro:
+    return lambda x, tables: vector.f32_to_bf16_truncated(function(vector.bf16_to_f32(x), tables))
+
+
+def _pair(function: Macro) -> Macro:
+    """Both halves of u32 lanes."""
+
+    def run(x: Value, tables: Tables) -> Value:
+        low, high = function(to(u16, x), tables), function(to(u16, x >> 16), tables)
+        return to(u32, low) | to(u32, high) << 16
+
+    return run
+
+
+def _seed(function: Macro) -> Macro:
+    """u64 lanes, of which the unit sees and writes the high word."""
+    return lambda x, tables: to(u64, function(to(u32, x >> 32), tables)) << 32
+
+
+def _rsqrt_f64(x: Value, tables: Tables) -> Value:
+    double, sign = lanes(f64, x), 1 << 63
+    magnitude = x & ~sign
+    subnormal = magnitude < 1 << 52
+    value = bitcast(double, x)
+    value = select(subnormal, value * 2.0**54, value)
+    y = bitcast(double, _seed(vector.rsqrt64h)(bitcast(x.ty, value), tables))
+    error = fma(value, -(y * y), 1.0)
+    root = fma(fma(error, 0.375, 0.5), y * error, y)
+    result = bitcast(x.ty, select(subnormal, root * 2.0**27, root))
+    infinity = 0x7FF << 52
+    result = select(x == infinity, 0, result)
+    result = select(x >= sign, 0xFFF8 << 48, result)
+    result = select(magnitude > infinity, x | 1 << 51, result)
+    return select(magnitude == 0, x | infinity, result)
+
+
+_MACROS: dict[Key, Macro] = {
+    ("rcp", "f32", False): _rcp,
+    ("rcp", "f32", True): vector.rcp,
+    ("rsqrt", "f32", False): _rescued(vector.rsqrt, lambda y: y * 4096.0),
+    ("rsqrt", "f32", True): vector.rsqrt,
+    ("sqrt", "f32", False): _rescued(vector.sqrt, lambda y: y * 2.0**-12),
+    ("sqrt", "f32", True): vector.sqrt,
+    ("lg2", "f32", False): _rescued(vector.lg2, lambda y: y + -24.0),
+    ("lg2", "f32", True): vector.lg2,
+    ("ex2", "f32", False): _ex2,
+    ("ex2", "f32", True): vector.ex2,
+    ("sin", "f32", False): _sin,
+    ("sin", "f32", True): _sin,
+    ("cos", "f32", False): _cos,
+    ("cos", "f32", True): _cos,
+    ("tanh", "f32", False): vector.tanh,
+    ("ex2", "f16", False): _f16(vector.ex2),
+    ("ex2", "f16x2", False): _pair(_f16(vector.ex2)),
+    ("ex2", "bf16", True): _bf16(vector.ex2),
+    ("ex2", "bf16x2", True): _pair(_bf16(vector.ex2)),
+    ("tanh", "f16", False): _f16(vector.tanh),
+    ("tanh", "f16x2", False): _pair(_f16(vector.tanh)),
+    ("tanh", "bf16", False): _bf16(vector.tanh),
+    ("tanh", "bf16x2", False): _pair(_bf16(vector.tanh)),
+    ("rcp", "f64", True): _seed(vector.rcp64h),
+    ("rsqrt", "f64", True): _seed(vector.rsqrt64h),
+    ("rsqrt", "f64", False): _rsqrt_f64,
+}
+
+
+def word_of(key: Key) -> Ty:
+    """What holds one operand of an operation: u16, u32 or u64."""
+    return {"f16": u16, "bf16": u16, "f64": u64}.get(key[1], u32)
+
+
+def _symbol(key: Key, tables: Tables) -> str:
+    name, ty, ftz = key
+    return f"approx_{name.replace('.', '_')}_{ty}{'_ftz' if ftz else ''}_{tables.device}"
+
+
+def value_of(key: Key, sources: tuple[Value, ...], tables: Tables) -> Value:
+    """The operation on vectors of any number of lanes, inside code that is being built."""
+    if key in BINARY:
+        a, b = sources
+        return _divide(a, b, tables, key[0] == "div.full", key[2])
+    return _MACROS[key](sources[0], tables)
+
+
+def _lane_form(key: Key, tables: Tables) -> Native:
+    word, starts = word_of(key), tuple(range(0, LANES, _WIDE))
+
+    def one(src: ptr_to(word), dst: ptr_to(word)) -> None:  # type: ignore[valid-type]
+        ty = word.vec(_WIDE)
+        for at in starts:
+            store(value_of(key, (load(ty, src, at),), tables), dst, at)
+
+    def two(a: ptr_to(word), b: ptr_to(word), dst: ptr_to(word)) -> None:  # type: ignore[valid-type]
+        ty = word.vec(_WIDE)
+        for at in starts:
+            store(value_of(key, (load(ty, a, at), load(ty, b, at)), tables), dst, at)
+
+    return Native(two if key in BINARY else one, _symbol(key, tables))
+
+
+@cache
+def quotient_sum(tables: Tables, full: bool, ftz: bool) -> Native:
+    """`f(a, b, c, dst)`: a / b + c on 32 lanes of f32, as a division that is fused with the sum behind it."""
+    starts = tuple(range(0, LANES, _WIDE))
+
+    def three(a: ptr_to(u32), b: ptr_to(u32), c: ptr_to(u32), dst: ptr_to(u32)) -> None:  # type: ignore[valid-type]
+        ty = u32.vec(_WIDE)
+        for at in starts:
+            x, y, z = load(ty, a, at), load(ty, b, at), load(ty, c, at)
+            store(_divide_and_add(x, y, z, tables, full, ftz), dst, at)
+
+    return Native(three, f"quotient_sum{'_full' if full else ''}{'_ftz' if ftz else ''}_{tables.device}")
+
+
+def _array_form(key: Key, tables: Tables) -> Native:
+    def value(*sources: Value) -> Value:
+        return value_of(key, sources, tables)
+
+    return _over_array(_symbol(key, tables) + "_array", word_of(key), 2 if key in BINARY else 1, value)
+
+
+def _over_array(symbol: str, word: Ty, operands: int, value: Callable[..., Value]) -> Native:
+    """dst[i] = value(src[i]) for i < count, a vector at a time, the last one masked."""
+
+    def one(src: ptr_to(word), dst: ptr_to(word), count: i64) -> None:  # type: ignore[valid-type]
+        ty = word.vec(_WIDE)
+        whole = count // _WIDE * _WIDE
+        for at in range(0, whole, _WIDE):
+            store(value(load(ty, src, at)), dst, at)
+        if whole < count:
+            rest = iota(i64.vec(_WIDE)) < count - whole
+            x = masked_load(ty, src + whole, rest, ty(0))
+            masked_store(value(x), dst + whole, rest)
+
+    def two(a: ptr_to(word), b: ptr_to(word), dst: ptr_to(word), count: i64) -> None:  # type: ignore[valid-type]
+        ty = word.vec(_WIDE)
+        whole = count // _WIDE * _WIDE
+        for at in range(0, whole, _WIDE):
+            store(value(load(ty, a, at), load(ty, b, at)), dst, at)
+        if whole < count:
+            rest = iota(i64.vec(_WIDE)) < count - whole
+            x, y = masked_load(ty, a + whole, rest, ty(0)), masked_load(ty, b + whole, rest, ty(0))
+            masked_store(value(x, y), dst + whole, rest)
+
+    return Native(two if operands == 2 else one, symbol)
+
+
+def unit_array(name: str, tables: Tables) -> Native:
+    """`f(src, dst, count)` of a function of the unit alone, on u32 words.
+
+    name: rcp, rsqrt, sqrt, lg2, ex2, sin, cos, tanh, rcp64h, rsqrt64h. sin and cos take turns; the last two take and
+    give high words.
+    """
+    function: Macro = getattr(vector, name)
+    return _over_array(f"unit_{name}_{tables.device}", u32, 1, lambda x: function(x, tables))
+
+
+KEYS: tuple[Key, ...] = (*UNARY, *BINARY)
+
+
+class Functions(Mapping[Key, Native]):
+    """The native functions of one set of tables by (operation, type, .ftz), made when they are asked for."""
+
+    def __init__(self, tables: Tables, form: Callable[[Key, Tables], Native]) -> None:
+        self._tables, self._form = tables, form
+        self._made: dict[Key, Native] = {}
+
+    def __getitem__(self, key: Key) -> Native:
+        if key not in self._made:
+            if key not in KEYS:
+                raise KeyError(key)
+            self._made[key] = self._form(key, self._tables)
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(KEYS)
+
+    def __len__(self) -> int:
+        return len(KEYS)
+
+
+@cache
+def lane_functions(tables: Tables) -> Functions:
+    """For each operation `f(src, dst)` or `f(a, b, dst)`: 32 lanes."""
+    return Functions(tables, _lane_form)
+
+
+@cache
+def array_functions(tables: Tables) -> Functions:
+    """For each operation `f(src, dst, count)` or `f(a, b, dst, count)`."""
+    return Functions(tables, _array_form)
+
+
+APPROX = lane_functions(load_tables(DEFAULT_DEVICE))
+ARRAYS = array_functions(load_tables(DEFAULT_DEVICE))
+
+__all__ = [
+    "APPROX", "ARRAYS", "KEYS", "LANES", "Functions", "array_functions", "lane_functions", "quotient_sum", "unit_array",
+    "value_of", "word_of",
+]  # fmt: skip

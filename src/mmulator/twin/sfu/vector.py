@@ -1,0 +1,285 @@
+"""The compiled twin of `unit.py`: the same functions on vectors of any number of lanes, as macros over Values.
+
+A row of a table is one 64-bit word (C0, C1, C2 side by side), so a vector of lanes needs one gather. Rounding to 24
+bits by truncation goes through f64, which holds every number here exactly, with the surplus bits masked off.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+from mmulator.codegen.ops import bitcast, gather, is_nan, minimum, select
+from mmulator.codegen.types import Ty, boolean, f16, f32, f64, i32, i64, ptr_to, u16, u32, u64
+from mmulator.codegen.values import Builder, Value, constant
+from mmulator.numerics.sfu.tables import Quadratic, Row, Tables, TanhTable
+from mmulator.numerics.sfu.unit import FRACTION, HIDDEN, INFINITY, INFINITY64, NAN, NAN16, NAN64, SIGN
+
+# Field widths of C1 and C2 in a packed row; C0 has the rest.
+_WIDTHS = (19, 18)
+_TANH_WIDTHS = (20, 18)
+_TANH_SCALE = 39  # fraction bits that all rows of tanh are brought to
+_TANH_C0_SHIFT = 14  # every D is a multiple of this power of two
+
+
+def pack(row: Row, widths: tuple[int, int] = _WIDTHS) -> int:
+    """(C0, C1, C2) as one word. Raises ValueError if a coefficient does not fit its field."""
+    (c0, c1, c2), (w1, w2) = row, widths
+    if not 0 <= c0 < 1 << 64 - w1 - w2 or c1 != _signed(c1, w1) or c2 != _signed(c2, w2):
+        raise ValueError(f"coefficients {row} do not fit {64 - w1 - w2}, {w1} and {w2} bits")
+    return c0 << w1 + w2 | (c1 & (1 << w1) - 1) << w2 | c2 & (1 << w2) - 1
+
+
+def _signed(value: int, bits: int) -> int:
+    return ((value + (1 << bits - 1)) & (1 << bits) - 1) - (1 << bits - 1)
+
+
+def lanes(ty: Ty, like: Value) -> Ty:
+    """The vector of `ty` with as many lanes as `like`."""
+    return ty.vec(like.ty.lanes)
+
+
+def to(ty: Ty, x: Value) -> Value:
+    """Every lane converted to `ty`."""
+    result: Value = lanes(ty, x)(x)
+    return result
+
+
+def _rows(name: str, words: Sequence[int], index: Value) -> Value:
+    """Words of a constant table, one a lane. index: u64 lanes, in range."""
+    b: Builder = index.b
+    body = ", ".join(f"i64 {_signed(w, 64)}" for w in words)
+    symbol = f"approx_{name}_{zlib.crc32(body.encode()):08x}"  # tables of two devices may meet in one module
+    b.declared[symbol] = f"@{symbol} = private unnamed_addr constant [{len(words)} x i64] [{body}], align 64"
+    at = b.emit(lanes(ptr_to(u64), index), f"getelementptr i64, ptr @{symbol}, {index.typed}")
+    return gather(lanes(u64, index), at, constant(b, lanes(boolean, index), 1))
+
+
+def square(x: Value) -> Value:
+    """`unit.square` of u32 lanes below 2**17. With x = high * 2**9 + low the rows of high * high lose nothing, those of
+    low * low everything, and the mixed rows come twice, which the final halving takes back."""
+    high, low = x >> 9, x & 511
+    total = high * high >> 1
+    for i in range(1, 8):
+        total = total + select((high & 1 << i) != 0, low >> (9 - i), 0)
+    return total
+
+
+def _evaluate(
+    words: Value, c0_shift: int, x: Value, sq: Value, added: int, widths: tuple[int, int] = _WIDTHS
+) -> Value:
+    """(C0 << c0_shift) + C1 * x + C2 * sq + added, in i64 lanes."""
+    w1, w2 = widths
+    c0 = words >> (w1 + w2) << c0_shift
+    packed = to(i64, words)
+    c1 = packed << (64 - w1 - w2) >> (64 - w1)
+    c2 = packed << (64 - w2) >> (64 - w2)
+    total = to(i64, c0) + c1 * to(i64, x) + c2 * to(i64, sq)
+    return total + added if added else total
+
+
+def _quadratic(name: str, q: Quadratic, index: Value, x: Value) -> Value:
+    """The datapath before its last shift, i64 lanes, for a unit whose shifts do not depend on the parity."""
+    words = _rows(name, [pack(row) for row in q.rows], to(u64, index))
+    return _evaluate(words, q.c0_shift[0], x, square(x << q.square_shift if q.square_shift else x), q.constant)
+
+
+def _fraction(bits: Value) -> tuple[Value, Value]:
+    """Index (6 bits) and x (17 bits) of a 23-bit fraction."""
+    return bits >> 17 & 63, bits & 0x1FFFF
+
+
+def _truncated(number: Value, scale: int) -> Value:
+    """i64 lanes >= 0, below 2**53, times 2**-scale, as bits of f32 truncated to 24 bits. In range, or zero."""
+    exact = bitcast(lanes(u64, number), to(f64, number))
+    short = bitcast(lanes(f64, number), exact & ~0x1FFFFFFF)
+    return bitcast(lanes(u32, number), to(f32, short) * 2.0**-scale)
+
+
+def _parts(bits: Value) -> tuple[Value, Value, Value]:
+    """Magnitude, biased exponent, and whether the sign is set."""
+    return bits & 0x7FFFFFFF, bits >> 23 & 0xFF, bits >= SIGN
+
+
+# reciprocal and roots ------------------------------------------------------------------------------------------------
+def _no_subnormal(result: Value, smallest: int) -> Value:
+    """Zero for what an exponent of 0 or less has made smaller, read with its sign, than the smallest normal number."""
+    return select(bitcast(lanes(i32, result), result) < smallest, 0, result)
+
+
+def rcp(bits: Value, tables: Tables) -> Value:
+    magnitude, e, _ = _parts(bits)
+    v = _quadratic("rcp", tables.rcp, bits >> 16 & 127, bits & 0xFFFF)
+    result = (252 - e << 23) + to(u32, v >> tables.rcp.out_shift[0])
+    result = _no_subnormal(result, HIDDEN)
+    result = select(e == 0, INFINITY, result) | bits & SIGN
+    return select(magnitude > INFINITY, NAN, result)
+
+
+def _root_specials(bits: Value, result: Value, of_zero: Value | int, of_infinity: int) -> Value:
+    magnitude, e, negative = _parts(bits)
+    result = select(magnitude == INFINITY, of_infinity, result)
+    result = select(e == 0, of_zero, select(negative, NAN, result))
+    return select(magnitude > INFINITY, NAN, result)
+
+
+def _parity_index(bits: Value) -> Value:
+    """Table index: an odd exponent (an even biased one) takes the upper half."""
+    return (bits >> 17 & 127) ^ 64
+
+
+def rsqrt(bits: Value, tables: Tables) -> Value:
+    v = _quadratic("rsqrt", tables.rsqrt, _parity_index(bits), bits & 0x1FFFF)
+    y = to(u32, v >> tables.rsqrt.out_shift[0])
+    y = select((bits & 0xFFFFFF) == HIDDEN, 1 << 24, y)
+    half = (bits >> 23 & 0xFF) + 1 >> 1  # 64 + floor((e - 127) / 2)
+    result = (125 + 64 - half << 23) + y
+    return _root_specials(bits, result, bits & SIGN | INFINITY, 0)
+
+
+def sqrt(bits: Value, tables: Tables) -> Value:
+    q = tables.sqrt
+    lower = min(q.c0_shift)
+    rows = [(c0 << q.c0_shift[i >> 6] - lower, c1, c2) for i, (c0, c1, c2) in enumerate(q.rows)]
+    x = bits & 0x1FFFF
+    words = _rows("sqrt", [pack(row) for row in rows], to(u64, _parity_index(bits)))
+    v = _evaluate(words, lower, x, square(x), q.constant)
+    even = bits & HIDDEN != 0
+    v = select(even, v >> q.out_shift[0], v >> q.out_shift[1])
+    half = (bits >> 23 & 0xFF) + 1 >> 1
+    result = (126 - 64 + half << 23) + to(u32, v)
+    return _root_specials(bits, result, bits & SIGN, INFINITY)
+
+
+# exponential and logarithm -------------------------------------------------------------------------------------------
+def ex2(bits: Value, tables: Tables) -> Value:
+    x = bitcast(lanes(f32, bits), bits)
+    near = select(x >= -126.0, x, -127.0)  # every result below 2**-126 is that of 2**-127, which encodes as +0
+    near = select(near < 128.0, near, 128.0)  # and every one from 2**128 on encodes as infinity; a NaN goes with either
+    fixed = to(i32, near * 2.0**23)  # toward zero
+    # the one's complement of the fraction where there is one, below zero
+    fixed = fixed + select(fixed & FRACTION != 0, fixed >> 31, 0)
+    fraction = bitcast(lanes(u32, bits), fixed)
+    v = _quadratic("ex2", tables.ex2, *_fraction(fraction))
+    y = to(u32, v >> tables.ex2.out_shift[0])
+    result = bitcast(y.ty, (fixed >> 23) + 126 << 23) + y
+    return select(is_nan(x), NAN, result)
+
+
+def lg2(bits: Value, tables: Tables) -> Value:
+    e = bits >> 23 & 0xFF
+    v = _quadratic("lg2", tables.lg2, *_fraction(bits)) >> tables.lg2.out_shift[0]
+    total = (to(i64, e) - 127 << 36) + v
+    total = select(bits == 127 << 23, 0, total)
+    sign = total >> 63
+    result = _truncated(total ^ sign, 36) | to(u32, sign) & SIGN
+    return _root_specials(bits, result, SIGN | INFINITY, INFINITY)
+
+
+# trigonometry --------------------------------------------------------------------------------------------------------
+def _sine(bits: Value, sign: Value, ahead: int, tables: Tables) -> Value:
+    magnitude, e, _ = _parts(bits)
+    significand = select(e == 0, 0, bits & FRACTION | HIDDEN)
+    right = significand >> minimum(125 - e, 31)  # a "negative" count is large
+    left = significand << minimum(e - 125, 31)
+    turns = select(e < 125, right, left) + (ahead << 23)
+    quadrant_odd = turns & HIDDEN != 0
+    fraction = select(quadrant_odd, ~turns, turns)
+    v = _quadratic("sin", tables.sin, *_fraction(fraction)) >> tables.sin.out_shift[0]
+    sign = sign ^ turns << 7 & SIGN  # bit 24: the quadrants 2 and 3
+    return select(magnitude >= INFINITY, NAN, _truncated(v, 37) | sign)
+
+
+def sin(bits: Value, tables: Tables) -> Value:
+    return _sine(bits, bits & SIGN, 0, tables)
+
+
+def cos(bits: Value, tables: Tables) -> Value:
+    return _sine(bits, constant(bits.b, bits.ty, 0), 1, tables)
+
+
+def _tanh_words(table: TanhTable) -> list[int]:
+    """Rows of tanh, at one scale. Several of D's low bits are zero."""
+    words = []
+    for d, c1, c2, scale in table.rows:
+        up = 1 << _TANH_SCALE - scale
+        d0, rest = divmod(d * up, 1 << _TANH_C0_SHIFT)
+        if rest:
+            raise ValueError(f"tanh: {d} is no multiple of 2**{_TANH_C0_SHIFT}")
+        words.append(pack((d0, c1 * up, c2 * up), _TANH_WIDTHS))
+    return words
+
+
+def _nibbles(values: Sequence[int], e: Value) -> Value:
+    """values[e], of numbers below 16, by shifting a constant."""
+    word = sum(v << 4 * i for i, v in enumerate(values))
+    return constant(e.b, e.ty, word) >> e * 4 & 15
+
+
+def tanh(bits: Value, tables: Tables) -> Value:
+    magnitude, e, _ = _parts(bits)
+    binade = minimum(e - (127 - 8), 10)  # what lies outside is replaced at the end
+    wide = to(u64, binade)
+    split = to(u32, _nibbles(tables.tanh.split, wide))
+    low, high = ([row >> at & 15 for row in tables.tanh.first_row] for at in (0, 4))
+    first = _nibbles(low, wide) + (_nibbles(high, wide) << 4)
+    shifted = (bits & FRACTION) << split
+    index = first + to(u64, shifted >> 23)
+    x = shifted >> 6 & 0x1FFFF
+    words = _rows("tanh", _tanh_words(tables.tanh), index)
+    v = _evaluate(words, _TANH_C0_SHIFT, x, square(x), 0, _TANH_WIDTHS)
+    result = _truncated(v, _TANH_SCALE) | bits & SIGN
+    result = select(magnitude >= 130 << 23, 127 << 23 | bits & SIGN, result)
+    result = select(magnitude < 119 << 23, bits, result)
+    return select(magnitude > INFINITY, NAN, result)
+
+
+# seeds of the f64 functions ------------------------------------------------------------------------------------------
+def rcp64h(high: Value, tables: Tables) -> Value:
+    magnitude, e = high & 0x7FFFFFFF, high >> 20 & 0x7FF
+    f = high << 3 & FRACTION
+    y = to(u32, _quadratic("rcp", tables.rcp, f >> 16, f & 0xFFFF) >> tables.rcp.out_shift[0] + 3)
+    result = (2044 - e << 20) + y
+    result = _no_subnormal(result, 1 << 20)
+    result = select(e == 0, INFINITY64, result) | high & SIGN
+    return select(magnitude > INFINITY64, NAN64, result)
+
+
+def rsqrt64h(high: Value, tables: Tables) -> Value:
+    magnitude, e = high & 0x7FFFFFFF, high >> 20 & 0x7FF
+    f = high << 3 & 0xFFFFFF  # parity of the exponent on top
+    y = to(u32, _quadratic("rsqrt", tables.rsqrt, f >> 17 ^ 64, f & 0x1FFFF) >> tables.rsqrt.out_shift[0])
+    y = select(f == HIDDEN, 1 << 24, y)
+    half = e + 1 >> 1  # 512 + floor((e - 1023) / 2)
+    result = (1021 + 512 - half << 20) + (y >> 3)
+    result = select(magnitude == INFINITY64, 0, result)
+    result = select(e == 0, high & SIGN | INFINITY64, select(high >= SIGN, NAN64, result))
+    return select(magnitude > INFINITY64, NAN64, result)
+
+
+# half types ----------------------------------------------------------------------------------------------------------
+def f16_to_f32(half: Value) -> Value:
+    """Bits of f16 (u16 lanes) as bits of f32 (u32 lanes); a NaN stays one."""
+    return bitcast(lanes(u32, half), to(f32, bitcast(lanes(f16, half), half)))
+
+
+def f32_to_f16_truncated(bits: Value) -> Value:
+    magnitude, e, _ = _parts(bits)
+    normal = magnitude - (112 << 23) >> 13
+    small = (bits & FRACTION | HIDDEN) >> minimum(126 - e, 31)
+    result = select(e >= 113, select(e >= 143, 0x7C00, normal), small) | bits >> 16 & 0x8000
+    return to(u16, select(magnitude > INFINITY, NAN16, result))
+
+
+def bf16_to_f32(half: Value) -> Value:
+    return to(u32, half) << 16
+
+
+def f32_to_bf16_truncated(bits: Value) -> Value:
+    return to(u16, bits >> 16)
+
+
+__all__ = [
+    "bf16_to_f32", "cos", "ex2", "f16_to_f32", "f32_to_bf16_truncated", "f32_to_f16_truncated", "lanes", "lg2", "rcp",
+    "rcp64h", "rsqrt", "rsqrt64h", "sin", "sqrt", "tanh", "to",
+]  # fmt: skip
