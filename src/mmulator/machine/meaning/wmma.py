@@ -94,5 +94,5 @@ def _wmma_store(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     source = registers(e, r, f.register_bits)
     site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
     e.call(rt.wmma_store_function(state_space(form), f.bits), e.w, site, at, stride, source, e.site)
-    if e.jit.watch and state_space(form) in ("global", "generic"):
+    if e.jit.options.watch and state_space(form) in ("global", "generic"):
         e.call(watch.note_wmma_store, e.w, site, at, stride, f.bits // 8, f.per_register, e.site)
