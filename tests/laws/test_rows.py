@@ -141,13 +141,13 @@ def test_rows_have_the_bits_of_an_h100(part: int) -> None:
 # Rows without a vector of their own: opcode or name, why, and the test that stands for it.
 EXCUSES: tuple[tuple[str, str, str], ...] = (
     ("atom red", "atomic operations have vectors of their own", "data/atomic_vectors.npz"),
-    ("bra brx.idx call ret exit", "no result of its own: real kernels", "test_kernels.py"),
-    ("bar.sync bar.arrive barrier.sync barrier.arrive", "no result of its own: order of threads", "test_kernels.py"),
-    ("membar fence griddepcontrol", "no result of its own: order of memory", "test_rows.py"),
-    ("prefetch prefetchu.L1 applypriority discard createpolicy", "no result: hints to caches", "test_rows.py"),
-    ("nanosleep brkpt pmevent pmevent.mask setmaxnreg", "no result of its own", "test_rows.py"),
-    ("trap", "ends the launch", "test_faults.py"),
-    ("cp.async", "the result depends on time", "test_asynchrony.py"),
+    ("bra brx.idx call ret exit", "no result of its own: real kernels", "kernels/test_kernels.py"),
+    ("bar.sync bar.arrive barrier.sync barrier.arrive", "no result of its own: order of threads", "kernels/test_kernels.py"),
+    ("membar fence griddepcontrol", "no result of its own: order of memory", "laws/test_rows.py"),
+    ("prefetch prefetchu.L1 applypriority discard createpolicy", "no result: hints to caches", "laws/test_rows.py"),
+    ("nanosleep brkpt pmevent pmevent.mask setmaxnreg", "no result of its own", "laws/test_rows.py"),
+    ("trap", "ends the launch", "machine/test_faults.py"),
+    ("cp.async", "the result depends on time", "machine/test_asynchrony.py"),
 )  # fmt: skip
 
 
