@@ -25,7 +25,7 @@ import numpy as np
 
 from mmulator.isa.scalar import NoForm, OperandSpec, Row, ScalarForm, match, row_of, type_bits
 from mmulator.isa.video import SELECTORS, masks
-from tools.capture import scalar_operands
+from tools.capture import operands
 from tools.capture.row_forms import Words, forms, register_type, rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,7 +97,7 @@ VIDEO_RESULTS = {"vmerge": SELECTORS, "vmask2": masks("h", 2), "vmask4": masks("
 
 
 def _pool(spec: OperandSpec) -> str:
-    """Where values of a source come from: its type, as tools/capture/scalar_operands.py names it."""
+    """Where values of a source come from: its type, as tools/capture/operands.py names it."""
     type_name = register_type(spec.type)
     if spec.type in ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "pred", "e4m3x2", "e5m2x2"):
         return spec.type
@@ -296,7 +296,7 @@ class Kernel:
         rng = np.random.default_rng(7)
         memory = rng.integers(0, 256, THREADS * 32, dtype=np.uint8)
         halves = [p for s in self.sources for p in (("b64", "b64") if s == "b128" else ("b16",) if s == "b8" else (s,))]
-        made = iter(scalar_operands.operands(",".join(halves), THREADS) if halves else [])
+        made = iter(operands.operands(",".join(halves), THREADS) if halves else [])
         arrays = []
         for s in self.sources:
             one = next(made)
