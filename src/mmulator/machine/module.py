@@ -12,7 +12,7 @@ from typing import Any
 from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError, OperandError, UnsupportedError, short_traceback
-from mmulator.isa.targets import Target
+from mmulator.isa.targets import Target, default_device
 from mmulator.machine.compile.kernel import CompiledKernel, Jit
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.launch.arguments import pack_arguments
@@ -24,7 +24,6 @@ from mmulator.machine.launch.limits import (
     check_device,
     check_local,
     check_shared,
-    default_device,
     dimensions,
     seconds,
     sequence,

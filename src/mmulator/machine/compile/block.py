@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import bitcast, bits_mask, load, mask_bits, select, store
@@ -51,16 +51,24 @@ def storage_type(type_name: str) -> Ty:
     return _UNSIGNED[max(type_bits(type_name), 8)].vec(LANES)
 
 
+class Names(Protocol):
+    """What names in a kernel stand for."""
+
+    def symbol(self, e: Any, symbol: Symbol) -> Value:
+        """Address of a variable. Raises UnsupportedError if it is defined elsewhere."""
+
+    def special(self, e: Any, name: str) -> Value:
+        """A special register, for 32 lanes."""
+
+
 class BlockEmitter:
     """State while a block is written. `values`: registers whose current value is known here; `dirty`: to be stored."""
 
-    def __init__(
-        self, b: Builder, block: Block, frame: Frame, symbol: Callable[[Any, Symbol], Value], locals_bytes: int
-    ) -> None:
+    def __init__(self, b: Builder, block: Block, frame: Frame, names: Names, locals_bytes: int) -> None:
         self.b: Builder = b
         self.block, self.frame = block, frame
         self.w, self.regs, self.mask = b.params
-        self._symbol = symbol
+        self._names = names
         self.local_bytes = locals_bytes
         self.values: dict[str, Value] = {}
         self.dirty: dict[str, None] = {}
@@ -163,9 +171,7 @@ class BlockEmitter:
             case NegatedPredicate(register=register):
                 return ~self.read(register.name)
             case SpecialRegister(name=name):
-                from mmulator.machine.compile.special import special_register
-
-                return self.typed(special_register(self, name), ty, "")
+                return self.typed(self._names.special(self, name), ty, "")
             case Symbol():
                 return self.typed(self.symbol(operand), ty, "")
             case Sink():
@@ -189,7 +195,7 @@ class BlockEmitter:
 
     def symbol(self, operand: Symbol) -> Value:
         """Address of a variable (u64 x 32)."""
-        value = self._symbol(self, operand)
+        value = self._names.symbol(self, operand)
         return value if value.ty.lanes else splat(value, LANES)
 
     def local_base(self) -> Value:

@@ -6,26 +6,26 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.loading import ensure, symbols
+from mmulator.codegen.locks import no_fork
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
 from mmulator.isa.form import Form
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import BLOCK_PARAMS
-from mmulator.machine.compile.control import Emitter
+from mmulator.machine.compile.block import BLOCK_PARAMS, BlockEmitter
+from mmulator.machine.compile.code import MatrixSites
+from mmulator.machine.compile.emitter import Emitter
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.launch.limits import check_frames
-from mmulator.machine.meaning import load_all
-from mmulator.machine.meaning.wgmma import find_rivals
-from mmulator.machine.runnable import require_supported
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.state import STACK_BYTES, Callee
@@ -48,6 +48,7 @@ from mmulator.program.image import (
     local_frame,
     shared_layout,
 )
+from mmulator.program.runnable import require_supported
 from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, Module, Symbol
 from mmulator.twin.sfu import tables_for
@@ -55,21 +56,6 @@ from mmulator.twin.sfu import tables_for
 GROUP = 160  # PTX instructions compiled together
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass
-class MatrixSites:
-    """Tables that matrix instructions of the kernel point to, in the order of their use. Filled by machine/meaning/."""
-
-    tables: list[np.ndarray] = field(default_factory=list)
-    index: dict[Any, int] = field(default_factory=dict)
-    # tiles of wgmma: (function, n, bits of an element, register slots) of the accumulator
-    tiles: dict[tuple[str, int, int, tuple[int, ...]], int] = field(default_factory=dict)
-    wgmma: list[np.ndarray] = field(default_factory=list)
-    tile_bytes: int = 0
-    scratch_bytes: int = 0
-    functions: list[tuple[np.ndarray, str, Any]] = field(default_factory=list)
-    keep: list[Any] = field(default_factory=list)
 
 
 @dataclass
@@ -125,13 +111,21 @@ class CompiledKernel:
         )
 
 
+@cache
+def meanings() -> ModuleType:
+    """machine/meaning, and all that is imported on the way to code: a forked child cannot wait for it."""
+    with no_fork:
+        from mmulator.machine import meaning
+    return meaning
+
+
 class Jit:
     """Compiles one kernel of a module for one device."""
 
     def __init__(
         self, module: Module, function: Function, image: ModuleImage, device: str, options: CompileOptions = DEFAULT
     ) -> None:
-        load_all()
+        self.meaning = meanings()
         self.module, self.image, self.device, self.options = module, image, device, options
         self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
         functions = [f.function for f in self.program.functions.values()]
@@ -172,6 +166,9 @@ class Jit:
             f"{name} is declared here but defined elsewhere", span=symbol.span, hint="link the modules into one first"
         )
 
+    def special(self, e: BlockEmitter, name: str) -> Value:
+        return self.meaning.special_registers.special_register(e, name)
+
     # compilation ----------------------------------------------------------------------------------------------------
     def compile(self, progress: Progress | None = None) -> CompiledKernel:
         """Write and compile all blocks. progress(done, total) in PTX instructions. Raises UnsupportedError."""
@@ -204,7 +201,7 @@ class Jit:
             done += weight
             if progress:
                 progress(done, total)
-        find_rivals(self.matrix)
+        self.meaning.wgmma.find_rivals(self.matrix)
         callees = [(f.entry, places[n]) for n, f in self.program.functions.items()]
         return CompiledKernel(
             self.program, self.image, self.shared, code, self.sites, classes, callees, frame_bytes, local, self.matrix, total,
@@ -250,15 +247,8 @@ class Jit:
     def _write(self, block: Block) -> tuple[Builder, dict[str, Any]]:
         b = Builder(f"block{block.index}", i32, BLOCK_PARAMS)
         with b:
-            name = block.function.function.name
-            e = Emitter(self, b, block, self.frames[name])
-            if block is block.function.blocks[0] and not block.function.function.is_entry:
-                e.load_register_parameters()
-            if block.after is not None:
-                e.after(block.after)
-            for n, ins in enumerate(block.body):
-                e.instruction(ins, first=n == 0)
-            e.finish()
+            e = Emitter(self, b, block, self.frames[block.function.function.name])
+            self.meaning.write_block(e)
         return b, e.natives
 
 

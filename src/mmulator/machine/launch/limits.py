@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from functools import cache
 from operator import index
 from typing import Any
 
@@ -25,15 +24,6 @@ LARGE = 1 << 22  # bytes of a block from which on the memory of this machine is 
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
-
-
-@cache
-def default_device(target: Target) -> str:
-    """The chip that a .target names; if it is not modelled the next one that runs its code, or else the nearest older."""
-    runs = [d for d in DEVICES if target.runs_on(d)]
-    if runs:
-        return runs[0]
-    return [d for d in DEVICES if int(d[3:]) <= target.number][-1]
 
 
 def check_device(device: str, target: Target) -> None:

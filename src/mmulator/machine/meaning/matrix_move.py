@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,8 @@ from mmulator.codegen.types import u8, u32
 from mmulator.codegen.values import Value
 from mmulator.isa.forms import MatrixForm
 from mmulator.machine.compile.block import LANES
-from mmulator.machine.meaning import lower
+from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import (
     address_of,
     form_of,
@@ -26,9 +27,6 @@ from mmulator.machine.meaning.operands import elements
 from mmulator.machine.runtime import memory as mem
 from mmulator.ptx.tree import Instruction
 from mmulator.twin.places import operand_places
-
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
 
 U32 = u32.vec(LANES)
 
@@ -54,7 +52,7 @@ def _has_bytes(form: MatrixForm) -> bool:
     return (form.m, form.n) != (8, 8)
 
 
-@lower("ldmatrix")
+@means("ldmatrix")
 def ldmatrix(e: Emitter, ins: Instruction) -> None:
     form = form_of(ins)
     r, p = ins.operands
@@ -67,7 +65,7 @@ def ldmatrix(e: Emitter, ins: Instruction) -> None:
     results(e, r, out, ins)
 
 
-@lower("stmatrix")
+@means("stmatrix")
 def stmatrix(e: Emitter, ins: Instruction) -> None:
     form = form_of(ins)
     p, r = ins.operands
@@ -79,7 +77,7 @@ def stmatrix(e: Emitter, ins: Instruction) -> None:
         e.call(mem.stmatrix_function(state_space(form), form.num, form.trans), e.w, at, source, e.site)
 
 
-@lower("movmatrix")
+@means("movmatrix")
 def movmatrix(e: Emitter, ins: Instruction) -> None:
     d, a = ins.operands
     out = e.room(U32)

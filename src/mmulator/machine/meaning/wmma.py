@@ -3,7 +3,7 @@ Instructions)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from mmulator.codegen.values import constant, extract
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.operands import fragment
 from mmulator.machine.compile.block import LANES, storage_type
-from mmulator.machine.meaning import lower
+from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import (
     address_of,
     form_of,
@@ -30,21 +31,12 @@ from mmulator.machine.runtime import watch
 from mmulator.ptx.tree import Instruction, Operand
 from mmulator.twin.places import register_elements
 
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
-
 U32 = u32.vec(LANES)
 
 
-@lower("wmma")
-def wmma(e: Emitter, ins: Instruction) -> None:
-    form = form_of(ins)
-    if form.op == "mma":
-        multiply(e, ins, form)
-    elif form.op.startswith("load"):
-        _wmma_load(e, ins, form)
-    else:
-        _wmma_store(e, ins, form)
+@means("wmma.mma")
+def wmma_mma(e: Emitter, ins: Instruction) -> None:
+    multiply(e, ins, form_of(ins))
 
 
 def _wmma_table(e: Emitter, form: MatrixForm) -> int:
@@ -77,7 +69,9 @@ def _wmma_place(e: Emitter, ins: Instruction, form: MatrixForm, operand: Operand
     return at, stride
 
 
-def _wmma_load(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+@means("wmma.load")
+def wmma_load(e: Emitter, ins: Instruction) -> None:
+    form = form_of(ins)
     r, p, *rest = ins.operands
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
@@ -87,12 +81,14 @@ def _wmma_load(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     results(e, r, out, ins, f.register_bits)
 
 
-def _wmma_store(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+@means("wmma.store")
+def wmma_store(e: Emitter, ins: Instruction) -> None:
+    form = form_of(ins)
     p, r, *rest = ins.operands
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
     source = registers(e, r, f.register_bits)
     site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
     e.call(rt.wmma_store_function(state_space(form), f.bits), e.w, site, at, stride, source, e.site)
-    if e.jit.options.watch and state_space(form) in ("global", "generic"):
+    if e.kernel.options.watch and state_space(form) in ("global", "generic"):
         e.call(watch.note_wmma_store, e.w, site, at, stride, f.bits // 8, f.per_register, e.site)

@@ -12,11 +12,23 @@ from dataclasses import replace
 from functools import cache
 
 from mmulator.isa.form import Form
-from mmulator.isa.match import match
+from mmulator.isa.match import match, row_of
+from mmulator.isa.row import Row
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 
 ONE = 0x3F800000
 Fresh = Callable[[str], Reg]
+# What PTX has no instruction for (machine/meaning/quotient.py), and the instruction that each is like.
+_LIKE = {"scale": ("abs", ("f32",)), "times": ("mul", ("f32",)), "sum": ("fma", ("rn", "f32"))}
+
+
+def _row(part: str) -> Row:
+    row = row_of(*_LIKE[part])
+    assert row is not None
+    return replace(row, name=f"quotient.{part}")
+
+
+ROWS = tuple(map(_row, _LIKE))
 
 
 def is_quotient(form: Form) -> bool:
@@ -78,8 +90,8 @@ def _matched(opcode: str, modifiers: tuple[str, ...]) -> Form:
 
 @cache
 def _internal(part: str, division: Form) -> Form:
-    """What PTX has no instruction for: the scale of a divisor, a factor times it, all at once (machine/meaning/quotient.py)."""
-    like = _matched(*{"scale": ("abs", ("f32",)), "times": ("mul", ("f32",)), "sum": ("fma", ("rn", "f32"))}[part])
+    """The scale of a divisor, a factor times it, or all at once."""
+    like = _matched(*_LIKE[part])
     down, up = scales(division)
     flags = [name for name, there in (("down", down), ("up", up), ("ftz", division["ftz"])) if there]
     return replace(like, name=f"quotient.{part}", modifiers=(*((f, f) for f in flags), ("type", "f32")))
