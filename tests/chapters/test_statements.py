@@ -15,7 +15,7 @@ from mmulator.isa.match import match
 from mmulator.isa.row import Row
 from mmulator.isa.table import ROWS
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import vector_type
+from mmulator.machine.emit.block import vector_type
 from mmulator.machine.meaning.binding import compute
 from tests.data import scalar_vectors
 from tests.support.scalar_harness import BOOL, HarnessScope, bits, execute, form_of, run

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from mmulator.isa import matrix_move, mma, table, wgmma, wmma
-
 from tests.support import places
 
 ROOT = places.ROOT / "src" / "mmulator"

@@ -18,7 +18,7 @@ from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.isa.form import Form
 from mmulator.isa.match import NoForm, match
 from mmulator.isa.row import OperandSpec
-from mmulator.machine.compile.block import vector_type
+from mmulator.machine.emit.block import vector_type
 from mmulator.machine.meaning.binding import compute
 
 LANES = 32

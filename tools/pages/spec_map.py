@@ -78,7 +78,7 @@ MATRIX_FILES = {
 LANGUAGE = (
     ("PTX Module Directives; Identifiers, Constants", "ptx/lexer.py ptx/cursor.py ptx/parser.py"),
     ("State Spaces, Types, and Variables", "isa/types.py ptx/declarations.py program/image.py machine/state.py"),
-    ("Instruction Operands", "ptx/operands.py ptx/tree.py machine/compile/block.py"),
+    ("Instruction Operands", "ptx/operands.py ptx/tree.py machine/emit/block.py"),
     ("Abstracting the ABI: functions, calls, parameters",
      "ptx/calls.py program/image.py program/calls.py machine/runtime/control.py"),
     ("Predicated Execution", "ptx/body.py program/blocks.py"),
@@ -196,7 +196,8 @@ def supported() -> str:
         missing += [(chapter, code(dict.fromkeys(names)), why) for why, names in reasons.items()]
     out += table(("section", "every form is supported"), lines)
     out += "\n## Not supported\n\n" + table(("section", "instructions", "why"), missing)
-    out += "\n## Special registers\n\nSupported, all of them: " + ", ".join(folded(list(scalar_registers.SPECIAL_REGISTERS))) + ".\n"
+    names = ", ".join(folded(list(scalar_registers.SPECIAL_REGISTERS)))
+    out += f"\n## Special registers\n\nSupported, all of them: {names}.\n"
     return out
 
 

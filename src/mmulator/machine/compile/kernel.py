@@ -21,11 +21,10 @@ from mmulator.errors import UnsupportedError
 from mmulator.isa.form import Form
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import BLOCK_PARAMS, BlockEmitter
-from mmulator.machine.compile.code import MatrixSites
-from mmulator.machine.compile.emitter import Emitter
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
-from mmulator.machine.launch.limits import check_frames
+from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
+from mmulator.machine.emit.code import MatrixSites
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.state import STACK_BYTES, Callee
@@ -39,7 +38,7 @@ from mmulator.program.blocks import (
     Program,
     build,
 )
-from mmulator.program.calls import Place, deepest, place_frames
+from mmulator.program.calls import Place, check_frames, deepest, place_frames
 from mmulator.program.frames import Frame, allocate
 from mmulator.program.image import (
     LocalFrame,

@@ -15,7 +15,7 @@ from mmulator.isa import mma as mma_rows
 from mmulator.isa import table
 from mmulator.isa import wgmma as wgmma_rows
 from mmulator.isa import wmma as wmma_rows
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning import (
     atomic,
     barrier,

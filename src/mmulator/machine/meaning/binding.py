@@ -19,7 +19,7 @@ from mmulator.isa.forms import MatrixForm
 from mmulator.isa.forms import Row as MatrixRow
 from mmulator.isa.row import Row
 from mmulator.isa.types import is_type
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.scope import Result, Scope, kind_of, mods
 from mmulator.ptx.tree import Instruction
 

@@ -7,8 +7,8 @@ from typing import Any
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import UnsupportedError
-from mmulator.machine.compile.block import LANES, storage_type
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.block import LANES, storage_type
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.builtins import builtin_abi, builtin_name, call_builtin
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem

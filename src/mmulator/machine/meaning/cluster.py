@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mmulator.codegen.types import u32, u64
-from mmulator.machine.compile.block import LANES
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.operands import write_result
 from mmulator.ptx.tree import Instruction

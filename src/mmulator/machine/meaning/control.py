@@ -7,8 +7,8 @@ import numpy as np
 from mmulator.codegen.ops import mask_bits
 from mmulator.codegen.types import i32, u32
 from mmulator.codegen.values import Value
-from mmulator.machine.compile.block import LANES
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning import calls
 from mmulator.machine.meaning.binding import means, receives
 from mmulator.machine.meaning.matrix_operands import site_pointer, table

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mmulator.codegen.ops import reduce_or, select
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant
-from mmulator.machine.compile.block import LANES
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime.wgmma import enter_warpgroup
 from mmulator.machine.state import FULL

@@ -7,8 +7,8 @@ from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant
 from mmulator.errors import UnsupportedError
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import LANES
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.runtime import copies
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Reg

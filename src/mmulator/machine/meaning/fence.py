@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.ptx.tree import Instruction
 

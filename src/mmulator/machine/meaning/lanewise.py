@@ -7,7 +7,7 @@ from typing import Any
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.values import Value
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.operands import write_result
 from mmulator.machine.meaning.scope import Result, mods
 from mmulator.program.blocks import CARRY

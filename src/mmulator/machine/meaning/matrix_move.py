@@ -10,8 +10,8 @@ from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import u8, u32
 from mmulator.codegen.values import Value
 from mmulator.isa.forms import MatrixForm
-from mmulator.machine.compile.block import LANES
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import (
     address_of,

@@ -10,8 +10,8 @@ from mmulator.codegen.types import ptr_to
 from mmulator.codegen.values import Value
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
-from mmulator.machine.compile.block import storage_type
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.block import storage_type
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.operands import elements, write_result
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand
 

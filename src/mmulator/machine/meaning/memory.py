@@ -6,8 +6,8 @@ from mmulator.codegen.types import Ty, u8, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import UnsupportedError
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import LANES, vector_type
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.block import LANES, vector_type
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.operands import elements, space_of, write_result
 from mmulator.machine.runtime import memory as rt

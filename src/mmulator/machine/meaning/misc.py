@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmulator.codegen.ops import trailing_zeros
 from mmulator.codegen.types import u64
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.state import Code, FaultKind

@@ -14,8 +14,8 @@ from mmulator.codegen.types import u8, u32
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.operands import fragment
-from mmulator.machine.compile.block import storage_type
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.block import storage_type
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import (
     form_of,

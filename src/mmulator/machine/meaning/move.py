@@ -6,8 +6,8 @@ from mmulator.codegen.ops import bitcast, select, shuffle
 from mmulator.codegen.types import u8, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import LANES, storage_type
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.block import LANES, storage_type
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import lanewise, means
 from mmulator.machine.meaning.operands import elements, space_of, write_result
 from mmulator.machine.meaning.scope import Mods, Result, Scope, known, outline

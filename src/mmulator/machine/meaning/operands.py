@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmulator.codegen.values import Value
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.ptx.tree import Instruction, Operand, PredicatePair, Reg, VectorOperand
 
 

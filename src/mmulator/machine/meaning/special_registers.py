@@ -8,7 +8,7 @@ from mmulator.codegen.ops import cast_ptr, iota
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
-from mmulator.machine.compile.block import BlockEmitter
+from mmulator.machine.emit.block import BlockEmitter
 from mmulator.machine.state import Cta
 
 U32 = u32.vec(32)

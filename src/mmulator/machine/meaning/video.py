@@ -12,7 +12,7 @@ from mmulator.codegen.ops import absolute, maximum, minimum, select
 from mmulator.codegen.types import Ty
 from mmulator.codegen.values import Value, constant
 from mmulator.isa.video import ROWS
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.lanewise import Lanes
 from mmulator.machine.meaning.operands import write_result

@@ -7,8 +7,8 @@ from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import constant, splat
 from mmulator.errors import UnsupportedError
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import LANES
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.floatbits import FORMATS, is_nan_bits, ordered_key
 from mmulator.machine.meaning.operands import pair, write_result

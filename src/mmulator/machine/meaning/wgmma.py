@@ -12,8 +12,8 @@ from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
-from mmulator.machine.compile.block import LANES
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.convergence import converge
 from mmulator.machine.meaning.matrix_operands import form_of, keep, registers, selector_of, site_pointer, table

@@ -12,8 +12,8 @@ from mmulator.codegen.types import i32, i64, u32
 from mmulator.codegen.values import constant, extract
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.operands import fragment
-from mmulator.machine.compile.block import LANES, storage_type
-from mmulator.machine.compile.emitter import Emitter
+from mmulator.machine.emit.block import LANES, storage_type
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import (
     address_of,

@@ -7,8 +7,8 @@ from typing import Any
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import u64, u128
 from mmulator.codegen.values import Builder, Value
-from mmulator.machine.compile.block import LANES, BlockEmitter, storage_type
-from mmulator.machine.compile.code import KernelCode
+from mmulator.machine.emit.block import LANES, BlockEmitter, storage_type
+from mmulator.machine.emit.code import KernelCode
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.state import Cta, Launch
 from mmulator.program.blocks import Block

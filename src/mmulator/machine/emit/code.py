@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from mmulator.machine.compile.block import Names
-from mmulator.machine.compile.options import CompileOptions
+from mmulator.machine.emit.block import Names
 from mmulator.program.image import LocalFrame
 from mmulator.ptx.tree import Instruction, Module
+
+if TYPE_CHECKING:
+    from mmulator.machine.compile.options import CompileOptions
 
 
 @dataclass
