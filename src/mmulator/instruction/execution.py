@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from mmulator.errors import ExecutionFault, OperandError, UnsupportedError, shown
 from mmulator.interop import as_array, writable
 from mmulator.isa.forms import MatrixForm
-from mmulator.isa.targets import DEVICES
+from mmulator.isa.targets import DEVICES, check_known
 from mmulator.isa.types import ElementType
 from mmulator.layouts import MatrixDescriptor, fragment, operand_addresses, scales, sparse
 from mmulator.numerics.arrays import batch_shape
 from mmulator.numerics.profiles import dot_key
-from mmulator.syntax.atoms import device_of
 from mmulator.twin.places import BY_LANE, scale_step, site_for
 from mmulator.twin.registers import run
 from mmulator.twin.twin import Twin
@@ -77,18 +76,6 @@ def execute(form: MatrixForm, device: str, operands: Operands, *, strict: bool =
     check_device(form, device)
     given = {name: operands.get(name, defaults.get(name)) for name in known}
     return run(form, device, given | {"strict": strict})
-
-
-def check_known(device: Any) -> None:
-    """Raises UnsupportedError for a device that is not known."""
-    if isinstance(device, str) and device in DEVICES:
-        return
-    hint = f"known devices: {', '.join(DEVICES)}"
-    if isinstance(device, str) and device[-1:] in ("a", "f") and device[:-1] in DEVICES:
-        hint = f"devices have no suffix: {device[:-1]} ({device} is a .target)"
-    elif isinstance(device, str) and (named := device_of(device)):
-        hint = f"{device} is {named}"
-    raise UnsupportedError(f"unknown device {shown(device)}", hint=hint)
 
 
 def check_device(form: MatrixForm, device: str) -> None:
