@@ -28,10 +28,10 @@ from mmulator.inspect import (
     descriptor_from_cute,
     make_tile,
 )
-from mmulator.inspect.cute_layout import atom, tile_to_shape
-from mmulator.inspect.draw_tile import cells, draw_text
-from mmulator.inspect.from_cute import tile_of_layout
-from mmulator.inspect.tile import canonical, tile_of
+from mmulator.inspect.descriptors.cute_layout import atom, tile_to_shape
+from mmulator.inspect.descriptors.from_cute import tile_of_layout
+from mmulator.inspect.descriptors.tile import canonical, tile_of
+from mmulator.inspect.views.tile import cells, draw_text
 from mmulator.instruction.wgmma import shared_matrix
 from mmulator.layouts import SWIZZLES, MatrixDescriptor
 from mmulator.syntax import parse_mnemonic
