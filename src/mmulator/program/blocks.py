@@ -13,7 +13,7 @@ from typing import Literal
 
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm, OperandSpec
-from mmulator.program.calls import References, cycles, defined, references
+from mmulator.program.calls import cycles, reached
 from mmulator.program.operands import call_operands
 from mmulator.ptx.tree import (
     Address,
@@ -148,16 +148,9 @@ def build(
 
     longest: see LONGEST; with 0 every instruction is a block of its own.
     """
-    functions: dict[str, FunctionBlocks] = {}
-    mentioned: dict[str, References] = {}
-    waiting = [entry]
-    while waiting:
-        function = waiting.pop()
-        if function.name in functions:
-            continue
-        functions[function.name] = FunctionBlocks(prepare(function))
-        found = mentioned[function.name] = references(module, function)
-        waiting += [f for n in sorted(found.calls | found.taken) if (f := defined(module, n)) is not None]
+    found = reached(module, entry)
+    functions = {name: FunctionBlocks(prepare(function)) for name, (function, _) in found.items()}
+    mentioned = {name: mentions for name, (_, mentions) in found.items()}
     blocks: list[Block] = []
     for item in functions.values():
         _split(item, blocks, longest)
