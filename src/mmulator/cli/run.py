@@ -16,7 +16,7 @@ import typer
 from mmulator.cli.output import exclude, print_line, print_table, print_text, width
 
 if TYPE_CHECKING:
-        from mmulator.conformance.launches import ArrayComparison
+    from mmulator.conformance.launches import ArrayComparison
     from mmulator.jobs.job import Argument, Comparison, Job, JobResult
     from mmulator.machine.backend import Chip
     from mmulator.machine.launch.watch import Store

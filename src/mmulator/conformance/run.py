@@ -211,7 +211,7 @@ def _compare(row: Row, batch: cases.Batch, backend: Backend, module: Any, entry:
 class Outcome:
     """Rows in the order of the items, forms that the GPU lacks, what probes saw, and where it ran."""
 
-    info: Chip
+    chip: Chip
     rows: list[Row] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
@@ -265,7 +265,7 @@ def _apart(function: Callable[..., Any], settings: Settings, *more: Any) -> Any:
 
 def _info(settings: Settings) -> Chip:
     if not settings.replay:
-        return make_backend(settings).info
+        return make_backend(settings).chip
     path = min(Path(settings.replay).glob("*.npz"))
     return Chip.of(vectors.read(path)[0]["gpu"])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mmulator.codegen.locks import Lock
 from mmulator.errors import LaunchError
 from mmulator.machine.backend import Chip, Progress, Ran, Request
@@ -70,7 +72,10 @@ class Cpu:
         return module.image.bytes_of(variable).tobytes()
 
     def write(self, module: CpuModule, variable: str, data: bytes) -> None:
-        module.image.bytes_of(variable)[:] = memoryview(data)
+        memory = module.image.bytes_of(variable)
+        if len(data) != memory.nbytes:
+            raise LaunchError(f"{variable} has {memory.nbytes} bytes, not {len(data)}")
+        memory[:] = np.frombuffer(data, np.uint8)
 
     def close(self, module: CpuModule) -> None:
         module.compiled.clear()

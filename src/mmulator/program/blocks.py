@@ -201,7 +201,6 @@ class _Splitter:
             together = self.together
             self.fall()
             self.together = together  # nobody else comes here
-        self.weight += 2 + sum(1 for o in flatten(ins.operands) if isinstance(o, Reg))
         special = ends_block(ins)
         sync = needs_warp(ins)
         if ins.opcode == "bra" and ins.guard is not None:
@@ -226,6 +225,7 @@ class _Splitter:
             self.end(ins)
         else:
             self.current.body.append(ins)
+            self.weight += 2 + sum(1 for o in flatten(ins.operands) if isinstance(o, Reg))
             if is_warp_barrier(ins) and self.current.sync and len(self.current.body) == 1:
                 self.fall()  # its lanes may come to several of them, and go on from each
                 self.together = Together.SOME
