@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from math import prod
 from os import PathLike
@@ -194,15 +193,23 @@ class Kernel:
                 hint="what is compiled is kept: the next launch goes on from there, or allow more time",
             ) from None
 
-    def request(self, grid: Any, block: Any, args: Any, shared: Any, device: str) -> Request:
-        """A launch for any backend, checked. Raises LaunchError or UnsupportedError."""
+    def request(
+        self, grid: Any, block: Any, args: Any, shared: Any, device: str, *, seed: Any = 0, threads: Any = None,
+        timeout: Any = None, progress: Progress | None = None, watch: Any = (),
+    ) -> Request:  # fmt: skip
+        """A launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or UnsupportedError."""
         check_device(device, self.module.target)
         g, b = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
         self._check_directives(b, check_block(b))
         dynamic = whole(shared, "shared")
         check_shared(self.static_shared, dynamic, device)
         arguments = pack_arguments(self.function, sequence(args, "args"), self.module.image.next_slot)
-        return Request(g, b, arguments, dynamic)
+        elements = watched(watch)
+        return Request(
+            g, b, arguments, dynamic, None, whole(seed, "seed"), None if threads is None else whole(threads, "threads", 1),
+            seconds(timeout), (lambda done, total: progress("run", done, total)) if progress else None,
+            Watches(elements, arguments.values, arguments) if elements else None,
+        )  # fmt: skip
 
     @short_traceback
     def launch(
@@ -239,19 +246,18 @@ class Kernel:
         if progress is not None and not callable(progress):
             raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
         device = device or default_device(self.module.target)
-        seed, timeout, watch = whole(seed, "seed"), seconds(timeout), watched(watch)
-        threads = None if threads is None else whole(threads, "threads", 1)
-        report = (lambda done, total: progress("run", done, total)) if progress else None
-        request = self.request(grid, block, args, shared, device)
+        request = self.request(
+            grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch
+        )
+        options = CompileOptions(watch=True) if request.watches else DEFAULT
         started = time.perf_counter()
-        watches = Watches(watch, request.arguments.values, request.arguments) if watch else None
-        compiled = self._compile_within(timeout, device, progress, CompileOptions(watch=True) if watch else DEFAULT)
+        compiled = self.module.loaded.compiled.get((self.name, device, options))
+        compiled = compiled or self._compile_within(request.timeout, device, progress, options)
         compile_seconds = time.perf_counter() - started
-        request = replace(request, seed=seed, threads=threads, timeout=timeout, progress=report, watches=watches)
         ran = CPU.launch(compiled, request)
         times = {"parse": self.module.parse_seconds, "compile": compile_seconds, "run": ran.seconds}
         return Report(
-            self.name, device, request.grid, request.block, self.static_shared + request.shared, seed, ran.threads,
+            self.name, device, request.grid, request.block, self.static_shared + request.shared, request.seed, ran.threads,
             ran.instructions, ran.macs, times, ran.cached, ran.notes, ran.output, ran.stores,
         )  # fmt: skip
 
