@@ -137,7 +137,7 @@ def st(e: Emitter, ins: Instruction) -> None:
 
 def watch_stores(e: Emitter, ins: Instruction, space: str, at: Value, size: int) -> None:
     """Note stores to watched memory, which is global, in a kernel compiled for that."""
-    if e.jit.watch and space in ("global", "generic"):
+    if e.jit.options.watch and space in ("global", "generic"):
         e.call(watch.note_stores, e.w, e.lanes_of(ins), at, size, e.site)
 
 

@@ -75,5 +75,5 @@ def _wmma_store(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     source = registers(e, r, f.register_bits)
     places = _wmma_table(e, form)
     e.call(rt.store_function(state_space(form), f.bits), e.w, places, at, stride, source, e.site)
-    if e.jit.watch and state_space(form) in ("global", "generic"):
+    if e.jit.options.watch and state_space(form) in ("global", "generic"):
         e.call(watch.note_wmma_store, e.w, places, at, stride, f.bits // 8, f.per_register, e.site)
