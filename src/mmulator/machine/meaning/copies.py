@@ -8,7 +8,7 @@ from mmulator.codegen.ops import select
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant
 from mmulator.errors import UnsupportedError
-from mmulator.isa.scalar import type_bits
+from mmulator.isa.types import type_bits
 from mmulator.machine.compile.block import LANES
 from mmulator.machine.meaning import lower
 from mmulator.machine.runtime import copies

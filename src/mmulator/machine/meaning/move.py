@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mmulator.codegen.ops import bitcast, select, shuffle
 from mmulator.codegen.types import u8, u32, u64
 from mmulator.codegen.values import Value, constant
-from mmulator.isa.scalar import type_bits
+from mmulator.isa.types import type_bits
 from mmulator.machine.compile.block import LANES, storage_type
 from mmulator.machine.meaning import lower
 from mmulator.machine.meaning.operands import elements, space_of, write_result
