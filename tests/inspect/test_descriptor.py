@@ -28,11 +28,11 @@ from mmulator.inspect import (
     descriptor_from_cute,
     make_tile,
 )
-from mmulator.inspect.cute_layout import atom, tile_to_shape
-from mmulator.inspect.draw_tile import cells, draw_text
-from mmulator.inspect.from_cute import tile_of_layout
-from mmulator.inspect.tile import canonical, tile_of
-from mmulator.instruction.execution import shared_matrix
+from mmulator.inspect.descriptors.cute_layout import atom, tile_to_shape
+from mmulator.inspect.descriptors.from_cute import tile_of_layout
+from mmulator.inspect.descriptors.tile import canonical, tile_of
+from mmulator.inspect.views.tile import cells, draw_text
+from mmulator.instruction.wgmma import shared_matrix
 from mmulator.layouts import SWIZZLES, MatrixDescriptor
 from mmulator.syntax import parse_mnemonic
 from tests.support.places import ROOT
@@ -87,7 +87,7 @@ def test_answers_are_what_execute_reads(mode: str) -> None:
         tile = make_tile(text, operand, mn_major=mn_major)
         for d in (tile.packed(mode, 4096), MatrixDescriptor(1024 + 176, 2080, 4112, 5, mode)):
             answer = describe_descriptor(d, text, operand, mn_major=mn_major)
-            read = shared_matrix(image, 0, d, tile.mn, tile.k, tile.element, mn_major)
+            read = shared_matrix(image, 0, d.encode(), tile.mn, tile.k, tile.element, mn_major)
             size = max(1, tile.element.bits // 8)
             held = np.zeros(read.shape, np.uint32)
             for byte in range(size):

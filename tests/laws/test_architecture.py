@@ -17,7 +17,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",), ("syntax",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
-    ("ptx",), ("program",), ("machine",), ("sanitizer",), ("jobs",),
+    ("ptx",), ("program",), ("machine",), ("devices", "sanitizer"), ("jobs",),
     ("conformance",), ("inspect",), ("cli", "explorer"), ("__main__",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

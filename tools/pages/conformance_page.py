@@ -16,10 +16,9 @@ from mmulator.conformance.edges import EDGES
 from mmulator.conformance.probes import Observation
 from mmulator.conformance.subjects import group
 from mmulator.errors import MmulatorError
-from mmulator.instruction.execution import dot_key
 from mmulator.isa.tables import all_forms
 from mmulator.isa.targets import DEVICES, TARGETS, Target
-from mmulator.numerics.profiles import profile_for
+from mmulator.numerics.profiles import dot_key, profile_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "conformance.md"

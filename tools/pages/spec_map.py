@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from mmulator.conformance import vectors
-from mmulator.inspect.arithmetic import runs_on, spans
+from mmulator.inspect.explanation.arithmetic import runs_on, spans
 from mmulator.isa import special_registers as scalar_registers
 from mmulator.isa import table as scalar_tables
 from mmulator.isa.forms import MatrixForm

@@ -13,7 +13,7 @@ from typing import Literal
 
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm, OperandSpec
-from mmulator.program.calls import References, cycles, defined, references
+from mmulator.program.calls import cycles, reached
 from mmulator.program.operands import call_operands
 from mmulator.ptx.tree import (
     Address,
@@ -148,16 +148,9 @@ def build(
 
     longest: see LONGEST; with 0 every instruction is a block of its own.
     """
-    functions: dict[str, FunctionBlocks] = {}
-    mentioned: dict[str, References] = {}
-    waiting = [entry]
-    while waiting:
-        function = waiting.pop()
-        if function.name in functions:
-            continue
-        functions[function.name] = FunctionBlocks(prepare(function))
-        found = mentioned[function.name] = references(module, function)
-        waiting += [f for n in sorted(found.calls | found.taken) if (f := defined(module, n)) is not None]
+    found = reached(module, entry)
+    functions = {name: FunctionBlocks(prepare(function)) for name, (function, _) in found.items()}
+    mentioned = {name: mentions for name, (_, mentions) in found.items()}
     blocks: list[Block] = []
     for item in functions.values():
         _split(item, blocks, longest)
@@ -208,7 +201,6 @@ class _Splitter:
             together = self.together
             self.fall()
             self.together = together  # nobody else comes here
-        self.weight += 2 + sum(1 for o in flatten(ins.operands) if isinstance(o, Reg))
         special = ends_block(ins)
         sync = needs_warp(ins)
         if ins.opcode == "bra" and ins.guard is not None:
@@ -233,6 +225,7 @@ class _Splitter:
             self.end(ins)
         else:
             self.current.body.append(ins)
+            self.weight += 2 + sum(1 for o in flatten(ins.operands) if isinstance(o, Reg))
             if is_warp_barrier(ins) and self.current.sync and len(self.current.body) == 1:
                 self.fall()  # its lanes may come to several of them, and go on from each
                 self.together = Together.SOME

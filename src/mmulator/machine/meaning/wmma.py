@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from mmulator.codegen.ops import bitcast, trailing_zeros
 from mmulator.codegen.types import i32, i64, u32
-from mmulator.codegen.values import constant, extract
+from mmulator.codegen.values import Value, constant, extract
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.operands import fragment
 from mmulator.machine.emit.block import LANES, storage_type
@@ -18,7 +16,6 @@ from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import (
     address_of,
     form_of,
-    keep,
     registers,
     results,
     site_pointer,
@@ -26,10 +23,10 @@ from mmulator.machine.meaning.matrix_operands import (
     table,
 )
 from mmulator.machine.meaning.mma import multiply
-from mmulator.machine.runtime import tensor as rt
 from mmulator.machine.runtime import watch
+from mmulator.machine.runtime import wmma as rt
 from mmulator.ptx.tree import Instruction, Operand
-from mmulator.twin.places import register_elements
+from mmulator.twin.moves import WmmaTable, default_stride, wmma_table
 
 U32 = u32.vec(LANES)
 
@@ -39,24 +36,9 @@ def wmma_mma(e: Emitter, ins: Instruction) -> None:
     multiply(e, ins, form_of(ins))
 
 
-def _wmma_table(e: Emitter, form: MatrixForm) -> int:
-    def make(sites: Any) -> np.ndarray:
-        f = fragment(form, "r")
-        elements_ = register_elements(form, "r")
-        row, column = elements_ // f.columns, elements_ % f.columns
-        major, minor = (row, column) if form.layout == "row" else (column, row)
-        site = np.zeros(1, rt.WmmaSite.numpy_dtype())
-        site["places"] = len(elements_)
-        site["major"], site["minor"] = keep(sites, major), keep(sites, minor)
-        return site
-
-    return table(e, ("wmma", form), make)
-
-
-def default_stride(form: MatrixForm) -> int:
-    """Extent of the leading dimension."""
-    f = fragment(form, "r")
-    return f.columns if form.layout == "row" else f.rows
+def _wmma_table(e: Emitter, form: MatrixForm) -> Value:
+    number = table(e, ("wmma", form), lambda sites: wmma_table(sites.keep, form))
+    return site_pointer(e, number, WmmaTable)
 
 
 def _wmma_place(e: Emitter, ins: Instruction, form: MatrixForm, operand: Operand, rest: tuple[Operand, ...]) -> Any:
@@ -76,8 +58,7 @@ def wmma_load(e: Emitter, ins: Instruction) -> None:
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
     out = e.room(storage_type(f"b{f.register_bits}"), f.registers)
-    site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
-    e.call(rt.wmma_load_function(state_space(form), f.bits), e.w, site, at, stride, out, e.site)
+    e.call(rt.load_function(state_space(form), f.bits), e.w, _wmma_table(e, form), at, stride, out, e.site)
     results(e, r, out, ins, f.register_bits)
 
 
@@ -88,7 +69,7 @@ def wmma_store(e: Emitter, ins: Instruction) -> None:
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
     source = registers(e, r, f.register_bits)
-    site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
-    e.call(rt.wmma_store_function(state_space(form), f.bits), e.w, site, at, stride, source, e.site)
+    places = _wmma_table(e, form)
+    e.call(rt.store_function(state_space(form), f.bits), e.w, places, at, stride, source, e.site)
     if e.kernel.options.watch and state_space(form) in ("global", "generic"):
-        e.call(watch.note_wmma_store, e.w, site, at, stride, f.bits // 8, f.per_register, e.site)
+        e.call(watch.note_wmma_store, e.w, places, at, stride, f.bits // 8, f.per_register, e.site)

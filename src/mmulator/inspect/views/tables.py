@@ -6,10 +6,10 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
-from mmulator.inspect.cells import cells, label, names, repeat_of, run_of
+from mmulator.inspect.views.cells import cells, label, names, repeat_of, run_of
 
 if TYPE_CHECKING:
-    from mmulator.inspect.layouts import Holder, Layout
+    from mmulator.inspect.layouts.answer import Holder, Layout
 
 CSV_COLUMNS = ("copy", "row", "column", "lane", "register", "index", "name", "low_bit", "high_bit")
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from mmulator.errors import OperandError
-from mmulator.inspect.tile import Placed
+from mmulator.inspect.answer import Answer
+from mmulator.inspect.descriptors.tile import Placed
 
 BANKS = 32
 SIZES = (1, 2, 4, 8, 16)
@@ -61,7 +62,7 @@ class WarpAccess:
 
 
 @dataclass(frozen=True)
-class BankConflicts:
+class BankConflicts(Answer):
     """The accesses of one kind to a tile."""
 
     kind: str
@@ -111,13 +112,6 @@ class BankConflicts:
         accesses = "1 access" if len(self.accesses) == 1 else f"{len(self.accesses)} accesses"
         wavefronts = "1 wavefront" if self.wavefronts == 1 else f"{self.wavefronts} wavefronts"
         return f"{found}; {accesses}, {wavefronts}, {self.least} without conflicts"
-
-    def _repr_html_(self) -> str:
-        from mmulator.inspect.html import element, table
-
-        rows = [(a.label, a.bytes, a.wavefronts, a.least, f"{a.ways}-way") for a in self.accesses]
-        head = element("p", f"{self.kind}: {self.verdict()}")
-        return head + table(("first element", "bytes a lane", "wavefronts", "least", "worst phase"), rows)
 
 
 def _phase(lanes: range, addresses: Sequence[int], size: int) -> Phase:

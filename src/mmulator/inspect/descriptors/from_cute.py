@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import MmulatorError, OperandError
-from mmulator.inspect.cute_layout import CuteLayout, CuteSwizzle, show
-from mmulator.inspect.tile import Tile, canonical, free_tile
+from mmulator.inspect.answer import Answer
+from mmulator.inspect.descriptors.cute_layout import CuteLayout, CuteSwizzle, show
+from mmulator.inspect.descriptors.tile import Tile, canonical, free_tile
 from mmulator.layouts.descriptors import MatrixDescriptor
 from mmulator.layouts.swizzle import SWIZZLES, Swizzle
 
@@ -38,7 +39,7 @@ class CuteTile:
 
 
 @dataclass(frozen=True)
-class CuteAnswer:
+class CuteAnswer(Answer):
     """The descriptors of a layout.
 
     layout: in elements. tile: what one instruction reads. tiles: one for each instruction over the layout, k fastest,
@@ -76,19 +77,11 @@ class CuteAnswer:
             ],
         }
 
-    def _repr_html_(self) -> str:
-        from mmulator.inspect.html import element, table
-
-        names = ("start_address", "leading_byte_offset", "stride_byte_offset", "base_offset", "swizzle")
-        rows = [(t.mn, t.k, t.stage, *(getattr(t.descriptor, n) for n in names), f"{t.word:#018x}") for t in self.tiles]
-        head = element("p", f"{self.layout}: {self.tile}")
-        return head + table((self.tile.letter, "k", "stage", *names, "word"), rows)
-
 
 def descriptor_from_cute(text: str, tile: Tile, *, base: int | None = None, units: str = "elements") -> CuteAnswer:
     """The descriptors with which `tile`'s instruction reads a matrix in this layout.
 
-    text: see `mmulator.inspect.cute_layout`; first mode M or N, second K, others stages. tile: which operand; its major-ness
+    text: see `CuteLayout`; first mode M or N, second K, others stages. tile: which operand; its major-ness
     is found from the layout. base: shared address of the layout's first element; default: that of
     the text (`smem_ptr[16b](0x400)`), or 0. units: `elements`, `bytes` or `bits`,
     what the strides count, unless the text says it (`smem_ptr[16b]`).

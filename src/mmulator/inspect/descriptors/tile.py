@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
-from mmulator.inspect.cute_layout import CuteLayout, CuteSwizzle
+from mmulator.inspect.descriptors.cute_layout import CuteLayout, CuteSwizzle
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import TYPES, ElementType
 from mmulator.layouts.descriptors import MatrixDescriptor, operand_addresses

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mmulator.inspect.tile import MAJORNESS, Placed, Tile
+from mmulator.inspect.descriptors.tile import MAJORNESS, Placed, Tile
 from mmulator.layouts.descriptors import MatrixDescriptor
 
 FORMAT = "Matrix Descriptor Format (PTX ISA 9.1)"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mmulator.inspect.cells import Repeat, cells, label, names, repeat_of, run_of
-from mmulator.inspect.svg import PAGE_HEIGHT, PAGE_WIDTH, Canvas, fit, lane_class, text_width, wrap
+from mmulator.inspect.views.cells import Repeat, cells, label, names, repeat_of, run_of
+from mmulator.inspect.views.svg import PAGE_HEIGHT, PAGE_WIDTH, Canvas, fit, lane_class, text_width, wrap
 
 if TYPE_CHECKING:
-    from mmulator.inspect.layouts import Layout
+    from mmulator.inspect.layouts.answer import Layout
 
 _MARGIN = 18
 _INNER = PAGE_WIDTH - 2 * _MARGIN

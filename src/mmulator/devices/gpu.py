@@ -1,21 +1,22 @@
-"""A real GPU: PTX compiled by the driver, arrays up, launch, arrays down. NVIDIA's own bindings (extra `gpu`).
+"""A GPU as a backend, through the CUDA driver: PTX compiled by it, buffers up, launch, buffers down.
 
-`Machine` has the same face and runs the same text on the model, so that everything around a GPU can be tried without.
+NVIDIA's own bindings (extra `gpu`) are loaded when a `Gpu` is made.
 """
 
 from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import MmulatorError, UnsupportedError
-from mmulator.isa.targets import DEVICES, TARGETS, Target
+from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
+from mmulator.isa.targets import DEVICES
+from mmulator.machine.backend import Chip, Progress, Ran, Request
+from mmulator.machine.compile.options import DEFAULT, CompileOptions
+from mmulator.ptx.tree import Module as Tree
 
 Array = NDArray[Any]
 _LOG_BYTES = 1 << 14
@@ -27,75 +28,6 @@ class GpuError(MmulatorError):
     """The driver refused a module, or a kernel failed on the GPU."""
 
     kind = "GPU error"
-
-
-@dataclass(frozen=True)
-class GpuInfo:
-    """What ran: name of the chip, driver (CUDA version that it supports), compute capability, kernel driver version."""
-
-    name: str
-    capability: tuple[int, int]
-    cuda: str
-    driver: str = ""
-
-    @property
-    def device(self) -> str:
-        """Name of the arithmetic: `sm_90`."""
-        return f"sm_{self.capability[0]}{self.capability[1]}"
-
-    @property
-    def target(self) -> Target:
-        """The .target with everything that the chip has."""
-        number = 10 * self.capability[0] + self.capability[1]
-        return max((t for t in (Target(number, "a"), Target(number)) if t in TARGETS), key=lambda t: t.suffix)
-
-    @classmethod
-    def of(cls, data: dict[str, Any]) -> GpuInfo:
-        """From what `as_dict` gave."""
-        number = int(data["device"][3:])
-        return cls(data["name"], (number // 10, number % 10), data["cuda"], data["driver"])
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "device": self.device, "target": str(self.target), "cuda": self.cuda, "driver": self.driver}
-
-
-class Runner(Protocol):
-    """Something that runs kernels of PTX text. broken: it cannot any more, in this process."""
-
-    info: GpuInfo
-    broken: bool
-
-    def load(self, text: str) -> Any: ...
-
-    def run(
-        self, module: Any, entry: str, grid: Sequence[int], block: Sequence[int], arrays: list[Any], *, shared: int = 0,
-        back: Sequence[Array] | None = None,
-    ) -> None: ...
-
-    def close(self, module: Any) -> None: ...
-
-
-class Machine:
-    """The model in the place of a GPU."""
-
-    def __init__(self, device: str = "sm_90") -> None:
-        number = int(device[3:])
-        self.broken = False
-        self.info = GpuInfo("mmulator", (number // 10, number % 10), "none")
-
-    def load(self, text: str) -> Any:
-        from mmulator.machine.module import Module
-
-        return Module.load(text)
-
-    def run(
-        self, module: Any, entry: str, grid: Sequence[int], block: Sequence[int], arrays: list[Any], *, shared: int = 0,
-        back: Sequence[Array] | None = None,
-    ) -> None:
-        module[entry].launch(list(grid), list(block), arrays, shared, device=self.info.device)
-
-    def close(self, module: Any) -> None:
-        pass
 
 
 class Gpu:
@@ -116,7 +48,7 @@ class Gpu:
             raise UnsupportedError(f"there is no GPU {index}: this machine has {count}")
         self._device = self._call("cuDeviceGet", index)
         self._start()
-        self.info = self._ask()
+        self.chip = self._ask()
 
     def _start(self) -> None:
         context = self._call("cuDevicePrimaryCtxRetain", self._device)
@@ -128,21 +60,22 @@ class Gpu:
             raise GpuError(f"{name} says {getattr(code, 'name', code)}")
         return values[0] if len(values) == 1 else tuple(values) or None
 
-    def _ask(self) -> GpuInfo:
+    def _ask(self) -> Chip:
         raw = self._call("cuDeviceGetName", 128, self._device)
         name = bytes(raw).split(b"\0")[0].decode() if not isinstance(raw, str) else raw
         attribute = self._driver.CUdevice_attribute
         major = self._call("cuDeviceGetAttribute", attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, self._device)
         minor = self._call("cuDeviceGetAttribute", attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, self._device)
         version = int(self._call("cuDriverGetVersion"))
-        info = GpuInfo(name, (int(major), int(minor)), f"{version // 1000}.{version % 1000 // 10}", _kernel_driver())
-        if info.device not in DEVICES:
+        chip = Chip(name, (int(major), int(minor)), f"{version // 1000}.{version % 1000 // 10}", _kernel_driver())
+        if chip.device not in DEVICES:
             known = ", ".join(DEVICES)
-            raise UnsupportedError(f"{name} is {info.device}: its arithmetic is not known", hint=f"known: {known}")
-        return info
+            raise UnsupportedError(f"{name} is {chip.device}: its arithmetic is not known", hint=f"known: {known}")
+        return chip
 
-    def load(self, text: str) -> Any:
-        """A module from PTX text. Raises GpuError with what the driver's compiler says."""
+    def load(self, ptx: Tree | str) -> Any:
+        """A module from PTX. Raises GpuError with what the driver's compiler says."""
+        text = ptx if isinstance(ptx, str) else ptx.source.text
         option = self._driver.CUjit_option
         log = bytes(_LOG_BYTES)  # the driver writes into it
         try:
@@ -158,51 +91,68 @@ class Gpu:
         """Unload a module; one of a context that a kernel has broken is gone already."""
         self._driver.cuModuleUnload(module)
 
-    def run(
-        self, module: Any, entry: str, grid: Sequence[int], block: Sequence[int], arrays: list[Any], *, shared: int = 0,
-        back: Sequence[Array] | None = None,
-    ) -> None:
-        """Launch and wait. NumPy arrays become device buffers; those of `back` (default: all) come back as the kernel
-        left them. ctypes values are parameters.
+    def compile(
+        self, module: Any, entry: str, device: str, options: CompileOptions = DEFAULT, progress: Progress | None = None
+    ) -> Any:
+        """A kernel of a module: the driver compiled it as it was loaded. Raises LaunchError for another chip's arithmetic."""
+        if device != self.chip.device:
+            raise LaunchError(
+                f"the launch asks for {device}, the GPU is {self.chip.device}",
+                hint="leave out --device, and `device` in the launch file",
+            )
+        if options != DEFAULT:
+            raise UnsupportedError(f"a GPU runs kernels as its driver compiles them, not with {options}")
+        return self._call("cuModuleGetFunction", module, entry.encode())
+
+    def launch(self, kernel: Any, request: Request) -> Ran:
+        """Launch and wait.
 
         Raises GpuError if the kernel fails or does not end in time. After some failures (an illegal instruction) this
         process cannot use the GPU any more; then `broken` is set.
         """
+        start = time.perf_counter()
         try:
-            self._run(module, entry, [*grid, 1, 1][:3], [*block, 1, 1][:3], arrays, shared, back)
+            self._launch(kernel, request)
         except GpuError:
             self._reset()
             raise
+        return Ran(time.perf_counter() - start)
 
-    def _run(
-        self, module: Any, entry: str, grid: list[int], block: list[int], arrays: list[Any], shared: int,
-        back: Sequence[Array] | None,
-    ) -> None:
-        function = self._call("cuModuleGetFunction", module, entry.encode())
+    def _launch(self, function: Any, request: Request) -> None:
+        arguments, shared = request.arguments, request.shared
         if shared > _DEFAULT_SHARED:
             attribute = getattr(self._driver.CUfunction_attribute, _SHARED_ATTRIBUTE)
             self._call("cuFuncSetAttribute", function, attribute, shared)
-        cells: list[Any] = []
         held: list[tuple[int, Array]] = []
-        for array in arrays:
-            if not isinstance(array, np.ndarray):
-                cells.append(array)
-                continue
-            pointer = self._place(len(held), array.nbytes)
-            whole = np.ascontiguousarray(array)
-            self._call("cuMemcpyHtoD", pointer, whole.ctypes.data, whole.nbytes)
-            held.append((pointer, array))
-            cells.append(ctypes.c_uint64(int(pointer)))
-        table = (ctypes.c_void_p * max(1, len(cells)))(*(ctypes.addressof(c) for c in cells))
-        self._call("cuLaunchKernel", function, *grid, *block, shared, 0, ctypes.addressof(table), 0)
+        for buffer in arguments.buffers:
+            pointer = self._place(len(held), buffer.size)
+            self._call("cuMemcpyHtoD", pointer, buffer.array.ctypes.data, buffer.size)
+            held.append((pointer, buffer.array))
+        params = arguments.params.copy()
+        for at, number in arguments.pointers:
+            params[at : at + 8] = np.frombuffer(int(held[number][0]).to_bytes(8, "little"), np.uint8)
+        places = [params.ctypes.data + at for at in arguments.offsets]
+        table = (ctypes.c_void_p * max(1, len(places)))(*places)
+        self._call("cuLaunchKernel", function, *request.grid, *request.block, shared, 0, ctypes.addressof(table), 0)
         self._wait()
         for pointer, array in held:
-            if back is not None and not any(array is x for x in back):
-                continue
-            whole = array if array.flags.c_contiguous else np.empty(array.shape, array.dtype)
-            self._call("cuMemcpyDtoH", whole.ctypes.data, pointer, whole.nbytes)
-            if whole is not array:
-                array[...] = whole
+            if request.back is None or any(array is x for x in request.back):
+                self._call("cuMemcpyDtoH", array.ctypes.data, pointer, array.nbytes)
+
+    def read(self, module: Any, variable: str) -> bytes:
+        """Raises GpuError if the driver knows no such variable."""
+        pointer, size = self._call("cuModuleGetGlobal", module, variable.encode())
+        data = np.empty(int(size), np.uint8)
+        self._call("cuMemcpyDtoH", data.ctypes.data, pointer, data.nbytes)
+        return data.tobytes()
+
+    def write(self, module: Any, variable: str, data: bytes) -> None:
+        """Raises GpuError if the driver knows no such variable, LaunchError if it has another size."""
+        pointer, size = self._call("cuModuleGetGlobal", module, variable.encode())
+        if len(data) != int(size):
+            raise LaunchError(f"{variable} has {int(size)} bytes on the GPU, not {len(data)}")
+        source = np.frombuffer(data, np.uint8)
+        self._call("cuMemcpyHtoD", pointer, source.ctypes.data, source.nbytes)
 
     def _wait(self) -> None:
         end = time.monotonic() + self.limit_s

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mmulator.inspect.descriptor_checks import pattern_start
+from mmulator.inspect.descriptors.checks import pattern_start
 
 if TYPE_CHECKING:
-    from mmulator.inspect.descriptor import DescriptorAnswer
-    from mmulator.inspect.svg import Canvas
-    from mmulator.inspect.tile import Tile
+    from mmulator.inspect.descriptors.answer import DescriptorAnswer
+    from mmulator.inspect.descriptors.tile import Tile
+    from mmulator.inspect.views.svg import Canvas
 
 LINE = 128  # bytes
 ROWS, CHUNKS = 16, 8  # of the matrix that a picture shows
@@ -123,7 +123,7 @@ _BETWEEN = 66
 
 def draw_tile(answer: DescriptorAnswer, theme: str = "auto") -> str:
     """The picture as SVG. theme: `auto`, `light` or `dark`. Large tiles show their first atoms."""
-    from mmulator.inspect.svg import PAGE_WIDTH, Canvas, wrap
+    from mmulator.inspect.views.svg import PAGE_WIDTH, Canvas, wrap
 
     tile, mode = answer.tile, answer.descriptor.mode
     every = cells(answer)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from mmulator.inspect.layouts import Holder, Layout
+    from mmulator.inspect.layouts.answer import Holder, Layout
 
 
 @dataclass(frozen=True)
