@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mmulator.isa.effects import Ends
 from mmulator.program.operands import callee_of
 from mmulator.ptx.tree import Function, Instruction, Module, Reg, Symbol, Variable, flatten
 
@@ -51,7 +52,7 @@ def references(module: Module, function: Function) -> References:
 
 def _mentioned(module: Module, instructions: Iterable[Instruction], found: References) -> Iterator[str]:
     for ins in instructions:
-        callee = callee_of(ins) if ins.opcode == "call" else None
+        callee = callee_of(ins) if ins.effects.ends is Ends.CALL else None
         found.indirect |= isinstance(callee, Reg)
         for operand in flatten(ins.operands):
             if not isinstance(operand, Symbol):

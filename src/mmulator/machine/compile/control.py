@@ -10,6 +10,7 @@ from mmulator.codegen.ops import cast_ptr, mask_bits, reduce_or, select, trailin
 from mmulator.codegen.types import i32, u32, u64, u128
 from mmulator.codegen.values import Builder, Value, constant
 from mmulator.errors import MmulatorError, UnsupportedError
+from mmulator.isa.effects import Ends, Together
 from mmulator.machine.compile.block import LANES, BlockEmitter, storage_type
 from mmulator.machine.meaning import LOWER
 from mmulator.machine.meaning.builtins import builtin_abi, builtin_name, call_builtin
@@ -17,7 +18,7 @@ from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime.stack import stack_restore
 from mmulator.machine.state import FULL, Code, Cta, FaultKind, Launch
-from mmulator.program.blocks import Block, form_name, is_warp_barrier, is_wgmma_issue, takes_whole_warp
+from mmulator.program.blocks import Block, form_name, is_wgmma_issue, takes_whole_warp
 from mmulator.program.frames import Frame
 from mmulator.program.image import (
     SAVED_STACK,
@@ -80,12 +81,13 @@ class Emitter(BlockEmitter):
 
     def converge(self, ins: Instruction) -> None:
         """Go on only when every lane that this instruction names is here; else wait for them."""
-        if takes_whole_warp(ins) and ins.opcode != "wgmma":
+        together = ins.effects.together
+        if together is Together.WARP:
             with self.b.if_(self.mask != FULL):
                 self.b.ret(self.call(rt.wait_for_warp, self.w, self.mask, self.block.index, self.site))
             return
         members = constant(self.b, u32, FULL)
-        if ins.opcode != "wgmma":  # lanes of a warpgroup that have exited are its own affair
+        if together is not Together.WARPGROUP:  # lanes of a warpgroup that have exited are its own affair
             operand = ins.operands[-1]
             if isinstance(operand, Immediate):
                 members = constant(self.b, u32, operand.bits("b32"))
@@ -94,7 +96,7 @@ class Emitter(BlockEmitter):
                 members = reduce_or(select(self.active, wanted, 0))
         missing = members & self.warp("live") & ~self.mask
         with self.b.if_(missing != 0):
-            if is_warp_barrier(ins):
+            if together is Together.MEETING:
                 behind = self.block.targets[0]
                 self.b.ret(self.call(rt.wait_for_members, self.w, self.mask, members, self.block.index, behind))
             else:
@@ -116,37 +118,36 @@ class Emitter(BlockEmitter):
         if ins is not None:
             self.next_site(ins, self.jit.sites)
         match block.ending:
-            case "branch":
+            case Ends.BRANCH:
                 assert ins is not None
                 guard = self.guard(ins)
                 assert guard is not None
                 taken = mask_bits(guard) & self.mask
                 self.flush()
                 self._branch(ins, taken, *block.targets)
-            case "goto":
+            case Ends.NO:
                 self.flush()
                 b.ret(block.targets[0])
-            case "exit":
-                if ins is not None and ins.opcode == "trap":
-                    lane = trailing_zeros(self.mask)
-                    self.call(rt.fault, self.w, int(FaultKind.TRAP), self.site, lane, u64(lane), 0)
-                    b.ret(int(Code.RESCHEDULE))
-                else:
-                    b.ret(self.call(rt.exit_lanes, self.w, self.mask))
-            case "return":
+            case Ends.TRAP:
+                lane = trailing_zeros(self.mask)
+                self.call(rt.fault, self.w, int(FaultKind.TRAP), self.site, lane, u64(lane), 0)
+                b.ret(int(Code.RESCHEDULE))
+            case Ends.EXIT:
+                b.ret(self.call(rt.exit_lanes, self.w, self.mask))
+            case Ends.RETURN:
                 self.flush()
                 self.store_register_returns()
                 b.ret(self.call(rt.return_lanes, self.w, self.regs, self.mask))
-            case "call":
+            case Ends.CALL:
                 assert ins is not None
                 self._call(ins)
-            case "barrier":
+            case Ends.BARRIER:
                 assert ins is not None
                 self._barrier(ins)
-            case "indexed":
+            case Ends.INDEXED:
                 assert ins is not None
                 self._indexed(ins)
-            case "wgmma.wait":
+            case Ends.WAIT:
                 assert ins is not None
                 from mmulator.machine.meaning.matrix import wgmma_wait
 
@@ -198,13 +199,13 @@ class Emitter(BlockEmitter):
             arrive, values = rt.barrier_named, [self.spill(v) for v in [*vectors, constant(b, U32, 0)][:2]]
         self.flush()
         b.line("fence seq_cst")
-        if ins.opcode == "bar" or "aligned" in ins.modifiers:
+        if ins.effects.together is Together.LIVE:
             operation |= rt.ALIGNED
         b.ret(self.call(arrive, self.w, self.mask, *values, operation, pred, following, self.site))
 
     def after(self, ins: Instruction) -> None:
         """Results of the call or barrier that control comes back from."""
-        if ins.opcode == "call":
+        if ins.effects.ends is Ends.CALL:
             self._after_call(ins)
             return
         operation, target, _ = barrier_parts(ins)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from mmulator.codegen.values import Value
 from mmulator.machine.meaning.memory import write_result
 from mmulator.machine.meaning.vocabulary import SEMANTICS
-from mmulator.program.blocks import CARRY, form_name
+from mmulator.program.blocks import form_name
+from mmulator.program.uses import CARRY
 from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair, VectorOperand
 
 if TYPE_CHECKING:
