@@ -15,7 +15,9 @@ from mmulator.codegen.lang import Native
 from mmulator.codegen.loading import ensure, symbols
 from mmulator.codegen.types import Ty, boolean, i64, ptr, ptr_to, u8
 from mmulator.codegen.values import Builder, Value, constant, module_text
-from mmulator.isa.scalar import NoForm, OperandSpec, ScalarForm, match
+from mmulator.isa.form import Form
+from mmulator.isa.match import NoForm, match
+from mmulator.isa.row import OperandSpec
 from mmulator.machine.compile.block import vector_type
 from mmulator.machine.meaning.vocabulary import SEMANTICS
 
@@ -23,7 +25,7 @@ LANES = 32
 BOOL = boolean.vec(LANES)
 
 
-def form_of(mnemonic: str) -> ScalarForm:
+def form_of(mnemonic: str) -> Form:
     opcode, *modifiers = mnemonic.split(".")
     form = match(opcode, tuple(modifiers))
     if isinstance(form, NoForm):
@@ -31,11 +33,11 @@ def form_of(mnemonic: str) -> ScalarForm:
     return form
 
 
-def has_carry(form: ScalarForm) -> bool:
+def has_carry(form: Form) -> bool:
     return form.opcode in ("addc", "subc", "madc") or ".cc" in str(form)
 
 
-def sources_of(form: ScalarForm) -> list[OperandSpec]:
+def sources_of(form: Form) -> list[OperandSpec]:
     return [o for o in form.operands if "w" not in o.access]
 
 

@@ -27,7 +27,7 @@ from mmulator.isa import special_registers as scalar_registers
 from mmulator.isa import table as scalar_tables
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.forms import Row as MatrixRow
-from mmulator.isa.scalar import TYPE_GROUPS, Row
+from mmulator.isa.row import TYPE_SLOTS, Row
 from mmulator.isa.tables import FAMILIES
 from mmulator.isa.targets import CHIPS, DEVICES
 from mmulator.machine.compile.special import SPECIAL_REGISTERS
@@ -75,7 +75,7 @@ CONTROL = {"bra", "brx", "call", "ret", "exit", "trap", "bar", "barrier"}  # end
 def meaning(row: Row) -> list[str]:
     """Files that give a scalar row its meaning."""
     load_all()
-    if row.unsupported:
+    if not row.status.runs:
         return []
     lowering = LOWER.get(row.name) or LOWER.get(row.opcode)
     if lowering is not None:
@@ -83,8 +83,8 @@ def meaning(row: Row) -> list[str]:
     if row.opcode in CONTROL:
         return ["machine/compile/control.py", "machine/runtime/control.py"]
     name = row.name if row.name in SEMANTICS else row.opcode
-    first = next((g for g in row.groups if g.name in TYPE_GROUPS), None)
-    kinds = {registry.kind_of(t) for t in first.alternatives} if first else {""}
+    first = next((g for g in row.slots if g.name in TYPE_SLOTS), None)
+    kinds = {registry.kind_of(t) for t in first.choices} if first else {""}
     found = [registry._TABLE.get((name, k)) or registry._TABLE.get((name, "")) for k in sorted(kinds)]
     return sorted({module_path(body_of(f).__module__) for f in found if f is not None})
 
@@ -96,8 +96,8 @@ def scalar_rows() -> Iterator[tuple[str, str, Row]]:
         for row in getattr(module, "ROWS", ()) if inspect.ismodule(module) else ():
             files[id(row)] = module_path(module.__name__)
     for chapter in scalar_tables.CHAPTERS:
-        for row in chapter:
-            yield files[id(row)], row.section.partition(":")[0], row
+        for row in chapter.ROWS:
+            yield files[id(row)], row.section.title.partition(":")[0], row
 
 
 # docs/spec-map.md ---------------------------------------------------------------------------------------------------
@@ -240,12 +240,12 @@ def supported() -> str:
 
 def reason(row: Row) -> str:
     """Why the machine does not run a row; empty if it does."""
-    return row.unsupported or ("" if meaning(row) else "no semantics yet")
+    return (not row.status.runs and row.status.reason) or ("" if meaning(row) else "no semantics yet")
 
 
 def unsupported_name(row: Row) -> str:
     shown = ("type", "dtype", "stype", "atype") if row.name == "cvt" else ("type", "dtype", "stype")
-    types = [g.alternatives for g in row.groups if g.name in shown]
+    types = [g.choices for g in row.slots if g.name in shown]
     narrow = [a for a in types if not row.open]
     return row.name + "".join("." + "/".join(dict.fromkeys(a)) for a in narrow)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from mmulator.isa.scalar import type_bits
-from mmulator.program.addresses import HEADER_BYTES
 from mmulator.isa.effects import Ends
+from mmulator.isa.types import type_bits
+from mmulator.program.addresses import HEADER_BYTES
 from mmulator.program.blocks import Block, FunctionBlocks
 from mmulator.program.uses import CARRY, pinned_by, uses_and_defs
 

@@ -17,8 +17,9 @@ from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
 from mmulator.isa.effects import Ends, Memory, Queue
+from mmulator.isa.form import Form
 from mmulator.isa.forms import MatrixForm
-from mmulator.isa.scalar import ScalarForm, type_bits
+from mmulator.isa.types import type_bits
 from mmulator.machine.compile.block import BLOCK_PARAMS
 from mmulator.machine.compile.control import Emitter
 from mmulator.machine.launch.limits import check_frames
@@ -98,7 +99,7 @@ class CompiledKernel:
     @cached_property
     def atomic_bytes(self) -> int:
         """Size of the widest atomic operation, 1 if there is none."""
-        forms = (i.form for i in self.sites if i.effects.memory is Memory.ATOMIC and isinstance(i.form, ScalarForm))
+        forms = (i.form for i in self.sites if i.effects.memory is Memory.ATOMIC and isinstance(i.form, Form))
         return max((type_bits(f["type"]) // 8 for f in forms), default=1)
 
     @cached_property
@@ -222,7 +223,7 @@ class Jit:
         unseen: dict[str, None] = {}
         for item in self.program.functions.values():
             for ins in item.function.instructions:
-                if isinstance(ins.form, ScalarForm) and ins.form.since_blackwell:
+                if isinstance(ins.form, Form) and ins.form.status.state == "unproven":
                     unseen[ins.mnemonic] = None
                 elif ins.effects.approximate:
                     approximate.add(ins.opcode)

@@ -10,7 +10,7 @@ from mmulator.codegen.ops import bitcast, is_nan, mask_bits, select
 from mmulator.codegen.types import Ty, f16, f32, f64, i32, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import UnsupportedError
-from mmulator.isa.scalar import type_bits
+from mmulator.isa.types import type_bits
 from mmulator.machine.compile.block import LANES, vector_type
 from mmulator.machine.meaning import lower
 from mmulator.machine.meaning.memory import elements, place_of, space_of, watch_stores, write_result

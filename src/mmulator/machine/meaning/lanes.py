@@ -8,7 +8,7 @@ from mmulator.codegen.ops import bits_mask, iota, mask_bits, select, trailing_ze
 from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import UnsupportedError
-from mmulator.isa.scalar import type_bits
+from mmulator.isa.types import type_bits
 from mmulator.machine.compile.block import LANES, storage_type
 from mmulator.machine.meaning import lower
 from mmulator.machine.meaning.floatbits import FORMATS, is_nan_bits, ordered_key

@@ -8,7 +8,7 @@ from mmulator.codegen.ops import select
 from mmulator.codegen.types import Ty, u8, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import UnsupportedError
-from mmulator.isa.scalar import type_bits
+from mmulator.isa.types import type_bits
 from mmulator.machine.compile.block import LANES, vector_type
 from mmulator.machine.meaning import lower
 from mmulator.machine.runtime import copies, watch

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from mmulator.isa.effects import Algebra, Memory
-from mmulator.isa.scalar import ScalarForm
+from mmulator.isa.form import Form
 from mmulator.program.as_ptxas.fuse import Rewriter
 from mmulator.program.as_ptxas.products import Held, Product, form_of, is_product, is_sum
 from mmulator.program.as_ptxas.reaching import Walk
@@ -130,7 +130,7 @@ class Finder:
 
     def _is_resident(self, load: Instruction) -> bool:
         form = load.form if load.effects.memory is Memory.READ else None
-        space = form["space"].partition("::")[0] if isinstance(form, ScalarForm) else ""
+        space = form["space"].partition("::")[0] if isinstance(form, Form) else ""
         return space == "const" or (space == "param" and self.fn.is_entry)
 
     def constant(self, operand: Operand, type_name: str) -> int | None:
@@ -186,7 +186,7 @@ class Finder:
     def _matches(self, n: int, product: Product) -> bool:
         """Can this sum be one instruction with that product? In another region if that needs no more registers."""
         form = self.instruction(n).form
-        assert isinstance(form, ScalarForm)
+        assert isinstance(form, Form)
         here, there = self.regions.place[n], self.regions.place[product.at]
         near = here[0] == there[0] and there < here
         return (

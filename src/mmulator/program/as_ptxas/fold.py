@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mmulator.isa.effects import Algebra, Ends
-from mmulator.isa.scalar import ScalarForm
+from mmulator.isa.form import Form
 from mmulator.numerics.sfu.constants import constant, scale_of, unit
 from mmulator.numerics.sfu.operations import F32, f32_bits, flushed, multiply
 from mmulator.numerics.sfu.unit import INFINITY, SIGN, is_nan
@@ -36,8 +36,12 @@ _ONE, _MINUS_ONE = f32_bits(1.0), f32_bits(-1.0)
 
 def fold(function: Function) -> Function:
     """The function with what is known of its arithmetic computed. Pure, and linear in its size."""
-    wanted = any((_acts_on(i) and i.effects.algebra is not Algebra.SELECTION) or _is_signed_constant(i) for i in function.instructions)
-    return _Folder(function).function() if wanted else function
+    return _Folder(function).function() if any(map(_starts, function.instructions)) else function
+
+
+def _starts(ins: Instruction) -> bool:
+    """Is there anything to do for it, whatever stands around it?"""
+    return (_acts_on(ins) and ins.effects.algebra is not Algebra.SELECTION) or _is_signed_constant(ins)
 
 
 def _acts_on(ins: Instruction) -> bool:
@@ -214,7 +218,7 @@ class _Folder:
 
     def _quotient(self, ins: Instruction) -> list[Instruction]:
         form = ins.form
-        assert isinstance(form, ScalarForm)
+        assert isinstance(form, Form)
         a, b = ins.operands[1:]
         x, y = self._constant(a), self._constant(b)
         down, up = scales(form)
@@ -269,7 +273,7 @@ class _Folder:
 def _plain(ins: Instruction, values: list[int]) -> int | None:
     """The ordinary arithmetic that ptxas computes beforehand, too; fma and other roundings it does not."""
     form, algebra = ins.form, ins.effects.algebra
-    assert isinstance(form, ScalarForm)
+    assert isinstance(form, Form)
     ftz = "ftz" in ins.modifiers
     if algebra is Algebra.COPY:
         return values[0]

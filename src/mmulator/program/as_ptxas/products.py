@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mmulator.isa.effects import Algebra
-from mmulator.isa.scalar import ScalarForm
+from mmulator.isa.form import Form
 from mmulator.program.as_ptxas.quotient import is_quotient
 from mmulator.ptx.tree import Instruction, Reg
 
@@ -49,10 +49,10 @@ class Held:
     behind: bool = False  # a neg or a product by 1 with .ftz
 
 
-def form_of(ins: Instruction, *wanted: Algebra) -> ScalarForm | None:
+def form_of(ins: Instruction, *wanted: Algebra) -> Form | None:
     """The form of an instruction that computes one of these."""
     form = ins.form
-    return form if isinstance(form, ScalarForm) and form.effects.algebra in wanted else None
+    return form if isinstance(form, Form) and form.effects.algebra in wanted else None
 
 
 def is_sum(ins: Instruction) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mmulator.isa.effects import Algebra
-from mmulator.isa.scalar import ScalarForm
+from mmulator.isa.form import Form
 from mmulator.program.as_ptxas.products import TYPES, Held, Product, form_of, is_copy, is_negation, is_product, is_sum
 from mmulator.program.as_ptxas.quotient import scales
 from mmulator.program.as_ptxas.scale import POWERS, may_scale
@@ -88,7 +88,8 @@ class Walk:
 
     def _sum(self, n: int, ins: Instruction) -> None:
         first, second = (self._value(o) for o in ins.operands[1:3])
-        if ins.effects.algebra is Algebra.DIFFERENCE and second is not None and second.behind:  # the sum that ptxas makes of it, subtracted
+        if ins.effects.algebra is Algebra.DIFFERENCE and second is not None and second.behind:
+            # the sum that ptxas makes of it, subtracted
             second.product.through += 1
             second = None
         self.f.sums[n] = first, second
@@ -184,7 +185,7 @@ class Walk:
         return entry, meetings
 
 
-def _copied(held: Held | None, form: ScalarForm, negate: bool) -> Held | None:
+def _copied(held: Held | None, form: Form, negate: bool) -> Held | None:
     """A product behind a copy or a change of sign; .ftz does nothing to one that is flushed already."""
     if held is None or held.behind or held.product.type != form["type"] or (form["ftz"] and not held.product.ftz):
         return None
