@@ -98,7 +98,7 @@ def _wide(m: Mapping[str, str]) -> str | None:
     return _order(m)
 
 
-_LOADS = Effects(memory=Memory.READ, ptxas=Ptxas.GUARDED, counted_as="memory").where("volatile", pure=False)
+_LOADS = Effects(memory=Memory.READ, ptxas=Ptxas.GUARDED, counted_as="memory")
 _STORES = ACTS.but(memory=Memory.WRITE, counted_as="memory")
 _PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="memory")
 _HINTS = ACTS.but(memory=Memory.READ)
@@ -119,7 +119,7 @@ _LD = _memory(
     maybe("mmio"), maybe("sem", "weak", "volatile", "relaxed", "acquire"), SCOPE, maybe("space", *_LOAD_SPACES),
     maybe("cop", "ca", "cg", "cs", "lu", "cv"), maybe("nc"), _L1, _L2, CACHE_HINT, _PREFETCH, _VEC,
     type_(*MEMORY_TYPES),
-    operands=(dst(per="vec", wider=True), addr(), POLICY), effects=_LOADS,
+    operands=(dst(per="vec", wider=True), addr(), POLICY), effects=_LOADS.where("volatile", pure=False),
 )  # fmt: skip
 # Since 9.3 memory-mapped registers have acquire and release too.
 _LD_MMIO, _ST_MMIO = (

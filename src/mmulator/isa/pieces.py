@@ -84,8 +84,10 @@ CACHE_HINT = maybe("hint", "L2::cache_hint")
 
 # What ptxas fuses and folds, and its names.
 ARITHMETIC = (
-    ("add", Effects(algebra=Algebra.SUM)), ("sub", Effects(algebra=Algebra.DIFFERENCE)), ("mul", Effects(algebra=Algebra.PRODUCT)),
-)  # fmt: skip
+    ("add", Effects(algebra=Algebra.SUM)),
+    ("sub", Effects(algebra=Algebra.DIFFERENCE)),
+    ("mul", Effects(algebra=Algebra.PRODUCT)),
+)
 SIGNS = (("abs", Effects(algebra=Algebra.MAGNITUDE)), ("neg", Effects(algebra=Algebra.NEGATION)))
 
 BF16_NEEDS = (Need("bf16", (7, 8), 90), Need("bf16x2", (7, 8), 90))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mmulator.errors import UnsupportedError
+from mmulator.isa.effects import Ends, Together
 from mmulator.isa.form import Form
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import DEVICES, Target
@@ -22,7 +23,6 @@ from mmulator.program.blocks import BUILTINS
 from mmulator.ptx.tree import Function, Immediate, Instruction, Module, SpecialRegister, Symbol, VectorOperand, flatten
 from mmulator.source import Span
 
-_CONTROL = frozenset(("bra", "brx", "call", "ret", "exit", "trap", "bar", "barrier"))
 CLUSTERS = "thread block clusters: later release"
 _CLUSTER_DIRECTIVES = ("reqnctapercluster", "explicitcluster", "blocksareclusters")
 
@@ -110,12 +110,12 @@ def reasons(ins: Instruction, module: Module) -> Iterator[Unsupported]:
 def has_meaning(form: Form) -> bool:
     """Is there a function that says what the instruction does?"""
     load_all()
-    return form.opcode in _CONTROL or bool({form.name, form.opcode} & (LOWER.keys() | SEMANTICS.keys()))
+    return form.effects.ends is not Ends.NO or bool({form.name, form.opcode} & (LOWER.keys() | SEMANTICS.keys()))
 
 
 def _symbol(ins: Instruction, operand: Symbol, module: Module) -> Iterator[Unsupported]:
     name = operand.name
-    if ins.opcode == "call" and operand.space == "func":
+    if ins.effects.ends is Ends.CALL and operand.space == "func":
         callee = module.function(name)
         if name not in BUILTINS and (callee is None or not callee.is_defined):
             yield Unsupported(
@@ -147,14 +147,14 @@ def _matrix(ins: Instruction, form: MatrixForm, target: Target) -> Iterator[Unsu
                     f"{part.span.text} as operand {spec.name} of {form.family} passes in ptxas, but has no meaning in the "
                     "specification", section, part.span, f"put the value in a .{spec.type} register",
                 )  # fmt: skip
-    if form.family == "mma" and form.sparse:
+    if form.sparse and form.effects.together is Together.WARP:  # of a warpgroup, ptxas looks itself
         selector = ins.operands[5]
         if isinstance(selector, Immediate) and selector.value not in (allowed := selectors(form)):
             yield Unsupported(
                 str(form), f"sparsity selector {selector.value} passes in ptxas, but a chip stops at it: it must be 0 to "
                 f"{allowed[-1]}", section, selector.span, "the selector says which lanes of each group of four hold the metadata",
             )  # fmt: skip
-    if form.op in ("mma", "mma_async"):
+    if form.effects.multiplies:
         try:
             profile_for(dot_key(form), default_device(target))
         except UnsupportedError as error:

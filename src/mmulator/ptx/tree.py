@@ -221,7 +221,7 @@ class Instruction:
 
     @property
     def original(self) -> Instruction:
-        """The instruction as written."""
+        """The instruction as written: what faults and reports name."""
         return self if self.made_from is None else self.made_from
 
     @property

@@ -26,6 +26,7 @@ from mmulator.program.image import (
     prototype_abi,
 )
 from mmulator.program.operands import call_operands, callee_of
+from mmulator.program.uses import accesses
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Parameter, Reg, Symbol
 
 if TYPE_CHECKING:
@@ -357,9 +358,8 @@ def passed_bits(parameter: Parameter) -> int:
 
 def barrier_parts(ins: Instruction) -> tuple[int, Operand | None, list[Operand]]:
     """(operation, destination, the other operands) of bar and barrier."""
-    if "arrive" in ins.modifiers:
-        return rt.ARRIVE, None, list(ins.operands)
-    if "red" in ins.modifiers:
+    (access, first), *_ = accesses(ins)
+    if access == "w":
         operation = rt.RED_POPC if "popc" in ins.modifiers else rt.RED_AND if "and" in ins.modifiers else rt.RED_OR
-        return operation, ins.operands[0], list(ins.operands[1:])
-    return rt.SYNC, None, list(ins.operands)
+        return operation, first, list(ins.operands[1:])
+    return rt.ARRIVE if "arrive" in ins.modifiers else rt.SYNC, None, list(ins.operands)

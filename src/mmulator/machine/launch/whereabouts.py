@@ -97,7 +97,8 @@ def instruction_at(program: Program, pc: int, state: State) -> Instruction | Non
         seen.add(pc)
         block: Block = program.blocks[pc]
         if block.body or block.last is not None:
-            return block.body[0] if block.body else block.last
+            found = block.body[0] if block.body else block.last
+            return found.original if found is not None else None
         if not block.targets:
             break
         pc = block.targets[0]

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 from mmulator.isa.effects import Algebra, Memory
 from mmulator.isa.form import Form
-from mmulator.program.as_ptxas.fuse import Rewriter
 from mmulator.program.as_ptxas.products import Held, Product, form_of, is_product, is_sum
 from mmulator.program.as_ptxas.reaching import Walk
 from mmulator.program.as_ptxas.regions import Regions, regions_of
+from mmulator.program.as_ptxas.rewrite import Rewriter
 from mmulator.program.as_ptxas.scale import may_scale
 from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Operand, Reg, Symbol
 
