@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mmulator.errors import LaunchError
+from mmulator.isa.effects import Ends
 from mmulator.program.operands import callee_of
 from mmulator.ptx.tree import Function, Instruction, Module, Reg, Symbol, Variable, flatten
 
@@ -67,7 +68,7 @@ def reached(module: Module, entry: Function) -> dict[str, tuple[Function, Refere
 
 def _mentioned(module: Module, instructions: Iterable[Instruction], found: References) -> Iterator[str]:
     for ins in instructions:
-        callee = callee_of(ins) if ins.opcode == "call" else None
+        callee = callee_of(ins) if ins.effects.ends is Ends.CALL else None
         found.indirect |= isinstance(callee, Reg)
         for operand in flatten(ins.operands):
             if not isinstance(operand, Symbol):

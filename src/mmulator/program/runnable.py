@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mmulator.errors import UnsupportedError
+from mmulator.isa.effects import Ends, Together
 from mmulator.isa.form import Form
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import DEVICES, Target, default_device
@@ -108,7 +109,7 @@ def reasons(ins: Instruction, module: Module) -> Iterator[Unsupported]:
 
 def _symbol(ins: Instruction, operand: Symbol, module: Module) -> Iterator[Unsupported]:
     name = operand.name
-    if ins.opcode == "call" and operand.space == "func":
+    if ins.effects.ends is Ends.CALL and operand.space == "func":
         callee = module.function(name)
         if name not in BUILTINS and (callee is None or not callee.is_defined):
             yield Unsupported(
@@ -161,14 +162,14 @@ def _matrix(ins: Instruction, form: MatrixForm, target: Target) -> Iterator[Unsu
                     f"{part.span.text} as operand {spec.name} of {form.family} passes in ptxas, but has no meaning in the "
                     "specification", section, part.span, f"put the value in a .{spec.type} register",
                 )  # fmt: skip
-    if form.family == "mma" and form.sparse:
+    if form.sparse and form.effects.together is Together.WARP:  # of a warpgroup, ptxas looks itself
         selector = ins.operands[5]
         if isinstance(selector, Immediate) and selector.value not in (allowed := selectors(form)):
             yield Unsupported(
                 str(form), f"sparsity selector {selector.value} passes in ptxas, but a chip stops at it: it must be 0 to "
                 f"{allowed[-1]}", section, selector.span, "the selector says which lanes of each group of four hold the metadata",
             )  # fmt: skip
-    if form.op in ("mma", "mma_async"):
+    if form.effects.multiplies:
         try:
             profile_for(dot_key(form), default_device(target))
         except UnsupportedError as error:

@@ -18,6 +18,7 @@ from mmulator.codegen.locks import no_fork
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
+from mmulator.isa.effects import Ends, Memory, Queue
 from mmulator.isa.form import Form
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import type_bits
@@ -39,6 +40,7 @@ from mmulator.program.blocks import (
     build,
 )
 from mmulator.program.calls import Place, check_frames, deepest, place_frames
+from mmulator.program.counts import instruction_class, instruction_macs
 from mmulator.program.frames import Frame, allocate
 from mmulator.program.image import (
     LocalFrame,
@@ -85,12 +87,12 @@ class CompiledKernel:
     @cached_property
     def atomic_bytes(self) -> int:
         """Size of the widest atomic operation, 1 if there is none."""
-        forms = (i.form for i in self.sites if i.opcode in ("atom", "red") and isinstance(i.form, Form))
+        forms = (i.form for i in self.sites if i.effects.memory is Memory.ATOMIC and isinstance(i.form, Form))
         return max((type_bits(f["type"]) // 8 for f in forms), default=1)
 
     @cached_property
     def uses_copies(self) -> bool:
-        return any(i.opcode == "cp" for i in self.sites)
+        return any(i.effects.queue is Queue.COPIES for i in self.sites)
 
     @cached_property
     def callee_table(self) -> np.ndarray:
@@ -133,7 +135,7 @@ class Jit:
         require_supported(module, functions)
         self.shared = shared_layout(module, functions)
         self.frames: dict[str, Frame] = {n: allocate(f) for n, f in self.program.functions.items()}
-        self.stack = STACK_BYTES if any(i.opcode == "alloca" for f in functions for i in f.instructions) else 0
+        self.stack = STACK_BYTES if any(i.effects.allocates for f in functions for i in f.instructions) else 0
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
         self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
         self.parameter_bytes = parameter_bytes(function.params)
@@ -216,7 +218,7 @@ class Jit:
             for ins in item.function.instructions:
                 if isinstance(ins.form, Form) and ins.form.status.state == "unproven":
                     unseen[ins.mnemonic] = None
-                elif {"approx", "full"} & set(ins.modifiers) and ins.opcode in APPROXIMATE:
+                elif ins.effects.approximate:
                     approximate.add(ins.opcode)
                 elif instruction_macs(ins) and isinstance(ins.form, MatrixForm):
                     profile = profile_for(dot_key(ins.form), self.device)
@@ -253,42 +255,6 @@ class Jit:
 
 def _instructions(block: Block) -> list[Instruction]:
     last = block.last
-    counts_last = last is not None and not (block.ending == "branch" and last.opcode != "bra")
-    return [*block.body, *([last] if counts_last and last is not None else [])]
-
-
-_CLASSES = {
-    **dict.fromkeys(("ld", "ldu", "st", "prefetch", "prefetchu"), "memory"),
-    **dict.fromkeys(("atom", "red"), "atomic"),
-    **dict.fromkeys(("bra", "brx", "ret", "exit", "call", "trap"), "control"),
-    **dict.fromkeys(("bar", "barrier", "membar", "fence"), "barrier"),
-    **dict.fromkeys(("shfl", "vote", "match", "redux", "elect", "activemask"), "warp"),
-    **dict.fromkeys(("ldmatrix", "stmatrix", "movmatrix"), "matrix move"),
-    "cp": "cp.async",
-    "mma": "mma",
-}
-
-
-def instruction_class(ins: Instruction) -> str:
-    """Class of an instruction in a report: `wgmma`, `mma`, `cp.async`, `memory`, `integer`, `float`, ..."""
-    if ins.opcode in ("wgmma", "wmma"):
-        op = ins.modifiers[0] if ins.modifiers else ""
-        return ins.opcode if op in ("mma_async", "mma") else f"{ins.opcode}.{op}"
-    found = _CLASSES.get(ins.opcode)
-    if found:
-        return found
-    if any(m in ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64") for m in ins.modifiers):
-        return "float"
-    return "move" if ins.opcode in ("mov", "cvta") else "integer"
-
-
-APPROXIMATE = frozenset(("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", "div"))
-
-
-def instruction_macs(ins: Instruction) -> int:
-    """Multiply-accumulates that one warp executes with this instruction."""
-    form = ins.form
-    if ins.opcode not in ("mma", "wgmma", "wmma") or getattr(form, "op", "") not in ("mma", "mma_async"):
-        return 0
-    macs = form.m * form.n * form.k  # type: ignore[union-attr]
-    return macs // 4 if ins.opcode == "wgmma" else macs
+    if last is None or (block.ending is Ends.BRANCH and last.effects.ends is not Ends.BRANCH):  # a way round `last`
+        return block.body
+    return [*block.body, last]

@@ -223,7 +223,7 @@ class BlockEmitter:
     def next_site(self, ins: Instruction, sites: list[Instruction]) -> None:
         """Begin an instruction: it has a number, and the stack memory of the one before is free again."""
         self.site = len(sites)
-        sites.append(ins)
+        sites.append(ins.original)
         self._taken.clear()
 
     def _stack(self, ty: Ty, count: int) -> Value:

@@ -15,6 +15,7 @@ from mmulator.isa import mma as mma_rows
 from mmulator.isa import table
 from mmulator.isa import wgmma as wgmma_rows
 from mmulator.isa import wmma as wmma_rows
+from mmulator.isa.effects import Ends
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning import (
     atomic,
@@ -110,9 +111,9 @@ def _finish(e: Emitter) -> None:
     if last is not None:
         e.begin(last)
     match e.block.ending, last:
-        case "branch", Instruction():
+        case Ends.BRANCH, Instruction():
             control.part_ways(e, last)
-        case "goto", _:
+        case Ends.NO, _:
             control.go_on(e)
         case _, None:
             control.leave(e)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.ops import mask_bits
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant
+from mmulator.isa.effects import Together
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means, receives
@@ -31,7 +32,7 @@ def barrier(e: Emitter, ins: Instruction) -> None:
         arrive, values = rt.barrier_named, [e.spill(v) for v in [*vectors, constant(b, U32, 0)][:2]]
     e.flush()
     b.line("fence seq_cst")
-    if ins.opcode == "bar" or "aligned" in ins.modifiers:
+    if ins.effects.together is Together.LIVE:
         operation |= rt.ALIGNED
     b.ret(e.call(arrive, e.w, e.mask, *values, operation, pred, e.block.targets[0], e.site))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from mmulator.codegen.ops import reduce_or, select
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant
+from mmulator.isa.effects import Together
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime.wgmma import enter_warpgroup
 from mmulator.machine.state import FULL
-from mmulator.program.blocks import is_warp_barrier, is_wgmma_issue, takes_whole_warp
+from mmulator.program.blocks import is_wgmma_issue
 from mmulator.ptx.tree import Immediate, Instruction
 
 U32 = u32.vec(LANES)
@@ -25,12 +26,13 @@ def arrive(e: Emitter, ins: Instruction) -> None:
 
 def converge(e: Emitter, ins: Instruction) -> None:
     """Go on only when every lane that this instruction names is here; else wait for them."""
-    if takes_whole_warp(ins) and ins.opcode != "wgmma":
+    together = ins.effects.together
+    if together is Together.WARP:
         with e.b.if_(e.mask != FULL):
             e.b.ret(e.call(rt.wait_for_warp, e.w, e.mask, e.block.index, e.site))
         return
     members = constant(e.b, u32, FULL)
-    if ins.opcode != "wgmma":  # lanes of a warpgroup that have exited are its own affair
+    if together is not Together.WARPGROUP:  # lanes of a warpgroup that have exited are its own affair
         operand = ins.operands[-1]
         if isinstance(operand, Immediate):
             members = constant(e.b, u32, operand.bits("b32"))
@@ -39,7 +41,7 @@ def converge(e: Emitter, ins: Instruction) -> None:
             members = reduce_or(select(e.active, wanted, 0))
     missing = members & e.warp("live") & ~e.mask
     with e.b.if_(missing != 0):
-        if is_warp_barrier(ins):
+        if together is Together.MEETING:
             behind = e.block.targets[0]
             e.b.ret(e.call(rt.wait_for_members, e.w, e.mask, members, e.block.index, behind))
         else:

@@ -10,7 +10,7 @@ from mmulator.codegen.values import Value
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.operands import write_result
 from mmulator.machine.meaning.scope import Result, mods
-from mmulator.program.blocks import CARRY
+from mmulator.program.uses import CARRY
 from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair, VectorOperand
 
 
