@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mmulator.cli.completion import instruction_words
-from mmulator.cli.output import exclude, print_line, print_text, width
+from mmulator.cli.output import exclude, print_line, print_text, width, write_file
 
 if TYPE_CHECKING:
     from mmulator.inspect.layouts.answer import Element, Layout
@@ -186,10 +186,6 @@ def _say_drawn(text: str, found: Layout, paths: list[str]) -> None:
 
 
 def _write(option: str, path: str, data: bytes) -> None:
-    from pathlib import Path
-
-    from mmulator.errors import MmulatorError
-
     if path == "-" and not data.startswith(b"<") and sys.stdout.isatty():
         raise typer.BadParameter("a PNG is no text for a terminal: name a file, or redirect it", param_hint=option)
     if path == "-":
@@ -198,10 +194,7 @@ def _write(option: str, path: str, data: bytes) -> None:
         else:
             sys.stdout.buffer.write(data)
         return
-    try:
-        Path(path).write_bytes(data)
-    except OSError as error:
-        raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
+    write_file(path, data)
 
 
 def _print_elements(

@@ -14,7 +14,8 @@ from mmulator.conformance.gpu import Runner
 from mmulator.errors import LaunchError
 from mmulator.jobs.job import Job, JobResult, run_job
 from mmulator.machine.launch.arguments import scalar_bytes
-from mmulator.machine.module import Module, read_source
+from mmulator.machine.module import Module
+from mmulator.ptx.text import read_source
 
 Progress = Callable[[str, int, int], None]
 _STORES = 4  # of an element's history
