@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from mmulator.cli.descriptor import options as o
+from mmulator.cli.output import print_json
 
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.answer import DescriptorAnswer
     from mmulator.inspect.descriptors.banks import BankConflicts
+    from mmulator.inspect.descriptors.tile import Tile
 
 
 def check(
@@ -43,41 +45,55 @@ def check(
 
     mmulator descriptor check --access @addresses.txt:4
     """
-    from mmulator.cli.descriptor import text
-    from mmulator.cli.descriptor.tell import as_data, described
-    from mmulator.cli.output import print_json
-    from mmulator.errors import OperandError
-    from mmulator.inspect.descriptors.describe import descriptor_fields
-
     for name, value, needs, other in (("--at", at, "--access", access), ("--shared-base", shared_base, "--shared", shared)):
         if value is not None and not other:
             raise typer.BadParameter(f"it goes with {needs}", param_hint=name)
     word, rest = o.split(words)
-    about = {"--shared": shared, "--shared-base": shared_base}
-    tile = o.tile_of(o.instruction_of(rest, instruction), operand, major, type, mn, k, about)
+    window = {"--shared": shared, "--shared-base": shared_base}
+    tile = o.tile_of(o.instruction_of(rest, instruction), operand, major, type, mn, k, window)
     given = o.fields_of(start_address, lbo, sbo, base_offset, swizzle)
     if not (word or given or tile or access):
         o.nothing_given()
     start = o.number("--base", base)
-    fields = descriptor_fields(o.word_of(word, given, tile, start))
+    whole = o.word_of(word, given, tile, start)
     if tile is None:
-        if any(not kind.startswith("@") for kind in access or ()):
-            hint = "--for INSTRUCTION --operand a|b, or --type TYPE --mn M --k K"
-            raise OperandError("which matrix does it describe?", hint=hint)
-        found = _conflicts(None, access, at)
-        if json:
-            print_json({"ok": True, **fields.to_dict(), "accesses": [c.to_dict() for c in found]})
-            return
-        if word or given:
-            text.print_verdict(fields.word, "by itself; --for or --type says of which matrix", fields.findings)
-        text.print_conflicts(found)
-        return
-    answer = described(fields.word, tile, start, o.number("--shared", shared), o.number("--shared-base", shared_base) or 0)
-    found = _conflicts(answer, access, at)
-    if json:
-        print_json(as_data(fields, answer, [], [], found, None))
+        _by_itself(whole, bool(word or given), access, json)
     else:
-        text.print_verdict(fields.word, text.matrix(tile), answer.findings)
+        _of_a_matrix(whole, tile, start, [o.number(*one) for one in window.items()], (access, at), json)
+
+
+def _by_itself(word: int, said: bool, access: list[str] | None, json: bool) -> None:
+    """A word of which nobody knows the matrix, if one is said at all, and accesses to addresses of a file."""
+    from mmulator.cli.descriptor import text
+    from mmulator.errors import OperandError
+    from mmulator.inspect.descriptors.describe import descriptor_fields
+
+    if any(not kind.startswith("@") for kind in access or ()):
+        hint = "--for INSTRUCTION --operand a|b, or --type TYPE --mn M --k K"
+        raise OperandError("which matrix does it describe?", hint=hint)
+    fields, found = descriptor_fields(word), _conflicts(None, access, None)
+    if json:
+        print_json({"ok": True, **fields.to_dict(), "accesses": [c.to_dict() for c in found]})
+        return
+    if said:
+        text.print_verdict(word, "by itself; --for or --type says of which matrix", fields.findings)
+    text.print_conflicts(found)
+
+
+def _of_a_matrix(
+    word: int, tile: Tile, start: int | None, window: list[int | None], accesses: tuple[o.Texts, str | None], json: bool
+) -> None:
+    """A word as the reader of a tile sees it."""
+    from mmulator.cli.descriptor import text
+    from mmulator.cli.descriptor.tell import as_data, described
+    from mmulator.inspect.descriptors.describe import descriptor_fields
+
+    answer = described(word, tile, start, window[0], window[1] or 0)
+    found = _conflicts(answer, *accesses)
+    if json:
+        print_json(as_data(descriptor_fields(word), answer, [], [], found, None))
+    else:
+        text.print_verdict(word, text.matrix(tile), answer.findings)
         text.print_conflicts(found)
     if not answer.ok:
         raise typer.Exit(1)
