@@ -43,11 +43,11 @@ def _no_scalar(opcode: str, text: str) -> None:
         return
     longest = max((len(row.name) for row in rows if (text + ".").startswith(row.name + ".")), default=0)
     rows = tuple(row for row in rows if len(row.name) == longest and text.startswith(row.name)) or rows
-    sections = "; ".join(dict.fromkeys(row.section for row in rows))
-    gaps = [row for row in rows if row.unsupported]
+    sections = "; ".join(dict.fromkeys(row.section.title for row in rows))
+    gaps = [row for row in rows if not row.status.runs]
     runs = "runs it" if not gaps else "runs some of its forms"
     if len(gaps) == len(rows):
-        runs = f"does not run it: {gaps[0].unsupported}"
+        runs = f"does not run it: {gaps[0].status.reason}"
     raise UnsupportedError(
         f"`{rows[0].name}` is no matrix instruction; explain covers {', '.join(FAMILIES)}",
         rule=f"{sections} (PTX ISA 9.1)", hint=f"in kernels, mmulator {runs}",
