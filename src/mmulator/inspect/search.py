@@ -9,13 +9,13 @@ from mmulator.errors import OperandError
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import Target
 from mmulator.syntax import parse_mnemonic
-from mmulator.syntax.search import find_forms
+from mmulator.syntax.search import find_forms, is_word
 
 if TYPE_CHECKING:
     from mmulator.instruction.instruction import Instruction
 
 
-__all__ = ["find_forms", "form_of", "forms_of", "name_in"]
+__all__ = ["find_forms", "form_of", "forms_of", "is_word", "name_in"]
 
 
 def name_in(text: str) -> str:

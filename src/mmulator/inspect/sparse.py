@@ -81,7 +81,9 @@ class MetadataWord(Answer):
         }
 
 
-def metadata_word(instruction: Instruction, lane: int | None = None, selector: int = 0, word: int | None = None) -> MetadataWord:
+def metadata_word(
+    instruction: Instruction | MatrixForm | str, lane: int | None = None, selector: int = 0, word: int | None = None
+) -> MetadataWord:
     """What the metadata operand of a lane holds; with `word`, what that value says.
 
     lane: None is the first lane that contributes. Raises OperandError for an instruction without metadata, a lane or
@@ -96,11 +98,11 @@ def metadata_word(instruction: Instruction, lane: int | None = None, selector: i
         raise OperandError(f"metadata {word:#x} does not fit 32 bits")
     found = sorted((int(bits[at]), *at) for at in map(tuple, np.argwhere(lanes == lane).tolist()))
     nibbles = tuple(_nibble(form, bit, row, chunk, None if word is None else word >> bit & 15) for bit, row, chunk in found)
-    return MetadataWord(str(instruction), lane, selector, word, nibbles)
+    return MetadataWord(str(form), lane, selector, word, nibbles)
 
 
 def metadata_words(
-    instruction: Instruction, compressed: sparse.Compressed | None = None, selector: int = 0
+    instruction: Instruction | MatrixForm | str, compressed: sparse.Compressed | None = None, selector: int = 0
 ) -> tuple[MetadataWord, ...]:
     """The metadata operand of every lane that contributes.
 
@@ -167,7 +169,7 @@ class PatternReport(Answer):
         return {"ok": self.ok, **asdict(self)}
 
 
-def pattern_report(a: Any, instruction: Instruction) -> PatternReport:
+def pattern_report(a: Any, instruction: Instruction | MatrixForm | str) -> PatternReport:
     """Whether A [..., M, K] fits the instruction's pattern, and where not.
 
     Raises OperandError for an instruction without a sparse operand, or if K is no multiple of the chunk.
@@ -184,7 +186,7 @@ def pattern_report(a: Any, instruction: Instruction) -> PatternReport:
         first.append(CrowdedChunk(tuple(batch), row, chunk, columns, tuple(map(str, values))))
     what = "pairs of elements" if g.group == 2 else "elements"
     return PatternReport(
-        str(instruction), dense.shape, str(dense.dtype),
+        str(form), dense.shape, str(dense.dtype),
         f"{g.kept // g.group} of every {g.chunk // g.group} {what} may be non-zero",
         crowded.size, int(crowded.sum()), float((dense == 0).mean()) if dense.size else 0.0, tuple(first),
     )  # fmt: skip
