@@ -75,14 +75,14 @@ def _operands() -> Native:
     one = operand_function(IMAGE)
 
     def operands_of_images(
-        image: ptr_to(Image), count: i64, desc: u64, lines: u64, line_bytes: u64, mn_major: u32, out: ptr
+        image: ptr_to(Image), count: i64, desc: u64, lines: i64, line_bytes: i64, mn_major: u32, out: ptr
     ) -> u32:
         target = ptr(out)
         for _ in range(count):
             if one(image, desc, lines, line_bytes, mn_major, u32(0), target) == 0:
                 return u32(0)
             image.host = image.host + image.size
-            target = target + i64(lines * line_bytes)
+            target = target + lines * line_bytes
         return u32(1)
 
     return Native(operands_of_images)

@@ -6,7 +6,7 @@ registers of wgmma. All of it is unrolled from `Fragment`s, or follows tables ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from mmulator.twin.product import CONTAINER
 
 
 # ldmatrix, stmatrix, movmatrix ------------------------------------------------------------------------------------------
+@lru_cache(maxsize=256)
 def lines(form: MatrixForm) -> NDArray[np.int64]:
     """Rows of a matrix move as they lie in memory: [row, element], the place of each in the registers."""
     places = operand_places(form, "r", transposed=bool(form.trans))
@@ -86,7 +87,7 @@ def _narrow(row: Value, bit: int, bits: int) -> Value:
     return u8(value & ((1 << bits) - 1))
 
 
-@cache
+@lru_cache(maxsize=16)
 def movmatrix_function(form: MatrixForm) -> Native:
     """movmatrix of a warp: place by place."""
     source = operand_places(form, "a", transposed=True).reshape(-1)

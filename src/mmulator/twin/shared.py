@@ -25,15 +25,15 @@ def operand_function(door: Door) -> Native:
     modes = tuple(SWIZZLES.values())
 
     def operand(
-        c: ptr_to(door.context), desc: u64, lines: u64, line_bytes: u64, mn_major: u32, number: u32, out: ptr
+        c: ptr_to(door.context), desc: u64, lines: i64, line_bytes: i64, mn_major: u32, number: u32, out: ptr
     ) -> u32:
         start, leading, stride, base, code = fields(desc)
         target = ptr(out)
         for mode in modes:
             for major in (False, True):
                 if (code == mode.code) & ((mn_major != 0) == major):
-                    for line in range(lines):
-                        for at in range(u64(0), line_bytes, UNIT):
+                    for line in range(u64(lines)):
+                        for at in range(u64(0), u64(line_bytes), UNIT):
                             x = mode.place(start + canonical(line, at, mode.width, leading, stride, major), base)
                             host = door.find(c, 0, x, UNIT, READ, number)
                             if host == 0:
