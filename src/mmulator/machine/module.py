@@ -233,7 +233,7 @@ class Kernel:
         device: whose arithmetic (`sm_90`); default: that of .target. seed: of the scheduler's choices (when asynchronous
         operations complete). timeout: seconds that compilation may take, and again the run. threads: of the host.
         progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
-        index), whose stores the report lists; the launch then takes one thread of the host.
+        index), whose stores the report lists, in order; on one thread of the host unless `threads` says more.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then).
         """
@@ -251,12 +251,12 @@ class Kernel:
         arguments = pack_arguments(self.function, sequence(args, "args"), self.module.image.next_slot)
         started = time.perf_counter()
         watches = Watches(watch, arguments.values, arguments) if watch else None
-        options = CompileOptions(watch=True) if watch else DEFAULT
+        options = CompileOptions(events=watches.instrument) if watches else DEFAULT
         compiled = self._compiled.get((device, options)) or self._compile_within(timeout, device, progress, options)
         compile_seconds = time.perf_counter() - started
         report = (lambda done, total: progress("run", done, total)) if progress else None
         try:
-            launched = Grid(compiled, shape, arguments, seed, 1 if watch else threads, watches)
+            launched = Grid(compiled, shape, arguments, seed, threads or (1 if watch else None), watches)
             outcome = Runner(launched, report).run(timeout)
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None

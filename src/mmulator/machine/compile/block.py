@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mmulator.codegen.lang import Native
+from mmulator.codegen.lang import Instrument, Native
 from mmulator.codegen.ops import bitcast, bits_mask, load, mask_bits, select, store
-from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64, u128
+from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64, u128, void
 from mmulator.codegen.values import Builder, Value, constant, splat
 from mmulator.isa.scalar import type_bits
 from mmulator.machine.state import Warp
@@ -55,12 +55,14 @@ class BlockEmitter:
     """State while a block is written. `values`: registers whose current value is known here; `dirty`: to be stored."""
 
     def __init__(
-        self, b: Builder, block: Block, frame: Frame, symbol: Callable[[Any, Symbol], Value], locals_bytes: int
+        self, b: Builder, block: Block, frame: Frame, symbol: Callable[[Any, Symbol], Value], locals_bytes: int,
+        events: Instrument | None = None,
     ) -> None:
         self.b: Builder = b
         self.block, self.frame = block, frame
         self.w, self.regs, self.mask = b.params
         self._symbol = symbol
+        self.events = events
         self.local_bytes = locals_bytes
         self.values: dict[str, Value] = {}
         self.dirty: dict[str, None] = {}
@@ -73,9 +75,12 @@ class BlockEmitter:
 
     # native functions -----------------------------------------------------------------------------------------------
     def call(self, function: Native, *args: Any) -> Value:
-        """A call of a native function."""
-        self.natives[function.name] = function
-        return function(*args)
+        """A call of a native function, as it is under the kernel's instrument; of a hook that this does not take, nothing."""
+        called = function.under(self.events)
+        if called is None:
+            return Value(self.b, void, "")
+        self.natives[called.name] = called
+        return called(*args)
 
     # registers ------------------------------------------------------------------------------------------------------
     def read(self, name: str) -> Value:

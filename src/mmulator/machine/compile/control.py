@@ -40,7 +40,7 @@ class Emitter(BlockEmitter):
         self.jit = jit
         self.function_name = block.function.function.name
         self.is_entry = block.function.function.is_entry
-        super().__init__(b, block, frame, jit.symbol, jit.locals[self.function_name].bytes)
+        super().__init__(b, block, frame, jit.symbol, jit.locals[self.function_name].bytes, jit.options.events)
 
     @property
     def device(self) -> str:

@@ -18,7 +18,6 @@ from mmulator.machine.meaning import lower
 from mmulator.machine.meaning.memory import elements, write_result
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime import tensor as rt
-from mmulator.machine.runtime import watch
 from mmulator.machine.runtime import wgmma as wg
 from mmulator.machine.state import Cta, WgmmaSite
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
@@ -198,8 +197,6 @@ def _wmma_store(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     source = _registers(e, r, f.register_bits)
     site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
     e.call(rt.wmma_store_function(_space(form), f.bits), e.w, site, at, stride, source, e.site)
-    if e.jit.options.watch and _space(form) in ("global", "generic"):
-        e.call(watch.note_wmma_store, e.w, site, at, stride, f.bits // 8, f.per_register, e.site)
 
 
 # matrix moves -------------------------------------------------------------------------------------------------------

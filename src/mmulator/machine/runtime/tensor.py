@@ -11,10 +11,10 @@ from functools import cache
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, load, shuffle, store
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64
-from mmulator.machine.runtime.control import fault
-from mmulator.machine.runtime.memory import locate_function, range_
-from mmulator.machine.state import FaultKind, Warp, WgmmaSite
-from mmulator.program.addresses import SHARED_BASE
+from mmulator.machine.runtime.events import READ, WRITE
+from mmulator.machine.runtime.memory import range_
+from mmulator.machine.runtime.windows import locate_function, operand
+from mmulator.machine.state import Warp, WgmmaSite
 from mmulator.twin.product import CONTAINER
 
 # wmma.load and wmma.store -------------------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ WmmaSite = Struct("WmmaSite", [
 def wmma_load_function(space: str, bits: int) -> Native:
     """wmma.load: place i of the fragment receives element [major[i]][minor[i]] at p + (major * stride + minor) * size."""
     ty, locate = CONTAINER[bits], locate_function(space)
-    per = max(1, 8 // bits)
+    per, held = max(1, 8 // bits), max(1, 32 // bits)  # elements of a byte, of a register
 
     def wmma_load(w: ptr_to(Warp), site: ptr_to(WmmaSite), p: u64, stride: i64, registers: ptr, number: u32) -> None:
         if w.cta.fault != 0:
@@ -37,15 +37,15 @@ def wmma_load_function(space: str, bits: int) -> Native:
         for i in range(site.places):
             at = i64(site.major[i]) * stride + i64(site.minor[i])
             if bits >= 8:
-                host = locate(w, u32(0), p + u64(at * (bits // 8)), u32(bits // 8), u32(0), number)
-                if host == 0:
+                host = locate(w, u32(i // held) & 31, p + u64(at * (bits // 8)), u32(bits // 8), READ, number)
+                if u64(host) == 0:
                     return
-                out[i] = cast_ptr(ty, ptr(host))[0]
+                out[i] = cast_ptr(ty, host)[0]
             else:
-                host = locate(w, u32(0), p + u64(at >> (per.bit_length() - 1)), u32(1), u32(0), number)
-                if host == 0:
+                host = locate(w, u32(i // held) & 31, p + u64(at >> (per.bit_length() - 1)), u32(1), READ, number)
+                if u64(host) == 0:
                     return
-                value = (ptr(host)[0] >> u8((at & (per - 1)) * bits)) & ((1 << bits) - 1)
+                value = (host[0] >> u8((at & (per - 1)) * bits)) & ((1 << bits) - 1)
                 shift = u8((i % per) * bits)
                 old = u8(0)
                 if (i % per) != 0:
@@ -58,6 +58,7 @@ def wmma_load_function(space: str, bits: int) -> Native:
 @cache
 def wmma_store_function(space: str, bits: int) -> Native:
     ty, locate = CONTAINER[bits], locate_function(space)
+    held = max(1, 32 // bits)
 
     def wmma_store(w: ptr_to(Warp), site: ptr_to(WmmaSite), p: u64, stride: i64, registers: ptr, number: u32) -> None:
         if w.cta.fault != 0:
@@ -65,10 +66,10 @@ def wmma_store_function(space: str, bits: int) -> Native:
         source = cast_ptr(ty, registers)
         for i in range(site.places):
             at = i64(site.major[i]) * stride + i64(site.minor[i])
-            host = locate(w, u32(0), p + u64(at * (bits // 8)), u32(bits // 8), u32(1), number)
-            if host == 0:
+            host = locate(w, u32(i // held) & 31, p + u64(at * (bits // 8)), u32(bits // 8), WRITE, number)
+            if u64(host) == 0:
                 return
-            cast_ptr(ty, ptr(host))[0] = source[i]
+            cast_ptr(ty, host)[0] = source[i]
 
     return Native(wmma_store, f"wmma_store_{space}_{bits}")
 
@@ -86,7 +87,6 @@ def operand_bytes(
 
     K-major: a line is a row (m or n) along k. MN-major: a line is one k along m or n. 0 after a fault.
     """
-    cta = w.cta
     start = (desc & 0x3FFF) << 4
     leading = i64(((desc >> 16) & 0x3FFF) << 4)
     stride = i64(((desc >> 32) & 0x3FFF) << 4)
@@ -103,7 +103,6 @@ def operand_bytes(
     if mode == 3:
         span = i64(32)
         mask = u64(1)
-    end = u64(cta.launch.shared_bytes)
     target = out
     for line in range(lines):
         for at in range(i64(0), line_bytes, 16):
@@ -120,11 +119,10 @@ def operand_bytes(
                     offset = at % span + (at // span) * leading + (line % 8) * span + (line // 8) * stride
             x = start + u64(offset)
             x = x ^ ((((x >> 7) - base) & mask) << 4)
-            place = x - SHARED_BASE
-            if place + 16 > end or place > end:
-                fault(w, FaultKind.WGMMA_ADDRESS, number, u32(0), x, u32(16))
+            host = operand(w, x, number)
+            if u64(host) == 0:
                 return u32(0)
-            store(load(u8.vec(16), cta.shared + place), target)
+            store(load(u8.vec(16), host), target)
             target = target + 16
     return u32(1)
 
