@@ -14,7 +14,7 @@ import atomic_vectors
 from atomic_vectors import BLOCK, HEAD, Case, cases, kernel
 
 from mmulator.errors import UnsupportedError
-from mmulator.machine.meaning.atomics import _combiner
+from mmulator.machine.meaning.atomic import _combiner
 from mmulator.machine.module import Module
 
 GROUP = 16  # cases in a kernel

@@ -22,7 +22,8 @@ from mmulator.machine.compile.block import BLOCK_PARAMS
 from mmulator.machine.compile.control import Emitter
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.launch.limits import check_frames
-from mmulator.machine.meaning import load_all, matrix
+from mmulator.machine.meaning import load_all
+from mmulator.machine.meaning.wgmma import find_rivals
 from mmulator.machine.runnable import require_supported
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
@@ -57,7 +58,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class MatrixSites:
-    """Tables that matrix instructions of the kernel point to, in the order of their use. Filled by meaning/matrix.py."""
+    """Tables that matrix instructions of the kernel point to, in the order of their use. Filled by machine/meaning/."""
 
     tables: list[np.ndarray] = field(default_factory=list)
     index: dict[Any, int] = field(default_factory=dict)
@@ -202,7 +203,7 @@ class Jit:
             done += weight
             if progress:
                 progress(done, total)
-        matrix.find_rivals(self.matrix)
+        find_rivals(self.matrix)
         callees = [(f.entry, places[n]) for n, f in self.program.functions.items()]
         return CompiledKernel(
             self.program, self.image, self.shared, code, self.sites, classes, callees, frame_bytes, local, self.matrix, total,

@@ -13,8 +13,9 @@ from mmulator.errors import UnsupportedError
 from mmulator.isa.scalar import type_bits
 from mmulator.machine.compile.block import LANES, vector_type
 from mmulator.machine.meaning import lower
-from mmulator.machine.meaning.memory import elements, place_of, write_result
-from mmulator.machine.runtime.atomics import INTEGER_OPERATIONS, atomic_function
+from mmulator.machine.meaning.memory import place_of
+from mmulator.machine.meaning.operands import elements, write_result
+from mmulator.machine.runtime.atomic import INTEGER_OPERATIONS, atomic_function
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Address, Instruction, Operand
 

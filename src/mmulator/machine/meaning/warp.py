@@ -1,4 +1,4 @@
-"""Warp-level instructions: shfl, vote, match, redux, elect, activemask; and mov, which moves packs and addresses too."""
+"""Warp-level instructions: shfl, vote, match, redux, elect, activemask (PTX ISA 9.1)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from mmulator.codegen.ops import bits_mask, iota, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import i32, u32, u64
-from mmulator.codegen.values import Value, constant, splat
+from mmulator.codegen.values import constant, splat
 from mmulator.errors import UnsupportedError
 from mmulator.isa.scalar import type_bits
-from mmulator.machine.compile.block import LANES, storage_type
+from mmulator.machine.compile.block import LANES
 from mmulator.machine.meaning import lower
 from mmulator.machine.meaning.floatbits import FORMATS, is_nan_bits, ordered_key
-from mmulator.machine.meaning.memory import elements, write_result
-from mmulator.machine.runtime import lanes as rt
-from mmulator.ptx.tree import Instruction, Operand, PredicatePair, SpecialRegister, VectorOperand
+from mmulator.machine.meaning.operands import pair, write_result
+from mmulator.machine.runtime import warp as rt
+from mmulator.ptx.tree import Instruction
 
 U32, I32 = u32.vec(LANES), i32.vec(LANES)
 
@@ -23,14 +23,10 @@ if TYPE_CHECKING:
     from mmulator.machine.compile.control import Emitter
 
 
-def _pair(operand: Operand) -> tuple[Operand, Operand | None]:
-    return (operand.p, operand.q) if isinstance(operand, PredicatePair) else (operand, None)
-
-
 @lower("shfl.sync", "shfl")
 def shfl(e: Emitter, ins: Instruction) -> None:
     target, a, b, c = ins.operands[:4]
-    d, p = _pair(target)
+    d, p = pair(target)
     place = e.room(U32)
     spilled = [e.spill(U32(e.source(o, "b32"))) for o in (a, b, c)]
     ok = e.call(rt.shfl_function(ins.form["mode"]), *spilled, place)  # type: ignore[index]
@@ -65,7 +61,7 @@ def vote(e: Emitter, ins: Instruction) -> None:
 @lower("match.any.sync", "match.all.sync", "match.sync", "match")
 def match_(e: Emitter, ins: Instruction) -> None:
     target, a, members = ins.operands
-    d, p = _pair(target)
+    d, p = pair(target)
     type_name = ins.form["type"]  # type: ignore[index]
     ty = u64 if type_bits(type_name) == 64 else u32
     place = e.room(U32)
@@ -114,7 +110,7 @@ def _redux_float(e: Emitter, ins: Instruction, op: str) -> None:
 
 @lower("elect.sync", "elect")
 def elect(e: Emitter, ins: Instruction) -> None:
-    d, p = _pair(ins.operands[0])
+    d, p = pair(ins.operands[0])
     members = U32(e.source(ins.operands[1], "b32")) & e.lanes_of(ins)
     leader = trailing_zeros(members)
     write_result(e, d, leader, ins)
@@ -125,50 +121,3 @@ def elect(e: Emitter, ins: Instruction) -> None:
 @lower("activemask")
 def activemask(e: Emitter, ins: Instruction) -> None:
     write_result(e, ins.operands[0], splat(e.lanes_of(ins), LANES), ins)
-
-
-# mov ----------------------------------------------------------------------------------------------------------------
-@lower("mov")
-def mov(e: Emitter, ins: Instruction) -> None:
-    target, source = ins.operands
-    type_name = ins.form["type"]  # type: ignore[index]
-    if ins.form["vec"] and isinstance(target, VectorOperand):  # type: ignore[index]
-        for each, part in zip(target.elements, _elements(source)):
-            write_result(e, each, e.source(part, type_name), ins)
-    elif isinstance(source, VectorOperand):
-        write_result(e, target, _pack(e, source, type_name), ins)
-    elif isinstance(target, VectorOperand):
-        _unpack(e, target, source, type_name, ins)
-    else:
-        write_result(e, target, e.source(source, type_name), ins)
-
-
-def _elements(source: Operand) -> tuple[Operand, ...]:
-    """Of a vector, or the components of a special register."""
-    if isinstance(source, SpecialRegister):
-        return tuple(SpecialRegister(f"{source.name}.{axis}", source.span) for axis in "xyzw")
-    return elements(source)
-
-
-def _pack(e: Emitter, source: VectorOperand, type_name: str) -> Value:
-    """Elements side by side, the first in the low bits."""
-    bits = type_bits(type_name)
-    each = bits // len(source.elements)
-    wide = storage_type(f"b{bits}")
-    result: Value | None = None
-    for n, element in enumerate(source.elements):
-        part = wide(e.source(element, f"b{each}"))
-        part = part << (n * each) if n else part
-        result = part if result is None else result | part
-    assert result is not None
-    return result
-
-
-def _unpack(e: Emitter, target: VectorOperand, source: Operand, type_name: str, ins: Instruction) -> None:
-    bits = type_bits(type_name)
-    each = bits // len(target.elements)
-    value = storage_type(f"b{bits}")(e.source(source, f"b{bits}"))
-    narrow = storage_type(f"b{each}")
-    parts = [narrow(value >> (n * each) if n else value) for n in range(len(target.elements))]
-    for element, part in zip(target.elements, parts):
-        write_result(e, element, part, ins)

@@ -1,0 +1,95 @@
+"""Warp-level matrix instructions: wmma.load, wmma.store, wmma.mma (PTX ISA 9.1, Warp Level Matrix Multiply-Accumulate
+Instructions)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmulator.codegen.ops import bitcast, trailing_zeros
+from mmulator.codegen.types import i32, i64, u32
+from mmulator.codegen.values import constant, extract
+from mmulator.isa.forms import MatrixForm
+from mmulator.layouts.operands import fragment
+from mmulator.machine.compile.block import LANES, storage_type
+from mmulator.machine.meaning import lower
+from mmulator.machine.meaning.matrix_operands import (
+    address_of,
+    form_of,
+    keep,
+    registers,
+    results,
+    site_pointer,
+    state_space,
+    table,
+)
+from mmulator.machine.meaning.mma import multiply
+from mmulator.machine.runtime import tensor as rt
+from mmulator.ptx.tree import Instruction, Operand
+from mmulator.twin.places import register_elements
+
+if TYPE_CHECKING:
+    from mmulator.machine.compile.control import Emitter
+
+U32 = u32.vec(LANES)
+
+
+@lower("wmma")
+def wmma(e: Emitter, ins: Instruction) -> None:
+    form = form_of(ins)
+    if form.op == "mma":
+        multiply(e, ins, form)
+    elif form.op.startswith("load"):
+        _wmma_load(e, ins, form)
+    else:
+        _wmma_store(e, ins, form)
+
+
+def _wmma_table(e: Emitter, form: MatrixForm) -> int:
+    def make(sites: Any) -> np.ndarray:
+        f = fragment(form, "r")
+        elements_ = register_elements(form, "r")
+        row, column = elements_ // f.columns, elements_ % f.columns
+        major, minor = (row, column) if form.layout == "row" else (column, row)
+        site = np.zeros(1, rt.WmmaSite.numpy_dtype())
+        site["places"] = len(elements_)
+        site["major"], site["minor"] = keep(sites, major), keep(sites, minor)
+        return site
+
+    return table(e, ("wmma", form), make)
+
+
+def default_stride(form: MatrixForm) -> int:
+    """Extent of the leading dimension."""
+    f = fragment(form, "r")
+    return f.columns if form.layout == "row" else f.rows
+
+
+def _wmma_place(e: Emitter, ins: Instruction, form: MatrixForm, operand: Operand, rest: tuple[Operand, ...]) -> Any:
+    """(address, stride in elements) of the warp: those of its first lane."""
+    lane = trailing_zeros(e.mask)
+    at = extract(address_of(e, operand, ins), lane)
+    stride = constant(e.b, i64, default_stride(form))
+    if rest:
+        stride = i64(bitcast(i32, extract(U32(e.source(rest[0], "b32")), lane)))
+    return at, stride
+
+
+def _wmma_load(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+    r, p, *rest = ins.operands
+    f = fragment(form, "r")
+    at, stride = _wmma_place(e, ins, form, p, tuple(rest))
+    out = e.room(storage_type(f"b{f.register_bits}"), f.registers)
+    site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
+    e.call(rt.wmma_load_function(state_space(form), f.bits), e.w, site, at, stride, out, e.site)
+    results(e, r, out, ins, f.register_bits)
+
+
+def _wmma_store(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+    p, r, *rest = ins.operands
+    f = fragment(form, "r")
+    at, stride = _wmma_place(e, ins, form, p, tuple(rest))
+    source = registers(e, r, f.register_bits)
+    site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
+    e.call(rt.wmma_store_function(state_space(form), f.bits), e.w, site, at, stride, source, e.site)
