@@ -102,7 +102,7 @@ Launch = Struct(
         ("functions", ptr_to(i32)),  # of each function of the module its number among these, -1 if no pointer can reach it
         ("function_count", u64),
         ("print", u64),  # host function that device printf calls
-        ("sites", ptr_to(u64)),  # tables of matrix instructions
+        ("sites", ptr_to(ptr)),  # tables of matrix instructions
         ("watches", ptr_to(Watch)),
         ("watch_count", u32),
         ("seen", u64),  # stores to them so far
@@ -209,7 +209,7 @@ Warp = Struct("Warp", [
     ("issued", u64), ("committed", u64), ("retired", u64), ("group_tail", u64),
 ])  # fmt: skip
 
-# An accumulator in flight. live: warps whose registers it is ahead of; last: newest operation in it.
-Tile = Struct("Tile", [("live", u32), ("last", u64), ("site", ptr_to(WgmmaSite)), ("frame", u64, 4)])
+# An accumulator in flight. live: warps whose registers it is ahead of; last, place: newest operation in it.
+Tile = Struct("Tile", [("live", u32), ("place", u32), ("last", u64), ("site", ptr_to(WgmmaSite)), ("frame", u64, 4)])
 
 Group = Struct("Group", [("executed", u64), ("tiles", ptr_to(Tile)), ("first_warp", u32)])

@@ -22,7 +22,8 @@ DRAIN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 class Subscriber(Protocol):
     """Who sees the events of a launch. instrument: what its kernel is compiled for (CompileOptions.events)."""
 
-    instrument: Instrument
+    @property
+    def instrument(self) -> Instrument: ...
 
     def begin(self, grid: Grid) -> None:
         """Before the launch runs: what native code needs."""

@@ -80,11 +80,14 @@ class Watches:
         from mmulator.machine.runtime.watch import settle_cta
 
         self.logs = Logs(WatchEntry, grid.workers, max(ROOM, 32 * len(self.table)))
-        self.settle = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address(settle_cta))
+        self._settle = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address(settle_cta))
         grid.launch["watches"], grid.launch["watch_count"] = pointer(self.table), len(self.table)
 
     def log(self, worker: int) -> int:
         return self.logs.address(worker)
+
+    def settle(self, cta: int) -> None:
+        self._settle(cta)
 
     def stores(self, grid: Grid) -> list[Store]:
         """In the order in which they were seen."""

@@ -11,6 +11,7 @@ from mmulator.errors import UnsupportedError
 from mmulator.machine.compile.block import LANES
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
+from mmulator.machine.runtime.faults import fault
 from mmulator.machine.state import Code, FaultKind
 from mmulator.program.blocks import BUILTINS
 from mmulator.program.image import Abi, abi_of
@@ -59,7 +60,7 @@ def call_builtin(e: Emitter, ins: Instruction, name: str) -> None:
     values = [_argument(e, a) for a in arguments[:2]]
     if name == "__assertfail":
         lane = trailing_zeros(e.mask)
-        e.call(rt.fault, e.w, int(FaultKind.ASSERTION), e.site, lane, extract(values[0], lane), 0)
+        e.call(fault, e.w, int(FaultKind.ASSERTION), e.site, lane, extract(values[0], lane), 0)
         e.b.ret(int(Code.RESCHEDULE))
         return
     place = e.spill(constant(e.b, U32, 0))

@@ -65,6 +65,11 @@ def registers(w: ptr_to(Warp), frame: u64, slots: ptr_to(i32), count: u32, acces
     """All lanes of a warp: registers of a frame, by their slots, are read or written by an asynchronous operation."""
 
 
+@hook
+def register(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, site: u32) -> None:
+    """An instruction reads or writes a register of the warp's frame (w.frame) that asynchronous operations use too."""
+
+
 def call_drain(drain: Value, log: Value) -> Value:
     """Macro: the host function that takes what is in a log."""
     return Builder.current().call_pointer(drain, void, [log])

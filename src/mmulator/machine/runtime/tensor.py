@@ -37,12 +37,12 @@ def wmma_load_function(space: str, bits: int) -> Native:
         for i in range(site.places):
             at = i64(site.major[i]) * stride + i64(site.minor[i])
             if bits >= 8:
-                host = locate(w, u32(i // held) & 31, p + u64(at * (bits // 8)), u32(bits // 8), READ, number)
+                host = locate(w, u32(i) // held & 31, p + u64(at * (bits // 8)), u32(bits // 8), READ, number)
                 if u64(host) == 0:
                     return
                 out[i] = cast_ptr(ty, host)[0]
             else:
-                host = locate(w, u32(i // held) & 31, p + u64(at >> (per.bit_length() - 1)), u32(1), READ, number)
+                host = locate(w, u32(i) // held & 31, p + u64(at >> (per.bit_length() - 1)), u32(1), READ, number)
                 if u64(host) == 0:
                     return
                 value = (host[0] >> u8((at & (per - 1)) * bits)) & ((1 << bits) - 1)
@@ -66,7 +66,7 @@ def wmma_store_function(space: str, bits: int) -> Native:
         source = cast_ptr(ty, registers)
         for i in range(site.places):
             at = i64(site.major[i]) * stride + i64(site.minor[i])
-            host = locate(w, u32(i // held) & 31, p + u64(at * (bits // 8)), u32(bits // 8), WRITE, number)
+            host = locate(w, u32(i) // held & 31, p + u64(at * (bits // 8)), u32(bits // 8), WRITE, number)
             if u64(host) == 0:
                 return
             cast_ptr(ty, host)[0] = source[i]
