@@ -16,13 +16,13 @@ import numpy as np
 from mmulator.codegen.loading import address
 from mmulator.errors import ExecutionFault
 from mmulator.machine.compile.kernel import CompiledKernel
-from mmulator.machine.launch.arena import Arena, Heap, Placement, bytes_at, pointer
+from mmulator.machine.launch.arena import Arena, Heap, Placement, pointer
 from mmulator.machine.launch.arguments import Arguments, Buffer
 from mmulator.machine.launch.events import Subscriber
 from mmulator.machine.launch.faults import describe_fault
 from mmulator.machine.launch.faults_warp import describe_deadlock, unfinished
 from mmulator.machine.launch.limits import check_host
-from mmulator.machine.launch.printing import STRING, Printer
+from mmulator.machine.launch.printing import Printer
 from mmulator.machine.runtime.control import run_cta
 from mmulator.machine.state import (
     COPY_QUEUE,
@@ -101,18 +101,6 @@ class Grid:
     def buffer_at(self, address: int) -> Buffer | None:
         """The buffer of global or const memory that has the byte at a generic address."""
         return next((b for b in self.buffers if 0 <= address - b.start < b.size), None)
-
-    def read(self, address: int, size: int) -> bytes:
-        """Up to `size` bytes of global or const memory at a generic address, as far as there is memory."""
-        b = self.buffer_at(address)
-        if b is None:
-            return b""
-        offset = address - b.start
-        return bytes_at(b.host + offset, min(size, b.size - offset)).tobytes()
-
-    def read_string(self, address: int) -> str:
-        """A C string in global or const memory."""
-        return self.read(address, STRING).partition(b"\0")[0].decode("utf-8", "replace")
 
     def finish(self) -> None:
         """Bring what was stored to the arrays of the caller, wherever it was stored."""
