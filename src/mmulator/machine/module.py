@@ -14,6 +14,7 @@ from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError, OperandError, UnsupportedError, short_traceback
 from mmulator.isa.targets import Target
 from mmulator.machine.compile.kernel import CompiledKernel, Jit
+from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.launch.arguments import pack_arguments
 from mmulator.machine.launch.grid import Grid, LaunchShape, Runner, class_totals
 from mmulator.machine.launch.limits import (
@@ -152,7 +153,7 @@ class Kernel:
 
     def __init__(self, module: Module, function: Function) -> None:
         self.module, self.function = module, function
-        self._compiled: dict[tuple[str, bool], CompiledKernel] = {}
+        self._compiled: dict[tuple[str, CompileOptions], CompiledKernel] = {}
         self._compiling = Lock()
 
     @property
@@ -171,28 +172,25 @@ class Kernel:
 
     @short_traceback
     def compile(
-        self, device: str | None = None, progress: Progress | None = None, *, watch: bool = False
+        self, device: str | None = None, progress: Progress | None = None, *, options: CompileOptions = DEFAULT
     ) -> CompiledKernel:
-        """Machine code for a device's arithmetic; made once. Raises UnsupportedError naming instruction and line.
-
-        watch: for launches that watch elements.
-        """
+        """Machine code for a device's arithmetic; made once. Raises UnsupportedError naming instruction and line."""
         device = device or default_device(self.module.target)
-        compiled = self._compiled.get((device, watch))
+        compiled = self._compiled.get((device, options))
         if compiled is None:
             with self._compiling:  # of several threads one does it
-                compiled = self._compiled.get((device, watch)) or self._compile(device, progress, watch)
+                compiled = self._compiled.get((device, options)) or self._compile(device, progress, options)
         return compiled
 
-    def _compile(self, device: str, progress: Progress | None, watch: bool) -> CompiledKernel:
+    def _compile(self, device: str, progress: Progress | None, options: CompileOptions) -> CompiledKernel:
         check_local(self._reached)
-        jit = Jit(self.module.tree, self.function, self.module.image, device, watch=watch)
+        jit = Jit(self.module.tree, self.function, self.module.image, device, options)
         report = (lambda done, total: progress("compile", done, total)) if progress else None
-        compiled = self._compiled[device, watch] = jit.compile(report)
+        compiled = self._compiled[device, options] = jit.compile(report)
         return compiled
 
     def _compile_within(
-        self, timeout: float | None, device: str, progress: Progress | None, watch: bool
+        self, timeout: float | None, device: str, progress: Progress | None, options: CompileOptions
     ) -> CompiledKernel:
         done = [0, 0]
 
@@ -203,7 +201,7 @@ class Kernel:
 
         try:
             with time_limit(timeout):
-                return self.compile(device, report, watch=watch)
+                return self.compile(device, report, options=options)
         except TimeUp:
             how_far = f": {done[0]} of {done[1]} instructions are done" if done[1] else ""
             raise LaunchError(
@@ -235,7 +233,7 @@ class Kernel:
         device: whose arithmetic (`sm_90`); default: that of .target. seed: of the scheduler's choices (when asynchronous
         operations complete). timeout: seconds that compilation may take, and again the run. threads: of the host.
         progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
-        index), whose stores the report lists; the launch then takes one thread of the host.
+        index), whose stores the report lists, in order; on one thread of the host unless `threads` says more.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then).
         """
@@ -253,11 +251,12 @@ class Kernel:
         arguments = pack_arguments(self.function, sequence(args, "args"), self.module.image.next_slot)
         started = time.perf_counter()
         watches = Watches(watch, arguments.values, arguments) if watch else None
-        compiled = self._compiled.get((device, bool(watch))) or self._compile_within(timeout, device, progress, bool(watch))
+        options = CompileOptions(events=watches.instrument) if watches else DEFAULT
+        compiled = self._compiled.get((device, options)) or self._compile_within(timeout, device, progress, options)
         compile_seconds = time.perf_counter() - started
         report = (lambda done, total: progress("run", done, total)) if progress else None
         try:
-            launched = Grid(compiled, shape, arguments, seed, 1 if watch else threads, watches)
+            launched = Grid(compiled, shape, arguments, seed, threads or (1 if watch else None), watches)
             outcome = Runner(launched, report).run(timeout)
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None

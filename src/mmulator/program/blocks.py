@@ -141,8 +141,13 @@ def _partners(ins: Instruction) -> Together:
     return Together.LIVE if isinstance(last, Immediate) and last.bits("b32") == 0xFFFFFFFF else Together.MASK
 
 
-def build(module: Module, entry: Function, prepare: Callable[[Function], Function] = lambda f: f) -> Program:
-    """Number the blocks of `entry` and of the functions it can reach, each after `prepare` has rewritten it."""
+def build(
+    module: Module, entry: Function, prepare: Callable[[Function], Function] = lambda f: f, *, longest: int = LONGEST
+) -> Program:
+    """Number the blocks of `entry` and of the functions it can reach, each after `prepare` has rewritten it.
+
+    longest: see LONGEST; with 0 every instruction is a block of its own.
+    """
     functions: dict[str, FunctionBlocks] = {}
     mentioned: dict[str, References] = {}
     waiting = [entry]
@@ -155,14 +160,14 @@ def build(module: Module, entry: Function, prepare: Callable[[Function], Functio
         waiting += [f for n in sorted(found.calls | found.taken) if (f := defined(module, n)) is not None]
     blocks: list[Block] = []
     for item in functions.values():
-        _split(item, blocks)
+        _split(item, blocks, longest)
     pointed = frozenset(n for r in mentioned.values() for n in r.taken)
     return Program(module, functions, blocks, cycles(mentioned), pointed)
 
 
 class _Splitter:
-    def __init__(self, item: FunctionBlocks, blocks: list[Block]) -> None:
-        self.item, self.blocks = item, blocks
+    def __init__(self, item: FunctionBlocks, blocks: list[Block], longest: int) -> None:
+        self.item, self.blocks, self.longest = item, blocks, longest
         self.fixups: list[tuple[Block, int, str]] = []
         self.labels: dict[str, int] = {}
         self.together = Together.SOME
@@ -199,7 +204,7 @@ class _Splitter:
         block.targets.append(self.current.index)
 
     def add(self, ins: Instruction) -> None:
-        if self.weight > LONGEST:
+        if self.weight > self.longest:
             together = self.together
             self.fall()
             self.together = together  # nobody else comes here
@@ -290,8 +295,8 @@ class _Splitter:
             block.targets[at] = self.labels[name]
 
 
-def _split(item: FunctionBlocks, blocks: list[Block]) -> None:
-    splitter = _Splitter(item, blocks)
+def _split(item: FunctionBlocks, blocks: list[Block], longest: int) -> None:
+    splitter = _Splitter(item, blocks, longest)
     for statement in item.function.body:
         if isinstance(statement, Label):
             splitter.label(statement.name)

@@ -20,6 +20,7 @@ from mmulator.isa.forms import MatrixForm
 from mmulator.isa.scalar import ScalarForm, type_bits
 from mmulator.machine.compile.block import BLOCK_PARAMS
 from mmulator.machine.compile.control import Emitter
+from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.launch.limits import check_frames
 from mmulator.machine.meaning import load_all
 from mmulator.machine.meaning.wgmma import find_rivals
@@ -32,6 +33,7 @@ from mmulator.program.as_ptxas.contract import contract as contracted
 from mmulator.program.as_ptxas.fold import fold
 from mmulator.program.as_ptxas.inflight import delay_copies, unfenced
 from mmulator.program.blocks import (
+    LONGEST,
     Block,
     Program,
     build,
@@ -123,21 +125,14 @@ class CompiledKernel:
 
 
 class Jit:
-    """Compiles one kernel of a module for one device.
-
-    contract: fuse and fold as ptxas does (contract.py, fold.py). It optimises no module of `.target debug`.
-    watch: note stores to the memory that a launch watches.
-    """
+    """Compiles one kernel of a module for one device."""
 
     def __init__(
-        self, module: Module, function: Function, image: ModuleImage, device: str, *, contract: bool = True,
-        watch: bool = False,
-    ) -> None:  # fmt: skip
+        self, module: Module, function: Function, image: ModuleImage, device: str, options: CompileOptions = DEFAULT
+    ) -> None:
         load_all()
-        self.watch = watch
-        self.module, self.image, self.device = module, image, device
-        self.contract = contract and "debug" not in module.options
-        self.program = build(module, function, self._prepare)
+        self.module, self.image, self.device, self.options = module, image, device, options
+        self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
         functions = [f.function for f in self.program.functions.values()]
         self.unfenced: set[int] = set().union(*(unfenced(f) for f in functions))
         self.numbers = {name: number for number, name in enumerate(self.program.functions)}
@@ -153,7 +148,8 @@ class Jit:
 
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
-        return delay_copies(contracted(fold(function)) if self.contract else function)
+        contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
+        return delay_copies(contracted(fold(function)) if contract else function)
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:
