@@ -16,6 +16,7 @@ import pytest
 
 from mmulator.cli import COMMANDS
 from mmulator.cli.app import run
+from mmulator.errors import InternalError
 from tests.support.places import ROOT
 
 SPARSE = ("check", "prune", "compress", "expand", "lanes", "decode")
@@ -32,6 +33,18 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> 
     text = captured.out + captured.err
     assert "Traceback" not in text and "has a bug" not in text
     return text
+
+
+def test_a_bug_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise InternalError("a lane that is no lane")
+
+    monkeypatch.setattr("mmulator.cli.app._command", broken)
+    assert run(["layout", "mma m16n8k16 f16", "a"]) == 1
+    assert "internal error: mmulator has a bug: a lane that is no lane" in capsys.readouterr().err
+    monkeypatch.setenv("MMULATOR_TRACEBACK", "1")
+    with pytest.raises(InternalError):
+        run(["layout", "mma m16n8k16 f16", "a"])
 
 
 def plain(text: str) -> str:
@@ -177,7 +190,7 @@ def test_check_and_run_agree_on_shared_memory(capsys: pytest.CaptureFixture[str]
 def test_check_says_what_is_wrong_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "k.ptx"
     path.write_text(TWO.replace("ld.shared.u32 r, [used]", "add.u32 r, %yy, 1"))
-    text = said(capsys, "check", str(path), code=1)
+    text = plain(said(capsys, "check", str(path), code=1))  # the folder is as long as it is
     assert text.count("%yy is not declared") == 1 and "cannot be run" not in text
     path.write_text(TWO.replace("ld.shared.u32 r, [used]", "mbarrier.init.shared.b64 [used], 1"))
     assert "1 instruction cannot be run" in said(capsys, "check", str(path), code=1)
