@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from mmulator.inspect.descriptor_checks import Finding, check_tile, check_word, 
 from mmulator.inspect.tile import Placed, Tile, canonical, free_tile, tile_of
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.descriptors import FIELDS, MatrixDescriptor
+from mmulator.lazy import cached_property
 from mmulator.syntax import parse_mnemonic
 
 FORMAT = "Matrix Descriptor Format (PTX ISA 9.1)"

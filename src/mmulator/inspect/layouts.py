@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from mmulator.inspect.rules import expression
 from mmulator.instruction.execution import check_known
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import element_of, fragment, scales, sparse
+from mmulator.lazy import cached_property
 from mmulator.syntax import parse_mnemonic
 from mmulator.syntax.search import find_forms, parse_query, split
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -14,6 +13,7 @@ from mmulator.codegen.locks import TimeUp, time_limit
 from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError, OperandError, UnsupportedError, short_traceback
 from mmulator.isa.targets import Target
+from mmulator.lazy import cached_property
 from mmulator.machine.backend import Request
 from mmulator.machine.compile.kernel import CompiledKernel
 from mmulator.machine.compile.options import DEFAULT, CompileOptions

@@ -9,11 +9,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from mmulator.isa.scalar import ScalarForm, type_bits
 from mmulator.isa.targets import Target
+from mmulator.lazy import cached_property
 from mmulator.source import Source, Span
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.scalar import ScalarForm, type_bits
+from mmulator.lazy import cached_property
 from mmulator.machine.compile.block import BLOCK_PARAMS
 from mmulator.machine.compile.control import Emitter
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
