@@ -11,8 +11,8 @@ What can be written: assignments (a local keeps its first type), augmented assig
 `for i in range(...)`, `break`, `continue`, `return`, calls of other native functions, of types (conversion) and of the
 functions in ops.py. `p[i]` loads and stores; `s.field` of a pointer to a Struct. `and`, `or`, `not` work on booleans and do
 not short-circuit. A condition, or a `for` over anything but range(Value), that Python can evaluate is evaluated at compile
-time: an `if` on a Python bool keeps one arm, a `for` over a Python sequence is unrolled. Names from the enclosing scopes are
-compile-time constants; calling an ordinary Python function makes it a macro.
+time: an `if` on a Python bool keeps one arm, a `for` over a Python sequence (`unrolled(n)` is one) is unrolled. Names from the
+enclosing scopes are compile-time constants; calling an ordinary Python function makes it a macro.
 """
 
 from __future__ import annotations
@@ -119,6 +119,11 @@ def library_text(functions: list[Native]) -> str:
             done[function.name] = builder
             waiting.extend(calls)
     return module_text([done[n] for n in sorted(done)])
+
+
+def unrolled(*bounds: int) -> range:
+    """`for i in unrolled(4)`: the body four times, `i` a number of Python's, where `range` is a loop at run time."""
+    return range(*bounds)
 
 
 class _Body:
@@ -389,4 +394,4 @@ class _Body:
         return function(*args, **keywords)
 
 
-__all__ = ["Native", "boolean", "call", "library_text", "native"]
+__all__ = ["Native", "boolean", "call", "library_text", "native", "unrolled"]
