@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mmulator.errors import UnsupportedError
-from mmulator.machine.meaning.atomics import _combiner
+from mmulator.machine.meaning.atomic import _combiner
 from mmulator.machine.module import Module
 from tests.data import atomic_vectors
 from tests.data.atomic_vectors import BLOCK, HEAD, Case, cases, kernel

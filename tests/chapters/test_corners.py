@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault, InvalidInstructionError, LimitReached, UnsupportedError
-from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target
-from mmulator.machine.launch.limits import check_device, default_device
+from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target, default_device
+from mmulator.machine.launch.limits import check_device
 from mmulator.machine.module import Module
-from mmulator.machine.runnable import unsupported
+from mmulator.program.runnable import unsupported
 from mmulator.ptx import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source

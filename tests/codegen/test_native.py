@@ -12,11 +12,11 @@ import pytest
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.types import CodeError, i64, u32
 from mmulator.errors import InternalError, MmulatorError
-from mmulator.machine.meaning import load_all
+from mmulator.machine.compile.kernel import meanings
 
 
 def test_the_source_of_every_native_function_is_whole() -> None:
-    load_all()
+    meanings()
     natives = [f for f in gc.get_objects() if type(f) is Native]  # others are made by tables, not read from a source
     assert len(natives) > 40
     for f in natives:

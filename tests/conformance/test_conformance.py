@@ -34,6 +34,7 @@ from mmulator.machine.launch.values import Aggregate
 from mmulator.machine.module import Module
 from mmulator.numerics import arrays
 from mmulator.numerics.formats import decode, element_type
+from mmulator.numerics.profiles import dot_key
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Parameter
 from mmulator.ptx.verify import verify
@@ -158,7 +159,7 @@ def test_special_kinds_hold_what_they_say() -> None:
 def test_cancellation_cancels() -> None:
     """Many results lose most of their bits: the sum is far below its largest term."""
     _, a, b, c = kind("cancel")
-    key = compare.execution.dot_key(parse_mnemonic(SOME[0]))
+    key = dot_key(parse_mnemonic(SOME[0]))
     d = arrays.matmul(key, DEVICE, a, b, c).view(np.float32)
     assert (np.abs(d) < 2.0**-6).mean() > 0.1
 
@@ -167,7 +168,7 @@ def test_integers_reach_both_ends() -> None:
     form = parse_mnemonic(SOME[4])
     p = problem(form, DEVICE)
     a, b, c = values.operands(Stream("test"), "saturate", p, 200)
-    d = arrays.matmul(compare.execution.dot_key(form), DEVICE, a, b, c).astype(np.uint32).view(np.int32)
+    d = arrays.matmul(dot_key(form), DEVICE, a, b, c).astype(np.uint32).view(np.int32)
     for end in (-(1 << 31), (1 << 31) - 1):
         assert 0.05 < (d == end).mean() < 0.45
 
@@ -292,7 +293,7 @@ def test_the_explanation_is_right() -> None:
             row, column = (rng.randrange(x) for x in matrix.shape[1:])
             a, b, c = compare.element_operands(batch, n, row, column)
             signs = {k: v for k, v in subject.immediates if k.startswith("imm_scale")}
-            got = dot(compare.execution.dot_key(subject.form), DEVICE, a, b, c, **signs)
+            got = dot(dot_key(subject.form), DEVICE, a, b, c, **signs)
             assert got == int(matrix[n, row, column]), (name, n, row, column)
 
 
@@ -311,7 +312,7 @@ CHANGES: tuple[tuple[str, tuple[dict[str, int], ...]], ...] = (
 def test_another_arithmetic_does_not_pass(name: str, changes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty executions of each kind tell F from F - 1 and F + 1, L from half of it, the floor from its neighbours."""
     form = parse_mnemonic(name)
-    key, p = compare.execution.dot_key(form), problem(form, DEVICE)
+    key, p = dot_key(form), problem(form, DEVICE)
     right = compare.profile_for(key, DEVICE)
     for change in (*changes, {"fraction": right.fraction - 1}, {"fraction": right.fraction + 1}):
         found = {}

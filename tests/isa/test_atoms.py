@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mmulator.cli.app import run
-from mmulator.isa.targets import CHIPS, DEVICES
-from mmulator.syntax.atoms import DEVICE_WORDS, atom_words, device_of
+from mmulator.isa.targets import CHIPS, DEVICE_WORDS, DEVICES, device_of
+from mmulator.syntax.atoms import atom_words
 from mmulator.syntax.search import find_forms, split
 
 ATOMS = {

@@ -16,10 +16,9 @@ from mmulator.conformance.edges import EDGES
 from mmulator.conformance.probes import Observation
 from mmulator.conformance.subjects import group
 from mmulator.errors import MmulatorError
-from mmulator.instruction.execution import dot_key
 from mmulator.isa.tables import all_forms
 from mmulator.isa.targets import DEVICES, TARGETS, Target
-from mmulator.numerics.profiles import profile_for
+from mmulator.numerics.profiles import dot_key, profile_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "conformance.md"
@@ -43,16 +42,17 @@ right, and compares all result registers (or memory). It prints a line for each 
 forms; of a form that differs the first differing element with its operands, the exact
 sum, and both results. `--report FILE.html` writes the same for every form, `--filter`
 chooses forms by regular expression, `--cases` and `--seed` say how many and which
-operands, `--resume` goes on with an interrupted run. The exit code is 0 only if no bit
-differs.
+operands, `--processes` how many processes share the work, `--resume` goes on with an
+interrupted run, `--json` prints the report. The exit code is 0 only if no bit differs.
 
 ```
 mmulator conformance
 ```
 
 without a GPU replays what GPUs answered: `vectors/` of the repository (the folder of the
-clone that it is run in, or `--vectors DIR`). `--gpu --capture DIR` writes such vectors, with GPU, driver,
-compiler and date. They hold results alone: operands follow from a seed, by generators
+clone that it is run in, or `--vectors DIR`), of `--device sm_90` alone if it is said.
+`--gpu --capture DIR` writes such vectors, with GPU, driver, compiler and date. They hold
+results alone: operands follow from a seed, by generators
 whose words do not change from one NumPy to the next.
 
 `mmulator run launch.toml --compare-gpu` runs one launch on both sides, and says which

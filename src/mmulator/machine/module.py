@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from mmulator.codegen.locks import TimeUp, time_limit
 from mmulator.demangle import choose, demangle
-from mmulator.errors import LaunchError, OperandError, UnsupportedError, short_traceback
-from mmulator.isa.targets import Target
+from mmulator.errors import LaunchError, UnsupportedError, short_traceback
+from mmulator.isa.targets import Target, default_device
 from mmulator.lazy import cached_property
 from mmulator.machine.backend import Request
 from mmulator.machine.compile.kernel import CompiledKernel
@@ -25,7 +24,6 @@ from mmulator.machine.launch.limits import (
     check_block,
     check_device,
     check_shared,
-    default_device,
     dimensions,
     seconds,
     sequence,
@@ -37,10 +35,9 @@ from mmulator.machine.launch.watch import Watched, Watches
 from mmulator.machine.variables import Variables
 from mmulator.program.calls import reached
 from mmulator.program.image import ModuleImage, shared_layout
-from mmulator.ptx.text import read_file, without_mark
+from mmulator.ptx.text import read_source
 from mmulator.ptx.tree import Function
 from mmulator.ptx.tree import Module as Tree
-from mmulator.source import Source
 from mmulator.tables import element, html_table
 
 Progress = Callable[[str, int, int], None]
@@ -133,19 +130,6 @@ class Module(Mapping[str, "Kernel"]):
         rows = [(demangle(k.name), ", ".join(type for _, type in k._parameters())) for k in self.values()]
         variables = self.variables._repr_html_() if self.variables else ""
         return element("p", self._head()) + html_table(("kernel", "parameters"), rows) + variables
-
-
-def read_source(ptx: str | Path, name: str | None = None) -> Source:
-    """A path or a text as a Source."""
-    if isinstance(ptx, str) and ("\n" in ptx or ".version" in ptx):
-        return Source(name or "<ptx>", without_mark(ptx))
-    if isinstance(ptx, bytes | bytearray | memoryview):
-        raise OperandError(f"PTX is given as text, not {type(ptx).__name__}", hint="decode it: ptx.decode()")
-    if not isinstance(ptx, str | PathLike):
-        raise OperandError(f"PTX is a path or the text itself, not {type(ptx).__name__}")
-    if isinstance(ptx, str) and not ptx.strip():
-        raise OperandError("the text is empty: neither PTX nor a path", hint="PTX starts with .version")
-    return read_file(Path(ptx), name)
 
 
 class Kernel:

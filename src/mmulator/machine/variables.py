@@ -10,8 +10,7 @@ import numpy as np
 from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError
 from mmulator.interop import readable
-from mmulator.isa.scalar import type_bits
-from mmulator.isa.types import TYPES
+from mmulator.isa.types import TYPES, type_bits
 from mmulator.numerics.formats import numpy_dtype
 from mmulator.program.image import ModuleImage
 from mmulator.ptx.tree import Module as Tree
