@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from itertools import product
 from typing import Literal
 
 from mmulator.isa.effects import ACTS, Effects
 from mmulator.isa.targets import TARGETS, Target
 from mmulator.isa.types import TYPES, ElementType
+from mmulator.lazy import cached_property
 
 OperandKind = Literal["registers", "register", "address", "descriptor", "predicate", "immediate", "integer", "group"]
 Direction = Literal["in", "out", "inout"]

@@ -9,13 +9,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from mmulator.isa.effects import LANEWISE, Effects
 from mmulator.isa.form import Form
 from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
+from mmulator.lazy import cached_property
 from mmulator.source import Source, Span
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +22,7 @@ from mmulator.isa.effects import Ends, Memory, Queue
 from mmulator.isa.form import Form
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import type_bits
+from mmulator.lazy import cached_property
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.machine.emit.code import MatrixSites
