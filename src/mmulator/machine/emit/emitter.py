@@ -26,7 +26,7 @@ class Emitter(BlockEmitter):
         self.kernel = kernel
         self.function_name = block.function.function.name
         self.is_entry = block.function.function.is_entry
-        super().__init__(b, block, frame, kernel, kernel.locals[self.function_name].bytes)
+        super().__init__(b, block, frame, kernel, kernel.locals[self.function_name].bytes, kernel.options.events)
 
     @property
     def device(self) -> str:

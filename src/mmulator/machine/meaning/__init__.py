@@ -96,6 +96,7 @@ def write_block(e: Emitter) -> None:
     if block.after is not None and block.after.form is not None:
         receive = meaning_of(block.after.form).receive
         assert receive is not None, block.after
+        e.begin(block.after)
         receive(e, block.after)
     for n, ins in enumerate(block.body):
         e.begin(ins)

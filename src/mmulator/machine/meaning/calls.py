@@ -134,6 +134,9 @@ def _restore_stack(e: Emitter) -> None:
 # parameters declared as .reg ----------------------------------------------------------------------------------------
 def load_register_parameters(e: Emitter) -> None:
     """At the start of a function: from the frame into their registers."""
+    first = next(iter(e.block.body), e.block.last)
+    if first is not None:
+        e.begin(first)
     for parameter in e.block.function.function.params:
         if parameter.space == "reg":
             at = e.local_address(e.locals.offsets[parameter.name])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.codegen.types import ptr_to
+from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.values import Value
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
@@ -59,9 +59,7 @@ def table(e: Emitter, key: Any, make: Any) -> int:
 
 
 def site_pointer(e: Emitter, number: int, to: Any) -> Value:
-    pointers = e.launch_field("sites")
-    address = pointers[number]
-    return e.b.emit(ptr_to(to), f"inttoptr i64 {address.text} to ptr")
+    return cast_ptr(to, e.launch_field("sites")[number])
 
 
 def keep(sites: Any, values: np.ndarray) -> int:

@@ -6,7 +6,7 @@ from mmulator.codegen.ops import trailing_zeros
 from mmulator.codegen.types import u64
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
-from mmulator.machine.runtime import control as rt
+from mmulator.machine.runtime.faults import fault
 from mmulator.machine.state import Code, FaultKind
 from mmulator.ptx.tree import Instruction
 
@@ -19,5 +19,5 @@ def nothing(e: Emitter, ins: Instruction) -> None:
 @means("trap")
 def trap(e: Emitter, ins: Instruction) -> None:
     lane = trailing_zeros(e.mask)
-    e.call(rt.fault, e.w, int(FaultKind.TRAP), e.site, lane, u64(lane), 0)
+    e.call(fault, e.w, int(FaultKind.TRAP), e.site, lane, u64(lane), 0)
     e.b.ret(int(Code.RESCHEDULE))
