@@ -124,13 +124,17 @@ VOCABULARY = {
     "approximate", "binding", "builtins", "calls", "convergence", "floatbits", "lanewise", "matrix_operands", "minifloat",
     "narrow", "operands", "quotient", "scope", "special_registers",
 }  # fmt: skip
+# The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
+NATIVE = {
+    "calls", "events", "faults", "pending", "printing", "registers", "scheduler", "waiting", "watch", "wgmma_operands", "windows",
+}  # fmt: skip
 
 
 def test_chapters_have_one_name_on_every_storey() -> None:
-    """A file of meanings is named as the file of its rows in isa/, and so are its tests in chapters/."""
-    meanings = {p.stem for p in (ROOT / "machine" / "meaning").glob("*.py")} - {"__init__"}
-    assert meanings <= CHAPTERS | VOCABULARY
-    assert not CHAPTERS & VOCABULARY
+    """A file of meanings, and one of native code, is named as the file of its rows in isa/."""
+    for storey, shared in (("meaning", VOCABULARY), ("runtime", NATIVE)):
+        files = {p.stem for p in (ROOT / "machine" / storey).glob("*.py")} - {"__init__"}
+        assert files <= CHAPTERS | shared and not CHAPTERS & shared
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
