@@ -192,6 +192,3 @@ def movmatrix(a: ptr_to(u32), d: ptr_to(u32)) -> None:
     for r in range_(8):
         for c in range_(8):
             target[(4 * c + r // 2) * 2 + r % 2] = source[(4 * r + c // 2) * 2 + c % 2]
-
-
-MEMORY = [hash_choice, *SPACES.values()]
