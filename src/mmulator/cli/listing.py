@@ -65,8 +65,8 @@ def _forms(
 ) -> tuple[MatrixForm, ...]:  # fmt: skip
     """What fits, in the order of the tables. Raises InvalidInstructionError where nothing does."""
     from mmulator.errors import InvalidInstructionError
-    from mmulator.instruction.execution import check_known
     from mmulator.isa.tables import FAMILIES
+    from mmulator.isa.targets import check_known
     from mmulator.syntax.search import find_forms, legal_forms
 
     if family is not None and family not in FAMILIES:

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mmulator.errors import UnsupportedError
-from mmulator.instruction.execution import check_known
 from mmulator.isa.forms import MatrixForm
-from mmulator.isa.targets import CHIPS, DEVICES, TARGETS, Target
+from mmulator.isa.targets import CHIPS, DEVICES, TARGETS, Target, check_known
 from mmulator.numerics import profiles
 from mmulator.numerics.dot import NAN, SOFTWARE_PAIRS
 from mmulator.numerics.profiles import GROUP, Profile

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from mmulator.errors import MmulatorError, OperandError
 from mmulator.inspect.rules import expression
-from mmulator.instruction.execution import check_known
 from mmulator.isa.forms import MatrixForm
+from mmulator.isa.targets import check_known
 from mmulator.layouts import element_of, fragment, scales, sparse
 from mmulator.syntax import parse_mnemonic
 from mmulator.syntax.search import find_forms, parse_query, split

@@ -27,8 +27,8 @@ from mmulator.machine.meaning.matrix_operands import (
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.state import Cta
 from mmulator.ptx.tree import Immediate, Instruction, Operand
-from mmulator.twin.places import Site, scale_step, site_for
-from mmulator.twin.product import MmaSite
+from mmulator.twin.places import Product, product_for, scale_step
+from mmulator.twin.product import ProductTable
 
 if TYPE_CHECKING:
     from mmulator.machine.compile.control import Emitter
@@ -49,22 +49,22 @@ def multiply(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
         scale_a, ids_a, scale_b, ids_b = rest
         select = [_scale_selector(e, form, "a", ids_a), _scale_selector(e, form, "b", ids_b)]
         factors = [cast_ptr(u8, registers(e, o)) for o in (scale_a, scale_b)]
-    site = site_for(form, e.device, selector)
-    number = table(e, ("mma", form, selector), lambda sites: _keep_site(sites, site))
+    product = product_for(form, e.device, selector)
+    number = table(e, ("mma", form, selector), lambda sites: _keep_product(sites, product))
     width = {x: fragment(form, x).register_bits for x in "abcd"}
     out = e.room(storage_type(f"b{width['d']}"), len(elements(d)))
     places = [registers(e, o, width[x]) for x, o in zip("abc", (a, b, c))]
-    if site.transposed:
+    if product.transposed:
         places[:2] = places[1::-1]
     scratch = cast_ptr(Cta, e.warp("cta")).field("scratch")
-    e.call(site.function, site_pointer(e, number, MmaSite), scratch, *places, metadata, *factors, *select, out)
+    e.call(product.function, site_pointer(e, number, ProductTable), scratch, *places, metadata, *factors, *select, out)
     results(e, d, out, ins, width["d"])
 
 
-def _keep_site(sites: Any, site: Site) -> np.ndarray:
-    sites.scratch_bytes = max(sites.scratch_bytes, site.scratch)
-    sites.keep.append(site)
-    return site.table
+def _keep_product(sites: Any, product: Product) -> np.ndarray:
+    sites.scratch_bytes = max(sites.scratch_bytes, product.scratch)
+    sites.keep.append(product)
+    return product.table
 
 
 def _scale_selector(e: Emitter, form: MatrixForm, side: str, operand: Operand) -> Value:

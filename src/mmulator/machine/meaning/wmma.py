@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mmulator.codegen.ops import bitcast, trailing_zeros
 from mmulator.codegen.types import i32, i64, u32
-from mmulator.codegen.values import constant, extract
+from mmulator.codegen.values import Value, constant, extract
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.operands import fragment
 from mmulator.machine.compile.block import LANES, storage_type
@@ -17,7 +15,6 @@ from mmulator.machine.meaning import lower
 from mmulator.machine.meaning.matrix_operands import (
     address_of,
     form_of,
-    keep,
     registers,
     results,
     site_pointer,
@@ -25,9 +22,9 @@ from mmulator.machine.meaning.matrix_operands import (
     table,
 )
 from mmulator.machine.meaning.mma import multiply
-from mmulator.machine.runtime import tensor as rt
+from mmulator.machine.runtime import wmma as rt
 from mmulator.ptx.tree import Instruction, Operand
-from mmulator.twin.places import register_elements
+from mmulator.twin.moves import WmmaTable, default_stride, wmma_table
 
 if TYPE_CHECKING:
     from mmulator.machine.compile.control import Emitter
@@ -46,24 +43,9 @@ def wmma(e: Emitter, ins: Instruction) -> None:
         _wmma_store(e, ins, form)
 
 
-def _wmma_table(e: Emitter, form: MatrixForm) -> int:
-    def make(sites: Any) -> np.ndarray:
-        f = fragment(form, "r")
-        elements_ = register_elements(form, "r")
-        row, column = elements_ // f.columns, elements_ % f.columns
-        major, minor = (row, column) if form.layout == "row" else (column, row)
-        site = np.zeros(1, rt.WmmaSite.numpy_dtype())
-        site["places"] = len(elements_)
-        site["major"], site["minor"] = keep(sites, major), keep(sites, minor)
-        return site
-
-    return table(e, ("wmma", form), make)
-
-
-def default_stride(form: MatrixForm) -> int:
-    """Extent of the leading dimension."""
-    f = fragment(form, "r")
-    return f.columns if form.layout == "row" else f.rows
+def _wmma_table(e: Emitter, form: MatrixForm) -> Value:
+    number = table(e, ("wmma", form), lambda sites: wmma_table(sites.keep, form))
+    return site_pointer(e, number, WmmaTable)
 
 
 def _wmma_place(e: Emitter, ins: Instruction, form: MatrixForm, operand: Operand, rest: tuple[Operand, ...]) -> Any:
@@ -81,8 +63,7 @@ def _wmma_load(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
     out = e.room(storage_type(f"b{f.register_bits}"), f.registers)
-    site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
-    e.call(rt.wmma_load_function(state_space(form), f.bits), e.w, site, at, stride, out, e.site)
+    e.call(rt.load_function(state_space(form), f), e.w, _wmma_table(e, form), at, stride, out, e.site)
     results(e, r, out, ins, f.register_bits)
 
 
@@ -91,5 +72,4 @@ def _wmma_store(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
     source = registers(e, r, f.register_bits)
-    site = site_pointer(e, _wmma_table(e, form), rt.WmmaSite)
-    e.call(rt.wmma_store_function(state_space(form), f.bits), e.w, site, at, stride, source, e.site)
+    e.call(rt.store_function(state_space(form), f), e.w, _wmma_table(e, form), at, stride, source, e.site)

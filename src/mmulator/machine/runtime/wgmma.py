@@ -16,17 +16,10 @@ from mmulator.machine.runtime.events import READ, WRITE
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.memory import hash_choice
 from mmulator.machine.runtime.registers import frame_of
-from mmulator.machine.runtime.tensor import (
-    a_fragment,
-    a_registers,
-    accumulator_in,
-    accumulator_out,
-    operand_bytes,
-    transpose16,
-    unpack_bits,
-)
+from mmulator.machine.runtime.wgmma_operands import a_fragment, a_registers, accumulator_in, accumulator_out, operand_bytes
 from mmulator.machine.state import FULL, WGMMA_GROUPS, WGMMA_QUEUE, FaultKind, Group, Tile, Warp, WgmmaSite
 from mmulator.twin.product import IndexTable, call_dot, call_pack, dense_indices, has_mixed, mixed_dot
+from mmulator.twin.shared import transpose16, unpack_bits
 
 WARPS = 4  # of a warpgroup
 
