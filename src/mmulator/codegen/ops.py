@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mmulator.codegen.types import CodeError, Ty, boolean, i64, ptr, ptr_to, u32, void
+from mmulator.codegen.types import CodeError, Ty, boolean, i64, ptr, ptr_to, u32, u64, void
 from mmulator.codegen.values import Builder, Value, as_value, constant, lanes_constant, mangle, splat, unify
 
 
@@ -259,6 +259,13 @@ def fill_bytes(to: Value, byte: int, size: Any) -> None:
 def advance(pointers: Value, bytes: int) -> Value:
     """A vector of pointers, each moved on."""
     return pointers.b.emit(pointers.ty, f"getelementptr i8, {pointers.typed}, i64 {bytes}")
+
+
+def elements_at(pointer: Value, indices: Value) -> Value:
+    """Pointers to the elements of these numbers (a vector of integers)."""
+    at = (i64 if indices.ty.signed else u64).vec(indices.ty.lanes)(indices)
+    ty = pointer.ty.vec(at.ty.lanes)
+    return pointer.b.emit(ty, f"getelementptr [{pointer.ty.to.size} x i8], {pointer.typed}, {at.typed}")
 
 
 def cast_ptr(to: Any, pointer: Value) -> Value:

@@ -28,7 +28,6 @@ from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.machine.emit.code import MatrixSites
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime import control as rt
-from mmulator.machine.runtime import memory as mem
 from mmulator.machine.state import STACK_BYTES, Callee
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.as_ptxas.contract import contract as contracted
@@ -179,7 +178,7 @@ class Jit:
         places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
         local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
         check_frames(self.program.entry.function, frame_bytes, local)
-        ensure([*rt.CONTROL, *mem.MEMORY])
+        ensure(rt.CONTROL)
         blocks = self.program.blocks
         code = np.zeros(len(blocks), np.uint64)
         classes = [Counter(instruction_class(i) for i in _instructions(b)) for b in blocks]

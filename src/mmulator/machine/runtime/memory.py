@@ -87,6 +87,3 @@ def hash_choice(seed: u64, a: u64, b: u64) -> u64:
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB
     return x ^ (x >> 31)
-
-
-MEMORY = [hash_choice, *SPACES.values()]
