@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmulator.isa.scalar import type_bits
+from mmulator.isa.types import type_bits
 from tests.support.scalar_harness import bits, compiled, form_of, run, sources_of
 
 EDGES = [

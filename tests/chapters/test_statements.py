@@ -10,10 +10,13 @@ import pytest
 
 from mmulator.codegen.types import ptr_to, void
 from mmulator.codegen.values import Builder, constant, module_text
-from mmulator.isa.scalar import Row, ScalarForm, match, type_bits
+from mmulator.isa.form import Form
+from mmulator.isa.match import match
+from mmulator.isa.row import Row
 from mmulator.isa.table import ROWS
-from mmulator.machine.compile.block import vector_type
-from mmulator.machine.meaning.vocabulary import SEMANTICS
+from mmulator.isa.types import type_bits
+from mmulator.machine.emit.block import vector_type
+from mmulator.machine.meaning.binding import compute
 from tests.data import scalar_vectors
 from tests.support.scalar_harness import BOOL, HarnessScope, bits, execute, form_of, run
 
@@ -104,19 +107,19 @@ CHAPTERS = ("Integer Arithmetic", "Extended-Precision", "Floating-Point", "Half 
 
 def rows() -> list[Row]:
     """Rows of the chapters whose instructions only compute, and conversions."""
-    found = [r for group in ROWS.values() for r in group if not r.unsupported]
-    return [r for r in found if r.section.startswith(CHAPTERS) or r.name in ("cvt", "cvt.pack", "prmt")]
+    found = [r for group in ROWS.values() for r in group if r.status.runs]
+    return [r for r in found if r.section.title.startswith(CHAPTERS) or r.name in ("cvt", "cvt.pack", "prmt")]
 
 
-def forms_of(row: Row) -> dict[str, ScalarForm]:
+def forms_of(row: Row) -> dict[str, Form]:
     """Every legal choice of modifiers."""
-    choices = [(*g.alternatives, "") if g.optional else g.alternatives for g in row.groups]
+    choices = [(*g.choices, "") if g.optional else g.choices for g in row.slots]
     found = {}
     for words in product(*choices):
         chosen = tuple(filter(None, words))
         for modifiers in ((*row.fixed, *chosen), (*chosen, *row.fixed)):
             form = match(row.opcode, modifiers)
-            if isinstance(form, ScalarForm) and not form.unsupported:
+            if isinstance(form, Form) and form.status.runs:
                 found[str(form)] = form
     return found
 
@@ -134,7 +137,7 @@ def test_every_form_can_be_written(name: str) -> None:
         with b:
             scope = HarnessScope(b, constant(b, BOOL, 0))
             values = iter(b.load(ty, p) for ty, p in zip(types, b.params))
-            result = SEMANTICS[form.opcode](scope, form, *(0x96 if o.kind == "imm" else next(values) for o in sources))
+            result = compute(scope, form, *(0x96 if o.kind == "imm" else next(values) for o in sources))
             b.ret()
         first = result[0] if isinstance(result, tuple) else result
         assert first.ty == vector_type(form.operands[0].type), str(form)

@@ -8,17 +8,27 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from mmulator.cli import COMMANDS
-from mmulator.cli.app import run
+from mmulator.cli.app import command_tree, run
+from mmulator.errors import InternalError
 from tests.support.places import ROOT
 
-SPARSE = ("check", "prune", "compress", "expand", "lanes", "decode")
+
+def commands(node: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The words and the node of every command, those of commands too."""
+    yield words, node
+    for name, inner in getattr(node, "commands", {}).items():
+        yield from commands(inner, (*words, name))
+
+
+ALL = dict(commands(command_tree()))
 
 
 @pytest.fixture(autouse=True)
@@ -34,13 +44,25 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> 
     return text
 
 
+def test_a_bug_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise InternalError("a lane that is no lane")
+
+    monkeypatch.setattr("mmulator.cli.app._command", broken)
+    assert run(["layout", "mma m16n8k16 f16", "a"]) == 1
+    assert "internal error: mmulator has a bug: a lane that is no lane" in capsys.readouterr().err
+    monkeypatch.setenv("MMULATOR_TRACEBACK", "1")
+    with pytest.raises(InternalError):
+        run(["layout", "mma m16n8k16 f16", "a"])
+
+
 def plain(text: str) -> str:
     """Without the frames around errors, in one line."""
     return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
 
 
 # help ---------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("words", [(), *((c,) for c in COMMANDS), *(("sparse", c) for c in SPARSE)], ids=" ".join)
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_help_fits_the_terminal_and_shows_flags_as_flags(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
     text = said(capsys, *words, "--help")
     assert text == said(capsys, *words, "-h") == said(capsys, "help", *words)
@@ -53,6 +75,23 @@ def test_help_fits_the_terminal_and_shows_flags_as_flags(capsys: pytest.CaptureF
             continue
         for line, following in pairwise(lines):
             assert len(line) + 1 + len(following.split()[0]) > 79, f"broken early: {line!r}"
+
+
+def pages() -> dict[str, str]:
+    """The page that documents each command: the one that README's table of commands links to, or README itself."""
+    readme = (ROOT / "README.md").read_text()
+    rows = re.findall(r"^\| \[?`mmulator (\w+)`(?:\]\(([\w/.-]+)\S*\))? \|", readme, re.MULTILINE)
+    return {name: (ROOT / (page or "README.md")).read_text() for name, page in rows} | {"": readme}
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_every_option_is_documented(words: tuple[str, ...]) -> None:
+    """Help says what it is, and the command's page names it."""
+    page = pages()["".join(words[:1])]
+    for option in ALL[words].params:
+        assert option.help, option.name
+        names = [name for name in option.opts if name.startswith("--")]
+        assert all(re.search(rf"{name}(?![\w-])", page) for name in names), names
 
 
 def test_help_shows_a_launch_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,8 +131,8 @@ def test_a_lane_that_holds_nothing_names_the_selector_with_which_it_does(capsys:
         (("layout", "mma", "a", "--theme", "dark"), "it goes with --svg or --png"),
         (("layout", "mma", "a", "--by", "lane", "--csv"), "not both --by and --csv"),
         (("layout", "mma", "a", "--full", "--element", "1,1"), "not both --full and --element"),
-        (("descriptor", "--type", "f16", "--theme", "dark"), "it goes with --svg or --png"),
-        (("descriptor", "--type", "f16", "--shared-base", "0"), "it goes with --shared"),
+        (("descriptor", "encode", "--type", "f16", "--theme", "dark"), "it goes with --svg or --png"),
+        (("descriptor", "check", "--type", "f16", "--shared-base", "0"), "it goes with --shared"),
         (("sparse", "lanes", "--for", "mma.sp m16n8k32 f16", "--tile", "1,1"), "it is of a matrix, and none is given"),
     ],
 )
@@ -177,7 +216,7 @@ def test_check_and_run_agree_on_shared_memory(capsys: pytest.CaptureFixture[str]
 def test_check_says_what_is_wrong_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "k.ptx"
     path.write_text(TWO.replace("ld.shared.u32 r, [used]", "add.u32 r, %yy, 1"))
-    text = said(capsys, "check", str(path), code=1)
+    text = plain(said(capsys, "check", str(path), code=1))
     assert text.count("%yy is not declared") == 1 and "cannot be run" not in text
     path.write_text(TWO.replace("ld.shared.u32 r, [used]", "mbarrier.init.shared.b64 [used], 1"))
     assert "1 instruction cannot be run" in said(capsys, "check", str(path), code=1)

@@ -17,19 +17,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mmulator as mm
 from mmulator.cli.app import run as mmulator
 from mmulator.conformance import cases, compare, edges, kernels, memory, probes, report, run, values, vectors
-from mmulator.conformance.gpu import Gpu, GpuError, Machine
 from mmulator.conformance.launches import compare_launch
 from mmulator.conformance.stream import Stream
 from mmulator.conformance.subjects import Subject, all_subjects, forms, problem, subjects
-from mmulator.errors import MmulatorError, UnsupportedError
+from mmulator.devices.gpu import Gpu, GpuError
+from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.isa.targets import Target
 from mmulator.jobs.job import load_job
+from mmulator.machine.backend import Backend, Ran, Request
+from mmulator.machine.compile.options import CompileOptions
+from mmulator.machine.cpu import Cpu
+from mmulator.machine.launch.values import Aggregate
+from mmulator.machine.module import Module
 from mmulator.numerics import arrays
 from mmulator.numerics.formats import decode, element_type
 from mmulator.numerics.profiles import dot_key
 from mmulator.ptx.parser import parse_module
+from mmulator.ptx.tree import Parameter
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
 from mmulator.syntax import parse_mnemonic
@@ -228,22 +235,23 @@ def test_every_form_is_there_or_missing() -> None:
 @pytest.mark.parametrize("name", SOME)
 def test_machine_in_the_place_of_a_gpu(name: str) -> None:
     item = run.Item(name, "", name)
-    row = run.check(item, Machine(DEVICE), run.Settings(seed=3, count=20))
+    row = run.check(item, Cpu(DEVICE), run.Settings(seed=3, count=20))
     assert (row.verdict, row.error, row.wrong) == ("same", "", 0), row
     assert row.words >= row.executions and row.cases >= 20 and row.subjects == len(of(name))
 
 
-class Wrong(Machine):
+class Wrong(Cpu):
     """A GPU that gets one word of each launch wrong, by its lowest bit."""
 
     def __init__(self, word: int, bit: int = 0) -> None:
         super().__init__(DEVICE)
         self.word, self.bit = word, bit
 
-    def run(self, module: Any, entry: str, grid: Any, block: Any, arrays: list[Any], **more: Any) -> None:
-        super().run(module, entry, grid, block, arrays, **more)
-        flat = arrays[-1].reshape(-1)
+    def launch(self, kernel: Any, request: Request) -> Ran:
+        ran = super().launch(kernel, request)
+        flat = request.arguments.values[-1].reshape(-1)
         flat[self.word] ^= flat.dtype.type(1 << self.bit)
+        return ran
 
 
 def test_a_wrong_bit_is_explained() -> None:
@@ -319,8 +327,8 @@ def test_another_arithmetic_does_not_pass(name: str, changes: Any, monkeypatch: 
 
 
 def test_a_failing_kernel_is_a_row_not_the_end() -> None:
-    class Broken(Machine):
-        def run(self, *args: Any, **more: Any) -> None:
+    class Broken(Cpu):
+        def launch(self, *args: Any, **more: Any) -> Ran:
             raise GpuError("the kernel failed: CUDA_ERROR_ILLEGAL_ADDRESS")
 
     row = run.check(run.Item(SOME[0], "", SOME[0]), Broken(DEVICE), run.Settings(count=4))
@@ -515,7 +523,7 @@ class Driver:
         if b".entry" not in text:
             return self.CUresult.CUDA_ERROR_INVALID_PTX, None
         self.modules += 1
-        return self.CUresult.CUDA_SUCCESS, Machine(DEVICE).load(text[:-1].decode())
+        return self.CUresult.CUDA_SUCCESS, Module.load(text[:-1].decode())
 
     def cuModuleUnload(self, module: Any) -> Any:
         self.modules -= 1
@@ -523,6 +531,11 @@ class Driver:
 
     def cuModuleGetFunction(self, module: Any, entry: bytes) -> Any:
         return self.CUresult.CUDA_SUCCESS, module[entry.decode()]
+
+    def cuModuleGetGlobal(self, module: Any, name: bytes) -> Any:
+        cell = module.variables[name.decode()].reshape(-1).view(np.uint8)
+        self.memory[cell.ctypes.data] = cell
+        return self.CUresult.CUDA_SUCCESS, cell.ctypes.data, cell.nbytes
 
     def cuMemAlloc(self, size: int) -> Any:
         place = np.zeros(size, np.uint8)
@@ -545,20 +558,34 @@ class Driver:
         self.resets += 1
         return (self.CUresult.CUDA_SUCCESS,)
 
+    def _argument(self, p: Parameter, place: int) -> Any:
+        raw = ctypes.string_at(place, p.size)
+        words = np.frombuffer(raw, "<u8").tolist() if p.size % 8 == 0 else []
+        pointers = {8 * n: self.memory[w] for n, w in enumerate(words) if w in self.memory}
+        if p.shape:
+            return Aggregate(raw, pointers)
+        return pointers.get(0, np.frombuffer(raw, f"<{p.type[0]}{p.size}")[0])
+
     def cuLaunchKernel(self, function: Any, *args: Any) -> Any:
         grid, block, (shared, _, table, _) = args[:3], args[3:6], args[6:]
-        count = len(function.function.params)
-        cells = [ctypes.c_uint64.from_address(p).value for p in (ctypes.c_void_p * count).from_address(table)]
-        function.launch(list(grid), list(block), [self.memory[c] for c in cells], shared, device=DEVICE)
+        params = function.function.params
+        places = (ctypes.c_void_p * len(params)).from_address(table)
+        values = [self._argument(p, at) for p, at in zip(params, places)]
+        function.launch(list(grid), list(block), values, shared, device=DEVICE)
         self.status = [self.CUresult.CUDA_ERROR_NOT_READY, *self.status[-1:]]
         return (self.CUresult.CUDA_SUCCESS,)
 
 
-def test_the_driver_is_used_as_it_wants(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = Driver()
-    monkeypatch.setattr("mmulator.conformance.gpu._bindings", lambda: driver)
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    found = Driver()
+    monkeypatch.setattr("mmulator.devices.gpu._bindings", lambda: found)
+    return found
+
+
+def test_the_driver_is_used_as_it_wants(driver: Driver) -> None:
     gpu = Gpu()
-    assert (gpu.info.name, gpu.info.device, str(gpu.info.target), gpu.info.cuda) == ("Model", DEVICE, "sm_90a", "13.0")
+    assert (gpu.chip.name, gpu.chip.device, str(gpu.chip.target), gpu.chip.cuda) == ("Model", DEVICE, "sm_90a", "13.0")
     for name in (SOME[0], SOME[3], SOME[13], SOME[-2]):
         row = run.check(run.Item(name, "", name), gpu, run.Settings(count=20))
         assert (row.verdict, row.error) == ("same", ""), row
@@ -573,7 +600,7 @@ def test_the_driver_is_used_as_it_wants(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_probes_name_what_came_out() -> None:
-    seen = {p.name: probes.observe(p, Machine(DEVICE)) for p in probes.PROBES}
+    seen = {p.name: probes.observe(p, Cpu(DEVICE)) for p in probes.PROBES}
     assert {k: v for k, v in seen["early read"].answer.items() if v} == {"old D": 64 * 128 * 32}
     assert {k: v for k, v in seen["missing fence"].answer.items() if v} == {"C as changed": 64 * 128 * 32}
     assert "selector 2" in seen["selector 2"].error
@@ -583,13 +610,19 @@ def test_probes_name_what_came_out() -> None:
 KERNEL = """.version 8.0
 .target sm_90
 .address_size 64
-.visible .entry k(.param .u64 out, .param .u32 n, .param .f32 x) {
-.reg .b64 %p; .reg .b32 %t, %n; .reg .f32 %x; .reg .pred %go;
+.visible .global .u32 count = 5;
+.visible .const .f32 scale = 0f3F800000;
+.visible .entry k(.param .u64 out, .param .u32 n, .param .f32 x, .param .align 8 .b8 s[16]) {
+.reg .b64 %p, %q; .reg .b32 %t, %n; .reg .f32 %x, %y; .reg .pred %go;
 ld.param.u64 %p, [out]; ld.param.u32 %n, [n]; ld.param.f32 %x, [x];
+ld.const.f32 %y, [scale]; mul.rn.f32 %x, %x, %y;
 mov.u32 %t, %tid.x;
 mad.wide.u32 %p, %t, 4, %p;
 setp.lt.u32 %go, %t, %n;
 @%go st.global.f32 [%p], %x;
+red.global.add.u32 [count], 1;
+ld.param.u64 %q, [s]; ld.param.u32 %n, [s+8];
+st.global.u32 [%q], %n;
 ret; }
 """
 LAUNCH = """ptx = "k.ptx"
@@ -605,35 +638,67 @@ type = "i32"
 value = 40
 [[arg]]
 value = 1.5
+[[arg]]
+name = "s"
+struct = [{ name = "last", type = "u32", shape = [2], zeros = true }, { type = "u32", value = 7 }]
+[variables]
+scale = { type = "f32", value = 3.0 }
 """
 
 
-class Cells(Machine):
-    """Takes parameters as a GPU does: arrays and raw bytes."""
+@pytest.mark.parametrize("kind", [Cpu, Gpu])
+def test_backends_do_the_same(kind: type[Backend], driver: Driver) -> None:
+    backend = kind()
+    out, last = np.zeros(64, np.float32), np.zeros(2, np.uint32)
+    kernel = Module.load(KERNEL)["k"]
+    request = kernel.request(1, 64, [out, 40, 1.5, mm.struct(last, np.uint32(7))], 0, DEVICE)
+    module = backend.load(KERNEL)
+    backend.write(module, "scale", np.float32(3).tobytes())
+    compiled = backend.compile(module, "k", DEVICE)
+    for _ in range(2):
+        assert backend.launch(compiled, request).seconds > 0
+    assert (out == np.where(np.arange(64) < 40, np.float32(4.5), 0)).all() and last.tolist() == [7, 0]
+    assert int.from_bytes(backend.read(module, "count"), "little") == 5 + 128
+    with pytest.raises(LaunchError, match="bytes"):
+        backend.write(module, "scale", b"123")
+    backend.close(module)
+
+
+def test_a_gpu_runs_its_own_arithmetic_as_its_driver_compiles(driver: Driver) -> None:
+    gpu = Gpu()
+    module = gpu.load(KERNEL)
+    with pytest.raises(LaunchError, match="asks for sm_80, the GPU is sm_90"):
+        gpu.compile(module, "k", "sm_80")
+    with pytest.raises(UnsupportedError, match="watch=True"):
+        gpu.compile(module, "k", DEVICE, CompileOptions(watch=True))
+
+
+class Corrupting(Gpu):
+    """Some elements of the first array are changed."""
 
     change: Sequence[tuple[int, float]] = ()
 
-    def run(self, module: Any, entry: str, grid: Any, block: Any, arrays: list[Any], **more: Any) -> None:
-        n, x = (bytes(c) for c in arrays[1:])
-        values = [arrays[0], int.from_bytes(n, "little"), float(np.frombuffer(x, np.float32)[0])]
-        super().run(module, entry, grid, block, values)
+    def launch(self, kernel: Any, request: Request) -> Ran:
+        ran = super().launch(kernel, request)
         for at, value in self.change:
-            arrays[0].reshape(-1)[at] = value
+            request.arguments.values[0].reshape(-1)[at] = value
+        return ran
 
 
-def test_launch_compared(tmp_path: Path) -> None:
+def test_launch_compared(tmp_path: Path, driver: Driver) -> None:
     (tmp_path / "k.ptx").write_text(KERNEL)
     (tmp_path / "launch.toml").write_text(LAUNCH)
-    gpu = Cells(DEVICE)
-    _, (same,) = compare_launch(load_job(tmp_path / "launch.toml"), gpu)
-    assert same.wrong == 0 and same.lines("X") == ["out: the same bits on X: yes (64 elements)"]
+    gpu = Corrupting()
+    _, same = compare_launch(load_job(tmp_path / "launch.toml"), gpu)
+    assert [(c.name, c.size, c.wrong) for c in same] == [("out", 64, 0), ("last", 2, 0), ("count", 1, 0)]
+    assert same[0].lines("X") == ["out: the same bits on X: yes (64 elements)"] and driver.modules == 0
     gpu.change = ((11, 2.0), (50, -1.0))
-    _, (c,) = compare_launch(load_job(tmp_path / "launch.toml"), gpu)
-    assert (c.wrong, c.first, c.model, c.gpu) == (2, (1, 3), "1.5 (0x3fc00000)", "2.0 (0x40000000)")
+    _, (c, *_) = compare_launch(load_job(tmp_path / "launch.toml"), gpu)
+    assert (c.wrong, c.first, c.model, c.gpu) == (2, (1, 3), "4.5 (0x40900000)", "2.0 (0x40000000)")
     (store,) = c.stores
-    assert store.startswith("block (0, 0, 0), thread (11, 0, 0): st.global.f32 at") and "k.ptx:10," in store
+    assert store.startswith("block (0, 0, 0), thread (11, 0, 0): st.global.f32 at") and "k.ptx:13," in store
     gpu.change = ((50, -1.0),)
-    _, (c,) = compare_launch(load_job(tmp_path / "launch.toml"), gpu)
+    _, (c, *_) = compare_launch(load_job(tmp_path / "launch.toml"), gpu)
     assert c.lines("X")[-1] == "  no thread of the model stored to it"
 
 

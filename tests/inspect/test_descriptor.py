@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from itertools import product
 from pathlib import Path
 
@@ -28,10 +29,10 @@ from mmulator.inspect import (
     descriptor_from_cute,
     make_tile,
 )
-from mmulator.inspect.cute_layout import atom, tile_to_shape
-from mmulator.inspect.draw_tile import cells, draw_text
-from mmulator.inspect.from_cute import tile_of_layout
-from mmulator.inspect.tile import canonical, tile_of
+from mmulator.inspect.descriptors.cute_layout import atom, tile_to_shape
+from mmulator.inspect.descriptors.from_cute import tile_of_layout
+from mmulator.inspect.descriptors.tile import canonical, tile_of
+from mmulator.inspect.views.tile import cells, draw_text
 from mmulator.instruction.wgmma import shared_matrix
 from mmulator.layouts import SWIZZLES, MatrixDescriptor
 from mmulator.syntax import parse_mnemonic
@@ -594,8 +595,8 @@ def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, 
 
 
 def test_json_is_the_library_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--for", F16, "--swizzle", "128B", "--base", "0x400", "--element", "3,7", "--address", "0x402", "--access", "mn:4")
-    code, out, _ = command(capsys, *words, "--json")
+    words = ("--for", F16, "--swizzle", "128B", "--base", "0x400", "--json")
+    code, out, _ = command(capsys, "encode", *words, "--element", "3,7", "--address", "0x402")
     data = json.loads(out)
     answer = describe_descriptor(make_tile(F16, "b", mn_major=False).packed("128B", 0x400), F16, "b")
     assert code == 0
@@ -603,19 +604,32 @@ def test_json_is_the_library_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert int(data["word"], 16) == answer.word
     assert data["elements"] == [{"element": [3, 7], "address": answer.address(3, 7)}]
     assert data["addresses"] == [{"address": 0x402, "elements": [list(e) for e in answer.element(0x402)]}]
-    assert data["accesses"][0]["ways"] == answer.conflicts("mn:4").ways
     assert data["cute"] == answer.cute
     assert data["leading_byte_offset"] == 16
     assert data["base_offset"] == next(f["raw"] for f in data["fields"] if f["name"] == "base_offset")
     assert data["base_offset_meaning"] == answer.base_offset_text()
+    # one shape, whichever command gives it
+    code, out, _ = command(capsys, "decode", hex(answer.word), "--for", F16, "--json")
+    decoded = json.loads(out)
+    assert decoded == data | {"elements": [], "addresses": []}
+    code, out, _ = command(capsys, "check", *words, "--access", "mn:4")
+    checked = json.loads(out)
+    assert checked.pop("accesses")[0]["ways"] == answer.conflicts("mn:4").ways
+    assert checked == {name: value for name, value in decoded.items() if name != "accesses"}
+    _, out, _ = command(capsys, "from-cute", answer.cute or "", "--for", F16, "--json")
+    derived = json.loads(out)
+    assert derived.pop("from_cute")["tiles"][0]["word"] == data["word"]
+    assert derived == {name: value for name, value in decoded.items() if name != "from_cute"}
 
 
 def test_text_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for words in (
-        ("0xffffffffffffffff",), ("--for", F16, "--swizzle", "64B", "--major", "mn"), ("--type", "tf32", "--operand", "a"),
-        ("--type", "f16", "--access", "mn:4", "--access", "k:16"), ("0x100000", "--for", F16),
-        ("--from-cute", "tile_to_shape(Layout_K_SW128_Atom<half_t>, (128,64))", "--for", F16),
+        ("decode", "0xffffffffffffffff"), ("encode", "--for", F16, "--swizzle", "64B", "--major", "mn"),
+        ("encode", "--type", "tf32", "--operand", "a"), ("decode", "0x100000", "--for", F16), ("check", "0xffffffffffffffff"),
+        ("check", "--type", "f16", "--access", "mn:4", "--access", "k:16"), ("check", "0x100000", "--for", F16),
+        ("from-cute", "tile_to_shape(Layout_K_SW128_Atom<half_t>, (128,64))", "--for", F16),
+        *((name, "--help") for name in ("encode", "decode", "check", "from-cute")),
     ):  # fmt: skip
         _, out, _ = command(capsys, *words)
         assert out
@@ -624,23 +638,23 @@ def test_text_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: p
 
 def test_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     svg, png, table = tmp_path / "t.svg", tmp_path / "t.png", tmp_path / "addresses.txt"
-    code, _, _ = command(capsys, "--type", "f16", "--swizzle", "128B", "--svg", str(svg), "--png", str(png))
+    code, _, _ = command(capsys, "encode", "--type", "f16", "--swizzle", "128B", "--svg", str(svg), "--png", str(png))
     assert code == 0
     assert svg.read_text().startswith("<svg")
     assert png.read_bytes().startswith(b"\x89PNG")
     table.write_text("# one warp\n" + "\n".join(hex(128 * i) for i in range(32)))
-    code, out, _ = command(capsys, "--access", f"@{table}:4")
+    code, out, _ = command(capsys, "check", "--access", f"@{table}:4")
     assert code == 0
     assert "32-way bank conflicts; 1 access, 32 wavefronts, 1 without" in " ".join(out.split())
-    code, _, err = command(capsys, "--type", "f16", "--svg", str(tmp_path / "no" / "t.svg"))
+    code, _, err = command(capsys, "encode", "--type", "f16", "--svg", str(tmp_path / "no" / "t.svg"))
     assert code == 1
     assert "cannot write" in err
 
 
 def test_cute_and_back(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = command(capsys, "--for", F16, "--swizzle", "32B", "--major", "mn", "--cute")
+    code, out, _ = command(capsys, "encode", "--for", F16, "--swizzle", "32B", "--major", "mn", "--cute")
     assert (code, out.strip()) == (0, "Sw<1,4,3> o smem_ptr[16b](0x0) o ((8,2,8),(8,2)):((1,8,128),(16,1024))")
-    code, again, _ = command(capsys, "--for", F16, "--from-cute", out.strip(), "--cute")
+    code, again, _ = command(capsys, "from-cute", out.strip(), "--for", F16, "--cute")
     assert (code, again) == (0, out)
 
 
@@ -648,58 +662,92 @@ POINTED = "Sw<3,4,3> o smem_ptr[16b]({}) o (64,64):(64,1)"
 
 
 def test_the_pointer_of_a_layout_is_the_start_address(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = command(capsys, "--type", "bf16", "--from-cute", POINTED.format("0x2400"))
+    _, out, _ = command(capsys, "from-cute", POINTED.format("0x2400"), "--type", "bf16")
     assert out.startswith("0x4000004000010240\n") and "the first element at 0x2400" in " ".join(out.split())
     for pointer in ("0x0", "unset"):
-        assert command(capsys, "--type", "bf16", "--from-cute", POINTED.format(pointer))[1].startswith("0x4000004000010000\n")
-    based = command(capsys, "--type", "bf16", "--from-cute", POINTED.format("0x0"), "--base", "0x2400")[1]
+        assert command(capsys, "from-cute", POINTED.format(pointer), "--type", "bf16")[1].startswith("0x4000004000010000\n")
+    based = command(capsys, "from-cute", POINTED.format("0x0"), "--type", "bf16", "--base", "0x2400")[1]
     assert based.startswith("0x4000004000010240\n")
     # within the pattern: addresses follow from absolute ones, so base offset 0 is right, and it is said
-    _, out, _ = command(capsys, "--type", "bf16", "--from-cute", POINTED.format("0x480"))
+    _, out, _ = command(capsys, "from-cute", POINTED.format("0x480"), "--type", "bf16")
     assert out.startswith("0x4000004000010048\n") and "starts at 0x400: (0x400 >> 7) & 7 = 0" in " ".join(out.split())
     assert "128 bytes into the 128B pattern" in " ".join(out.split())
     for pointer, base, message in (
         ("0x7f0000002400", (), "is no address of shared memory"), ("0x2400", ("--base", "0x800"), "begins at 0x2400 (smem_ptr)"),
     ):  # fmt: skip
-        code, _, err = command(capsys, "--type", "bf16", "--from-cute", POINTED.format(pointer), *base)
+        code, _, err = command(capsys, "from-cute", POINTED.format(pointer), "--type", "bf16", *base)
         assert code == 1 and message in err
 
 
 @pytest.mark.parametrize("mode", SWIZZLES)
 @pytest.mark.parametrize("start", ["0x0", "0x2400", "0x450"])
 def test_start_addresses_go_to_cute_and_back(capsys: pytest.CaptureFixture[str], mode: str, start: str) -> None:
-    words = ("--for", F16, "--swizzle", mode, "--base", "0x0", "--start-address", start, "--base-offset", "0")
+    words = ("encode", "--for", F16, "--swizzle", mode, "--base", "0x0", "--start-address", start, "--base-offset", "0")
     _, out, _ = command(capsys, *words, "--json")
     want = json.loads(out)
-    _, out, _ = command(capsys, "--for", F16, "--from-cute", want["cute"], "--json")
+    _, out, _ = command(capsys, "from-cute", want["cute"], "--for", F16, "--json")
     assert json.loads(out)["word"] == want["word"] and start in want["cute"]
 
 
 def test_an_instruction_needs_no_quotes(capsys: pytest.CaptureFixture[str]) -> None:
-    _, want, _ = command(capsys, "0x4000004000010040", "--for", "wgmma m64n128 f16")
-    assert want.startswith("0x4000004000010040")
-    assert command(capsys, "0x4000004000010040", "--for", "wgmma", "m64n128", "f16")[1] == want
-    assert command(capsys, "0x4000004000010040", "wgmma", "m64n128", "f16")[1] == want
-    assert command(capsys, "wgmma", "m64n128", "f16")[1] == command(capsys, "--for", "wgmma m64n128 f16")[1] != ""
-    assert command(capsys, "wgmma", "m64n128", "--for", F16)[0] == 2
+    for first in (("decode", "0x4000004000010040"), ("encode",), ("check", "0x4000004000010040"), ("from-cute", ATOM)):
+        _, want, _ = command(capsys, *first, "--for", "wgmma m64n128 f16")
+        assert "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16" in want
+        assert command(capsys, *first, "--for", "wgmma", "m64n128", "f16")[1] == want
+        assert command(capsys, *first, "wgmma", "m64n128", "f16")[1] == want
+        assert command(capsys, *first, "wgmma", "m64n128", "--for", F16)[0] == 2
+
+
+ATOM = "tile_to_shape(Layout_K_SW128_Atom<half_t>, (128,64))"
+FORMER = [  # a command line from before there were four commands, and that of now
+    ("0x4000004000010040", "decode 0x4000004000010040"),
+    ("0x4000004000010040 --type f16 --element 3,40", "decode 0x4000004000010040 --type f16 --element 3,40"),
+    ("0x4000004000010040 wgmma m64n128 f16", "decode 0x4000004000010040 wgmma m64n128 f16"),
+    ("--for 'wgmma m64n128 f16' 0x4000004000010040", "decode --for 'wgmma m64n128 f16' 0x4000004000010040"),
+    ("0x4000004000010040 --lbo=32", "encode 0x4000004000010040 --lbo=32"),
+    ("wgmma m64n128 f16 --swizzle 128B --cute", "encode wgmma m64n128 f16 --swizzle 128B --cute"),
+    ("--type bf16 --mn 128 --swizzle 64B", "encode --type bf16 --mn 128 --swizzle 64B"),
+    ("--type f16 --swizzle 128B --access ldmatrix", "check --type f16 --swizzle 128B --access ldmatrix"),
+    (f"--for wgmma m64n8 f16 --from-cute '{ATOM}'", f"from-cute '{ATOM}' --for 'wgmma m64n8 f16'"),
+    (f"--type f16 '--from-cute={ATOM}'", f"from-cute '{ATOM}' --type f16"),
+]
+
+
+@pytest.mark.parametrize(("former", "now"), FORMER)
+def test_the_former_spelling_says_the_present_one(capsys: pytest.CaptureFixture[str], former: str, now: str) -> None:
+    code, out, err = command(capsys, *shlex.split(former))
+    assert (code, out) == (2, "")
+    assert err.endswith(f"hint: mmulator descriptor {now}\n")
+    code, out, err = command(capsys, *shlex.split(now))
+    assert (code, err) == (0, "") and out
+    code, out, _ = command(capsys, *shlex.split(former), "--json")
+    assert code == 2 and now in json.loads(out)["errors"][0]["hint"]
+
+
+def test_a_mistake_in_a_command_is_no_former_spelling(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = command(capsys, "decod", "0x40")
+    assert code == 2 and "Did you mean 'decode'" in err
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "no descriptor is given"), (("12ab",), "WORD is '12ab'"),
-        (("--lbo", "8"), "leading_byte_offset is 8: it must be a multiple of 16"),
-        (("--element", "1,2"), "which matrix does it describe?"), (("--type", "f16", "--element", "1"), "ROW,COL is needed"),
-        (("--type", "f16", "--element", "64,0"), "element (64, 0) is outside B [k=64, n=64] of f16"),
-        (("--type", "f32"), "wgmma reads no elements of type 'f32'"), (("--type", "f16", "--k", "12"), "core matrices"),
-        (("--for", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"), "takes no matrix descriptor"),
-        (("--for", name("e4m3", 64), "--major", "mn"), "reads B K-major only"),
-        (("--type", "f16", "--major", "x"), "--major is 'x'"),
-        (("--for", F16, "--operand", "d"), "operand 'd' has no matrix descriptor"),
-        (("1", "--from-cute", "8:1"), "--from-cute gives all fields"),
-        (("--type", "f16", "--from-cute", "8:"), "cannot read the CuTe"),
-        (("--swizzle", "96B"), "no swizzling mode '96B'"), (("--access", "@nowhere.txt"), "cannot read nowhere.txt"),
-        (("--type", "f16", "--from-cute", "(64,64):(64,1)", "--units", "x"), "no units 'x'"),
+        (("encode",), "no descriptor is given"), (("check",), "no descriptor is given"), (("decode", "12ab"), "WORD is '12ab'"),
+        (("encode", "--lbo", "8"), "leading_byte_offset is 8: it must be a multiple of 16"),
+        (("encode", "--element", "1,2"), "which matrix does it describe?"),
+        (("check", "1", "--access", "ldmatrix"), "which matrix does it describe?"),
+        (("encode", "--type", "f16", "--element", "1"), "ROW,COL is needed"),
+        (("encode", "--type", "f16", "--element", "64,0"), "element (64, 0) is outside B [k=64, n=64] of f16"),
+        (("encode", "--type", "f32"), "wgmma reads no elements of type 'f32'"),
+        (("check", "--type", "f16", "--k", "12"), "core matrices"),
+        (("encode", "--for", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"), "takes no matrix descriptor"),
+        (("encode", "--for", name("e4m3", 64), "--major", "mn"), "reads B K-major only"),
+        (("decode", "1", "--type", "f16", "--major", "x"), "--major is 'x'"),
+        (("encode", "--for", F16, "--operand", "d"), "operand 'd' has no matrix descriptor"),
+        (("from-cute", "8:", "--type", "f16"), "cannot read the CuTe"),
+        (("encode", "--swizzle", "96B"), "no swizzling mode '96B'"),
+        (("check", "--access", "@nowhere.txt"), "cannot read nowhere.txt"),
+        (("from-cute", "(64,64):(64,1)", "--type", "f16", "--units", "x"), "no units 'x'"),
     ],
 )  # fmt: skip
 def test_errors_of_the_command(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str) -> None:
@@ -714,9 +762,11 @@ def test_errors_of_the_command(capsys: pytest.CaptureFixture[str], words: tuple[
 @pytest.mark.parametrize(
     "words",
     [
-        ("--for", F16, "--type", "f16"), ("--for", F16, "--mn", "64"), ("--for", F16, "--k", "0"), ("--cute", "--json"),
-        ("--from-cute", "8:1", "--mn", "64"), ("--type", "f16", "--units", "bytes"), ("--type", "f16", "--at", "1,1"),
-        ("1", "--mn", "64"), ("1", "--operand", "a"), ("1", "--shared", "1024"),
+        ("encode", "--for", F16, "--type", "f16"), ("decode", "1", "--for", F16, "--mn", "64"),
+        ("check", "1", "--for", F16, "--k", "0"), ("encode", "--cute", "--json"),
+        ("from-cute", "8:1", "--for", F16, "--type", "f16"), ("check", "1", "--type", "f16", "--at", "1,1"),
+        ("decode", "1", "--mn", "64"), ("decode", "1", "--operand", "a"),
+        ("decode", "1", "--base", "0"), ("check", "1", "--shared", "1024"), ("check", "1", "--type", "f16", "--shared-base", "0"),
     ],
 )  # fmt: skip
 def test_options_without_effect_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
@@ -727,19 +777,21 @@ def test_options_without_effect_are_refused(capsys: pytest.CaptureFixture[str], 
 
 
 def test_numbers_and_files_of_the_command_make_sense(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(capsys, "--type", "f16", "--lines", "-1")[0] == 2
-    assert "name a file" in command(capsys, "--type", "f16", "--svg", "-")[2]
-    assert command(capsys, "--type", "f16", "--mn", "0")[0] == 1
+    assert command(capsys, "encode", "--type", "f16", "--lines", "-1")[0] == 2
+    assert "name a file" in command(capsys, "encode", "--type", "f16", "--svg", "-")[2]
+    assert command(capsys, "encode", "--type", "f16", "--mn", "0")[0] == 1
 
 
 def test_exit_code_is_that_of_the_checks(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = command(capsys, "--for", F16, "--swizzle", "128B", "--sbo", "0")
-    assert code == 1
-    assert "rows overlap" in out
-    code, _, _ = command(capsys, "--for", F16, "--swizzle", "128B")
-    assert code == 0
+    for name in ("encode", "check"):
+        code, out, _ = command(capsys, name, "--for", F16, "--swizzle", "128B", "--sbo", "0")
+        assert code == 1
+        assert "rows overlap" in out
+        code, out, _ = command(capsys, name, "--for", F16, "--swizzle", "128B")
+        assert code == 0
+        assert ("nothing is wrong" in out) == (name == "check")
     for element in ("tf32", "e4m3", "s8"):  # as --for refuses it
-        code, out, _ = command(capsys, "--type", element, "--major", "mn")
+        code, out, _ = command(capsys, "check", "--type", element, "--major", "mn")
         assert (code, "no wgmma reads this matrix" in out) == (1, True), element
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import OperandError, UnsupportedError
-from mmulator.inspect import svg
-from mmulator.inspect.svg import COLOURS, Canvas, fit, lane_class, lane_colour, text_width, to_png, wrap
+from mmulator.inspect.views import svg
+from mmulator.inspect.views.svg import COLOURS, Canvas, fit, lane_class, lane_colour, text_width, to_png, wrap
 
 
 def luminance(colour: str) -> float:

@@ -18,10 +18,10 @@ from mmulator.cli.app import run
 from mmulator.cli.output import print_error
 from mmulator.errors import InvalidInstructionError, MmulatorError, OperandError, UnsupportedError
 from mmulator.inspect import Explanation, explain, find_forms, group
-from mmulator.inspect.arithmetic import runs_on
-from mmulator.inspect.explanation import explain_form
+from mmulator.inspect.explanation.arithmetic import runs_on
+from mmulator.inspect.explanation.explain import explain_form
+from mmulator.inspect.explanation.paste import function_name, nvcc_options, paste_target, ptx_module, signatures
 from mmulator.inspect.listing import shape_set
-from mmulator.inspect.paste import function_name, nvcc_options, paste_target, ptx_module, signatures
 from mmulator.instruction.instruction import Instruction
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.tables import all_forms

@@ -21,11 +21,11 @@ from tensor_layouts.atoms import MMAAtom
 from mmulator.cli.app import run
 from mmulator.errors import InvalidInstructionError, MmulatorError, OperandError
 from mmulator.inspect import Layout, layout
-from mmulator.inspect.cells import label, repeat_of, run_of
-from mmulator.inspect.cute import linear
-from mmulator.inspect.layouts import operands, other_answer
-from mmulator.inspect.svg import PAGE_HEIGHT, PAGE_WIDTH, text_width
-from mmulator.inspect.tables import CSV_COLUMNS, lane_table, matrix_table, to_csv, to_markdown
+from mmulator.inspect.layouts.layout import operands
+from mmulator.inspect.layouts.others import other_answer
+from mmulator.inspect.views.cells import label, repeat_of, run_of
+from mmulator.inspect.views.svg import PAGE_HEIGHT, PAGE_WIDTH, text_width
+from mmulator.inspect.views.tables import CSV_COLUMNS, lane_table, matrix_table, to_csv, to_markdown
 from mmulator.instruction.instruction import Instruction
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.tables import all_forms
@@ -205,7 +205,7 @@ def test_cute_layouts_give_every_element() -> None:
         if found.cute is None:
             assert "not every lane" in found.cute_note
             without.add(found.kind)
-            assert (linear(found) < 0).any(), found.instruction
+            assert (found.offsets < 0).any(), found.instruction
             continue
         at = evaluate(found.cute)
         size = found.rows * found.columns
@@ -231,7 +231,7 @@ def test_cute_layouts_are_those_of_cutlass() -> None:
             if form.family == "wgmma" and name != "d":
                 continue  # shared memory
             found = layout(form, name)
-            ours = linear(found)
+            ours = found.offsets
             if atom.thr_id is not None:  # one of the four matrices of m8n8k4
                 ours = ours[[atom.thr_id(t) for t in range(8)]]
             want = [[theirs(t, v) for v in range(ours.shape[1])] for t in range(ours.shape[0])]

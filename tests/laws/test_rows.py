@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from mmulator.errors import UnsupportedError
-from mmulator.isa.scalar import Row, ScalarForm
-from mmulator.isa.targets import PTX_VERSIONS, Target
+from mmulator.isa.form import Form
+from mmulator.isa.row import Row
+from mmulator.isa.targets import PTX_VERSIONS, Target, default_device
 from mmulator.machine.compile.kernel import Jit
-from mmulator.machine.launch.limits import default_device
 from mmulator.machine.module import Module
-from mmulator.machine.runnable import unsupported
 from mmulator.program.image import ModuleImage
+from mmulator.program.runnable import unsupported
 from mmulator.ptx import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
@@ -40,11 +40,11 @@ WRITTEN = {
 }  # fmt: skip
 
 
-def target_of(form: ScalarForm) -> str:
+def target_of(form: Form) -> str:
     """A target that has the form, and a device."""
-    if form.families:
-        return f"sm_{form.families[-1]}a"
-    return "sm_100a" if form.sm > 90 else "sm_90a"
+    if form.requires.families:
+        return f"sm_{form.requires.families[-1]}a"
+    return "sm_100a" if form.requires.minimum > 90 else "sm_90a"
 
 
 def text_of(statements: list[str], target: str) -> str:
@@ -71,7 +71,7 @@ def groups(row: Row) -> Iterator[tuple[str, list[str], bool]]:
         if row.opcode == "cvta" and "u32" in words:
             continue  # of modules with addresses of 32 bits
         text = WRITTEN.get(row.opcode) or row_forms.statement(row.opcode, words, form)
-        found.setdefault((target_of(form), not form.unsupported), []).append(text)
+        found.setdefault((target_of(form), form.status.runs), []).append(text)
         if row.opcode in WRITTEN:
             break
     for (target, runs), statements in found.items():
@@ -163,11 +163,11 @@ def test_every_row_and_operation_has_a_vector_or_an_excuse() -> None:
     have = row_vectors.covered([*(c.text for c in scalar_vectors.load()), *(s.text for s in recorded())])
     missing, used = [], set()
     for row in row_forms.rows():
-        if row.unsupported:
+        if not row.status.runs:
             continue
         wanted = set(row_vectors.wanted(row))
         if not wanted:  # no chip before sm_100 has it
-            assert row.sm > 90 or row.families or any(n.sm > 90 for n in row.needs), row_forms.row_key(row)
+            assert row.requires.minimum > 90 or row.requires.families or any(n.sm > 90 for n in row.needs), row_forms.row_key(row)
             continue
         gap = wanted - have.get(row, set())
         if gap and (why := excuse_of(row)):

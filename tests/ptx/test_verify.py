@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from mmulator.errors import InvalidInstructionError, PtxSyntaxError
-from mmulator.isa.scalar import NoForm, Row, ScalarForm, match, type_bits
+from mmulator.isa.form import Form
+from mmulator.isa.match import NoForm, match
+from mmulator.isa.row import Row
 from mmulator.isa.table import CHAPTERS, ROWS
-from mmulator.machine.runnable import unsupported
+from mmulator.isa.types import type_bits
+from mmulator.program.runnable import unsupported
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import require_valid, verify
 from mmulator.source import Source
@@ -162,12 +165,12 @@ def test_unsupported_instructions_are_named() -> None:
         assert found.name == name and found.reason and found.span.line == 14
 
 
-ALL_ROWS = [row for chapter in CHAPTERS for row in chapter]
+ALL_ROWS = [row for chapter in CHAPTERS for row in chapter.ROWS]
 
 
 def _forms(row: Row, limit: int = 60) -> Iterator[tuple[str, ...]]:
     """Modifiers of some forms of a row, in the order of the table."""
-    choices = [(*(("",) if g.optional else ()), *g.alternatives) for g in row.groups]
+    choices = [(*(("",) if g.optional else ()), *g.choices) for g in row.slots]
     for count, picked in enumerate(product(*choices)):
         if count >= limit * 7:
             return
@@ -178,11 +181,11 @@ def _forms(row: Row, limit: int = 60) -> Iterator[tuple[str, ...]]:
 @pytest.mark.parametrize("row", ALL_ROWS, ids=lambda r: f"{r.name}:{ALL_ROWS.index(r)}")
 def test_rows_match_what_they_say(row: Row) -> None:
     """Every legal combination of a row's modifiers is found again, with those modifiers, in any order that is legal."""
-    leading = [g for g in row.groups if g.name == row.leading]
+    leading = [g for g in row.slots if g.name == row.leading]
     legal = 0
     for modifiers in _forms(row):
         fixed = row.fixed
-        if leading and modifiers and modifiers[0] in leading[0].alternatives and leading[0] is row.groups[0]:
+        if leading and modifiers and modifiers[0] in leading[0].choices and leading[0] is row.slots[0]:
             written = (modifiers[0], *fixed, *modifiers[1:])
         else:
             written = (*fixed, *modifiers)
@@ -203,4 +206,4 @@ def test_every_opcode_is_matched_by_its_own_name_only() -> None:
         assert all(row.opcode == opcode for row in rows)
         found = match(opcode + "x", ())
         assert isinstance(found, NoForm) and opcode in (found.hint or opcode)
-    assert isinstance(match("ret", ()), ScalarForm)
+    assert isinstance(match("ret", ()), Form)

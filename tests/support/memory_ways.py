@@ -19,9 +19,10 @@ import numpy as np
 from mmulator.errors import ExecutionFault
 from mmulator.isa import tables
 from mmulator.isa.forms import MatrixForm
-from mmulator.isa.scalar import OperandRule, Row, type_bits
+from mmulator.isa.row import OperandSpec, Row
 from mmulator.isa.table import ROWS
 from mmulator.isa.targets import Target
+from mmulator.isa.types import type_bits
 from mmulator.layouts.operands import fragment
 from mmulator.machine.module import Module
 from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED
@@ -56,7 +57,7 @@ class Statement:
 def rows() -> list[Row]:
     """Rows of scalar instructions that take an address and run."""
     every = (row for group in ROWS.values() for row in group)
-    return [r for r in every if not r.unsupported and any(o.kind == "addr" for o in r.operands)]
+    return [r for r in every if r.status.runs and any(o.kind == "addr" for o in r.operands)]
 
 
 def unknown() -> list[str]:
@@ -80,8 +81,8 @@ def statements(every: bool = False) -> list[Statement]:
 
 
 def _of_row(row: Row, every: bool) -> Iterator[Statement]:
-    groups = {g.name: g for g in row.groups if not g.optional or g.name in ("space", "vec")}
-    choices = {name: ([""] if g.optional else []) + list(g.alternatives) for name, g in groups.items()}
+    groups = {g.name: g for g in row.slots if not g.optional or g.name in ("space", "vec")}
+    choices = {name: ([""] if g.optional else []) + list(g.choices) for name, g in groups.items()}
     if "space" in choices:
         choices["space"] = [s for s in choices["space"] if s != "param::func"]  # of functions: local memory
     for name in choices.keys() & {"type"}:
@@ -102,7 +103,7 @@ def _of_row(row: Row, every: bool) -> Iterator[Statement]:
 
 def _operation(row: Row) -> str:
     """One operation of a row."""
-    return next((g.alternatives[-1] for g in row.groups if g.name == "op"), "")
+    return next((g.choices[-1] for g in row.slots if g.name == "op"), "")
 
 
 def _dull(row: Row, taken: dict[str, str]) -> bool:
@@ -116,7 +117,7 @@ def _dull(row: Row, taken: dict[str, str]) -> bool:
 
 
 def _written(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
-    words = [row.name, *(taken[g.name] for g in row.groups if g.name in taken)]
+    words = [row.name, *(taken[g.name] for g in row.slots if g.name in taken)]
     access = ACCESS[row.opcode]
     if access == "copy":
         to, source = "%rd8", "%rd9"  # addresses that are all right
@@ -143,19 +144,19 @@ def _bytes(taken: dict[str, str]) -> int:
     return max(type_bits(taken["type"]), 8) // 8 * int(taken.get("vec", "v1")[1:]) if "type" in taken else 1
 
 
-def _operand(o: OperandRule, taken: dict[str, str], results: list[tuple[str, int]]) -> str:
+def _operand(o: OperandSpec, taken: dict[str, str], results: list[tuple[str, int]]) -> str:
     if o.kind == "addr":
         return "[{0}]"
     if o.kind == "imm":
         return str(o.values[0] if o.values else o.lo)
     type_name = taken.get(o.type, o.type)
     bits = max(type_bits(type_name), 16)
-    count = int(taken[str(o.count)][1:]) if str(o.count) in taken else 1
+    count = int(taken[o.per][1:]) if o.per in taken else 1
     prefix = f"%d{bits}_" if o.access == "w" else f"%s{bits}_"
     names = [f"{prefix}{n}" for n in range(count)]
     if o.access == "w":
         results += [(n, max(type_bits(type_name), 8)) for n in names]
-    return names[0] if o.count == 1 or str(o.count) not in taken else "{" + ", ".join(names) + "}"
+    return names[0] if o.per not in taken else "{" + ", ".join(names) + "}"
 
 
 # matrix instructions ------------------------------------------------------------------------------------------------

@@ -15,15 +15,17 @@ from mmulator.codegen.lang import Native
 from mmulator.codegen.loading import ensure, symbols
 from mmulator.codegen.types import Ty, boolean, i64, ptr, ptr_to, u8
 from mmulator.codegen.values import Builder, Value, constant, module_text
-from mmulator.isa.scalar import NoForm, OperandSpec, ScalarForm, match
-from mmulator.machine.compile.block import vector_type
-from mmulator.machine.meaning.vocabulary import SEMANTICS
+from mmulator.isa.form import Form
+from mmulator.isa.match import NoForm, match
+from mmulator.isa.row import OperandSpec
+from mmulator.machine.emit.block import vector_type
+from mmulator.machine.meaning.binding import compute
 
 LANES = 32
 BOOL = boolean.vec(LANES)
 
 
-def form_of(mnemonic: str) -> ScalarForm:
+def form_of(mnemonic: str) -> Form:
     opcode, *modifiers = mnemonic.split(".")
     form = match(opcode, tuple(modifiers))
     if isinstance(form, NoForm):
@@ -31,11 +33,11 @@ def form_of(mnemonic: str) -> ScalarForm:
     return form
 
 
-def has_carry(form: ScalarForm) -> bool:
+def has_carry(form: Form) -> bool:
     return form.opcode in ("addc", "subc", "madc") or ".cc" in str(form)
 
 
-def sources_of(form: ScalarForm) -> list[OperandSpec]:
+def sources_of(form: Form) -> list[OperandSpec]:
     return [o for o in form.operands if "w" not in o.access]
 
 
@@ -110,7 +112,7 @@ def compiled(mnemonic: str, constants: tuple[tuple[str, int], ...] = (), given: 
             if has_carry(form):
                 scope.carry = _load(b, table, len(ins), n, BOOL)
                 ins.append(BOOL)
-            result = SEMANTICS[form.opcode](scope, form, *sources)
+            result = compute(scope, form, *sources)
             results = [*(result if isinstance(result, tuple) else (result,))]
             if has_carry(form):
                 results.append(scope.carry)

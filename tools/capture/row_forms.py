@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from itertools import product
 from math import prod
 
-from mmulator.isa.scalar import NoForm, OperandSpec, Row, ScalarForm, is_type, match, row_of, type_bits
+from mmulator.isa.form import Form
+from mmulator.isa.match import NoForm, match, row_of
+from mmulator.isa.row import OperandSpec, Row
 from mmulator.isa.table import ROWS
+from mmulator.isa.types import is_type, type_bits
 
 Words = tuple[str, ...]
 _BANKS = frozenset(("b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64", "pred", "b8"))
@@ -24,13 +27,13 @@ def rows() -> tuple[Row, ...]:
 
 def row_key(row: Row) -> str:
     """A name for a row that tells it from every other: `add .rnd? .ftz? .f32x2`."""
-    groups = ("|".join(g.alternatives) + "?" * g.optional for g in row.groups)
+    groups = ("|".join(g.choices) + "?" * g.optional for g in row.slots)
     return " ".join((row.name, *(f".{g}" for g in groups)))
 
 
-def forms(row: Row, most: int = 60) -> Iterator[tuple[Words, ScalarForm]]:
+def forms(row: Row, most: int = 60) -> Iterator[tuple[Words, Form]]:
     """(modifiers as written, form) of a row: all of them, or about `most`; always the same ones."""
-    choices = [(*g.alternatives, *([""] * g.optional)) for g in row.groups]
+    choices = [(*g.choices, *([""] * g.optional)) for g in row.slots]
     if prod(map(len, choices)) <= most:
         picks: Iterator[Words] = product(*choices)
     else:
@@ -57,7 +60,7 @@ def _sample(choices: list[Words], most: int, chance: random.Random) -> Iterator[
 
 def _written(row: Row, pick: Words) -> Words:
     """Modifiers in an order that ptxas takes: the leading one, the fixed ones, the others."""
-    by_group = {g.name: word for g, word in zip(row.groups, pick) if word}
+    by_group = {g.name: word for g, word in zip(row.slots, pick) if word}
     first = [by_group.pop(row.leading)] if row.leading in by_group else []
     return (*first, *row.fixed, *by_group.values())
 
@@ -69,7 +72,7 @@ def register_type(type_name: str) -> str:
     return f"b{max(type_bits(type_name), 8)}" if is_type(type_name) else "b32"
 
 
-def operand(spec: OperandSpec, number: int, form: ScalarForm) -> str:
+def operand(spec: OperandSpec, number: int, form: Form) -> str:
     """An operand that fits; number: which register of its type."""
     bank = register_type(spec.type) if spec.type else "b32"
     reg = f"%{bank}_{number}"
@@ -95,17 +98,17 @@ def operand(spec: OperandSpec, number: int, form: ScalarForm) -> str:
     return reg
 
 
-def operands(form: ScalarForm, optional: bool = True) -> tuple[str, ...]:
+def operands(form: Form, optional: bool = True) -> tuple[str, ...]:
     """One fitting operand for each of a form's; registers of their own, so that nothing depends on an alias."""
     made, at = [], 1
     for spec in form.operands:
-        if not spec.optional or (optional and spec.since[1] <= form.sm):
+        if not spec.optional or (optional and spec.since[1] <= form.requires.minimum):
             made.append(operand(spec, at, form))
             at += max(spec.count, 2)
     return tuple(made)
 
 
-def statement(opcode: str, words: Words, form: ScalarForm, optional: bool = True) -> str:
+def statement(opcode: str, words: Words, form: Form, optional: bool = True) -> str:
     mnemonic = ".".join((opcode, *words))
     listed = ", ".join(operands(form, optional))
     return f"{mnemonic} {listed};" if listed else f"{mnemonic};"

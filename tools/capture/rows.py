@@ -23,7 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mmulator.isa.scalar import NoForm, OperandSpec, Row, ScalarForm, match, row_of, type_bits
+from mmulator.isa.form import Form
+from mmulator.isa.match import NoForm, match, row_of
+from mmulator.isa.row import OperandSpec, Row
+from mmulator.isa.types import type_bits
 from mmulator.isa.video import SELECTORS, masks
 from tools.capture import operands
 from tools.capture.row_forms import Words, forms, register_type, rows
@@ -45,20 +48,20 @@ MNEMONIC = re.compile(r"\s*(?:\w+:\s*)?(?:@!?\w+\s+)?([a-z]\w*(?:\.[\w:]+)*)\b")
 
 
 # What there must be -------------------------------------------------------------------------------------------------
-def pairs(form: ScalarForm) -> set[Pair]:
+def pairs(form: Form) -> set[Pair]:
     """Any one and any two modifiers of a form that matter; the empty pair stands for the row."""
     loud = sorted(x for x in form.modifiers if x[0] not in SILENT)
     return {(), *((x,) for x in loud), *combinations(loud, 2)}
 
 
-def on_sm_90(form: ScalarForm) -> bool:
-    return not form.since_blackwell
+def on_sm_90(form: Form) -> bool:
+    return form.status.state != "unproven"
 
 
 @cache
-def wanted(row: Row) -> dict[Pair, tuple[Words, ScalarForm]]:
+def wanted(row: Row) -> dict[Pair, tuple[Words, Form]]:
     """Every pair of a row that an sm_90 has, and a form with it."""
-    out: dict[Pair, tuple[Words, ScalarForm]] = {}
+    out: dict[Pair, tuple[Words, Form]] = {}
     for words, form in forms(row, 3000):
         if on_sm_90(form) and not (form.opcode == "cvta" and form["type"] == "u32"):  # of addresses with 32 bits
             for pair in pairs(form) - out.keys():
@@ -104,7 +107,7 @@ def _pool(spec: OperandSpec) -> str:
     return f"b{max(type_bits(type_name), 16 if spec.wider else 8)}"
 
 
-def statements_of(words: Words, form: ScalarForm, turn: int) -> Iterator[Statement]:
+def statements_of(words: Words, form: Form, turn: int) -> Iterator[Statement]:
     """The form on registers of its own; a video instruction with and without selectors (turn: which)."""
     if form.name in ("ld", "ldu", "st"):
         yield _memory(words, form)
@@ -114,13 +117,13 @@ def statements_of(words: Words, form: ScalarForm, turn: int) -> Iterator[Stateme
         yield _lanes(words, form, variant)
 
 
-def _lanes(words: Words, form: ScalarForm, variant: int) -> Statement:
+def _lanes(words: Words, form: Form, variant: int) -> Statement:
     sources: list[str] = []
     results: list[str] = []
     texts = []
     negate = variant % 4
     for n, spec in enumerate(form.operands):
-        if spec.optional and spec.since[1] > form.sm:
+        if spec.optional and spec.since[1] > form.requires.minimum:
             continue
         if spec.kind == "imm":
             texts.append(str(spec.values[0] if spec.values else 0xE8 if spec.name == "immLut" else spec.lo or 1))
@@ -146,11 +149,11 @@ def _lanes(words: Words, form: ScalarForm, variant: int) -> Statement:
     return Statement(f"{_mnemonic(form, words)} {', '.join(texts)};", tuple(sources), tuple(results))
 
 
-def _mnemonic(form: ScalarForm, words: Words) -> str:
+def _mnemonic(form: Form, words: Words) -> str:
     return ".".join((form.opcode, *words))
 
 
-def _memory(words: Words, form: ScalarForm) -> Statement:
+def _memory(words: Words, form: Form) -> Statement:
     """[p] is 32 bytes of the thread's own: of an input for loads, of the results for stores."""
     spec = next(s for s in form.operands if s.kind in ("dst", "src"))
     pool = _pool(spec) if spec.type != "b128" else "b128"
@@ -163,10 +166,10 @@ def _memory(words: Words, form: ScalarForm) -> Statement:
     return Statement(f"{_mnemonic(form, words)} {value}, [p];", (), many, "load")
 
 
-def _plain_accesses(row: Row) -> Iterator[tuple[Words, ScalarForm]]:
+def _plain_accesses(row: Row) -> Iterator[tuple[Words, Form]]:
     """Every type and vector of a row, of global memory."""
-    choices = {g.name: (*g.alternatives, *([""] * g.optional)) for g in row.groups}
-    fixed = [g.alternatives[0] for g in row.groups if not g.optional and g.name not in ("type", "vec")]
+    choices = {g.name: (*g.choices, *([""] * g.optional)) for g in row.slots}
+    fixed = [g.choices[0] for g in row.slots if not g.optional and g.name not in ("type", "vec")]
     for vec, type_name in product(choices.get("vec", ("",)), choices["type"]):
         words = (*fixed, "global", *([vec] if vec else []), type_name)
         form = match(row.opcode, words)
@@ -180,7 +183,7 @@ _ELSEWHERE = frozenset(("alloca", "stacksave", "stackrestore", "cvta", "isspacep
 
 def lane_wise(row: Row) -> bool:
     """Is a statement of this row a function of one thread's registers and memory?"""
-    if row.unsupported or row.opcode in _MANY_LANES | _ELSEWHERE or row.name.startswith("createpolicy"):
+    if not row.status.runs or row.opcode in _MANY_LANES | _ELSEWHERE or row.name.startswith("createpolicy"):
         return False
     if row.opcode in ("ld", "st", "ldu"):
         return True

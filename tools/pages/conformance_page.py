@@ -42,20 +42,24 @@ right, and compares all result registers (or memory). It prints a line for each 
 forms; of a form that differs the first differing element with its operands, the exact
 sum, and both results. `--report FILE.html` writes the same for every form, `--filter`
 chooses forms by regular expression, `--cases` and `--seed` say how many and which
-operands, `--resume` goes on with an interrupted run. The exit code is 0 only if no bit
-differs.
+operands, `--processes` how many processes share the work, `--resume` goes on with an
+interrupted run, `--json` prints the report. The exit code is 0 only if no bit differs.
 
 ```
 mmulator conformance
 ```
 
 without a GPU replays what GPUs answered: `vectors/` of the repository (the folder of the
-clone that it is run in, or `--vectors DIR`). `--gpu --capture DIR` writes such vectors, with GPU, driver,
-compiler and date. They hold results alone: operands follow from a seed, by generators
+clone that it is run in, or `--vectors DIR`), of `--device sm_90` alone if it is said.
+`--gpu --capture DIR` writes such vectors, with GPU, driver, compiler and date. They hold
+results alone: operands follow from a seed, by generators
 whose words do not change from one NumPy to the next.
 
 `mmulator run launch.toml --compare-gpu` runs one launch on both sides, and says which
-thread stored the first differing element of each array, and from which line.
+thread stored the first differing element of each array, and from which line. Compared are
+array arguments, arrays that structs point to, and the module's variables that the model
+changed. Both sides are a `Backend` (`machine/backend.py`): the CPU, and a GPU through the
+CUDA driver (`devices/gpu.py`).
 
 ## Cases
 

@@ -83,7 +83,7 @@ def _forms(
         fitting = frozenset(find_forms(query, target, ptx))
         forms = tuple(form for form in forms if form in fitting)
     if device is not None:
-        from mmulator.inspect.arithmetic import runs_on
+        from mmulator.inspect.explanation.arithmetic import runs_on
 
         forms = tuple(form for form in forms if runs_on(form, device))
         if not forms:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mmulator.isa.effects import LANEWISE, Effects, Ptxas
 from mmulator.isa.pieces import (
     BITS32_64,
     D_A,
@@ -14,14 +15,16 @@ from mmulator.isa.pieces import (
     INT32_64,
     S16_64,
     SAT,
+    SIGNS,
     dst,
     maybe,
     need,
     one,
+    row,
     src,
     type_,
 )
-from mmulator.isa.scalar import Group, OperandRule, Row
+from mmulator.isa.row import OperandSpec, Row, Slot
 
 _HALVES = one("mode", "hi", "lo")
 _NARROW = ("u16", "u32", "s16", "s32")
@@ -34,28 +37,33 @@ _WIDE_C = (dst("wide:type"), src("a"), src("b"), src("c", "wide:type"))
 
 def _integer(
     name: str,
-    *groups: Group,
-    operands: tuple[OperandRule, ...],
+    *slots: Slot,
+    operands: tuple[OperandSpec, ...],
     ptx: tuple[int, int] = (1, 0),
     sm: int = 0,
     **more: object,
 ) -> Row:
     section = f"Integer Arithmetic Instructions: {name}"
-    return Row(name, groups, operands, section, ptx, sm, leading=_leading(groups), **more)  # type: ignore[arg-type]
+    return row(name, slots, operands, section, ptx, sm, leading=_leading(slots), **more)  # type: ignore[arg-type]
 
 
-def _leading(groups: tuple[Group, ...]) -> str:
+def _leading(slots: tuple[Slot, ...]) -> str:
     """.hi, .lo and .wide stand directly after the opcode; .clamp and .wrap may stand anywhere."""
-    return "mode" if groups[0].name == "mode" and "clamp" not in groups[0].alternatives else ""
+    return "mode" if slots[0].name == "mode" and "clamp" not in slots[0].choices else ""
 
 
-def _extended(name: str, *groups: Group, operands: tuple[OperandRule, ...]) -> Row:
+def _extended(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects) -> Row:
     section = f"Extended-Precision Integer Arithmetic Instructions: {name}"
-    return Row(
-        name, groups, operands, section, (1, 2), 0, need("u64 s64", (4, 3), 20), leading=_leading(groups), free=True
-    )
+    return row(
+        name, slots, operands, section, (1, 2), 0, need("u64 s64", (4, 3), 20), leading=_leading(slots), free=True,
+        effects=effects,
+    )  # fmt: skip
 
 
+# Of 32 bits, ptxas has something for its divisions that is no loop.
+_DIVIDES = Effects(ptxas=Ptxas.EXPANDED).where("u32", ptxas=Ptxas.SELECTED).where("s32", ptxas=Ptxas.BRANCHES)
+_CARRIES = Effects(carry="w", ptxas=Ptxas.GUARDED)
+_TAKES_CARRY = Effects(carry="r").where("cc", carry="rw", ptxas=Ptxas.GUARDED)
 _POSITION, _LENGTH = src("b", "u32", lo=0, hi=255), src("c", "u32", lo=0, hi=255)
 _FIELD_POSITION, _FIELD_LENGTH = src("c", "u32", lo=0, hi=255), src("d", "u32", lo=0, hi=255)
 _DOT = (dst("s32"), src("a", "atype"), src("b", "btype"), src("c", "s32"))
@@ -79,15 +87,14 @@ ROWS: tuple[Row, ...] = (
     _integer("mad24", _HALVES, type_(*INT32), operands=D_A_B_C),
     _integer("mad24", one("mode", "hi"), SAT, type_("s32"), operands=D_A_B_C),
     _integer("sad", type_(*INT16_64), operands=D_A_B_C),
-    _integer("div", type_(*INT16_64), operands=D_A_B),
-    _integer("rem", type_(*INT16_64), operands=D_A_B),
-    _integer("abs", type_(*S16_64), operands=D_A),
-    _integer("neg", type_(*S16_64), operands=D_A),
+    _integer("div", type_(*INT16_64), operands=D_A_B, effects=_DIVIDES),
+    _integer("rem", type_(*INT16_64), operands=D_A_B, effects=_DIVIDES),
+    *(_integer(name, type_(*S16_64), operands=D_A, effects=effects) for name, effects in SIGNS),
     _integer("neg", type_("s8x4"), operands=D_A, **_PACKED),
     *(
-        row
+        each
         for name in ("min", "max")
-        for row in (
+        for each in (
             _integer(name, type_(*INT16_64), operands=D_A_B),
             _integer(name, type_(*_X2), operands=D_A_B, ptx=(8, 0), sm=90),
             _integer(name, one("relu", "relu"), type_("s16x2", "s32"), operands=D_A_B, ptx=(8, 0), sm=90),
@@ -97,7 +104,8 @@ ROWS: tuple[Row, ...] = (
     ),
     _integer("popc", type_(*BITS32_64), operands=(dst("u32"), src("a")), ptx=(2, 0), sm=20),
     _integer("clz", type_(*BITS32_64), operands=(dst("u32"), src("a")), ptx=(2, 0), sm=20),
-    _integer("bfind", maybe("shiftamt"), type_(*INT32_64), operands=(dst("u32"), src("a")), ptx=(2, 0), sm=20),
+    _integer("bfind", maybe("shiftamt"), type_(*INT32_64), operands=(dst("u32"), src("a")), ptx=(2, 0), sm=20,
+             effects=LANEWISE.where("u64 s64", ptxas=Ptxas.BRANCHES)),
     _integer(
         "fns",
         type_("b32"),
@@ -133,10 +141,10 @@ ROWS: tuple[Row, ...] = (
     _integer("clmad", _HALVES, type_("u64"), operands=D_A_B_C, ptx=(9, 3), sm=80),
     _integer("dp4a", _ATYPE, _BTYPE, operands=_DOT, ptx=(5, 0), sm=61),
     _integer("dp2a", one("mode", "lo", "hi"), _ATYPE, _BTYPE, operands=_DOT, ptx=(5, 0), sm=61),
-    _extended("add.cc", type_(*INT32_64), operands=D_A_B),
-    _extended("addc", maybe("cc"), type_(*INT32_64), operands=D_A_B),
-    _extended("sub.cc", type_(*INT32_64), operands=D_A_B),
-    _extended("subc", maybe("cc"), type_(*INT32_64), operands=D_A_B),
-    _extended("mad.cc", _HALVES, type_(*INT32_64), operands=D_A_B_C),
-    _extended("madc", _HALVES, maybe("cc"), type_(*INT32_64), operands=D_A_B_C),
+    _extended("add.cc", type_(*INT32_64), operands=D_A_B, effects=_CARRIES),
+    _extended("addc", maybe("cc"), type_(*INT32_64), operands=D_A_B, effects=_TAKES_CARRY),
+    _extended("sub.cc", type_(*INT32_64), operands=D_A_B, effects=_CARRIES),
+    _extended("subc", maybe("cc"), type_(*INT32_64), operands=D_A_B, effects=_TAKES_CARRY),
+    _extended("mad.cc", _HALVES, type_(*INT32_64), operands=D_A_B_C, effects=_CARRIES),
+    _extended("madc", _HALVES, maybe("cc"), type_(*INT32_64), operands=D_A_B_C, effects=_TAKES_CARRY),
 )

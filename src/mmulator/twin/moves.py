@@ -6,7 +6,7 @@ registers of wgmma. All of it is unrolled from `Fragment`s, or follows tables ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from mmulator.codegen.values import Value
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import Fragment, fragment
 from mmulator.layouts.operands import memory_bits
+from mmulator.lazy import cached_property
 from mmulator.twin.doors import Door
 from mmulator.twin.places import operand_places, register_elements
 from mmulator.twin.product import CONTAINER

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mmulator.codegen.loading import address
-from mmulator.errors import ExecutionFault
+from mmulator.errors import LimitReached
 from mmulator.machine.compile.kernel import CompiledKernel
 from mmulator.machine.launch.arena import Arena, Heap, Placement, pointer
 from mmulator.machine.launch.arguments import Arguments, Buffer
@@ -371,9 +371,9 @@ class Runner:
     def _how_far(self) -> str:
         return f"{self.finished} of {self.grid.shape.blocks} blocks are done"
 
-    def _too_late(self, timeout: float | None) -> ExecutionFault:
+    def _too_late(self, timeout: float | None) -> LimitReached:
         where, first = unfinished(self.grid, self._begun())
-        return ExecutionFault(
+        return LimitReached(
             f"{self.grid.kernel.program.entry.function.name} did not finish within {timeout:g} s: {self._how_far()}; {where}",
             span=first.instruction.span if first is not None and first.instruction is not None else None,
             hint="an endless loop, or a larger --timeout is needed",

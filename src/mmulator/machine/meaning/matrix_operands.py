@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +10,10 @@ from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.values import Value
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
-from mmulator.machine.compile.block import storage_type
+from mmulator.machine.emit.block import storage_type
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.operands import elements, write_result
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand
-
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
 
 
 def form_of(ins: Instruction) -> MatrixForm:
@@ -53,7 +51,7 @@ def selector_of(ins: Instruction, operand: Operand) -> int:
 
 def table(e: Emitter, key: Any, make: Any) -> int:
     """Number of a table of this kernel; made at its first use."""
-    sites = e.jit.matrix
+    sites = e.kernel.matrix
     if key not in sites.index:
         sites.index[key] = len(sites.tables)
         sites.tables.append(make(sites))

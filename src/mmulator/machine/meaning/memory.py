@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mmulator.codegen.types import Ty, u8, u16, u32, u64, u128
-from mmulator.codegen.values import Value, splat
+from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import UnsupportedError
-from mmulator.isa.scalar import type_bits
-from mmulator.machine.compile.block import LANES, vector_type
-from mmulator.machine.meaning import lower
-from mmulator.machine.meaning.operands import elements, nothing, space_of, write_result
+from mmulator.isa.types import type_bits
+from mmulator.machine.emit.block import LANES, vector_type
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import means
+from mmulator.machine.meaning.operands import elements, space_of, write_result
 from mmulator.machine.runtime import events, windows
 from mmulator.machine.runtime import memory as rt
 from mmulator.ptx.tree import (
@@ -23,10 +22,6 @@ from mmulator.ptx.tree import (
 
 U64 = u64.vec(LANES)
 _ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
-
-
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
 
 
 def _local_address(e: Emitter, address: Address) -> Value | None:
@@ -49,7 +44,7 @@ def place_of(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value
     return space, e.address(address)
 
 
-@lower("ld", "ldu")
+@means("ld", "ldu")
 def ld(e: Emitter, ins: Instruction) -> None:
     target, address = ins.operands[:2]
     if not isinstance(address, Address):
@@ -100,7 +95,7 @@ def _parameter_offset(e: Emitter, address: Address, size: int) -> int | None:
     if start is None:
         return None
     at = start + address.base.offset + address.offset
-    return at if 0 <= at <= e.jit.parameter_bytes - size and at % size == 0 else None
+    return at if 0 <= at <= e.kernel.parameter_bytes - size and at % size == 0 else None
 
 
 def _load_parameter(e: Emitter, ins: Instruction, names: tuple[Operand, ...], type_name: str, at: int) -> None:
@@ -116,7 +111,7 @@ def _load_parameter(e: Emitter, ins: Instruction, names: tuple[Operand, ...], ty
         write_result(e, operand, _as_type(value, type_name), ins)
 
 
-@lower("st")
+@means("st")
 def st(e: Emitter, ins: Instruction) -> None:
     address, source = ins.operands[:2]
     if not isinstance(address, Address):
@@ -133,7 +128,7 @@ def st(e: Emitter, ins: Instruction) -> None:
     e.call(rt.store_function(space, size, len(values)), e.w, e.lanes_of(ins), e.spill(where), place, e.site)
 
 
-@lower("applypriority", "discard")
+@means("applypriority", "discard")
 def touch(e: Emitter, ins: Instruction) -> None:
     """No effect on a value that may be read, but as on hardware there must be global memory: for discard, which loses what
     is in it, all the bytes; for applypriority, which hardware takes at any address, one."""
@@ -143,4 +138,12 @@ def touch(e: Emitter, ins: Instruction) -> None:
     e.call(windows.SPACES["global"], e.w, e.lanes_of(ins), e.spill(e.address(address)), count, access, e.site, e.room(U64))
 
 
-lower("prefetch", "prefetchu", "createpolicy")(nothing)
+@means("prefetch", "prefetchu")
+def prefetch(e: Emitter, ins: Instruction) -> None:
+    """No effect on any value."""
+
+
+@means("createpolicy")
+def createpolicy(e: Emitter, ins: Instruction) -> None:
+    """A cache policy has no effect on any value; it is zero."""
+    write_result(e, ins.operands[0], constant(e.b, U64, 0), ins)
