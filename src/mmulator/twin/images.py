@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text, native
-from mmulator.codegen.ops import null, stack
+from mmulator.codegen.ops import null
 from mmulator.codegen.types import Struct, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import fragment
@@ -26,8 +26,8 @@ from mmulator.twin.moves import (
     WmmaTable,
     lines,
     movmatrix_function,
-    registers_to_rows,
-    rows_to_registers,
+    registers_to_row,
+    row_to_registers,
     symbol,
     wmma_load_function,
     wmma_store_function,
@@ -120,19 +120,17 @@ def operand(memory: Bytes, base: int, descriptor: int, lines: int, line_bytes: i
 # ldmatrix, stmatrix, movmatrix ------------------------------------------------------------------------------------------
 @cache
 def _rows(form: MatrixForm) -> Native:
-    move = registers_to_rows if form.family == "stmatrix" else rows_to_registers
-    storing, number = form.family == "stmatrix", len(lines(form))
+    storing, rows = form.family == "stmatrix", len(lines(form))
 
     def rows_of_images(image: ptr_to(Image), count: i64, starts: ptr_to(u64), registers: ptr, size: i64) -> u32:
-        rows = stack(ptr, 32)
         at = ptr(registers)
         for _ in range(count):
-            for row in range(number):
-                rows[row] = image.host + starts[row]
-            if storing:
-                move(form, at, rows)
-            else:
-                move(form, rows, at)
+            for number in range(i64(rows)):
+                row = image.host + starts[number]
+                if storing:
+                    registers_to_row(form, number, at, row)
+                else:
+                    row_to_registers(form, number, row, at)
             image.host = image.host + image.size
             at = at + size
         return u32(1)

@@ -7,12 +7,12 @@ from functools import cache
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import stack
-from mmulator.codegen.types import ptr, ptr_to, u32, u64
+from mmulator.codegen.types import i64, ptr, ptr_to, u32, u64
 from mmulator.isa.forms import MatrixForm
 from mmulator.machine.runtime.events import READ, WRITE
 from mmulator.machine.runtime.windows import matrix_space
 from mmulator.machine.state import Warp
-from mmulator.twin.moves import lines, registers_to_rows, rows_to_registers, symbol
+from mmulator.twin.moves import lines, registers_to_row, row_to_registers, symbol
 
 ROW = 16  # bytes
 
@@ -20,12 +20,13 @@ ROW = 16  # bytes
 @cache
 def load_function(space: str, form: MatrixForm) -> Native:
     """ldmatrix: lane i gives the address of row i."""
-    resolve, lanes = matrix_space(space), (1 << len(lines(form))) - 1
+    translate, count = matrix_space(space), len(lines(form))
 
-    def ldmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, number: u32) -> None:
+    def ldmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
         rows = stack(ptr, 32)
-        if resolve(w, lanes, at, ROW, READ, number, rows) != 0:
-            rows_to_registers(form, rows, registers)
+        if translate(w, (1 << count) - 1, at, ROW, READ, site, rows) != 0:
+            for number in range(i64(count)):
+                row_to_registers(form, number, rows[number], registers)
 
     return Native(ldmatrix, f"{symbol(form)}_{space}")
 
@@ -33,11 +34,12 @@ def load_function(space: str, form: MatrixForm) -> Native:
 @cache
 def store_function(space: str, form: MatrixForm) -> Native:
     """stmatrix, the reverse. Of rows that overlap the last wins."""
-    resolve, lanes = matrix_space(space), (1 << len(lines(form))) - 1
+    translate, count = matrix_space(space), len(lines(form))
 
-    def stmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, number: u32) -> None:
+    def stmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
         rows = stack(ptr, 32)
-        if resolve(w, lanes, at, ROW, WRITE, number, rows) != 0:
-            registers_to_rows(form, registers, rows)
+        if translate(w, (1 << count) - 1, at, ROW, WRITE, site, rows) != 0:
+            for number in range(i64(count)):
+                registers_to_row(form, number, registers, rows[number])
 
     return Native(stmatrix, f"{symbol(form)}_{space}")
