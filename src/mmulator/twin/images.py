@@ -23,9 +23,11 @@ from mmulator.layouts import fragment
 from mmulator.twin.batch import pointer
 from mmulator.twin.doors import Door
 from mmulator.twin.moves import (
+    ROWS,
     WmmaTable,
-    lines,
+    matrices,
     movmatrix_function,
+    registers_of,
     registers_to_row,
     row_to_registers,
     symbol,
@@ -33,6 +35,7 @@ from mmulator.twin.moves import (
     wmma_store_function,
     wmma_table,
 )
+from mmulator.twin.product import range_
 from mmulator.twin.shared import UNIT, operand_function
 
 Array = NDArray[Any]
@@ -120,17 +123,19 @@ def operand(memory: Bytes, base: int, descriptor: int, lines: int, line_bytes: i
 # ldmatrix, stmatrix, movmatrix ------------------------------------------------------------------------------------------
 @cache
 def _rows(form: MatrixForm) -> Native:
-    storing, rows = form.family == "stmatrix", len(lines(form))
+    storing, blocks = form.family == "stmatrix", matrices(form)
 
     def rows_of_images(image: ptr_to(Image), count: i64, starts: ptr_to(u64), registers: ptr, size: i64) -> u32:
         at = ptr(registers)
         for _ in range(count):
-            for number in range(i64(rows)):
-                row = image.host + starts[number]
-                if storing:
-                    registers_to_row(form, number, at, row)
-                else:
-                    row_to_registers(form, number, row, at)
+            for block in range(i64(blocks)):
+                own = registers_of(form, block, at)
+                for number in range_(ROWS):
+                    row = image.host + starts[ROWS * block + number]
+                    if storing:
+                        registers_to_row(form, number, own, row)
+                    else:
+                        row_to_registers(form, number, row, own)
             image.host = image.host + image.size
             at = at + size
         return u32(1)

@@ -24,6 +24,7 @@ from mmulator.twin.places import operand_places, register_elements
 from mmulator.twin.product import CONTAINER
 
 # Everywhere: registers lie one after the other, the lanes of each together.
+ROWS = 8  # of a matrix move that are unrolled
 
 
 def additive(number: Any, steps: Sequence[int]) -> Any:
@@ -75,10 +76,19 @@ def symbol(form: MatrixForm) -> str:
     return "_".join(x for x in (form.family, form.shape, f"x{max(1, form.num)}", form.trans and "trans", form.src_fmt) if x)
 
 
-def row_to_registers(form: MatrixForm, number: Value, row: Value, registers: Value) -> None:
-    """Macro: ldmatrix, of row `number`, from a pointer to it."""
-    room, bits = fragment(form, "r").bits, memory_bits(form)
-    out = cast_ptr(CONTAINER[room], registers) + additive(number, _steps(form))
+def matrices(form: MatrixForm) -> int:
+    """How many times ROWS rows a matrix move has."""
+    return len(lines(form)) // ROWS
+
+
+def registers_of(form: MatrixForm, number: Value, registers: Value) -> Value:
+    """Macro: where the places of the ROWS rows from ROWS * number on are counted from."""
+    return cast_ptr(CONTAINER[fragment(form, "r").bits], registers) + additive(number, _steps(form)[ROWS.bit_length() - 1 :])
+
+
+def row_to_registers(form: MatrixForm, number: int, row: Value, registers: Value) -> None:
+    """Macro: ldmatrix, of one of ROWS rows, from a pointer to it."""
+    room, bits, out = fragment(form, "r").bits, memory_bits(form), registers + additive(number, _steps(form))
     if bits == room:
         for first, where, count in runs(lines(form)[0]):
             _copy(CONTAINER[room], count, row, first, out, where)
@@ -87,10 +97,9 @@ def row_to_registers(form: MatrixForm, number: Value, row: Value, registers: Val
             out[int(where)] = _narrow(row, bits * first, bits)
 
 
-def registers_to_row(form: MatrixForm, number: Value, registers: Value, row: Value) -> None:
-    """Macro: stmatrix, of row `number`, to a pointer to it."""
-    ty = CONTAINER[fragment(form, "r").bits]
-    source = cast_ptr(ty, registers) + additive(number, _steps(form))
+def registers_to_row(form: MatrixForm, number: int, registers: Value, row: Value) -> None:
+    """Macro: stmatrix, of one of ROWS rows, to a pointer to it."""
+    ty, source = CONTAINER[fragment(form, "r").bits], registers + additive(number, _steps(form))
     for first, where, count in runs(lines(form)[0]):
         _copy(ty, count, source, where, row, first)
 

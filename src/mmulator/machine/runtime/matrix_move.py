@@ -12,21 +12,24 @@ from mmulator.isa.forms import MatrixForm
 from mmulator.machine.runtime.events import READ, WRITE
 from mmulator.machine.runtime.windows import matrix_space
 from mmulator.machine.state import Warp
-from mmulator.twin.moves import lines, registers_to_row, row_to_registers, symbol
+from mmulator.twin.moves import ROWS, matrices, registers_of, registers_to_row, row_to_registers, symbol
+from mmulator.twin.product import range_
 
-ROW = 16  # bytes
+BYTES = 16  # of a row
 
 
 @cache
 def load_function(space: str, form: MatrixForm) -> Native:
     """ldmatrix: lane i gives the address of row i."""
-    translate, count = matrix_space(space), len(lines(form))
+    translate, count = matrix_space(space), matrices(form)
 
     def ldmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
         rows = stack(ptr, 32)
-        if translate(w, (1 << count) - 1, at, ROW, READ, site, rows) != 0:
-            for number in range(i64(count)):
-                row_to_registers(form, number, rows[number], registers)
+        if translate(w, (1 << ROWS * count) - 1, at, BYTES, READ, site, rows) != 0:
+            for block in range(i64(count)):
+                own = registers_of(form, block, registers)
+                for number in range_(ROWS):
+                    row_to_registers(form, number, rows[ROWS * block + number], own)
 
     return Native(ldmatrix, f"{symbol(form)}_{space}")
 
@@ -34,12 +37,14 @@ def load_function(space: str, form: MatrixForm) -> Native:
 @cache
 def store_function(space: str, form: MatrixForm) -> Native:
     """stmatrix, the reverse. Of rows that overlap the last wins."""
-    translate, count = matrix_space(space), len(lines(form))
+    translate, count = matrix_space(space), matrices(form)
 
     def stmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
         rows = stack(ptr, 32)
-        if translate(w, (1 << count) - 1, at, ROW, WRITE, site, rows) != 0:
-            for number in range(i64(count)):
-                registers_to_row(form, number, registers, rows[number])
+        if translate(w, (1 << ROWS * count) - 1, at, BYTES, WRITE, site, rows) != 0:
+            for block in range(i64(count)):
+                own = registers_of(form, block, registers)
+                for number in range_(ROWS):
+                    registers_to_row(form, number, own, rows[ROWS * block + number])
 
     return Native(stmatrix, f"{symbol(form)}_{space}")
