@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import cast_ptr, load, shuffle, store
-from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import Fragment, fragment
 from mmulator.layouts.operands import memory_bits
+from mmulator.layouts.places import operand_places, register_elements
 from mmulator.twin.doors import Door
-from mmulator.twin.places import operand_places, register_elements
-from mmulator.twin.product import CONTAINER
 
 # Everywhere: registers lie one after the other, the lanes of each together.
-ROWS = 8  # of a matrix move that are unrolled
+ROWS = tuple(range(8))  # of a matrix move, which are unrolled
+CONTAINER = {1: u8, 4: u8, 8: u8, 16: u16, 32: u32, 64: u64}
 
 
 def additive(number: Any, steps: Sequence[int]) -> Any:
@@ -77,17 +77,17 @@ def symbol(form: MatrixForm) -> str:
 
 
 def matrices(form: MatrixForm) -> int:
-    """How many times ROWS rows a matrix move has."""
-    return len(lines(form)) // ROWS
+    """How many times ROWS a matrix move has."""
+    return len(lines(form)) // len(ROWS)
 
 
 def registers_of(form: MatrixForm, number: Value, registers: Value) -> Value:
-    """Macro: where the places of the ROWS rows from ROWS * number on are counted from."""
-    return cast_ptr(CONTAINER[fragment(form, "r").bits], registers) + additive(number, _steps(form)[ROWS.bit_length() - 1 :])
+    """Macro: where the places of ROWS number `number` are counted from."""
+    return cast_ptr(CONTAINER[fragment(form, "r").bits], registers) + additive(number, _steps(form)[len(ROWS).bit_length() - 1 :])
 
 
 def row_to_registers(form: MatrixForm, number: int, row: Value, registers: Value) -> None:
-    """Macro: ldmatrix, of one of ROWS rows, from a pointer to it."""
+    """Macro: ldmatrix, of one of ROWS, from a pointer to it."""
     room, bits, out = fragment(form, "r").bits, memory_bits(form), registers + additive(number, _steps(form))
     if bits == room:
         for first, where, count in runs(lines(form)[0]):
@@ -98,7 +98,7 @@ def row_to_registers(form: MatrixForm, number: int, row: Value, registers: Value
 
 
 def registers_to_row(form: MatrixForm, number: int, registers: Value, row: Value) -> None:
-    """Macro: stmatrix, of one of ROWS rows, to a pointer to it."""
+    """Macro: stmatrix, of one of ROWS, to a pointer to it."""
     ty, source = CONTAINER[fragment(form, "r").bits], registers + additive(number, _steps(form))
     for first, where, count in runs(lines(form)[0]):
         _copy(ty, count, source, where, row, first)

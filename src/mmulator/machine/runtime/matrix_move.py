@@ -13,7 +13,6 @@ from mmulator.machine.runtime.events import READ, WRITE
 from mmulator.machine.runtime.windows import matrix_space
 from mmulator.machine.state import Warp
 from mmulator.twin.moves import ROWS, matrices, registers_of, registers_to_row, row_to_registers, symbol
-from mmulator.twin.product import range_
 
 BYTES = 16  # of a row
 
@@ -25,11 +24,11 @@ def load_function(space: str, form: MatrixForm) -> Native:
 
     def ldmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
         rows = stack(ptr, 32)
-        if translate(w, (1 << ROWS * count) - 1, at, BYTES, READ, site, rows) != 0:
+        if translate(w, (1 << len(ROWS) * count) - 1, at, BYTES, READ, site, rows) != 0:
             for block in range(i64(count)):
                 own = registers_of(form, block, registers)
-                for number in range_(ROWS):
-                    row_to_registers(form, number, rows[ROWS * block + number], own)
+                for number in ROWS:
+                    row_to_registers(form, number, rows[len(ROWS) * block + number], own)
 
     return Native(ldmatrix, f"{symbol(form)}_{space}")
 
@@ -41,10 +40,10 @@ def store_function(space: str, form: MatrixForm) -> Native:
 
     def stmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
         rows = stack(ptr, 32)
-        if translate(w, (1 << ROWS * count) - 1, at, BYTES, WRITE, site, rows) != 0:
+        if translate(w, (1 << len(ROWS) * count) - 1, at, BYTES, WRITE, site, rows) != 0:
             for block in range(i64(count)):
                 own = registers_of(form, block, registers)
-                for number in range_(ROWS):
-                    registers_to_row(form, number, own, rows[ROWS * block + number])
+                for number in ROWS:
+                    registers_to_row(form, number, own, rows[len(ROWS) * block + number])
 
     return Native(stmatrix, f"{symbol(form)}_{space}")
