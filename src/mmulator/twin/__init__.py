@@ -2,6 +2,8 @@
 
 twin.py       `twin_for`: whole tiles; `fast_matmul`: whole matrices; batch.py: many of them
 plan.py, pack.py, tile.py, slow.py, fused.py, exact.py, groups.py, software.py: its parts
+shared.py     matrices in shared memory that a descriptor names; moves.py: fragments moved as they are; both from `layouts`
+doors.py      who turns an address into a pointer for them; images.py: arrays, for `Instruction`
 places.py     registers -> product -> registers, from `layouts`; product.py: its native code; registers.py: batches of it
 sfu/          approximate functions
 """

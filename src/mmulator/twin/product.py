@@ -14,8 +14,7 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import bits_mask, cast_ptr, elements_at, gather, load, store
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64, void
 from mmulator.codegen.values import Builder, Value
-
-CONTAINER = {1: u8, 4: u8, 8: u8, 16: u16, 32: u32, 64: u64}
+from mmulator.twin.moves import CONTAINER
 
 # One mma or wmma.mma form: sizes, the twin's functions, and where each matrix element lies in the fragments.
 ProductTable = Struct("ProductTable", [
