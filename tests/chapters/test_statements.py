@@ -15,8 +15,8 @@ from mmulator.isa.match import match
 from mmulator.isa.row import Row
 from mmulator.isa.table import ROWS
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import vector_type
-from mmulator.machine.meaning.vocabulary import SEMANTICS
+from mmulator.machine.emit.block import vector_type
+from mmulator.machine.meaning.binding import compute
 from tests.data import scalar_vectors
 from tests.support.scalar_harness import BOOL, HarnessScope, bits, execute, form_of, run
 
@@ -137,7 +137,7 @@ def test_every_form_can_be_written(name: str) -> None:
         with b:
             scope = HarnessScope(b, constant(b, BOOL, 0))
             values = iter(b.load(ty, p) for ty, p in zip(types, b.params))
-            result = SEMANTICS[form.opcode](scope, form, *(0x96 if o.kind == "imm" else next(values) for o in sources))
+            result = compute(scope, form, *(0x96 if o.kind == "imm" else next(values) for o in sources))
             b.ret()
         first = result[0] if isinstance(result, tuple) else result
         assert first.ty == vector_type(form.operands[0].type), str(form)

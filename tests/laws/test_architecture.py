@@ -1,18 +1,20 @@
-"""One direction of imports, and files that need no map."""
+"""One direction of imports, no circles, one name on every storey, and files that need no map."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mmulator.isa import matrix_move, mma, table, wgmma, wmma
 from tests.support import places
 
 ROOT = places.ROOT / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
-    ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",), ("syntax",),
+    ("lazy",), ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",), ("syntax",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
     ("ptx",), ("program",), ("machine",), ("devices", "sanitizer"), ("jobs",),
@@ -48,6 +50,91 @@ def test_imports_go_one_way(path: Path) -> None:
     for other in imported(path) - {own, "__version__"}:
         assert other in RANK, f"{path}: {other} has no place in the order of layers"
         assert RANK[other] < RANK[own], f"{path} ({own}) imports {other}"
+
+
+# circles ------------------------------------------------------------------------------------------------------------
+# `ty(x)` converts, and a Value has a type; the command line's list of commands, until it is in one file.
+CIRCLES = {frozenset({"codegen.types", "codegen.values"}), frozenset({"cli", "cli.app"})}
+
+
+def module_of(path: Path) -> str:
+    return ".".join(("mmulator", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+MODULES = {"mmulator", *map(module_of, FILES)}
+
+
+def runs(node: ast.AST) -> Iterator[ast.AST]:
+    """Everything in a file that runs, also inside functions; `if TYPE_CHECKING` does not."""
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
+            yield child
+            yield from runs(child)
+
+
+def imports(path: Path) -> set[str]:
+    """Modules of the package that a file imports, in functions too."""
+    found: set[str] = set()
+    for node in runs(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{a.name}" for a in node.names}
+            found |= (names & MODULES) or {node.module}
+    return found & MODULES
+
+
+GRAPH = {module_of(p): imports(p) for p in FILES}
+
+
+def reached(module: str) -> set[str]:
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        new = GRAPH.get(waiting.pop(), set()) - seen
+        seen |= new
+        waiting += new
+    return seen
+
+
+def test_no_circles_of_imports() -> None:
+    reach = {module: reached(module) for module in GRAPH}
+    circles = {frozenset(n.removeprefix("mmulator.") for n in reach[m] if m in reach.get(n, ())) for m in GRAPH if m in reach[m]}
+    assert circles <= CIRCLES
+
+
+# What stands in machine/, the lower before the higher: structs and native code, what a block's code is written with, what
+# instructions do, kernels, launches. Files beside the folders are on top; the structs are below all.
+WINGS = ("state", "runtime", "emit", "meaning", "compile", "launch")
+
+
+@pytest.mark.parametrize("wing", WINGS)
+def test_the_machine_has_walls(wing: str) -> None:
+    below = WINGS[: WINGS.index(wing) + 1]
+    for module, names in GRAPH.items():
+        if module.startswith(f"mmulator.machine.{wing}"):
+            others = {n.split(".")[2] for n in names if n.startswith("mmulator.machine.")}
+            assert others <= {*below}, f"{module} imports {sorted(others - {*below})}"
+
+
+# chapters -----------------------------------------------------------------------------------------------------------
+CHAPTERS = {module.__name__.rpartition(".")[2] for module in (*table.CHAPTERS, mma, wmma, wgmma, matrix_move)}
+# Files of machine/meaning/ that say nothing of a chapter: what functions share, and rows that program/as_ptxas/ makes.
+VOCABULARY = {
+    "approximate", "binding", "builtins", "calls", "convergence", "floatbits", "lanewise", "matrix_operands", "minifloat",
+    "narrow", "operands", "quotient", "scope", "special_registers",
+}  # fmt: skip
+# The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
+NATIVE = {
+    "calls", "events", "faults", "pending", "printing", "registers", "scheduler", "waiting", "watch", "wgmma_operands", "windows",
+}  # fmt: skip
+
+
+def test_chapters_have_one_name_on_every_storey() -> None:
+    """A file of meanings, and one of native code, is named as the file of its rows in isa/."""
+    for storey, shared in (("meaning", VOCABULARY), ("runtime", NATIVE)):
+        files = {p.stem for p in (ROOT / "machine" / storey).glob("*.py")} - {"__init__"}
+        assert files <= CHAPTERS | shared and not CHAPTERS & shared
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))

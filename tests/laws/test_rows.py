@@ -14,12 +14,11 @@ import pytest
 from mmulator.errors import UnsupportedError
 from mmulator.isa.form import Form
 from mmulator.isa.row import Row
-from mmulator.isa.targets import PTX_VERSIONS, Target
+from mmulator.isa.targets import PTX_VERSIONS, Target, default_device
 from mmulator.machine.compile.kernel import Jit
-from mmulator.machine.launch.limits import default_device
 from mmulator.machine.module import Module
-from mmulator.machine.runnable import unsupported
 from mmulator.program.image import ModuleImage
+from mmulator.program.runnable import unsupported
 from mmulator.ptx import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source

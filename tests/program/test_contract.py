@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mmulator.isa.effects import Effects, Ptxas
 from mmulator.isa.table import ROWS
 from mmulator.machine.module import Module
 from mmulator.program.as_ptxas.contract import contract
 from mmulator.program.as_ptxas.fold import fold
-from mmulator.program.as_ptxas.regions import SELECTED
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Immediate
 from mmulator.source import Source
@@ -138,9 +138,15 @@ NOT_SELECTED = {
 
 def test_each_opcode_is_known_to_be_selected_or_a_branch() -> None:
     supported = {opcode for opcode, rows in ROWS.items() if any(row.status.runs for row in rows)}
+    selected = {row.opcode for rows in ROWS.values() for row in rows if _is_selected(row.effects)}
     branches = " ".join(NOT_SELECTED.values()).split()
-    assert supported - SELECTED == set(branches)
-    assert supported >= SELECTED and len(branches) == len(set(branches))
+    assert supported - selected == set(branches)
+    assert supported >= selected and len(branches) == len(set(branches))
+
+
+def _is_selected(effects: Effects) -> bool:
+    """Is any form? Of `bfind` and its like others are branches."""
+    return any(e.ptxas is Ptxas.SELECTED for e in (effects, *(e for _, e in effects.variants)))
 
 
 RCP = "rcp.approx.ftz.f32 %f4, %f1;\n"
@@ -193,6 +199,15 @@ def test_constants_are_folded_as_ptxas_folds_them(body: str, expected: str) -> N
         constants = [f" {o.bits('f32'):#x}" for o in ins.operands if isinstance(o, Immediate)]
         shown.append(".".join((ins.opcode, *ins.modifiers)) + "".join(constants))
     assert ", ".join(shown) == expected
+
+
+@pytest.mark.parametrize("body", [*CASES, *FOLDED])
+def test_what_was_written_is_kept(body: str) -> None:
+    """Each instruction of a rewritten function knows one of the text, and stands where that stands."""
+    function = parse_module(Source("test.ptx", kernel(LOAD + "  " + body + "\n" + STORE))).entries[0]
+    written = {id(i) for i in function.instructions}
+    for ins in contract(fold(function)).instructions:
+        assert id(ins.original) in written and ins.original.span == ins.span
 
 
 PAIRS = np.random.default_rng(3).integers(0, 1 << 32, (2, 4096), dtype=np.uint32)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmulator.errors import PtxSyntaxError
-from mmulator.machine.runnable import unsupported
+from mmulator.program.runnable import unsupported
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.resources import leaves, parameter_offsets
 from mmulator.ptx.tree import (

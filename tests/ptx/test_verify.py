@@ -16,7 +16,7 @@ from mmulator.isa.match import NoForm, match
 from mmulator.isa.row import Row
 from mmulator.isa.table import CHAPTERS, ROWS
 from mmulator.isa.types import type_bits
-from mmulator.machine.runnable import unsupported
+from mmulator.program.runnable import unsupported
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import require_valid, verify
 from mmulator.source import Source

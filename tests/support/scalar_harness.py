@@ -18,8 +18,8 @@ from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.isa.form import Form
 from mmulator.isa.match import NoForm, match
 from mmulator.isa.row import OperandSpec
-from mmulator.machine.compile.block import vector_type
-from mmulator.machine.meaning.vocabulary import SEMANTICS
+from mmulator.machine.emit.block import vector_type
+from mmulator.machine.meaning.binding import compute
 
 LANES = 32
 BOOL = boolean.vec(LANES)
@@ -112,7 +112,7 @@ def compiled(mnemonic: str, constants: tuple[tuple[str, int], ...] = (), given: 
             if has_carry(form):
                 scope.carry = _load(b, table, len(ins), n, BOOL)
                 ins.append(BOOL)
-            result = SEMANTICS[form.opcode](scope, form, *sources)
+            result = compute(scope, form, *sources)
             results = [*(result if isinstance(result, tuple) else (result,))]
             if has_carry(form):
                 results.append(scope.carry)

@@ -9,7 +9,6 @@ Whole pages: docs/spec-map.md, docs/supported.md. Regions of other pages stand b
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import sys
@@ -17,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from mmulator.conformance import vectors
 from mmulator.inspect.explanation.arithmetic import runs_on, spans
@@ -25,13 +23,9 @@ from mmulator.isa import special_registers as scalar_registers
 from mmulator.isa import table as scalar_tables
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.forms import Row as MatrixRow
-from mmulator.isa.row import TYPE_SLOTS, Row
+from mmulator.isa.row import Row
 from mmulator.isa.tables import FAMILIES
 from mmulator.isa.targets import CHIPS, DEVICES
-from mmulator.machine.compile.special import SPECIAL_REGISTERS
-from mmulator.machine.meaning import LOWER, load_all
-from mmulator.machine.meaning import scope as registry
-from mmulator.machine.meaning.vocabulary import SEMANTICS
 from mmulator.numerics import profiles
 from mmulator.numerics.profiles import dot_key
 from mmulator.syntax import parse_mnemonic
@@ -57,66 +51,38 @@ def module_path(module: str) -> str:
     return module.removeprefix("mmulator.").replace(".", "/") + ".py"
 
 
-def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that a decorator of machine/meaning/scope.py has wrapped."""
-    while function.__module__ == registry.__name__:
-        inside = [v for v in inspect.getclosurevars(function).nonlocals.values() if inspect.isfunction(v)]
-        inside = [v for v in inside if v.__module__ != registry.__name__] or inside
-        if not inside:
-            break
-        function = inside[0]
-    return function
-
-
-CONTROL = {"bra", "brx", "call", "ret", "exit", "trap", "bar", "barrier"}  # endings of basic blocks: machine/compile/control.py
-
-
-def meaning(row: Row) -> list[str]:
-    """Files that give a scalar row its meaning."""
-    load_all()
-    if not row.status.runs:
-        return []
-    lowering = LOWER.get(row.name) or LOWER.get(row.opcode)
-    if lowering is not None:
-        return [module_path(lowering.__module__)]
-    if row.opcode in CONTROL:
-        return ["machine/compile/control.py", "machine/runtime/control.py"]
-    name = row.name if row.name in SEMANTICS else row.opcode
-    first = next((g for g in row.slots if g.name in TYPE_SLOTS), None)
-    kinds = {registry.kind_of(t) for t in first.choices} if first else {""}
-    found = [registry._TABLE.get((name, k)) or registry._TABLE.get((name, "")) for k in sorted(kinds)]
-    return sorted({module_path(body_of(f).__module__) for f in found if f is not None})
+def meaning(table: str, row: Row) -> list[str]:
+    """Files that give a scalar row its meaning: on each storey that of the same name as the row's."""
+    name = table.rpartition("/")[2]
+    files = [f"machine/{storey}/{name}" for storey in ("meaning", "runtime")] if row.status.runs else []
+    return [f for f in files if (PACKAGE / f).exists()]
 
 
 def scalar_rows() -> Iterator[tuple[str, str, Row]]:
     """(file of the table, chapter of the specification, row)."""
-    files = {}
-    for module in vars(scalar_tables).values():
-        for row in getattr(module, "ROWS", ()) if inspect.ismodule(module) else ():
-            files[id(row)] = module_path(module.__name__)
     for chapter in scalar_tables.CHAPTERS:
         for row in chapter.ROWS:
-            yield files[id(row)], row.section.title.partition(":")[0], row
+            yield module_path(chapter.__name__), row.section.title.partition(":")[0], row
 
 
 # docs/spec-map.md ---------------------------------------------------------------------------------------------------
 MATRIX_FILES = {
-    "mma": "execution.py layouts/fragments.py layouts/sparse/ layouts/scales.py machine/meaning/matrix.py",
+    "mma": "execution.py layouts/fragments.py layouts/sparse/ layouts/scales.py machine/meaning/mma.py",
     "wgmma": "execution.py layouts/fragments.py layouts/descriptors.py layouts/swizzle.py layouts/sparse/ "
-    "machine/meaning/matrix.py machine/runtime/tensor.py program/as_ptxas/inflight.py",
-    "wmma": "execution.py layouts/fragments.py machine/meaning/matrix.py machine/runtime/tensor.py",
-    "ldmatrix": "execution.py layouts/operands.py machine/meaning/matrix.py machine/runtime/memory.py",
-    "stmatrix": "execution.py layouts/operands.py machine/meaning/matrix.py machine/runtime/memory.py",
-    "movmatrix": "execution.py layouts/operands.py machine/meaning/matrix.py machine/runtime/memory.py",
+    "machine/meaning/wgmma.py machine/runtime/wgmma.py machine/runtime/tensor.py program/as_ptxas/inflight.py",
+    "wmma": "execution.py layouts/fragments.py machine/meaning/wmma.py machine/runtime/tensor.py",
+    "ldmatrix": "execution.py layouts/operands.py machine/meaning/matrix_move.py machine/runtime/memory.py",
+    "stmatrix": "execution.py layouts/operands.py machine/meaning/matrix_move.py machine/runtime/memory.py",
+    "movmatrix": "execution.py layouts/operands.py machine/meaning/matrix_move.py machine/runtime/memory.py",
 }
 LANGUAGE = (
     ("PTX Module Directives; Identifiers, Constants", "ptx/lexer.py ptx/cursor.py ptx/parser.py"),
     ("State Spaces, Types, and Variables", "isa/types.py ptx/declarations.py program/image.py machine/state.py"),
-    ("Instruction Operands", "ptx/operands.py ptx/tree.py machine/compile/block.py"),
+    ("Instruction Operands", "ptx/operands.py ptx/tree.py machine/emit/block.py"),
     ("Abstracting the ABI: functions, calls, parameters",
      "ptx/calls.py program/image.py program/calls.py machine/runtime/control.py"),
     ("Predicated Execution", "ptx/body.py program/blocks.py"),
-    ("Special Registers", "isa/special_registers.py machine/compile/special.py"),
+    ("Special Registers", "isa/special_registers.py machine/meaning/special_registers.py"),
     (".target and .version, Target Architecture Families", "isa/targets.py ptx/verify.py"),
     ("Performance-Tuning Directives (.maxntid, .reqntid)", "ptx/resources.py machine/module.py"),
     ("Memory Consistency Model", "machine/runtime/memory.py (host memory, in program order of the lanes)"),
@@ -152,7 +118,7 @@ def spec_map() -> str:
         grouped: dict[tuple[str, str], list[str]] = {}
         for opcode, members in opcodes.items():
             tables = sorted({f for f, _ in members})
-            files = sorted({f for _, r in members for f in meaning(r)})
+            files = sorted({f for table, r in members for f in meaning(table, r)})
             grouped.setdefault((" ".join(tables), " ".join(files)), []).append(opcode)
         out += table(
             ("instructions", "table", "semantics"),
@@ -230,16 +196,14 @@ def supported() -> str:
         missing += [(chapter, code(dict.fromkeys(names)), why) for why, names in reasons.items()]
     out += table(("section", "every form is supported"), lines)
     out += "\n## Not supported\n\n" + table(("section", "instructions", "why"), missing)
-    have = [n for n in scalar_registers.SPECIAL_REGISTERS if is_read(n)]
-    lack = [n for n in scalar_registers.SPECIAL_REGISTERS if not is_read(n)]
-    out += "\n## Special registers\n\nSupported: " + ", ".join(folded(have)) + ".\n"
-    out += "\nNot supported: " + (", ".join(folded(lack)) or "none") + ".\n"
+    names = ", ".join(folded(list(scalar_registers.SPECIAL_REGISTERS)))
+    out += f"\n## Special registers\n\nSupported, all of them: {names}.\n"
     return out
 
 
 def reason(row: Row) -> str:
     """Why the machine does not run a row; empty if it does."""
-    return (not row.status.runs and row.status.reason) or ("" if meaning(row) else "no semantics yet")
+    return "" if row.status.runs else row.status.reason
 
 
 def unsupported_name(row: Row) -> str:
@@ -247,11 +211,6 @@ def unsupported_name(row: Row) -> str:
     types = [g.choices for g in row.slots if g.name in shown]
     narrow = [a for a in types if not row.open]
     return row.name + "".join("." + "/".join(dict.fromkeys(a)) for a in narrow)
-
-
-def is_read(name: str) -> bool:
-    """Whether the machine has a special register; a vector's name stands for its components."""
-    return name in SPECIAL_REGISTERS or f"{name}.x" in SPECIAL_REGISTERS
 
 
 def folded(names: list[str]) -> list[str]:

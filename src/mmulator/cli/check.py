@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from mmulator.errors import InvalidInstructionError
-    from mmulator.machine.runnable import Unsupported
+    from mmulator.program.runnable import Unsupported
     from mmulator.ptx.tree import Function, Module
 
 
@@ -29,7 +29,7 @@ def check(
     """
     from mmulator.cli.output import read_bytes
     from mmulator.demangle import choose
-    from mmulator.machine.runnable import unsupported
+    from mmulator.program.runnable import unsupported
     from mmulator.ptx.parser import parse_module
     from mmulator.ptx.text import text_of
     from mmulator.ptx.verify import verify

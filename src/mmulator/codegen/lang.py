@@ -11,8 +11,8 @@ What can be written: assignments (a local keeps its first type), augmented assig
 `for i in range(...)`, `break`, `continue`, `return`, calls of other native functions, of types (conversion) and of the
 functions in ops.py. `p[i]` loads and stores; `s.field` of a pointer to a Struct. `and`, `or`, `not` work on booleans and do
 not short-circuit. A condition, or a `for` over anything but range(Value), that Python can evaluate is evaluated at compile
-time: an `if` on a Python bool keeps one arm, a `for` over a Python sequence is unrolled. Names from the enclosing scopes are
-compile-time constants; calling an ordinary Python function makes it a macro.
+time: an `if` on a Python bool keeps one arm, a `for` over a Python sequence (`unrolled(n)` is one) is unrolled. Names from the
+enclosing scopes are compile-time constants; calling an ordinary Python function makes it a macro.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ import linecache
 import operator
 import textwrap
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
-from mmulator.codegen.types import Ty, boolean, i64, void
-from mmulator.codegen.values import Builder, Value, as_value, constant, module_text
+from mmulator.codegen.types import CodeError, Ty, boolean, i64, void
+from mmulator.codegen.values import WIDE, Builder, Value, as_value, constant, module_text
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -51,14 +53,23 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 class Native:
-    """A function of the language. `name` is its symbol; closure constants that matter belong into it."""
+    """A function of the language. `name` is its symbol; closure constants that matter belong into it.
 
-    def __init__(self, function: Callable[..., Any], name: str | None = None, attributes: str = "") -> None:
+    inline: written into whatever calls it, instead of being linked to; only native functions can call it.
+    """
+
+    instrument: Instrument | None = None
+    inline = False
+
+    def __init__(
+        self, function: Callable[..., Any], name: str | None = None, attributes: str = "", inline: bool = False
+    ) -> None:
         self.function = function
         self.name = name or function.__name__
-        self.attributes = attributes
+        self.attributes, self.inline = attributes, inline
         tree = ast.parse(textwrap.dedent(source_of(function))).body[0]
-        assert isinstance(tree, ast.FunctionDef)
+        if not isinstance(tree, ast.FunctionDef):
+            raise CodeError(f"{self.name} is no function")
         self.tree = tree
         closure = inspect.getclosurevars(function)
         self.nonlocals = dict(closure.nonlocals)
@@ -68,7 +79,7 @@ class Native:
 
     def _annotation(self, node: ast.expr | None) -> Ty:
         if node is None:
-            raise TypeError(f"{self.name}: every parameter needs a type")
+            raise CodeError(f"{self.name}: every parameter needs a type")
         if isinstance(node, ast.Constant) and node.value is None:
             return void
         code = compile(ast.Expression(node), self.name, "eval")
@@ -77,34 +88,90 @@ class Native:
     def build(self) -> tuple[Builder, list[Native]]:
         """The LLVM function, and the native functions it calls."""
         builder = Builder(self.name, self.returns, self.params, attributes=self.attributes)
+        if self.inline:
+            builder.linkage, builder.attributes = "internal", f"alwaysinline {self.attributes or WIDE}"
         with builder:
             body = _Body(self, builder)
             body.run(self.tree.body)
         return builder, body.calls
+
+    def under(self, instrument: Instrument | None) -> Native | None:
+        """The function under an instrument: itself, if neither it nor what it calls has a hook that the instrument takes."""
+        if instrument is None:
+            return self
+        variants: dict[Instrument, Native] = vars(self).setdefault("variants", {})
+        if instrument not in variants:
+            made = variants[instrument] = copy(self)
+            made.instrument, made.name = instrument, f"{self.name}.{instrument.name}"
+            _, calls = made.build()
+            taken = {id(f) for f in instrument.hooks.values()}
+            if not any(id(f) in taken or (f.instrument is not None and f is not made) for f in calls):
+                variants[instrument] = self
+        return variants[instrument]
 
     def __call__(self, *args: Any) -> Value:
         """Inside other code that is being built: a call."""
         return call(Builder.current(), self, args)
 
 
-def native(function: Callable[..., Any] | None = None, *, name: str | None = None, attributes: str = "") -> Any:
+def native(
+    function: Callable[..., Any] | None = None, *, name: str | None = None, attributes: str = "", inline: bool = False
+) -> Any:
     """Decorator: see the module's docstring."""
     if function is None:
-        return lambda f: Native(f, name, attributes)
-    return Native(function, name, attributes)
+        return lambda f: Native(f, name, attributes, inline)
+    return Native(function, name, attributes, inline)
+
+
+class Hook(Native):
+    """A call that is there only under an instrument which takes it. Without, its arguments are not computed either."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.name = function, function.__name__
+
+    def under(self, instrument: Instrument | None) -> Native | None:
+        """What is called in its place, if anything is."""
+        return instrument.hooks.get(self.name) if instrument is not None else None
+
+
+def hook(function: Callable[..., Any]) -> Hook:
+    """Decorator: parameters and docstring are all that the function needs."""
+    return Hook(function)
+
+
+@dataclass(frozen=True, eq=False)
+class Instrument:
+    """Native functions that are called in the place of hooks, by the hooks' names. `name` ends the symbols of what calls them."""
+
+    name: str
+    hooks: Mapping[str, Native]
 
 
 def call(b: Builder, target: Native, args: Any) -> Value:
     if len(args) != len(target.params):
-        raise TypeError(f"{target.name} takes {len(target.params)} arguments, not {len(args)}")
+        raise CodeError(f"{target.name} takes {len(target.params)} arguments, not {len(args)}")
     values = [_pass(b, a, ty, target, n) for a, (n, ty) in zip(args, target.params)]
     return b.call(target.name, target.returns, values)
 
 
 def _pass(b: Builder, value: Any, ty: Ty, target: Native, name: str) -> Value:
     if isinstance(value, Value) and value.ty != ty and not (value.ty.kind == ty.kind == "ptr"):
-        raise TypeError(f"{target.name}({name}): {value.ty} where {ty} is wanted")
+        raise CodeError(f"{target.name}({name}): {value.ty} where {ty} is wanted")
     return as_value(b, value, ty)
+
+
+def parts(function: Native) -> tuple[list[Builder], list[Native]]:
+    """A function and all that is inlined in it, and the functions that these are linked to."""
+    builders: dict[str, Builder] = {}
+    linked: list[Native] = []
+    waiting = [function]
+    while waiting:
+        one = waiting.pop()
+        if one.name not in builders:
+            builders[one.name], calls = one.build()
+            waiting += [f for f in calls if f.inline]
+            linked += [f for f in calls if not f.inline]
+    return list(builders.values()), linked
 
 
 def library_text(functions: list[Native]) -> str:
@@ -118,6 +185,11 @@ def library_text(functions: list[Native]) -> str:
             done[function.name] = builder
             waiting.extend(calls)
     return module_text([done[n] for n in sorted(done)])
+
+
+def unrolled(*bounds: int) -> range:
+    """`for i in unrolled(4)`: the body four times, `i` a number of Python's, where `range` is a loop at run time."""
+    return range(*bounds)
 
 
 class _Body:
@@ -136,8 +208,11 @@ class _Body:
     def _new_slot(self, name: str, ty: Ty) -> None:
         self.slots[name] = self.b.alloca(ty, align=min(64, max(ty.size, 1) & -max(ty.size, 1)))
 
-    def _error(self, node: ast.AST, message: str) -> TypeError:
-        return TypeError(f"{self.native.name}, line {getattr(node, 'lineno', '?')}: {message}")
+    def _located(self, statement: ast.stmt, error: Exception) -> CodeError:
+        said = f"{error} in `{ast.unparse(statement).splitlines()[0]}`"
+        located = CodeError(f"{self.native.name}, line {statement.lineno}: {said}")
+        located.located = True
+        return located
 
     # statements -----------------------------------------------------------------------------------------------------
     def run(self, body: list[ast.stmt]) -> None:
@@ -146,12 +221,10 @@ class _Body:
                 return
             try:
                 getattr(self, f"_do_{type(statement).__name__}")(statement)
-            except TypeError as error:
-                if getattr(error, "located", False):
+            except (CodeError, TypeError) as error:  # a macro that is called wrongly is Python's own TypeError
+                if isinstance(error, CodeError) and error.located:
                     raise
-                located = self._error(statement, f"{error} in `{ast.unparse(statement).splitlines()[0]}`")
-                located.located = True  # type: ignore[attr-defined]
-                raise located from error
+                raise self._located(statement, error) from error
 
     def _do_Pass(self, node: ast.Pass) -> None:
         pass
@@ -179,7 +252,7 @@ class _Body:
                         self._new_slot(name, value.ty)
                         slot = self.slots[name]
                     elif slot.ty.to != value.ty:
-                        raise TypeError(f"{name} is {slot.ty.to}, not {value.ty}")
+                        raise CodeError(f"{name} is {slot.ty.to}, not {value.ty}")
                     self.b.store(value, slot)
                 elif name in self.slots:
                     self.b.store(constant(self.b, self.slots[name].ty.to, value), self.slots[name])
@@ -194,7 +267,7 @@ class _Body:
                 for t, v in zip(targets, value, strict=True):
                     self._assign(t, v)
             case _:
-                raise TypeError(f"cannot assign to {ast.unparse(target)}")
+                raise CodeError(f"cannot assign to {ast.unparse(target)}")
 
     def _do_AugAssign(self, node: ast.AugAssign) -> None:
         load = ast.copy_location(ast.parse(ast.unparse(node.target), mode="eval").body, node)
@@ -259,7 +332,7 @@ class _Body:
         start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
         typed = next((a.ty for a in args if isinstance(a, Value)), i64)
         if not isinstance(node.target, ast.Name):
-            raise TypeError("a range is counted by one name")
+            raise CodeError("a range is counted by one name")
         name = node.target.id
         self._assign(node.target, typed(as_value(b, start, typed)))
         limit = as_value(b, stop, typed)
@@ -293,7 +366,7 @@ class _Body:
                     return self.b.load(self.slots[name].ty.to, self.slots[name])
                 if name in self.native.scope:
                     return self.native.scope[name]
-                raise TypeError(f"unknown name {name}")
+                raise CodeError(f"unknown name {name}")
             case ast.BinOp(left=left, op=op, right=right):
                 return _BINARY[type(op)](self.eval(left), self.eval(right))
             case ast.UnaryOp(op=op, operand=operand):
@@ -323,7 +396,7 @@ class _Body:
             case ast.Call():
                 return self._call(node)
             case _:
-                raise TypeError(f"{type(node).__name__} is not part of the language")
+                raise CodeError(f"{type(node).__name__} is not part of the language")
 
     def _index(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Slice):
@@ -372,8 +445,12 @@ class _Body:
                 return self.eval(target.value).field_address(target.attr)
             if isinstance(target, ast.Subscript):
                 return self.eval(target.value) + self.eval(target.slice)
-            raise TypeError("address() takes s.field or p[i]")
+            raise CodeError("address() takes s.field or p[i]")
         function = self.eval(node.func)
+        if isinstance(function, Native):
+            function = function.under(self.native.instrument)
+            if function is None:
+                return None
         args: list[Any] = []
         for a in node.args:
             if isinstance(a, ast.Starred):
@@ -387,4 +464,4 @@ class _Body:
         return function(*args, **keywords)
 
 
-__all__ = ["Native", "boolean", "call", "library_text", "native"]
+__all__ = ["Hook", "Instrument", "Native", "boolean", "call", "hook", "library_text", "native", "parts", "unrolled"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from mmulator.conformance.values import Problem
@@ -14,6 +13,7 @@ from mmulator.isa.tables import all_forms
 from mmulator.isa.targets import Target
 from mmulator.isa.types import F16
 from mmulator.layouts import sparse
+from mmulator.lazy import cached_property
 from mmulator.numerics.profiles import dot_key, profile_for
 
 ORDERING = ("fence", "commit_group", "wait_group")  # wgmma operations without a result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import Target, as_pair
 from mmulator.isa.types import ElementType
 from mmulator.layouts import Fragment, element_of, fragment, sparse
+from mmulator.lazy import cached_property
 from mmulator.numerics.formats import from_raw, to_raw
 from mmulator.numerics.profiles import dot_key
 from mmulator.syntax import parse_instruction, print_mnemonic

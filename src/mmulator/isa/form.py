@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from mmulator.isa.effects import Effects
 from mmulator.isa.row import BLACKWELL, OperandSpec, Requirement, Row, Section, Status
 
 
@@ -15,7 +16,7 @@ class Form:
     name: of the row: `add`, `cp.async`, `cp.async.wait_group`, `bar.sync`, `cvta.to`.
     modifiers: (slot, modifier) in the order of the row; `form["rnd"]` is the modifier, or "" if it is not written.
     operands: what the instruction takes. requires: the least PTX version and the targets it needs.
-    section: its section of the specification. status: whether the machine runs it.
+    section: its section of the specification. status: whether the machine runs it. effects: what it does besides computing.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Form:
     section: Section
     status: Status
     open: bool
+    effects: Effects
 
     def __getitem__(self, slot: str) -> str:
         for name, modifier in self.modifiers:
@@ -67,4 +69,4 @@ def form_of(row: Row, taken: Mapping[str, str]) -> Form:
     if status.state == "runs" and requires.minimum >= 100:
         status = BLACKWELL
     ordered = tuple((s.name, taken[s.name]) for s in row.slots if s.name in taken)
-    return Form(row.name, ordered, operands, requires, row.section, status, row.open)
+    return Form(row.name, ordered, operands, requires, row.section, status, row.open, row.effects.of(present))

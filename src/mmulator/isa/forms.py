@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from itertools import product
 from typing import Literal
 
+from mmulator.isa.effects import ACTS, Effects
 from mmulator.isa.targets import TARGETS, Target
 from mmulator.isa.types import TYPES, ElementType
+from mmulator.lazy import cached_property
 
 OperandKind = Literal["registers", "register", "address", "descriptor", "predicate", "immediate", "integer", "group"]
 Direction = Literal["in", "out", "inout"]
@@ -145,6 +146,7 @@ class Row:
     section: Section
     signatures: Callable[[MatrixForm], tuple[tuple[OperandSpec, ...], ...]] = field(compare=False, repr=False)
     implied: tuple[tuple[str, str], ...] = ()
+    effects: Effects = ACTS
 
     @cached_property
     def by_category(self) -> dict[str, tuple[Slot, ...]]:
@@ -234,6 +236,10 @@ class MatrixForm:
     @property
     def section(self) -> Section:
         return self.row.section
+
+    @property
+    def effects(self) -> Effects:
+        return self.row.effects
 
     @cached_property
     def signatures(self) -> tuple[tuple[OperandSpec, ...], ...]:

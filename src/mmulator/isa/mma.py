@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mmulator.isa.effects import ACTS, Together
 from mmulator.isa.forms import (
     REGISTERS_ANY32,
     REGISTERS_ANY64,
@@ -173,6 +174,9 @@ _ORDER = (
 _ALWAYS: dict[str, Choice] = {"sync": "sync", "aligned": "aligned", "alayout": "row", "blayout": "col"}
 
 
+MULTIPLIES = ACTS.but(together=Together.WARP, multiplies=True, counted_as="mma")
+
+
 def _row(requires: Requirement, **choices: Choice) -> Row:
     given = {**_ALWAYS, **choices}
     ordered = {name: given.pop(name) for name in _ORDER if name in given}
@@ -181,7 +185,7 @@ def _row(requires: Requirement, **choices: Choice) -> Row:
     section = SPARSE if "sparse" in choices else DENSE
     # without .scale_vec a row has the one size that its kind allows
     implied = tuple((n, c[-1]) for n, c in ordered.items() if n == "scale_vec" and isinstance(c, tuple))
-    return Row("mma", "mma", slots(**ordered), requires, section, _signatures, implied)
+    return Row("mma", "mma", slots(**ordered), requires, section, _signatures, implied, MULTIPLIES)
 
 
 def _float(requires: Requirement, acc: tuple[str, ...], a: Choice, b: Choice, **more: Choice) -> tuple[Row, ...]:

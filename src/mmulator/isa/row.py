@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from mmulator.isa.effects import LANEWISE, Effects
 from mmulator.isa.targets import TARGETS, Target
 
 Kind = Literal[
@@ -169,7 +170,7 @@ class Row:
 
     rule: says what is wrong with a combination of modifiers, or returns None. needs: modifiers that are newer than the row.
     open: takes any further modifiers and any operands. leading: the slot that stands directly after the opcode.
-    free: the fixed modifiers may stand anywhere.
+    free: the fixed modifiers may stand anywhere. effects: what it does besides computing its results.
     """
 
     name: str
@@ -183,6 +184,7 @@ class Row:
     open: bool = False
     leading: str = ""
     free: bool = False
+    effects: Effects = LANEWISE
 
     @property
     def opcode(self) -> str:

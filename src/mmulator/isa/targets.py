@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import total_ordering
+from functools import cache, total_ordering
 from typing import Any
 
 from mmulator.errors import OperandError, UnsupportedError, shown
@@ -160,3 +160,12 @@ def as_pair(
             hint=f"it came with PTX ISA {needed}",
         )
     return wanted, version
+
+
+@cache
+def default_device(target: Target) -> str:
+    """The chip that a .target names; if it is not modelled the next one that runs its code, or else the nearest older."""
+    runs = [d for d in DEVICES if target.runs_on(d)]
+    if runs:
+        return runs[0]
+    return [d for d in DEVICES if int(d[3:]) <= target.number][-1]

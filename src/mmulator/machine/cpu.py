@@ -56,7 +56,7 @@ class Cpu:
     def launch(self, kernel: CompiledKernel, request: Request) -> Ran:
         x, y, z = request.block
         shape = LaunchShape(request.grid, request.block, x * y * z, kernel.shared.static, request.shared)
-        threads = 1 if request.watches else request.threads
+        threads = request.threads or (1 if request.watches else None)
         try:
             grid = Grid(kernel, shape, request.arguments, request.seed, threads, request.watches)
             outcome = Runner(grid, request.progress).run(request.timeout)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from typing import Any
 from mmulator.codegen.locks import TimeUp, time_limit
 from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError, UnsupportedError, short_traceback
-from mmulator.isa.targets import Target
+from mmulator.isa.targets import Target, default_device
+from mmulator.lazy import cached_property
 from mmulator.machine.backend import Request
 from mmulator.machine.compile.kernel import CompiledKernel
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
@@ -24,7 +24,6 @@ from mmulator.machine.launch.limits import (
     check_block,
     check_device,
     check_shared,
-    default_device,
     dimensions,
     seconds,
     sequence,
@@ -220,7 +219,7 @@ class Kernel:
         device: whose arithmetic (`sm_90`); default: that of .target. seed: of the scheduler's choices (when asynchronous
         operations complete). timeout: seconds that compilation may take, and again the run. threads: of the host.
         progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
-        index), whose stores the report lists; the launch then takes one thread of the host.
+        index), whose stores the report lists, in order; on one thread of the host unless `threads` says more.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then).
         """
@@ -234,7 +233,7 @@ class Kernel:
         request = self.request(
             grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch
         )
-        options = CompileOptions(watch=True) if request.watches else DEFAULT
+        options = CompileOptions(events=request.watches.instrument) if request.watches else DEFAULT
         started = time.perf_counter()
         compiled = self.module.loaded.compiled.get((self.name, device, options))
         compiled = compiled or self._compile_within(request.timeout, device, progress, options)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from mmulator.isa.effects import LANEWISE, Effects
 from mmulator.isa.form import Form
 from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
+from mmulator.lazy import cached_property
 from mmulator.source import Source, Span
 
 if TYPE_CHECKING:
@@ -201,6 +202,7 @@ class Instruction:
     form: the row of the instruction tables it matches, or None if there is none (the verifier says why).
     operands: as written. A call has (Arguments results, callee, Arguments arguments[, prototype]).
     guard: (predicate register, negated) or None. mnemonic_span: the opcode with its modifiers.
+    made_from: the instruction as written, of which a rewrite (program/as_ptxas) made this one; None of one that is written.
     """
 
     opcode: str
@@ -210,6 +212,17 @@ class Instruction:
     guard: tuple[Reg, bool] | None
     span: Span
     mnemonic_span: Span
+    made_from: Instruction | None = None
+
+    @property
+    def effects(self) -> Effects:
+        """What its row says that it does besides computing."""
+        return LANEWISE if self.form is None else self.form.effects
+
+    @property
+    def original(self) -> Instruction:
+        """The instruction as written: what faults and reports name."""
+        return self if self.made_from is None else self.made_from
 
     @property
     def mnemonic(self) -> str:

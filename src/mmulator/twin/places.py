@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mmulator.codegen.lang import Native
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import Fragment, element_of, fragment, scales, sparse
+from mmulator.lazy import cached_property
 from mmulator.numerics.profiles import dot_key
 from mmulator.twin.product import IndexTable, Piece, ProductTable, mma_function
 from mmulator.twin.twin import Twin, twin_for

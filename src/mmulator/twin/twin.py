@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ import numpy as np
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text
 from mmulator.codegen.locks import Lock
+from mmulator.lazy import cached_property
 from mmulator.numerics.arrays import batch_shape, check_operands
 from mmulator.numerics.formats import container, element_type
 from mmulator.numerics.profiles import DotKey, profile_for

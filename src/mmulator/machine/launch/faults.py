@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mmulator.errors import ExecutionFault
+from mmulator.errors import ExecutionFault, LimitReached
 from mmulator.isa.form import Form
+from mmulator.machine.launch.arena import read_string
 from mmulator.machine.launch.faults_warp import describe_partial
 from mmulator.machine.launch.faults_wgmma import describe_warpgroup
-from mmulator.machine.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
+from mmulator.machine.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind, Warp
 from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_FUNCTION, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Instruction
 
@@ -45,6 +46,12 @@ def describe_address(grid: Grid, address: int) -> str:
     return f"byte {distance} of {b.label}, which has {b.size}"
 
 
+def _message(resident: Resident, address: int) -> str:
+    """The text of a failing assert."""
+    cta = resident.cta[0]
+    return read_string(resident.arena.at("warps") + int(cta["fault_warp"]) * Warp.size, int(cta["fault_lane"]), address)
+
+
 def _space(ins: Instruction) -> str:
     """State space of an access by an offset; one that names no space names a local variable."""
     written = ins.form["space"] if isinstance(ins.form, Form) else getattr(ins.form, "space", "")
@@ -63,6 +70,7 @@ _HINTS = {
     FaultKind.BARRIER_COUNTS: "name the count everywhere or nowhere; an H200 traps even if the one left out would be the same",
     FaultKind.STACK_OVERFLOW: "recursion is too deep for the stack that is kept for it (64 calls)",
 }
+_LIMITS = (FaultKind.STACK_OVERFLOW, FaultKind.ALLOCA_OVERFLOW)
 _RULES = {
     FaultKind.BARRIER_LANES: "barrier: a warp arrives at one barrier, with one thread count (PTX ISA 9.1, Parallel "
     "Synchronization and Communication Instructions: bar)",
@@ -91,7 +99,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         FaultKind.NULL_POINTER: f"null pointer: {access}",
         FaultKind.READ_ONLY: f"store to read-only memory: {access}",
         FaultKind.TRAP: "trap executed",
-        FaultKind.ASSERTION: f"assertion failed: {grid.read_string(address)}",
+        FaultKind.ASSERTION: f"assertion failed: {_message(resident, address)}",
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
         FaultKind.ALLOCA_OVERFLOW: f"stack overflow: alloca of {address} bytes, of which {size} are left",
         FaultKind.BAD_STACK: f"stackrestore to {address}, which is no place on the stack",
@@ -110,7 +118,8 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         f"barrier {address}, and this thread another",
         FaultKind.WGMMA_ADDRESS: f"matrix descriptor outside of shared memory: {describe_address(grid, address)}",
     }[kind]
-    return ExecutionFault(f"{text}, in {who}", span=ins.span, rule=_RULES.get(kind), hint=_HINTS.get(kind))
+    error = LimitReached if kind in _LIMITS else ExecutionFault
+    return error(f"{text}, in {who}", span=ins.span, rule=_RULES.get(kind), hint=_HINTS.get(kind))
 
 
 def _count(threads: int) -> str:

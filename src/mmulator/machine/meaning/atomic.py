@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import bitcast, is_nan, mask_bits, select
@@ -11,16 +10,14 @@ from mmulator.codegen.types import Ty, f16, f32, f64, i32, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import UnsupportedError
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import LANES, vector_type
-from mmulator.machine.meaning import lower
-from mmulator.machine.meaning.memory import place_of, watch_stores
-from mmulator.machine.meaning.operands import elements, space_of, write_result
-from mmulator.machine.runtime.atomics import INTEGER_OPERATIONS, atomic_function
+from mmulator.machine.emit.block import LANES, vector_type
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import means
+from mmulator.machine.meaning.memory import place_of
+from mmulator.machine.meaning.operands import elements, write_result
+from mmulator.machine.runtime.atomic import INTEGER_OPERATIONS, atomic_function
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Address, Instruction, Operand
-
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
 
 Combine = Callable[[Value, Value], Value]
 
@@ -130,7 +127,7 @@ def _combiner(op: str, type_name: str, shared: bool) -> tuple[Ty, Combine | None
     raise UnsupportedError(f"atomic {op} of .{type_name} has no meaning in the machine yet")
 
 
-@lower("atom", "red")
+@means("atom", "red")
 def atom(e: Emitter, ins: Instruction) -> None:
     """Of the elements of a vector each is an atomic operation of its own."""
     form = ins.form
@@ -152,7 +149,6 @@ def atom(e: Emitter, ins: Instruction) -> None:
     at = e.spill(where)
     for function, lanes in _functions(e, ins, space, where, count):
         e.call(function, e.w, lanes, at, sources[0], sources[-1], place, e.site)
-    watch_stores(e, ins, space_of(ins), at, vector.element.size * count)
     if target is not None:
         for n, operand in enumerate(elements(target)):
             write_result(e, operand, e.fetch(place, vector, n), ins)

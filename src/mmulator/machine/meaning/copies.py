@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mmulator.codegen.ops import select
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant
 from mmulator.errors import UnsupportedError
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import LANES
-from mmulator.machine.meaning import lower
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import means
 from mmulator.machine.runtime import copies
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Reg
-
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
 
 U32 = u32.vec(LANES)
 
 
-@lower("cp.async")
+@means("cp.async")
 def cp_async(e: Emitter, ins: Instruction) -> None:
     to, source, size, *rest = ins.operands
     if not isinstance(to, Address) or not isinstance(source, Address) or not isinstance(size, Immediate):
@@ -35,12 +31,12 @@ def cp_async(e: Emitter, ins: Instruction) -> None:
     e.call(copies.cp_async, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(source)), size.value, e.spill(valid), e.site)
 
 
-@lower("cp.async.commit_group")
+@means("cp.async.commit_group")
 def cp_async_commit(e: Emitter, ins: Instruction) -> None:
     e.call(copies.cp_async_commit, e.w)
 
 
-@lower("cp.async.wait_group")
+@means("cp.async.wait_group")
 def cp_async_wait(e: Emitter, ins: Instruction) -> None:
     pending = ins.operands[0]
     if not isinstance(pending, Immediate):
@@ -48,6 +44,6 @@ def cp_async_wait(e: Emitter, ins: Instruction) -> None:
     e.call(copies.cp_async_wait, e.w, pending.value)
 
 
-@lower("cp.async.wait_all")
+@means("cp.async.wait_all")
 def cp_async_wait_all(e: Emitter, ins: Instruction) -> None:
     e.call(copies.cp_async_wait_all, e.w)

@@ -12,6 +12,7 @@ from mmulator.codegen.ops import absolute, bitcast, fma, is_nan, select, sqrt
 from mmulator.codegen.rounding import STRICT, directed
 from mmulator.codegen.values import Value, constant
 from mmulator.machine.meaning.approximate import approximate
+from mmulator.machine.meaning.binding import lanewise
 from mmulator.machine.meaning.floatbits import (
     FORMATS,
     Format,
@@ -22,7 +23,7 @@ from mmulator.machine.meaning.floatbits import (
     is_nan_bits,
     nan32,
 )
-from mmulator.machine.meaning.scope import BOOL, F32, F64, U32, U64, Mods, Result, Scope, outline, semantic, to
+from mmulator.machine.meaning.scope import BOOL, F32, F64, U32, U64, Mods, Result, Scope, outline, to
 
 _NEAREST: dict[str, Callable[..., Value]] = {
     "fadd": lambda a, b: a + b,
@@ -100,7 +101,7 @@ def arithmetic64(x: Scope, m: Mods, operation: str, *args: Value) -> Value:
     return outline(x, f"ptx_{operation}_{mode}_f64", F64, body, *args, attributes="" if mode == "rn" else STRICT)
 
 
-@semantic("add", "sub", "mul", "fma", "mad", kinds="f32")
+@lanewise("add", "sub", "mul", "fma", "mad", kinds="f32")
 def arithmetic_f32(x: Scope, m: Mods, *args: Value) -> Result:
     if m.types[-1] in ("f16", "bf16"):  # add.f32.f16: the narrow operands first
         from mmulator.machine.meaning.floatbits import widen
@@ -109,12 +110,12 @@ def arithmetic_f32(x: Scope, m: Mods, *args: Value) -> Result:
     return arithmetic32(x, m, _OPERATION[m.op], *args)
 
 
-@semantic("add", "sub", "mul", "fma", "mad", kinds="f64")
+@lanewise("add", "sub", "mul", "fma", "mad", kinds="f64")
 def arithmetic_f64(x: Scope, m: Mods, *args: Value) -> Result:
     return arithmetic64(x, m, _OPERATION[m.op], *args)
 
 
-@semantic("add", "sub", "mul", "fma", kinds="f32x2")
+@lanewise("add", "sub", "mul", "fma", kinds="f32x2")
 def arithmetic_f32x2(x: Scope, m: Mods, *args: Value) -> Result:
     """On both halves of 64 bits."""
     halves = []
@@ -127,21 +128,21 @@ def arithmetic_f32x2(x: Scope, m: Mods, *args: Value) -> Result:
 _ARITHMETIC: dict[Any, Callable[..., Value]] = {F32: arithmetic32, F64: arithmetic64}
 
 
-@semantic("div", kinds="f32 f64")
+@lanewise("div", kinds="f32 f64")
 def div(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     if m.has("approx", "full"):
         return approximate(x, m, a, b)
     return _ARITHMETIC[a.ty](x, m, "fdiv", a, b)
 
 
-@semantic("rcp", kinds="f32 f64")
+@lanewise("rcp", kinds="f32 f64")
 def rcp(x: Scope, m: Mods, a: Value) -> Result:
     if m.has("approx"):
         return approximate(x, m, a)
     return _ARITHMETIC[a.ty](x, m, "fdiv", constant(a.b, a.ty, 1.0), a)
 
 
-@semantic("sqrt", kinds="f32 f64")
+@lanewise("sqrt", kinds="f32 f64")
 def square_root(x: Scope, m: Mods, a: Value) -> Result:
     if m.has("approx"):
         return approximate(x, m, a)
@@ -153,8 +154,13 @@ def square_root(x: Scope, m: Mods, a: Value) -> Result:
     return select(negative, nan32(), result)
 
 
+@lanewise("rsqrt", "sin", "cos", "lg2", "ex2", "tanh")
+def approximation(x: Scope, m: Mods, a: Value) -> Result:
+    return approximate(x, m, a)
+
+
 # sign and order -----------------------------------------------------------------------------------------------------
-@semantic("abs", "neg", kinds="f32 f64")
+@lanewise("abs", "neg", kinds="f32 f64")
 def sign(x: Scope, m: Mods, a: Value) -> Result:
     """NaN: the canonical one for .f32; for .f64 the operand's, quiet and with its sign."""
     a = flushed(a, FORMATS[m.type], m.has("ftz"))
@@ -162,7 +168,7 @@ def sign(x: Scope, m: Mods, a: Value) -> Result:
     return canonical(result) if m.type == "f32" else nan64(result, a)
 
 
-@semantic("copysign", kinds="f32 f64")
+@lanewise("copysign", kinds="f32 f64")
 def copy_sign(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     """The sign of a, the magnitude of b."""
     return a.b.intrinsic("copysign", a.ty, [b, a])
@@ -173,7 +179,7 @@ def _extremum(name: str, a: Value, b: Value) -> Value:
     return a.b.intrinsic("minimumnum" if name == "min" else "maximumnum", a.ty, [a, b])
 
 
-@semantic("min", "max", kinds="f32")
+@lanewise("min", "max", kinds="f32")
 def extremum32(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Result:
     format = FORMATS["f32"]
     args = [flushed(v, format, m.has("ftz")) for v in (a, b, c) if v is not None]
@@ -195,7 +201,7 @@ def extremum32(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) ->
     return canonical(result)
 
 
-@semantic("min", "max", kinds="f64")
+@lanewise("min", "max", kinds="f64")
 def extremum64(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return nan64(_extremum(m.op, a, b), b, a)
 
@@ -211,7 +217,7 @@ _TESTS: dict[str, Callable[[Value, Format], Value]] = {
 }
 
 
-@semantic("testp")
+@lanewise("testp")
 def testp(x: Scope, m: Mods, a: Value) -> Result:
     """The hardware calls zero normal."""
     format = FORMATS[m.type]

@@ -19,6 +19,7 @@ from mmulator.codegen.ops import (
 )
 from mmulator.codegen.types import Ty, i8, i16, i128, u8, u16, u128
 from mmulator.codegen.values import Value, constant
+from mmulator.machine.meaning.binding import lanewise
 from mmulator.machine.meaning.logic import shift_left, shift_right
 from mmulator.machine.meaning.scope import (
     F64,
@@ -33,7 +34,6 @@ from mmulator.machine.meaning.scope import (
     known,
     outline,
     outlined,
-    semantic,
     to,
 )
 
@@ -76,14 +76,14 @@ def _sub_with_borrow(x: Scope, a: Value, b: Value, reads: bool, sets: bool) -> V
     return to(a.ty, total)
 
 
-@semantic("add", "addc", kinds="int")
+@lanewise("add", "addc", kinds="int")
 def add(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     if m.op == "addc" or m.has("cc"):
         return _add_with_carry(x, a, b, m.op == "addc", m.has("cc"))
     return add_saturating(a, b) if m.has("sat") else a + b
 
 
-@semantic("sub", "subc", kinds="int")
+@lanewise("sub", "subc", kinds="int")
 def sub(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     if m.op == "subc" or m.has("cc"):
         return _sub_with_borrow(x, a, b, m.op == "subc", m.has("cc"))
@@ -110,12 +110,12 @@ def _product(x: Scope, m: Mods, a: Value, b: Value) -> Value:
     return _high(x, a, b) if m.has("hi") else a * b
 
 
-@semantic("mul", kinds="int")
+@lanewise("mul", kinds="int")
 def mul(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return _product(x, m, a, b)
 
 
-@semantic("mad", "madc", kinds="int")
+@lanewise("mad", "madc", kinds="int")
 def mad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     product = _product(x, m, a, b)
     if m.op == "madc" or m.has("cc"):
@@ -123,7 +123,7 @@ def mad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     return add_saturating(product, c) if m.has("sat") else product + c
 
 
-@semantic("clmad")
+@lanewise("clmad")
 def clmad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     """The product without carries (of polynomials over two elements), a half of it, then exclusive or with c."""
 
@@ -149,18 +149,18 @@ def _product24(m: Mods, a: Value, b: Value) -> Value:
     return to(a.ty, (to(twice, a) * to(twice, b)) >> 16)
 
 
-@semantic("mul24", kinds="int")
+@lanewise("mul24", kinds="int")
 def mul24(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return _product24(m, a, b)
 
 
-@semantic("mad24", kinds="int")
+@lanewise("mad24", kinds="int")
 def mad24(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     product = _product24(m, a, b)
     return add_saturating(product, c) if m.has("sat") else product + c
 
 
-@semantic("sad", kinds="int")
+@lanewise("sad", kinds="int")
 def sad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     return c + (maximum(a, b) - minimum(a, b))
 
@@ -196,23 +196,23 @@ def _rem(a: Value, b: Value) -> Value:
 _DIVISION: dict[str, Callable[[Value, Value], Value]] = {"div": _div, "rem": _rem}
 
 
-@semantic("div", "rem", kinds="int")
+@lanewise("div", "rem", kinds="int")
 def division(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return outline(x, f"ptx_{m.op}_{a.ty.element}", a.ty, _DIVISION[m.op], a, b)
 
 
 # one operand, and choice --------------------------------------------------------------------------------------------
-@semantic("neg", kinds="int")
+@lanewise("neg", kinds="int")
 def neg(x: Scope, m: Mods, a: Value) -> Result:
     return -a
 
 
-@semantic("abs", kinds="int")
+@lanewise("abs", kinds="int")
 def abs_(x: Scope, m: Mods, a: Value) -> Result:
     return absolute(a)
 
 
-@semantic("min", "max", kinds="int")
+@lanewise("min", "max", kinds="int")
 def extremum(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     chosen = (minimum if m.op == "min" else maximum)(a, b)
     return maximum(chosen, 0) if m.has("relu") else chosen
@@ -229,7 +229,7 @@ _PACKED: dict[str, Callable[[Any, Any], Value]] = {
 _ELEMENTS = {"s16x2": i16, "u16x2": u16, "s8x4": i8, "u8x4": u8}
 
 
-@semantic("add", "sub", "min", "max", "neg", kinds="packed")
+@lanewise("add", "sub", "min", "max", "neg", kinds="packed")
 def packed(x: Scope, m: Mods, a: Value, b: Value | None = None) -> Result:
     """.u16x2, .s16x2, .u8x4 and .s8x4: on each element."""
     element = _ELEMENTS[m.type]
@@ -261,34 +261,34 @@ def _dot(m: Mods, a: Value, b: Value, c: Value, widths: tuple[int, int], b_from:
     return to(c.ty, total)
 
 
-@semantic("dp4a")
+@lanewise("dp4a")
 def dp4a(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     return outline(x, f"ptx_{m.key}", c.ty, lambda a, b, c: _dot(m, a, b, c, (8, 8), 0, 4), a, b, c)
 
 
-@semantic("dp2a")
+@lanewise("dp2a")
 def dp2a(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     low = 16 if m.has("hi") else 0
     return outline(x, f"ptx_{m.key}", c.ty, lambda a, b, c: _dot(m, a, b, c, (16, 8), low, 2), a, b, c)
 
 
 # bit fields ---------------------------------------------------------------------------------------------------------
-@semantic("popc")
+@lanewise("popc")
 def popc(x: Scope, m: Mods, a: Value) -> Result:
     return to(U32, popcount(a))
 
 
-@semantic("clz")
+@lanewise("clz")
 def clz(x: Scope, m: Mods, a: Value) -> Result:
     return to(U32, leading_zeros(a))
 
 
-@semantic("brev")
+@lanewise("brev")
 def brev(x: Scope, m: Mods, a: Value) -> Result:
     return bit_reverse(a)
 
 
-@semantic("bfind")
+@lanewise("bfind")
 def bfind(x: Scope, m: Mods, a: Value) -> Result:
     """Place of the highest bit that differs from the sign (0 for unsigned types), or its distance from the top."""
     bits = a ^ (a >> (a.ty.bits - 1)) if a.ty.signed else a
@@ -334,19 +334,19 @@ def _on_field(
     return outline(x, f"ptx_{m.key}", values[0].ty, body, *values, at, length)
 
 
-@semantic("bfe")
+@lanewise("bfe")
 def bfe(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     """c bits from bit b on; signed: extended with the field's top bit, or the operand's."""
     return _on_field(x, m, _extract, (a,), b, c)
 
 
-@semantic("bfi")
+@lanewise("bfi")
 def bfi(x: Scope, m: Mods, a: Value, b: Value, c: Value, d: Value) -> Result:
     """b with the low d bits of a inserted from bit c on."""
     return _on_field(x, m, _insert, (a, b), c, d)
 
 
-@semantic("szext")
+@lanewise("szext")
 @outlined(lambda m: SIGNED[32] if m.type == "s32" else U32)
 def szext(m: Mods, a: Value, b: Value) -> Value:
     """The low b bits, extended; b modulo 32 (.wrap) or everything from 32 on (.clamp)."""
@@ -358,7 +358,7 @@ def szext(m: Mods, a: Value, b: Value) -> Value:
     return select(b >= 32, ty(a), result) if m.has("clamp") else result
 
 
-@semantic("bmsk")
+@lanewise("bmsk")
 @outlined(lambda m: U32)
 def bmsk(m: Mods, a: Value, b: Value) -> Value:
     """b ones from bit a on. .wrap: a and b modulo 32; .clamp: everything from a on if b >= 32, 0 if a >= 32."""
@@ -371,7 +371,7 @@ def bmsk(m: Mods, a: Value, b: Value) -> Value:
     return select(a >= 32, 0, mask)
 
 
-@semantic("fns")
+@lanewise("fns")
 @outlined(lambda m: U32)
 def fns(m: Mods, mask: Value, base: Value, offset: Value) -> Value:
     """The |offset|-th set bit of mask from bit `base` on, upwards or (offset < 0) downwards; 0: bit base itself."""

@@ -12,12 +12,12 @@ from mmulator.codegen.ops import (
 )
 from mmulator.codegen.types import Ty
 from mmulator.codegen.values import Builder, Value, constant
+from mmulator.machine.meaning.binding import lanewise
 from mmulator.machine.meaning.scope import (
     Mods,
     Result,
     Scope,
     known,
-    semantic,
     to,
 )
 
@@ -28,17 +28,17 @@ _LOGIC: dict[str, Callable[[Value, Value], Value]] = {
 }
 
 
-@semantic("and", "or", "xor")
+@lanewise("and", "or", "xor")
 def logic(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return _LOGIC[m.op](a, b)
 
 
-@semantic("not")
+@lanewise("not")
 def not_(x: Scope, m: Mods, a: Value) -> Result:
     return ~a
 
 
-@semantic("cnot")
+@lanewise("cnot")
 def cnot(x: Scope, m: Mods, a: Value) -> Result:
     return to(a.ty, a == 0)
 
@@ -117,7 +117,7 @@ def lut3(lut: int, a: Value, b: Value, c: Value) -> Value:
     return base ^ moved
 
 
-@semantic("lop3")
+@lanewise("lop3")
 def lop3(x: Scope, m: Mods, a: Value, b: Value, c: Value, lut: int, q: Value | None = None) -> Result:
     """lop3.BoolOp also gives p = (d != 0) BoolOp q."""
     d = lut3(lut, a, b, c)
@@ -147,17 +147,17 @@ def shift_right(a: Value, count: Value) -> Value:
     return select(count < width, a >> a.ty(count), 0)
 
 
-@semantic("shl")
+@lanewise("shl")
 def shl(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return shift_left(a, b)
 
 
-@semantic("shr")
+@lanewise("shr")
 def shr(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return shift_right(a, b)
 
 
-@semantic("shf")
+@lanewise("shf")
 def shf(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     """Funnel shift of b:a (b the upper word)."""
     left = m.has("l")

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mmulator.codegen.types import u32
-from mmulator.machine.compile.block import LANES
-from mmulator.machine.meaning import lower
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import address_of, form_of, registers, results, state_space
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.runtime import matrix_move as rt
 from mmulator.ptx.tree import Instruction
 from mmulator.twin.moves import movmatrix_function
 
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
-
 U32 = u32.vec(LANES)
 
 
-@lower("ldmatrix")
+@means("ldmatrix")
 def ldmatrix(e: Emitter, ins: Instruction) -> None:
     form = form_of(ins)
     r, p = ins.operands
@@ -29,7 +25,7 @@ def ldmatrix(e: Emitter, ins: Instruction) -> None:
     results(e, r, out, ins)
 
 
-@lower("stmatrix")
+@means("stmatrix")
 def stmatrix(e: Emitter, ins: Instruction) -> None:
     form = form_of(ins)
     p, r = ins.operands
@@ -38,7 +34,7 @@ def stmatrix(e: Emitter, ins: Instruction) -> None:
     e.call(rt.store_function(state_space(form), form), e.w, at, source, e.site)
 
 
-@lower("movmatrix")
+@means("movmatrix")
 def movmatrix(e: Emitter, ins: Instruction) -> None:
     d, a = ins.operands
     out = e.room(U32)

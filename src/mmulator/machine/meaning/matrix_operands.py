@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from mmulator.codegen.types import ptr_to
+from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.values import Value
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
-from mmulator.machine.compile.block import storage_type
+from mmulator.machine.emit.block import storage_type
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.operands import elements, write_result
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand
-
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
 
 
 def form_of(ins: Instruction) -> MatrixForm:
@@ -53,7 +51,7 @@ def selector_of(ins: Instruction, operand: Operand) -> int:
 
 def table(e: Emitter, key: Any, make: Any) -> int:
     """Number of a table of this kernel; made at its first use."""
-    sites = e.jit.matrix
+    sites = e.kernel.matrix
     if key not in sites.index:
         sites.index[key] = len(sites.tables)
         sites.tables.append(make(sites))
@@ -61,9 +59,7 @@ def table(e: Emitter, key: Any, make: Any) -> int:
 
 
 def site_pointer(e: Emitter, number: int, to: Any) -> Value:
-    pointers = e.launch_field("sites")
-    address = pointers[number]
-    return e.b.emit(ptr_to(to), f"inttoptr i64 {address.text} to ptr")
+    return cast_ptr(to, e.launch_field("sites")[number])
 
 
 def keep(sites: Any, values: np.ndarray) -> int:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mmulator.codegen.types import Ty, u8, u16, u32, u64, u128
-from mmulator.codegen.values import Value, splat
+from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import UnsupportedError
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import LANES, vector_type
-from mmulator.machine.meaning import lower
-from mmulator.machine.meaning.operands import elements, nothing, space_of, write_result
+from mmulator.machine.emit.block import LANES, vector_type
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import means
+from mmulator.machine.meaning.operands import elements, space_of, write_result
+from mmulator.machine.runtime import events, windows
 from mmulator.machine.runtime import memory as rt
-from mmulator.machine.runtime import watch
 from mmulator.ptx.tree import (
     Address,
     Immediate,
@@ -23,10 +22,6 @@ from mmulator.ptx.tree import (
 
 U64 = u64.vec(LANES)
 _ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
-
-
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
 
 
 def _local_address(e: Emitter, address: Address) -> Value | None:
@@ -49,7 +44,7 @@ def place_of(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value
     return space, e.address(address)
 
 
-@lower("ld", "ldu")
+@means("ld", "ldu")
 def ld(e: Emitter, ins: Instruction) -> None:
     target, address = ins.operands[:2]
     if not isinstance(address, Address):
@@ -100,23 +95,23 @@ def _parameter_offset(e: Emitter, address: Address, size: int) -> int | None:
     if start is None:
         return None
     at = start + address.base.offset + address.offset
-    return at if 0 <= at <= e.jit.parameter_bytes - size and at % size == 0 else None
+    return at if 0 <= at <= e.kernel.parameter_bytes - size and at % size == 0 else None
 
 
 def _load_parameter(e: Emitter, ins: Instruction, names: tuple[Operand, ...], type_name: str, at: int) -> None:
     """A kernel parameter at a constant offset is the same for all lanes."""
     size, parts = _parts(type_name)
-    base = e.launch_field("params")
+    base = windows.parameter(e, ins, at, size * len(names) * parts)
     for n, operand in enumerate(names):
         values = []
         for part in range(parts):
-            place = base + (at + (n * parts + part) * size)
+            place = base + (n * parts + part) * size
             values.append(splat(e.b.load(_ELEMENT[size], place, align=1), LANES))
         value = values[0] if parts == 1 else _join(*values)
         write_result(e, operand, _as_type(value, type_name), ins)
 
 
-@lower("st")
+@means("st")
 def st(e: Emitter, ins: Instruction) -> None:
     address, source = ins.operands[:2]
     if not isinstance(address, Address):
@@ -130,25 +125,25 @@ def st(e: Emitter, ins: Instruction) -> None:
         bits = e.source(operand, f"b{max(type_bits(type_name), 8)}")
         values += [ty(bits)] if parts == 1 else list(_halves(bits))
     place = e.spill(*values)
-    at = e.spill(where)
-    e.call(rt.store_function(space, size, len(values)), e.w, e.lanes_of(ins), at, place, e.site)
-    watch_stores(e, ins, space, at, size * len(values))
+    e.call(rt.store_function(space, size, len(values)), e.w, e.lanes_of(ins), e.spill(where), place, e.site)
 
 
-def watch_stores(e: Emitter, ins: Instruction, space: str, at: Value, size: int) -> None:
-    """Note stores to watched memory, which is global, in a kernel compiled for that."""
-    if e.jit.options.watch and space in ("global", "generic"):
-        e.call(watch.note_stores, e.w, e.lanes_of(ins), at, size, e.site)
-
-
-@lower("applypriority", "discard")
+@means("applypriority", "discard")
 def touch(e: Emitter, ins: Instruction) -> None:
     """No effect on a value that may be read, but as on hardware there must be global memory: for discard, which loses what
     is in it, all the bytes; for applypriority, which hardware takes at any address, one."""
     address, size = ins.operands
     assert isinstance(address, Address) and isinstance(size, Immediate)
-    count, access = (size.value, rt.WRITE) if ins.opcode == "discard" else (1, rt.READ)
-    e.call(rt.SPACES["global"], e.w, e.lanes_of(ins), e.spill(e.address(address)), count, access, e.site, e.room(U64))
+    count, access = (size.value, events.WRITE) if ins.opcode == "discard" else (1, events.READ)
+    e.call(windows.SPACES["global"], e.w, e.lanes_of(ins), e.spill(e.address(address)), count, access, e.site, e.room(U64))
 
 
-lower("prefetch", "prefetchu", "createpolicy")(nothing)
+@means("prefetch", "prefetchu")
+def prefetch(e: Emitter, ins: Instruction) -> None:
+    """No effect on any value."""
+
+
+@means("createpolicy")
+def createpolicy(e: Emitter, ins: Instruction) -> None:
+    """A cache policy has no effect on any value; it is zero."""
+    write_result(e, ins.operands[0], constant(e.b, U64, 0), ins)

@@ -5,7 +5,7 @@ Fragments come from layouts/, arithmetic from the numerics twin.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from mmulator.codegen.types import u8, u32
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts.operands import fragment
-from mmulator.machine.compile.block import storage_type
-from mmulator.machine.meaning import lower
+from mmulator.machine.emit.block import storage_type
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import (
     form_of,
     registers,
@@ -30,10 +31,8 @@ from mmulator.ptx.tree import Immediate, Instruction, Operand
 from mmulator.twin.places import Product, product_for, scale_step
 from mmulator.twin.product import ProductTable
 
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
 
-@lower("mma")
+@means("mma")
 def mma(e: Emitter, ins: Instruction) -> None:
     multiply(e, ins, form_of(ins))
 

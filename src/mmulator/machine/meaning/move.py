@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mmulator.codegen.ops import bitcast, select, shuffle
 from mmulator.codegen.types import u8, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import LANES, storage_type
-from mmulator.machine.meaning import lower
+from mmulator.machine.emit.block import LANES, storage_type
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import lanewise, means
 from mmulator.machine.meaning.operands import elements, space_of, write_result
-from mmulator.machine.meaning.scope import Mods, Result, Scope, known, outline, semantic
+from mmulator.machine.meaning.scope import Mods, Result, Scope, known, outline
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Instruction, Operand, SpecialRegister, VectorOperand
-
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 
 
-@lower("mov")
+@means("mov")
 def mov(e: Emitter, ins: Instruction) -> None:
     target, source = ins.operands
     type_name = ins.form["type"]  # type: ignore[index]
@@ -70,7 +66,7 @@ def _unpack(e: Emitter, target: VectorOperand, source: Operand, type_name: str, 
 _SLOTS = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "param": SLOT_PARAM}
 
 
-@lower("cvta", "cvta.to")
+@means("cvta", "cvta.to")
 def cvta(e: Emitter, ins: Instruction) -> None:
     """Between an address of a state space and a generic address: the slot's number in the upper bits."""
     target, source = ins.operands
@@ -88,7 +84,7 @@ def form_is_to(ins: Instruction) -> bool:
     return "to" in ins.modifiers
 
 
-@lower("isspacep")
+@means("isspacep")
 def isspacep(e: Emitter, ins: Instruction) -> None:
     target, source = ins.operands
     slot = U64(e.source(source, "u64")) >> SLOT_SHIFT
@@ -98,21 +94,6 @@ def isspacep(e: Emitter, ins: Instruction) -> None:
     write_result(e, target, answer, ins)
 
 
-_RANK_SHIFT, _RANK = 24, 0xFF000000
-
-
-@lower("mapa")
-def mapa(e: Emitter, ins: Instruction) -> None:
-    """A block is a cluster of its own: rank 0 is its shared memory, any other lies outside, one window of 16 MiB a rank."""
-    own = U64(e.source(ins.operands[1], ins.form["type"]))  # type: ignore[index]
-    rank = U64(e.source(ins.operands[2], "u32"))
-    write_result(e, ins.operands[0], (own & (0xFFFFFFFFFFFFFFFF ^ _RANK)) | ((rank << _RANK_SHIFT) & _RANK), ins)
-
-
-@lower("getctarank")
-def getctarank(e: Emitter, ins: Instruction) -> None:
-    own = U64(e.source(ins.operands[1], ins.form["type"]))  # type: ignore[index]
-    write_result(e, ins.operands[0], U32((own & _RANK) >> _RANK_SHIFT), ins)
 
 
 _MODES: dict[str, tuple[tuple[int, int, int, int], ...]] = {  # bytes of the result, low first, by the low bits of c
@@ -152,7 +133,7 @@ def _permute(a: Value, b: Value, selector: Value) -> Value:
     return result
 
 
-@semantic("prmt")
+@lanewise("prmt")
 def prmt(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     mode = m.one(tuple(_MODES))
     number = known(c)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mmulator.codegen.ops import bits_mask, iota, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import constant, splat
 from mmulator.errors import UnsupportedError
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import LANES
-from mmulator.machine.meaning import lower
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.floatbits import FORMATS, is_nan_bits, ordered_key
 from mmulator.machine.meaning.operands import pair, write_result
-from mmulator.machine.runtime import lanes as rt
+from mmulator.machine.runtime import warp as rt
 from mmulator.ptx.tree import Instruction
 
 U32, I32 = u32.vec(LANES), i32.vec(LANES)
 
 
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
-
-
-@lower("shfl.sync", "shfl")
+@means("shfl.sync")
 def shfl(e: Emitter, ins: Instruction) -> None:
     target, a, b, c = ins.operands[:4]
     d, p = pair(target)
@@ -35,7 +30,7 @@ def shfl(e: Emitter, ins: Instruction) -> None:
         write_result(e, p, bits_mask(ok), ins)
 
 
-@lower("vote.sync", "vote")
+@means("vote.sync")
 def vote(e: Emitter, ins: Instruction) -> None:
     target, source = ins.operands[:2]
     mode = ins.form["mode"]  # type: ignore[index]
@@ -58,7 +53,7 @@ def vote(e: Emitter, ins: Instruction) -> None:
     write_result(e, target, result, ins)
 
 
-@lower("match.any.sync", "match.all.sync", "match.sync", "match")
+@means("match.any.sync", "match.all.sync")
 def match_(e: Emitter, ins: Instruction) -> None:
     target, a, members = ins.operands
     d, p = pair(target)
@@ -73,7 +68,7 @@ def match_(e: Emitter, ins: Instruction) -> None:
         write_result(e, p, bits_mask(agree), ins)
 
 
-@lower("redux.sync", "redux")
+@means("redux.sync")
 def redux(e: Emitter, ins: Instruction) -> None:
     target, a, members = ins.operands
     form = ins.form
@@ -108,7 +103,7 @@ def _redux_float(e: Emitter, ins: Instruction, op: str) -> None:
     write_result(e, target, select(e.fetch(bad, U32) != 0, 0x7FFFFFFF, result), ins)
 
 
-@lower("elect.sync", "elect")
+@means("elect.sync")
 def elect(e: Emitter, ins: Instruction) -> None:
     d, p = pair(ins.operands[0])
     members = U32(e.source(ins.operands[1], "b32")) & e.lanes_of(ins)
@@ -118,6 +113,6 @@ def elect(e: Emitter, ins: Instruction) -> None:
         write_result(e, p, leader == iota(U32), ins)
 
 
-@lower("activemask")
+@means("activemask")
 def activemask(e: Emitter, ins: Instruction) -> None:
     write_result(e, ins.operands[0], splat(e.lanes_of(ins), LANES), ins)

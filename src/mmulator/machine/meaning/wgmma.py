@@ -3,7 +3,7 @@ Instructions)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
-from mmulator.machine.compile.block import LANES
-from mmulator.machine.meaning import lower
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import means
+from mmulator.machine.meaning.convergence import converge
 from mmulator.machine.meaning.matrix_operands import form_of, keep, registers, selector_of, site_pointer, table
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.runtime import wgmma as wg
@@ -22,24 +24,17 @@ from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, VectorOperan
 from mmulator.twin.forms import twin_of
 from mmulator.twin.places import index_table
 
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
-
 U64 = u64.vec(LANES)
 
 
-@lower("wgmma")
-def wgmma(e: Emitter, ins: Instruction) -> None:
-    form = form_of(ins)
-    match form.op:
-        case "mma_async":
-            _wgmma_issue(e, ins, form)
-        case "commit_group":
-            e.call(wg.wgmma_commit, e.w)
-        case "fence":
-            pass  # orders registers and shared memory, which the machine does anyway: operands are read no earlier
-        case _:
-            raise UnsupportedError(f"{ins.mnemonic} is not supported", span=ins.span)
+@means("wgmma.fence")
+def fence(e: Emitter, ins: Instruction) -> None:
+    """Orders registers and shared memory, which the machine does anyway: operands are read no earlier."""
+
+
+@means("wgmma.commit_group")
+def commit_group(e: Emitter, ins: Instruction) -> None:
+    e.call(wg.wgmma_commit, e.w)
 
 
 def _names(operand: Operand, ins: Instruction) -> list[str]:
@@ -61,7 +56,9 @@ def _immediates(ins: Instruction, rest: tuple[Operand, ...]) -> list[int]:
     return values
 
 
-def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+@means("wgmma.mma_async")
+def mma_async(e: Emitter, ins: Instruction) -> None:
+    form = form_of(ins)
     d, a, b_desc, *rest = ins.operands
     metadata = null(u32)
     selector = 0
@@ -81,7 +78,7 @@ def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
         trans_a, trans_b = 0, trans[0]
     elif len(trans) == 2:
         trans_a, trans_b = trans
-    unfenced = id(ins) in e.jit.unfenced
+    unfenced = id(ins) in e.kernel.unfenced
     key = ("wgmma", form, tuple(d_names), tuple(a_names), tuple(immediates), selector, e.function_name, unfenced)
 
     def make(sites: Any) -> np.ndarray:
@@ -150,8 +147,11 @@ def find_rivals(sites: Any) -> None:
             site[f"{name}s"], site[f"{name}_count"] = keep(sites, np.array(found, np.int32)), len(found)
 
 
-def wgmma_wait(e: Emitter, ins: Instruction, following: int) -> Value:
-    """The ending of a block at wgmma.wait_group."""
+@means("wgmma.wait_group")
+def wait_group(e: Emitter, ins: Instruction) -> None:
+    """Ends a block: the registers of what is done are written behind its back."""
     pending = ins.operands[0]
     assert isinstance(pending, Immediate)
-    return e.call(wg.wgmma_wait, e.w, e.mask, pending.value, e.block.index, following)
+    converge(e, ins)
+    e.flush(everything=True)
+    e.b.ret(e.call(wg.wgmma_wait, e.w, e.mask, pending.value, e.block.index, e.block.targets[0]))

@@ -1,21 +1,21 @@
-"""Every other instruction: a pure function of its operands, lane by lane (vocabulary.py)."""
+"""Lane-wise instructions: operands in by the form's types, a pure function, results out under the guard."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+from mmulator.codegen.lang import Native
 from mmulator.codegen.values import Value
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.operands import write_result
-from mmulator.machine.meaning.vocabulary import SEMANTICS
-from mmulator.program.blocks import CARRY, form_name
+from mmulator.machine.meaning.scope import Result, mods
+from mmulator.program.uses import CARRY
 from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair, VectorOperand
 
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
 
-
-class Carry:
-    """The condition code of the lanes, as pure functions see it."""
+class Lanes:
+    """What a pure function sees of the emitter: the lanes, their condition code, calls of native functions."""
 
     lanes = 32
 
@@ -23,7 +23,7 @@ class Carry:
         self._e, self._ins = e, ins
         self.device = e.device
 
-    def call(self, function: Any, *args: Any) -> Value:
+    def call(self, function: Native, *args: Any) -> Value:
         return self._e.call(function, *args)
 
     @property
@@ -35,10 +35,9 @@ class Carry:
         self._e.write(CARRY, value, self._e.guard(self._ins))
 
 
-def scalar(e: Emitter, ins: Instruction) -> None:
-    """Operands in by the form's types, SEMANTICS[opcode], results out under the guard."""
+def run(e: Emitter, ins: Instruction, function: Callable[..., Result]) -> None:
+    """Write an instruction whose results are `function` of its operands."""
     form: Any = ins.form
-    function = SEMANTICS.get(form_name(ins)) or SEMANTICS[ins.opcode]
     targets: list[Operand] = []
     sources: list[Any] = []
     for spec, operand in zip(form.operands, ins.operands):
@@ -50,7 +49,7 @@ def scalar(e: Emitter, ins: Instruction) -> None:
             sources += [e.source(part, spec.type) for part in operand.elements]
         else:
             sources.append(e.source(operand, spec.type))
-    results = function(Carry(e, ins), form, *sources)
+    results = function(Lanes(e, ins), mods(form), *sources)
     if not isinstance(results, tuple):
         results = (results,)
     for target, result in zip(targets, results):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mmulator.isa.effects import Algebra
 from mmulator.isa.form import Form
 from mmulator.program.as_ptxas.products import TYPES, Product
 from mmulator.program.as_ptxas.quotient import factors, instruction, one, quotient_sum
@@ -52,7 +53,7 @@ class Rewriter:
         a, b = whole or (self._factor(product, number, n) for number in (0, 1))
         c = ins.operands[2 - j]
         negated = held.negated
-        if ins.opcode == "sub":
+        if ins.effects.algebra is Algebra.DIFFERENCE:
             if j == 0:
                 c = self._negated(c, kind, n, ins)
             else:
@@ -79,14 +80,14 @@ class Rewriter:
         """A quotient that these statements alone read, without a copy between: LLVM would keep its call."""
         division = self.f.instruction(product.at)
         name = division.operands[0].name if isinstance(division.operands[0], Reg) else ""
-        if division.opcode != "mul" and all(name in self.f.regions.accesses[n][0] for n in readers):
+        if division.effects.algebra is not Algebra.PRODUCT and all(name in self.f.regions.accesses[n][0] for n in readers):
             self.gone.add(product.at)
 
     def _whole(self, product: Product, n: int) -> tuple[Operand, Operand] | None:
         """Numerator and divisor of a quotient that goes into one sum near by: one operation then computes all."""
         division = self.f.instruction(product.at)
         near = self.f.regions.place[product.at][0] == self.f.regions.place[n][0]
-        if division.opcode == "mul" or len(product.uses) > 1 or not near:
+        if division.effects.algebra is Algebra.PRODUCT or len(product.uses) > 1 or not near:
             return None
         *numerator, b = (self._kept(product, number, n) for number in range(len(division.operands) - 1))
         return numerator[0] if numerator else one(division), b
@@ -95,7 +96,7 @@ class Rewriter:
         """A factor of the product as an operand of statement n."""
         mul = self.f.instruction(product.at)
         key = product.at, number
-        if mul.opcode != "mul":
+        if mul.effects.algebra is not Algebra.PRODUCT:
             if key not in self.copies:
                 code, *parts = factors(mul, lambda kind: self._fresh(kind, mul))
                 self.before[product.at] += code

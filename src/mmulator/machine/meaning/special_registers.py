@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mmulator.codegen.ops import cast_ptr, iota
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, splat
+from mmulator.isa.special_registers import SPECIAL_REGISTERS
+from mmulator.machine.emit.block import BlockEmitter
 from mmulator.machine.state import Cta
-
-if TYPE_CHECKING:
-    from mmulator.machine.compile.block import BlockEmitter
 
 U32 = u32.vec(32)
 
@@ -84,10 +82,16 @@ def _cycles(e: BlockEmitter) -> Value:
     return e.b.call("llvm.readcyclecounter", u64, [])
 
 
-SPECIAL_REGISTERS = frozenset(_TABLE)
+def prove() -> None:
+    """Every special register of isa/special_registers.py has a value here, and the other way round. Raises AssertionError."""
+    wanted = {n for n, info in SPECIAL_REGISTERS.items() if not info.vector}
+    if wanted != _TABLE.keys():
+        raise AssertionError(
+            f"{sorted(wanted ^ _TABLE.keys())}: in isa/special_registers.py or machine/meaning/special_registers.py, not in both"
+        )
 
 
 def special_register(e: BlockEmitter, name: str) -> Value:
-    """Value of %name for the 32 lanes; machine/runnable.py knows which there are."""
+    """Value of %name for the 32 lanes."""
     value = (_TABLE.get(name) or _TABLE[name + ".x"])(e)
     return value if value.ty.lanes else splat(value, 32)

@@ -1,6 +1,7 @@
-"""What of a module the machine cannot run, and why: the only place that decides it.
+"""What of a module cannot be run, and why: the only place that decides it.
 
-`mmulator check` lists it, a launch raises the first of it that its kernel reaches, before anything is compiled.
+`mmulator check` lists it, a launch raises the first of it that its kernel reaches, before anything is compiled. An instruction
+runs if its row says so; that there is a function for every row that does, machine/meaning/ proves.
 """
 
 from __future__ import annotations
@@ -9,20 +10,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mmulator.errors import UnsupportedError
+from mmulator.isa.effects import Ends, Together
 from mmulator.isa.form import Form
 from mmulator.isa.forms import MatrixForm
-from mmulator.isa.targets import DEVICES, Target
+from mmulator.isa.targets import DEVICES, Target, default_device
 from mmulator.layouts.sparse.metadata import selectors
-from mmulator.machine.compile.special import SPECIAL_REGISTERS
-from mmulator.machine.launch.limits import default_device
-from mmulator.machine.meaning import LOWER, load_all
-from mmulator.machine.meaning.vocabulary import SEMANTICS
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.blocks import BUILTINS
-from mmulator.ptx.tree import Function, Immediate, Instruction, Module, SpecialRegister, Symbol, VectorOperand, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, Module, Symbol, VectorOperand, flatten
 from mmulator.source import Span
 
-_CONTROL = frozenset(("bra", "brx", "call", "ret", "exit", "trap", "bar", "barrier"))
 CLUSTERS = "thread block clusters: later release"
 _CLUSTER_DIRECTIVES = ("reqnctapercluster", "explicitcluster", "blocksareclusters")
 
@@ -67,9 +64,9 @@ def _target(module: Module) -> Iterator[Unsupported]:
 
 
 def _of(module: Module, functions: Iterable[Function]) -> Iterator[Unsupported]:
-    load_all()
     for function in functions:
         yield from _directives(function)
+        yield from _predicates(function)
         for ins in function.instructions:
             yield from reasons(ins, module)
 
@@ -87,47 +84,65 @@ def _directives(function: Function) -> Iterator[Unsupported]:
             )  # fmt: skip
 
 
+def _predicates(function: Function) -> Iterator[Unsupported]:
+    """Parameters and results that have no place in a frame."""
+    for parameter in (*function.params, *function.returns) if function.is_defined else ():
+        if parameter.type == "pred":
+            yield Unsupported(
+                parameter.name, "a predicate cannot be passed to a function", "Function Declarations and Definitions: .func",
+                parameter.span, "pass a .b32 from selp",
+            )  # fmt: skip
+
+
 def reasons(ins: Instruction, module: Module) -> Iterator[Unsupported]:
     """Everything in an instruction that cannot be run."""
     form = ins.form
     if isinstance(form, Form):
         if not form.status.runs:
             yield Unsupported(form.name, form.status.reason, form.section.title, ins.mnemonic_span)
-        elif not has_meaning(form):
-            yield Unsupported(form.name, "it has no meaning yet", form.section.title, ins.mnemonic_span)
     elif isinstance(form, MatrixForm):
         yield from _matrix(ins, form, module.target)
     for operand in flatten(ins.operands):
-        if isinstance(operand, SpecialRegister) and not _has_special(operand.name):
-            yield Unsupported(
-                f"%{operand.name}", "special register that is not modelled", f"Special Registers: %{operand.name}",
-                operand.span,
-            )  # fmt: skip
-        elif isinstance(operand, Symbol):
+        if isinstance(operand, Symbol):
             yield from _symbol(ins, operand, module)
-
-
-def has_meaning(form: Form) -> bool:
-    """Is there a function that says what the instruction does?"""
-    load_all()
-    return form.opcode in _CONTROL or bool({form.name, form.opcode} & (LOWER.keys() | SEMANTICS.keys()))
 
 
 def _symbol(ins: Instruction, operand: Symbol, module: Module) -> Iterator[Unsupported]:
     name = operand.name
-    if ins.opcode == "call" and operand.space == "func":
+    if ins.effects.ends is Ends.CALL and operand.space == "func":
         callee = module.function(name)
         if name not in BUILTINS and (callee is None or not callee.is_defined):
             yield Unsupported(
                 f"call {name}", "not defined in this module, and not printf or assert", _section(ins), operand.span,
                 "link the modules into one first",
             )  # fmt: skip
+        elif callee is not None and not callee.is_defined:
+            yield from _builtin(ins, operand, callee)
     elif operand.space in ("global", "const"):
         variable = module.variable(name)
         if variable is not None and variable.linkage == "extern":
             yield Unsupported(
                 name, "declared here but defined elsewhere", _section(ins), operand.span, "link the modules into one first"
             )
+
+
+# Functions of CUDA's runtime: bytes of results and arguments, and what they are.
+_SIGNATURES = {
+    "vprintf": ((4,), (8, 8), "(.param .b32 count) vprintf (.param .b64 format, .param .b64 arguments)"),
+    "__assertfail": ((), (8, 8, 4, 8, 8), "__assertfail (.param .b64 message, .param .b64 file, .param .b32 line, "
+                     ".param .b64 function, .param .b64 character_size)"),
+}  # fmt: skip
+
+
+def _builtin(ins: Instruction, operand: Symbol, function: Function) -> Iterator[Unsupported]:
+    """A function of CUDA's runtime that is declared otherwise than CUDA has it."""
+    results, sizes, declaration = _SIGNATURES[operand.name]
+    found = tuple(p.size for p in function.returns), tuple(p.size for p in function.params)
+    if found[1] != sizes or found[0] not in ((), results):  # a result that nobody takes may be left out
+        yield Unsupported(
+            f"call {operand.name}", f"{operand.name} of CUDA's runtime is not what this module declares under that name",
+            _section(ins), ins.span, f"declare .extern .func {declaration}",
+        )  # fmt: skip
 
 
 def _section(ins: Instruction) -> str:
@@ -147,19 +162,15 @@ def _matrix(ins: Instruction, form: MatrixForm, target: Target) -> Iterator[Unsu
                     f"{part.span.text} as operand {spec.name} of {form.family} passes in ptxas, but has no meaning in the "
                     "specification", section, part.span, f"put the value in a .{spec.type} register",
                 )  # fmt: skip
-    if form.family == "mma" and form.sparse:
+    if form.sparse and form.effects.together is Together.WARP:  # of a warpgroup, ptxas looks itself
         selector = ins.operands[5]
         if isinstance(selector, Immediate) and selector.value not in (allowed := selectors(form)):
             yield Unsupported(
                 str(form), f"sparsity selector {selector.value} passes in ptxas, but a chip stops at it: it must be 0 to "
                 f"{allowed[-1]}", section, selector.span, "the selector says which lanes of each group of four hold the metadata",
             )  # fmt: skip
-    if form.op in ("mma", "mma_async"):
+    if form.effects.multiplies:
         try:
             profile_for(dot_key(form), default_device(target))
         except UnsupportedError as error:
             yield Unsupported(str(form), error.message, section, ins.mnemonic_span, error.hint)
-
-
-def _has_special(name: str) -> bool:
-    return name in SPECIAL_REGISTERS or f"{name}.x" in SPECIAL_REGISTERS
