@@ -20,7 +20,6 @@ from mmulator.codegen.ops import load, stack, store
 from mmulator.codegen.types import i64, ptr, ptr_to, u32, u64
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import fragment
-from mmulator.twin.batch import pointer
 from mmulator.twin.doors import IMAGE, Image
 from mmulator.twin.moves import (
     WmmaTable,
@@ -33,6 +32,7 @@ from mmulator.twin.moves import (
     wmma_table,
 )
 from mmulator.twin.shared import operand_function
+from mmulator.twin.threads import pointer
 
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
