@@ -176,9 +176,9 @@ class Instruction:
             scale_b = _matrix("scale_b", form.stype, scale_b, (form.scale_vec, form.n))
         elif scale_a is not None or scale_b is not None:
             raise OperandError(f"{form} takes no scale_a or scale_b")
-        from mmulator.twin.twin import fast_matmul
+        from mmulator.twin.matrices import twin_matmul
 
-        d = fast_matmul(
+        d = twin_matmul(
             key, device, a, b, c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, indices=indices,
             scale_a=scale_a, scale_b=scale_b,
         )  # fmt: skip
