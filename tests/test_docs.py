@@ -21,8 +21,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 import spec_map  # noqa: E402
 
-from mmulator.isa.forms import MatrixForm, OperandSpec  # noqa: E402
-from mmulator.isa.tables import all_forms  # noqa: E402
+from mmulator.isa.form import Form  # noqa: E402
+from mmulator.isa.row import OperandSpec  # noqa: E402
+from mmulator.isa.table import matrix_forms  # noqa: E402
 from mmulator.isa.targets import DEVICES, TARGETS, Target  # noqa: E402
 from mmulator.machine.module import Module  # noqa: E402
 
@@ -244,10 +245,10 @@ def operand(spec: OperandSpec) -> tuple[str, str]:
         case "group":
             return "", f"{{{', '.join(operand(p)[1] for p in spec.parts)}}}"
         case _:
-            return "", "1" if spec.values is None or 1 in spec.values else str(spec.values[0])
+            return "", "1" if not spec.values or 1 in spec.values else str(spec.values[0])
 
 
-def run_alone(form: MatrixForm) -> None:
+def run_alone(form: Form) -> None:
     """Run a kernel of this one instruction."""
     device = next(d for d in ("sm_90", *DEVICES[::-1]) if spec_map.runs_on(form, d))
     target = next(t for s in ("a", "f", "") if (t := Target(int(device[3:]), s)) in TARGETS)
@@ -264,7 +265,7 @@ def run_alone(form: MatrixForm) -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_what_kernels_can_contain(name: str) -> None:
     """docs/supported.md says that a kernel can contain every matrix form."""
-    form = next(f for f in all_forms(name.split(".")[0]) if f.mnemonic == name)
+    form = next(f for f in matrix_forms(name.split(".")[0]) if f.mnemonic == name)
     run_alone(form)
 
 

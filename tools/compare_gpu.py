@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from capture_gpu import Gpu
 
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import all_forms
+from mmulator.isa.form import Form
+from mmulator.isa.table import matrix_forms
 from mmulator.isa.targets import Target
 from mmulator.isa.types import ElementType
 from mmulator.layouts import sparse
@@ -60,7 +60,7 @@ def elements(rng: np.random.Generator, t: ElementType, count: int, kind: int) ->
     return sign | (exponent << np.uint64(low)) | fraction
 
 
-def operand(rng: np.random.Generator, form: MatrixForm, name: str, tests: int) -> np.ndarray:
+def operand(rng: np.random.Generator, form: Form, name: str, tests: int) -> np.ndarray:
     """Registers [tests, 32, words] as uint32."""
     f = fragment(form, name)
     t = {"a": form.atype, "b": form.btype, "c": form.ctype}[name]
@@ -74,7 +74,7 @@ def operand(rng: np.random.Generator, form: MatrixForm, name: str, tests: int) -
     return words.astype(np.uint32)
 
 
-def metadata(rng: np.random.Generator, form: MatrixForm, tests: int) -> np.ndarray:
+def metadata(rng: np.random.Generator, form: Form, tests: int) -> np.ndarray:
     """Random words whose nibbles are all allowed ones: [tests, 32, 1]."""
     allowed = np.array([4, 14] if sparse.granularity(form).chunk == 2 else [4, 8, 12, 9, 13, 14], np.uint32)
     words = np.zeros((tests, 32, 1), np.uint32)
@@ -84,7 +84,7 @@ def metadata(rng: np.random.Generator, form: MatrixForm, tests: int) -> np.ndarr
 
 
 def compare(
-    gpu: Gpu, form: MatrixForm, selector: int, tests: int, seed: int, keep: Path | None = None
+    gpu: Gpu, form: Form, selector: int, tests: int, seed: int, keep: Path | None = None
 ) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     buffers = {n: operand(rng, form, n, tests) for n in "abc"}
@@ -135,7 +135,7 @@ def main() -> None:
     gpu = Gpu()
     rows = []
     start = time.perf_counter()
-    for form in all_forms("mma"):
+    for form in matrix_forms("mma"):
         if form.block_scale or not form.requires.admits(TARGET) or not re.search(options.filter, form.mnemonic):
             continue
         selectors = {4: 4, 8: 2, 16: 1}[form.k // sparse.granularity(form).chunk] if form.sparse else 1

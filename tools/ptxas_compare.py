@@ -22,7 +22,7 @@ from ptxas_mutants import World, mutant
 from ptxas_statements import legal
 from ptxas_verdicts import Ptxas, Statement, compare, packed
 
-from mmulator.isa.tables import FAMILIES, all_forms
+from mmulator.isa.table import FAMILIES, matrix_forms
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target
 
 Version = tuple[int, int]
@@ -41,7 +41,7 @@ def statements(
     """Legal statements, and mutants of them."""
     chance = random.Random(seed)
     originals = list(legal(families, targets, versions[-1], chance))
-    forms = [form for family in families for form in all_forms(family)]
+    forms = [form for family in families for form in matrix_forms(family)]
     world = World(targets, versions, forms, chance)
     # half of the mutants in the first version that has the form, half in any later one
     out = []

@@ -11,8 +11,8 @@ from functools import cache
 from ptxas_statements import fitted, words_of
 from ptxas_verdicts import BANKS, Statement
 
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import FAMILIES
+from mmulator.isa.form import Form
+from mmulator.isa.table import FAMILIES
 from mmulator.isa.targets import TARGETS, Target
 from mmulator.isa.types import TYPES
 
@@ -25,7 +25,7 @@ class World:
 
     targets: Sequence[Target]
     versions: Sequence[tuple[int, int]]
-    forms: Sequence[MatrixForm]
+    forms: Sequence[Form]
     chance: random.Random
 
 
@@ -103,7 +103,8 @@ def _moved_qualifier(s: Statement, world: World) -> Statement:
 
 @cache
 def _choices(family: str, slot: str) -> tuple[str, ...]:
-    return tuple(sorted({c for row in FAMILIES[family] for s in row.slots if s.name == slot for c in s.choices}))
+    slots = [s for row in FAMILIES[family] for s in row.slots if s.name == slot]
+    return tuple(sorted({c for s in slots for c in (*s.choices, *([""] * s.optional))}))
 
 
 def _refitted(s: Statement, world: World) -> Statement:

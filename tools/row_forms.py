@@ -22,7 +22,7 @@ _BANKS = frozenset(("b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64
 
 
 def rows() -> tuple[Row, ...]:
-    return tuple(row for group in ROWS.values() for row in group)
+    return tuple(row for group in ROWS.values() for row in group if row.signatures is None)
 
 
 def row_key(row: Row) -> str:

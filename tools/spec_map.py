@@ -25,10 +25,10 @@ from mmulator.conformance import vectors
 from mmulator.inspect.arithmetic import runs_on, spans
 from mmulator.isa import special_registers as scalar_registers
 from mmulator.isa import table as scalar_tables
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.forms import Row as MatrixRow
+from mmulator.isa.form import Form, forms_of
 from mmulator.isa.row import TYPE_SLOTS, Row
-from mmulator.isa.tables import FAMILIES
+from mmulator.isa.row import Row as MatrixRow
+from mmulator.isa.table import FAMILIES
 from mmulator.isa.targets import CHIPS, DEVICES
 from mmulator.machine.compile.special import SPECIAL_REGISTERS
 from mmulator.machine.meaning import LOWER, load_all
@@ -141,7 +141,7 @@ def spec_map() -> str:
         for title in dict.fromkeys(r.section.title for r in members):
             here = [r for r in members if r.section.title == title]
             ops = dict.fromkeys(r.op if r.op != family else family for r in here)
-            forms = len({f for r in here for f in r.forms()})
+            forms = len({f for r in here for f in forms_of(r)})
             home = f"isa/{'matrix_move' if 'matrix' in family else family}.py"
             rows.append((title, code(ops), forms, f"`{home}`", code_paths(MATRIX_FILES[family])))
     out += table(("section", "instructions", "forms", "table", "semantics"), rows)
@@ -182,16 +182,16 @@ def row_name(row: MatrixRow) -> str:
 
 def devices_of(row: MatrixRow) -> str:
     """Devices on which a row runs, as spans of the list of devices."""
-    return spans(d for d in DEVICES if any(runs_on(f, d) for f in row.forms())) or "none"
+    return spans(d for d in DEVICES if any(runs_on(f, d) for f in forms_of(row))) or "none"
 
 
 def matrix_lines() -> Iterator[tuple[str, int, str]]:
     """(mnemonic, forms, devices, in kernels); the loads and stores of wmma in one line for the same devices."""
     for family, members in FAMILIES.items():
-        seen: set[MatrixForm] = set()
-        moves: dict[tuple[str, str], list[MatrixForm]] = {}
+        seen: set[Form] = set()
+        moves: dict[tuple[str, str], list[Form]] = {}
         for row in members:
-            new = [f for f in row.forms() if f not in seen]
+            new = [f for f in forms_of(row) if f not in seen]
             seen.update(new)
             if new and family == "wmma" and row.op != "mma":
                 moves.setdefault((row.op, devices_of(row)), []).extend(new)
@@ -334,7 +334,7 @@ def figures() -> dict[str, int]:
         "contraction": (ROOT / "tests/data/contraction_kernels.txt").read_text().count("\n== "),
         "rows": len(json.loads((ROOT / "tests/data/row_vectors.json").read_text())),
         "verdicts": sum(v[:2] in ("+ ", "- ") for v in verdicts),
-        "matrix forms": sum(len({f for r in rows for f in r.forms()}) for rows in FAMILIES.values()),
+        "matrix forms": sum(len({f for r in rows for f in forms_of(r)}) for rows in FAMILIES.values()),
         "scalar instructions": len(scalar_tables.ROWS),
     }
 

@@ -281,7 +281,6 @@ def _compressed(file: Path, instruction: str | None, shape: str | None) -> Compr
     if not text:
         raise MmulatorError(f"{file} does not say its instruction", hint="give --for")
     i = _instruction(text)
-    assert i.form.atype is not None
     if "values" in found:
         values = found["values"]
         return tools.Compressed(typed(values, i.form.atype, convert=False), found["metadata"], i.form)

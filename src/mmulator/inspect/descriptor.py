@@ -16,7 +16,7 @@ from mmulator.errors import MmulatorError, OperandError
 from mmulator.inspect.banks import BankConflicts, bank_conflicts, tile_accesses
 from mmulator.inspect.descriptor_checks import Finding, check_tile, check_word, pattern_start
 from mmulator.inspect.tile import Placed, Tile, canonical, free_tile, tile_of
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts.descriptors import FIELDS, MatrixDescriptor
 from mmulator.syntax import parse_mnemonic
 
@@ -252,7 +252,7 @@ def _times(n: int) -> str:
 
 def describe_descriptor(
     descriptor: MatrixDescriptor | int,
-    instruction: MatrixForm | str | None = None,
+    instruction: Form | str | None = None,
     operand: str = "b",
     *,
     mn_major: bool = False,
@@ -283,13 +283,13 @@ def describe_descriptor(
 
 
 def make_tile(
-    instruction: MatrixForm | str | None, operand: str, *, mn_major: bool, type: str = "f16", mn: int = 64, k: int = 64
+    instruction: Form | str | None, operand: str, *, mn_major: bool, type: str = "f16", mn: int = 64, k: int = 64
 ) -> Tile:
     """The tile of an instruction's operand, or one by itself; see `describe_descriptor`."""
     if instruction is None:
         return free_tile(operand, mn, k, type, mn_major)
     form = _form(instruction) if isinstance(instruction, str) else getattr(instruction, "form", instruction)
-    if not isinstance(form, MatrixForm):
+    if not isinstance(form, Form):
         raise OperandError(f"an instruction is needed, not {_type(form).__name__}", hint="such as 'wgmma m64n128 bf16'")
     return tile_of(form, operand, mn_major)
 
@@ -297,7 +297,7 @@ def make_tile(
 _type = type  # `type` is a parameter above
 
 
-def _form(text: str) -> MatrixForm:
+def _form(text: str) -> Form:
     """The instruction of a name, or the likeliest wgmma of a few words."""
     if "." in text and " " not in text.strip():
         return parse_mnemonic(text.strip())

@@ -10,10 +10,11 @@ from mmulator.inspect import paste
 from mmulator.inspect.arithmetic import Arithmetic, arithmetic
 from mmulator.inspect.related import Related, related
 from mmulator.inspect.usage import Rule, rules
-from mmulator.isa.forms import MatrixForm, OperandSpec
+from mmulator.isa.form import Form
+from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import Target, as_pair
 from mmulator.layouts import element_of, fragment
-from mmulator.syntax import parse_mnemonic, print_mnemonic
+from mmulator.syntax import parse_mnemonic
 from mmulator.syntax.search import find_forms, split
 
 
@@ -21,7 +22,7 @@ from mmulator.syntax.search import find_forms, split
 class Operand:
     """An operand of the instruction.
 
-    name, kind, direction: as in isa.forms.OperandSpec. registers: how many a thread gives (0 for a constant), of
+    name, kind, direction: as in isa.row.OperandSpec. registers: how many a thread gives (0 for a constant), of
     register type `type`; `types`: all that are accepted. values: the constants that mean something, None for any. what: in
     words.
     For a fragment: rows and columns of its matrix (of sparse A the compressed one), element: its type, lanes,
@@ -123,17 +124,20 @@ _SPARE = {
 }  # fmt: skip
 
 
-def _address(form: MatrixForm) -> str:
+def _address(form: Form) -> str:
     if form.family == "wmma":
         return "address of the matrix, the same in all lanes"
     return "address of a row of 16 bytes, each lane its own"
 
 
-def _operand(form: MatrixForm, spec: OperandSpec) -> Operand:
+_DIRECTIONS = {"r": "in", "w": "out", "rw": "inout"}
+
+
+def _operand(form: Form, spec: OperandSpec) -> Operand:
     registers = {"registers": spec.count, "immediate": 0}.get(spec.kind, 1)
     constants = spec.defined or spec.values
-    values = None if constants is None or len(constants) > 64 else tuple(constants)
-    base = Operand(spec.name, spec.kind, spec.direction, registers, spec.type, spec.types, values, "")
+    values = None if not constants or len(constants) > 64 else tuple(constants)
+    base = Operand(spec.name, spec.kind, _DIRECTIONS[spec.access], registers, spec.type, spec.types, values, "")
     if spec.kind not in ("registers", "register") or spec.name not in "abcdr":
         return replace(base, what=_address(form) if spec.kind == "address" else _SPARE[spec.name])
     element, rule = element_of(form, spec.name), fragment(form, spec.name)
@@ -148,7 +152,7 @@ def _operand(form: MatrixForm, spec: OperandSpec) -> Operand:
     )  # fmt: skip
 
 
-def _operands(form: MatrixForm) -> tuple[Operand, ...]:
+def _operands(form: Form) -> tuple[Operand, ...]:
     specs = {p.name: p for signature in form.signatures for s in signature for p in (s.parts or (s,))}
     return tuple(_operand(form, s) for s in specs.values())
 
@@ -169,11 +173,11 @@ _ORDERING = {
 }
 
 
-def computes(form: MatrixForm) -> str:
+def computes(form: Form) -> str:
     """What an instruction does, in one or two sentences."""
     if form.op in _ORDERING:
         return _ORDERING[form.op]
-    if form.atype is not None:
+    if form.atype:
         return _product(form)
     if form.family == "wmma":
         rows, columns = {"a": (form.m, form.k), "b": (form.k, form.n)}.get(form.op[-1], (form.m, form.n))
@@ -190,9 +194,9 @@ def computes(form: MatrixForm) -> str:
     return f"{verb} {count} of {form.m} x {form.n} {width}-bit elements{packed} {where} shared memory{turned}, by one warp."
 
 
-def _product(form: MatrixForm) -> str:
+def _product(form: Form) -> str:
     m, n, k = form.m, form.n, form.k
-    sums = "D" if form.ctype is None else "C"
+    sums = "D" if not form.ctype else "C"
     if form.bit_op:
         formula = f"D = {sums} + popcount(A {form.bit_op} B)"
     elif form.block_scale:
@@ -208,7 +212,7 @@ def _product(form: MatrixForm) -> str:
 
 
 # The answer ------------------------------------------------------------------------------------------------------------
-def find(text: str, target: Target | None, ptx: tuple[int, int] | None) -> tuple[MatrixForm, ...]:
+def find(text: str, target: Target | None, ptx: tuple[int, int] | None) -> tuple[Form, ...]:
     """The forms that a mnemonic, a pasted statement or a fragment names, the likeliest first."""
     if not isinstance(text, str):
         split(text)  # raises
@@ -232,7 +236,7 @@ def find(text: str, target: Target | None, ptx: tuple[int, int] | None) -> tuple
 
 def _no_scalar(opcode: str, text: str) -> None:
     """Raises UnsupportedError for the opcode of an instruction of the scalar tables, with what they say."""
-    from mmulator.isa.tables import FAMILIES
+    from mmulator.isa.table import FAMILIES
 
     if opcode in FAMILIES or not opcode.isalnum() or len(opcode) < 2:
         return
@@ -272,24 +276,24 @@ def explain(
 
         having = [f for f in (form, *others) if runs_on(f, device)]
         form, *others = having or (form, *others)
-    return explain_form(form, text, tuple(print_mnemonic(f) for f in others), target=wanted, device=device)
+    return explain_form(form, text, tuple(f.mnemonic for f in others), target=wanted, device=device)
 
 
 def explain_form(
-    form: MatrixForm, query: str = "", matches: tuple[str, ...] = (), *, target: Target | None = None, device: str | None = None
+    form: Form, query: str = "", matches: tuple[str, ...] = (), *, target: Target | None = None, device: str | None = None
 ) -> Explanation:
     """As `explain`, for a form."""
     m, n, k = form.m, form.n, form.k
     requires = form.requires
     copies = 4 if form.family == "mma" and form.shape == "m8n8k4" and str(form.atype) == "f16" else 1
     return Explanation(
-        query=query or print_mnemonic(form),
-        mnemonic=print_mnemonic(form),
+        query=query or form.mnemonic,
+        mnemonic=form.mnemonic,
         family=form.family,
         section=str(form.section),
         computes=computes(form),
         shape=(m, n, k),
-        macs=copies * m * n * (k // 2 if form.sparse else k) if form.atype is not None else 0,
+        macs=copies * m * n * (k // 2 if form.sparse else k) if form.atype else 0,
         threads=form.lanes,
         requires=requires.describe_targets(),
         ptx_version=_dotted(requires.ptx),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mmulator.errors import MmulatorError, OperandError
 from mmulator.inspect.rules import expression
 from mmulator.instruction.execution import check_known
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts import element_of, fragment, scales, sparse
 from mmulator.syntax import parse_mnemonic
 from mmulator.syntax.search import find_forms, parse_query, split
@@ -204,20 +204,20 @@ def is_name(text: str) -> bool:
     return ".sync" in text
 
 
-def form_of(instruction: str | Instruction | MatrixForm) -> MatrixForm:
+def form_of(instruction: str | Instruction | Form) -> Form:
     """The form of an instruction, however given; of a few words the one that people mean (`search.find_forms`).
 
     Raises InvalidInstructionError.
     """
     if isinstance(instruction, str):
         return parse_mnemonic(instruction.strip()) if is_name(instruction) else find_forms(instruction)[0]
-    form = instruction if isinstance(instruction, MatrixForm) else getattr(instruction, "form", None)
-    if not isinstance(form, MatrixForm):
+    form = instruction if isinstance(instruction, Form) else getattr(instruction, "form", None)
+    if not isinstance(form, Form):
         raise OperandError(f"an instruction is needed, not {type(instruction).__name__}", hint="such as 'mma m16n8k16 f16'")
     return form
 
 
-def operands(instruction: str | Instruction | MatrixForm) -> tuple[str, ...]:
+def operands(instruction: str | Instruction | Form) -> tuple[str, ...]:
     """Operands that have a layout in registers: of `a b c d r`, `e` or `sp_meta`, `scale_a`, `scale_b`."""
     form = form_of(instruction)
     specs = {s.key: s for signature in form.signatures for s in signature}
@@ -230,7 +230,7 @@ _ORDER = ("a", "b", "c", "d", "r", "e", "sp_meta", "scale_a", "scale_b")
 _ALIASES = {"scale_a_data": "scale_a", "scale_b_data": "scale_b"}
 
 
-def _operand(form: MatrixForm, name: str) -> str:
+def _operand(form: Form, name: str) -> str:
     key = name.lower().replace("-", "_")
     key = _ALIASES.get(key, key)
     known = operands(form)
@@ -254,7 +254,7 @@ def _device(name: str) -> int:
     return int(name.removeprefix("sm_"))
 
 
-def _evidence(form: MatrixForm, kind: str, number: int) -> str:
+def _evidence(form: Form, kind: str, number: int) -> str:
     if form.family == "wmma":
         if number == 90:
             return "measured on an NVIDIA H200 (sm_90); the specification leaves fragments of wmma open"
@@ -274,7 +274,7 @@ def _evidence(form: MatrixForm, kind: str, number: int) -> str:
 
 
 def layout(
-    instruction: str | Instruction | MatrixForm,
+    instruction: str | Instruction | Form,
     operand: str,
     *,
     selector: int = 0,
@@ -303,7 +303,7 @@ def layout(
     return _elements(form, name, device, number)
 
 
-def _elements(form: MatrixForm, name: str, device: str, number: int) -> Layout:
+def _elements(form: Form, name: str, device: str, number: int) -> Layout:
     f = fragment(form, name)
     spans: tuple[tuple[int, int], ...] = ()
     notes = []
@@ -343,7 +343,7 @@ def _scattered(lane: Index, index: Index, lanes: int, per_register: int) -> Maps
     return maps[0], maps[1], maps[2]
 
 
-def _metadata(form: MatrixForm, name: str, selector: int, device: str, number: int) -> Layout:
+def _metadata(form: Form, name: str, selector: int, device: str, number: int) -> Layout:
     g = sparse.granularity(form)
     lane, bit = sparse.places(form, selector)
     rows, chunks = lane.shape
@@ -363,7 +363,7 @@ def _metadata(form: MatrixForm, name: str, selector: int, device: str, number: i
     )  # fmt: skip
 
 
-def _scales(form: MatrixForm, name: str, byte_id: int, thread_id: int, device: str, number: int) -> Layout:
+def _scales(form: Form, name: str, byte_id: int, thread_id: int, device: str, number: int) -> Layout:
     side = name[-1]
     lane, byte = scales.places(form, side, byte_id, thread_id)
     lines, factors = len(lane), len(byte)
@@ -415,7 +415,7 @@ def _others(text: str, found: Layout) -> Iterator[Layout]:
             yield other
 
 
-def _layout_key(form: MatrixForm, name: str) -> object:
+def _layout_key(form: Form, name: str) -> object:
     """Forms of one key have one layout."""
     if name in ("e", "sp_meta") or name.startswith("scale"):
         return form.family, form.m, form.n, form.k, form.atype, form.btype, form.scale_vec, name

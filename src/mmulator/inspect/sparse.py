@@ -12,7 +12,7 @@ import numpy as np
 
 from mmulator.errors import OperandError
 from mmulator.instruction.instruction import Instruction
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts import sparse
 
 _SHOWN = 8  # chunks of a PatternReport that are listed
@@ -125,7 +125,7 @@ def metadata_words(
     )
 
 
-def _nibble(form: MatrixForm, bit: int, row: int, chunk: int, value: int | None) -> Nibble:
+def _nibble(form: Form, bit: int, row: int, chunk: int, value: int | None) -> Nibble:
     size = sparse.granularity(form).chunk
     place = ((bit, bit + 3), row, chunk, (chunk * size, chunk * size + size - 1))
     if value is None:

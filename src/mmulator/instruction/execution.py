@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mmulator.errors import ExecutionFault, OperandError, UnsupportedError, shown
 from mmulator.interop import as_array, writable
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.targets import DEVICES
 from mmulator.isa.types import ElementType
 from mmulator.layouts import MatrixDescriptor, fragment, operand_addresses, scales, sparse
@@ -43,7 +43,7 @@ _DEFAULTS: dict[str, Operands] = {"wgmma": _WGMMA_DEFAULTS, "wmma": {"stride": N
 
 
 @lru_cache(maxsize=1024)
-def keywords(form: MatrixForm) -> tuple[str, ...]:
+def keywords(form: Form) -> tuple[str, ...]:
     """Keywords that `execute` takes for a form."""
     if form.family == "wgmma":
         sp = ("sp_meta", "sp_sel") if form.sparse else ()
@@ -59,7 +59,7 @@ def keywords(form: MatrixForm) -> tuple[str, ...]:
     return {"ldmatrix": ("memory", "p"), "stmatrix": ("memory", "p", "r"), "movmatrix": ("a",)}[form.family]
 
 
-def execute(form: MatrixForm, device: str, operands: Operands, *, strict: bool = True) -> Array:
+def execute(form: Form, device: str, operands: Operands, *, strict: bool = True) -> Array:
     """Run one instruction; see `Instruction.execute`."""
     run = _RUN.get((form.family, form.op))
     if run is None:
@@ -91,7 +91,7 @@ def check_known(device: Any) -> None:
     raise UnsupportedError(f"unknown device {shown(device)}", hint=hint)
 
 
-def check_device(form: MatrixForm, device: str) -> None:
+def check_device(form: Form, device: str) -> None:
     """Raises UnsupportedError for a device that is not known, or for which no target has the instruction."""
     if not isinstance(device, str):
         check_known(device)
@@ -99,7 +99,7 @@ def check_device(form: MatrixForm, device: str) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _check_device(form: MatrixForm, device: str) -> None:
+def _check_device(form: Form, device: str) -> None:
     check_known(device)
     requires = form.row.requires
     having = [d for d in DEVICES if any(target.runs_on(d) for target in requires.targets())]
@@ -122,7 +122,7 @@ def words(name: str, value: Any, bits: int = 32) -> Array:
     return np.ascontiguousarray(array).view(want)
 
 
-def _registers(form: MatrixForm, name: str, value: Any) -> Array:
+def _registers(form: Form, name: str, value: Any) -> Array:
     """A register operand [..., lanes, registers]."""
     rule = fragment(form, name)
     array = words(name, value, rule.register_bits)
@@ -153,16 +153,16 @@ def _integer(name: str, value: Any, allowed: range | None = None) -> int:
     return number
 
 
-def check_signs(form: MatrixForm, imm_scale_a: Any, imm_scale_b: Any) -> None:
+def check_signs(form: Form, imm_scale_a: Any, imm_scale_b: Any) -> None:
     """imm-scale-a and imm-scale-b are 1 or -1, and only wgmma on float types has them."""
     for name, value in (("imm_scale_a", imm_scale_a), ("imm_scale_b", imm_scale_b)):
         _integer(name, value, range(-1, 2, 2))
-        if value != 1 and not (form.family == "wgmma" and form.atype is not None and form.atype.is_float):
+        if value != 1 and not (form.family == "wgmma" and form.atype.is_float):
             raise OperandError(f"{form} has no {name}")
 
 
 # mma and wmma.mma ----------------------------------------------------------------------------------------------------
-def _mma(form: MatrixForm, device: str, o: Operands) -> Array:
+def _mma(form: Form, device: str, o: Operands) -> Array:
     a, b, c = (_registers(form, name, o[name]) for name in "abc")
     e = scale_a = scale_b = None
     selector, select = 0, (0, 0)
@@ -177,14 +177,14 @@ def _mma(form: MatrixForm, device: str, o: Operands) -> Array:
     return run(site, a, b, c, e, scale_a, scale_b, batch=batch, select=select)
 
 
-def _scale_selector(form: MatrixForm, side: str, o: Operands) -> int:
+def _scale_selector(form: Form, side: str, o: Operands) -> int:
     """Bytes from the scale factors that selectors of 0 name."""
     byte_id, thread_id = (_integer(f"{name}_id_{side}", o[f"{name}_id_{side}"]) for name in ("byte", "thread"))
     scales.places(form, side, byte_id, thread_id)  # raises for a selector that is not defined
     return byte_id + thread_id * scale_step(form, side)
 
 
-def _column(form: MatrixForm, name: str, value: Any) -> Array:
+def _column(form: Form, name: str, value: Any) -> Array:
     """A one-register operand: [..., lanes], or [..., lanes, 1]."""
     array = words(name, value)
     if array.shape[-2:] == (form.lanes, 1):
@@ -194,7 +194,7 @@ def _column(form: MatrixForm, name: str, value: Any) -> Array:
     return array
 
 
-def _check_metadata(form: MatrixForm, words: Array, selector: int, strict: bool) -> None:
+def _check_metadata(form: Form, words: Array, selector: int, strict: bool) -> None:
     """Raises OperandError for a selector out of range and, if strict, for nibbles that the specification leaves undefined."""
     lanes, refused = _undefined_halves(form, selector)
     if strict and refused[np.ascontiguousarray(words[..., lanes]).view("<u2")].any():
@@ -202,7 +202,7 @@ def _check_metadata(form: MatrixForm, words: Array, selector: int, strict: bool)
 
 
 @lru_cache(maxsize=256)
-def _undefined_halves(form: MatrixForm, selector: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _undefined_halves(form: Form, selector: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The lanes that contribute metadata, whole words of it; for every 16 bits whether a nibble of them is undefined."""
     nibbles = np.arange(1 << 16)[:, None] >> np.arange(0, 16, 4) & 15
     refused = np.asarray(sparse.undefined(nibbles.astype(np.uint8), form).any(axis=-1))
@@ -210,8 +210,7 @@ def _undefined_halves(form: MatrixForm, selector: int) -> tuple[NDArray[np.int64
 
 
 # wgmma ---------------------------------------------------------------------------------------------------------------
-def _wgmma(form: MatrixForm, device: str, o: Operands) -> Array:
-    assert form.atype and form.btype and form.dtype
+def _wgmma(form: Form, device: str, o: Operands) -> Array:
     if (o["a"] is None) == (o["a_desc"] is None):
         raise OperandError("operands a and a_desc: exactly one of them is needed")
     scale_d = bool(_integer("scale_d", o["scale_d"], range(2)))
@@ -322,9 +321,8 @@ def _inside(name: str, address: NDArray[np.int64], size: int, limit: int, base: 
 _ALIGNMENT = "Matrix Storage for WMMA, Address Alignment (PTX ISA 9.1)"
 
 
-def _wmma_offsets(form: MatrixForm, o: Operands, memory: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _wmma_offsets(form: Form, o: Operands, memory: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Bit offset of every element [rows, columns], all inside memory."""
-    assert form.type is not None
     rule = fragment(form, "r")
     row = np.arange(rule.rows, dtype=np.int64)[:, None]
     col = np.arange(rule.columns, dtype=np.int64)[None, :]
@@ -355,8 +353,7 @@ def _wmma_offsets(form: MatrixForm, o: Operands, memory: NDArray[np.uint8]) -> N
     return bits
 
 
-def _wmma_load(form: MatrixForm, device: str, o: Operands) -> Array:
-    assert form.type is not None
+def _wmma_load(form: Form, device: str, o: Operands) -> Array:
     memory = _memory("memory", o["memory"])
     return fragment(form, "r").to_registers(_read(memory, _wmma_offsets(form, o, memory), form.type.bits))
 
@@ -381,7 +378,7 @@ def _writable(memory: NDArray[np.uint8], original: Any) -> None:
         raise OperandError("operand memory must be a writable array: the store changes it")
 
 
-def _stored(form: MatrixForm, value: Any, memory: NDArray[np.uint8]) -> Array:
+def _stored(form: Form, value: Any, memory: NDArray[np.uint8]) -> Array:
     """The matrix of registers r, whose leading dimensions have to fit those of memory."""
     registers = _registers(form, "r", value)
     if _batch(r=(registers, 2), memory=(memory, 1)) != memory.shape[:-1]:
@@ -391,8 +388,7 @@ def _stored(form: MatrixForm, value: Any, memory: NDArray[np.uint8]) -> Array:
     return fragment(form, "r").to_matrix(registers)
 
 
-def _wmma_store(form: MatrixForm, device: str, o: Operands) -> Array:
-    assert form.type is not None
+def _wmma_store(form: Form, device: str, o: Operands) -> Array:
     memory = _memory("memory", o["memory"])
     _writable(memory, o["memory"])
     bits = _wmma_offsets(form, o, memory)
@@ -401,7 +397,7 @@ def _wmma_store(form: MatrixForm, device: str, o: Operands) -> Array:
 
 
 # ldmatrix, stmatrix, movmatrix ----------------------------------------------------------------------------------------
-def _rows(form: MatrixForm, o: Operands, memory: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _rows(form: Form, o: Operands, memory: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Byte offset of every row of 16 bytes [num, rows], all inside memory."""
     rows = 16 if (form.m, form.n) == (16, 16) else 8
     p = as_array("operand p", o["p"])
@@ -417,7 +413,7 @@ def _rows(form: MatrixForm, o: Operands, memory: NDArray[np.uint8]) -> NDArray[n
     return starts
 
 
-def _ldmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
+def _ldmatrix(form: Form, device: str, o: Operands) -> Array:
     memory = _memory("memory", o["memory"])
     starts = _rows(form, o, memory)
     if form.src_fmt:
@@ -434,12 +430,12 @@ def _ldmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
     return fragment(form, "r").to_registers(_uncopied(form, raw))
 
 
-def _uncopied(form: MatrixForm, raw: Array) -> Array:
+def _uncopied(form: Form, raw: Array) -> Array:
     """Matrices [..., num, rows, columns] as the fragment wants them: without the axis where there is one matrix."""
     return raw if form.num > 1 else raw[..., 0, :, :]
 
 
-def _stmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
+def _stmatrix(form: Form, device: str, o: Operands) -> Array:
     memory = _memory("memory", o["memory"])
     _writable(memory, o["memory"])
     starts = _rows(form, o, memory)
@@ -453,13 +449,13 @@ def _stmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
     return memory
 
 
-def _movmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
+def _movmatrix(form: Form, device: str, o: Operands) -> Array:
     column = _column(form, "a", o["a"])
     raw = fragment(form, "a").to_matrix(column[..., None])
     return fragment(form, "d").to_registers(np.swapaxes(raw, -1, -2))
 
 
-_RUN: dict[tuple[str, str], Callable[[MatrixForm, str, Operands], Array]] = {
+_RUN: dict[tuple[str, str], Callable[[Form, str, Operands], Array]] = {
     ("mma", "mma"): _mma,
     ("wmma", "mma"): _mma,
     ("wgmma", "mma_async"): _wgmma,

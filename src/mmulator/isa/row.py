@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from mmulator.isa.targets import TARGETS, Target
+
+if TYPE_CHECKING:
+    from mmulator.isa.form import Form
 
 Kind = Literal[
     "dst",  # register written (or `_` where the row says so)
@@ -39,7 +42,15 @@ Kind = Literal[
     "vmask4",  # register written, or some of its four bytes
     "vsrc2",  # register, with two halves selected
     "vsrc4",  # register, with four bytes selected
-    "any",  # not checked: unsupported instruction
+    # of matrix instructions; each takes registers of its own `types`
+    "registers",  # vector of `count` registers
+    "register",  # register without braces
+    "address",  # [p]
+    "descriptor",  # 64-bit register that holds a matrix descriptor, or constant
+    "predicate",  # predicate, perhaps negated, or the constant 0 or 1
+    "immediate",  # constant
+    "integer",  # integer register, or constant
+    "group",  # list in braces, an element for each of `parts`
 ]
 
 
@@ -57,26 +68,52 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for one modifier: one of `choices` must stand there, or may, if it is optional."""
+    """A place for one modifier: one of `choices` must stand there, or may, if it is optional.
+
+    default: what is meant where none is written. tacit: a mnemonic leaves the default out. twice: ptxas takes it twice.
+    since: before this PTX version the default is implied and may not be written, from it on it must be.
+    """
 
     name: str
     choices: tuple[str, ...]
     optional: bool = False
+    default: str = ""
+    tacit: bool = False
+    twice: bool = False
+    since: tuple[int, int] = (0, 0)
 
     @property
-    def maybe(self) -> Slot:
-        return Slot(self.name, self.choices, True)
+    def category(self) -> str:
+        """Slots of one category take the modifiers of that category in order; others may come in any order."""
+        return CATEGORIES.get(self.name, self.name)
+
+    @property
+    def meant(self) -> tuple[str, ...]:
+        """What a form may have here; empty is nothing."""
+        return ("", *self.choices) if self.optional and not self.default else self.choices
+
+
+CATEGORIES = {
+    **dict.fromkeys(("type", "dtype", "stype", "atype", "btype", "ctype"), "type"),
+    **dict.fromkeys(("alayout", "blayout", "layout"), "layout"),
+    **dict.fromkeys(("bit_op", "popc"), "bit_op"),
+    **dict.fromkeys(("dst_fmt", "src_fmt"), "format"),
+}
+TYPE_SLOTS = frozenset(name for name, category in CATEGORIES.items() if category == "type")
 
 
 @dataclass(frozen=True, slots=True)
 class OperandSpec:
     """An operand of a row, and of a form: there `type` and `count` are what the form's modifiers say.
 
-    type: a PTX type, or in a row the name of the slot that says it; `wide:SLOT` is twice as wide. count: elements of a
-    vector; per: the slot that says it (`vec`). wider: a wider register may stand.
-    sink: `_` may stand. lo, hi: bounds of a constant. values: the only constants allowed. when: the operand is there if
-    and only if that slot is filled; without it, `optional` operands may be left out, the last ones first. since: the least
-    PTX version and target with that operand.
+    name: as the specification spells it (`a-desc`).
+    type: a PTX type, or in a row the name of the slot that says it; `wide:SLOT` is twice as wide. types: the register types
+    that are accepted, where those are other ones than type checking says; `type` is the first. count: elements of a
+    vector; per: the slot that says it (`vec`). wider: a wider register may stand. sink: `_` may stand.
+    lo, hi: bounds of a constant. values: the only constants allowed. defined: those whose meaning the specification
+    defines, where that is fewer. when: the operand is there if and only if that slot is filled; without it, `optional`
+    operands may be left out, the last ones first. since: the least PTX version and target with that operand.
+    parts: the elements of a group.
     """
 
     name: str
@@ -90,9 +127,17 @@ class OperandSpec:
     sink: bool = False
     lo: int | None = None
     hi: int | None = None
-    values: tuple[int, ...] = ()
+    values: tuple[int, ...] | range = ()
     when: str = ""
     since: tuple[tuple[int, int], int] = ((1, 0), 0)
+    types: tuple[str, ...] = ()
+    defined: tuple[int, ...] | range = ()
+    parts: tuple[OperandSpec, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The name as a Python keyword: `a_desc`."""
+        return self.name.replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +205,15 @@ RUNS = Status()
 BLACKWELL = Status("unproven", "only chips from sm_100 on have it, and none of them has been asked")
 
 
-TYPE_SLOTS = frozenset(("type", "dtype", "stype", "atype", "btype", "ctype"))
+Signature = tuple[OperandSpec, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """One line of the table. name: opcode with the modifiers that are always there, `cp.async.wait_group`.
 
+    operands: what the instruction takes; signatures: the lists of operands of a form, where they follow from its shape and
+    types. implied: slots that no modifier fills, and what is meant.
     rule: says what is wrong with a combination of modifiers, or returns None. needs: modifiers that are newer than the row.
     open: takes any further modifiers and any operands. leading: the slot that stands directly after the opcode.
     free: the fixed modifiers may stand anywhere.
@@ -183,10 +230,17 @@ class Row:
     open: bool = False
     leading: str = ""
     free: bool = False
+    signatures: Callable[[Form], tuple[Signature, ...]] | None = None
+    implied: tuple[tuple[str, str], ...] = ()
 
     @property
     def opcode(self) -> str:
         return self.name.partition(".")[0]
+
+    @property
+    def op(self) -> str:
+        """The rest of the name: `load.a`; the opcode if there is none."""
+        return self.name.partition(".")[2] or self.name
 
     @property
     def fixed(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""All rows of the instructions that are no matrix instructions, by opcode."""
+"""All rows, by opcode, and what must hold of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from mmulator.isa import (
     atomic,
@@ -19,9 +19,11 @@ from mmulator.isa import (
     half,
     integer,
     logic,
+    matrix_move,
     mbarrier,
     memory,
     misc,
+    mma,
     move,
     stack,
     surface,
@@ -29,14 +31,18 @@ from mmulator.isa import (
     texture,
     video,
     warp,
+    wgmma,
+    wmma,
 )
+from mmulator.isa.form import Form, forms_of
 from mmulator.isa.row import TYPE_SLOTS, Row
+from mmulator.isa.targets import TARGETS
 from mmulator.isa.types import is_type
 
 # A mnemonic belongs to the first row that fits.
 CHAPTERS = (
     integer, float, half, compare, logic, move, convert, stack, memory, atomic, copies, bulk, texture, surface, video,
-    control, barrier, fence, warp, mbarrier, cluster, grid, misc, tcgen05,
+    control, barrier, fence, warp, mma, wgmma, wmma, matrix_move, mbarrier, cluster, grid, misc, tcgen05,
 )  # fmt: skip
 
 
@@ -55,6 +61,8 @@ def _check(row: Row) -> None:
         for reference in (operand.when, operand.per):
             if reference and reference not in slots:
                 raise AssertionError(f"{row.name}: operand {operand.name} refers to {reference}")
+    if not any(map(row.requires.admits, TARGETS)):
+        raise AssertionError(f"{row.name}: no target admits {row.requires}")
     if not row.section.title or (row.open and row.status.runs):
         raise AssertionError(f"{row.name}: no section, or no reason")
 
@@ -69,3 +77,15 @@ def _collect() -> dict[str, tuple[Row, ...]]:
 
 
 ROWS: Mapping[str, tuple[Row, ...]] = _collect()
+
+# Instructions that multiply matrices, or move them to and from fragments, by opcode.
+FAMILIES: Mapping[str, tuple[Row, ...]] = {
+    family: ROWS[family] for family in ("mma", "wgmma", "wmma", "ldmatrix", "stmatrix", "movmatrix")
+}
+MATRIX_ROWS: tuple[Row, ...] = tuple(row for rows in FAMILIES.values() for row in rows)
+
+
+def matrix_forms(family: str | None = None) -> Iterator[Form]:
+    """Every form of a family of matrix instructions, or of all: some two thousand, made as they are asked for."""
+    for row in FAMILIES[family] if family else MATRIX_ROWS:
+        yield from forms_of(row)

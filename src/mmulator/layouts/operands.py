@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mmulator.errors import OperandError
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.types import TYPES, ElementType
 from mmulator.layouts.fragments import Fragment, Step
 
@@ -31,7 +31,7 @@ def _doublings(start: int, stop: int) -> tuple[int, ...]:
     return tuple(out)
 
 
-def _element(form: MatrixForm, element: ElementType) -> tuple[int, int, int, int]:
+def _element(form: Form, element: ElementType) -> tuple[int, int, int, int]:
     """Room, register width, shift and width of an element of A or B."""
     if element.name == "f64":
         return 64, 64, 0, 64
@@ -45,7 +45,7 @@ _G = _down(1, 2, 4)
 _WARPS = _down(16, 32)
 
 
-def _operand_a(form: MatrixForm, rows: int, columns: int, element: ElementType) -> Fragment:
+def _operand_a(form: Form, rows: int, columns: int, element: ElementType) -> Fragment:
     """row = g + 8 (r % 2), column = (r / 2) 4E + t E + e, with g = lane / 4, t = lane % 4, E elements a register."""
     room, width, shift, bits = _element(form, element)
     e = width // room
@@ -58,7 +58,7 @@ def _operand_a(form: MatrixForm, rows: int, columns: int, element: ElementType) 
     )
 
 
-def _operand_b(form: MatrixForm, rows: int, columns: int, element: ElementType) -> Fragment:
+def _operand_b(form: Form, rows: int, columns: int, element: ElementType) -> Fragment:
     """k = r 4E + t E + e, n = g; with more than 8 columns (wmma) the next registers have columns 8 to the right."""
     room, width, shift, bits = _element(form, element)
     e = width // room
@@ -83,7 +83,7 @@ def _accumulator(rows: int, columns: int, element: ElementType) -> Fragment:
     return Fragment(rows, columns, 2 * words, element.bits, lane, pair + blocks, (), max(32, element.bits))
 
 
-def _wmma(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
+def _wmma(form: Form, matrix: str, element: ElementType) -> Fragment:
     """As mma's, over wider shapes; the order of the registers differs where both extents exceed a tile."""
     m, n, k = form.m, form.n, form.k
     if element.name == "f64" or (m, n) == (8, 8):
@@ -116,7 +116,7 @@ def _wmma(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
     return Fragment(rows, columns, count, element.bits, lane, steps, index)
 
 
-def _small(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
+def _small(form: Form, matrix: str, element: ElementType) -> Fragment:
     if matrix == "a":
         return _operand_a(form, form.m, form.k, element)
     if matrix == "b":
@@ -125,7 +125,7 @@ def _small(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
 
 
 # mma.m8n8k4 with .f16: lanes 0-3 and 16-19 compute the first of four matrices, and so on.
-def _quad_pairs(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
+def _quad_pairs(form: Form, matrix: str, element: ElementType) -> Fragment:
     four = _doublings(1, 4)
     if matrix in "ab":
         own_row = (form.alayout == "row") == (matrix == "a")
@@ -147,7 +147,7 @@ def _quad_pairs(form: MatrixForm, matrix: str, element: ElementType) -> Fragment
     return Fragment(8, 8, 8, 32, lane, ((0, 1), (2, 0), (0, 4)), copies=4, copy=(0, 0, 1, 2))
 
 
-def _matrix_move(form: MatrixForm) -> Fragment:
+def _matrix_move(form: Form) -> Fragment:
     """The `r`, `d` and `a` operands of ldmatrix, stmatrix and movmatrix: `num` matrices, as the fragment shows them.
 
     ldmatrix with .trans: the matrix after transposition. stmatrix with .trans: the one before.
@@ -165,7 +165,7 @@ def _matrix_move(form: MatrixForm) -> Fragment:
 
 
 @lru_cache(maxsize=1024)
-def fragment(form: MatrixForm, name: str) -> Fragment:
+def fragment(form: Form, name: str) -> Fragment:
     """The fragment of a form's operand `a`, `b`, `c`, `d`, or `r` of a load, store or matrix move.
 
     Raises OperandError for an operand that is no fragment in registers.
@@ -174,7 +174,7 @@ def fragment(form: MatrixForm, name: str) -> Fragment:
         if name in ("r", "a", "d"):
             return _matrix_move(form)
     elif form.family == "wmma":
-        if name == "r" and form.type is not None:
+        if name == "r" and form.type:
             return _wmma(form, form.op[-1].replace("d", "c"), form.type)
         types = {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}
         if (t := types.get(name)) is not None:
@@ -196,8 +196,8 @@ def fragment(form: MatrixForm, name: str) -> Fragment:
     )
 
 
-def element_of(form: MatrixForm, name: str) -> ElementType | None:
+def element_of(form: Form, name: str) -> ElementType | None:
     """Element type of a register operand."""
-    if name == "r" or form.atype is None:
+    if name == "r" or not form.atype:
         return TYPES["b8"] if form.dst_fmt else form.type
     return {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}.get(name)

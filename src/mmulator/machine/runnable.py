@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from mmulator.errors import UnsupportedError
 from mmulator.isa.form import Form
-from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import DEVICES, Target
 from mmulator.layouts.sparse.metadata import selectors
 from mmulator.machine.compile.special import SPECIAL_REGISTERS
@@ -90,13 +89,12 @@ def _directives(function: Function) -> Iterator[Unsupported]:
 def reasons(ins: Instruction, module: Module) -> Iterator[Unsupported]:
     """Everything in an instruction that cannot be run."""
     form = ins.form
-    if isinstance(form, Form):
-        if not form.status.runs:
-            yield Unsupported(form.name, form.status.reason, form.section.title, ins.mnemonic_span)
-        elif not has_meaning(form):
-            yield Unsupported(form.name, "it has no meaning yet", form.section.title, ins.mnemonic_span)
-    elif isinstance(form, MatrixForm):
+    if not form.status.runs:
+        yield Unsupported(form.name, form.status.reason, form.section.title, ins.mnemonic_span)
+    elif form.is_matrix:
         yield from _matrix(ins, form, module.target)
+    elif not has_meaning(form):
+        yield Unsupported(form.name, "it has no meaning yet", form.section.title, ins.mnemonic_span)
     for operand in flatten(ins.operands):
         if isinstance(operand, SpecialRegister) and not _has_special(operand.name):
             yield Unsupported(
@@ -131,10 +129,10 @@ def _symbol(ins: Instruction, operand: Symbol, module: Module) -> Iterator[Unsup
 
 
 def _section(ins: Instruction) -> str:
-    return str(getattr(ins.form, "section", ""))
+    return str(ins.form.section) if ins.form.is_matrix else ins.form.section.title
 
 
-def _matrix(ins: Instruction, form: MatrixForm, target: Target) -> Iterator[Unsupported]:
+def _matrix(ins: Instruction, form: Form, target: Target) -> Iterator[Unsupported]:
     """What ptxas takes of matrix instructions though it has no meaning, and chips whose arithmetic nobody knows."""
     section = str(form.section)
     specs = next((s for s in form.signatures if len(s) == len(ins.operands)), ())

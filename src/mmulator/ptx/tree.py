@@ -10,15 +10,13 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from mmulator.isa.form import Form
+from mmulator.isa.match import NoForm
 from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
 from mmulator.source import Source, Span
-
-if TYPE_CHECKING:
-    from mmulator.isa.forms import MatrixForm
 
 Space = Literal["global", "const", "shared", "local", "param", "reg", "func", "label", "prototype", ""]
 Linkage = Literal["", "visible", "extern", "weak", "common"]
@@ -198,14 +196,14 @@ class Label:
 class Instruction:
     """opcode: first word, `ld`. modifiers: the rest, without dots, `("global", "v4", "b32")`.
 
-    form: the row of the instruction tables it matches, or None if there is none (the verifier says why).
+    found: its form by the instruction tables, or why it has none: said once, when it is read.
     operands: as written. A call has (Arguments results, callee, Arguments arguments[, prototype]).
     guard: (predicate register, negated) or None. mnemonic_span: the opcode with its modifiers.
     """
 
     opcode: str
     modifiers: tuple[str, ...]
-    form: Form | MatrixForm | None
+    found: Form | NoForm
     operands: tuple[Operand, ...]
     guard: tuple[Reg, bool] | None
     span: Span
@@ -215,6 +213,13 @@ class Instruction:
     def mnemonic(self) -> str:
         """Opcode and modifiers with dots, `ld.global.v4.b32`."""
         return ".".join((self.opcode, *self.modifiers))
+
+    @property
+    def form(self) -> Form:
+        """The form; every instruction of a verified module has one. Raises InvalidInstructionError for one that has none."""
+        if isinstance(self.found, NoForm):
+            raise self.found.error(self.mnemonic_span)
+        return self.found
 
 
 Statement: TypeAlias = Label | Instruction

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.codegen.lang import Native
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts import Fragment, element_of, fragment, scales, sparse
 from mmulator.numerics.profiles import dot_key
 from mmulator.twin.product import IndexTable, MmaSite, Piece, mma_function
@@ -27,7 +27,7 @@ def _place(f: Fragment, lane: Index, register: Index, index: Index, order: str) 
     return word * f.per_register + index
 
 
-def operand_places(form: MatrixForm, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
+def operand_places(form: Form, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
     """For each matrix element (copies, rows, columns) its place in the registers, counted in elements.
 
     transposed: for each (copies, columns, rows).
@@ -38,7 +38,7 @@ def operand_places(form: MatrixForm, name: str, transposed: bool = False, order:
     return places.transpose(0, 2, 1) if transposed else places
 
 
-def register_elements(form: MatrixForm, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
+def register_elements(form: Form, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
     """For each place in the registers, the number of the matrix element (copies, rows, columns) it holds.
 
     transposed: its number in (copies, columns, rows).
@@ -51,7 +51,7 @@ def register_elements(form: MatrixForm, name: str, transposed: bool = False, ord
     return (held.transpose(1, 0, 2) if order == BY_REGISTER else held).reshape(-1)
 
 
-def pieces(form: MatrixForm, name: str, places: Index) -> tuple[Piece, Index]:
+def pieces(form: Form, name: str, places: Index) -> tuple[Piece, Index]:
     """Places [copies, lines, elements] as pieces as large as lie together in registers and in the matrix's lines."""
     f = fragment(form, name)
     if f.width < f.bits:
@@ -67,7 +67,7 @@ def pieces(form: MatrixForm, name: str, places: Index) -> tuple[Piece, Index]:
     return (f.bits, 0, 0), places
 
 
-def plain_pieces(form: MatrixForm, name: str) -> tuple[Piece, Index]:
+def plain_pieces(form: Form, name: str) -> tuple[Piece, Index]:
     """Operand `a` [M, K] or `b` [N, K] as rows of containers: sixteen bytes after the other."""
     element = element_of(form, name)
     assert element is not None
@@ -75,7 +75,7 @@ def plain_pieces(form: MatrixForm, name: str) -> tuple[Piece, Index]:
     return (128, 0, 0), np.arange(lines * k * max(8, element.bits) // 128).reshape(1, 1, -1)
 
 
-def transposes(form: MatrixForm) -> bool:
+def transposes(form: Form) -> bool:
     """Whether the product is computed as the transposed one, B' A': the same sums, and the twin's vectors run along n."""
     same = not (form.sparse or form.block_scale) and form.atype == form.btype and str(form.atype) != "f64"
     return same and form.m > form.n
@@ -88,7 +88,7 @@ class Site:
     Of a transposed one the first operand of the function is B, and the second A. scratch: bytes that a call needs.
     """
 
-    form: MatrixForm
+    form: Form
     twin: Twin
     transposed: bool
     sizes: tuple[Piece, Piece, Piece]
@@ -125,7 +125,7 @@ class Site:
 
 @lru_cache(maxsize=4096)
 def site_for(
-    form: MatrixForm, device: str, selector: int = 0, order: str = BY_REGISTER, plain: frozenset[str] = frozenset(),
+    form: Form, device: str, selector: int = 0, order: str = BY_REGISTER, plain: frozenset[str] = frozenset(),
     flags: int = 0,
 ) -> Site:  # fmt: skip
     """The site of a form on a device. selector: of the metadata. plain: operands (`a`, `b`) that come as rows of a matrix
@@ -180,7 +180,7 @@ def site_for(
     return site
 
 
-def index_table(keep: list[Any], form: MatrixForm, selector: int) -> int:
+def index_table(keep: list[Any], form: Form, selector: int) -> int:
     """Address of the IndexTable of a sparse form: which metadata bits say where each element of A stands."""
     g = sparse.granularity(form)
     lane, bit = (x[..., None] + np.zeros(g.kept, int) for x in sparse.places(form, selector))
@@ -212,6 +212,6 @@ def _scale_tables(site: Site) -> None:
         site.store(f"scale_{side}_map", at if side == "a" else at.T)
 
 
-def scale_step(form: MatrixForm, side: str) -> int:
+def scale_step(form: Form, side: str) -> int:
     """Bytes between the scale factors that consecutive thread ids select."""
     return 4 * int(scales.places(form, side, 0, 1)[0][0] - scales.places(form, side, 0, 0)[0][0])

@@ -16,8 +16,6 @@ from mmulator.codegen.loading import ensure, symbols
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
-from mmulator.isa.form import Form
-from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import type_bits
 from mmulator.machine.compile.block import BLOCK_PARAMS
 from mmulator.machine.compile.control import Emitter
@@ -97,7 +95,7 @@ class CompiledKernel:
     @cached_property
     def atomic_bytes(self) -> int:
         """Size of the widest atomic operation, 1 if there is none."""
-        forms = (i.form for i in self.sites if i.opcode in ("atom", "red") and isinstance(i.form, Form))
+        forms = (i.form for i in self.sites if i.opcode in ("atom", "red"))
         return max((type_bits(f["type"]) // 8 for f in forms), default=1)
 
     @cached_property
@@ -221,11 +219,11 @@ class Jit:
         unseen: dict[str, None] = {}
         for item in self.program.functions.values():
             for ins in item.function.instructions:
-                if isinstance(ins.form, Form) and ins.form.status.state == "unproven":
+                if not ins.form.is_matrix and ins.form.status.state == "unproven":
                     unseen[ins.mnemonic] = None
                 elif {"approx", "full"} & set(ins.modifiers) and ins.opcode in APPROXIMATE:
                     approximate.add(ins.opcode)
-                elif instruction_macs(ins) and isinstance(ins.form, MatrixForm):
+                elif instruction_macs(ins):
                     profile = profile_for(dot_key(ins.form), self.device)
                     if profile.confidence == "inferred":
                         inferred[f"{ins.mnemonic} on {self.device}: {profile.note or 'not observed'}"] = None
@@ -302,7 +300,7 @@ APPROXIMATE = frozenset(("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "ta
 def instruction_macs(ins: Instruction) -> int:
     """Multiply-accumulates that one warp executes with this instruction."""
     form = ins.form
-    if ins.opcode not in ("mma", "wgmma", "wmma") or getattr(form, "op", "") not in ("mma", "mma_async"):
+    if ins.opcode not in ("mma", "wgmma", "wmma") or form.op not in ("mma", "mma_async"):
         return 0
-    macs = form.m * form.n * form.k  # type: ignore[union-attr]
+    macs = form.m * form.n * form.k
     return macs // 4 if ins.opcode == "wgmma" else macs

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mmulator.errors import ExecutionFault
-from mmulator.isa.form import Form
 from mmulator.machine.launch.faults_warp import describe_partial
 from mmulator.machine.launch.faults_wgmma import describe_warpgroup
 from mmulator.machine.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
@@ -47,8 +46,7 @@ def describe_address(grid: Grid, address: int) -> str:
 
 def _space(ins: Instruction) -> str:
     """State space of an access by an offset; one that names no space names a local variable."""
-    written = ins.form["space"] if isinstance(ins.form, Form) else getattr(ins.form, "space", "")
-    return written.partition("::")[0] or "local"
+    return ins.form["space"].partition("::")[0] or "local"
 
 
 _HINTS = {

@@ -11,7 +11,7 @@ from mmulator.codegen.ops import bitcast, cast_ptr, mask_bits, null, trailing_ze
 from mmulator.codegen.types import i32, i64, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.errors import UnsupportedError
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
 from mmulator.machine.compile.block import LANES, storage_type
 from mmulator.machine.meaning import lower
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 
 
-def _form(ins: Instruction) -> MatrixForm:
-    assert isinstance(ins.form, MatrixForm)
-    return ins.form
-
-
 def _registers(e: Emitter, operand: Operand, bits: int = 32) -> Value:
     """A vector operand's registers, one after the other in memory (32 lanes each)."""
     ty = storage_type(f"b{bits}")
@@ -49,7 +44,7 @@ def _results(e: Emitter, operand: Operand, place: Value, ins: Instruction, bits:
         write_result(e, o, e.fetch(place, ty, n), ins)
 
 
-def _space(form: MatrixForm) -> str:
+def _space(form: Form) -> str:
     return form.space.partition("::")[0] or "generic"
 
 
@@ -90,10 +85,10 @@ def _selector(ins: Instruction, operand: Operand) -> int:
 
 @lower("mma")
 def mma(e: Emitter, ins: Instruction) -> None:
-    _multiply(e, ins, _form(ins))
+    _multiply(e, ins, ins.form)
 
 
-def _multiply(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+def _multiply(e: Emitter, ins: Instruction, form: Form) -> None:
     d, a, b, c, *rest = ins.operands
     selector, metadata = 0, null(u32)
     if form.sparse:
@@ -122,7 +117,7 @@ def _keep_site(sites: Any, site: Site) -> np.ndarray:
     return site.table
 
 
-def _scale_selector(e: Emitter, form: MatrixForm, side: str, operand: Operand) -> Value:
+def _scale_selector(e: Emitter, form: Form, side: str, operand: Operand) -> Value:
     """{byte-id, thread-id}, those of the warp's first lane, as bytes from the place that both being 0 selects.
 
     Registers are taken modulo what the selector may be, so that the bytes are always those of the operand.
@@ -142,7 +137,7 @@ def _scale_selector(e: Emitter, form: MatrixForm, side: str, operand: Operand) -
 # wmma ---------------------------------------------------------------------------------------------------------------
 @lower("wmma")
 def wmma(e: Emitter, ins: Instruction) -> None:
-    form = _form(ins)
+    form = ins.form
     if form.op == "mma":
         _multiply(e, ins, form)
     elif form.op.startswith("load"):
@@ -151,7 +146,7 @@ def wmma(e: Emitter, ins: Instruction) -> None:
         _wmma_store(e, ins, form)
 
 
-def _wmma_table(e: Emitter, form: MatrixForm) -> int:
+def _wmma_table(e: Emitter, form: Form) -> int:
     def make(sites: Any) -> np.ndarray:
         f = fragment(form, "r")
         elements_ = register_elements(form, "r")
@@ -165,13 +160,13 @@ def _wmma_table(e: Emitter, form: MatrixForm) -> int:
     return table(e, ("wmma", form), make)
 
 
-def default_stride(form: MatrixForm) -> int:
+def default_stride(form: Form) -> int:
     """Extent of the leading dimension."""
     f = fragment(form, "r")
     return f.columns if form.layout == "row" else f.rows
 
 
-def _wmma_place(e: Emitter, ins: Instruction, form: MatrixForm, operand: Operand, rest: tuple[Operand, ...]) -> Any:
+def _wmma_place(e: Emitter, ins: Instruction, form: Form, operand: Operand, rest: tuple[Operand, ...]) -> Any:
     """(address, stride in elements) of the warp: those of its first lane."""
     lane = trailing_zeros(e.mask)
     at = extract(_address(e, operand, ins), lane)
@@ -181,7 +176,7 @@ def _wmma_place(e: Emitter, ins: Instruction, form: MatrixForm, operand: Operand
     return at, stride
 
 
-def _wmma_load(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+def _wmma_load(e: Emitter, ins: Instruction, form: Form) -> None:
     r, p, *rest = ins.operands
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
@@ -191,7 +186,7 @@ def _wmma_load(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     _results(e, r, out, ins, f.register_bits)
 
 
-def _wmma_store(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+def _wmma_store(e: Emitter, ins: Instruction, form: Form) -> None:
     p, r, *rest = ins.operands
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
@@ -206,7 +201,7 @@ def _wmma_store(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
 _SOURCE_BITS = {"b4x16_p64": 4, "b6x16_p32": 6}
 
 
-def _byte_move(e: Emitter, form: MatrixForm) -> Value:
+def _byte_move(e: Emitter, form: Form) -> Value:
     """The site of an 8-bit ldmatrix or stmatrix: the fragment's places, row after row as they lie in memory."""
 
     def make(sites: Any) -> np.ndarray:
@@ -220,13 +215,13 @@ def _byte_move(e: Emitter, form: MatrixForm) -> Value:
     return site_pointer(e, table(e, ("bytes", form), make), mem.ByteMoveSite)
 
 
-def _has_bytes(form: MatrixForm) -> bool:
+def _has_bytes(form: Form) -> bool:
     return (form.m, form.n) != (8, 8)
 
 
 @lower("ldmatrix")
 def ldmatrix(e: Emitter, ins: Instruction) -> None:
-    form = _form(ins)
+    form = ins.form
     r, p = ins.operands
     at = e.spill(_address(e, p, ins))
     out = e.room(U32, len(elements(r)))
@@ -239,7 +234,7 @@ def ldmatrix(e: Emitter, ins: Instruction) -> None:
 
 @lower("stmatrix")
 def stmatrix(e: Emitter, ins: Instruction) -> None:
-    form = _form(ins)
+    form = ins.form
     p, r = ins.operands
     source = _registers(e, r)
     at = e.spill(_address(e, p, ins))
@@ -260,7 +255,7 @@ def movmatrix(e: Emitter, ins: Instruction) -> None:
 # wgmma --------------------------------------------------------------------------------------------------------------
 @lower("wgmma")
 def wgmma(e: Emitter, ins: Instruction) -> None:
-    form = _form(ins)
+    form = ins.form
     match form.op:
         case "mma_async":
             _wgmma_issue(e, ins, form)
@@ -291,7 +286,7 @@ def _immediates(ins: Instruction, rest: tuple[Operand, ...]) -> list[int]:
     return values
 
 
-def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+def _wgmma_issue(e: Emitter, ins: Instruction, form: Form) -> None:
     d, a, b_desc, *rest = ins.operands
     metadata = null(u32)
     selector = 0
@@ -304,7 +299,7 @@ def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     d_names = _names(d, ins)
     a_names = _names(a, ins) if in_registers else []
     immediates = _immediates(ins, tuple(rest))
-    scale = immediates[:2] if form.atype is not None and form.atype.is_float else [1, 1]
+    scale = immediates[:2] if form.atype.is_float else [1, 1]
     trans = immediates[2:]
     trans_a, trans_b = ([0, *trans] if in_registers else [*trans, 0])[:2] if trans else (0, 0)
     if in_registers and trans:
@@ -338,10 +333,9 @@ def _descriptor(e: Emitter, operand: Operand, lane: Value) -> Value:
 
 
 def _wgmma_site(
-    e: Emitter, form: MatrixForm, d: list[str], a: list[str], scale: list[int], trans_a: int, trans_b: int, sites: Any
+    e: Emitter, form: Form, d: list[str], a: list[str], scale: list[int], trans_a: int, trans_b: int, sites: Any
 ) -> np.ndarray:
     twin = twin_of(form, e.device)
-    assert form.dtype is not None and form.atype is not None
     site = np.zeros(1, WgmmaSite.numpy_dtype())
     site["pack_a"], site["pack_b"], site["pack_b_rows"], site["dot"] = twin.pack_a, twin.pack_b, twin.pack_b_rows, twin.dot
     site["n"], site["k"] = form.n, form.k

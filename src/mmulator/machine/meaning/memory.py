@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 def space_of(ins: Instruction) -> str:
     """State space of an access: `global`, `shared`, ..., or `generic`."""
-    text = ins.form["space"] if ins.form is not None else ""  # type: ignore[index]
-    return text.partition("::")[0] or "generic"
+    return ins.form["space"].partition("::")[0] or "generic"
 
 
 def elements(operand: Operand) -> tuple[Operand, ...]:
@@ -66,7 +65,7 @@ def place_of(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value
     if local is not None:
         return "local", local
     space = space_of(ins)
-    if space == "param" and not e.is_entry and ins.form["space"] != "param::entry":  # type: ignore[index]
+    if space == "param" and not e.is_entry and ins.form["space"] != "param::entry":
         space = "local"
     return space, e.address(address)
 
@@ -77,7 +76,7 @@ def ld(e: Emitter, ins: Instruction) -> None:
     if not isinstance(address, Address):
         raise UnsupportedError("a load takes an address", span=ins.span)
     names = elements(target)
-    type_name = ins.form["type"]  # type: ignore[index]
+    type_name = ins.form["type"]
     size, parts = _parts(type_name)
     count = len(names) * parts
     at = _parameter_offset(e, address, size * count)
@@ -143,7 +142,7 @@ def st(e: Emitter, ins: Instruction) -> None:
     address, source = ins.operands[:2]
     if not isinstance(address, Address):
         raise UnsupportedError("a store takes an address", span=ins.span)
-    type_name = ins.form["type"]  # type: ignore[index]
+    type_name = ins.form["type"]
     space, where = place_of(e, ins, address)
     size, parts = _parts(type_name)
     ty = _ELEMENT[size].vec(LANES)
@@ -177,8 +176,7 @@ def touch(e: Emitter, ins: Instruction) -> None:
        "setmaxnreg", "pmevent", "nanosleep", "brkpt")  # fmt: skip
 def nothing(e: Emitter, ins: Instruction) -> None:
     """Hints: no effect on any value. A destination (a cache policy) becomes zero."""
-    specs = getattr(ins.form, "operands", ())
-    for spec, operand in zip(specs, ins.operands):
+    for spec, operand in zip(ins.form.operands, ins.operands):
         if spec.access == "w" and isinstance(operand, Reg):
             e.write(operand.name, constant(e.b, vector_type(e.frame.types[operand.name]), 0), e.guard(ins))
 
@@ -188,7 +186,7 @@ def nothing(e: Emitter, ins: Instruction) -> None:
 def cvta(e: Emitter, ins: Instruction) -> None:
     """Between an address of a state space and a generic address: the slot's number in the upper bits."""
     target, source = ins.operands
-    value = U64(e.source(source, ins.form["type"]))  # type: ignore[index]
+    value = U64(e.source(source, ins.form["type"]))
     slot = _SLOTS.get(space_of(ins))
     if slot is not None:
         if form_is_to(ins):
@@ -218,14 +216,14 @@ _RANK_SHIFT, _RANK = 24, 0xFF000000
 @lower("mapa")
 def mapa(e: Emitter, ins: Instruction) -> None:
     """A block is a cluster of its own: rank 0 is its shared memory, any other lies outside, one window of 16 MiB a rank."""
-    own = U64(e.source(ins.operands[1], ins.form["type"]))  # type: ignore[index]
+    own = U64(e.source(ins.operands[1], ins.form["type"]))
     rank = U64(e.source(ins.operands[2], "u32"))
     write_result(e, ins.operands[0], (own & (0xFFFFFFFFFFFFFFFF ^ _RANK)) | ((rank << _RANK_SHIFT) & _RANK), ins)
 
 
 @lower("getctarank")
 def getctarank(e: Emitter, ins: Instruction) -> None:
-    own = U64(e.source(ins.operands[1], ins.form["type"]))  # type: ignore[index]
+    own = U64(e.source(ins.operands[1], ins.form["type"]))
     write_result(e, ins.operands[0], U32((own & _RANK) >> _RANK_SHIFT), ins)
 
 

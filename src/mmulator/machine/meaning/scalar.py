@@ -37,7 +37,7 @@ class Carry:
 
 def scalar(e: Emitter, ins: Instruction) -> None:
     """Operands in by the form's types, SEMANTICS[opcode], results out under the guard."""
-    form: Any = ins.form
+    form = ins.form
     function = SEMANTICS.get(form_name(ins)) or SEMANTICS[ins.opcode]
     targets: list[Operand] = []
     sources: list[Any] = []

@@ -50,7 +50,7 @@ class Held:
 
 def form_of(ins: Instruction, *names: str) -> Form | None:
     form = ins.form
-    return form if isinstance(form, Form) and form.name in names and form.status.runs else None
+    return form if form.name in names and form.status.runs else None
 
 
 def is_sum(ins: Instruction) -> bool:

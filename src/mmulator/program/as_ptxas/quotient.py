@@ -35,7 +35,6 @@ def scales(form: Form) -> tuple[bool, bool]:
 def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand, Operand]:
     """What computes the two factors, and the factors: the numerator, and the reciprocal of the divisor, both scaled."""
     form = ins.form
-    assert isinstance(form, Form)
     code: list[Instruction] = []
 
     def emit(form: Form, *operands: Operand) -> Reg:
@@ -58,8 +57,6 @@ def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand,
 
 def quotient_sum(division: Instruction, like: Instruction, operands: tuple[Operand, ...]) -> Instruction:
     """d = a / b + c with one rounding, in place of the sum `like`: what the factors and `fma` would compute."""
-    assert isinstance(division.form, Form)
-    assert isinstance(like.form, Form)
     form = _internal("sum", division.form)
     if like.form["sat"]:
         form = replace(form, modifiers=(("sat", "sat"), *form.modifiers))
@@ -82,7 +79,7 @@ def _internal(part: str, division: Form) -> Form:
     like = _matched(*{"scale": ("abs", ("f32",)), "times": ("mul", ("f32",)), "sum": ("fma", ("rn", "f32"))}[part])
     down, up = scales(division)
     flags = [name for name, there in (("down", down), ("up", up), ("ftz", division["ftz"])) if there]
-    return replace(like, name=f"quotient.{part}", modifiers=(*((f, f) for f in flags), ("type", "f32")))
+    return Form(replace(like.row, name=f"quotient.{part}"), (*((f, f) for f in flags), ("type", "f32")))
 
 
 def instruction(
