@@ -152,7 +152,7 @@ def test_a_device_that_no_target_of_the_form_runs_on_is_refused() -> None:
             if form.row.requires.suffixes == "a":
                 expected = number in numbers
             else:
-                expected = number >= min(numbers) and (form.row.requires.family is None or number // 10 == min(numbers) // 10)
+                expected = number >= min(numbers) and (not form.row.requires.families or number // 10 == min(numbers) // 10)
             if expected:
                 execution.check_device(form, device)
             else:

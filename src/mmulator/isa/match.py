@@ -183,7 +183,6 @@ class _Explained:
     def __init__(self, opcode: str, words: Words) -> None:
         self.opcode, self.words = opcode, words
         self.text = ".".join((opcode, *words))
-        self.rule: str | None = None
 
     def why(self) -> NoForm:
         if self.opcode not in ROWS:
@@ -196,7 +195,6 @@ class _Explained:
         rows = self._named()
         if not rows:
             return self._no_name()
-        self.rule = str(rows[0].section)
         return self._unknown(rows) or self._nearest(rows)
 
     def _at(self, position: int) -> tuple[int, int]:
@@ -232,7 +230,7 @@ class _Explained:
             if word not in usable and not misplaced:
                 near = similar(word, sorted(usable), 3, 0.5)
                 hint = f"did you mean {' or '.join('.' + n for n in near)}?" if near else None
-                return NoForm(f"`{rows[0].name}` has no qualifier `.{word}`", *self._at(position), self.rule, hint)
+                return NoForm(f"`{rows[0].name}` has no qualifier `.{word}`", *self._at(position), str(rows[0].section), hint)
         return None
 
     def _lay(self, row: Row) -> _Laid:
@@ -287,7 +285,7 @@ class _Explained:
             start, end = len(self.text) - 1, len(self.text)
             message = f"`{name}` needs a qualifier ({slot.name})"
             hint = f"one of {_listed([*slot.choices])}" if len(slot.choices) > 1 else f"add .{slot.choices[0]}"
-        return NoForm(message, start, end, self.rule, f"{hint}; nearest: {nearest}" if nearest else hint)
+        return NoForm(message, start, end, str(best.row.section), f"{hint}; nearest: {nearest}" if nearest else hint)
 
     def _repaired(self, laid: _Laid) -> str:
         """The instruction that differs from what is written in the fewest modifiers; empty if it is none either."""
