@@ -52,21 +52,21 @@ class Form:
 
     # The name
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Of the row: `add`, `cp.async`, `cp.async.wait_group`, `wgmma.mma_async`."""
         return self.row.name
 
-    @property
+    @cached_property
     def opcode(self) -> str:
         return self.row.opcode
 
-    @property
+    @cached_property
     def family(self) -> str:
         """The opcode, of a matrix instruction."""
         return self.row.opcode
 
-    @property
+    @cached_property
     def op(self) -> str:
         """The rest of the name: `mma_async`, `load.a`; the opcode if there is none."""
         return self.row.op
@@ -95,7 +95,7 @@ class Form:
     def section(self) -> Section:
         return self.row.section
 
-    @property
+    @cached_property
     def open(self) -> bool:
         return self.row.open
 
@@ -127,7 +127,12 @@ class Form:
         taken = self._taken
         return (tuple(_resolved(o, taken) for o in self.row.operands if not o.when or o.when in taken),)
 
-    @property
+    @cached_property
+    def counts(self) -> tuple[tuple[int, int], ...]:
+        """The least and the greatest number of operands of each of `signatures`."""
+        return tuple((sum(not o.optional for o in signature), len(signature)) for signature in self.signatures)
+
+    @cached_property
     def operands(self) -> Signature:
         """The first of `signatures`: the shortest spelling; for wgmma the one with A in shared memory."""
         return self.signatures[0]
@@ -140,15 +145,15 @@ class Form:
         m, n, k = (*found, 0, 0, 0)[:3]
         return m, n, k
 
-    @property
+    @cached_property
     def m(self) -> int:
         return self._extents[0]
 
-    @property
+    @cached_property
     def n(self) -> int:
         return self._extents[1]
 
-    @property
+    @cached_property
     def k(self) -> int:
         """For sparse forms, columns of the uncompressed A. 0 where the shape has no such extent."""
         return self._extents[2]
@@ -197,7 +202,7 @@ class Form:
         """Of the matrix in memory, for wmma.load and wmma.store."""
         return self["layout"]
 
-    @property
+    @cached_property
     def sparse(self) -> bool:
         return bool(self["sparse"])
 
@@ -205,7 +210,7 @@ class Form:
     def ordered_metadata(self) -> bool:
         return self["sparse"] == "sp::ordered_metadata"
 
-    @property
+    @cached_property
     def kind(self) -> str:
         return self["kind"].removeprefix("kind::")
 
@@ -213,7 +218,7 @@ class Form:
     def block_scale(self) -> bool:
         return bool(self["block_scale"])
 
-    @property
+    @cached_property
     def scale_vec(self) -> int:
         """Columns of scale_A per row; 0 without block scaling."""
         return int(self["scale_vec"].removeprefix("scale_vec::").rstrip("X") or 0)
@@ -236,7 +241,7 @@ class Form:
         """The state space; empty is generic."""
         return self["space"]
 
-    @property
+    @cached_property
     def num(self) -> int:
         """How many matrices are moved; 0 if it is no such move."""
         return int(self["num"].removeprefix("x") or 0)

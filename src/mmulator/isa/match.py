@@ -56,22 +56,20 @@ def row_of(opcode: str, modifiers: Words) -> Row | None:
 
 def unavailable(form: Form, modifiers: Words, target: Target | None, ptx: tuple[int, int] | None) -> NoForm | None:
     """Why a target or a PTX version does not have an instruction, written with these modifiers; None asks nothing."""
-    text, requires = ".".join((form.opcode, *modifiers)), form.requires
+    requires, implied = form.requires, form.row.implied_once
+    if (target is None or requires.admits(target)) and (ptx is None or requires.ptx <= ptx):
+        return _implied(form, implied, modifiers, ptx) if implied is not None else None
+    text = ".".join((form.opcode, *modifiers))
     if target is not None and not requires.admits(target):
         hint = f"requires .target {requires.describe_targets()}"
         return NoForm(
             f"`{text}` is not available for .target {target}", 0, len(text), f"{form.section}, Target ISA Notes", hint
         )
-    if ptx is not None and requires.ptx > ptx:
-        first = requires.first_ptx(target) if target else requires.ptx
-        return NoForm(
-            f"`{text}` is not available in PTX ISA {_dotted(ptx)}", 0, len(text), f"{form.section}, PTX ISA Notes",
-            f"requires .version {_dotted(first)} or higher",
-        )  # fmt: skip
-    for slot in form.row.slots:
-        if slot.since > (0, 0):
-            return _implied(form, slot, modifiers, ptx)
-    return None
+    first = requires.first_ptx(target) if target else requires.ptx
+    return NoForm(
+        f"`{text}` is not available in PTX ISA {_dotted(ptx or first)}", 0, len(text), f"{form.section}, PTX ISA Notes",
+        f"requires .version {_dotted(first)} or higher",
+    )  # fmt: skip
 
 
 def _implied(form: Form, slot: Slot, modifiers: Words, ptx: tuple[int, int] | None) -> NoForm | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from mmulator.isa.targets import TARGETS, Target
@@ -233,16 +234,21 @@ class Row:
     signatures: Callable[[Form], tuple[Signature, ...]] | None = None
     implied: tuple[tuple[str, str], ...] = ()
 
-    @property
+    @cached_property
     def opcode(self) -> str:
         return self.name.partition(".")[0]
 
-    @property
+    @cached_property
     def op(self) -> str:
         """The rest of the name: `load.a`; the opcode if there is none."""
         return self.name.partition(".")[2] or self.name
 
-    @property
+    @cached_property
     def fixed(self) -> tuple[str, ...]:
         """Modifiers that are always there."""
         return tuple(self.name.split(".")[1:])
+
+    @cached_property
+    def implied_once(self) -> Slot | None:
+        """The slot whose default was implied before some PTX version."""
+        return next((slot for slot in self.slots if slot.since > (0, 0)), None)

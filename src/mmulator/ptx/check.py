@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mmulator.isa.row import OperandSpec, Signature
+from mmulator.isa.row import OperandSpec
 from mmulator.ptx import fragments, operands, selectors
 from mmulator.ptx.calls import check_call
 from mmulator.ptx.operands import Context, Problem
@@ -18,16 +18,17 @@ def check_operands(context: Context) -> Iterator[Problem]:
     if form.name == "call":
         yield from check_call(context)
         return
-    fitting = [s for s in form.signatures if _least(s) <= len(given) <= len(s)]
+    number = len(given)
+    fitting = [i for i, (least, most) in enumerate(form.counts) if least <= number <= most]
     if not fitting:
         yield _number(context)
         return
     if form.opcode == "cvta" and form["type"] == "u32" and context.module.address_size == 64:
         yield Problem("addresses have 64 bits in this module", context.instruction.mnemonic_span, "write .u64")
-    signature = fitting[0] if len(fitting) == 1 else max(fitting, key=lambda s: fragments.likeness(given, s))
-    spare = len(given) - _least(signature)
+    chosen = max(fitting, key=lambda i: fragments.likeness(given, form.signatures[i])) if len(fitting) > 1 else fitting[0]
+    spare = number - form.counts[chosen][0]
     rest = iter(given)
-    for spec in signature:
+    for spec in form.signatures[chosen]:
         if spec.optional:
             if not spare:
                 continue
@@ -36,13 +37,9 @@ def check_operands(context: Context) -> Iterator[Problem]:
         yield from CHECKS[spec.kind](next(rest), spec, context)
 
 
-def _least(signature: Signature) -> int:
-    return sum(not spec.optional for spec in signature)
-
-
 def _number(context: Context) -> Problem:
     form = context.form
-    least, most = min(map(_least, form.signatures)), max(map(len, form.signatures))
+    least, most = min(least for least, _ in form.counts), max(most for _, most in form.counts)
     names = ", ".join(f"{{{o.name}}}" if o.optional else o.name for o in form.signatures[-1]) or "none"
     return Problem(
         f"{form.name} takes {least}{'' if least == most else f' to {most}'} operands; "
