@@ -18,8 +18,9 @@ import numpy as np
 
 from mmulator.errors import ExecutionFault
 from mmulator.isa.form import Form, forms_of
+from mmulator.isa.matrix import MATRIX_ROWS
 from mmulator.isa.row import OperandSpec, Row
-from mmulator.isa.table import MATRIX_ROWS, ROWS
+from mmulator.isa.table import ROWS
 from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
 from mmulator.layouts.operands import fragment

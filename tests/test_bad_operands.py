@@ -13,7 +13,7 @@ import mmulator as mm
 from mmulator import Instruction
 from mmulator.errors import ExecutionFault, MmulatorError, OperandError, UnsupportedError
 from mmulator.instruction import execution
-from mmulator.isa.table import matrix_forms
+from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES
 from mmulator.layouts import sparse
 

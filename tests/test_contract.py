@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmulator.isa.table import FAMILIES, ROWS
+from mmulator.isa.matrix import FAMILIES
+from mmulator.isa.table import ROWS
 from mmulator.machine.module import Module
 from mmulator.program.as_ptxas.contract import contract
 from mmulator.program.as_ptxas.fold import fold

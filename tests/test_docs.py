@@ -22,8 +22,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 import spec_map  # noqa: E402
 
 from mmulator.isa.form import Form  # noqa: E402
+from mmulator.isa.matrix import matrix_forms  # noqa: E402
 from mmulator.isa.row import OperandSpec  # noqa: E402
-from mmulator.isa.table import matrix_forms  # noqa: E402
 from mmulator.isa.targets import DEVICES, TARGETS, Target  # noqa: E402
 from mmulator.machine.module import Module  # noqa: E402
 

@@ -24,7 +24,7 @@ from mmulator.inspect.listing import shape_set
 from mmulator.inspect.paste import function_name, nvcc_options, paste_target, ptx_module, signatures
 from mmulator.instruction.instruction import Instruction
 from mmulator.isa.form import Form
-from mmulator.isa.table import matrix_forms
+from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.layouts import fragment
 from mmulator.numerics.profiles import dot_key, profile_for

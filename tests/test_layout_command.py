@@ -28,7 +28,7 @@ from mmulator.inspect.svg import PAGE_HEIGHT, PAGE_WIDTH, text_width
 from mmulator.inspect.tables import CSV_COLUMNS, lane_table, matrix_table, to_csv, to_markdown
 from mmulator.instruction.instruction import Instruction
 from mmulator.isa.form import Form
-from mmulator.isa.table import matrix_forms
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import fragment, scales, sparse
 from mmulator.syntax.search import find_forms
 

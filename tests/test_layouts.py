@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mmulator.errors import OperandError
 from mmulator.isa.form import Form
-from mmulator.isa.table import matrix_forms
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import SWIZZLES, Fragment, MatrixDescriptor, fragment, operand_addresses
 from mmulator.syntax import parse_mnemonic
 

@@ -10,7 +10,7 @@ import pytest
 import mmulator as mm
 from mmulator.errors import OperandError
 from mmulator.isa.form import Form
-from mmulator.isa.table import matrix_forms
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import sparse
 from mmulator.syntax import parse_mnemonic
 

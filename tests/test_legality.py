@@ -19,7 +19,7 @@ from ptxas_verdicts import Ptxas, Statement, compare, ours, packed, recorded, un
 
 from mmulator.errors import InvalidInstructionError
 from mmulator.instruction.instruction import Instruction
-from mmulator.isa.table import FAMILIES
+from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.targets import TARGETS
 
 VERDICTS = Path(__file__).parent / "data" / "matrix_verdicts.txt"

@@ -13,7 +13,7 @@ import pytest
 from mmulator import Module
 from mmulator.instruction.execution import execute
 from mmulator.isa.form import Form
-from mmulator.isa.table import matrix_forms
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import sparse
 from mmulator.layouts.operands import fragment
 

@@ -13,7 +13,7 @@ from mmulator import MatrixDescriptor
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.instruction import execution
 from mmulator.isa.form import Form
-from mmulator.isa.table import matrix_forms
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import fragment, operand_addresses, scales, sparse
 from mmulator.numerics.profiles import dot_key, profile_for
 

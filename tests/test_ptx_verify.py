@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from mmulator.errors import InvalidInstructionError, PtxSyntaxError
+from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
-from mmulator.isa.match import NoForm, match
+from mmulator.isa.match import match
 from mmulator.isa.row import Row
 from mmulator.isa.table import CHAPTERS, ROWS
 from mmulator.isa.types import type_bits

@@ -15,7 +15,7 @@ from mmulator.cli.app import run
 from mmulator.errors import OperandError
 from mmulator.inspect import metadata_word, metadata_words, pattern_report
 from mmulator.isa.form import Form
-from mmulator.isa.table import matrix_forms
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import sparse
 
 F16 = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"

@@ -15,7 +15,7 @@ import pytest
 import mmulator as mm
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.isa.form import Form
-from mmulator.isa.table import matrix_forms
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import operand_addresses, sparse
 from torch_stub import Tensor
 

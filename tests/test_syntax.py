@@ -9,8 +9,8 @@ import pytest
 
 from mmulator.errors import InvalidInstructionError
 from mmulator.isa.form import forms_of
+from mmulator.isa.matrix import FAMILIES, MATRIX_ROWS, matrix_forms
 from mmulator.isa.row import Requirement
-from mmulator.isa.table import FAMILIES, MATRIX_ROWS, matrix_forms
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target
 from mmulator.source import Source, Span
 from mmulator.syntax import parse_mnemonic

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from capture_gpu import Gpu
 
 from mmulator.isa.form import Form
-from mmulator.isa.table import matrix_forms
+from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import Target
 from mmulator.isa.types import ElementType
 from mmulator.layouts import sparse

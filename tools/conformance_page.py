@@ -17,7 +17,7 @@ from mmulator.conformance.probes import Observation
 from mmulator.conformance.subjects import group
 from mmulator.errors import MmulatorError
 from mmulator.instruction.execution import dot_key
-from mmulator.isa.table import matrix_forms
+from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.numerics.profiles import profile_for
 

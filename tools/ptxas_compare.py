@@ -22,7 +22,7 @@ from ptxas_mutants import World, mutant
 from ptxas_statements import legal
 from ptxas_verdicts import Ptxas, Statement, compare, packed
 
-from mmulator.isa.table import FAMILIES, matrix_forms
+from mmulator.isa.matrix import FAMILIES, matrix_forms
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target
 
 Version = tuple[int, int]

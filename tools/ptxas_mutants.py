@@ -12,7 +12,7 @@ from ptxas_statements import fitted, words_of
 from ptxas_verdicts import BANKS, Statement
 
 from mmulator.isa.form import Form
-from mmulator.isa.table import FAMILIES
+from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.targets import TARGETS, Target
 from mmulator.isa.types import TYPES
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from ptxas_verdicts import BANK_SIZE, Statement
 
 from mmulator.isa.form import Form, form_of
+from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.mma import register_types
 from mmulator.isa.row import OperandSpec
-from mmulator.isa.table import matrix_forms
 from mmulator.isa.targets import Target
 
 

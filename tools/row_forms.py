@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from itertools import product
 from math import prod
 
+from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
-from mmulator.isa.match import NoForm, match, row_of
+from mmulator.isa.match import match, row_of
 from mmulator.isa.row import OperandSpec, Row
 from mmulator.isa.table import ROWS
 from mmulator.isa.types import is_type, type_bits

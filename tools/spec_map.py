@@ -26,9 +26,9 @@ from mmulator.inspect.arithmetic import runs_on, spans
 from mmulator.isa import special_registers as scalar_registers
 from mmulator.isa import table as scalar_tables
 from mmulator.isa.form import Form, forms_of
+from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.row import TYPE_SLOTS, Row
 from mmulator.isa.row import Row as MatrixRow
-from mmulator.isa.table import FAMILIES
 from mmulator.isa.targets import CHIPS, DEVICES
 from mmulator.machine.compile.special import SPECIAL_REGISTERS
 from mmulator.machine.meaning import LOWER, load_all

@@ -66,7 +66,7 @@ def _forms(
     """What fits, in the order of the tables. Raises InvalidInstructionError where nothing does."""
     from mmulator.errors import InvalidInstructionError
     from mmulator.instruction.execution import check_known
-    from mmulator.isa.table import FAMILIES
+    from mmulator.isa.matrix import FAMILIES
     from mmulator.syntax.search import find_forms, legal_forms
 
     if family is not None and family not in FAMILIES:

@@ -10,8 +10,8 @@ from typing import Any
 from mmulator.conformance.values import Problem
 from mmulator.errors import MmulatorError
 from mmulator.isa.form import Form
+from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.row import OperandSpec
-from mmulator.isa.table import matrix_forms
 from mmulator.isa.targets import Target
 from mmulator.isa.types import F16
 from mmulator.layouts import sparse

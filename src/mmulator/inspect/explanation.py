@@ -141,7 +141,6 @@ def _operand(form: Form, spec: OperandSpec) -> Operand:
     if spec.kind not in ("registers", "register") or spec.name not in "abcdr":
         return replace(base, what=_address(form) if spec.kind == "address" else _SPARE[spec.name])
     element, rule = element_of(form, spec.name), fragment(form, spec.name)
-    assert element is not None
     name = "" if spec.name == "r" else _MATRIX[spec.name] + ", "
     kept = "compressed " if form.sparse and spec.name == "a" else ""
     copies = f"{rule.copies} matrices of " if rule.copies > 1 else ""
@@ -205,7 +204,8 @@ def _product(form: Form) -> str:
         formula = f"D = A B + {sums}"
     a = f"A {m} x {k} {form.atype}" + (", half of it zeros" if form.sparse else "")
     who = "a warpgroup (128 threads), asynchronously" if form.family == "wgmma" else "one warp"
-    cd = f"D {m} x {n} {form.dtype}" if form.ctype in (None, form.dtype) else f"C {form.ctype}, D {m} x {n} {form.dtype}"
+    c = "" if not form.ctype or form.ctype is form.dtype else f"C {form.ctype}, "
+    cd = f"{c}D {m} x {n} {form.dtype}"
     copies = ", four times" if form.shape == "m8n8k4" and form.family == "mma" and str(form.atype) == "f16" else ""
     scale = f"; scale factors {form.stype} for every {k // form.scale_vec} along k" if form.block_scale else ""
     return f"{formula}: {a}; B {k} x {n} {form.btype}; {cd}{scale}; by {who}{copies}."
@@ -236,7 +236,7 @@ def find(text: str, target: Target | None, ptx: tuple[int, int] | None) -> tuple
 
 def _no_scalar(opcode: str, text: str) -> None:
     """Raises UnsupportedError for the opcode of an instruction of the scalar tables, with what they say."""
-    from mmulator.isa.table import FAMILIES
+    from mmulator.isa.matrix import FAMILIES
 
     if opcode in FAMILIES or not opcode.isalnum() or len(opcode) < 2:
         return

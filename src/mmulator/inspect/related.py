@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mmulator.inspect.listing import shape_set
 from mmulator.isa.form import Form, forms_of
-from mmulator.isa.table import FAMILIES
+from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.types import ElementType
 from mmulator.syntax import parse_mnemonic
 from mmulator.syntax.search import select
@@ -88,7 +88,7 @@ def _satisfied(form: Form, other: Form) -> bool:
 def _loads(form: Form) -> Iterator[Related]:
     """What brings fragments of mma (and A of wgmma) to registers and takes them away."""
     for name, element, rows in (("a", form.atype, form.m), ("b", form.btype, form.n)):
-        if element is None or (form.family == "wgmma" and name == "b"):
+        if not element or (form.family == "wgmma" and name == "b"):
             continue
         registers = next((s.count for signature in form.signatures for s in signature if s.name == name), 0)
         if element.bits > 16 or registers not in (1, 2, 4) or rows < 8 or form.shape == "m8n8k4":
@@ -96,7 +96,7 @@ def _loads(form: Form) -> Iterator[Related]:
         move = parse_mnemonic(f"ldmatrix.sync.aligned.m8n8.x{registers}.shared.b16")
         yield Related(f"loads {name}", move.mnemonic, _orientation(name, element))
     d = form.dtype
-    if d is not None and d.bits == 16 and form.m in (16, 64):
+    if d.bits == 16 and form.m in (16, 64):
         count = next(s.count for s in form.operands if s.name == "d")
         number = 4 if count >= 4 else 2
         yield Related("stores d", parse_mnemonic(f"stmatrix.sync.aligned.m8n8.x{number}.shared.b16").mnemonic,

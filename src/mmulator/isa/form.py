@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,8 +9,6 @@ from itertools import product
 
 from mmulator.isa.row import BLACKWELL, OperandSpec, Requirement, Row, Section, Signature, Slot, Status
 from mmulator.isa.types import NO_TYPE, TYPES, ElementType
-
-_NUMBERS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,7 +138,7 @@ class Form:
 
     @cached_property
     def _extents(self) -> tuple[int, int, int]:
-        found = [int(n) for n in _NUMBERS.findall(self["shape"])]
+        found = map(int, self["shape"][1:].replace("n", " ").replace("k", " ").split())
         m, n, k = (*found, 0, 0, 0)[:3]
         return m, n, k
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from mmulator.isa.targets import TARGETS, Target
+from mmulator.isa.types import is_type
 
 if TYPE_CHECKING:
     from mmulator.isa.form import Form
@@ -56,7 +57,7 @@ Kind = Literal[
 
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Section:
     """A section of the PTX ISA document: its title, and the version of the document."""
 
@@ -67,7 +68,7 @@ class Section:
         return f"{self.title} (PTX ISA {self.version})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Slot:
     """A place for one modifier: one of `choices` must stand there, or may, if it is optional.
 
@@ -103,7 +104,7 @@ CATEGORIES = {
 TYPE_SLOTS = frozenset(name for name, category in CATEGORIES.items() if category == "type")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OperandSpec:
     """An operand of a row, and of a form: there `type` and `count` are what the form's modifiers say.
 
@@ -141,7 +142,7 @@ class OperandSpec:
         return self.name.replace("-", "_")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Requirement:
     """What an instruction needs: a PTX version, and a set of targets.
 
@@ -180,7 +181,7 @@ class Requirement:
         return f"sm_{self.minimum} or higher"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Need:
     """A modifier that needs a newer PTX version or target than its row."""
 
@@ -189,7 +190,7 @@ class Need:
     sm: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Status:
     """Whether the machine runs an instruction. runs; unproven: it does, but no chip has been asked whether the bits are
     these; not modelled. reason: why not, or what was not asked."""
@@ -252,3 +253,24 @@ class Row:
     def implied_once(self) -> Slot | None:
         """The slot whose default was implied before some PTX version."""
         return next((slot for slot in self.slots if slot.since > (0, 0)), None)
+
+
+def prove(row: Row) -> None:
+    """What must hold of every row; raises AssertionError at import if a table is wrong."""
+    slots = {s.name for s in row.slots}
+    if len(slots) != len(row.slots):
+        raise AssertionError(f"{row.name}: two slots of one name")
+    for slot in row.slots:
+        if slot.name in TYPE_SLOTS and row.name != "cvt.pack" and not all(map(is_type, slot.choices)):
+            raise AssertionError(f"{row.name}: {slot.choices} are not all types")
+    for operand in row.operands:
+        named = operand.type.removeprefix("wide:")
+        if named and named not in slots and not is_type(named):
+            raise AssertionError(f"{row.name}: operand {operand.name} has type {operand.type}")
+        for reference in (operand.when, operand.per):
+            if reference and reference not in slots:
+                raise AssertionError(f"{row.name}: operand {operand.name} refers to {reference}")
+    if not any(map(row.requires.admits, TARGETS)):
+        raise AssertionError(f"{row.name}: no target admits {row.requires}")
+    if not row.section.title or (row.open and row.status.runs):
+        raise AssertionError(f"{row.name}: no section, or no reason")

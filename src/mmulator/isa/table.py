@@ -1,8 +1,8 @@
-"""All rows, by opcode, and what must hold of each."""
+"""All rows, by opcode."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from mmulator.isa import (
     atomic,
@@ -34,10 +34,7 @@ from mmulator.isa import (
     wgmma,
     wmma,
 )
-from mmulator.isa.form import Form, forms_of
-from mmulator.isa.row import TYPE_SLOTS, Row
-from mmulator.isa.targets import TARGETS
-from mmulator.isa.types import is_type
+from mmulator.isa.row import Row, prove
 
 # A mnemonic belongs to the first row that fits.
 CHAPTERS = (
@@ -46,46 +43,13 @@ CHAPTERS = (
 )  # fmt: skip
 
 
-def _check(row: Row) -> None:
-    """What must hold of every row; raises AssertionError at import if a table is wrong."""
-    slots = {s.name for s in row.slots}
-    if len(slots) != len(row.slots):
-        raise AssertionError(f"{row.name}: two slots of one name")
-    for slot in row.slots:
-        if slot.name in TYPE_SLOTS and row.name != "cvt.pack" and not all(map(is_type, slot.choices)):
-            raise AssertionError(f"{row.name}: {slot.choices} are not all types")
-    for operand in row.operands:
-        named = operand.type.removeprefix("wide:")
-        if named and named not in slots and not is_type(named):
-            raise AssertionError(f"{row.name}: operand {operand.name} has type {operand.type}")
-        for reference in (operand.when, operand.per):
-            if reference and reference not in slots:
-                raise AssertionError(f"{row.name}: operand {operand.name} refers to {reference}")
-    if not any(map(row.requires.admits, TARGETS)):
-        raise AssertionError(f"{row.name}: no target admits {row.requires}")
-    if not row.section.title or (row.open and row.status.runs):
-        raise AssertionError(f"{row.name}: no section, or no reason")
-
-
 def _collect() -> dict[str, tuple[Row, ...]]:
     rows: dict[str, list[Row]] = {}
     for chapter in CHAPTERS:
         for row in chapter.ROWS:
-            _check(row)
+            prove(row)
             rows.setdefault(row.opcode, []).append(row)
     return {opcode: tuple(group) for opcode, group in rows.items()}
 
 
 ROWS: Mapping[str, tuple[Row, ...]] = _collect()
-
-# Instructions that multiply matrices, or move them to and from fragments, by opcode.
-FAMILIES: Mapping[str, tuple[Row, ...]] = {
-    family: ROWS[family] for family in ("mma", "wgmma", "wmma", "ldmatrix", "stmatrix", "movmatrix")
-}
-MATRIX_ROWS: tuple[Row, ...] = tuple(row for rows in FAMILIES.values() for row in rows)
-
-
-def matrix_forms(family: str | None = None) -> Iterator[Form]:
-    """Every form of a family of matrix instructions, or of all: some two thousand, made as they are asked for."""
-    for row in FAMILIES[family] if family else MATRIX_ROWS:
-        yield from forms_of(row)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mmulator.isa.table import FAMILIES
+from mmulator.isa.matrix import FAMILIES
 from mmulator.ptx.tree import (
     Address,
     Arguments,

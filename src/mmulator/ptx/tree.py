@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
 
+from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
-from mmulator.isa.match import NoForm
 from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
 from mmulator.source import Source, Span

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
-from mmulator.isa.match import NoForm, match, unavailable
-from mmulator.isa.table import FAMILIES
+from mmulator.isa.match import match, unavailable
+from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.targets import Target
 from mmulator.source import Source, Span
 

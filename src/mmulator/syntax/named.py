@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from mmulator.errors import InvalidInstructionError
 from mmulator.isa.form import Form
-from mmulator.isa.table import FAMILIES
+from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.targets import Target
 from mmulator.syntax.atoms import atom_words
 from mmulator.syntax.mnemonic import parse_mnemonic

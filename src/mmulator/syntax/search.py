@@ -16,8 +16,8 @@ from itertools import product
 
 from mmulator.errors import InvalidInstructionError, OperandError
 from mmulator.isa.form import Form, form_of, forms_of
+from mmulator.isa.matrix import FAMILIES, MATRIX_ROWS
 from mmulator.isa.row import Row
-from mmulator.isa.table import FAMILIES, MATRIX_ROWS
 from mmulator.isa.targets import TARGETS, Target, as_pair
 from mmulator.isa.types import TYPES
 from mmulator.syntax.atoms import DEVICE_WORDS, atom_words, device_of
