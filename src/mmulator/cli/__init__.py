@@ -5,10 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-# Commands. Each is the function (or application) of that name, in the module of that name or the one in MODULES.
-COMMANDS: tuple[str, ...] = ("run", "check", "explain", "list", "layout", "descriptor", "sparse", "conformance", "cache")
-MODULES = {"list": "listing"}  # a module `list` would hide the builtin in this package
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `mmulator`. Ends the process: exit code 0 only if all is well, 1 for an error, 2 for wrong usage.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -14,12 +15,15 @@ from typing import Annotated, Any
 import typer
 
 from mmulator import __version__
-from mmulator.cli import COMMANDS, MODULES
-from mmulator.cli.output import Terminal, print_error
+from mmulator.cli.output import Terminal, WrongUsage, print_error
 from mmulator.errors import MmulatorError
 from mmulator.source import printable
 
+# Commands. Each is the function (or application) of that name, in the module of that name or the one in _MODULES.
+COMMANDS: tuple[str, ...] = ("run", "check", "explain", "list", "layout", "descriptor", "sparse", "conformance", "cache")
+_MODULES = {"list": "listing"}  # a module `list` would hide the builtin in this package
 _INTERRUPTED = 130  # exit code after Ctrl-C
+_COMPLETING = "_MMULATOR_COMPLETE"
 
 
 def _version(wanted: bool) -> None:
@@ -34,8 +38,8 @@ def _root(
     """NVIDIA tensor-core kernels without the GPU, bit for bit."""
 
 
-def application() -> typer.Typer:
-    """The application with all its commands."""
+def application(names: Sequence[str] = COMMANDS) -> typer.Typer:
+    """The application with its commands, or some of them."""
     # `--show-completion SHELL` rather than a guess from the parent process, which is wrong in scripts and containers
     os.environ.setdefault("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     app = typer.Typer(
@@ -43,8 +47,8 @@ def application() -> typer.Typer:
         rich_markup_mode="rich",
     )  # fmt: skip
     app.callback()(_root)
-    for name in COMMANDS:
-        command = getattr(import_module(f"mmulator.cli.{MODULES.get(name, name)}"), name)
+    for name in names:
+        command = getattr(import_module(f"mmulator.cli.{_MODULES.get(name, name)}"), name)
         if isinstance(command, typer.Typer):  # one with commands of its own
             app.add_typer(command, name=name)
         else:
@@ -60,10 +64,10 @@ _METAVARS = {
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 
-def _command() -> Any:
+def command_tree(names: Sequence[str] = COMMANDS) -> Any:
     """The application as a tree of commands, with help as people read it: paragraphs fill the terminal, `-h` works, and
     options without a value show none."""
-    root = typer.main.get_command(application())
+    root = typer.main.get_command(application(names))
     waiting = [root]
     while waiting:
         command = waiting.pop()
@@ -90,7 +94,7 @@ def _plain_help_option(make: Any, context: Any) -> Any:
 
 def _with_devices(arguments: list[str]) -> list[str]:
     """`--device H100` is `--device sm_90`."""
-    from mmulator.syntax.atoms import device_of
+    from mmulator.isa.targets import device_of
 
     out = []
     for before, text in zip(("", *arguments), arguments):
@@ -154,10 +158,13 @@ def _give_up_output() -> None:
 
 def _run(arguments: list[str]) -> int:
     try:
-        code = _command()(args=_rewritten(arguments), prog_name="mmulator", standalone_mode=True)
+        arguments = _rewritten(arguments)
+        # of the command that is named, nothing else is loaded; a shell that completes asks in the environment
+        named = arguments[:1] if arguments and arguments[0] in COMMANDS and _COMPLETING not in os.environ else COMMANDS
+        code = command_tree(named)(args=arguments, prog_name="mmulator", standalone_mode=True)
     except MmulatorError as error:
         print_error(error, as_json="--json" in arguments)
-        return 1
+        return 2 if isinstance(error, WrongUsage) else 1
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:  # typer ends so without a word
             print("interrupted", file=sys.stderr)

@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from mmulator.errors import InvalidInstructionError
-    from mmulator.machine.runnable import Unsupported
+    from mmulator.program.runnable import Unsupported
     from mmulator.ptx.tree import Function, Module
 
 
@@ -27,13 +27,16 @@ def check(
 
     Example: mmulator check examples/hopper_gemm/gemm.ptx
     """
-    from mmulator.cli.output import read_source
+    from mmulator.cli.output import read_bytes
     from mmulator.demangle import choose
-    from mmulator.machine.runnable import unsupported
+    from mmulator.program.runnable import unsupported
     from mmulator.ptx.parser import parse_module
+    from mmulator.ptx.text import text_of
     from mmulator.ptx.verify import verify
+    from mmulator.source import Source
 
-    module = parse_module(read_source(file))
+    name = "<stdin>" if file == "-" else file
+    module = parse_module(Source(name, text_of(read_bytes(file), name)))
     if target is not None:
         module = _retarget(module, target)
     kernels = module.entries

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from mmulator.cli.progress import Progress
 
 if TYPE_CHECKING:
     from mmulator.conformance.run import Outcome, Row, Settings
@@ -116,56 +117,18 @@ def _run(settings: Settings, state: Path | None, resume: bool, quiet: bool) -> O
 
     if state is not None and not resume:
         state.unlink(missing_ok=True)
-    with _Progress(quiet) as progress:
-        outcome = run(settings, state, progress.update)
+    with Progress(quiet, count=True) as progress:
+
+        def update(done: int, total: int, row: Row | None) -> None:
+            if row is not None and row.verdict != "same":
+                progress.say(f"{row.item.name}: {row.verdict}")
+            progress.update("forms", done, total)
+
+        outcome = run(settings, state, update)
     if not outcome.complete:
         again = "; the same command with --resume goes on" if state is not None and not settings.capture else ""
         print(f"interrupted after {len(outcome.rows)} forms{again}", file=sys.stderr)
     return outcome
-
-
-class _Progress:
-    """A bar on a terminal, a line every ten seconds elsewhere, on standard error."""
-
-    def __init__(self, quiet: bool) -> None:
-        self.quiet = quiet
-        self.bar: Any = None
-        self.task: Any = None
-        self.said = time.monotonic()
-
-    def __enter__(self) -> _Progress:
-        if not self.quiet and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-            self.bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                TimeRemainingColumn(), console=Console(stderr=True), transient=True,
-            )  # fmt: skip
-            self.bar.start()
-            self.task = self.bar.add_task("forms")
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def update(self, done: int, total: int, row: Row | None) -> None:
-        if self.quiet:
-            return
-        if row is not None and row.verdict != "same":
-            self.say(f"{row.item.name}: {row.verdict}")
-        if self.bar is not None:
-            self.bar.update(self.task, completed=done, total=total)
-        elif time.monotonic() - self.said > 10:
-            self.said = time.monotonic()
-            self.say(f"{done}/{total} forms")
-
-    def say(self, text: str) -> None:
-        if self.bar is not None:
-            self.bar.console.print(text, markup=False, highlight=False)
-        else:
-            print(text, file=sys.stderr, flush=True)
 
 
 def _print(outcomes: list[tuple[Settings, Outcome]]) -> None:

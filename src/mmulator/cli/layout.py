@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mmulator.cli.completion import instruction_words
-from mmulator.cli.output import exclude, print_line, print_text, width
+from mmulator.cli.output import exclude, print_json, print_line, print_text, width, write_file
 
 if TYPE_CHECKING:
-    from mmulator.inspect.layouts import Element, Layout
+    from mmulator.inspect.layouts.answer import Element, Layout
 
 
 def layout(
@@ -57,26 +58,85 @@ def layout(
 
     Elements are named as in the specification's figures: a5 is a lane's element number 5.
     """
-    from mmulator.inspect.layouts import is_name, other_answer
-    from mmulator.inspect.layouts import layout as answer
-    from mmulator.inspect.svg import check_theme
-
-    if by not in (None, "matrix", "lane"):
-        raise typer.BadParameter("matrix or lane", param_hint="--by")
-    if theme is not None and svg is png is None:
-        raise typer.BadParameter("it goes with --svg or --png", param_hint="--theme")
-    theme = check_theme(theme or "auto")
-    others = {"--element": element, "--register": register, "--csv": csv, "--markdown": markdown, "--cute": cute, "--json": json}
-    for name, given in (others | {"--svg": svg, "--png": png}).items():
-        exclude({"--by": by, name: given}, "it turns the printed table")
-    for name, given in others.items():
-        exclude({"--full": full, name: given}, "this has all of it")
-    _one_output({"--svg": svg, "--png": png}, {"--element": element, "--register": register}, csv, markdown, cute, json)
-    where = None if element is None else _numbers(element, "--element", "ROW,COL[,COPY]")
-    place = None if register is None else _numbers(register, "--register", "LANE,REG[,INDEX]")
+    wanted = _Wanted(element, register, by, full, svg, png, theme, csv, markdown, cute, json)
+    wanted.check()
     instruction, operand = _split(words)
-    chosen = {"selector": selector or 0, "byte_id": byte_id or 0, "thread_id": thread_id or 0, "device": device or "sm_90"}
-    found = answer(instruction, operand, **chosen)  # type: ignore[arg-type]
+    found = _find(instruction, operand, selector, byte_id, thread_id, device)
+    if full and (svg is not None or png is not None):
+        _check_size(found)
+    wanted.give(instruction, found)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is asked of a layout, and the form of the answer, as the options say."""
+
+    element: str | None
+    register: str | None
+    by: str | None
+    full: bool
+    svg: str | None
+    png: str | None
+    theme: str | None
+    csv: bool
+    markdown: bool
+    cute: bool
+    json: bool
+
+    def check(self) -> None:
+        """Wrong usage where options contradict each other, or one would be without effect."""
+        from mmulator.inspect.views.svg import check_theme
+
+        if self.by not in (None, "matrix", "lane"):
+            raise typer.BadParameter("matrix or lane", param_hint="--by")
+        if self.theme is not None and self.svg is self.png is None:
+            raise typer.BadParameter("it goes with --svg or --png", param_hint="--theme")
+        check_theme(self.theme or "auto")
+        pictures = {"--svg": self.svg, "--png": self.png}
+        questions = {"--element": self.element, "--register": self.register}
+        formats = {"--csv": self.csv, "--markdown": self.markdown, "--cute": self.cute}
+        others = questions | formats | {"--json": self.json}
+        for name, given in (others | pictures).items():
+            exclude({"--by": self.by, name: given}, "it turns the printed table")
+        for name, given in others.items():
+            exclude({"--full": self.full, name: given}, "this has all of it")
+        _one_output(pictures, questions, formats, self.json)
+        self.places()
+
+    def places(self) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+        """The element and the register that are asked for, as numbers."""
+        where = None if self.element is None else _numbers(self.element, "--element", "ROW,COL[,COPY]")
+        place = None if self.register is None else _numbers(self.register, "--register", "LANE,REG[,INDEX]")
+        return where, place
+
+    def give(self, instruction: str, found: Layout) -> None:
+        """The drawings, or the answers to the questions, or the table in one of its forms."""
+        theme = self.theme or "auto"
+        if self.svg is not None:
+            _write("--svg", self.svg, found.svg(theme, self.full).encode())
+        if self.png is not None:
+            _write("--png", self.png, found.png(theme, self.full))
+        if self.svg is not None or self.png is not None:
+            _say_drawn(instruction, found, [p for p in (self.svg, self.png) if p is not None])
+        elif self.element is not None or self.register is not None:
+            _answer(instruction, found, *self.places(), self.json)
+        elif self.cute:
+            _print_cute(found, self.json)
+        elif self.json:
+            print_json({"ok": True, **found.to_dict()})
+        else:
+            _print_all(instruction, found, self.by or "matrix", self.full, self.csv, self.markdown)
+
+
+def _find(
+    instruction: str, operand: str, selector: int | None, byte_id: int | None, thread_id: int | None, device: str | None
+) -> Layout:
+    """The layout. Wrong usage where an option is of another kind of operand."""
+    from mmulator.inspect.layouts.layout import layout as answer
+
+    found = answer(
+        instruction, operand, selector=selector or 0, byte_id=byte_id or 0, thread_id=thread_id or 0, device=device or "sm_90"
+    )
     if device is not None:
         _check_device(found, device)
     of = {"--selector": (selector, "metadata"), "--byte-id": (byte_id, "scales"), "--thread-id": (thread_id, "scales")}
@@ -84,40 +144,30 @@ def layout(
         if value is not None and found.kind != kind:
             what = {"metadata": "the metadata", "scales": "scale factors"}[kind]
             raise typer.BadParameter(f"it is of {what}, not of operand {operand}", param_hint=name)
-    if full and (svg is not None or png is not None):
-        _check_size(found)
-    if svg is not None:
-        _write("--svg", svg, found.svg(theme, full).encode())
-    if png is not None:
-        _write("--png", png, found.png(theme, full))
-    if svg is not None or png is not None:
-        _say_drawn(instruction, found, [p for p in (svg, png) if p is not None])
-        return
-    if where is not None or place is not None:
+    return found
 
-        def ask(layout: Layout) -> list[Element]:
-            elements = [layout.element(*where)] if where else []
-            return elements + list(layout.at(*place) if place else ())
 
-        other = other_answer(instruction, found, ask)
-        _print_elements(found, ask(found), json, other, not is_name(instruction))
-    elif cute:
-        _print_cute(found, json)
-    elif json:
-        from mmulator.cli.output import print_json
+def _answer(
+    instruction: str, found: Layout, where: tuple[int, ...] | None, place: tuple[int, ...] | None, json: bool
+) -> None:
+    """Who holds an element, and what lies in a register; also of another form that answers otherwise."""
+    from mmulator.inspect.layouts.others import other_answer
+    from mmulator.inspect.search import name_in
 
-        print_json({"ok": True, **found.to_dict()})
-    else:
-        _print_all(instruction, found, by or "matrix", full, csv, markdown)
+    def ask(layout: Layout) -> list[Element]:
+        elements = [layout.element(*where)] if where else []
+        return elements + list(layout.at(*place) if place else ())
+
+    other = other_answer(instruction, found, ask)
+    _print_elements(found, ask(found), json, other, not name_in(instruction))
 
 
 def _one_output(
-    pictures: dict[str, str | None], questions: dict[str, str | None], csv: bool, markdown: bool, cute: bool, json: bool
+    pictures: dict[str, str | None], questions: dict[str, str | None], formats: dict[str, bool], json: bool
 ) -> None:
     """Wrong usage where an option would be without effect. --json goes with questions and --cute, --svg with --png."""
     if "-" in pictures.values():
         exclude({f"{name} -": path == "-" for name, path in pictures.items()}, "standard output takes one")
-    formats = {"--csv": csv, "--markdown": markdown, "--cute": cute}
     exclude(formats, "one form of output")
     for name, value in pictures.items():
         for other, given in (formats | questions | {"--json": json}).items():
@@ -148,8 +198,8 @@ def _split(words: list[str]) -> tuple[str, str]:
 def _check_device(found: Layout, device: str) -> None:
     """A device that has no such instruction is no answer."""
     from mmulator.errors import UnsupportedError
-    from mmulator.inspect.arithmetic import runs_on
-    from mmulator.inspect.layouts import form_of
+    from mmulator.inspect.explanation.arithmetic import runs_on
+    from mmulator.inspect.search import form_of
     from mmulator.isa.targets import DEVICES
 
     form = form_of(found.instruction)
@@ -171,23 +221,20 @@ def _check_size(found: Layout) -> None:
 
 def _say_drawn(text: str, found: Layout, paths: list[str]) -> None:
     """What was drawn; on standard error where standard output has the drawing."""
-    from mmulator.inspect.layouts import is_name, other_form
+    from mmulator.inspect.layouts.others import other_form
+    from mmulator.inspect.search import name_in
 
     out = sys.stderr if "-" in paths else sys.stdout
     files = ", ".join(p for p in paths if p != "-")
     if files:
         print_line(f"{files}: operand {found.operand} of {found.instruction}", file=out)
-    elif not is_name(text):
+    elif not name_in(text):
         print_line(f"operand {found.operand} of {found.instruction}", file=out)
     if other := other_form(text, found):
         print_text(f"The words fit other forms too, of which {other} lays {found.operand} out otherwise.", file=out)
 
 
 def _write(option: str, path: str, data: bytes) -> None:
-    from pathlib import Path
-
-    from mmulator.errors import MmulatorError
-
     if path == "-" and not data.startswith(b"<") and sys.stdout.isatty():
         raise typer.BadParameter("a PNG is no text for a terminal: name a file, or redirect it", param_hint=option)
     if path == "-":
@@ -196,18 +243,13 @@ def _write(option: str, path: str, data: bytes) -> None:
         else:
             sys.stdout.buffer.write(data)
         return
-    try:
-        Path(path).write_bytes(data)
-    except OSError as error:
-        raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
+    write_file(path, data)
 
 
 def _print_elements(
     found: Layout, elements: list[Element], json: bool, other: tuple[Layout, list[Element]] | None, words: bool
 ) -> None:
     if json:
-        from mmulator.cli.output import print_json
-
         about: dict[str, Any] = {"instruction": found.instruction, "operand": found.operand}
         about["elements"] = [e.to_dict() for e in elements]
         if other:
@@ -244,8 +286,6 @@ def _print_cute(found: Layout, json: bool) -> None:
     if found.cute is None:
         raise UnsupportedError(found.cute_note)
     if json:
-        from mmulator.cli.output import print_json
-
         data = {"instruction": found.instruction, "operand": found.operand, "cute": found.cute, "meaning": found.cute_note}
         print_json({"ok": True, **data})
     else:
@@ -254,9 +294,9 @@ def _print_cute(found: Layout, json: bool) -> None:
 
 
 def _print_all(text: str, found: Layout, by: str, full: bool, csv: bool, markdown: bool) -> None:
-    from mmulator.inspect import tables
-    from mmulator.inspect.draw import subtitle
-    from mmulator.inspect.layouts import other_form
+    from mmulator.inspect.layouts.others import other_form
+    from mmulator.inspect.views import tables
+    from mmulator.inspect.views.layout import subtitle
 
     if csv:
         print(tables.to_csv(found), end="")

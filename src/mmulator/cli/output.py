@@ -10,20 +10,29 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 from mmulator.errors import MmulatorError
-from mmulator.source import Source, printable
+from mmulator.source import printable
 
 
-def read_source(path: str) -> Source:
-    """The text of a file; `-` is standard input. Raises MmulatorError if it cannot be read, or is not text."""
-    from mmulator.ptx.text import read_file, text_of
+def read_bytes(path: str) -> bytes:
+    """What is in a file; `-` is standard input. Raises MmulatorError if it cannot be read."""
+    from mmulator.ptx.text import read_bytes
 
-    if path == "-":
-        given = getattr(sys.stdin, "buffer", sys.stdin).read()
-        return Source("<stdin>", text_of(given if isinstance(given, bytes) else given.encode(), "standard input"))
-    return read_file(path)
+    if path != "-":
+        return read_bytes(path)
+    given = getattr(sys.stdin, "buffer", sys.stdin).read()
+    return given if isinstance(given, bytes) else given.encode()
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Raises MmulatorError if it cannot be written."""
+    try:
+        Path(path).write_bytes(data)
+    except OSError as error:
+        raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
 
 
 def error_data(error: MmulatorError) -> dict[str, Any]:
@@ -83,6 +92,12 @@ def _fold_error(error: MmulatorError, text: str, width: int) -> str:
         indent = " " * (len(line) - len(line.lstrip()) + 2)
         out += textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return "\n".join(out)
+
+
+class WrongUsage(MmulatorError):
+    """A command line that says nothing; the hint is one that does. Exit code 2."""
+
+    kind = "wrong usage"
 
 
 def exclude(options: dict[str, Any], why: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from inspect import cleandoc
@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mmulator.cli.output import exclude, print_line, print_table, print_text, width
+from mmulator.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from mmulator.conformance.gpu import GpuInfo
     from mmulator.conformance.launches import ArrayComparison
     from mmulator.jobs.job import Argument, Comparison, Job, JobResult
+    from mmulator.machine.backend import Chip
     from mmulator.machine.launch.watch import Store
 
-    Compared = tuple[GpuInfo, list[ArrayComparison]]
+    Compared = tuple[Chip, list[ArrayComparison]]
     Watched = list[tuple[int, tuple[int, ...]]]
 
 
@@ -76,8 +77,8 @@ def run(
         result, arrays = _on_gpu(job, timeout, threads, json)
     else:
         arrays = []
-        with _where_it_was(), _Progress(quiet=json) as progress:
-            result = run_job(job, timeout=timeout, threads=threads, progress=progress.update, watch=watched)
+        with _where_it_was(), Progress(json, once=True) as progress:
+            result = run_job(job, timeout=timeout, threads=threads, progress=_phases(progress), watch=watched)
     if save is not None:
         _save(save, result)
     (_as_json if json else _as_text)(result, job, watched, arrays)
@@ -210,13 +211,13 @@ def _numbers(text: str, option: str) -> list[int]:
 
 
 def _on_gpu(job: Job, timeout: float | None, threads: int | None, quiet: bool) -> tuple[JobResult, list[Compared]]:
-    from mmulator.conformance.gpu import Gpu
     from mmulator.conformance.launches import compare_launch
+    from mmulator.devices.gpu import Gpu
 
     gpu = Gpu(limit_s=timeout or 60.0)
-    with _Progress(quiet=quiet) as progress:
-        result, arrays = compare_launch(job, gpu, timeout=timeout, threads=threads, progress=progress.update)
-    return result, [(gpu.info, arrays)]
+    with Progress(quiet, once=True) as progress:
+        result, arrays = compare_launch(job, gpu, timeout=timeout, threads=threads, progress=_phases(progress))
+    return result, [(gpu.chip, arrays)]
 
 
 # results ------------------------------------------------------------------------------------------------------------
@@ -260,46 +261,18 @@ def _where_it_was() -> Iterator[None]:
         raise
 
 
-class _Progress:
-    """A bar on a terminal; otherwise one line a phase, on standard error."""
+_PHASES = {"compile": "compiling instructions", "run": "running blocks"}
 
-    def __init__(self, quiet: bool) -> None:
-        self.quiet = quiet
-        self.bar: Any = None
-        self.tasks: dict[str, Any] = {}
-        self.said: set[str] = set()
 
-    def __enter__(self) -> _Progress:
-        if not self.quiet and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+def _phases(progress: Progress) -> Callable[[str, int, int], None]:
+    """What a job calls as it goes on."""
 
-            self.bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                console=Console(stderr=True), transient=True,
-            )  # fmt: skip
-            self.bar.start()
-        return self
+    def update(phase: str, done: int, total: int) -> None:
+        progress.update(_PHASES[phase], done, total)
+        if phase == "compile" and done == total:  # a kernel that never ends says nothing more
+            progress.update("running", 0, None)
 
-    def __exit__(self, *exc: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def update(self, phase: str, done: int, total: int) -> None:
-        if self.quiet:
-            return
-        label = {"compile": "compiling instructions", "run": "running blocks"}[phase]
-        if self.bar is not None:
-            if phase == "run" and "compile" in self.tasks:
-                self.bar.remove_task(self.tasks.pop("compile"))
-            if phase not in self.tasks:
-                self.tasks[phase] = self.bar.add_task(label, total=total)
-            self.bar.update(self.tasks[phase], completed=done)
-            if phase == "compile" and done == total:  # a kernel that never ends says nothing more
-                self.bar.update(self.tasks[phase], description="running", completed=0, total=None)
-        elif done == total and phase not in self.said:
-            self.said.add(phase)
-            print(f"{label}: {done}/{total}", file=sys.stderr)
+    return update
 
 
 def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mmulator.inspect.sparse import MetadataWord, Nibble
-    from mmulator.instruction.instruction import Instruction
+    from mmulator.isa.form import Form
     from mmulator.layouts.sparse import Compressed
 
 sparse = typer.Typer(no_args_is_help=True)
@@ -62,13 +62,13 @@ def check(file: Matrix, instruction: For, type: Type = None, json: Json = False)
     from mmulator.cli.output import print_json, print_table
     from mmulator.inspect.sparse import pattern_report
 
-    i = _instruction(instruction)
-    report = pattern_report(_matrix(file, i, type), i)
+    form = _form(instruction)
+    report = pattern_report(_matrix(file, form, type), form)
     if json:
         print_json(report.to_dict())
     else:
         print(f"{file}: {report.dtype} {list(report.shape)}, {report.zeros:.1%} zeros")
-        print(f"{i}\n{report.rule}")
+        print(f"{form}\n{report.rule}")
         print(f"{report.chunks:,} chunks, {report.too_dense:,} too dense" + (", of which the first:" if report.first else ""))
         rows = [(*c.batch, c.row, c.chunk, _range(c.columns), "  ".join(c.values)) for c in report.first]
         batch = [f"matrix {n}" for n in range(len(report.shape) - 2)]
@@ -86,9 +86,9 @@ def prune(file: Matrix, instruction: For, output: Output, type: Type = None, jso
     from mmulator.cli.arrays import save_file
     from mmulator.layouts import sparse as tools
 
-    i = _instruction(instruction)
-    dense = _matrix(file, i, type)
-    pruned = tools.prune(dense, i)
+    form = _form(instruction)
+    dense = _matrix(file, form, type)
+    pruned = tools.prune(dense, form)
     save_file(output, matrix=pruned)
     lost = int(((dense != 0) & (pruned == 0)).sum())
     _written(json, output, f"{lost:,} of {dense.size:,} elements set to zero", matrix=pruned, set_to_zero=lost)
@@ -113,15 +113,15 @@ def compress(
     from mmulator.cli.arrays import save_file
     from mmulator.layouts import sparse as tools
 
-    i = _instruction(instruction)
-    dense = _matrix(file, i, type)
-    s = tools.compress(tools.prune(dense, i) if prune else dense, i)
+    form = _form(instruction)
+    dense = _matrix(file, form, type)
+    s = tools.compress(tools.prune(dense, form) if prune else dense, form)
     arrays: dict[str, Any] = {"values": s.values, "metadata": s.metadata}
     if pytorch is not None:
         packed, meta = tools.to_torch(s, pytorch.value)
         arrays = {"packed": packed} if meta is None else {"packed": packed, "meta": meta}
     # NumPy saves the dtypes of ml_dtypes without their names
-    save_file(output, **arrays, shape=s.shape, dtype=str(dense.dtype), instruction=str(i))
+    save_file(output, **arrays, shape=s.shape, dtype=str(dense.dtype), instruction=str(form))
     _written(json, output, "", **arrays)
 
 
@@ -169,7 +169,7 @@ def lanes(
     from mmulator.inspect.sparse import metadata_word, metadata_words
     from mmulator.layouts import sparse as tools
 
-    i = _instruction(instruction)
+    form = _form(instruction)
     one = None
     for name, value in (("--tile", tile), ("--type", type)):
         if file is None and value is not None:
@@ -179,14 +179,14 @@ def lanes(
         if file.suffix == ".npz":
             one = _tile(_compressed(file, instruction, None), tile)
         else:
-            one = _tile(tools.compress(_matrix(file, i, type), i), tile)
-    words = metadata_words(i, one, selector)
+            one = _tile(tools.compress(_matrix(file, form, type), form), tile)
+    words = metadata_words(form, one, selector)
     if lane is not None:
-        words = tuple(w for w in words if w.lane == lane) or (metadata_word(i, lane, selector),)
+        words = tuple(w for w in words if w.lane == lane) or (metadata_word(form, lane, selector),)
     if json:
-        print_json({"ok": True, "instruction": str(i), "lanes": [w.to_dict() for w in words]})
+        print_json({"ok": True, "instruction": str(form), "lanes": [w.to_dict() for w in words]})
         return
-    _heading(i, selector, f"tile {tile} of {file}; rows and columns are the tile's" if one is not None else "")
+    _heading(form, selector, f"tile {tile} of {file}; rows and columns are the tile's" if one is not None else "")
     if lane is None:
         _print_lanes(words)
     else:
@@ -211,36 +211,35 @@ def decode(
     from mmulator.errors import OperandError
     from mmulator.inspect.sparse import metadata_word
 
-    i = _instruction(instruction)
+    form = _form(instruction)
     try:
         value = int(word, 0)
     except ValueError:
         raise OperandError(f"{word!r} is no number", hint="0xe4e4e4e4, or decimal, or 0b...") from None
-    found = metadata_word(i, lane, selector, value)
+    found = metadata_word(form, lane, selector, value)
     if json:
         print_json({"ok": found.defined, **found.to_dict()})
     else:
-        _heading(i, selector, "")
+        _heading(form, selector, "")
         _print_word(found)
     if not found.defined:
         raise typer.Exit(1)
 
 
 # files --------------------------------------------------------------------------------------------------------------
-def _instruction(text: str) -> Instruction:
+def _form(text: str) -> Form:
     """Of a full name, or of words that leave no doubt about A's type, M and K: `mma.sp m16n8k32 f16`."""
     from mmulator.errors import OperandError
-    from mmulator.instruction.instruction import Instruction
+    from mmulator.inspect.search import forms_of, name_in
     from mmulator.layouts.sparse import form_of
-    from mmulator.syntax.search import find_forms, parse_query, split
+    from mmulator.syntax.search import parse_query, split
 
-    if ".aligned." in text:
-        i = Instruction.parse(text)
-        form_of(i)
-        return i
-    found = [form for form in find_forms(text) if form.sparse]
+    fitting = forms_of(text)
+    if name_in(text):
+        return form_of(fitting[0])
+    found = [form for form in fitting if form.sparse]
     if not found:
-        form_of(find_forms(text)[0])
+        form_of(fitting[0])
     for choices in parse_query(split(text)).types:  # the first type that is one of A is A's
         named = [form for form in found if str(form.atype) in choices]
         if named:
@@ -253,10 +252,10 @@ def _instruction(text: str) -> Instruction:
             f"`{text}` fits several sparse instructions: {', '.join(reversed(names[-6:]))}{', ...' * (len(names) > 6)}",
             hint="say family, shape and type of A, as in `mma.sp m16n8k32 f16`",
         )
-    return Instruction(found[0])
+    return found[0]
 
 
-def _matrix(file: Path, i: Instruction, type: str | None) -> NDArray[Any]:
+def _matrix(file: Path, form: Form, type: str | None) -> NDArray[Any]:
     from mmulator.cli.arrays import load_file, typed
     from mmulator.errors import MmulatorError
     from mmulator.numerics.formats import element_type
@@ -264,7 +263,7 @@ def _matrix(file: Path, i: Instruction, type: str | None) -> NDArray[Any]:
     found = load_file(file)
     if isinstance(found, dict):
         raise MmulatorError(f"{file} holds {', '.join(found) or 'no arrays'}: a .npy of one matrix is needed")
-    element = i.form.atype if type is None else element_type(type.removeprefix("."))
+    element = form.atype if type is None else element_type(type.removeprefix("."))
     assert element is not None
     return typed(found, element, convert=type is not None)
 
@@ -280,13 +279,13 @@ def _compressed(file: Path, instruction: str | None, shape: str | None) -> Compr
     text = instruction or str(found.get("instruction", ""))
     if not text:
         raise MmulatorError(f"{file} does not say its instruction", hint="give --for")
-    i = _instruction(text)
+    form = _form(text)
     if "values" in found:
         values = found["values"]
-        return tools.Compressed(typed(values, i.form.atype, convert=False), found["metadata"], i.form)
-    packed = typed(found["packed"], i.form.atype, convert=False)
+        return tools.Compressed(typed(values, form.atype, convert=False), found["metadata"], form)
+    packed = typed(found["packed"], form.atype, convert=False)
     size = _pair(shape, "--shape") if shape else tuple(map(int, found["shape"])) if "shape" in found else None
-    return tools.from_torch(packed, found.get("meta"), instruction=i, shape=size)  # type: ignore[arg-type]
+    return tools.from_torch(packed, found.get("meta"), instruction=form, shape=size)  # type: ignore[arg-type]
 
 
 def _pair(text: str, option: str) -> tuple[int, int]:
@@ -327,11 +326,11 @@ def _written(json: bool, output: Path, remark: str, **arrays: Any) -> None:
         print(remark)
 
 
-def _heading(i: Instruction, selector: int, what: str) -> None:
+def _heading(form: Form, selector: int, what: str) -> None:
     from mmulator.layouts.sparse import granularity
 
-    g = granularity(i.form)
-    print(f"{i}" + (f"\n{what}" if what else ""))
+    g = granularity(form)
+    print(f"{form}" + (f"\n{what}" if what else ""))
     pairs = " in pairs" if g.group == 2 else ""
     print(f"selector {selector}; a nibble for {g.chunk} columns, {g.kept} kept{pairs}")
 
@@ -369,12 +368,11 @@ def _selectors(w: MetadataWord) -> list[int]:
     """Selectors with which the lane contributes."""
     from mmulator.errors import OperandError
     from mmulator.inspect.sparse import metadata_word
-    from mmulator.instruction.instruction import Instruction
 
     found = []
     for selector in range(4):
         try:
-            if metadata_word(Instruction.parse(w.instruction), w.lane, selector).contributes:
+            if metadata_word(w.instruction, w.lane, selector).contributes:
                 found.append(selector)
         except OperandError:  # no such selector
             break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmulator.isa.effects import ACTS, Ends, Together
 from mmulator.isa.pieces import SYNC, dst, maybe, need, one, pred, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 
@@ -12,6 +13,9 @@ _COUNT = src("b", "u32", values=_WARPS)
 _COUNT_MAYBE = src("b", "u32", values=_WARPS, optional=True)
 _MASK = src("membermask", "b32")
 _BARRIER_NEEDS = need("cta", (7, 8), 30)
+_WAITS = ACTS.but(ends=Ends.BARRIER, counted_as="barrier").where("aligned", together=Together.LIVE)
+_ALIGNED = _WAITS.of(("aligned",))  # bar is barrier.aligned
+_MEETS = ACTS.but(together=Together.MEETING, counted_as="barrier")
 
 
 def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: object) -> Row:
@@ -19,7 +23,7 @@ def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: ob
 
 
 def _barriers(name: str, *aligned: Slot, ptx: tuple[int, int], sm: int) -> tuple[Row, ...]:
-    more = {"ptx": ptx, "sm": sm, "needs": _BARRIER_NEEDS, "leading": "cta"}
+    more = {"ptx": ptx, "sm": sm, "needs": _BARRIER_NEEDS, "leading": "cta", "effects": _WAITS if aligned else _ALIGNED}
     free = bool(aligned)
     red = (_BARRIER, _COUNT_MAYBE, pred("c"))
     return (
@@ -34,5 +38,5 @@ def _barriers(name: str, *aligned: Slot, ptx: tuple[int, int], sm: int) -> tuple
 ROWS: tuple[Row, ...] = (
     *_barriers("bar", ptx=(1, 0), sm=0),
     *_barriers("barrier", maybe("aligned"), ptx=(6, 0), sm=30),
-    _sync("bar.warp.sync", operands=(_MASK,), ptx=(6, 0), sm=30),
+    _sync("bar.warp.sync", operands=(_MASK,), ptx=(6, 0), sm=30, effects=_MEETS),
 )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mmulator.isa.effects import LANEWISE, Algebra, Effects
 from mmulator.isa.pieces import BITS16_64, FTZ, INT16_64, dst, need, one, pred, row, src, type_
 from mmulator.isa.row import Need, OperandSpec, Row
 
@@ -41,6 +42,7 @@ def _compare(name: str, slots: tuple[object, ...], operands: tuple[OperandSpec, 
         name, slots, operands, f"{chapter} Instructions: {name}",  # type: ignore[arg-type]
         (4, 2) if half else (1, 0), 53 if half else 0, needs,
         rule=_comparison("stype" if name == "set" else "type"),  # type: ignore[arg-type]
+        effects=Effects(algebra=Algebra.COMPARISON) if name == "setp" else LANEWISE,
     )  # fmt: skip
 
 
@@ -75,6 +77,7 @@ ROWS: tuple[Row, ...] = (
     *_setp(("f16x2", "bf16x2"), _P_A_B, half=True),
     row(
         "selp", (type_(*_SOURCES),), (*_SELECT, pred("c")), "Comparison and Selection Instructions: selp",
+        effects=Effects(algebra=Algebra.SELECTION),
     ),
     row(
         "slct", (FTZ, type_(*_SOURCES), one("ctype", "s32", "f32")), (*_SELECT, src("c", "ctype")),

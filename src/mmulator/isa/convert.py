@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mmulator.isa.effects import Algebra, Effects
 from mmulator.isa.pieces import FTZ, MOVES, SAT, dst, maybe, need, one, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 from mmulator.isa.types import TYPES, ElementType
@@ -82,7 +83,7 @@ ROWS: tuple[Row, ...] = (
     row(
         "cvt",
         (_ANY_RND, FTZ, SAT, type_(*_INTEGERS, *_FLOATS), one("atype", *_INTEGERS, *_FLOATS)),
-        (_D, *_WIDE_A), f"{MOVES}: cvt", rule=_conversion,
+        (_D, *_WIDE_A), f"{MOVES}: cvt", rule=_conversion, effects=Effects(algebra=Algebra.CONVERSION),
     ),
     _cvt(_RN_RZ, _RELU, _SATFINITE, type_("f16", "bf16"), one("atype", "f32"),
          operands=(_D, *_A), ptx=(7, 0), sm=80, needs="satfinite"),

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mmulator.isa.effects import ACTS, Effects, Ptxas
 from mmulator.isa.pieces import SYNC, imm, maybe, need, one, row
 from mmulator.isa.row import OperandSpec, Row, Slot
 
+_ORDERS = ACTS.but(counted_as="barrier")
+_EXPANDED = _ORDERS.but(ptxas=Ptxas.EXPANDED)
 
-def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: object) -> Row:
-    return row(name, slots, operands, f"{SYNC}: {name}", **more)  # type: ignore[arg-type]
+
+def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects = _ORDERS, **more: object) -> Row:
+    return row(name, slots, operands, f"{SYNC}: {name}", effects=effects, **more)  # type: ignore[arg-type]
 
 
 def _fence_proxy(m: Mapping[str, str]) -> str | None:
@@ -21,10 +25,11 @@ _SHARED_CTA = one("restrict", "sync_restrict::shared::cta")
 _SCOPE = one("scope", "cta", "cluster", "gpu", "sys")
 
 ROWS: tuple[Row, ...] = (
-    _sync("membar", one("level", "cta", "gl", "sys"), operands=()),
+    _sync("membar", one("level", "cta", "gl", "sys"), operands=(), effects=_EXPANDED),
     _sync("membar.proxy", one("proxy", "alias"), operands=(), ptx=(7, 5), sm=70),
     _sync("fence", maybe("sem", "sc", "acq_rel", "acquire", "release"), _SCOPE, operands=(), ptx=(6, 0), sm=70,
-          needs=(*need("cluster", (7, 8), 90), *need("acquire release", (8, 6), 90))),
+          needs=(*need("cluster", (7, 8), 90), *need("acquire release", (8, 6), 90)),
+          effects=_EXPANDED.where("acquire release", ptxas=Ptxas.GUARDED)),
     _sync("fence", one("sem", "acquire"), _SHARED_CLUSTER, one("scope", "cluster"), operands=(), ptx=(8, 6), sm=90),
     _sync("fence", one("sem", "release"), _SHARED_CTA, one("scope", "cluster"), operands=(), ptx=(8, 6), sm=90),
     _sync("fence.mbarrier_init.release.cluster", operands=(), ptx=(8, 0), sm=90),

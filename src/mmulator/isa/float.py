@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from mmulator.isa.effects import LANEWISE, Algebra, Effects, Ptxas
 from mmulator.isa.pieces import (
     APPROX,
+    ARITHMETIC,
     D_A,
     D_A_B,
     D_A_B_C,
@@ -11,6 +13,7 @@ from mmulator.isa.pieces import (
     RND,
     RND_REQUIRED,
     SAT,
+    SIGNS,
     dst,
     maybe,
     need,
@@ -29,8 +32,9 @@ def _float(
     ptx: tuple[int, int] = (1, 0),
     sm: int = 0,
     needs: tuple[Need, ...] = (),
+    effects: Effects = LANEWISE,
 ) -> Row:
-    return row(name, slots, operands, f"Floating-Point Instructions: {name}", ptx, sm, needs)
+    return row(name, slots, operands, f"Floating-Point Instructions: {name}", ptx, sm, needs, effects=effects)
 
 
 _F32, _F64 = type_("f32"), type_("f64")
@@ -40,8 +44,8 @@ _EXTREMA_NEEDS = (*need("NaN", (7, 0), 80), *need("xorsign", (7, 2), 86))
 _MIXED = (dst("f32"), src("a", "atype"), src("c", "f32"))
 
 
-def _arithmetic(name: str) -> tuple[Row, ...]:
-    """add, sub, mul."""
+def _arithmetic(name: str, effects: Effects) -> tuple[Row, ...]:
+    """add, sub, mul. One of mixed types is never fused."""
     mixed = (
         _float(
             name, RND, SAT, _F32, one("atype", "f16", "bf16"),
@@ -49,9 +53,9 @@ def _arithmetic(name: str) -> tuple[Row, ...]:
         ),
     )  # fmt: skip
     return (
-        _float(name, RND, FTZ, SAT, _F32, needs=need("rm rp", (1, 0), 20)),
-        _float(name, RND, _F64),
-        _float(name, RND, FTZ, type_("f32x2"), ptx=(8, 6), sm=100),
+        _float(name, RND, FTZ, SAT, _F32, needs=need("rm rp", (1, 0), 20), effects=effects),
+        _float(name, RND, _F64, effects=effects),
+        _float(name, RND, FTZ, type_("f32x2"), ptx=(8, 6), sm=100, effects=effects),
         *(mixed if name != "mul" else ()),
     )
 
@@ -68,14 +72,21 @@ def _extremum(name: str) -> tuple[Row, ...]:
     )
 
 
-def _approximate(name: str, **more: object) -> Row:
-    return _float(name, APPROX, FTZ, _F32, operands=D_A, **more)  # type: ignore[arg-type]
+def _unit(algebra: Algebra) -> Effects:
+    """Of the special-function unit."""
+    return Effects(algebra=algebra, approximate=True)
+
+
+def _rounded(algebra: Algebra) -> Effects:
+    return Effects(algebra=algebra, ptxas=Ptxas.EXPANDED)
+
+
+def _approximate(name: str, algebra: Algebra = Algebra.FUNCTION) -> Row:
+    return _float(name, APPROX, FTZ, _F32, operands=D_A, effects=_unit(algebra))
 
 
 ROWS: tuple[Row, ...] = (
-    *_arithmetic("add"),
-    *_arithmetic("sub"),
-    *_arithmetic("mul"),
+    *(each for name, effects in ARITHMETIC for each in _arithmetic(name, effects)),
     _float("fma", RND_REQUIRED, FTZ, SAT, _F32, operands=D_A_B_C, ptx=(2, 0), sm=20),
     _float("fma", RND_REQUIRED, _F64, operands=D_A_B_C, ptx=(1, 4), sm=13),
     _float("fma", RND_REQUIRED, FTZ, type_("f32x2"), operands=D_A_B_C, ptx=(8, 6), sm=100),
@@ -86,37 +97,39 @@ ROWS: tuple[Row, ...] = (
     ),
     _float("mad", RND_REQUIRED, FTZ, SAT, _F32, operands=D_A_B_C),
     _float("mad", RND_REQUIRED, _F64, operands=D_A_B_C),
-    _float("div", APPROX, FTZ, _F32),
-    row("div", (one("full", "full"), FTZ, _F32), D_A_B, "Floating-Point Instructions: div", leading="full"),
-    _float("div", RND_REQUIRED, FTZ, _F32, ptx=(1, 4), sm=20),
-    _float("div", RND_REQUIRED, _F64, ptx=(1, 4), sm=13),
+    _float("div", APPROX, FTZ, _F32, effects=_unit(Algebra.QUOTIENT)),
+    row("div", (one("full", "full"), FTZ, _F32), D_A_B, "Floating-Point Instructions: div", leading="full",
+        effects=_unit(Algebra.QUOTIENT)),
+    _float("div", RND_REQUIRED, FTZ, _F32, ptx=(1, 4), sm=20, effects=_rounded(Algebra.QUOTIENT)),
+    _float("div", RND_REQUIRED, _F64, ptx=(1, 4), sm=13, effects=_rounded(Algebra.QUOTIENT)),
     *(
         each
-        for name in ("abs", "neg")
+        for name, effects in SIGNS
         for each in (
-            _float(name, FTZ, _F32, operands=D_A),
-            _float(name, _F64, operands=D_A),
+            _float(name, FTZ, _F32, operands=D_A, effects=effects),
+            _float(name, _F64, operands=D_A, effects=effects),
         )
     ),
     *_extremum("min"),
     *_extremum("max"),
     *(
         each
-        for name in ("rcp", "sqrt")
+        for name, algebra in (("rcp", Algebra.RECIPROCAL), ("sqrt", Algebra.FUNCTION))
         for each in (
-            _approximate(name),
-            _float(name, RND_REQUIRED, FTZ, _F32, operands=D_A, sm=20),
-            _float(name, RND_REQUIRED, _F64, operands=D_A, sm=13),
+            _approximate(name, algebra),
+            _float(name, RND_REQUIRED, FTZ, _F32, operands=D_A, sm=20, effects=_rounded(algebra)),
+            _float(name, RND_REQUIRED, _F64, operands=D_A, sm=13, effects=_rounded(algebra)),
         )
     ),
-    _float("rcp", APPROX, one("ftz", "ftz"), _F64, operands=D_A, ptx=(2, 1), sm=20),
+    _float("rcp", APPROX, one("ftz", "ftz"), _F64, operands=D_A, ptx=(2, 1), sm=20, effects=_unit(Algebra.RECIPROCAL)),
     _approximate("rsqrt"),
-    _float("rsqrt", APPROX, FTZ, _F64, operands=D_A),
+    _float("rsqrt", APPROX, FTZ, _F64, operands=D_A,
+           effects=_unit(Algebra.FUNCTION).but(ptxas=Ptxas.EXPANDED).where("ftz", ptxas=Ptxas.SELECTED)),
     _approximate("sin"),
     _approximate("cos"),
     _approximate("lg2"),
-    _approximate("ex2"),
-    _float("tanh", APPROX, _F32, operands=D_A, ptx=(7, 0), sm=75),
+    _approximate("ex2", Algebra.EXPONENTIAL),
+    _float("tanh", APPROX, _F32, operands=D_A, ptx=(7, 0), sm=75, effects=_unit(Algebra.NONE)),
     _float(
         "testp", one("op", "finite", "infinite", "number", "notanumber", "normal", "subnormal"), type_("f32", "f64"),
         operands=(dst("pred", "p"), src("a")), ptx=(2, 0), sm=20,

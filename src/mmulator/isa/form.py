@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
+from mmulator.isa.effects import Effects
 from mmulator.isa.row import BLACKWELL, OperandSpec, Requirement, Row, Section, Signature, Slot, Status
 from mmulator.isa.types import NO_TYPE, TYPES, ElementType
 
@@ -112,6 +113,12 @@ class Form:
         """Whether the machine runs it."""
         status = self.row.status
         return BLACKWELL if status.state == "runs" and self.requires.minimum >= 100 else status
+
+    @cached_property
+    def effects(self) -> Effects:
+        """What it does besides computing its results."""
+        effects = self.row.effects
+        return effects.of({modifier for _, modifier in self.modifiers}) if effects.variants else effects
 
     @cached_property
     def signatures(self) -> tuple[Signature, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from mmulator.isa.effects import LANEWISE, Algebra, Effects
 from mmulator.isa.pieces import (
     APPROX,
+    ARITHMETIC,
     BF16,
     BF16_NEEDS,
     D_A,
@@ -14,6 +16,7 @@ from mmulator.isa.pieces import (
     RN,
     RN_REQUIRED,
     SAT,
+    SIGNS,
     maybe,
     need,
     one,
@@ -30,14 +33,16 @@ def _half(
     ptx: tuple[int, int] = (4, 2),
     sm: int = 53,
     needs: tuple[Need, ...] = BF16_NEEDS,
+    effects: Effects = LANEWISE,
 ) -> Row:
-    return row(name, slots, operands, f"Half Precision Floating-Point Instructions: {name}", ptx, sm, needs)
+    return row(name, slots, operands, f"Half Precision Floating-Point Instructions: {name}", ptx, sm, needs, effects=effects)
 
 
 _F16, _BF16 = type_(*F16), type_(*BF16)
 _NAN = maybe("NaN")
 _RELU = maybe("relu")
 _XORSIGN, _ABS = one("xorsign", "xorsign"), one("abs", "abs")
+_UNIT = Effects(approximate=True)
 _EXTREMA_NEEDS = (*need("NaN", (7, 0), 80), *need("xorsign", (7, 2), 86))
 
 
@@ -51,22 +56,27 @@ def _extremum(name: str) -> tuple[Row, ...]:
 
 
 ROWS: tuple[Row, ...] = (
-    *(each for name in ("add", "sub", "mul") for each in (_half(name, RN, FTZ, SAT, _F16), _half(name, RN, _BF16))),
+    *(
+        each
+        for name, effects in ARITHMETIC
+        for each in (_half(name, RN, FTZ, SAT, _F16, effects=effects), _half(name, RN, _BF16, effects=effects))
+    ),
     _half("fma", RN_REQUIRED, FTZ, SAT, _F16, operands=D_A_B_C),
     _half("fma", RN_REQUIRED, FTZ, one("relu", "relu"), _F16, operands=D_A_B_C, ptx=(7, 0), sm=80),
     _half("fma", RN_REQUIRED, _RELU, _BF16, operands=D_A_B_C, ptx=(7, 0), sm=80, needs=()),
     _half("fma", RN_REQUIRED, one("oob", "oob"), _RELU, type_(*F16, *BF16), operands=D_A_B_C, ptx=(8, 1), sm=90),
     *(
         each
-        for name, ptx in (("abs", (6, 5)), ("neg", (6, 0)))
+        for (name, effects), ptx in zip(SIGNS, ((6, 5), (6, 0)))
         for each in (
-            _half(name, FTZ, _F16, operands=D_A, ptx=ptx),
-            _half(name, _BF16, operands=D_A, ptx=(7, 0), sm=80, needs=()),
+            _half(name, FTZ, _F16, operands=D_A, ptx=ptx, effects=effects),
+            _half(name, _BF16, operands=D_A, ptx=(7, 0), sm=80, needs=(), effects=effects),
         )
     ),
     *_extremum("min"),
     *_extremum("max"),
-    _half("ex2", APPROX, _F16, operands=D_A, ptx=(7, 0), sm=75),
-    _half("ex2", APPROX, one("ftz", "ftz"), _BF16, operands=D_A, ptx=(7, 8), sm=90),
-    _half("tanh", APPROX, type_(*F16, *BF16), operands=D_A, ptx=(7, 0), sm=75),
+    _half("ex2", APPROX, _F16, operands=D_A, ptx=(7, 0), sm=75, effects=_UNIT.but(algebra=Algebra.EXPONENTIAL)),
+    _half("ex2", APPROX, one("ftz", "ftz"), _BF16, operands=D_A, ptx=(7, 8), sm=90,
+          effects=_UNIT.but(algebra=Algebra.EXPONENTIAL)),
+    _half("tanh", APPROX, type_(*F16, *BF16), operands=D_A, ptx=(7, 0), sm=75, effects=_UNIT),
 )

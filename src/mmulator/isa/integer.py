@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mmulator.isa.effects import LANEWISE, Effects, Ptxas
 from mmulator.isa.pieces import (
     BITS32_64,
     D_A,
@@ -14,6 +15,7 @@ from mmulator.isa.pieces import (
     INT32_64,
     S16_64,
     SAT,
+    SIGNS,
     dst,
     maybe,
     need,
@@ -50,13 +52,18 @@ def _leading(slots: tuple[Slot, ...]) -> str:
     return "mode" if slots[0].name == "mode" and "clamp" not in slots[0].choices else ""
 
 
-def _extended(name: str, *slots: Slot, operands: tuple[OperandSpec, ...]) -> Row:
+def _extended(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects) -> Row:
     section = f"Extended-Precision Integer Arithmetic Instructions: {name}"
     return row(
-        name, slots, operands, section, (1, 2), 0, need("u64 s64", (4, 3), 20), leading=_leading(slots), free=True
-    )
+        name, slots, operands, section, (1, 2), 0, need("u64 s64", (4, 3), 20), leading=_leading(slots), free=True,
+        effects=effects,
+    )  # fmt: skip
 
 
+# Of 32 bits, ptxas has something for its divisions that is no loop.
+_DIVIDES = Effects(ptxas=Ptxas.EXPANDED).where("u32", ptxas=Ptxas.SELECTED).where("s32", ptxas=Ptxas.BRANCHES)
+_CARRIES = Effects(carry="w", ptxas=Ptxas.GUARDED)
+_TAKES_CARRY = Effects(carry="r").where("cc", carry="rw", ptxas=Ptxas.GUARDED)
 _POSITION, _LENGTH = src("b", "u32", lo=0, hi=255), src("c", "u32", lo=0, hi=255)
 _FIELD_POSITION, _FIELD_LENGTH = src("c", "u32", lo=0, hi=255), src("d", "u32", lo=0, hi=255)
 _DOT = (dst("s32"), src("a", "atype"), src("b", "btype"), src("c", "s32"))
@@ -80,10 +87,9 @@ ROWS: tuple[Row, ...] = (
     _integer("mad24", _HALVES, type_(*INT32), operands=D_A_B_C),
     _integer("mad24", one("mode", "hi"), SAT, type_("s32"), operands=D_A_B_C),
     _integer("sad", type_(*INT16_64), operands=D_A_B_C),
-    _integer("div", type_(*INT16_64), operands=D_A_B),
-    _integer("rem", type_(*INT16_64), operands=D_A_B),
-    _integer("abs", type_(*S16_64), operands=D_A),
-    _integer("neg", type_(*S16_64), operands=D_A),
+    _integer("div", type_(*INT16_64), operands=D_A_B, effects=_DIVIDES),
+    _integer("rem", type_(*INT16_64), operands=D_A_B, effects=_DIVIDES),
+    *(_integer(name, type_(*S16_64), operands=D_A, effects=effects) for name, effects in SIGNS),
     _integer("neg", type_("s8x4"), operands=D_A, **_PACKED),
     *(
         each
@@ -98,7 +104,8 @@ ROWS: tuple[Row, ...] = (
     ),
     _integer("popc", type_(*BITS32_64), operands=(dst("u32"), src("a")), ptx=(2, 0), sm=20),
     _integer("clz", type_(*BITS32_64), operands=(dst("u32"), src("a")), ptx=(2, 0), sm=20),
-    _integer("bfind", maybe("shiftamt"), type_(*INT32_64), operands=(dst("u32"), src("a")), ptx=(2, 0), sm=20),
+    _integer("bfind", maybe("shiftamt"), type_(*INT32_64), operands=(dst("u32"), src("a")), ptx=(2, 0), sm=20,
+             effects=LANEWISE.where("u64 s64", ptxas=Ptxas.BRANCHES)),
     _integer(
         "fns",
         type_("b32"),
@@ -134,10 +141,10 @@ ROWS: tuple[Row, ...] = (
     _integer("clmad", _HALVES, type_("u64"), operands=D_A_B_C, ptx=(9, 3), sm=80),
     _integer("dp4a", _ATYPE, _BTYPE, operands=_DOT, ptx=(5, 0), sm=61),
     _integer("dp2a", one("mode", "lo", "hi"), _ATYPE, _BTYPE, operands=_DOT, ptx=(5, 0), sm=61),
-    _extended("add.cc", type_(*INT32_64), operands=D_A_B),
-    _extended("addc", maybe("cc"), type_(*INT32_64), operands=D_A_B),
-    _extended("sub.cc", type_(*INT32_64), operands=D_A_B),
-    _extended("subc", maybe("cc"), type_(*INT32_64), operands=D_A_B),
-    _extended("mad.cc", _HALVES, type_(*INT32_64), operands=D_A_B_C),
-    _extended("madc", _HALVES, maybe("cc"), type_(*INT32_64), operands=D_A_B_C),
+    _extended("add.cc", type_(*INT32_64), operands=D_A_B, effects=_CARRIES),
+    _extended("addc", maybe("cc"), type_(*INT32_64), operands=D_A_B, effects=_TAKES_CARRY),
+    _extended("sub.cc", type_(*INT32_64), operands=D_A_B, effects=_CARRIES),
+    _extended("subc", maybe("cc"), type_(*INT32_64), operands=D_A_B, effects=_TAKES_CARRY),
+    _extended("mad.cc", _HALVES, type_(*INT32_64), operands=D_A_B_C, effects=_CARRIES),
+    _extended("madc", _HALVES, maybe("cc"), type_(*INT32_64), operands=D_A_B_C, effects=_TAKES_CARRY),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmulator.isa.effects import Algebra, Effects, Ptxas
 from mmulator.isa.pieces import BITS16_64, D_A, D_A_B, INT16_64, dst, imm, one, pred, row, src, type_
 from mmulator.isa.row import OperandSpec, Row
 
@@ -13,8 +14,11 @@ def _logic(name: str, *slots: object, operands: tuple[OperandSpec, ...], **more:
 _LUT = imm("immLut", 0, 255)
 
 ROWS: tuple[Row, ...] = (
-    *(_logic(name, type_("pred", *BITS16_64), operands=D_A_B) for name in ("and", "or", "xor")),
-    _logic("not", type_("pred", *BITS16_64), operands=D_A),
+    *(
+        _logic(name, type_("pred", *BITS16_64), operands=D_A_B, effects=Effects(algebra=algebra))
+        for name, algebra in (("and", Algebra.AND), ("or", Algebra.OR), ("xor", Algebra.XOR))
+    ),
+    _logic("not", type_("pred", *BITS16_64), operands=D_A, effects=Effects(algebra=Algebra.NOT)),
     _logic("cnot", type_(*BITS16_64), operands=D_A),
     _logic("lop3", type_("b32"), operands=(dst(), src("a"), src("b"), src("c"), _LUT), ptx=(4, 3), sm=50),
     _logic(
@@ -22,7 +26,7 @@ ROWS: tuple[Row, ...] = (
         operands=(
             OperandSpec("d", "pair", "type", "w", sink=True), src("a"), src("b"), src("c"), _LUT, pred("q"),
         ),
-        ptx=(8, 2), sm=70,
+        ptx=(8, 2), sm=70, effects=Effects(ptxas=Ptxas.GUARDED),
     ),
     _logic(
         "shf", one("direction", "l", "r"), one("mode", "clamp", "wrap"), type_("b32"),

@@ -5,6 +5,7 @@ Warp-level matrix load, store and transpose instructions (PTX ISA 9.1).
 
 from __future__ import annotations
 
+from mmulator.isa.effects import ACTS, Memory, Together
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature
 from mmulator.isa.shapes import (
@@ -54,17 +55,22 @@ _BLACKWELL = Requirement((8, 6), 100, "af")
 _FORMATS = ("b6x16_p32", "b4x16_p64")
 
 
+_MOVES = ACTS.but(together=Together.WARP, counted_as="matrix move")
+_LOADS = _MOVES.but(memory=Memory.READ, pure=True)
+_STORES = _MOVES.but(memory=Memory.WRITE)
+
+
 def _load_row(requires: Requirement, shape: str, num: Choice, trans: Choice, space: Choice, **types: Choice) -> Row:
     choices: dict[str, Choice] = {"sync": "sync", "aligned": "aligned", "shape": shape, "num": num}
     if trans:
         choices["trans"] = trans
-    return matrix_row("ldmatrix", slots(**choices, space=space, **types), requires, LDMATRIX, _load)
+    return matrix_row("ldmatrix", slots(**choices, space=space, **types), requires, LDMATRIX, _load, _LOADS)
 
 
 def _store_row(requires: Requirement, shape: str, trans: Choice, element: str) -> Row:
     space = optional("shared", *_CTA)
     choices = slots(sync="sync", aligned="aligned", shape=shape, num=_NUM, trans=trans, space=space, type=element)
-    return matrix_row("stmatrix", choices, requires, STMATRIX, _store)
+    return matrix_row("stmatrix", choices, requires, STMATRIX, _store, _STORES)
 
 
 ROWS: tuple[Row, ...] = (
@@ -83,5 +89,6 @@ ROWS: tuple[Row, ...] = (
         Requirement((7, 8), 75),
         MOVMATRIX,
         _transpose,
+        _MOVES,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mmulator.isa.effects import ACTS, Effects, Memory, Ptxas
 from mmulator.isa.pieces import (
     CACHE_HINT,
     MEMORY_TYPES,
@@ -97,13 +98,19 @@ def _wide(m: Mapping[str, str]) -> str | None:
     return _order(m)
 
 
-def _memory(name: str, *slots: Slot, operands: tuple[OperandSpec, ...]) -> tuple[Row, Row]:
+_LOADS = Effects(memory=Memory.READ, ptxas=Ptxas.GUARDED, counted_as="memory")
+_STORES = ACTS.but(memory=Memory.WRITE, counted_as="memory")
+_PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="memory")
+_HINTS = ACTS.but(memory=Memory.READ)
+
+
+def _memory(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects) -> tuple[Row, Row]:
     """Accesses of up to 128 bits, and those of 256."""
     section = f"{MOVES}: {name}"
     wide = tuple(one("vec", "v4", "v8") if g.name == "vec" else g for g in slots)
     return (
-        row(name, slots, operands, section, (1, 0), 0, _MEMORY_NEEDS, rule=_access),
-        row(name, wide, operands, section, (8, 8), 100, _MEMORY_NEEDS, rule=_wide),
+        row(name, slots, operands, section, (1, 0), 0, _MEMORY_NEEDS, rule=_access, effects=effects),
+        row(name, wide, operands, section, (8, 8), 100, _MEMORY_NEEDS, rule=_wide, effects=effects),
     )
 
 
@@ -112,23 +119,24 @@ _LD = _memory(
     maybe("mmio"), maybe("sem", "weak", "volatile", "relaxed", "acquire"), SCOPE, maybe("space", *_LOAD_SPACES),
     maybe("cop", "ca", "cg", "cs", "lu", "cv"), maybe("nc"), _L1, _L2, CACHE_HINT, _PREFETCH, _VEC,
     type_(*MEMORY_TYPES),
-    operands=(dst(per="vec", wider=True), addr(), POLICY),
+    operands=(dst(per="vec", wider=True), addr(), POLICY), effects=_LOADS.where("volatile", pure=False),
 )  # fmt: skip
 # Since 9.3 memory-mapped registers have acquire and release too.
 _LD_MMIO, _ST_MMIO = (
     row(
         name, (one("mmio", "mmio"), one("sem", sem), one("scope", "sys"), maybe("space", "global"),
                type_(*(t for t in MEMORY_TYPES if t != "b128"))), operands, f"{MOVES}: {name}", (9, 3), 70,
+        effects=effects,
     )
-    for name, sem, operands in (
-        ("ld", "acquire", (dst(wider=True), addr())), ("st", "release", (addr(), src("b", wider=True))),
+    for name, sem, operands, effects in (
+        ("ld", "acquire", (dst(wider=True), addr()), _LOADS), ("st", "release", (addr(), src("b", wider=True)), _STORES),
     )
 )  # fmt: skip
 _ST = _memory(
     "st",
     maybe("mmio"), maybe("sem", "weak", "volatile", "relaxed", "release"), SCOPE, maybe("space", *_STORE_SPACES),
     maybe("cop", "wb", "cg", "cs", "wt"), _L1, _L2, CACHE_HINT, _VEC, type_(*MEMORY_TYPES),
-    operands=(addr(), src("b", per="vec", wider=True), POLICY),
+    operands=(addr(), src("b", per="vec", wider=True), POLICY), effects=_STORES,
 )  # fmt: skip
 
 _EVICT = ("L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged")
@@ -141,18 +149,19 @@ ROWS: tuple[Row, ...] = (
     *_ST,
     _ST_MMIO,
     row("ldu", (maybe("space", "global"), maybe("vec", "v2", "v4"), type_(*MEMORY_TYPES)),
-        (dst(per="vec", wider=True), addr()), f"{MOVES}: ldu", (2, 0), 20, _MEMORY_NEEDS, rule=_narrow),
+        (dst(per="vec", wider=True), addr()), f"{MOVES}: ldu", (2, 0), 20, _MEMORY_NEEDS, rule=_narrow,
+        effects=_LOADS),
     row("prefetch", (maybe("space", "global", "local"), one("level", "L1", "L2")), (addr(),), f"{MOVES}: prefetch",
-        (2, 0), 20),
+        (2, 0), 20, effects=_PREFETCHES),
     row("prefetch", (maybe("space", "global"), one("level", "L2::evict_last", "L2::evict_normal")), (addr(),),
-        f"{MOVES}: prefetch", (7, 4), 80),
+        f"{MOVES}: prefetch", (7, 4), 80, effects=_PREFETCHES),
     row("prefetch", (maybe("space", "const", "param"), one("tensormap", "tensormap")), (addr(),),
-        f"{MOVES}: prefetch", (8, 0), 90, unsupported=_BULK),
-    row("prefetchu.L1", (), (addr(),), f"{MOVES}: prefetchu", (2, 0), 20),
+        f"{MOVES}: prefetch", (8, 0), 90, unsupported=_BULK, effects=_PREFETCHES),
+    row("prefetchu.L1", (), (addr(),), f"{MOVES}: prefetchu", (2, 0), 20, effects=_PREFETCHES),
     row("applypriority", (maybe("space", "global"), one("level", "L2::evict_normal")), (addr(), imm("size", 128, 128)),
-        f"{MOVES}: applypriority", (7, 4), 80),
+        f"{MOVES}: applypriority", (7, 4), 80, effects=_HINTS),
     row("discard", (maybe("space", "global"), one("level", "L2")), (addr(), imm("size", 128, 128)),
-        f"{MOVES}: discard", (7, 4), 80),
+        f"{MOVES}: discard", (7, 4), 80, effects=ACTS.but(memory=Memory.WRITE)),
     row("createpolicy.fractional", (one("primary", *_EVICT), _SECOND, type_("b64")),
         (dst(name="cache-policy"), src("fraction", "f32", optional=True)), f"{MOVES}: createpolicy", (7, 4), 80),
     row("createpolicy.range", (maybe("space", "global"), one("primary", *_EVICT), _SECOND, type_("b64")),

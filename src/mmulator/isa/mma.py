@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mmulator.isa.effects import ACTS, Together
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature
 from mmulator.isa.shapes import (
@@ -162,13 +163,16 @@ _ORDER = (
 _ALWAYS: dict[str, Choice] = {"sync": "sync", "aligned": "aligned", "alayout": "row", "blayout": "col"}
 
 
+MULTIPLIES = ACTS.but(together=Together.WARP, multiplies=True, counted_as="mma")
+
+
 def _row(requires: Requirement, **choices: Choice) -> Row:
     given = {**_ALWAYS, **choices}
     ordered = {name: given.pop(name) for name in _ORDER if name in given}
     if given:
         raise AssertionError(f"unknown slots {given}")
     section = SPARSE if "sparse" in choices else DENSE
-    return matrix_row("mma", slots(**ordered), requires, section, _signatures)
+    return matrix_row("mma", slots(**ordered), requires, section, _signatures, MULTIPLIES)
 
 
 def _float(requires: Requirement, acc: tuple[str, ...], a: Choice, b: Choice, **more: Choice) -> tuple[Row, ...]:

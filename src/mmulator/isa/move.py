@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from mmulator.isa.effects import Algebra, Effects
 from mmulator.isa.pieces import MOVES, dst, maybe, need, one, reg, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 
 _SIZE = type_("u32", "u64")
+_COPIES = Effects(algebra=Algebra.COPY, counted_as="move")
+_ADDRESS = Effects(counted_as="move")
 _MOV_TYPES = (
     "pred", "b16", "b32", "b64", "b128", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64",
 )  # fmt: skip
@@ -27,16 +30,16 @@ _SPACE_NEEDS = (
 ROWS: tuple[Row, ...] = (
     row(
         "mov", (type_(*_MOV_TYPES),), (dst(), OperandSpec("a", "move", "type")), f"{MOVES}: mov",
-        needs=need("b128", (8, 3), 70),
+        needs=need("b128", (8, 3), 70), effects=_COPIES.where("f32 f64", counted_as=""),
     ),
     _move("mov", one("vec", "v2", "v4"), type_("u32", "b32", "u16"),
-          operands=(dst(per="vec"), OperandSpec("a", "move", "type", per="vec"))),
+          operands=(dst(per="vec"), OperandSpec("a", "move", "type", per="vec")), effects=_COPIES),
     _move("prmt", type_("b32"), maybe("mode", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"),
           operands=(dst(), src("a"), src("b"), src("c")), ptx=(2, 0), sm=20),
     _move("cvta", one("space", *_SPACES), _SIZE, operands=(dst(name="p"), OperandSpec("a", "symbol", "type")),
-          ptx=(2, 0), sm=20, needs=_SPACE_NEEDS),
+          ptx=(2, 0), sm=20, needs=_SPACE_NEEDS, effects=_ADDRESS),
     _move("cvta.to", one("space", *_SPACES), _SIZE, operands=(dst(name="p"), reg("a")), ptx=(2, 0), sm=20,
-          needs=_SPACE_NEEDS),
+          needs=_SPACE_NEEDS, effects=_ADDRESS),
     _move("isspacep", one("space", *_SPACES),
           operands=(dst("pred", "p"), reg("a", "u32", wider=True)), ptx=(2, 0), sm=20, needs=_SPACE_NEEDS),
 )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from mmulator.isa.effects import ACTS, LANEWISE, Algebra, Effects
 from mmulator.isa.row import BLACKWELL, RUNS, Need, OperandSpec, Requirement, Row, Section, Slot, Status
 
 # Types, as the specification slots them
@@ -42,16 +43,19 @@ def row(
     open: bool = False,
     leading: str = "",
     free: bool = False,
+    effects: Effects = LANEWISE,
 ) -> Row:
     """A row. specific: needs an `a` or `f` target; chip: an `a` target. unsupported: why the machine does not run it."""
     requires = Requirement(ptx, sm, "a" if chip else "af" if specific else "", families)
     status = Status("not modelled", unsupported) if unsupported else BLACKWELL if sm >= 100 or families else RUNS
-    return Row(name, slots, operands, Section(section), requires, needs, rule, status, open, leading, free)
+    return Row(name, slots, operands, Section(section), requires, needs, rule, status, open, leading, free, effects)
 
 
 def later(names: str, reason: str, chapter: str, ptx: tuple[int, int] = (1, 0), sm: int = 0) -> tuple[Row, ...]:
     """Instructions that are recognised and not modelled, by their opcodes: with any modifiers and operands."""
-    return tuple(row(name, (), (), f"{chapter}: {name}", ptx, sm, unsupported=reason, open=True) for name in names.split())
+    return tuple(
+        row(name, (), (), f"{chapter}: {name}", ptx, sm, unsupported=reason, open=True, effects=ACTS) for name in names.split()
+    )
 
 
 def one(name: str, *alternatives: str) -> Slot:
@@ -77,6 +81,14 @@ RN_REQUIRED = one("rnd", "rn")
 APPROX = one("approx", "approx")
 SCOPE = maybe("scope", "cta", "cluster", "gpu", "sys")
 CACHE_HINT = maybe("hint", "L2::cache_hint")
+
+# What ptxas fuses and folds, and its names.
+ARITHMETIC = (
+    ("add", Effects(algebra=Algebra.SUM)),
+    ("sub", Effects(algebra=Algebra.DIFFERENCE)),
+    ("mul", Effects(algebra=Algebra.PRODUCT)),
+)
+SIGNS = (("abs", Effects(algebra=Algebra.MAGNITUDE)), ("neg", Effects(algebra=Algebra.NEGATION)))
 
 BF16_NEEDS = (Need("bf16", (7, 8), 90), Need("bf16x2", (7, 8), 90))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from mmulator.isa.effects import LANEWISE, Effects
 from mmulator.isa.targets import TARGETS, Target
 from mmulator.isa.types import is_type
 
@@ -218,7 +219,7 @@ class Row:
     types. implied: slots that no modifier fills, and what is meant.
     rule: says what is wrong with a combination of modifiers, or returns None. needs: modifiers that are newer than the row.
     open: takes any further modifiers and any operands. leading: the slot that stands directly after the opcode.
-    free: the fixed modifiers may stand anywhere.
+    free: the fixed modifiers may stand anywhere. effects: what it does besides computing its results.
     """
 
     name: str
@@ -232,6 +233,7 @@ class Row:
     open: bool = False
     leading: str = ""
     free: bool = False
+    effects: Effects = LANEWISE
     signatures: Callable[[Form], tuple[Signature, ...]] | None = None
     implied: tuple[tuple[str, str], ...] = ()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+from mmulator.isa.effects import Effects
 from mmulator.isa.form import Form
 from mmulator.isa.row import Kind, OperandSpec, Requirement, Row, Section, Signature, Slot
 from mmulator.isa.types import ElementType
@@ -57,10 +58,11 @@ def matrix_row(
     requires: Requirement,
     section: Section,
     signatures: Callable[[Form], tuple[Signature, ...]],
+    effects: Effects,
     implied: tuple[tuple[str, str], ...] = (),
 ) -> Row:
     """A row whose operands follow from the shape and the types."""
-    return Row(name, slots, (), section, requires, signatures=signatures, implied=implied)
+    return Row(name, slots, (), section, requires, effects=effects, signatures=signatures, implied=implied)
 
 
 def operand(

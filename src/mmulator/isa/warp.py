@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmulator.isa.effects import Effects, Ptxas, Together
 from mmulator.isa.pieces import BITS32_64, INT32, MOVES, SYNC, dst, maybe, one, pred, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 
@@ -9,14 +10,18 @@ _MASK = src("membermask", "b32")
 _MEMBERS = src("membermask", "u32")
 
 
-def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: object) -> Row:
-    return row(name, slots, operands, f"{SYNC}: {name}", **more)  # type: ignore[arg-type]
+_TOGETHER = Effects(together=Together.MEMBERS, ptxas=Ptxas.GUARDED, counted_as="warp")
+_ALONE = Effects(ptxas=Ptxas.GUARDED, counted_as="warp")
+
+
+def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects = _TOGETHER, **more: object) -> Row:
+    return row(name, slots, operands, f"{SYNC}: {name}", effects=effects, **more)  # type: ignore[arg-type]
 
 
 ROWS: tuple[Row, ...] = (
     row("shfl.sync", (one("mode", "up", "down", "bfly", "idx"), type_("b32")),
         (OperandSpec("d", "dstpair", "type", "w"), src("a"), src("b"), src("c"), _MASK), f"{MOVES}: shfl.sync",
-        (6, 0), 30, free=True),
+        (6, 0), 30, free=True, effects=_TOGETHER),
     _sync("vote.sync", one("mode", "all", "any", "uni"), type_("pred"),
           operands=(dst(), pred("a"), _MASK), ptx=(6, 0), sm=30, free=True),
     _sync("vote.sync", one("mode", "ballot"), type_("b32"),
@@ -26,7 +31,7 @@ ROWS: tuple[Row, ...] = (
     _sync("match.all.sync", type_(*BITS32_64),
           operands=(OperandSpec("d", "dstpair", "b32", "w", sink=True), src("a"), _MEMBERS),
           ptx=(6, 0), sm=70, free=True),
-    _sync("activemask", type_("b32"), operands=(dst(),), ptx=(6, 2), sm=30),
+    _sync("activemask", type_("b32"), operands=(dst(),), ptx=(6, 2), sm=30, effects=_ALONE),
     _sync("redux.sync", one("op", "add", "min", "max"), type_(*INT32), operands=(dst(), src("src"), _MEMBERS),
           ptx=(7, 0), sm=80, free=True),
     _sync("redux.sync", one("op", "and", "or", "xor"), type_("b32"), operands=(dst("u32"), src("src", "u32"), _MEMBERS),

@@ -5,6 +5,7 @@ Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions (PTX ISA 9.
 
 from __future__ import annotations
 
+from mmulator.isa.effects import ACTS, Ends, Memory, Queue, Step, Together
 from mmulator.isa.form import Form
 from mmulator.isa.mma import FP8, fragment
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature
@@ -52,6 +53,13 @@ def _mma_async(form: Form) -> tuple[Signature, ...]:
     return (d, a_desc, b_desc, *rest, *trans_a, *trans_b), (d, a, b_desc, *rest, *trans_b)
 
 
+_WARPGROUP = ACTS.but(together=Together.WARPGROUP, queue=Queue.WGMMA)
+# D is written when it is waited for; A in registers is read when the operation is done.
+_ISSUES = _WARPGROUP.but(
+    step=Step.ISSUE, memory=Memory.READ, multiplies=True, counted_as="wgmma", pinned=("d", "a", "a-desc")
+)
+
+
 def _row(
     types: tuple[str | tuple[str, ...], str | tuple[str, ...], str | tuple[str, ...]],
     ns: tuple[int, ...],
@@ -67,7 +75,7 @@ def _row(
     choices["shape"] = tuple(f"m64n{n}k{2 * k if sparse else k}" for n in ns)
     choices |= {"dtype": d, "atype": a, "btype": b, **more}
     requires = Requirement(max(ptx, (8, 2)) if sparse else ptx, 90, "a", (90,))
-    return matrix_row("wgmma.mma_async", slots(**choices), requires, SPARSE if sparse else DENSE, _mma_async)
+    return matrix_row("wgmma.mma_async", slots(**choices), requires, SPARSE if sparse else DENSE, _mma_async, _ISSUES)
 
 
 def _mma_async_rows(sparse: bool) -> tuple[Row, ...]:
@@ -86,7 +94,7 @@ def _mma_async_rows(sparse: bool) -> tuple[Row, ...]:
     return (*rows, *b1)
 
 
-def _order(op: str, *operands: OperandSpec) -> Row:
+def _order(op: str, step: Step, *operands: OperandSpec, ends: Ends = Ends.NO) -> Row:
     title = f"Asynchronous Multiply-and-Accumulate Instruction: wgmma.{op}"
     return matrix_row(
         f"wgmma.{op}",
@@ -94,13 +102,14 @@ def _order(op: str, *operands: OperandSpec) -> Row:
         Requirement((8, 0), 90, "a", (90,)),
         Section(title),
         lambda form: (operands,),
+        _WARPGROUP.but(step=step, ends=ends, counted_as=f"wgmma.{op}"),
     )
 
 
 ROWS: tuple[Row, ...] = (
     *_mma_async_rows(sparse=False),
     *_mma_async_rows(sparse=True),
-    _order("fence"),
-    _order("commit_group"),
-    _order("wait_group", operand("N", "immediate", values=range((1 << 63) - 1))),
+    _order("fence", Step.FENCE),
+    _order("commit_group", Step.COMMIT),
+    _order("wait_group", Step.WAIT, operand("N", "immediate", values=range((1 << 63) - 1)), ends=Ends.WAIT),
 )

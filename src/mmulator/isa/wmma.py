@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mmulator.isa.effects import ACTS, Memory, Together
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature, Slot
 from mmulator.isa.shapes import (
@@ -102,6 +103,12 @@ _KINDS: tuple[tuple[str, tuple[int, int], int, tuple[str, ...], tuple[str, ...],
 )
 
 
+_WARP = ACTS.but(together=Together.WARP)
+_MULTIPLIES = _WARP.but(multiplies=True, counted_as="wmma")
+_LOADS = _WARP.but(memory=Memory.READ, counted_as="wmma.load")
+_STORES = _WARP.but(memory=Memory.WRITE, counted_as="wmma.store")
+
+
 def _mma_rows() -> Iterator[Row]:
     for shape, ptx, minimum, types, acc, (alayout, blayout) in _KINDS:
         head: dict[str, Choice] = {"sync": "sync", "aligned": ALIGNED}
@@ -110,20 +117,20 @@ def _mma_rows() -> Iterator[Row]:
         for t in types:
             if t == "f16":
                 implied = (("atype", "f16"), ("btype", "f16"))
-                yield matrix_row("wmma.mma", slots(**head, dtype=acc, ctype=acc), since, MMA, _mma, implied)
+                yield matrix_row("wmma.mma", slots(**head, dtype=acc, ctype=acc), since, MMA, _mma, _MULTIPLIES, implied)
                 continue
             (a,) = acc
             full: dict[str, Choice] = {"dtype": a, "atype": t, "btype": t, "ctype": a}
             if t == "b1":
                 for op, first, lowest in (("xor", ptx, minimum), ("and", (7, 1), 80)):
                     more: dict[str, Choice] = {"bit_op": op, "popc": "popc", **head, **full}
-                    yield matrix_row("wmma.mma", slots(**more), Requirement(first, lowest), MMA, _mma)
+                    yield matrix_row("wmma.mma", slots(**more), Requirement(first, lowest), MMA, _mma, _MULTIPLIES)
                 continue
             if t == "f64":
                 full = {"rounding": optional("rn", "rz", "rm", "rp"), **full}
             elif a == "s32":
                 full |= {"satfinite": optional("satfinite")}
-            yield matrix_row("wmma.mma", slots(**head, **full), since, MMA, _mma)
+            yield matrix_row("wmma.mma", slots(**head, **full), since, MMA, _mma, _MULTIPLIES)
 
 
 def _move_rows() -> Iterator[Row]:
@@ -136,7 +143,7 @@ def _move_rows() -> Iterator[Row]:
             ("load.c", _ROWCOL, moved),
             ("store.d", _ROWCOL, moved),
         ):
-            section = STORE if op == "store.d" else LOAD
+            section, effects = (STORE, _STORES) if op == "store.d" else (LOAD, _LOADS)
             spaces = (optional("global", "shared"), ptx), (("shared::cta",), max(ptx, (7, 8)))
             for space, since in spaces:
                 # The accumulators of one shape are listed once, with the first of the kinds that has them.
@@ -144,7 +151,7 @@ def _move_rows() -> Iterator[Row]:
                 _seen.update((op, shape, t, space) for t in new)
                 if new:
                     row = slots(sync="sync", aligned=ALIGNED, layout=layout, shape=shape, space=space, type=new)
-                    yield matrix_row(f"wmma.{op}", row, Requirement(since, minimum), section, _move)
+                    yield matrix_row(f"wmma.{op}", row, Requirement(since, minimum), section, _move, effects)
 
 
 _seen: set[tuple[object, ...]] = set()

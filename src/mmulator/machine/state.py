@@ -64,10 +64,17 @@ class FaultKind(IntEnum):
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
 
-# Watched memory, at most 8 bytes each, and the last stores to it.
-WATCH_LOG = 4096
-Watch = Struct("Watch", [("host", u64), ("start", u64), ("end", u64)])
-WatchEntry = Struct("WatchEntry", [("block", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64)])
+# What an instrument of the kernel writes down while one worker runs (runtime/events.py). drain: host function that takes the
+# entries when there is no room; those from `open` on are not complete.
+Log = Struct("Log", [
+    ("entries", ptr), ("drain", ptr), ("entry_bytes", u32), ("room", u32), ("count", u32), ("open", u32),
+])  # fmt: skip
+
+# Watched memory, at most 8 bytes each, and a store to it: the how manieth of the launch, by which thread of which block.
+Watch = Struct("Watch", [("start", u64), ("end", u64)])
+WatchEntry = Struct("WatchEntry", [
+    ("order", u64), ("block", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64),
+])  # fmt: skip
 
 # A function of the kernel: its first block, and its frames in a warp's register file (program/calls.py).
 Callee = Struct("Callee", [("entry", i32), ("cycle", u32), ("offset", u32), ("stride", u32), ("end", u32)])
@@ -95,11 +102,10 @@ Launch = Struct(
         ("functions", ptr_to(i32)),  # of each function of the module its number among these, -1 if no pointer can reach it
         ("function_count", u64),
         ("print", u64),  # host function that device printf calls
-        ("sites", ptr_to(u64)),  # tables of matrix instructions
+        ("sites", ptr_to(ptr)),  # tables of matrix instructions
         ("watches", ptr_to(Watch)),
         ("watch_count", u32),
-        ("seen", ptr_to(WatchEntry)),  # a ring of WATCH_LOG
-        ("seen_count", u64),
+        ("seen", u64),  # stores to them so far
     ],
 )
 
@@ -111,6 +117,7 @@ Cta = Struct("Cta", [
     ("warps", ptr),
     ("shared", ptr),
     ("counts", ptr_to(u64)),  # executions of each block function
+    ("log", ptr_to(Log)),  # of the worker that runs it
     ("groups", ptr),
     ("tiles", ptr),
     ("tile_memory", ptr),
@@ -132,7 +139,7 @@ Cta = Struct("Cta", [
 # cp.async: one entry an instruction of a warp
 COPY_QUEUE = 128
 CopyEntry = Struct("CopyEntry", [
-    ("mask", u32), ("bytes", u32), ("source", u64, 32), ("target", u64, 32), ("valid", u8, 32),
+    ("mask", u32), ("bytes", u32), ("source", ptr, 32), ("target", ptr, 32), ("valid", u8, 32),
     ("group", u32),  # groups that the warp had committed before
 ])  # fmt: skip
 
@@ -202,7 +209,7 @@ Warp = Struct("Warp", [
     ("issued", u64), ("committed", u64), ("retired", u64), ("group_tail", u64),
 ])  # fmt: skip
 
-# An accumulator in flight. live: warps whose registers it is ahead of; last: newest operation in it.
-Tile = Struct("Tile", [("live", u32), ("last", u64), ("site", ptr_to(WgmmaSite)), ("frame", u64, 4)])
+# An accumulator in flight. live: warps whose registers it is ahead of; last, place: newest operation in it.
+Tile = Struct("Tile", [("live", u32), ("place", u32), ("last", u64), ("site", ptr_to(WgmmaSite)), ("frame", u64, 4)])
 
 Group = Struct("Group", [("executed", u64), ("tiles", ptr_to(Tile)), ("first_warp", u32)])

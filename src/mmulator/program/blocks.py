@@ -6,33 +6,14 @@ warp together (`.sync`): there the block's code first checks that the lanes are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Literal
 
 from mmulator.errors import UnsupportedError
-from mmulator.isa.form import Form
-from mmulator.isa.row import OperandSpec
-from mmulator.program.calls import References, cycles, defined, references
-from mmulator.program.operands import call_operands
-from mmulator.ptx.tree import (
-    Address,
-    Function,
-    Immediate,
-    Instruction,
-    Label,
-    LabelRef,
-    Module,
-    Operand,
-    Reg,
-    Symbol,
-    VectorOperand,
-    flatten,
-)
-
-Ending = Literal["goto", "branch", "exit", "return", "call", "barrier", "indexed", "wgmma.wait"]
-CARRY = "%CC"  # the condition code register of add.cc and its kin, as a predicate register of each function
+from mmulator.isa.effects import Ends, Queue, Step, Together
+from mmulator.program.calls import cycles, reached
+from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Module, Operand, Reg, Symbol, flatten
 
 BUILTINS = ("vprintf", "__assertfail")  # functions of CUDA's runtime that can be called
 
@@ -41,10 +22,7 @@ WGMMA_BLOCK = 32  # wgmma.mma_async in one basic block, at most: half of what a 
 # so longer blocks are cut; what lives across a cut goes through memory, which costs little every few hundred instructions.
 LONGEST = 4000
 
-_WARP_SYNC = {"shfl.sync", "vote.sync", "match.any.sync", "match.all.sync", "match.sync", "redux.sync", "elect.sync",
-              "bar.warp.sync"}  # fmt: skip
-_WHOLE_WARP = {"mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "setmaxnreg"}
-_ENDS = {"bra", "brx", "ret", "exit", "call", "bar", "barrier", "trap"}
+_WAITS_FOR_LANES = (Together.MEMBERS, Together.MEETING, Together.WARP, Together.WARPGROUP)
 
 
 @dataclass
@@ -58,7 +36,7 @@ class Block:
     index: int
     function: FunctionBlocks
     body: list[Instruction] = field(default_factory=list)
-    ending: Ending = "goto"
+    ending: Ends = Ends.NO
     last: Instruction | None = None
     targets: list[int] = field(default_factory=list)
     sync: bool = False
@@ -94,38 +72,26 @@ class Program:
         return next(iter(self.functions.values()))
 
 
-def form_name(ins: Instruction) -> str:
-    return ins.form.name
+def needs_warp(ins: Instruction) -> bool:
+    """Does it stand at the start of a block, which waits for the lanes that it names?"""
+    return ins.effects.together in _WAITS_FOR_LANES
 
 
 def takes_whole_warp(ins: Instruction) -> bool:
     """A warp-level .aligned instruction: all 32 lanes execute it together."""
-    return ins.opcode in _WHOLE_WARP
-
-
-def needs_warp(ins: Instruction) -> bool:
-    return ins.opcode in _WHOLE_WARP or form_name(ins) in _WARP_SYNC
+    return ins.effects.together in (Together.WARP, Together.WARPGROUP)
 
 
 def is_wgmma_issue(ins: Instruction) -> bool:
-    return ins.opcode == "wgmma" and ins.modifiers[:1] == ("mma_async",)
+    effects = ins.effects
+    return effects.queue is Queue.WGMMA and effects.step is Step.ISSUE
 
 
 def is_wgmma_wait(ins: Instruction) -> bool:
-    return ins.opcode == "wgmma" and ins.modifiers[:1] == ("wait_group",)
+    return ins.effects.ends is Ends.WAIT
 
 
-def is_warp_barrier(ins: Instruction) -> bool:
-    return form_name(ins).endswith("warp.sync")
-
-
-def ends_block(ins: Instruction) -> bool:
-    if ins.opcode in ("bar", "barrier"):
-        return form_name(ins) != "bar.warp.sync"
-    return ins.opcode in _ENDS or is_wgmma_wait(ins)
-
-
-class Together(IntEnum):
+class Here(IntEnum):
     """Which lanes are known to be in the block."""
 
     SOME = 0
@@ -134,39 +100,40 @@ class Together(IntEnum):
     MASK = 3  # those of a member mask that is not known here
 
 
-def _partners(ins: Instruction) -> Together:
+def _partners(ins: Instruction) -> Here:
     """What an instruction asks for. Lanes of a warpgroup that have exited are checked where it issues."""
-    if ins.opcode in _WHOLE_WARP:
-        return Together.LIVE if ins.opcode == "wgmma" else Together.WHOLE
+    match ins.effects.together:
+        case Together.WARP:
+            return Here.WHOLE
+        case Together.WARPGROUP:
+            return Here.LIVE
     last = ins.operands[-1] if ins.operands else None
-    return Together.LIVE if isinstance(last, Immediate) and last.bits("b32") == 0xFFFFFFFF else Together.MASK
+    return Here.LIVE if isinstance(last, Immediate) and last.bits("b32") == 0xFFFFFFFF else Here.MASK
 
 
-def build(module: Module, entry: Function, prepare: Callable[[Function], Function] = lambda f: f) -> Program:
-    """Number the blocks of `entry` and of the functions it can reach, each after `prepare` has rewritten it."""
-    functions: dict[str, FunctionBlocks] = {}
-    mentioned: dict[str, References] = {}
-    waiting = [entry]
-    while waiting:
-        function = waiting.pop()
-        if function.name in functions:
-            continue
-        functions[function.name] = FunctionBlocks(prepare(function))
-        found = mentioned[function.name] = references(module, function)
-        waiting += [f for n in sorted(found.calls | found.taken) if (f := defined(module, n)) is not None]
+def build(
+    module: Module, entry: Function, prepare: Callable[[Function], Function] = lambda f: f, *, longest: int = LONGEST
+) -> Program:
+    """Number the blocks of `entry` and of the functions it can reach, each after `prepare` has rewritten it.
+
+    longest: see LONGEST; with 0 every instruction is a block of its own.
+    """
+    found = reached(module, entry)
+    functions = {name: FunctionBlocks(prepare(function)) for name, (function, _) in found.items()}
+    mentioned = {name: mentions for name, (_, mentions) in found.items()}
     blocks: list[Block] = []
     for item in functions.values():
-        _split(item, blocks)
+        _split(item, blocks, longest)
     pointed = frozenset(n for r in mentioned.values() for n in r.taken)
     return Program(module, functions, blocks, cycles(mentioned), pointed)
 
 
 class _Splitter:
-    def __init__(self, item: FunctionBlocks, blocks: list[Block]) -> None:
-        self.item, self.blocks = item, blocks
+    def __init__(self, item: FunctionBlocks, blocks: list[Block], longest: int) -> None:
+        self.item, self.blocks, self.longest = item, blocks, longest
         self.fixups: list[tuple[Block, int, str]] = []
         self.labels: dict[str, int] = {}
-        self.together = Together.SOME
+        self.together = Here.SOME
         self.current = self.new()
         function = item.function
         self.receives = not function.is_entry and any(p.space == "reg" for p in function.params)
@@ -175,7 +142,7 @@ class _Splitter:
         block = Block(len(self.blocks), self.item)
         self.blocks.append(block)
         self.item.blocks.append(block)
-        self.together = Together.SOME
+        self.together = Here.SOME
         self.weight = 0
         return block
 
@@ -195,21 +162,21 @@ class _Splitter:
     def guard(self, ins: Instruction) -> None:
         """A guarded instruction that must stand alone: branch around it."""
         block = self.current
-        block.ending, block.last = "branch", ins
+        block.ending, block.last = Ends.BRANCH, ins
         self.current = self.new()
         block.targets.append(self.current.index)
 
     def add(self, ins: Instruction) -> None:
-        if self.weight > LONGEST:
+        if self.weight > self.longest:
             together = self.together
             self.fall()
             self.together = together  # nobody else comes here
-        self.weight += 2 + sum(1 for o in flatten(ins.operands) if isinstance(o, Reg))
-        special = ends_block(ins)
+        effects = ins.effects
+        special = effects.ends is not Ends.NO
         sync = needs_warp(ins)
-        if ins.opcode == "bra" and ins.guard is not None:
+        if effects.ends is Ends.BRANCH and ins.guard is not None:
             block = self.current
-            block.ending, block.last = "branch", ins
+            block.ending, block.last = Ends.BRANCH, ins
             self.target(block, ins.operands[0])
             self.current = self.new()
             block.targets.append(self.current.index)
@@ -218,20 +185,24 @@ class _Splitter:
         around = self.current if guarded else None
         if guarded:
             self.guard(ins)
-        alone = is_wgmma_wait(ins) or self.crowded(ins) or (ins.opcode == "wgmma" and not self.current.sync)
+        alone = (
+            effects.ends is Ends.WAIT or self.crowded(ins)
+            or (effects.together is Together.WARPGROUP and not self.current.sync)
+        )  # fmt: skip
         if sync and (alone or self.together < _partners(ins)):
             # a wait is tried again from the start of its block: nothing may stand before it
             if self.current.body or self.current.after:
                 self.fall()
             self.current.sync = True
-            self.together = _partners(ins) if _partners(ins) is not Together.MASK else Together.SOME
+            self.together = _partners(ins) if _partners(ins) is not Here.MASK else Here.SOME
         if special:
             self.end(ins)
         else:
             self.current.body.append(ins)
-            if is_warp_barrier(ins) and self.current.sync and len(self.current.body) == 1:
+            self.weight += 2 + sum(1 for o in flatten(ins.operands) if isinstance(o, Reg))
+            if effects.together is Together.MEETING and self.current.sync and len(self.current.body) == 1:
                 self.fall()  # its lanes may come to several of them, and go on from each
-                self.together = Together.SOME
+                self.together = Here.SOME
         if around is not None:
             if self.current.body or self.current.sync or self.current.after is not None:
                 self.fall()  # lanes that skip it do not receive its results either
@@ -250,103 +221,39 @@ class _Splitter:
     def end(self, ins: Instruction) -> None:
         block = self.current
         block.last = ins
-        is_entry = self.item.function.is_entry
-        match ins.opcode:
-            case "bra":
-                block.ending = "goto"
-                self.target(block, ins.operands[0])
-                self.current = self.new()
-                return
-            case "brx":
-                block.ending = "indexed"
-                name = ins.operands[1]
-                if not isinstance(name, Symbol):
-                    raise UnsupportedError("brx.idx needs a .branchtargets list", span=ins.span)
-                for label in self.item.function.targets[name.name].targets:
-                    self.target(block, label)
-                self.current = self.new()
-                return
-            case "exit":
-                block.ending = "exit"
-            case "trap":
-                block.ending = "exit"
-            case "ret":
-                block.ending = "exit" if is_entry else "return"
-            case "call":
-                block.ending = "call"
-            case "wgmma":
-                block.ending = "wgmma.wait"
-            case _:
-                block.ending = "barrier"
-        after = self.fall() if block.ending in ("call", "barrier", "wgmma.wait") else None
-        if after is None:
+        ends = ins.effects.ends
+        if ends is Ends.BRANCH:  # always taken
+            block.ending = Ends.NO
+            self.target(block, ins.operands[0])
+        elif ends is Ends.RETURN and self.item.function.is_entry:
+            block.ending = Ends.EXIT
+        else:
+            block.ending = ends
+        if ends is Ends.INDEXED:
+            name = ins.operands[1]
+            if not isinstance(name, Symbol):
+                raise UnsupportedError("brx.idx needs a .branchtargets list", span=ins.span)
+            for label in self.item.function.targets[name.name].targets:
+                self.target(block, label)
+        if ends not in (Ends.CALL, Ends.BARRIER, Ends.WAIT):
             self.current = self.new()
-        elif block.ending in ("call", "barrier"):
+            return
+        self.fall()
+        if ends is not Ends.WAIT:
             self.current.after = ins
 
     def finish(self) -> None:
         # control that runs off the end returns
-        self.current.ending = "exit" if self.item.function.is_entry else "return"
+        self.current.ending = Ends.EXIT if self.item.function.is_entry else Ends.RETURN
         for block, at, name in self.fixups:
             block.targets[at] = self.labels[name]
 
 
-def _split(item: FunctionBlocks, blocks: list[Block]) -> None:
-    splitter = _Splitter(item, blocks)
+def _split(item: FunctionBlocks, blocks: list[Block], longest: int) -> None:
+    splitter = _Splitter(item, blocks, longest)
     for statement in item.function.body:
         if isinstance(statement, Label):
             splitter.label(statement.name)
         else:
             splitter.add(statement)
     splitter.finish()
-
-
-# registers ----------------------------------------------------------------------------------------------------------
-def registers_of(operand: Operand) -> Iterator[str]:
-    for o in flatten((operand,)):
-        if isinstance(o, Reg):
-            yield o.name
-
-
-def uses_and_defs(ins: Instruction) -> tuple[set[str], set[str]]:
-    """Registers that an instruction reads and those it writes. A guarded write reads too: the old value may stay."""
-    uses: set[str] = set()
-    defs: set[str] = set()
-    if ins.opcode == "call":
-        results, arguments = call_operands(ins)
-        defs.update(n for o in results for n in registers_of(o))
-        uses.update(n for o in arguments for n in registers_of(o))
-        uses.update(n for o in ins.operands if isinstance(o, Reg) for n in registers_of(o))
-    else:
-        for access, operand in accesses(ins):
-            names = set(registers_of(operand))
-            if "w" in access and not isinstance(operand, Address):
-                defs |= names
-            if "r" in access or isinstance(operand, Address):
-                uses |= names
-    name = form_name(ins)
-    if ins.opcode in ("addc", "subc", "madc"):
-        uses.add(CARRY)
-    if ins.opcode in ("add", "sub", "mad", "addc", "subc", "madc") and "cc" in (*ins.modifiers, *name.split(".")):
-        defs.add(CARRY)
-    if ins.guard is not None:
-        uses.add(ins.guard[0].name)
-        uses |= defs
-    return uses, defs
-
-
-def accesses(ins: Instruction) -> Iterator[tuple[str, Operand]]:
-    """Each operand with how it is accessed: r, w or rw."""
-    specs = signature_of(ins.form, ins.operands)
-    for number, operand in enumerate(ins.operands):
-        yield (specs[number].access if number < len(specs) else "r"), operand
-
-
-def signature_of(form: Form, operands: tuple[Operand, ...]) -> tuple[OperandSpec, ...]:
-    """Of the operand lists that a form accepts, the one these operands are written in."""
-    for signature in form.signatures if form.is_matrix else ():
-        if len(signature) == len(operands) and all(
-            (spec.kind in ("registers", "group")) == isinstance(o, VectorOperand) for spec, o in zip(signature, operands)
-        ):
-            return signature
-    return form.operands

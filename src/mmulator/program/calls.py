@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mmulator.errors import LaunchError
+from mmulator.isa.effects import Ends
 from mmulator.program.operands import callee_of
 from mmulator.ptx.tree import Function, Instruction, Module, Reg, Symbol, Variable, flatten
 
 MAX_DEPTH = 64  # calls of a recursion
+MAX_FRAMES = 1 << 31  # bytes of all frames
 
 
 @dataclass
@@ -49,9 +52,23 @@ def references(module: Module, function: Function) -> References:
     return found
 
 
+def reached(module: Module, entry: Function) -> dict[str, tuple[Function, References]]:
+    """A kernel and every function that it can come to, each with what it mentions."""
+    found: dict[str, tuple[Function, References]] = {}
+    waiting = [entry]
+    while waiting:
+        function = waiting.pop()
+        if function.name in found:
+            continue
+        mentions = references(module, function)
+        found[function.name] = function, mentions
+        waiting += [f for n in sorted(mentions.calls | mentions.taken) if (f := defined(module, n)) is not None]
+    return found
+
+
 def _mentioned(module: Module, instructions: Iterable[Instruction], found: References) -> Iterator[str]:
     for ins in instructions:
-        callee = callee_of(ins) if ins.opcode == "call" else None
+        callee = callee_of(ins) if ins.effects.ends is Ends.CALL else None
         found.indirect |= isinstance(callee, Reg)
         for operand in flatten(ins.operands):
             if not isinstance(operand, Symbol):
@@ -137,3 +154,14 @@ def deepest(groups: Sequence[tuple[tuple[str, ...], bool]], sizes: Mapping[str, 
     """An upper bound of the sum of `sizes` over the calls that a thread is in."""
     each = [max(sizes[n] for n in members) * (MAX_DEPTH if recursive else 1) for members, recursive in groups]
     return sum(each) + max(sizes.values())  # of one more, whose parameters are written before the call is refused
+
+
+def check_frames(kernel: Function, registers: int, local: int) -> None:
+    """Raises LaunchError if the frames of the functions that a kernel calls, each as often as it can be active, are more
+    than are addressed here: registers of a warp, local memory of a thread."""
+    for size, what in ((registers, "registers of a warp"), (local, "local memory of a thread")):
+        if size > MAX_FRAMES:
+            raise LaunchError(
+                f"{kernel.name} and the functions it calls take {size} bytes for the {what}; at most {MAX_FRAMES} are allowed",
+                span=kernel.span, hint="fewer functions that can call each other again, or fewer registers and variables in them",
+            )  # fmt: skip

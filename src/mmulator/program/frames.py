@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from mmulator.isa.effects import Ends
 from mmulator.isa.types import type_bits
 from mmulator.program.addresses import HEADER_BYTES
-from mmulator.program.blocks import CARRY, Block, FunctionBlocks, is_wgmma_issue, registers_of, uses_and_defs
+from mmulator.program.blocks import Block, FunctionBlocks
+from mmulator.program.uses import CARRY, pinned_by, uses_and_defs
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def block_uses_defs(block: Block) -> tuple[set[str], set[str], set[str]]:
     for ins in block.body:
         step(*uses_and_defs(ins))
     if block.last is not None:
-        if block.ending == "branch":
+        if block.ending is Ends.BRANCH:
             assert block.last.guard is not None
             step({block.last.guard[0].name}, set())
         else:
@@ -59,9 +61,8 @@ def pinned_registers(function: FunctionBlocks) -> set[str]:
     pinned: set[str] = set()
     for block in function.blocks:
         for ins in block.body:
-            if is_wgmma_issue(ins):
-                for operand in ins.operands[:2]:
-                    pinned.update(registers_of(operand))
+            if ins.effects.pinned:
+                pinned.update(pinned_by(ins))
     return pinned
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 
-from mmulator.errors import MmulatorError
+from mmulator.errors import MmulatorError, OperandError
 from mmulator.source import Source
 
 MAX_FILE = 1 << 30  # bytes
@@ -38,8 +39,21 @@ def without_mark(text: str) -> str:
     return text.removeprefix("\ufeff")
 
 
-def read_file(path: str | Path, name: str | None = None) -> Source:
-    """The text of a PTX file. Raises MmulatorError if it cannot be read, or is not text."""
+def read_source(ptx: str | Path, name: str | None = None) -> Source:
+    """A path or a text as a Source. Raises MmulatorError if it cannot be read, or is not text; OperandError for neither."""
+    if isinstance(ptx, str) and ("\n" in ptx or ".version" in ptx):
+        return Source(name or "<ptx>", without_mark(ptx))
+    if isinstance(ptx, bytes | bytearray | memoryview):
+        raise OperandError(f"PTX is given as text, not {type(ptx).__name__}", hint="decode it: ptx.decode()")
+    if not isinstance(ptx, str | PathLike):
+        raise OperandError(f"PTX is a path or the text itself, not {type(ptx).__name__}")
+    if isinstance(ptx, str) and not ptx.strip():
+        raise OperandError("the text is empty: neither PTX nor a path", hint="PTX starts with .version")
+    return Source(name or str(Path(ptx)), text_of(read_bytes(Path(ptx)), str(Path(ptx))))
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """What is in a file that may be PTX. Raises MmulatorError if it cannot be read, or is longer than any module."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_FILE + 1)
@@ -50,4 +64,4 @@ def read_file(path: str | Path, name: str | None = None) -> Source:
         data = bytes(MAX_FILE + 1)
     if len(data) > MAX_FILE:
         raise MmulatorError(f"{path} is longer than {MAX_FILE} bytes: no PTX module is")
-    return Source(name or str(path), text_of(data, str(path)))
+    return data

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
 
+from mmulator.isa.effects import LANEWISE, Effects
 from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
 from mmulator.isa.targets import Target
@@ -199,6 +200,7 @@ class Instruction:
     found: its form by the instruction tables, or why it has none: said once, when it is read.
     operands: as written. A call has (Arguments results, callee, Arguments arguments[, prototype]).
     guard: (predicate register, negated) or None. mnemonic_span: the opcode with its modifiers.
+    made_from: the instruction as written, of which a rewrite (program/as_ptxas) made this one; None of one that is written.
     """
 
     opcode: str
@@ -208,18 +210,29 @@ class Instruction:
     guard: tuple[Reg, bool] | None
     span: Span
     mnemonic_span: Span
+    made_from: Instruction | None = None
+
+    @property
+    def form(self) -> Form:
+        """The form; every instruction of a verified module has one. Raises InvalidInstructionError for one that has none."""
+        if isinstance(self.found, Form):
+            return self.found
+        raise self.found.error(self.mnemonic_span)
+
+    @property
+    def effects(self) -> Effects:
+        """What its row says that it does besides computing."""
+        return self.found.effects if isinstance(self.found, Form) else LANEWISE
+
+    @property
+    def original(self) -> Instruction:
+        """The instruction as written: what faults and reports name."""
+        return self if self.made_from is None else self.made_from
 
     @property
     def mnemonic(self) -> str:
         """Opcode and modifiers with dots, `ld.global.v4.b32`."""
         return ".".join((self.opcode, *self.modifiers))
-
-    @property
-    def form(self) -> Form:
-        """The form; every instruction of a verified module has one. Raises InvalidInstructionError for one that has none."""
-        if isinstance(self.found, NoForm):
-            raise self.found.error(self.mnemonic_span)
-        return self.found
 
 
 Statement: TypeAlias = Label | Instruction

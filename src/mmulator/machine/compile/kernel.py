@@ -6,22 +6,24 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.loading import ensure, symbols
+from mmulator.codegen.locks import no_fork
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
+from mmulator.isa.effects import Ends, Memory, Queue
 from mmulator.isa.types import type_bits
-from mmulator.machine.compile.block import BLOCK_PARAMS
-from mmulator.machine.compile.control import Emitter
-from mmulator.machine.launch.limits import check_frames
-from mmulator.machine.meaning import load_all, matrix
-from mmulator.machine.runnable import require_supported
+from mmulator.machine.compile.options import DEFAULT, CompileOptions
+from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
+from mmulator.machine.emit.code import MatrixSites
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.state import STACK_BYTES, Callee
@@ -30,11 +32,13 @@ from mmulator.program.as_ptxas.contract import contract as contracted
 from mmulator.program.as_ptxas.fold import fold
 from mmulator.program.as_ptxas.inflight import delay_copies, unfenced
 from mmulator.program.blocks import (
+    LONGEST,
     Block,
     Program,
     build,
 )
-from mmulator.program.calls import Place, deepest, place_frames
+from mmulator.program.calls import Place, check_frames, deepest, place_frames
+from mmulator.program.counts import instruction_class, instruction_macs
 from mmulator.program.frames import Frame, allocate
 from mmulator.program.image import (
     LocalFrame,
@@ -43,6 +47,7 @@ from mmulator.program.image import (
     local_frame,
     shared_layout,
 )
+from mmulator.program.runnable import require_supported
 from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, Module, Symbol
 from mmulator.twin.sfu import tables_for
@@ -50,21 +55,6 @@ from mmulator.twin.sfu import tables_for
 GROUP = 160  # PTX instructions compiled together
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass
-class MatrixSites:
-    """Tables that matrix instructions of the kernel point to, in the order of their use. Filled by meaning/matrix.py."""
-
-    tables: list[np.ndarray] = field(default_factory=list)
-    index: dict[Any, int] = field(default_factory=dict)
-    # tiles of wgmma: (function, n, bits of an element, register slots) of the accumulator
-    tiles: dict[tuple[str, int, int, tuple[int, ...]], int] = field(default_factory=dict)
-    wgmma: list[np.ndarray] = field(default_factory=list)
-    tile_bytes: int = 0
-    scratch_bytes: int = 0
-    functions: list[tuple[np.ndarray, str, Any]] = field(default_factory=list)
-    keep: list[Any] = field(default_factory=list)
 
 
 @dataclass
@@ -95,12 +85,12 @@ class CompiledKernel:
     @cached_property
     def atomic_bytes(self) -> int:
         """Size of the widest atomic operation, 1 if there is none."""
-        forms = (i.form for i in self.sites if i.opcode in ("atom", "red"))
+        forms = (i.form for i in self.sites if i.effects.memory is Memory.ATOMIC)
         return max((type_bits(f["type"]) // 8 for f in forms), default=1)
 
     @cached_property
     def uses_copies(self) -> bool:
-        return any(i.opcode == "cp" for i in self.sites)
+        return any(i.effects.queue is Queue.COPIES for i in self.sites)
 
     @cached_property
     def callee_table(self) -> np.ndarray:
@@ -120,29 +110,30 @@ class CompiledKernel:
         )
 
 
-class Jit:
-    """Compiles one kernel of a module for one device.
+@cache
+def meanings() -> ModuleType:
+    """machine/meaning, and all that is imported on the way to code: a forked child cannot wait for it."""
+    with no_fork:
+        from mmulator.machine import meaning
+    return meaning
 
-    contract: fuse and fold as ptxas does (contract.py, fold.py). It optimises no module of `.target debug`.
-    watch: note stores to the memory that a launch watches.
-    """
+
+class Jit:
+    """Compiles one kernel of a module for one device."""
 
     def __init__(
-        self, module: Module, function: Function, image: ModuleImage, device: str, *, contract: bool = True,
-        watch: bool = False,
-    ) -> None:  # fmt: skip
-        load_all()
-        self.watch = watch
-        self.module, self.image, self.device = module, image, device
-        self.contract = contract and "debug" not in module.options
-        self.program = build(module, function, self._prepare)
+        self, module: Module, function: Function, image: ModuleImage, device: str, options: CompileOptions = DEFAULT
+    ) -> None:
+        self.meaning = meanings()
+        self.module, self.image, self.device, self.options = module, image, device, options
+        self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
         functions = [f.function for f in self.program.functions.values()]
         self.unfenced: set[int] = set().union(*(unfenced(f) for f in functions))
         self.numbers = {name: number for number, name in enumerate(self.program.functions)}
         require_supported(module, functions)
         self.shared = shared_layout(module, functions)
         self.frames: dict[str, Frame] = {n: allocate(f) for n, f in self.program.functions.items()}
-        self.stack = STACK_BYTES if any(i.opcode == "alloca" for f in functions for i in f.instructions) else 0
+        self.stack = STACK_BYTES if any(i.effects.allocates for f in functions for i in f.instructions) else 0
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
         self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
         self.parameter_bytes = parameter_bytes(function.params)
@@ -151,7 +142,8 @@ class Jit:
 
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
-        return delay_copies(contracted(fold(function)) if self.contract else function)
+        contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
+        return delay_copies(contracted(fold(function)) if contract else function)
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:
@@ -172,6 +164,9 @@ class Jit:
         raise UnsupportedError(
             f"{name} is declared here but defined elsewhere", span=symbol.span, hint="link the modules into one first"
         )
+
+    def special(self, e: BlockEmitter, name: str) -> Value:
+        return self.meaning.special_registers.special_register(e, name)
 
     # compilation ----------------------------------------------------------------------------------------------------
     def compile(self, progress: Progress | None = None) -> CompiledKernel:
@@ -205,7 +200,7 @@ class Jit:
             done += weight
             if progress:
                 progress(done, total)
-        matrix.find_rivals(self.matrix)
+        self.meaning.wgmma.find_rivals(self.matrix)
         callees = [(f.entry, places[n]) for n, f in self.program.functions.items()]
         return CompiledKernel(
             self.program, self.image, self.shared, code, self.sites, classes, callees, frame_bytes, local, self.matrix, total,
@@ -221,7 +216,7 @@ class Jit:
             for ins in item.function.instructions:
                 if not ins.form.is_matrix and ins.form.status.state == "unproven":
                     unseen[ins.mnemonic] = None
-                elif {"approx", "full"} & set(ins.modifiers) and ins.opcode in APPROXIMATE:
+                elif ins.effects.approximate:
                     approximate.add(ins.opcode)
                 elif instruction_macs(ins):
                     profile = profile_for(dot_key(ins.form), self.device)
@@ -251,56 +246,13 @@ class Jit:
     def _write(self, block: Block) -> tuple[Builder, dict[str, Any]]:
         b = Builder(f"block{block.index}", i32, BLOCK_PARAMS)
         with b:
-            name = block.function.function.name
-            e = Emitter(self, b, block, self.frames[name])
-            if block is block.function.blocks[0] and not block.function.function.is_entry:
-                e.load_register_parameters()
-            if block.after is not None:
-                e.after(block.after)
-            for n, ins in enumerate(block.body):
-                e.instruction(ins, first=n == 0)
-            e.finish()
+            e = Emitter(self, b, block, self.frames[block.function.function.name])
+            self.meaning.write_block(e)
         return b, e.natives
 
 
 def _instructions(block: Block) -> list[Instruction]:
     last = block.last
-    counts_last = last is not None and not (block.ending == "branch" and last.opcode != "bra")
-    return [*block.body, *([last] if counts_last and last is not None else [])]
-
-
-_CLASSES = {
-    **dict.fromkeys(("ld", "ldu", "st", "prefetch", "prefetchu"), "memory"),
-    **dict.fromkeys(("atom", "red"), "atomic"),
-    **dict.fromkeys(("bra", "brx", "ret", "exit", "call", "trap"), "control"),
-    **dict.fromkeys(("bar", "barrier", "membar", "fence"), "barrier"),
-    **dict.fromkeys(("shfl", "vote", "match", "redux", "elect", "activemask"), "warp"),
-    **dict.fromkeys(("ldmatrix", "stmatrix", "movmatrix"), "matrix move"),
-    "cp": "cp.async",
-    "mma": "mma",
-}
-
-
-def instruction_class(ins: Instruction) -> str:
-    """Class of an instruction in a report: `wgmma`, `mma`, `cp.async`, `memory`, `integer`, `float`, ..."""
-    if ins.opcode in ("wgmma", "wmma"):
-        op = ins.modifiers[0] if ins.modifiers else ""
-        return ins.opcode if op in ("mma_async", "mma") else f"{ins.opcode}.{op}"
-    found = _CLASSES.get(ins.opcode)
-    if found:
-        return found
-    if any(m in ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64") for m in ins.modifiers):
-        return "float"
-    return "move" if ins.opcode in ("mov", "cvta") else "integer"
-
-
-APPROXIMATE = frozenset(("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", "div"))
-
-
-def instruction_macs(ins: Instruction) -> int:
-    """Multiply-accumulates that one warp executes with this instruction."""
-    form = ins.form
-    if ins.opcode not in ("mma", "wgmma", "wmma") or form.op not in ("mma", "mma_async"):
-        return 0
-    macs = form.m * form.n * form.k
-    return macs // 4 if ins.opcode == "wgmma" else macs
+    if last is None or (block.ending is Ends.BRANCH and last.effects.ends is not Ends.BRANCH):  # a way round `last`
+        return block.body
+    return [*block.body, last]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mmulator.errors import ExecutionFault
+from mmulator.machine.launch.arena import read_string
 from mmulator.machine.launch.faults_warp import describe_partial
 from mmulator.machine.launch.faults_wgmma import describe_warpgroup
-from mmulator.machine.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
+from mmulator.machine.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind, Warp
 from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_FUNCTION, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Instruction
 
@@ -42,6 +43,12 @@ def describe_address(grid: Grid, address: int) -> str:
         return "memory that no argument owns"
     distance, b = best
     return f"byte {distance} of {b.label}, which has {b.size}"
+
+
+def _message(resident: Resident, address: int) -> str:
+    """The text of a failing assert."""
+    cta = resident.cta[0]
+    return read_string(resident.arena.at("warps") + int(cta["fault_warp"]) * Warp.size, int(cta["fault_lane"]), address)
 
 
 def _space(ins: Instruction) -> str:
@@ -89,7 +96,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         FaultKind.NULL_POINTER: f"null pointer: {access}",
         FaultKind.READ_ONLY: f"store to read-only memory: {access}",
         FaultKind.TRAP: "trap executed",
-        FaultKind.ASSERTION: f"assertion failed: {grid.read_string(address)}",
+        FaultKind.ASSERTION: f"assertion failed: {_message(resident, address)}",
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
         FaultKind.ALLOCA_OVERFLOW: f"stack overflow: alloca of {address} bytes, of which {size} are left",
         FaultKind.BAD_STACK: f"stackrestore to {address}, which is no place on the stack",

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mmulator.errors import ExecutionFault
+from mmulator.isa.effects import Ends, Together
 from mmulator.machine.launch.whereabouts import Group, block_text, groups, lanes_text, warps_text
 from mmulator.machine.state import FULL, LANES, NUM_BARRIERS
-from mmulator.program.blocks import is_warp_barrier, takes_whole_warp
+from mmulator.program.blocks import takes_whole_warp
 from mmulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
@@ -25,8 +26,12 @@ def _section(ins: Instruction) -> str:
     return str(ins.form.section)
 
 
+def _meets(ins: Instruction | None) -> bool:
+    return ins is not None and ins.effects.together is Together.MEETING
+
+
 def _rule(ins: Instruction) -> str:
-    if ins.opcode in ("bar", "barrier") and "warp" not in ins.modifiers:
+    if ins.effects.ends is Ends.BARRIER:
         return (
             "bar.sync, and barrier with .aligned: all threads of the warp must execute the same instruction; in code under a "
             f"condition only if they evaluate it alike: {_section(ins)}"
@@ -36,7 +41,7 @@ def _rule(ins: Instruction) -> str:
             f".aligned: all 32 threads of the warp must execute the same {ins.opcode} instruction; the behaviour is undefined "
             f"if they evaluate its condition differently or if any has exited: {_section(ins)}"
         )
-    if is_warp_barrier(ins):
+    if _meets(ins):
         return (
             "bar.warp.sync: every thread that the member mask names, and that has not exited, must execute a bar.warp.sync with "
             f"the same mask: {_section(ins)}"
@@ -66,7 +71,7 @@ def describe_partial(grid: Grid, resident: Resident) -> ExecutionFault:
         why.append(f"{lanes_text(FULL & ~exist)} do not exist, since the block has {grid.shape.threads} threads")
     why += [str(g) for g in _others(groups(grid, resident), warp, here | off)]
     hint = _SAME_BRANCH
-    if ins.opcode in ("bar", "barrier"):
+    if ins.effects.ends is Ends.BARRIER:
         why = [str(g) for g in _others(groups(grid, resident), warp, here)]
         hint = "let the whole warp take one branch, or write barrier.sync without .aligned, at which lanes may arrive one by one"
     elif threads < LANES:
@@ -130,7 +135,7 @@ def _describe_held(resident: Resident, found: Sequence[Group], held: Group, ins:
     others = _others(found, held.warp, held.lanes)
     same = [g for g in others if g.instruction is not None and g.instruction.opcode == ins.opcode]
     hint = _SAME_BRANCH
-    if is_warp_barrier(ins) and any(i is not None and is_warp_barrier(i) for i in (g.instruction for g in others)):
+    if _meets(ins) and any(map(_meets, (g.instruction for g in others))):
         hint = "lanes that meet at several bar.warp.sync must name the same mask at each"
     elif same and same[0].instruction is not ins:
         hint = f"two {ins.opcode} in the text are two instructions: let the whole warp reach one of them"

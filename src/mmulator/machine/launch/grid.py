@@ -16,13 +16,13 @@ import numpy as np
 from mmulator.codegen.loading import address
 from mmulator.errors import ExecutionFault
 from mmulator.machine.compile.kernel import CompiledKernel
-from mmulator.machine.launch.arena import Arena, Heap, Placement, bytes_at, pointer
+from mmulator.machine.launch.arena import Arena, Heap, Placement, pointer
 from mmulator.machine.launch.arguments import Arguments, Buffer
+from mmulator.machine.launch.events import Subscriber
 from mmulator.machine.launch.faults import describe_fault
 from mmulator.machine.launch.faults_warp import describe_deadlock, unfinished
 from mmulator.machine.launch.limits import check_host
-from mmulator.machine.launch.printing import STRING, Printer
-from mmulator.machine.launch.watch import Watches
+from mmulator.machine.launch.printing import Printer
 from mmulator.machine.runtime.control import run_cta
 from mmulator.machine.state import (
     COPY_QUEUE,
@@ -78,7 +78,7 @@ class Grid:
 
     def __init__(
         self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
-        watches: Watches | None = None,
+        subscriber: Subscriber | None = None,
     ) -> None:  # fmt: skip
         self.kernel, self.shape, self.arguments, self.seed = kernel, shape, arguments, seed
         self.workers = max(1, min(threads or os.cpu_count() or 1, shape.blocks))
@@ -90,8 +90,10 @@ class Grid:
         self.code = self.heap.hold(kernel.code)
         self.windows = self.heap.hold(self._windows())
         self.stop = np.zeros(1, np.uint32)
-        self.watches = watches
+        self.subscriber = subscriber
         self.launch = self._launch()
+        if subscriber is not None:
+            subscriber.begin(self)
         self.uses_copies = kernel.uses_copies
         self.tiles = len(kernel.matrix.tiles)
         self.groups = -(-shape.warps // 4) if self.tiles else 0
@@ -99,18 +101,6 @@ class Grid:
     def buffer_at(self, address: int) -> Buffer | None:
         """The buffer of global or const memory that has the byte at a generic address."""
         return next((b for b in self.buffers if 0 <= address - b.start < b.size), None)
-
-    def read(self, address: int, size: int) -> bytes:
-        """Up to `size` bytes of global or const memory at a generic address, as far as there is memory."""
-        b = self.buffer_at(address)
-        if b is None:
-            return b""
-        offset = address - b.start
-        return bytes_at(b.host + offset, min(size, b.size - offset)).tobytes()
-
-    def read_string(self, address: int) -> str:
-        """A C string in global or const memory."""
-        return self.read(address, STRING).partition(b"\0")[0].decode("utf-8", "replace")
 
     def finish(self) -> None:
         """Bring what was stored to the arrays of the caller, wherever it was stored."""
@@ -155,13 +145,6 @@ class Grid:
         self.tables = [self.heap.hold(t) for t in k.matrix.tables]
         self.sites = self.heap.hold(np.array([pointer(t) for t in self.tables], np.uint64))
         launch["sites"] = pointer(self.sites)
-        if self.watches is not None:
-            for watched in self.watches.table:
-                b = self.buffer_at(int(watched["start"]))
-                assert b is not None
-                watched["host"] = b.host + int(watched["start"]) - b.start
-            launch["watches"], launch["watch_count"] = pointer(self.watches.table), len(self.watches.table)
-            launch["seen"] = pointer(self.watches.log)
         return launch
 
 
@@ -317,10 +300,15 @@ class Runner:
     def _run(self, resident: Resident, worker: int) -> None:
         resident.counts[0] = self.count_rows[worker]
         cta, since = resident.arena.at("cta"), time.perf_counter()
+        subscriber = self.grid.subscriber
+        if subscriber is not None:
+            resident.cta["log"] = subscriber.log(worker)
         while True:
             result = self.run_cta(cta, 32 if self.turn == LONGEST_TURN else 8)
             if result != Stop.BUDGET or time.perf_counter() - since > self.turn:
                 break
+        if subscriber is not None:
+            subscriber.settle(cta)
         if result == Stop.BUDGET:
             with self.lock:
                 self.waiting.append(resident)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from functools import cache
 from operator import index
 from typing import Any
 
 from mmulator.errors import LaunchError, UnsupportedError
-from mmulator.instruction.execution import check_known
-from mmulator.isa.targets import DEVICES, Target
+from mmulator.isa.targets import DEVICES, Target, check_known
 from mmulator.ptx.tree import Function
 
 KIB = 1024
@@ -20,20 +18,10 @@ SHARED_KIB: dict[str, int] = {
     "sm_100": 227, "sm_103": 227, "sm_120": 99, "sm_121": 99,
 }  # fmt: skip
 MAX_LOCAL = 512 * KIB  # local memory of a thread
-MAX_FRAMES = 1 << 31  # bytes of all frames
 LARGE = 1 << 22  # bytes of a block from which on the memory of this machine is looked at
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
-
-
-@cache
-def default_device(target: Target) -> str:
-    """The chip that a .target names; if it is not modelled the next one that runs its code, or else the nearest older."""
-    runs = [d for d in DEVICES if target.runs_on(d)]
-    if runs:
-        return runs[0]
-    return [d for d in DEVICES if int(d[3:]) <= target.number][-1]
 
 
 def check_device(device: str, target: Target) -> None:
@@ -99,17 +87,6 @@ def check_local(functions: Iterable[Function]) -> None:
                         f"with {v.name.partition('@')[0]} the local memory of {function.name} takes {total} bytes a thread; "
                         f"at most {MAX_LOCAL} are allowed", span=v.span,
                     )  # fmt: skip
-
-
-def check_frames(kernel: Function, registers: int, local: int) -> None:
-    """Raises LaunchError if the frames of the functions that a kernel calls, each as often as it can be active, are more
-    than are addressed here: registers of a warp, local memory of a thread."""
-    for size, what in ((registers, "registers of a warp"), (local, "local memory of a thread")):
-        if size > MAX_FRAMES:
-            raise LaunchError(
-                f"{kernel.name} and the functions it calls take {size} bytes for the {what}; at most {MAX_FRAMES} are allowed",
-                span=kernel.span, hint="fewer functions that can call each other again, or fewer registers and variables in them",
-            )  # fmt: skip
 
 
 def host_memory() -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from mmulator.isa.effects import Ends
 from mmulator.machine.state import LANES, NUM_BARRIERS
 from mmulator.program.blocks import Block, Program
 from mmulator.ptx.tree import Instruction
@@ -90,13 +91,14 @@ def _state(w: Any, lane: int) -> tuple[State, int]:
 def instruction_at(program: Program, pc: int, state: State) -> Instruction | None:
     """The instruction that lanes at block `pc` execute next, or for a barrier the one that they wait at."""
     if state == "barrier":
-        return next((b.last for b in program.blocks if b.ending == "barrier" and pc in b.targets), None)
+        return next((b.last for b in program.blocks if b.ending is Ends.BARRIER and pc in b.targets), None)
     seen: set[int] = set()
     while pc not in seen:
         seen.add(pc)
         block: Block = program.blocks[pc]
         if block.body or block.last is not None:
-            return block.body[0] if block.body else block.last
+            found = block.body[0] if block.body else block.last
+            return found.original if found is not None else None
         if not block.targets:
             break
         pc = block.targets[0]

@@ -1,38 +1,121 @@
-"""PTX instructions to calls and vector code. `LOWER`: name of the instruction's row -> function(emitter, instruction).
+"""What instructions do: one file a chapter of the PTX ISA, named as the chapter's rows in isa/.
 
-Instructions without an entry are pure functions of their operands: vocabulary.py has those.
+binding.py says how a function is bound to its rows; that every row that runs has one is proved here, at import. Other files are
+vocabulary: scope.py (lane-wise functions), lanewise.py, operands.py, matrix_operands.py, calls.py, builtins.py, convergence.py
+(with an emitter), floatbits.py, narrow.py, minifloat.py, approximate.py (bits), quotient.py (rows that program/as_ptxas makes).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from types import ModuleType
 
-from mmulator.codegen.locks import no_fork
+from mmulator.errors import MmulatorError
+from mmulator.isa import matrix_move as matrix_move_rows
+from mmulator.isa import mma as mma_rows
+from mmulator.isa import table
+from mmulator.isa import wgmma as wgmma_rows
+from mmulator.isa import wmma as wmma_rows
+from mmulator.isa.effects import Ends
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning import (
+    atomic,
+    barrier,
+    cluster,
+    compare,
+    control,
+    convergence,
+    convert,
+    copies,
+    fence,
+    float,
+    grid,
+    half,
+    integer,
+    logic,
+    matrix_move,
+    memory,
+    misc,
+    mma,
+    move,
+    quotient,
+    special_registers,
+    stack,
+    video,
+    warp,
+    wgmma,
+    wmma,
+)
+from mmulator.machine.meaning.binding import bound_files, meaning_of, prove
+from mmulator.machine.meaning.calls import load_register_parameters
+from mmulator.machine.meaning.lanewise import run
+from mmulator.program.as_ptxas import quotient as quotient_rows
+from mmulator.ptx.tree import Instruction
 
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
-    from mmulator.ptx.tree import Instruction
-
-Lowering: TypeAlias = "Callable[[Emitter, Instruction], None]"
-LOWER: dict[str, Lowering] = {}
+CHAPTERS = (
+    atomic, barrier, cluster, compare, control, convert, copies, fence, float, grid, half, integer, logic, matrix_move, memory,
+    misc, mma, move, quotient, stack, video, warp, wgmma, wmma,
+)  # fmt: skip
 
 
-def lower(*names: str) -> Callable[[Lowering], Lowering]:
-    """Decorator: register a lowering for rows of these names."""
+def _prove_all() -> None:
+    tables: tuple[ModuleType, ...] = (
+        *table.CHAPTERS, mma_rows, wmma_rows, wgmma_rows, matrix_move_rows, quotient_rows,
+    )  # fmt: skip
+    for rows in tables:
+        name = rows.__name__.rpartition(".")[2]
+        prove(name, rows.ROWS, rows.__name__.removeprefix("mmulator.").replace(".", "/") + ".py")
+    strangers = bound_files() - {rows.__name__.rpartition(".")[2] for rows in tables}
+    if strangers:
+        raise AssertionError(f"machine/meaning/: {strangers} name no file of rows")
+    special_registers.prove()
 
-    def register(function: Lowering) -> Lowering:
-        for name in names:
-            LOWER[name] = function
-        return function
 
-    return register
+_prove_all()
 
 
-@cache
-def load_all() -> None:
-    """Import the files that fill LOWER, and what else is imported on the way to code: a forked child cannot wait for it."""
-    with no_fork:
-        from mmulator.machine.compile import control, special  # noqa: F401
-        from mmulator.machine.meaning import atomics, lanes, matrix, memory, scalar, stack, video_operands  # noqa: F401
+# the code of a block ------------------------------------------------------------------------------------------------
+def write(e: Emitter, ins: Instruction) -> None:
+    """The code of an instruction, after `e.begin`. Raises UnsupportedError."""
+    meaning = meaning_of(ins.form)
+    try:
+        if meaning.lanewise:
+            run(e, ins, meaning.function)
+        else:
+            meaning.function(e, ins)
+    except MmulatorError as error:
+        error.span = error.span or ins.span
+        raise
+
+
+def write_block(e: Emitter) -> None:
+    """All of a block: what comes back from the one before, its instructions, its ending."""
+    block = e.block
+    if block is block.function.blocks[0] and not block.function.function.is_entry:
+        load_register_parameters(e)
+    if block.after is not None:
+        receive = meaning_of(block.after.form).receive
+        assert receive is not None, block.after
+        e.begin(block.after)
+        receive(e, block.after)
+    for n, ins in enumerate(block.body):
+        e.begin(ins)
+        if n == 0:
+            convergence.arrive(e, ins)
+        write(e, ins)
+    _finish(e)
+
+
+def _finish(e: Emitter) -> None:
+    """The ending: what its instruction means, or where control goes without one."""
+    last = e.block.last
+    if last is not None:
+        e.begin(last)
+    match e.block.ending, last:
+        case Ends.BRANCH, Instruction():
+            control.part_ways(e, last)
+        case Ends.NO, _:
+            control.go_on(e)
+        case _, None:
+            control.leave(e)
+        case _, Instruction():
+            write(e, last)

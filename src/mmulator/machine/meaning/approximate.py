@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mmulator.codegen.ops import bitcast
 from mmulator.codegen.values import Value
-from mmulator.machine.meaning.scope import UNSIGNED, Mods, Result, Scope, call_through_memory, semantic
+from mmulator.machine.meaning.scope import UNSIGNED, Mods, Scope, call_through_memory
 from mmulator.numerics.sfu.tables import DEFAULT_DEVICE
 from mmulator.twin.sfu import lane_functions, tables_for, word_of
 
@@ -22,8 +22,3 @@ def approximate(x: Scope, m: Mods, *sources: Value) -> Value:
     word = UNSIGNED[word_of(key).bits]
     result = call_through_memory(x, lane_functions(tables)[key], word, *(bitcast(word, s) for s in sources))
     return bitcast(sources[0].ty, result)
-
-
-@semantic("rsqrt", "sin", "cos", "lg2", "ex2", "tanh")
-def unary(x: Scope, m: Mods, a: Value) -> Result:
-    return approximate(x, m, a)

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mmulator.codegen.ops import trailing_zeros
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.errors import UnsupportedError
-from mmulator.machine.compile.block import LANES
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
+from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.windows import peek
 from mmulator.machine.state import Code, FaultKind
 from mmulator.program.blocks import BUILTINS
 from mmulator.program.image import Abi, abi_of
 from mmulator.program.operands import call_operands, callee_of
 from mmulator.ptx.tree import Function, Instruction, Module, Operand, Symbol
 
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
-
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
-# Bytes of results and arguments, and what they are.
-_SIGNATURES = {
-    "vprintf": ((4,), (8, 8), "(.param .b32 count) vprintf (.param .b64 format, .param .b64 arguments)"),
-    "__assertfail": ((), (8, 8, 4, 8, 8), "__assertfail (.param .b64 message, .param .b64 file, .param .b32 line, "
-                     ".param .b64 function, .param .b64 character_size)"),
-}  # fmt: skip
 
 
 def builtin_name(ins: Instruction, module: Module) -> str | None:
@@ -44,25 +36,18 @@ def builtin_abi(function: Function) -> Abi:
 
 
 def call_builtin(e: Emitter, ins: Instruction, name: str) -> None:
-    """End a block by such a call. Raises UnsupportedError if it is declared otherwise than CUDA has it."""
-    function = e.jit.module.function(name)
+    """End a block by such a call, of a function that is declared as CUDA has it (program/runnable.py)."""
+    function = e.kernel.module.function(name)
     assert function is not None  # the call was verified
-    results, sizes, declaration = _SIGNATURES[name]
-    found = tuple(p.size for p in function.returns), tuple(p.size for p in function.params)
-    # a result that nobody takes may be left out
-    if found[1] != sizes or found[0] not in ((), results):
-        raise UnsupportedError(
-            f"{name} of CUDA's runtime is not what this module declares under that name", span=ins.span,
-            hint=f"declare .extern .func {declaration}",
-        )  # fmt: skip
     _, arguments = call_operands(ins)
     values = [_argument(e, a) for a in arguments[:2]]
     if name == "__assertfail":
         lane = trailing_zeros(e.mask)
-        e.call(rt.fault, e.w, int(FaultKind.ASSERTION), e.site, lane, extract(values[0], lane), 0)
+        e.call(fault, e.w, int(FaultKind.ASSERTION), e.site, lane, extract(values[0], lane), 0)
         e.b.ret(int(Code.RESCHEDULE))
         return
     place = e.spill(constant(e.b, U32, 0))
+    e.natives[peek.name] = peek  # the host reads with it, when there is no time to compile it
     e.call(rt.device_print, e.w, e.mask, *(e.spill(v) for v in values), place, e.site)
     if function.returns:
         where = e.spill(U64(e.local_base()) + (e.local_bytes + builtin_abi(function).returns[0]))

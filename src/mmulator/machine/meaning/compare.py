@@ -7,6 +7,7 @@ from collections.abc import Callable
 from mmulator.codegen.ops import bitcast, select, shuffle
 from mmulator.codegen.types import boolean
 from mmulator.codegen.values import Value, constant
+from mmulator.machine.meaning.binding import lanewise
 from mmulator.machine.meaning.floatbits import U16X64, flushed, format_of, is_nan_bits, split, widen
 from mmulator.machine.meaning.scope import (
     F32,
@@ -19,7 +20,6 @@ from mmulator.machine.meaning.scope import (
     Scope,
     int_type,
     kind_of,
-    semantic,
 )
 
 # What LLVM calls them. Ordered: false if an operand is NaN; the `u` forms: true.
@@ -55,7 +55,7 @@ def compare(m: Mods, type_name: str, a: Value, b: Value) -> Value:
     return a.b.emit(boolean.vec(a.ty.lanes), f"fcmp {_FLOAT[m.one(_FLOAT)]} {a.ty.llvm} {a.text}, {b.text}")
 
 
-@semantic("setp")
+@lanewise("setp")
 def setp(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Result:
     """(p, q): the comparison and its complement, each combined with c; of packed types the low and the high half's."""
     test = compare(m, m.type, a, b)
@@ -72,7 +72,7 @@ def setp(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Resul
 _TRUE = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80}
 
 
-@semantic("set")
+@lanewise("set")
 def set_(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Result:
     """1.0 or 0 for floating-point results, all ones or 0 for integers; of packed types for each half."""
     test = compare(m, m.types[-1], a, b)
@@ -90,12 +90,12 @@ def set_(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Resul
     return bitcast(out, select(test, constant(a.b, elements, true), 0))
 
 
-@semantic("selp")
+@lanewise("selp")
 def selp(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     return select(c, a, b)
 
 
-@semantic("slct")
+@lanewise("slct")
 def slct(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     """c >= 0 ? a : b; NaN counts as negative, -0 does not."""
     if m.types[-1] == "f32":
@@ -103,6 +103,3 @@ def slct(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     return select(c >= 0, a, b)
 
 
-@semantic("mov")
-def mov(x: Scope, m: Mods, a: Value) -> Result:
-    return a

@@ -20,8 +20,9 @@ from mmulator.codegen.rounding import STRICT, directed
 from mmulator.codegen.types import f16
 from mmulator.codegen.values import Value, constant
 from mmulator.machine.meaning import minifloat
+from mmulator.machine.meaning.binding import lanewise
+from mmulator.machine.meaning.float import flush_tiny, saturate
 from mmulator.machine.meaning.floatbits import FORMATS, bits_of, canonical, concat, flushed, widen
-from mmulator.machine.meaning.floats import flush_tiny, saturate
 from mmulator.machine.meaning.narrow import SMALL, Random, Small, narrow
 from mmulator.machine.meaning.scope import (
     F32,
@@ -36,7 +37,6 @@ from mmulator.machine.meaning.scope import (
     int_type,
     kind_of,
     outline,
-    semantic,
     to,
 )
 
@@ -266,7 +266,7 @@ def _pack_integers(m: Mods, a: Value, b: Value, c: Value | None) -> Value:
 _PLAIN = ("f16", "bf16", "tf32", "f32", "f64")
 
 
-@semantic("cvt")
+@lanewise("cvt")
 def cvt(x: Scope, m: Mods, a: Value, b: Value | None = None, c: Value | None = None, *more: Value) -> Result:
     """Every cvt and cvt.pack; `more` are operands of the conversions of four numbers."""
     target, source = m.types[0], m.types[1]

@@ -9,7 +9,10 @@ from __future__ import annotations
 from mmulator.codegen.ops import absolute, bitcast, maximum, minimum, select
 from mmulator.codegen.types import Ty, f64
 from mmulator.codegen.values import Value
+from mmulator.machine.meaning.approximate import approximate
+from mmulator.machine.meaning.binding import lanewise
 from mmulator.machine.meaning.convert import half_bits, odd32
+from mmulator.machine.meaning.float import saturate
 from mmulator.machine.meaning.floatbits import (
     Format,
     flush,
@@ -20,8 +23,7 @@ from mmulator.machine.meaning.floatbits import (
     split,
     widen,
 )
-from mmulator.machine.meaning.floats import saturate
-from mmulator.machine.meaning.scope import UNSIGNED, Mods, Result, Scope, outlined, semantic, to
+from mmulator.machine.meaning.scope import UNSIGNED, Mods, Result, Scope, outlined, to
 
 
 def _same(m: Mods) -> Ty:
@@ -50,12 +52,12 @@ def _finish(m: Mods, value: Value) -> Value:
     return bits
 
 
-@semantic("add", "sub", kinds="half")
+@lanewise("add", "sub")
 def add(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return _add_bf16(x, m, a, b) if m.type.startswith("bf16") else _sum(m, a, b)
 
 
-@semantic("mul", kinds="half")
+@lanewise("mul")
 def mul(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     if m.type.startswith("bf16"):
         return _mul_bf16(x, m, a, b)
@@ -102,7 +104,7 @@ def _integers(ty: Ty) -> Ty:
 _OUTSIDE = 0x7FF7  # the NaN that stands for what lies outside a tensor, of either sign (measured on an NVIDIA H200)
 
 
-@semantic("fma", kinds="half")
+@lanewise("fma")
 @outlined(_same)
 def fma(m: Mods, a: Value, b: Value, c: Value) -> Value:
     """.f16: the product is exact in .f32; .bf16: in .f64."""
@@ -120,7 +122,7 @@ def fma(m: Mods, a: Value, b: Value, c: Value) -> Value:
     return join(bits)
 
 
-@semantic("abs", "neg", kinds="half")
+@lanewise("abs", "neg")
 def sign(x: Scope, m: Mods, a: Value) -> Result:
     format = format_of(m.type)
     (bits,) = _sources(m, (a,))
@@ -144,7 +146,7 @@ def _extremum(m: Mods, a: Value, b: Value, format: Format) -> Value:
     return select(nan, format.nan, best)
 
 
-@semantic("min", "max", kinds="half")
+@lanewise("min", "max")
 @outlined(_same)
 def extremum(m: Mods, a: Value, b: Value) -> Value:
     format = format_of(m.type)
@@ -154,3 +156,8 @@ def extremum(m: Mods, a: Value, b: Value) -> Value:
     sign = (left ^ right) & format.sign
     result = _extremum(m, left & format.magnitude, right & format.magnitude, format)
     return join(select(is_nan_bits(result, format), format.nan, result | sign))
+
+
+@lanewise("ex2", "tanh")
+def approximation(x: Scope, m: Mods, a: Value) -> Result:
+    return approximate(x, m, a)

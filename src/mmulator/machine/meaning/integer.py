@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mmulator.codegen.ops import absolute, add_saturating, bitcast, maximum, minimum, select, sub_saturating
+from mmulator.codegen.ops import (
+    absolute,
+    add_saturating,
+    bit_reverse,
+    bitcast,
+    leading_zeros,
+    maximum,
+    minimum,
+    popcount,
+    select,
+    sub_saturating,
+)
 from mmulator.codegen.types import Ty, i8, i16, i128, u8, u16, u128
 from mmulator.codegen.values import Value, constant
+from mmulator.machine.meaning.binding import lanewise
+from mmulator.machine.meaning.logic import shift_left, shift_right
 from mmulator.machine.meaning.scope import (
     F64,
     I32,
@@ -18,8 +31,9 @@ from mmulator.machine.meaning.scope import (
     Mods,
     Result,
     Scope,
+    known,
     outline,
-    semantic,
+    outlined,
     to,
 )
 
@@ -62,14 +76,14 @@ def _sub_with_borrow(x: Scope, a: Value, b: Value, reads: bool, sets: bool) -> V
     return to(a.ty, total)
 
 
-@semantic("add", "addc", kinds="int")
+@lanewise("add", "addc", kinds="int")
 def add(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     if m.op == "addc" or m.has("cc"):
         return _add_with_carry(x, a, b, m.op == "addc", m.has("cc"))
     return add_saturating(a, b) if m.has("sat") else a + b
 
 
-@semantic("sub", "subc", kinds="int")
+@lanewise("sub", "subc", kinds="int")
 def sub(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     if m.op == "subc" or m.has("cc"):
         return _sub_with_borrow(x, a, b, m.op == "subc", m.has("cc"))
@@ -96,12 +110,12 @@ def _product(x: Scope, m: Mods, a: Value, b: Value) -> Value:
     return _high(x, a, b) if m.has("hi") else a * b
 
 
-@semantic("mul", kinds="int")
+@lanewise("mul", kinds="int")
 def mul(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return _product(x, m, a, b)
 
 
-@semantic("mad", "madc", kinds="int")
+@lanewise("mad", "madc", kinds="int")
 def mad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     product = _product(x, m, a, b)
     if m.op == "madc" or m.has("cc"):
@@ -109,7 +123,7 @@ def mad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     return add_saturating(product, c) if m.has("sat") else product + c
 
 
-@semantic("clmad")
+@lanewise("clmad")
 def clmad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     """The product without carries (of polynomials over two elements), a half of it, then exclusive or with c."""
 
@@ -135,18 +149,18 @@ def _product24(m: Mods, a: Value, b: Value) -> Value:
     return to(a.ty, (to(twice, a) * to(twice, b)) >> 16)
 
 
-@semantic("mul24", kinds="int")
+@lanewise("mul24", kinds="int")
 def mul24(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return _product24(m, a, b)
 
 
-@semantic("mad24", kinds="int")
+@lanewise("mad24", kinds="int")
 def mad24(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     product = _product24(m, a, b)
     return add_saturating(product, c) if m.has("sat") else product + c
 
 
-@semantic("sad", kinds="int")
+@lanewise("sad", kinds="int")
 def sad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     return c + (maximum(a, b) - minimum(a, b))
 
@@ -182,23 +196,23 @@ def _rem(a: Value, b: Value) -> Value:
 _DIVISION: dict[str, Callable[[Value, Value], Value]] = {"div": _div, "rem": _rem}
 
 
-@semantic("div", "rem", kinds="int")
+@lanewise("div", "rem", kinds="int")
 def division(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return outline(x, f"ptx_{m.op}_{a.ty.element}", a.ty, _DIVISION[m.op], a, b)
 
 
 # one operand, and choice --------------------------------------------------------------------------------------------
-@semantic("neg", kinds="int")
+@lanewise("neg", kinds="int")
 def neg(x: Scope, m: Mods, a: Value) -> Result:
     return -a
 
 
-@semantic("abs", kinds="int")
+@lanewise("abs", kinds="int")
 def abs_(x: Scope, m: Mods, a: Value) -> Result:
     return absolute(a)
 
 
-@semantic("min", "max", kinds="int")
+@lanewise("min", "max", kinds="int")
 def extremum(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     chosen = (minimum if m.op == "min" else maximum)(a, b)
     return maximum(chosen, 0) if m.has("relu") else chosen
@@ -215,7 +229,7 @@ _PACKED: dict[str, Callable[[Any, Any], Value]] = {
 _ELEMENTS = {"s16x2": i16, "u16x2": u16, "s8x4": i8, "u8x4": u8}
 
 
-@semantic("add", "sub", "min", "max", "neg", kinds="packed")
+@lanewise("add", "sub", "min", "max", "neg", kinds="packed")
 def packed(x: Scope, m: Mods, a: Value, b: Value | None = None) -> Result:
     """.u16x2, .s16x2, .u8x4 and .s8x4: on each element."""
     element = _ELEMENTS[m.type]
@@ -247,15 +261,133 @@ def _dot(m: Mods, a: Value, b: Value, c: Value, widths: tuple[int, int], b_from:
     return to(c.ty, total)
 
 
-@semantic("dp4a")
+@lanewise("dp4a")
 def dp4a(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     return outline(x, f"ptx_{m.key}", c.ty, lambda a, b, c: _dot(m, a, b, c, (8, 8), 0, 4), a, b, c)
 
 
-@semantic("dp2a")
+@lanewise("dp2a")
 def dp2a(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     low = 16 if m.has("hi") else 0
     return outline(x, f"ptx_{m.key}", c.ty, lambda a, b, c: _dot(m, a, b, c, (16, 8), low, 2), a, b, c)
 
 
-__all__ = ["unsigned", "wide"]
+# bit fields ---------------------------------------------------------------------------------------------------------
+@lanewise("popc")
+def popc(x: Scope, m: Mods, a: Value) -> Result:
+    return to(U32, popcount(a))
+
+
+@lanewise("clz")
+def clz(x: Scope, m: Mods, a: Value) -> Result:
+    return to(U32, leading_zeros(a))
+
+
+@lanewise("brev")
+def brev(x: Scope, m: Mods, a: Value) -> Result:
+    return bit_reverse(a)
+
+
+@lanewise("bfind")
+def bfind(x: Scope, m: Mods, a: Value) -> Result:
+    """Place of the highest bit that differs from the sign (0 for unsigned types), or its distance from the top."""
+    bits = a ^ (a >> (a.ty.bits - 1)) if a.ty.signed else a
+    zeros = U32(leading_zeros(UNSIGNED[a.ty.bits](bits)))
+    place = zeros if m.has("shiftamt") else (a.ty.bits - 1) - zeros
+    return select(bits == 0, 0xFFFFFFFF, place)
+
+
+def _place(count: Value, width: int) -> Value:
+    """A position or length: count & 255 for 32 bits, all of it for 64 (as the hardware has it); constants stay so."""
+    if width == 64:
+        return count
+    n = known(count)
+    return count & 0xFF if n is None else constant(count.b, count.ty, n & 0xFF)
+
+
+def _extract(a: Value, at: Value, length: Value) -> Value:
+    width, n = a.ty.bits, known(length)
+    field = shift_right(a, at)
+    drop = width - minimum(length, width) if n is None else constant(a.b, length.ty, width - min(n, width))
+    result = shift_right(shift_left(field, drop), drop)
+    return select(length == 0, 0, result) if a.ty.signed and not n else result
+
+
+def _insert(a: Value, b: Value, at: Value, length: Value) -> Value:
+    ones = constant(a.b, a.ty, -1)
+    mask = shift_left(~shift_left(ones, length), at)
+    return (b & ~mask) | (shift_left(a, at) & mask)
+
+
+def _on_field(
+    x: Scope, m: Mods, act: Callable[..., Value], values: tuple[Value, ...], at: Value, length: Value
+) -> Value:
+    """Inline where the field is known, else out of line."""
+    width = values[0].ty.bits
+    if known(at) is not None and known(length) is not None:
+        return act(*values, _place(at, width), _place(length, width))
+
+    def body(*sources: Value) -> Value:
+        *others, at, length = sources
+        return act(*others, _place(at, width), _place(length, width))
+
+    return outline(x, f"ptx_{m.key}", values[0].ty, body, *values, at, length)
+
+
+@lanewise("bfe")
+def bfe(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
+    """c bits from bit b on; signed: extended with the field's top bit, or the operand's."""
+    return _on_field(x, m, _extract, (a,), b, c)
+
+
+@lanewise("bfi")
+def bfi(x: Scope, m: Mods, a: Value, b: Value, c: Value, d: Value) -> Result:
+    """b with the low d bits of a inserted from bit c on."""
+    return _on_field(x, m, _insert, (a, b), c, d)
+
+
+@lanewise("szext")
+@outlined(lambda m: SIGNED[32] if m.type == "s32" else U32)
+def szext(m: Mods, a: Value, b: Value) -> Value:
+    """The low b bits, extended; b modulo 32 (.wrap) or everything from 32 on (.clamp)."""
+    n = b & 31
+    ty = SIGNED[32] if m.type == "s32" else U32
+    cut = 32 - n
+    top = shift_left(ty(a), cut)
+    result = select(n == 0, 0, shift_right(top, cut))
+    return select(b >= 32, ty(a), result) if m.has("clamp") else result
+
+
+@lanewise("bmsk")
+@outlined(lambda m: U32)
+def bmsk(m: Mods, a: Value, b: Value) -> Value:
+    """b ones from bit a on. .wrap: a and b modulo 32; .clamp: everything from a on if b >= 32, 0 if a >= 32."""
+    start, width = a & 31, b & 31
+    ones = constant(a.b, U32, -1)
+    from_start, to_end = ones << start, shift_left(ones, start + width)
+    if m.has("wrap"):
+        return from_start & ~to_end
+    mask = from_start & ~select(b >= 32, 0, to_end)
+    return select(a >= 32, 0, mask)
+
+
+@lanewise("fns")
+@outlined(lambda m: U32)
+def fns(m: Mods, mask: Value, base: Value, offset: Value) -> Value:
+    """The |offset|-th set bit of mask from bit `base` on, upwards or (offset < 0) downwards; 0: bit base itself."""
+    none = constant(mask.b, U32, -1)
+    down = I32(offset) < 0
+    # downwards: the same in the reversed word
+    word = select(down, bit_reverse(mask), mask)
+    start = select(down, 31 - base, base)
+    word = (word >> (start & 31)) << (start & 31)
+    count = select(down, U32(-I32(offset)), U32(offset))
+    place = none
+    for n in range(32):
+        bit = (word >> n) & 1
+        place = select((bit != 0) & (count == 1), n, place)
+        count = count - bit
+    place = select(down & (place != none), 31 - place, place)
+    here = select(((mask >> (base & 31)) & 1) != 0, base, none)
+    result = select(base >= 32, none, select(offset == 0, here, place))
+    return select(offset == -(1 << 31), 0, result)  # measured on an NVIDIA H200

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from mmulator.codegen.ops import bitcast, select
 from mmulator.codegen.values import Value, constant
+from mmulator.machine.meaning.binding import lanewise
+from mmulator.machine.meaning.float import saturate
 from mmulator.machine.meaning.floatbits import FORMATS, bits_of, flushed
-from mmulator.machine.meaning.floats import saturate
-from mmulator.machine.meaning.scope import F32, U32, Mods, Result, Scope, call_through_memory, semantic
+from mmulator.machine.meaning.scope import F32, U32, Mods, Result, Scope, call_through_memory
 from mmulator.numerics.sfu.tables import DEFAULT_DEVICE
 from mmulator.twin.sfu import tables_for
 from mmulator.twin.sfu.native import quotient_sum
 
 
-@semantic("quotient.sum")
+@lanewise("quotient.sum")
 def quotient_and_sum(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     """a / b + c, rounded once behind the reciprocal."""
     tables, _ = tables_for(getattr(x, "device", DEFAULT_DEVICE))
@@ -21,7 +22,7 @@ def quotient_and_sum(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     return saturate(result) if m.has("sat") else result
 
 
-@semantic("quotient.scale")
+@lanewise("quotient.scale")
 def quotient_scale(x: Scope, m: Mods, b: Value) -> Result:
     """What a divisor and its numerator are multiplied with: 1, 0.25 (above 2**126) or 2**24 (below 2**-126)."""
     magnitude = bits_of(b) & FORMATS["f32"].magnitude
@@ -33,7 +34,7 @@ def quotient_scale(x: Scope, m: Mods, b: Value) -> Result:
     return scale
 
 
-@semantic("quotient.times")
+@lanewise("quotient.times")
 def quotient_times(x: Scope, m: Mods, value: Value, scale: Value) -> Result:
     """Scaled, and flushed with .ftz where it is scaled. A NaN may be any NaN: the reader makes it the one there is."""
     if not m.has("ftz"):

@@ -1,6 +1,6 @@
-"""How the meaning of an instruction is registered, and how long sequences are kept out of line.
+"""What a lane-wise function sees and writes with, and how long sequences are kept out of line.
 
-A semantic function is pure: `f(x, m, *sources) -> Value | tuple[Value, ...]`, all Values 32 lanes wide. It writes few
+It is pure: `f(x, m, *sources) -> Value | tuple[Value, ...]`, all Values 32 lanes wide. It writes few
 LLVM instructions; what takes more goes into an `Outlined` function, compiled once and called through pointers.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -128,33 +128,6 @@ def known(value: Value) -> int | None:
     return number if value.ty.signed else number % (1 << value.ty.bits)
 
 
-_TABLE: dict[tuple[str, str], Callable[..., Result]] = {}
-SEMANTICS: dict[str, Callable[..., Result]] = {}
-
-
-def semantic(*names: str, kinds: str = "") -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Register a function for these opcodes, and for these kinds of the result's type (none given: for all)."""
-
-    def register(function: Callable[..., Result]) -> Callable[..., Result]:
-        for name in names:
-            for kind in kinds.split() or [""]:
-                _TABLE[name, kind] = function
-            SEMANTICS.setdefault(name, _dispatcher(name))
-        return function
-
-    return register
-
-
-def _dispatcher(op: str) -> Callable[..., Result]:
-    def dispatch(x: Scope, form: Form, *sources: Any) -> Result:
-        m = mods(form)
-        function = _TABLE.get((op, kind_of(m.types[0]) if m.types else "")) or _TABLE[op, ""]
-        return function(x, m, *sources)
-
-    dispatch.__name__ = op
-    return dispatch
-
-
 # out of line --------------------------------------------------------------------------------------------------------
 class Outlined(Native):
     """A function `void name(ptr a0, ..., ptr d)` that loads vectors, runs a macro on them and stores its result."""
@@ -215,6 +188,7 @@ def outlined(out: Callable[[Mods], Ty]) -> Callable[[Callable[..., Value]], Call
     """Decorator of `f(m, *sources)`: becomes a semantic function whose work is done out of line."""
 
     def decorate(body: Callable[..., Value]) -> Callable[..., Value]:
+        @wraps(body)
         def run(x: Scope, m: Mods, *sources: Value) -> Value:
             name = "_".join((f"ptx_{m.key}", *(s.ty.name for s in sources)))
             return outline(x, name, out(m), lambda *values: body(m, *values), *sources)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import constant
-from mmulator.machine.compile.block import LANES
-from mmulator.machine.meaning import lower
-from mmulator.machine.meaning.memory import write_result
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import means
+from mmulator.machine.meaning.operands import write_result
 from mmulator.machine.runtime import stack as rt
 from mmulator.ptx.tree import Immediate, Instruction
-
-if TYPE_CHECKING:
-    from mmulator.machine.compile.control import Emitter
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 LEAST_ALIGNMENT = 8
 
 
-@lower("alloca")
+@means("alloca")
 def alloca(e: Emitter, ins: Instruction) -> None:
     target, size, *rest = ins.operands
     align = rest[0].value if rest and isinstance(rest[0], Immediate) else LEAST_ALIGNMENT
@@ -29,12 +25,12 @@ def alloca(e: Emitter, ins: Instruction) -> None:
     write_result(e, target, e.fetch(place, U64), ins)
 
 
-@lower("stacksave")
+@means("stacksave")
 def stacksave(e: Emitter, ins: Instruction) -> None:
     write_result(e, ins.operands[0], U64(e.warp("stack")), ins)
 
 
-@lower("stackrestore")
+@means("stackrestore")
 def stackrestore(e: Emitter, ins: Instruction) -> None:
     values = e.spill(U64(e.source(ins.operands[0], ins.form["type"])))
     e.call(rt.stack_restore, e.w, e.lanes_of(ins), values, e.site)

@@ -22,6 +22,9 @@ from mmulator.codegen.ops import (
 )
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
+from mmulator.machine.runtime.events import READ, WRITE
+from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.windows import local_place
 from mmulator.machine.state import (
     FULL,
     NUM_BARRIERS,
@@ -32,7 +35,7 @@ from mmulator.machine.state import (
     Stop,
     Warp,
 )
-from mmulator.program.addresses import HEADER_LOCAL, HEADER_RETURN_FRAME, HEADER_RETURN_PC, SLOT_FUNCTION, SLOT_LOCAL
+from mmulator.program.addresses import HEADER_LOCAL, HEADER_RETURN_FRAME, HEADER_RETURN_PC, SLOT_FUNCTION
 
 I32, U32 = i32.vec(32), u32.vec(32)
 RESCHEDULE = int(Code.RESCHEDULE)
@@ -45,19 +48,6 @@ ALIGNED = 8  # added to these
 def call_block(code: Value, w: Value, regs: Value, mask: Value) -> Value:
     """Macro: run a block function."""
     return Builder.current().call_pointer(ptr(code), i32, [w, regs, mask])
-
-
-@native
-def fault(w: ptr_to(Warp), kind: u32, site: u32, lane: u32, at: u64, bytes: u32) -> None:
-    """Record the first fault of the block; from now on its memory operations do nothing."""
-    cta = w.cta
-    if cta.fault == 0:
-        cta.fault = kind
-        cta.fault_site = site
-        cta.fault_lane = lane
-        cta.fault_warp = w.index
-        cta.fault_address = at
-        cta.fault_bytes = bytes
 
 
 @native
@@ -397,21 +387,16 @@ def find_functions(w: ptr_to(Warp), mask: u32, addresses: ptr_to(u64), targets: 
 @native
 def copy_local(w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u64), size: u32, site: u32) -> None:
     """Parameters of a call: `size` bytes of each lane's local memory to another place in it, by offset."""
-    bytes = w.cta.launch.local_bytes
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        from_ = source[lane]
-        to = target[lane]
-        end = u64(size) + select(from_ > to, from_, to)
-        if end > bytes:
-            fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, (u64(SLOT_LOCAL) << 32) | (end - u64(size)), size)
-        if w.cta.fault != 0:
+        given = local_place(w, lane, source[lane], size, READ, site)
+        taken = local_place(w, lane, target[lane], size, WRITE, site)
+        if u64(given) == 0 or u64(taken) == 0:
             return
-        memory = w.local + u64(lane) * bytes
         for at in range(u64(size)):
-            memory[to + at] = memory[from_ + at]
+            taken[at] = given[at]
 
 
 def call_print(function: Value, *args: Value) -> Value:

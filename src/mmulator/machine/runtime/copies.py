@@ -5,9 +5,13 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import load, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
-from mmulator.machine.runtime.control import fault
-from mmulator.machine.runtime.memory import READ, WRITE, hash_choice, locate_global, translate_global, translate_shared
+from mmulator.machine.runtime.events import READ, WRITE, Access, completed
+from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.memory import hash_choice
+from mmulator.machine.runtime.windows import locate_global, translate_global, translate_shared
 from mmulator.machine.state import COPY_QUEUE, CopyEntry, FaultKind, Warp
+
+READ_LATER, WRITE_LATER = READ | int(Access.LATER), WRITE | int(Access.LATER)
 
 
 @native
@@ -17,12 +21,12 @@ def do_copy(e: ptr_to(CopyEntry)) -> None:
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        to = ptr(e.target[lane])
+        to = e.target[lane]
         valid = u32(e.valid[lane])
         if valid == 16:
-            store(load(u8.vec(16), ptr(e.source[lane])), to)
+            store(load(u8.vec(16), e.source[lane]), to)
         else:
-            source = ptr(e.source[lane])
+            source = e.source[lane]
             for i in range(n):
                 byte = u8(0)
                 if i < valid:
@@ -37,14 +41,16 @@ def finish_copies(w: ptr_to(Warp), end: u32) -> None:
     if w.cta.fault != 0:
         head = end
     while head != end:
-        do_copy(w.copies + (head & (COPY_QUEUE - 1)))
+        e = w.copies + (head & (COPY_QUEUE - 1))
+        completed(w, e.mask, READ_LATER | WRITE_LATER)
+        do_copy(e)
         head = head + 1
     w.copy_head = head
 
 
 @native
 def copy_sources(
-    w: ptr_to(Warp), reading: u32, at: ptr_to(u64), bytes: u32, valid: ptr_to(u8), site: u32, out: ptr_to(u64)
+    w: ptr_to(Warp), reading: u32, at: ptr_to(u64), bytes: u32, valid: ptr_to(u8), site: u32, out: ptr_to(ptr)
 ) -> u32:
     """Source addresses of the lanes in `reading`: aligned to the size of the copy, and `valid` bytes long."""
     left = reading
@@ -55,7 +61,7 @@ def copy_sources(
         if u32(valid[lane]) != bytes:
             whole = u32(0)
     if whole != 0:
-        return translate_global(w, reading, at, bytes, READ, site, out)
+        return translate_global(w, reading, at, bytes, READ_LATER, site, out)
     left = reading
     while left != 0:
         lane = trailing_zeros(left)
@@ -63,8 +69,8 @@ def copy_sources(
         if (at[lane] & u64(bytes - 1)) != 0:
             fault(w, FaultKind.MISALIGNED, site, lane, at[lane], bytes)
             return u32(0)
-        host = locate_global(w, lane, at[lane], u32(valid[lane]), READ, site)
-        if host == 0:
+        host = locate_global(w, lane, at[lane], u32(valid[lane]), READ_LATER, site)
+        if u64(host) == 0:
             return u32(0)
         out[lane] = host
     return reading
@@ -81,7 +87,7 @@ def cp_async(
     e = w.copies + (w.copy_tail & (COPY_QUEUE - 1))
     if w.copy_tail - w.copy_head >= COPY_QUEUE:
         finish_copies(w, w.copy_head + 1)
-    ok = translate_shared(w, mask, to, bytes, WRITE, site, e.target)
+    ok = translate_shared(w, mask, to, bytes, WRITE_LATER, site, e.target)
     if ok == 0:
         return
     reading = u32(0)

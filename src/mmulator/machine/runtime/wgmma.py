@@ -11,19 +11,15 @@ from typing import Any
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u16, u32, u64
-from mmulator.machine.runtime.control import RESCHEDULE, fault, wait_for_lanes
+from mmulator.machine.runtime.control import RESCHEDULE, wait_for_lanes
+from mmulator.machine.runtime.events import READ, WRITE
+from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.memory import hash_choice
-from mmulator.machine.runtime.tensor import (
-    a_fragment,
-    a_registers,
-    accumulator_in,
-    accumulator_out,
-    operand_bytes,
-    transpose16,
-    unpack_bits,
-)
+from mmulator.machine.runtime.registers import frame_of
+from mmulator.machine.runtime.wgmma_operands import a_fragment, a_registers, accumulator_in, accumulator_out, operand_bytes
 from mmulator.machine.state import FULL, WGMMA_GROUPS, WGMMA_QUEUE, FaultKind, Group, Tile, Warp, WgmmaSite
 from mmulator.twin.product import IndexTable, call_dot, call_pack, dense_indices, has_mixed, mixed_dot
+from mmulator.twin.shared import transpose16, unpack_bits
 
 WARPS = 4  # of a warpgroup
 
@@ -79,7 +75,8 @@ def retire(tile: ptr_to(Tile), first: ptr_to(Warp), warp: u32) -> None:
     """The tile's result into the registers of one warp, which are ahead of it no longer."""
     site = tile.site
     quarter = 16 * u64(site.n) * u64(site.d_bits) // 8
-    accumulator_out(site, (first + warp).regs + tile.frame[warp], tile_memory(tile, first) + u64(warp) * quarter)
+    regs = frame_of(first + warp, tile.frame[warp], site.d_slots, site.d_words, WRITE, tile.place)
+    accumulator_out(site, regs, tile_memory(tile, first) + u64(warp) * quarter)
     tile.live = tile.live & ~(u32(1) << warp)
 
 
@@ -99,13 +96,14 @@ def hand_over(group: ptr_to(Group), site: ptr_to(WgmmaSite), first: ptr_to(Warp)
             source = group.tiles + site.a_rivals[r]
             if (source.live & bit) != 0 and source.frame[i] == frame:
                 retire(source, first, i)
-                a_registers(site, (first + i).regs + frame, op.a)
+                a_registers(site, frame_of(first + i, frame, site.a_slots, u32(4), READ, op.place), op.a)
         own = group.tiles + site.tile
         if (own.live & bit) != 0 and own.frame[i] != frame:
             retire(own, first, i)
         if site.unfenced != 0 and op.scale_d != 0 and (own.live & bit) == 0:
             quarter = 16 * u64(site.n) * u64(site.d_bits) // 8
-            accumulator_in(site, (first + i).regs + frame, tile_memory(own, first) + u64(i) * quarter)
+            regs = frame_of(first + i, frame, site.d_slots, site.d_words, READ, op.place)
+            accumulator_in(site, regs, tile_memory(own, first) + u64(i) * quarter)
             own.frame[i] = frame
             own.live = own.live | bit
         for r in range(site.rival_count):
@@ -222,12 +220,14 @@ def execute_wgmma(group: ptr_to(Group), warps: ptr_to(Warp), number: u64) -> Non
     for i in range(u32(WARPS)):
         frame = operation(first + i, number).frame
         if op.scale_d != 0 and ((tile.live >> i) & 1) == 0:
-            accumulator_in(site, (first + i).regs + frame, memory + i64(i) * quarter)
+            regs = frame_of(first + i, frame, site.d_slots, site.d_words, READ, op.place)
+            accumulator_in(site, regs, memory + i64(i) * quarter)
         tile.frame[i] = frame
     multiply(first, number, packed_a, packed_b, memory)
     tile.live = u32(15)
     tile.last = number
     tile.site = site
+    tile.place = op.place
 
 
 @native
@@ -273,7 +273,7 @@ def wgmma_issue(
     if site.sparse != 0:
         store(load(u32.vec(32), metadata), op.meta)
     if site.a_in_registers != 0:
-        a_registers(site, w.regs + op.frame, op.a)
+        a_registers(site, frame_of(w, op.frame, site.a_slots, u32(4), READ, place), op.a)
     w.issued = number + 1
     ready = u32(1)
     for i in range(u32(WARPS)):

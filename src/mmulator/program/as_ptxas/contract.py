@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from mmulator.program.as_ptxas.fuse import Rewriter
+from mmulator.isa.effects import Algebra, Memory
 from mmulator.program.as_ptxas.products import Held, Product, form_of, is_product, is_sum
 from mmulator.program.as_ptxas.reaching import Walk
-from mmulator.program.as_ptxas.regions import SELECTED, Regions, regions_of
+from mmulator.program.as_ptxas.regions import Regions, regions_of
+from mmulator.program.as_ptxas.rewrite import Rewriter
 from mmulator.program.as_ptxas.scale import may_scale
 from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Operand, Reg, Symbol
 
-# Without effect but for their results: ptxas removes them if nothing reads these.
-PURE = (SELECTED - {"alloca", "stacksave"}) | {
-    "activemask", "elect", "ld", "ldmatrix", "ldu", "match", "redux", "shfl", "vote",
-}  # fmt: skip
+_COPIES = (Algebra.COPY, Algebra.NEGATION, Algebra.MAGNITUDE)
 
 
 def contract(function: Function) -> Function:
@@ -80,7 +78,7 @@ class Finder:
         def removable(n: int) -> bool:
             ins, (reads, writes) = self.instruction(n), accesses[n]
             return (
-                n not in dead and bool(writes) and ins.opcode in PURE and "volatile" not in ins.modifiers
+                n not in dead and bool(writes) and ins.effects.pure
                 and all(count[name] <= (name in reads) for name in writes)  # its own: of a guarded write, what it may leave
             )  # fmt: skip
 
@@ -103,7 +101,7 @@ class Finder:
         for name in self.definitions:
             n = self.only(name)
             ins = None if n is None else self.instruction(n)
-            if ins is not None and form_of(ins, "mov") and isinstance(ins.operands[1], Immediate):
+            if ins is not None and ins.effects.algebra is Algebra.COPY and isinstance(ins.operands[1], Immediate):
                 found[name] = ins.operands[1]
         return found
 
@@ -117,11 +115,10 @@ class Finder:
             if ins is None or len(ins.operands) < 2:
                 continue
             source = ins.operands[1]
-            if form_of(ins, "ld") and isinstance(source, Address) and isinstance(source.base, Symbol):
-                spaces = {m.partition("::")[0] for m in ins.modifiers}
-                if "const" in spaces or ("param" in spaces and self.fn.is_entry):
+            if isinstance(source, Address):
+                if isinstance(source.base, Symbol) and self._is_resident(ins):
                     found.add(name)
-            elif isinstance(source, Reg) and (form_of(ins, "mov", "neg", "abs") and "ftz" not in ins.modifiers):
+            elif isinstance(source, Reg) and (form := form_of(ins, *_COPIES)) is not None and not form["ftz"]:
                 copies[source.name].append(name)
         waiting = list(found)
         while waiting:
@@ -129,6 +126,11 @@ class Finder:
                 found.add(name)
                 waiting.append(name)
         return found
+
+    def _is_resident(self, load: Instruction) -> bool:
+        reads = load.effects.memory is Memory.READ and not load.form.is_matrix
+        space = load.form["space"].partition("::")[0] if reads else ""
+        return space == "const" or (space == "param" and self.fn.is_entry)
 
     def constant(self, operand: Operand, type_name: str) -> int | None:
         """Bits of a constant operand."""
@@ -198,12 +200,12 @@ class Finder:
         if first.product is second.product:
             return True
         pair = first.product, second.product
-        if self.instruction(n).opcode != "add" or first.negated != second.negated:
+        if self.instruction(n).effects.algebra is not Algebra.SUM or first.negated != second.negated:
             return False
         return min(len(p.uses) for p in pair) == 1 and self._factors(pair[0]) == self._factors(pair[1])
 
     def _factors(self, product: Product) -> list[str]:
         ins = self.instruction(product.at)
-        if ins.opcode != "mul":
+        if ins.effects.algebra is not Algebra.PRODUCT:
             return [ins.opcode, *ins.modifiers, *(o.name if isinstance(o, Reg) else str(o) for o in ins.operands[1:])]
         return sorted(o.name if isinstance(o, Reg) else str(self.constant(o, product.type)) for o in ins.operands[1:])

@@ -13,46 +13,52 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-from mmulator.numerics.sfu.constants import FUNCTIONS, constant, scale_of, unit
+from mmulator.isa.effects import Algebra, Ends
+from mmulator.numerics.sfu.constants import constant, scale_of, unit
 from mmulator.numerics.sfu.operations import F32, f32_bits, flushed, multiply
 from mmulator.numerics.sfu.unit import INFINITY, SIGN, is_nan
 from mmulator.program.as_ptxas.products import form_of
 from mmulator.program.as_ptxas.quotient import instruction, scales
-from mmulator.program.blocks import uses_and_defs
+from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Function, Immediate, Instruction, Label, Operand, Reg, Statement
 
-_ACTS_ON = frozenset(("div", "mul", "neg", "abs", "selp", *FUNCTIONS))
-_LEAVES = frozenset(("bra", "brx", "call", "ret", "exit"))
-_PLAIN = frozenset(("mov", "neg", "abs", "add", "sub", "mul", "cvt"))
-_RAW = {"neg": ("xor", SIGN), "abs": ("and", SIGN - 1)}
+_UNIT = (Algebra.RECIPROCAL, Algebra.EXPONENTIAL)
+_SIGNS = (Algebra.NEGATION, Algebra.MAGNITUDE)
+_ACTS_ON = frozenset((*_UNIT, *_SIGNS, Algebra.QUOTIENT, Algebra.PRODUCT, Algebra.SELECTION, Algebra.FUNCTION))
+_PLAIN = frozenset((*_SIGNS, Algebra.COPY, Algebra.SUM, Algebra.DIFFERENCE, Algebra.PRODUCT, Algebra.CONVERSION))
+_LEAVES = (Ends.BRANCH, Ends.INDEXED, Ends.CALL, Ends.RETURN, Ends.EXIT)
+_RAW = {Algebra.NEGATION: ("xor", SIGN), Algebra.MAGNITUDE: ("and", SIGN - 1)}
+_NOTHING = Algebra.NONE, None  # made of nothing that is known
 QUIET = 1 << 22
 _ONE, _MINUS_ONE = f32_bits(1.0), f32_bits(-1.0)
 
 
 def fold(function: Function) -> Function:
     """The function with what is known of its arithmetic computed. Pure, and linear in its size."""
-    wanted = any((_acts_on(i) and i.opcode != "selp") or _is_signed_constant(i) for i in function.instructions)
-    return _Folder(function).function() if wanted else function
+    return _Folder(function).function() if any(map(_starts, function.instructions)) else function
+
+
+def _starts(ins: Instruction) -> bool:
+    """Is there anything to do for it, whatever stands around it?"""
+    return (_acts_on(ins) and ins.effects.algebra is not Algebra.SELECTION) or _is_signed_constant(ins)
 
 
 def _acts_on(ins: Instruction) -> bool:
-    if ins.opcode not in _ACTS_ON:
-        return False
     form = form_of(ins, *_ACTS_ON)
     if form is None or form["type"] != "f32" or form["rnd"] or not isinstance(ins.operands[0], Reg):
         return False
-    if ins.opcode == "mul":
+    if form.effects.algebra is Algebra.PRODUCT:
         return _is_plain_product(ins) and _ONE in map(_bits, ins.operands[1:])
-    return ins.opcode not in ("neg", "abs") or not form["ftz"]
+    return form.effects.algebra not in _SIGNS or not form["ftz"]
 
 
 def _is_signed_constant(ins: Instruction) -> bool:
-    form = form_of(ins, *_RAW) if ins.opcode in _RAW else None
+    form = form_of(ins, *_SIGNS)
     return form is not None and form["type"] == "f32" and isinstance(ins.operands[-1], Immediate)
 
 
 def _is_plain_product(ins: Instruction) -> bool:
-    form = form_of(ins, "mul")
+    form = form_of(ins, Algebra.PRODUCT)
     return form is not None and form["type"] == "f32" and not any(form[m] for m in ("rnd", "ftz", "sat"))
 
 
@@ -67,7 +73,7 @@ class _Folder:
         written: Counter[str] = Counter()
         self.reads: Counter[str] = Counter()
         self.constants: dict[str, int] = {}  # registers that only ever hold one
-        self.made: dict[str, tuple[str, Reg]] = {}  # register -> the operation that made it of which other
+        self.made: dict[str, tuple[Algebra, Reg]] = {}  # register -> the operation that made it of which other
         self.held: set[str] = set()  # registers that stand in it
         self.lasting: set[str] = set()  # of these, those that hold on every way from here on
         self.start = True  # is every statement behind these executed after them?
@@ -78,7 +84,7 @@ class _Folder:
                 written[name] += 1 if ins.guard is None else 2
         self.only = {name for name, count in written.items() if count == 1}  # written once, unguarded
         for ins in function.instructions:  # in order: most are written before they are read
-            if ins.opcode in _PLAIN:
+            if ins.effects.algebra in _PLAIN:
                 self._learn(ins)
 
     def function(self) -> Function:
@@ -86,7 +92,7 @@ class _Folder:
         for statement in self.fn.body:
             if isinstance(statement, Instruction):
                 body += self._step(statement)
-                self.start &= statement.opcode not in _LEAVES
+                self.start &= statement.effects.ends not in _LEAVES
                 self._make(statement)
             else:
                 body.append(statement)
@@ -99,13 +105,14 @@ class _Folder:
         """What is known of the register that a statement writes, and no longer of others."""
         for name in uses_and_defs(ins)[1] & self.held if self.made else ():
             self.made = {n: (op, of) for n, (op, of) in self.made.items() if name not in (n, of.name)}
-        if not _acts_on(ins) or ins.guard is not None or ins.opcode not in ("rcp", "ex2", "neg", "abs"):
+        algebra = ins.effects.algebra
+        if not _acts_on(ins) or ins.guard is not None or algebra not in (*_UNIT, *_SIGNS):
             return
         target, source = ins.operands
         if isinstance(target, Reg) and isinstance(source, Reg) and target.name != source.name:
-            if ins.opcode in ("rcp", "ex2") and "ftz" not in ins.modifiers:
+            if algebra in _UNIT and "ftz" not in ins.modifiers:
                 return
-            self.made[target.name] = ins.opcode, source
+            self.made[target.name] = algebra, source
             self.held |= {target.name, source.name}
             if self.start and {target.name, source.name} <= self.only:
                 self.lasting.add(target.name)
@@ -115,7 +122,7 @@ class _Folder:
         if not isinstance(target, Reg) or target.name not in self.only:
             return
         values = [self._constant(o) for o in ins.operands[1:]]
-        if None not in values and form_of(ins, *_PLAIN) is not None:
+        if None not in values:
             result = _plain(ins, [v for v in values if v is not None])
             if result is not None:
                 self.constants[target.name] = result
@@ -126,15 +133,16 @@ class _Folder:
     def _step(self, ins: Instruction) -> list[Instruction]:
         """What stands in place of an instruction."""
         if not _acts_on(ins):
-            if ins.opcode in _PLAIN:
+            algebra = ins.effects.algebra
+            if algebra in _PLAIN:
                 self._learn(ins)
                 known = self._constant(ins.operands[0])
-                if known is not None and ins.opcode != "mov":
+                if known is not None and algebra is not Algebra.COPY:
                     return [self._move(ins, _number(known, ins))]
                 if _is_plain_product(ins) and _ONE in map(self._constant, ins.operands[1:]):
                     return self._product(ins)
-            return self._selection(ins) if ins.opcode == "mov" and ins.guard is not None else [ins]
-        code = self._ACTIONS.get(ins.opcode, _Folder._function)(self, ins)
+            return self._selection(ins) if algebra is Algebra.COPY and ins.guard is not None else [ins]
+        code = self._ACTIONS.get(ins.effects.algebra, _Folder._function)(self, ins)
         self._learn(code[-1])
         return code
 
@@ -145,7 +153,7 @@ class _Folder:
         ftz = "ftz" in ins.modifiers
         if x is not None:
             return [self._move(ins, _number(constant(ins.opcode, x, ftz), ins))]
-        if ins.opcode != "rcp" or not ftz or not isinstance(target, Reg) or not isinstance(source, Reg):
+        if ins.effects.algebra is not Algebra.RECIPROCAL or not ftz or not isinstance(target, Reg) or not isinstance(source, Reg):
             return [ins]
         code, inverse = self._inverse(source, ins)
         return [*code, self._move(ins, inverse)] if inverse is not None else [ins]
@@ -155,10 +163,10 @@ class _Folder:
 
         The unit's reciprocal: what it came from. Two to a power that nothing else reads: two to minus that power.
         """
-        made, source = self.made.get(operand.name, ("", None)) if isinstance(operand, Reg) else ("", None)
-        if source is None or not isinstance(operand, Reg) or made not in ("rcp", "ex2"):
+        made, source = self.made.get(operand.name, _NOTHING) if isinstance(operand, Reg) else _NOTHING
+        if source is None or not isinstance(operand, Reg) or made not in _UNIT:
             return [], None
-        if made == "rcp":
+        if made is Algebra.RECIPROCAL:
             return [], source
         if self.reads[operand.name] != 1:
             return [], None
@@ -173,14 +181,15 @@ class _Folder:
         target, source = ins.operands
         x = self._constant(source)
         if x is not None:
-            return [self._move(ins, _number(_signed(ins.opcode, x), ins))]
-        made, of = self.made.get(source.name, ("", None)) if isinstance(source, Reg) else ("", None)
-        if ins.opcode == made == "neg" and of is not None:
+            return [self._move(ins, _number(_signed(ins.effects.algebra, x), ins))]
+        made, of = self.made.get(source.name, _NOTHING) if isinstance(source, Reg) else _NOTHING
+        algebra = ins.effects.algebra
+        if algebra is made is Algebra.NEGATION and of is not None:
             return [self._move(ins, of)]
         if ins.guard is None:
             return [ins]
         code: list[Instruction] = []
-        opcode, mask = _RAW[ins.opcode]
+        opcode, mask = _RAW[algebra]
         source = self._raw(source, ins, code)
         return [*code, instruction(ins, opcode, ("b32",), (target, source, Immediate(mask, "int", ins.span)), ins.guard)]
 
@@ -189,12 +198,12 @@ class _Folder:
         code: list[Instruction] = []
         sources = [self._raw(o, ins, code) for o in ins.operands[1:]]
         operands = ins.operands[0], *sources
-        return [*code, replace(ins, operands=operands)] if code else [ins]
+        return [*code, replace(ins, operands=operands, made_from=ins.original)] if code else [ins]
 
     def _raw(self, operand: Operand, ins: Instruction, code: list[Instruction]) -> Operand:
         """A register behind changes of sign, these made to its bits."""
-        made, of = self.made.get(operand.name, ("", None)) if isinstance(operand, Reg) else ("", None)
-        if of is None or made not in ("neg", "abs"):
+        made, of = self.made.get(operand.name, _NOTHING) if isinstance(operand, Reg) else _NOTHING
+        if of is None or made not in _SIGNS:
             return operand
         source, result = self._raw(of, ins, code), self._fresh(ins)
         opcode, mask = _RAW[made]
@@ -245,8 +254,9 @@ class _Folder:
             instruction(ins, "neg", ("ftz", "f32"), (target, inverse), ins.guard),
         ]
 
-    _ACTIONS: ClassVar[dict[str, Callable[[_Folder, Instruction], list[Instruction]]]] = {
-        "div": _quotient, "mul": _product, "neg": _sign, "abs": _sign, "selp": _selection,
+    _ACTIONS: ClassVar[dict[Algebra, Callable[[_Folder, Instruction], list[Instruction]]]] = {
+        Algebra.QUOTIENT: _quotient, Algebra.PRODUCT: _product, Algebra.SELECTION: _selection,
+        **dict.fromkeys(_SIGNS, _sign),
     }  # fmt: skip
 
     def _move(self, ins: Instruction, source: Operand) -> Instruction:
@@ -260,11 +270,11 @@ class _Folder:
 
 def _plain(ins: Instruction, values: list[int]) -> int | None:
     """The ordinary arithmetic that ptxas computes beforehand, too; fma and other roundings it does not."""
-    form = ins.form
+    form, algebra = ins.form, ins.effects.algebra
     ftz = "ftz" in ins.modifiers
-    if ins.opcode == "mov":
+    if algebra is Algebra.COPY:
         return values[0]
-    if ins.opcode == "cvt":
+    if algebra is Algebra.CONVERSION:
         kind = form["atype"]
         if form["type"] != "f32" or form["rnd"] != "rn" or kind not in ("s32", "u32") or form["sat"]:
             return None
@@ -272,26 +282,26 @@ def _plain(ins: Instruction, values: list[int]) -> int | None:
     if form["type"] != "f32":
         return None
     a, b = (flushed(v) if ftz else v for v in (values * 2)[:2])
-    if ins.opcode in ("neg", "abs"):
-        return _signed(ins.opcode, a)
+    if algebra in _SIGNS:
+        return _signed(algebra, a)
     if any(map(is_nan, values)):
         return None
     if form["rnd"] not in ("", "rn") or form["sat"]:
         return None
-    if ins.opcode == "mul":
+    if algebra is Algebra.PRODUCT:
         return multiply(a, b, ftz=ftz)
     if INFINITY in (a & INFINITY, b & INFINITY):
         return None
-    if ins.opcode == "sub":
+    if algebra is Algebra.DIFFERENCE:
         b ^= SIGN
     result = F32.rounded(F32.integer(a) + F32.integer(b), F32.scale, bool(a & b & SIGN))
     return flushed(result) if ftz else result
 
 
-def _signed(opcode: str, x: int) -> int:
+def _signed(algebra: Algebra, x: int) -> int:
     """neg or abs of a constant: its sign alone, and of a signalling NaN a quiet one."""
     x |= QUIET if is_nan(x) else 0
-    return x ^ SIGN if opcode == "neg" else x & ~SIGN
+    return x ^ SIGN if algebra is Algebra.NEGATION else x & ~SIGN
 
 
 def _number(bits: int, ins: Instruction) -> Immediate:

@@ -17,17 +17,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mmulator.program.blocks import is_wgmma_issue, is_wgmma_wait, registers_of, uses_and_defs
+from mmulator.isa.effects import Algebra, Ends, Queue, Step
+from mmulator.program.blocks import is_wgmma_issue, is_wgmma_wait
+from mmulator.program.uses import registers_of, uses_and_defs
 from mmulator.ptx.tree import Function, Instruction, Label, Statement
 
 _REGISTERS_ALIGNED = 4  # an accumulator begins at a multiple of so many registers
 _INTEGERS = frozenset(f"{sign}{bits}" for sign in "us" for bits in (8, 16, 32, 64))
-_LEAVES = {"bra", "brx", "ret", "exit", "call", "trap"}
+_STAYS = (Ends.NO, Ends.BARRIER)
 
 
 def delay_copies(function: Function) -> Function:
     """The function with those moves delayed; itself if it has no wgmma."""
-    if not any(i.opcode == "wgmma" for i in function.instructions):
+    if not any(i.effects.queue is Queue.WGMMA for i in function.instructions):
         return function
     return replace(function, body=tuple(_Delay().run(function.body)))
 
@@ -41,9 +43,9 @@ def unfenced(function: Function) -> set[int]:
     found: set[int] = set()
     lists: list[tuple[str, ...]] | None = None  # since a fence; None where there was none, or one was copied
     for statement in function.body:
-        if isinstance(statement, Label) or statement.opcode in _LEAVES or is_wgmma_wait(statement):
+        if isinstance(statement, Label) or statement.effects.ends not in _STAYS:
             lists = None
-        elif statement.opcode == "wgmma" and statement.modifiers[:1] == ("fence",):
+        elif statement.effects.step is Step.FENCE:
             lists = []
         elif lists is not None and is_wgmma_issue(statement):
             own = tuple(registers_of(statement.operands[0]))
@@ -63,7 +65,10 @@ def _fits(own: tuple[str, ...], before: tuple[str, ...]) -> bool:
 
 def _is_copy(ins: Instruction) -> bool:
     """Whether the bits move as they are: mov, and cvt such as cvt.u32.u16 (halves of a register, for an asm that takes whole)."""
-    return ins.opcode == "mov" or (ins.opcode == "cvt" and len(ins.modifiers) == 2 and _INTEGERS.issuperset(ins.modifiers))
+    algebra = ins.effects.algebra
+    return algebra is Algebra.COPY or (
+        algebra is Algebra.CONVERSION and len(ins.modifiers) == 2 and _INTEGERS.issuperset(ins.modifiers)
+    )
 
 
 class _Delay:
@@ -91,7 +96,7 @@ class _Delay:
                 self.reads |= uses
                 self.writes |= defs
                 continue
-            if statement.opcode in _LEAVES or uses & self.writes or defs & (self.reads | self.writes):
+            if statement.effects.ends not in _STAYS or uses & self.writes or defs & (self.reads | self.writes):
                 yield from self.release()
             yield statement
             if is_wgmma_issue(statement):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mmulator.isa.effects import Algebra
 from mmulator.isa.form import Form
 from mmulator.program.as_ptxas.quotient import is_quotient
 from mmulator.ptx.tree import Instruction, Reg
@@ -48,32 +49,32 @@ class Held:
     behind: bool = False  # a neg or a product by 1 with .ftz
 
 
-def form_of(ins: Instruction, *names: str) -> Form | None:
+def form_of(ins: Instruction, *wanted: Algebra) -> Form | None:
+    """The form of an instruction that computes one of these."""
     form = ins.form
-    return form if form.name in names and form.status.runs else None
+    return form if form.effects.algebra in wanted else None
 
 
 def is_sum(ins: Instruction) -> bool:
-    form = form_of(ins, "add", "sub")
-    mixed = form is not None and form["atype"]  # add.f32.f16, which stays an addition of its own
-    return form is not None and form["type"] in TYPES and not form["rnd"] and not mixed and isinstance(ins.operands[0], Reg)
+    form = form_of(ins, Algebra.SUM, Algebra.DIFFERENCE)
+    return form is not None and not form["rnd"] and isinstance(ins.operands[0], Reg)
 
 
 def is_product(ins: Instruction) -> bool:
     """A mul, or what ends in one."""
-    form = form_of(ins, "mul", "div", "rcp")
+    form = form_of(ins, Algebra.PRODUCT, Algebra.QUOTIENT, Algebra.RECIPROCAL)
     if form is None or not isinstance(ins.operands[0], Reg):
         return False
-    if form.name != "mul":
+    if form.effects.algebra is not Algebra.PRODUCT:
         return is_quotient(form)
-    return form["type"] in TYPES and not form["rnd"] and not form["sat"]
+    return not form["rnd"] and not form["sat"]
 
 
 def is_negation(ins: Instruction) -> bool:
     """A neg that folds into its reader; there is none for pairs of bf16."""
-    form = form_of(ins, "neg")
+    form = form_of(ins, Algebra.NEGATION)
     return form is not None and form["type"] in TYPES and form["type"] != "bf16x2"
 
 
 def is_copy(ins: Instruction) -> bool:
-    return form_of(ins, "mov") is not None and isinstance(ins.operands[0], Reg) and isinstance(ins.operands[1], Reg)
+    return ins.effects.algebra is Algebra.COPY and isinstance(ins.operands[0], Reg) and isinstance(ins.operands[1], Reg)

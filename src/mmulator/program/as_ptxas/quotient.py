@@ -11,24 +11,38 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
+from mmulator.isa.effects import LANEWISE, Algebra
 from mmulator.isa.form import Form
-from mmulator.isa.match import match
+from mmulator.isa.match import match, row_of
+from mmulator.isa.row import Row
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 
 ONE = 0x3F800000
 Fresh = Callable[[str], Reg]
+# What PTX has no instruction for (machine/meaning/quotient.py), and the instruction that each is like.
+_LIKE = {"scale": ("abs", ("f32",)), "times": ("mul", ("f32",)), "sum": ("fma", ("rn", "f32"))}
+
+
+def _row(part: str) -> Row:
+    row = row_of(*_LIKE[part])
+    assert row is not None
+    return replace(row, name=f"quotient.{part}")
+
+
+ROWS = tuple(map(_row, _LIKE))
 
 
 def is_quotient(form: Form) -> bool:
     """Does it end in a multiplication?"""
     if form["type"] != "f32" or form["rnd"]:
         return False
-    return form.name == "div" or (form.name == "rcp" and not form["ftz"])
+    algebra = form.effects.algebra
+    return algebra is Algebra.QUOTIENT or (algebra is Algebra.RECIPROCAL and not form["ftz"])
 
 
 def scales(form: Form) -> tuple[bool, bool]:
     """Is a large divisor scaled down, a subnormal one up?"""
-    full = form.name == "rcp" or bool(form["full"])
+    full = form.effects.algebra is Algebra.RECIPROCAL or bool(form["full"])
     return full, not form["ftz"]
 
 
@@ -40,7 +54,7 @@ def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand,
     def emit(form: Form, *operands: Operand) -> Reg:
         result = fresh("f32")
         modifiers = tuple(m for _, m in form.modifiers)
-        code.append(Instruction(form.opcode, modifiers, form, (result, *operands), None, ins.span, ins.mnemonic_span))
+        code.append(_made(ins, form.opcode, modifiers, form, (result, *operands), None))
         return result
 
     *numerator, b = ins.operands[1:]
@@ -60,7 +74,7 @@ def quotient_sum(division: Instruction, like: Instruction, operands: tuple[Opera
     form = _internal("sum", division.form)
     if like.form["sat"]:
         form = replace(form, modifiers=(("sat", "sat"), *form.modifiers))
-    return Instruction(division.opcode, division.modifiers, form, operands, like.guard, like.span, like.mnemonic_span)
+    return _made(like, division.opcode, division.modifiers, form, operands, like.guard)
 
 
 def one(like: Instruction) -> Immediate:
@@ -75,11 +89,13 @@ def _matched(opcode: str, modifiers: tuple[str, ...]) -> Form:
 
 @cache
 def _internal(part: str, division: Form) -> Form:
-    """What PTX has no instruction for: the scale of a divisor, a factor times it, all at once (machine/meaning/quotient.py)."""
-    like = _matched(*{"scale": ("abs", ("f32",)), "times": ("mul", ("f32",)), "sum": ("fma", ("rn", "f32"))}[part])
+    """The scale of a divisor, a factor times it, or all at once."""
+    like = _matched(*_LIKE[part])
     down, up = scales(division)
     flags = [name for name, there in (("down", down), ("up", up), ("ftz", division["ftz"])) if there]
-    return Form(replace(like.row, name=f"quotient.{part}"), (*((f, f) for f in flags), ("type", "f32")))
+    effects = LANEWISE.but(approximate=part == "sum")
+    row = replace(like.row, name=f"quotient.{part}", effects=effects)
+    return Form(row, (*((f, f) for f in flags), ("type", "f32")))
 
 
 def instruction(
@@ -87,4 +103,11 @@ def instruction(
     guard: tuple[Reg, bool] | None,
 ) -> Instruction:  # fmt: skip
     """An instruction that stands for a part of another."""
-    return Instruction(opcode, modifiers, _matched(opcode, modifiers), operands, guard, like.span, like.mnemonic_span)
+    return _made(like, opcode, modifiers, _matched(opcode, modifiers), operands, guard)
+
+
+def _made(
+    like: Instruction, opcode: str, modifiers: tuple[str, ...], form: Form, operands: tuple[Operand, ...],
+    guard: tuple[Reg, bool] | None,
+) -> Instruction:  # fmt: skip
+    return Instruction(opcode, modifiers, form, operands, guard, like.span, like.mnemonic_span, like.original)

@@ -6,16 +6,18 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mmulator.isa.effects import Algebra
 from mmulator.isa.form import Form
 from mmulator.program.as_ptxas.products import TYPES, Held, Product, form_of, is_copy, is_negation, is_product, is_sum
 from mmulator.program.as_ptxas.quotient import scales
 from mmulator.program.as_ptxas.scale import POWERS, may_scale
-from mmulator.program.blocks import registers_of
+from mmulator.program.uses import registers_of
 from mmulator.ptx.tree import Instruction, Operand, Reg
 
 if TYPE_CHECKING:
     from mmulator.program.as_ptxas.contract import Finder
 
+_CARRIES_PRODUCT = (Algebra.NEGATION, Algebra.MAGNITUDE, Algebra.PRODUCT, Algebra.QUOTIENT, Algebra.RECIPROCAL)
 _SEVERAL = -1  # in place of a definition: it depends on the way there
 
 
@@ -86,7 +88,8 @@ class Walk:
 
     def _sum(self, n: int, ins: Instruction) -> None:
         first, second = (self._value(o) for o in ins.operands[1:3])
-        if ins.opcode == "sub" and second is not None and second.behind:  # the sum that ptxas makes of it, subtracted
+        if ins.effects.algebra is Algebra.DIFFERENCE and second is not None and second.behind:
+            # the sum that ptxas makes of it, subtracted
             second.product.through += 1
             second = None
         self.f.sums[n] = first, second
@@ -107,16 +110,17 @@ class Walk:
         """What an instruction puts into its register: a product, a copy of one, or neither (None)."""
         if is_copy(ins):
             return self._value(ins.operands[1])
-        form = form_of(ins, "neg", "abs", "mul", "div", "rcp")
-        if form is not None and form.name == "abs":
+        form = form_of(ins, *_CARRIES_PRODUCT)
+        algebra = ins.effects.algebra
+        if form is not None and algebra is Algebra.MAGNITUDE:
             return self._square(_copied(self._value(ins.operands[1]), form, False))
         if form is None or not (is_negation(ins) or is_product(ins)):
             return None
-        if form.name == "neg":
+        if algebra is Algebra.NEGATION:
             return _copied(self._value(ins.operands[1]), form, True)
         f, kind, factors = self.f, form["type"], ins.operands[1:]
-        if form.name != "mul":
-            resident = form.name == "div" and not any(scales(form)) and f.is_resident(factors[0])
+        if algebra is not Algebra.PRODUCT:
+            resident = algebra is Algebra.QUOTIENT and not any(scales(form)) and f.is_resident(factors[0])
             return Held(Product(n, kind, bool(form["ftz"]), resident), False)
         constants = [f.constant(o, kind) for o in factors]
         if None not in constants:
@@ -130,7 +134,7 @@ class Walk:
     def _square(self, held: Held | None) -> Held | None:
         """The magnitude of a square is the square."""
         mul = None if held is None else self.f.instruction(held.product.at)
-        if held is None or mul is None or mul.opcode != "mul" or not isinstance(mul.operands[1], Reg):
+        if held is None or mul is None or mul.effects.algebra is not Algebra.PRODUCT or not isinstance(mul.operands[1], Reg):
             return None
         return Held(held.product, False) if mul.operands[1] == replace(mul.operands[2], span=mul.operands[1].span) else None
 

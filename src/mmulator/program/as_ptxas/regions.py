@@ -1,30 +1,23 @@
 """Straight-line regions of a function as NVIDIA's assembler sees them when it contracts products and sums.
 
-Not the blocks of program.py: some instructions that are one in PTX are branches in the machine's code (`div.rn.f32`, a
-guarded load), and blocks that only follow each other are one. Which instructions do so was found by experiment:
-docs/contraction.md.
+Not the blocks of blocks.py: some instructions that are one in PTX are branches in the machine's code (`div.rn.f32`, a
+guarded load), and blocks that only follow each other are one. Which instructions do so, their rows say (`Effects.ptxas`); it was
+found by experiment: docs/contraction.md.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from mmulator.isa import video
-from mmulator.program.blocks import form_name, uses_and_defs
+from mmulator.isa.effects import Algebra, Ends, Ptxas
+from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, NegatedPredicate, Operand, Reg, Symbol
 
-# Guarded, these are still no branch: a result is selected.
-SELECTED = frozenset((
-    "abs", "add", "addc", "alloca", "and", "bfe", "bfi", "bfind", "bmsk", "brev", "clmad", "clz", "cnot", "copysign", "cos",
-    "createpolicy", "cvt", "cvta", "div", "dp2a", "dp4a", "ex2", "fma", "fns", "getctarank", "isspacep", "lg2",
-    "lop3", "mad", "mad24", "madc", "mapa", "max", "min", "mov", "mul", "mul24", "neg", "not", "or", "popc",
-    "prmt", "rcp", "rem", "rsqrt", "sad", "selp", "set", "setp", "shf", "shl", "shr", "sin", "slct", "sqrt", "stacksave",
-    "sub", "subc", "szext", "tanh", "testp", "xor", *(row.opcode for row in video.ROWS),
-))  # fmt: skip
-_ENDS = frozenset(("bra", "brx", "ret", "exit", "trap"))
+_ENDS = (Ends.BRANCH, Ends.INDEXED, Ends.RETURN, Ends.EXIT, Ends.TRAP)
+_JUMPS = (Ends.BRANCH, Ends.INDEXED)
 
 
 @dataclass
@@ -108,14 +101,13 @@ def _segments(
         segment.statements.append(n)
         if runs is None:
             guarded.add(n)
-        if statement.opcode in _ENDS:
+        ends, ptxas = statement.effects.ends, statement.effects.ptxas
+        if ends in _ENDS:
             segment.jumps = _jumps(function, statement)
             segment.falls = runs is None
-            segment.forks = runs is None and statement.opcode not in ("bra", "brx")
+            segment.forks = runs is None and ends not in _JUMPS
             cut()
-        elif (_branches(statement) or (runs is None and not _is_selected(statement))) and (
-            n not in dead or _is_macro(statement)
-        ):
+        elif _cuts(ptxas, guarded=runs is None) and (n not in dead or ptxas is Ptxas.EXPANDED):
             segment.forks = True
             cuts.add(n)
             cut()
@@ -124,46 +116,16 @@ def _segments(
 
 
 def _jumps(function: Function, ins: Instruction) -> list[str]:
-    if ins.opcode == "bra":
+    if ins.effects.ends is Ends.BRANCH:
         return [o.name for o in ins.operands if isinstance(o, LabelRef)]
-    if ins.opcode == "brx" and isinstance(ins.operands[1], Symbol):
+    if ins.effects.ends is Ends.INDEXED and isinstance(ins.operands[1], Symbol):
         return [t.name for t in function.targets[ins.operands[1].name].targets]
     return []
 
 
-def _is_selected(ins: Instruction) -> bool:
-    sets_predicate = ins.opcode == "lop3" and len(ins.operands) > 5
-    return ins.opcode in SELECTED and not sets_predicate and "cc" not in ins.modifiers
-
-
-def _is_macro(ins: Instruction) -> bool:
-    """Of arithmetic that is a branch: is it expanded before dead code is looked for, so that its branch stays even so?"""
-    form = ins.form
-    return _branches(ins) and ins.opcode != "bfind" and form["type"] != "s32"
-
-
-def _branches(ins: Instruction) -> bool:
-    """is this instruction more than one block of machine code?"""
-    form = ins.form
-    type_name = form["type"]
-    match ins.opcode:
-        case "div" | "rem" if type_name[:1] in "us":
-            return type_name != "u32"
-        case "div" | "rcp" | "sqrt":
-            return bool(form["rnd"])
-        case "rsqrt":
-            return type_name == "f64" and not form["ftz"]
-        case "bfind":
-            return type_name[1:] == "64"
-        case "fence":
-            return form_name(ins) == "fence" and form["sem"] in ("", "sc", "acq_rel")
-        case "membar":
-            return form_name(ins) == "membar"
-        case "griddepcontrol":
-            return form["action"] == "launch_dependents"
-        case "call" | "brkpt" | "pmevent" | "setmaxnreg":
-            return True
-    return False
+def _cuts(ptxas: Ptxas, guarded: bool) -> bool:
+    """Is there a branch in the machine code?"""
+    return ptxas in (Ptxas.BRANCHES, Ptxas.EXPANDED) or (guarded and ptxas is Ptxas.GUARDED)
 
 
 def _targets(segments: list[_Segment], labels: Mapping[str, int], s: int) -> set[int]:
@@ -212,6 +174,10 @@ _COMPARE = {
     "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b, "lo": lambda a, b: a < b, "ls": lambda a, b: a <= b,
     "hi": lambda a, b: a > b, "hs": lambda a, b: a >= b,
 }  # fmt: skip
+_LOGIC: Mapping[Algebra, Callable[[int, int], int]] = {
+    Algebra.COPY: lambda a, b: a, Algebra.NOT: lambda a, b: 1 - a, Algebra.AND: lambda a, b: a & b,
+    Algebra.OR: lambda a, b: a | b, Algebra.XOR: lambda a, b: a ^ b,
+}  # fmt: skip
 
 
 def _constants(function: Function, definitions: Mapping[str, list[int]]) -> dict[str, int]:
@@ -229,33 +195,25 @@ def _constants(function: Function, definitions: Mapping[str, list[int]]) -> dict
 
 
 def _evaluate(ins: Instruction, known: Mapping[str, int]) -> int | None:
-    form = ins.form
-    if ins.opcode not in ("mov", "setp", "and", "or", "xor", "not"):
+    form, algebra = ins.form, ins.effects.algebra
+    compares = algebra is Algebra.COMPARISON
+    if not (compares or algebra in _LOGIC):
         return None
     type_name = form["type"]
-    if ins.opcode != "setp" and type_name != "pred" and not (ins.opcode == "mov" and type_name[:1] in "bus"):
+    if not compares and type_name != "pred" and not (algebra is Algebra.COPY and type_name[:1] in "bus"):
         return None
-    if ins.opcode == "setp" and (type_name[:1] not in "bus" or type_name.startswith("bf") or len(ins.operands) != 3):
+    if compares and (type_name[:1] not in "bus" or type_name.startswith("bf") or len(ins.operands) != 3):
         return None
     values = [_value(o, type_name, known) for o in ins.operands[1:]]
-    if ins.opcode == "and" and 0 in values:
+    if algebra is Algebra.AND and 0 in values:
         return 0
-    if ins.opcode == "or" and 1 in values:
+    if algebra is Algebra.OR and 1 in values:
         return 1
     if None in values:
         return None
     a, b = [*(v for v in values if v is not None), 0][:2]
-    match ins.opcode:
-        case "mov":
-            return a
-        case "not":
-            return 1 - a
-        case "and":
-            return a & b
-        case "or":
-            return a | b
-        case "xor":
-            return a ^ b
+    if not compares:
+        return _LOGIC[algebra](a, b)
     if type_name[:1] == "s":
         top = 1 << (int(type_name[1:]) - 1)
         a, b = (a ^ top) - top, (b ^ top) - top
@@ -282,5 +240,3 @@ def _runs(ins: Instruction, known: Mapping[str, int]) -> bool | None:
     value = known.get(register.name)
     return None if value is None else bool(value) != negated
 
-
-__all__ = ["SELECTED", "Regions", "regions_of"]

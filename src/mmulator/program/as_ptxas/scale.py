@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from mmulator.isa.effects import Algebra
 from mmulator.numerics.sfu.operations import f32_bits
 from mmulator.program.as_ptxas.products import form_of
 from mmulator.program.as_ptxas.quotient import instruction
@@ -17,7 +18,7 @@ POWERS: Mapping[int, float] = {f32_bits(x): x for x in (2.0, 4.0, 8.0, 0.5, 0.25
 
 def may_scale(ins: Instruction) -> bool:
     """A product that can be the second one."""
-    form = form_of(ins, "mul") if ins.opcode == "mul" else None
+    form = form_of(ins, Algebra.PRODUCT)
     return form is not None and form["type"] == "f32" and form["rnd"] in ("", "rn")
 
 

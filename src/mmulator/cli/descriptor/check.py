@@ -1,0 +1,121 @@
+"""`mmulator descriptor check`: what is wrong with a descriptor, and bank conflicts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from mmulator.cli.descriptor import options as o
+from mmulator.cli.output import print_json
+
+if TYPE_CHECKING:
+    from mmulator.inspect.descriptors.answer import DescriptorAnswer
+    from mmulator.inspect.descriptors.banks import BankConflicts
+    from mmulator.inspect.descriptors.tile import Tile
+
+
+def check(
+    words: o.Words = None,
+    start_address: o.StartAddress = None,
+    lbo: o.Lbo = None,
+    sbo: o.Sbo = None,
+    base_offset: o.BaseOffset = None,
+    swizzle: o.Swizzle = None,
+    instruction: o.For = None,
+    operand: o.Operand = None,
+    major: o.Major = None,
+    type: o.Type = None,
+    mn: o.Mn = None,
+    k: o.K = None,
+    base: o.Base = None,
+    shared: o.Shared = None,
+    shared_base: o.SharedBase = None,
+    access: o.Access = None,
+    at: o.At = None,
+    json: o.Json = False,
+) -> None:
+    """Say what is wrong with a descriptor, with the rule and what to do, and count bank conflicts.
+
+    WORD, or fields as for encode. The exit code is 0 only if the hardware reads the matrix that is meant.
+
+    Examples: mmulator descriptor check 0x4000004000010048 wgmma m64n64 f16 --base 0x480
+
+    mmulator descriptor check --type f16 --swizzle 64B --access ldmatrix --access k:16
+
+    mmulator descriptor check --access @addresses.txt:4
+    """
+    for name, value, needs, other in (("--at", at, "--access", access), ("--shared-base", shared_base, "--shared", shared)):
+        if value is not None and not other:
+            raise typer.BadParameter(f"it goes with {needs}", param_hint=name)
+    word, rest = o.split(words)
+    window = {"--shared": shared, "--shared-base": shared_base}
+    tile = o.tile_of(o.instruction_of(rest, instruction), operand, major, type, mn, k, window)
+    given = o.fields_of(start_address, lbo, sbo, base_offset, swizzle)
+    if not (word or given or tile or access):
+        o.nothing_given()
+    start = o.number("--base", base)
+    whole = o.word_of(word, given, tile, start)
+    if tile is None:
+        _by_itself(whole, bool(word or given), access, json)
+    else:
+        _of_a_matrix(whole, tile, start, [o.number(*one) for one in window.items()], (access, at), json)
+
+
+def _by_itself(word: int, said: bool, access: list[str] | None, json: bool) -> None:
+    """A word of which nobody knows the matrix, if one is said at all, and accesses to addresses of a file."""
+    from mmulator.cli.descriptor import text
+    from mmulator.errors import OperandError
+    from mmulator.inspect.descriptors.describe import descriptor_fields
+
+    if any(not kind.startswith("@") for kind in access or ()):
+        hint = "--for INSTRUCTION --operand a|b, or --type TYPE --mn M --k K"
+        raise OperandError("which matrix does it describe?", hint=hint)
+    fields, found = descriptor_fields(word), _conflicts(None, access, None)
+    if json:
+        print_json({"ok": True, **fields.to_dict(), "accesses": [c.to_dict() for c in found]})
+        return
+    if said:
+        text.print_verdict(word, "by itself; --for or --type says of which matrix", fields.findings)
+    text.print_conflicts(found)
+
+
+def _of_a_matrix(
+    word: int, tile: Tile, start: int | None, window: list[int | None], accesses: tuple[o.Texts, str | None], json: bool
+) -> None:
+    """A word as the reader of a tile sees it."""
+    from mmulator.cli.descriptor import text
+    from mmulator.cli.descriptor.tell import as_data, described
+    from mmulator.inspect.descriptors.describe import descriptor_fields
+
+    answer = described(word, tile, start, window[0], window[1] or 0)
+    found = _conflicts(answer, *accesses)
+    if json:
+        print_json(as_data(descriptor_fields(word), answer, [], [], found, None))
+    else:
+        text.print_verdict(word, text.matrix(tile), answer.findings)
+        text.print_conflicts(found)
+    if not answer.ok:
+        raise typer.Exit(1)
+
+
+def _conflicts(answer: DescriptorAnswer | None, access: list[str] | None, at: str | None) -> list[BankConflicts]:
+    from mmulator.inspect.descriptors.banks import address_accesses, bank_conflicts
+
+    found = []
+    for kind in access or ():
+        if kind.startswith("@"):
+            path, _, size = kind[1:].rpartition(":")
+            name, accesses = address_accesses(_addresses(path or size), o.number("--access", size if path else "4") or 0)
+            found.append(bank_conflicts(f"{path or size}, {name}", accesses))
+        elif answer is not None:
+            found.append(answer.conflicts(kind, None if at is None else o.pair("--at", at)))
+    return found
+
+
+def _addresses(path: str) -> list[int]:
+    """Addresses of a file, one or more a line; `#` begins a remark."""
+    from mmulator.cli.output import read_bytes
+
+    lines = (line.partition("#")[0] for line in read_bytes(path).decode("utf-8", "replace").splitlines())
+    return [o.number(f"an address in {path}", x) or 0 for line in lines for x in line.replace(",", " ").split()]

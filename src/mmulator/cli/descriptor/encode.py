@@ -1,0 +1,51 @@
+"""`mmulator descriptor encode`: fields to a word."""
+
+from __future__ import annotations
+
+from mmulator.cli.descriptor import options as o
+
+
+def encode(
+    words: o.Words = None,
+    start_address: o.StartAddress = None,
+    lbo: o.Lbo = None,
+    sbo: o.Sbo = None,
+    base_offset: o.BaseOffset = None,
+    swizzle: o.Swizzle = None,
+    instruction: o.For = None,
+    operand: o.Operand = None,
+    major: o.Major = None,
+    type: o.Type = None,
+    mn: o.Mn = None,
+    k: o.K = None,
+    base: o.Base = None,
+    element: o.Element = None,
+    address: o.Address = None,
+    cute: o.Cute = False,
+    svg: o.Svg = None,
+    png: o.Png = None,
+    theme: o.Theme = None,
+    lines: o.Lines = 8,
+    json: o.Json = False,
+) -> None:
+    """Make the word of a descriptor from its fields, and say what it means.
+
+    Fields that are left out are those of WORD, or else of the packed layout of the matrix that an instruction (or
+    --type, --mn, --k) says. Numbers may be hexadecimal. The exit code is 1 if a check fails.
+
+    Examples: mmulator descriptor encode wgmma m64n128 f16 --swizzle 128B
+
+    mmulator descriptor encode --type bf16 --mn 128 --swizzle 64B --svg tile.svg
+
+    mmulator descriptor encode --start-address 0x400 --lbo 16 --sbo 1024 --swizzle 128B
+    """
+    from mmulator.cli.descriptor.tell import Wanted, tell
+
+    word, rest = o.split(words)
+    tile = o.tile_of(o.instruction_of(rest, instruction), operand, major, type, mn, k, {})
+    given = o.fields_of(start_address, lbo, sbo, base_offset, swizzle)
+    start = o.number("--base", base)
+    wanted = Wanted(element, address, cute, svg, png, theme, lines, json)
+    if not (word or given or tile or wanted.of_a_matrix):
+        o.nothing_given()
+    tell(o.word_of(word, given, tile, start), tile, start, wanted)

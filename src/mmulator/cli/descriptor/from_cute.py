@@ -1,0 +1,68 @@
+"""`mmulator descriptor from-cute`: the descriptors of a CuTe layout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mmulator.cli.descriptor import options as o
+
+if TYPE_CHECKING:
+    from mmulator.inspect.descriptors.from_cute import CuteAnswer
+
+_Layout = Annotated[
+    str, typer.Argument(metavar="LAYOUT", help="As CuTe prints it: first mode M or N, second K.", show_default=False)
+]
+_Units = Annotated[
+    o.Text, o.what("UNIT", "Of the layout's strides: elements (default), bytes or bits.", offer="elements bytes bits")
+]
+
+
+def from_cute(
+    layout: _Layout,
+    words: o.Instruction = None,
+    instruction: o.For = None,
+    operand: o.Operand = None,
+    type: o.Type = None,
+    units: _Units = None,
+    base: o.Base = None,
+    element: o.Element = None,
+    address: o.Address = None,
+    cute: o.Cute = False,
+    svg: o.Svg = None,
+    png: o.Png = None,
+    theme: o.Theme = None,
+    lines: o.Lines = 8,
+    json: o.Json = False,
+) -> None:
+    """Derive the descriptors of a CuTe layout, one for each instruction over it, or say why there are none.
+
+    It reads what CuTe prints, the notation of the specification, and CUTLASS's atoms. The exit code is 1 if no
+    descriptor has the layout's addresses.
+
+    Examples: mmulator descriptor from-cute "Sw<3,4,3> o smem_ptr[16b](0x400) o (64,64):(64,1)" --type f16
+
+    mmulator descriptor from-cute "tile_to_shape(Layout_K_SW128_Atom<half_t>, (128,64))" wgmma m64n128 f16
+    """
+    from mmulator.cli.descriptor.tell import Wanted, tell
+    from mmulator.cli.output import exclude
+
+    asked = o.instruction_of(words, instruction)
+    exclude({"--for": asked, "--type": type}, "the instruction says it")
+    wanted = Wanted(element, address, cute, svg, png, theme, lines, json)
+    wanted.check()
+    start = o.number("--base", base)
+    derived = _derived(layout, asked, operand or "b", type or "f16", start, units or "elements")
+    tell(derived.tiles[0].word, derived.tile, start, wanted, derived)
+
+
+def _derived(text: str, instruction: str | None, operand: str, type: str, base: int | None, units: str) -> CuteAnswer:
+    from mmulator.inspect.descriptors.describe import make_tile
+    from mmulator.inspect.descriptors.from_cute import descriptor_from_cute, tile_of_layout
+
+    if instruction is None:
+        tile = tile_of_layout(text, operand, type, units)
+    else:
+        tile = make_tile(instruction, operand, mn_major=False)
+    return descriptor_from_cute(text, tile, base=base, units=units)

@@ -1,0 +1,185 @@
+"""Options that several of the four commands have, each said once, and how their values are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from mmulator.cli.completion import instruction_words
+
+if TYPE_CHECKING:
+    from mmulator.inspect.descriptors.tile import Tile
+
+Text = str | None
+Texts = list[str] | None
+
+
+def _offer(values: str) -> Any:
+    """For completion: those of `values` that begin like what is typed."""
+    return lambda incomplete: [v for v in values.split() if v.startswith(incomplete)]
+
+
+def _option(panel: str, metavar: str | None, help: str, *names: str, offer: str = "", **more: Any) -> Any:
+    more |= {"autocompletion": _offer(offer)} if offer else {}
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
+
+
+_field = partial(_option, "Fields, in bytes")
+what = partial(_option, "The matrix that it describes")
+_ask = partial(_option, "Questions")
+_check = partial(_option, "Checks")
+_out = partial(_option, "Output")
+
+Word = Annotated[str, typer.Argument(metavar="WORD", help="A descriptor's 64 bits as a number.", show_default=False)]
+_INSTRUCTION = "The wgmma that reads it, as with --for."
+Instruction = Annotated[
+    Texts, typer.Argument(metavar="[INSTRUCTION]", help=_INSTRUCTION, show_default=False, autocompletion=instruction_words)
+]
+Words = Annotated[
+    Texts,
+    typer.Argument(
+        metavar="[WORD] [INSTRUCTION]", show_default=False, autocompletion=instruction_words,
+        help="A word whose fields are taken where none is given; the wgmma that reads it, as with --for.",
+    ),
+]  # fmt: skip
+
+For = Annotated[Text, what("INSTRUCTION", "A wgmma that reads it: its name, or words such as wgmma m64n128 f16.", "--for")]
+Operand = Annotated[Text, what("a|b", "Which operand. Default: b.", offer="a b")]
+Major = Annotated[Text, what("k|mn", "The contiguous dimension. Default: k.", offer="k mn")]
+Type = Annotated[Text, what("TYPE", "Without --for: element type.", offer="f16 bf16 tf32 e4m3 e5m2 s8 u8 b1")]
+Mn = Annotated[int | None, what("N", "Without --for: extent of m or n. Default: 64.")]
+K = Annotated[int | None, what("N", "Without --for: extent of k. Default: 64.")]
+Base = Annotated[Text, what("ADDRESS", "Where the buffer, so the swizzle pattern, starts.")]
+
+StartAddress = Annotated[Text, _field("BYTES", "Default: --base, or 0.")]
+Lbo = Annotated[Text, _field("BYTES", "Leading dimension byte offset.")]
+Sbo = Annotated[Text, _field("BYTES", "Stride dimension byte offset.")]
+BaseOffset = Annotated[Text, _field("0..7", "Matrix base offset.")]
+Swizzle = Annotated[Text, _field("MODE", "none, 32B, 64B or 128B.", offer="none 32B 64B 128B")]
+
+Element = Annotated[Texts, _ask("ROW,COL", "Its address. Of A: m,k; of B: k,n. May be repeated.")]
+Address = Annotated[Texts, _ask("ADDRESS", "The element that lies there. May be repeated.")]
+
+Shared = Annotated[Text, _check("BYTES", "Size of the shared window. Default: 228 KiB.")]
+SharedBase = Annotated[Text, _check("ADDRESS", "Its first byte. Default: 0.")]
+Access = Annotated[
+    Texts, _check("KIND", "Bank conflicts of ldmatrix, k:BYTES, mn:BYTES or @FILE:BYTES. May be repeated.",
+                  offer="ldmatrix k:4 k:8 k:16 mn:4 mn:8 mn:16")
+]  # fmt: skip
+At = Annotated[Text, _check("ROW,COL", "Of --access: the one that begins here.")]
+
+Cute = Annotated[bool, _out(None, "Print the CuTe layout alone.", "--cute")]
+Svg = Annotated[Text, _out("FILE", "Draw the tile.")]
+Png = Annotated[Text, _out("FILE", "Draw it as PNG (extra draw).")]
+Theme = Annotated[Text, _out("THEME", "auto, the default, light or dark.", offer="auto light dark")]
+Lines = Annotated[int, _out("N", "Lines of the map that is printed; 0: no map.", min=0)]
+Json = Annotated[bool, _out(None, "Print JSON.", "--json")]
+
+
+# what is given --------------------------------------------------------------------------------------------------------
+def split(words: list[str] | None) -> tuple[str | None, list[str]]:
+    """A number, and words of an instruction."""
+    from mmulator.inspect.search import is_word
+
+    words = words or []
+    number = words[0] if words and not is_word(words[0]) else None
+    return number, words[number is not None :]
+
+
+def instruction_of(words: list[str] | None, given: str | None) -> str | None:
+    """The instruction, as words or with --for. Wrong usage where it is said twice, or the words are none."""
+    from mmulator.cli.output import exclude
+    from mmulator.inspect.search import is_word
+
+    text = " ".join(words or ())
+    exclude({"INSTRUCTION": text or None, "--for": given}, "say it once")
+    if text and not is_word(text):
+        raise typer.BadParameter(f"{text!r} is no instruction", param_hint="INSTRUCTION")
+    return text or given
+
+
+def tile_of(
+    instruction: str | None, operand: str | None, major: str | None, type: str | None, mn: int | None, k: int | None,
+    rest: Mapping[str, object],
+) -> Tile | None:  # fmt: skip
+    """The matrix that is described, None if nothing says which. rest: options that are of a matrix, too."""
+    from mmulator.cli.output import exclude
+    from mmulator.errors import OperandError
+    from mmulator.inspect.descriptors.describe import make_tile
+
+    for name, value in (("--type", type), ("--mn", mn), ("--k", k)):
+        exclude({"--for": instruction, name: value}, "the instruction says it")
+    if major not in (None, "k", "mn"):
+        raise OperandError(f"--major is {major!r}", hint="k or mn")
+    if instruction is None and type is None:
+        for option, given in ({"--operand": operand, "--major": major, "--mn": mn, "--k": k} | dict(rest)).items():
+            if given is not None:
+                raise typer.BadParameter("it goes with --for or --type, which say what is described", param_hint=option)
+        return None
+    return make_tile(
+        instruction, operand or "b", mn_major=major == "mn", type=type or "f16", mn=64 if mn is None else mn,
+        k=64 if k is None else k,
+    )  # fmt: skip
+
+
+def fields_of(
+    start_address: str | None, lbo: str | None, sbo: str | None, base_offset: str | None, swizzle: str | None
+) -> dict[str, Any]:
+    """The fields that are given, by their names."""
+    given = {
+        "start_address": number("--start-address", start_address),
+        "leading_byte_offset": number("--lbo", lbo),
+        "stride_byte_offset": number("--sbo", sbo),
+        "base_offset": number("--base-offset", base_offset),
+        "swizzle": swizzle,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def word_of(word: str | None, given: dict[str, Any], tile: Tile | None, base: int | None) -> int:
+    """A word, changed by the fields that are given; without a word the packed layout of the tile."""
+    from dataclasses import replace
+
+    from mmulator.inspect.descriptors.describe import descriptor_fields
+    from mmulator.layouts.descriptors import MatrixDescriptor
+
+    whole = number("WORD", word)
+    if whole is not None:
+        found = descriptor_fields(whole).descriptor
+        return replace(found, **given).encode() if given else whole
+    start = given.get("start_address", base or 0)
+    if tile is None:
+        return MatrixDescriptor(**{"start_address": start, **given}).encode()
+    return replace(tile.packed(given.get("swizzle", "none"), start, base), **given).encode()
+
+
+def nothing_given() -> NoReturn:
+    """Raises OperandError: what could be given."""
+    from mmulator.errors import OperandError
+
+    raise OperandError("no descriptor is given", hint="a word, fields, an instruction or --type; see --help")
+
+
+def number(name: str, text: str | None) -> int | None:
+    """A number as people write it, hexadecimal too. Raises OperandError."""
+    from mmulator.errors import OperandError
+
+    if text is None:
+        return None
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise OperandError(f"{name} is {text!r}: a whole number is needed", hint="such as 1024 or 0x400") from None
+
+
+def pair(name: str, text: str) -> tuple[int, int]:
+    """`ROW,COL` as numbers. Raises OperandError."""
+    from mmulator.errors import OperandError
+
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise OperandError(f"{name} is {text!r}: ROW,COL is needed", hint=f"such as {name} 3,8")
+    return number(name, parts[0].strip()) or 0, number(name, parts[1].strip()) or 0

@@ -1,0 +1,131 @@
+"""What encode, decode and from-cute end in: the fields, what they mean for a matrix, questions answered, a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from mmulator.cli.descriptor.options import number, pair
+from mmulator.cli.output import exclude, print_json, print_text, write_file
+
+if TYPE_CHECKING:
+    from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields
+    from mmulator.inspect.descriptors.banks import BankConflicts
+    from mmulator.inspect.descriptors.from_cute import CuteAnswer
+    from mmulator.inspect.descriptors.tile import Tile
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Questions, and the form of the output, as the options say."""
+
+    element: list[str] | None
+    address: list[str] | None
+    cute: bool
+    svg: str | None
+    png: str | None
+    theme: str | None
+    lines: int
+    json: bool
+
+    def check(self) -> None:
+        """Wrong usage where options contradict each other, or would be without effect."""
+        exclude({"--cute": self.cute, "--json": self.json}, "one form of output at a time")
+        if self.theme is not None and not (self.svg or self.png):
+            raise typer.BadParameter("it goes with --svg or --png", param_hint="--theme")
+        for name, path in (("--svg", self.svg), ("--png", self.png)):
+            if path == "-":
+                raise typer.BadParameter("standard output has the text: name a file", param_hint=name)
+
+    @property
+    def of_a_matrix(self) -> bool:
+        return any((self.element, self.address, self.cute, self.svg, self.png))
+
+
+def tell(word: int, tile: Tile | None, base: int | None, wanted: Wanted, derived: CuteAnswer | None = None) -> None:
+    """All about a word, as the reader of `tile` sees it. Ends with exit code 1 where a check fails."""
+    from mmulator.cli.descriptor import text
+    from mmulator.errors import OperandError
+    from mmulator.inspect.descriptors.describe import descriptor_fields
+
+    wanted.check()
+    fields = descriptor_fields(word)
+    if tile is None:
+        if wanted.of_a_matrix:
+            hint = "--for INSTRUCTION --operand a|b, or --type TYPE --mn M --k K"
+            raise OperandError("which matrix does it describe?", hint=hint)
+        if wanted.json:
+            print_json({"ok": True, **fields.to_dict(), "accesses": []})
+        else:
+            text.print_fields(fields)
+        return
+    answer = described(word, tile, None if derived else base)
+    places = [(pair("--element", e), answer.address(*pair("--element", e))) for e in wanted.element or ()]
+    elements = [(a, answer.element(number("--address", a) or 0)) for a in wanted.address or ()]
+    _draw(answer, wanted)
+    if wanted.json:
+        print_json(as_data(fields, answer, places, elements, [], derived))
+    elif wanted.cute:
+        print(canonical_text(answer))
+    else:
+        text.print_fields(fields, findings=False)
+        text.print_answer(answer, derived)
+        if not (places or elements):
+            text.print_map(answer, wanted.lines)
+        for at, x in places:
+            print(f"{answer.tile.name(*answer.tile.matrix(*at))} lies at {x:#x} ({x})")
+        for a, here in elements:
+            names = ", ".join(answer.tile.name(*answer.tile.matrix(*one)) for one in here)
+            print_text(f"{a} holds {names or 'no element of this matrix'}", hang=2)
+        text.print_findings(answer.findings)
+    if not answer.ok:
+        raise typer.Exit(1)
+
+
+def described(
+    word: int, tile: Tile, base: int | None, shared: int | None = None, shared_base: int = 0
+) -> DescriptorAnswer:
+    """What a word means for a tile."""
+    from mmulator.inspect.descriptors.describe import describe_descriptor
+
+    return describe_descriptor(
+        word, tile.instruction, tile.operand, mn_major=tile.mn_major, base=base, type=tile.element.name, mn=tile.mn,
+        k=tile.k, shared=shared, shared_base=shared_base,
+    )  # fmt: skip
+
+
+def as_data(
+    fields: DescriptorFields, answer: DescriptorAnswer, places: list[Any], elements: list[Any], found: list[BankConflicts],
+    derived: CuteAnswer | None,
+) -> dict[str, Any]:  # fmt: skip
+    """The whole answer for JSON: one shape, whichever command gives it."""
+    return {
+        "ok": answer.ok,
+        **fields.to_dict(),
+        **answer.to_dict(),
+        "elements": [{"element": list(at), "address": x} for at, x in places],
+        "addresses": [{"address": number("--address", a), "elements": e} for a, e in elements],
+        "accesses": [c.to_dict() for c in found],
+        "from_cute": derived.to_dict() if derived else None,
+    }
+
+
+def canonical_text(answer: DescriptorAnswer) -> str:
+    """The CuTe layout. Raises OperandError where no string says it, with the reason."""
+    from mmulator.inspect.descriptors.tile import canonical
+
+    return str(canonical(answer.tile, answer.descriptor))
+
+
+def _draw(answer: DescriptorAnswer, wanted: Wanted) -> None:
+    if wanted.svg is None and wanted.png is None:
+        return
+    from mmulator.inspect.answer import png
+
+    picture = answer.svg(wanted.theme or "auto")
+    if wanted.svg is not None:
+        write_file(wanted.svg, picture.encode())
+    if wanted.png is not None:
+        write_file(wanted.png, png(picture))

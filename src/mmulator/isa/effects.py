@@ -1,0 +1,145 @@
+"""What an instruction does besides computing its results: a column of every row, so that nobody else keeps lists of opcodes.
+
+What says nothing is lane-wise: each lane computes its results from its operands, and nothing else shows that it ran. A row that
+does more says what. Where the modifiers decide, `where` has the difference, and a form has the effects of its own modifiers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum
+from typing import Any, Literal
+
+
+class Ends(StrEnum):
+    """How control leaves an instruction, and the block of code that ends there."""
+
+    NO = "goto"  # for what follows
+    BRANCH = "branch"
+    INDEXED = "indexed"  # for one label of a list
+    CALL = "call"
+    RETURN = "return"
+    EXIT = "exit"
+    TRAP = "trap"
+    BARRIER = "barrier"  # of the thread block; control comes back behind it
+    WAIT = "wait"  # until what is pending is done
+
+
+class Together(Enum):
+    """Which lanes execute an instruction together."""
+
+    ALONE = "each lane for itself"
+    MEMBERS = "those of its member mask, the last operand"
+    MEETING = "those of its member mask, each at any instruction of this name"
+    LIVE = "those of the warp that have not exited; the instruction looks itself"
+    WARP = "all 32 of the warp"
+    WARPGROUP = "those of four warps that have not exited"
+
+
+class Memory(Enum):
+    """What becomes of the bytes at its addresses."""
+
+    NONE = "nothing"
+    READ = "read"
+    WRITE = "written"
+    COPY = "read at one, written at another"
+    ATOMIC = "read and written, and nobody comes between"
+
+
+class Queue(Enum):
+    """Where an asynchronous operation waits to be done."""
+
+    NONE = "nowhere: it is done at once"
+    COPIES = "among a thread's cp.async"
+    WGMMA = "among a warpgroup's wgmma"
+
+
+class Step(Enum):
+    """What an instruction does to a queue."""
+
+    NONE = "nothing"
+    ISSUE = "adds an operation"
+    COMMIT = "closes a group of operations"
+    WAIT = "waits for groups"
+    FENCE = "orders registers and operations"
+
+
+class Ptxas(Enum):
+    """What ptxas makes of it, as found by experiment (docs/contraction.md)."""
+
+    SELECTED = "straight code; under a guard its result is selected"
+    GUARDED = "straight code; under a guard a branch"
+    BRANCHES = "more than one block of machine code"
+    EXPANDED = "the same, and it stays when nothing reads the result"
+
+
+class Algebra(Enum):
+    """What folding and contraction see in it (docs/contraction.md). Of floating point, where integers have the same name."""
+
+    NONE = "nothing"
+    SUM = "a + b"
+    DIFFERENCE = "a - b"
+    PRODUCT = "a * b"
+    QUOTIENT = "a / b"
+    RECIPROCAL = "1 / a"
+    EXPONENTIAL = "2 ** a"
+    FUNCTION = "another function of a"
+    NEGATION = "-a"
+    MAGNITUDE = "|a|"
+    COPY = "a"
+    CONVERSION = "a in another type"
+    SELECTION = "c ? a : b"
+    COMPARISON = "a < b"
+    AND = "a and b"
+    OR = "a or b"
+    XOR = "a xor b"
+    NOT = "not a"
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What an instruction does besides computing.
+
+    memory: what it does at its addresses. queue, step: what it does to which queue of asynchronous operations.
+    pure: ptxas removes it when nothing reads its results. ptxas, algebra: how ptxas sees it.
+    counted_as: its class in a report; empty: by its type. multiplies: it counts as the multiply-accumulates of its shape.
+    pinned: names of operands whose registers others read or write later. carry: how it accesses the condition code.
+    approximate: its bits come from tables of a chip. allocates: it takes memory from a lane's stack.
+    variants: (modifier, effects of the forms that have it), the first that fits.
+    """
+
+    ends: Ends = Ends.NO
+    together: Together = Together.ALONE
+    memory: Memory = Memory.NONE
+    queue: Queue = Queue.NONE
+    step: Step = Step.NONE
+    pure: bool = True
+    ptxas: Ptxas = Ptxas.SELECTED
+    algebra: Algebra = Algebra.NONE
+    counted_as: str = ""
+    multiplies: bool = False
+    pinned: tuple[str, ...] = ()
+    carry: Literal["", "r", "w", "rw"] = ""
+    approximate: bool = False
+    allocates: bool = False
+    variants: tuple[tuple[str, Effects], ...] = ()
+
+    def but(self, **changes: Any) -> Effects:
+        return replace(self, **changes)
+
+    def where(self, modifiers: str, **changes: Any) -> Effects:
+        """These, and with `changes` for forms that have one of these modifiers (`"u64 s64"`)."""
+        variant = replace(self, variants=(), **changes)
+        return replace(self, variants=(*self.variants, *((m, variant) for m in modifiers.split())))
+
+    def of(self, modifiers: Collection[str]) -> Effects:
+        """Those of a form with these modifiers."""
+        for modifier, effects in self.variants:
+            if modifier in modifiers:
+                return effects
+        return replace(self, variants=()) if self.variants else self
+
+
+LANEWISE = Effects()
+ACTS = Effects(pure=False, ptxas=Ptxas.GUARDED)  # to be said in full by a row

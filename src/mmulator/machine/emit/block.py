@@ -1,0 +1,286 @@
+"""Writing one basic block: registers as 32-lane values, operands in and results out, masks at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from mmulator.codegen.lang import Instrument, Native
+from mmulator.codegen.ops import bitcast, bits_mask, load, mask_bits, select, store
+from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64, u128, void
+from mmulator.codegen.values import Builder, Value, constant, splat
+from mmulator.isa.types import type_bits
+from mmulator.machine.runtime.events import READ, WRITE, register
+from mmulator.machine.state import Warp
+from mmulator.program.addresses import HEADER_LOCAL
+from mmulator.program.blocks import Block
+from mmulator.program.frames import Frame, pinned_registers
+from mmulator.ptx.tree import (
+    Address,
+    Immediate,
+    Instruction,
+    NegatedPredicate,
+    Operand,
+    Reg,
+    Sink,
+    SpecialRegister,
+    Symbol,
+)
+
+LANES = 32
+_UNSIGNED: dict[int, Ty] = {8: u8, 16: u16, 32: u32, 64: u64, 128: u128}
+_SIGNED: dict[int, Ty] = {8: i8, 16: i16, 32: i32, 64: i64}
+
+
+def vector_type(type_name: str) -> Ty:
+    """The 32-lane type in which a PTX type is computed: formats other than f32 and f64 travel as raw bits."""
+    if type_name == "pred":
+        return boolean.vec(LANES)
+    if type_name in ("f32", "f64"):
+        return (f32 if type_name == "f32" else f64).vec(LANES)
+    bits = max(type_bits(type_name), 8)
+    if type_name[0] == "s" and type_name[1:].isdigit():
+        return _SIGNED[bits].vec(LANES)
+    return _UNSIGNED[bits].vec(LANES)
+
+
+def storage_type(type_name: str) -> Ty:
+    """The 32-lane type of a register's bits."""
+    if type_name == "pred":
+        return boolean.vec(LANES)
+    return _UNSIGNED[max(type_bits(type_name), 8)].vec(LANES)
+
+
+class Names(Protocol):
+    """What names in a kernel stand for."""
+
+    def symbol(self, e: Any, symbol: Symbol) -> Value:
+        """Address of a variable. Raises UnsupportedError if it is defined elsewhere."""
+
+    def special(self, e: Any, name: str) -> Value:
+        """A special register, for 32 lanes."""
+
+
+class BlockEmitter:
+    """State while a block is written. `values`: registers whose current value is known here; `dirty`: to be stored."""
+
+    def __init__(
+        self, b: Builder, block: Block, frame: Frame, names: Names, locals_bytes: int, events: Instrument | None = None
+    ) -> None:
+        self.b: Builder = b
+        self.block, self.frame = block, frame
+        self.w, self.regs, self.mask = b.params
+        self._names = names
+        self.events = events
+        # registers whose every access an instrument sees
+        self.seen = pinned_registers(block.function) if events is not None and register.under(events) is not None else set()
+        self.local_bytes = locals_bytes
+        self.values: dict[str, Value] = {}
+        self.dirty: dict[str, None] = {}
+        self.natives: dict[str, Native] = {}
+        self.active = bits_mask(self.mask)
+        self.site = 0
+        self.current: Instruction | None = None
+        self.lanes = LANES
+        self._rooms: dict[int, list[str]] = {}  # stack memory by its bytes
+        self._taken: dict[int, int] = {}  # how many of each the current instruction has
+
+    # native functions -----------------------------------------------------------------------------------------------
+    def call(self, function: Native, *args: Any) -> Value:
+        """A call of a native function, as it is under the kernel's instrument; of a hook that this does not take, nothing."""
+        called = function.under(self.events)
+        if called is None:
+            return Value(self.b, void, "")
+        self.natives[called.name] = called
+        return called(*args)
+
+    # registers ------------------------------------------------------------------------------------------------------
+    def read(self, name: str) -> Value:
+        """A register's bits, for an instruction that reads it."""
+        if name in self.seen:
+            self._note(name, READ)
+        return self._value(name)
+
+    def _value(self, name: str) -> Value:
+        value = self.values.get(name)
+        if value is None:
+            value = self._load(name)
+            self.values[name] = value
+        return value
+
+    def _note(self, name: str, access: int) -> None:
+        lanes = self.mask if self.current is None else self.lanes_of(self.current)
+        self.call(register, self.w, lanes, self.frame.slots[name], access, self.site)
+
+    def _place(self, name: str) -> Value:
+        return self.b.emit(ptr_to(u8), f"getelementptr i8, ptr {self.regs.text}, i64 {self.frame.slots[name]}")
+
+    def _load(self, name: str) -> Value:
+        ty = storage_type(self.frame.types[name])
+        if name not in self.frame.slots:  # never written on any path that is seen from here: zero
+            return constant(self.b, ty, 0)
+        if ty.bits == 1:
+            return bits_mask(self.b.load(u32, self._place(name)))
+        return self.b.load(ty, self._place(name), align=4)
+
+    def write(self, name: str, value: Value, guard: Value | None = None) -> None:
+        """Set a register from bits of its size; lanes outside `guard` keep theirs."""
+        ty = storage_type(self.frame.types[name])
+        value = self.to_bits(value, ty)
+        if name in self.seen:
+            self._note(name, WRITE)
+        if guard is not None:
+            value = select(guard, value, self._value(name))
+        self.values[name] = value
+        self.dirty[name] = None
+
+    def to_bits(self, value: Value, ty: Ty) -> Value:
+        """A computed value as register bits: same bits, or extended by the value's own sign."""
+        if not value.ty.lanes:
+            value = splat(value, LANES)
+        if value.ty.kind == "float":
+            value = bitcast(_UNSIGNED[value.ty.bits].vec(LANES), value)
+        if ty.bits == 1:
+            return value if value.ty.bits == 1 else value != 0
+        return ty(value)
+
+    def flush(self, everything: bool = False) -> None:
+        """Store what later blocks read (or all, before an operation that reads the register file)."""
+        live = self.frame.live_out[self.block.index]
+        for name in self.dirty:
+            if name in self.frame.slots and (everything or name in live):
+                value, place = self.values[name], self._place(name)
+                if value.ty.bits == 1:
+                    old = self.b.load(u32, place)
+                    self.b.store((mask_bits(value) & self.mask) | (old & ~self.mask), place)
+                else:
+                    self.b.store(select(self.active, value, self.b.load(value.ty, place, align=4)), place, align=4)
+        if everything:
+            self.dirty.clear()
+
+    def store_registers(self, names: list[str]) -> None:
+        """Bring these registers' slots up to date: something reads them behind the program's back."""
+        for name in names:
+            if name in self.dirty:
+                value, place = self.values[name], self._place(name)
+                self.b.store(select(self.active, value, self.b.load(value.ty, place, align=4)), place, align=4)
+                del self.dirty[name]
+
+    # operands -------------------------------------------------------------------------------------------------------
+    def guard(self, ins: Instruction) -> Value | None:
+        """The lanes for which a guarded instruction acts."""
+        if ins.guard is None:
+            return None
+        register, negated = ins.guard
+        value = self.read(register.name)
+        return ~value if negated else value
+
+    def lanes_of(self, ins: Instruction) -> Value:
+        """Active lanes of an instruction as 32 bits: the block's, less those its guard excludes."""
+        guard = self.guard(ins)
+        return self.mask if guard is None else self.mask & mask_bits(guard)
+
+    def source(self, operand: Operand, type_name: str) -> Value:
+        """An operand's value in the computing type of a PTX type."""
+        ty = vector_type(type_name)
+        match operand:
+            case Reg(name=name):
+                return self.typed(self.read(name), ty, self.frame.types[name])
+            case Immediate():
+                return self.immediate(operand.bits(type_name), ty)
+            case NegatedPredicate(register=register):
+                return ~self.read(register.name)
+            case SpecialRegister(name=name):
+                return self.typed(self._names.special(self, name), ty, "")
+            case Symbol():
+                return self.typed(self.symbol(operand), ty, "")
+            case Sink():
+                return constant(self.b, ty, 0)
+        raise TypeError(f"{operand} is no source")
+
+    def typed(self, value: Value, ty: Ty, declared: str) -> Value:
+        """Register bits as a computing type; a wider register gives its low bits, a narrower is extended by its type."""
+        if ty.bits == 1:
+            return value if value.ty.bits == 1 else value != 0
+        if ty.kind == "float":
+            return bitcast(ty, _UNSIGNED[ty.bits].vec(LANES)(value))
+        if ty.bits > value.ty.bits > 1 and declared[:1] == "s":
+            value = bitcast(_SIGNED[value.ty.bits].vec(LANES), value)
+        return ty(value)
+
+    def immediate(self, bits: int, ty: Ty) -> Value:
+        if ty.kind == "float":
+            return bitcast(ty, constant(self.b, _UNSIGNED[ty.bits].vec(LANES), bits))
+        return constant(self.b, ty, bits)
+
+    def symbol(self, operand: Symbol) -> Value:
+        """Address of a variable (u64 x 32)."""
+        value = self._names.symbol(self, operand)
+        return value if value.ty.lanes else splat(value, LANES)
+
+    def local_base(self) -> Value:
+        """Offset of this frame's local memory, per lane (u32 x 32)."""
+        place = self.b.emit(ptr_to(u8), f"getelementptr i8, ptr {self.regs.text}, i64 {HEADER_LOCAL}")
+        return self.b.load(u32.vec(LANES), place)
+
+    def address(self, operand: Address) -> Value:
+        """base + offset, u64 x 32. With a 32-bit register the sum has 32 bits, as on hardware: a negative one and a positive
+        offset may meet in shared memory."""
+        match operand.base:
+            case Reg(name=name):
+                value = self.read(name)
+                if value.ty.bits == 32 and operand.offset:
+                    value = value + (operand.offset & 0xFFFFFFFF)
+                    return u64.vec(LANES)(value)
+                value = u64.vec(LANES)(value)
+            case Symbol() as base:
+                value = self.symbol(base)
+            case Immediate() as base:
+                value = constant(self.b, u64.vec(LANES), base.value)
+        return value + operand.offset if operand.offset else value
+
+    # memory for out-of-line functions -------------------------------------------------------------------------------
+    def next_site(self, ins: Instruction, sites: list[Instruction]) -> None:
+        """Begin an instruction: it has a number, and the stack memory of the one before is free again."""
+        self.site, self.current = len(sites), ins
+        sites.append(ins.original)
+        self._taken.clear()
+
+    def _stack(self, ty: Ty, count: int) -> Value:
+        size = ty.size * count
+        rooms, taken = self._rooms.setdefault(size, []), self._taken.get(size, 0)
+        if taken == len(rooms):
+            rooms.append(self.b.alloca(ty, count).text)
+        self._taken[size] = taken + 1
+        return Value(self.b, ptr_to(ty), rooms[taken])
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """Stack memory that is taken in here is free again afterwards."""
+        taken = dict(self._taken)
+        yield
+        self._taken = taken
+
+    def spill(self, *values: Value) -> Value:
+        """Vectors one after the other in stack memory, until the instruction's end; pointer to the first lane of the first."""
+        ty = values[0].ty
+        place = self._stack(ty, len(values))
+        for n, value in enumerate(values):
+            store(value, place, n)
+        return Value(self.b, ptr_to(ty.element), place.text)
+
+    def room(self, ty: Ty, count: int = 1) -> Value:
+        """Stack memory for `count` vectors of `ty`, until the instruction's end."""
+        place = self._stack(ty, count)
+        return Value(self.b, ptr_to(ty.element), place.text)
+
+    def fetch(self, place: Value, ty: Ty, number: int = 0) -> Value:
+        """Vector `number` of stack memory."""
+        return load(ty, Value(self.b, ptr_to(ty), place.text), number)
+
+    def warp(self, field: str) -> Any:
+        return self.w.field(field)
+
+
+BLOCK_PARAMS = [("w", ptr_to(Warp)), ("regs", ptr), ("mask", u32)]

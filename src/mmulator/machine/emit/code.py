@@ -1,0 +1,50 @@
+"""What the code of a block knows of the kernel that it belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from mmulator.machine.emit.block import Names
+from mmulator.program.image import LocalFrame
+from mmulator.ptx.tree import Instruction, Module
+
+if TYPE_CHECKING:
+    from mmulator.machine.compile.options import CompileOptions
+
+
+@dataclass
+class MatrixSites:
+    """Tables that matrix instructions of the kernel point to, in the order of their use. Filled by machine/meaning/."""
+
+    tables: list[np.ndarray] = field(default_factory=list)
+    index: dict[Any, int] = field(default_factory=dict)
+    # tiles of wgmma: (function, n, bits of an element, register slots) of the accumulator
+    tiles: dict[tuple[str, int, int, tuple[int, ...]], int] = field(default_factory=dict)
+    wgmma: list[np.ndarray] = field(default_factory=list)
+    tile_bytes: int = 0
+    scratch_bytes: int = 0
+    keep: list[Any] = field(default_factory=list)
+
+
+class KernelCode(Names, Protocol):
+    """A kernel while its blocks are written.
+
+    sites: the instruction of each number that a fault can name, filled as blocks are written. unfenced: instructions (by
+    id) of wgmma without a fence before them. numbers: of the functions. locals: their local memory. params: offset of each
+    kernel parameter. stack: bytes that a lane has for alloca.
+    """
+
+    module: Module
+    device: str
+    options: CompileOptions
+    sites: list[Instruction]
+    matrix: MatrixSites
+    unfenced: set[int]
+    numbers: dict[str, int]
+    locals: dict[str, LocalFrame]
+    params: dict[str, int]
+    parameter_bytes: int
+    stack: int

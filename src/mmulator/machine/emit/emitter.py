@@ -1,0 +1,75 @@
+"""A block's emitter that knows its kernel: variables, parameters, each lane's local memory. What meanings write with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.types import u64, u128
+from mmulator.codegen.values import Builder, Value
+from mmulator.machine.emit.block import LANES, BlockEmitter, storage_type
+from mmulator.machine.emit.code import KernelCode
+from mmulator.machine.runtime import memory as mem
+from mmulator.machine.state import Cta, Launch
+from mmulator.program.blocks import Block
+from mmulator.program.frames import Frame
+from mmulator.program.image import LocalFrame
+from mmulator.ptx.tree import Instruction
+
+U64, U128 = u64.vec(LANES), u128.vec(LANES)
+
+
+class Emitter(BlockEmitter):
+    """What the meaning of an instruction writes with: a block's values, and the kernel around it."""
+
+    def __init__(self, kernel: KernelCode, b: Builder, block: Block, frame: Frame) -> None:
+        self.kernel = kernel
+        self.function_name = block.function.function.name
+        self.is_entry = block.function.function.is_entry
+        super().__init__(b, block, frame, kernel, kernel.locals[self.function_name].bytes, kernel.options.events)
+
+    @property
+    def device(self) -> str:
+        return self.kernel.device
+
+    @property
+    def locals(self) -> LocalFrame:
+        """Local memory of this function."""
+        return self.kernel.locals[self.function_name]
+
+    def begin(self, ins: Instruction) -> None:
+        """An instruction, or the ending of a block, is written from here on."""
+        self.next_site(ins, self.kernel.sites)
+
+    def frame_offset(self, name: str) -> int | None:
+        """Offset of a variable of this function's local memory, or None."""
+        return self.locals.offsets.get(name)
+
+    def kernel_parameter(self, name: str) -> int | None:
+        """Offset of a kernel parameter in the parameter memory, or None."""
+        if self.is_entry and name not in self.locals.offsets:
+            return self.kernel.params.get(name)
+        return None
+
+    def launch_field(self, name: str) -> Any:
+        return cast_ptr(Launch, cast_ptr(Cta, self.warp("cta")).field("launch")).field(name)
+
+    # local memory ---------------------------------------------------------------------------------------------------
+    def local_address(self, offset: int) -> Value:
+        """Of this frame's local memory, per lane."""
+        return U64(self.local_base()) + offset
+
+    def local_value(self, at: Value, bits: int) -> Value:
+        """A value of each lane's local memory."""
+        ty = storage_type(f"b{min(bits, 64)}")
+        parts = -(-bits // 64)
+        place = self.room(ty, parts)
+        function = mem.load_function("local", ty.bits // 8, parts)
+        self.call(function, self.w, self.mask, self.spill(at), place, self.site)
+        values = [self.fetch(place, ty, n) for n in range(parts)]
+        return values[0] if parts == 1 else U128(values[0]) | (U128(values[1]) << 64)
+
+    def store_local(self, at: Value, value: Value) -> None:
+        values = [value] if value.ty.bits <= 64 else [U64(value), U64(value >> 64)]
+        function = mem.store_function("local", values[0].ty.bits // 8, len(values))
+        self.call(function, self.w, self.mask, self.spill(at), self.spill(*values), self.site)

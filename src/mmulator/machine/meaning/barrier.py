@@ -1,0 +1,62 @@
+"""bar, barrier and bar.warp.sync (PTX ISA 9.1, Parallel Synchronization and Communication Instructions)."""
+
+from __future__ import annotations
+
+from mmulator.codegen.ops import mask_bits
+from mmulator.codegen.types import u32
+from mmulator.codegen.values import constant
+from mmulator.isa.effects import Together
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import means, receives
+from mmulator.machine.runtime import control as rt
+from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
+
+U32 = u32.vec(LANES)
+
+
+@means("bar", "barrier")
+def barrier(e: Emitter, ins: Instruction) -> None:
+    """Of the thread block: ends a block of code, and what follows runs when the barrier is complete."""
+    operation, _, numbers = barrier_parts(ins)
+    b = e.b
+    pred = constant(b, u32, 0)
+    if operation >= rt.RED_POPC:
+        pred = mask_bits(e.source(numbers[-1], "pred"))
+        numbers = numbers[:-1]
+    if all(isinstance(o, Immediate) for o in numbers):
+        values = [constant(b, u32, o.bits("u32")) for o in numbers if isinstance(o, Immediate)]
+        arrive, values = rt.barrier, [*values, constant(b, u32, 0)][:2]
+    else:
+        vectors = [U32(e.source(o, "u32")) for o in numbers]
+        arrive, values = rt.barrier_named, [e.spill(v) for v in [*vectors, constant(b, U32, 0)][:2]]
+    e.flush()
+    b.line("fence seq_cst")
+    if ins.effects.together is Together.LIVE:
+        operation |= rt.ALIGNED
+    b.ret(e.call(arrive, e.w, e.mask, *values, operation, pred, e.block.targets[0], e.site))
+
+
+@receives("bar", "barrier")
+def reduction(e: Emitter, ins: Instruction) -> None:
+    """The result of bar.red, when control comes back from it."""
+    operation, target, _ = barrier_parts(ins)
+    if operation >= rt.RED_POPC and isinstance(target, Reg):
+        value = e.warp("bar_result")
+        e.write(target.name, value if operation == rt.RED_POPC else value != 0)
+
+
+def barrier_parts(ins: Instruction) -> tuple[int, Operand | None, list[Operand]]:
+    """(operation, destination, the other operands) of bar and barrier."""
+    if "arrive" in ins.modifiers:
+        return rt.ARRIVE, None, list(ins.operands)
+    if "red" in ins.modifiers:
+        operation = rt.RED_POPC if "popc" in ins.modifiers else rt.RED_AND if "and" in ins.modifiers else rt.RED_OR
+        return operation, ins.operands[0], list(ins.operands[1:])
+    return rt.SYNC, None, list(ins.operands)
+
+
+@means("bar.warp.sync")
+def warp_barrier(e: Emitter, ins: Instruction) -> None:
+    """Its lanes have met at the start of the block; what they stored before can be seen."""
+    e.b.line("fence seq_cst")

@@ -1,0 +1,49 @@
+"""cp.async (PTX ISA 9.1, Data Movement and Conversion Instructions: Asynchronous copy)."""
+
+from __future__ import annotations
+
+from mmulator.codegen.ops import select
+from mmulator.codegen.types import u32
+from mmulator.codegen.values import constant
+from mmulator.errors import UnsupportedError
+from mmulator.isa.types import type_bits
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import means
+from mmulator.machine.runtime import copies
+from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Reg
+
+U32 = u32.vec(LANES)
+
+
+@means("cp.async")
+def cp_async(e: Emitter, ins: Instruction) -> None:
+    to, source, size, *rest = ins.operands
+    if not isinstance(to, Address) or not isinstance(source, Address) or not isinstance(size, Immediate):
+        raise UnsupportedError("cp.async takes two addresses and a size", span=ins.span)
+    valid = constant(e.b, U32, size.value)
+    for operand in rest:
+        if isinstance(operand, NegatedPredicate) or (isinstance(operand, Reg) and operand.type == "pred"):
+            valid = select(e.source(operand, "pred"), constant(e.b, U32, 0), valid)  # ignore-src
+        elif not (isinstance(operand, Reg) and type_bits(operand.type) == 64):  # 64 bits: a cache policy
+            valid = U32(e.source(operand, "u32"))  # src-size
+    where = e.address(to)
+    e.call(copies.cp_async, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(source)), size.value, e.spill(valid), e.site)
+
+
+@means("cp.async.commit_group")
+def cp_async_commit(e: Emitter, ins: Instruction) -> None:
+    e.call(copies.cp_async_commit, e.w)
+
+
+@means("cp.async.wait_group")
+def cp_async_wait(e: Emitter, ins: Instruction) -> None:
+    pending = ins.operands[0]
+    if not isinstance(pending, Immediate):
+        raise UnsupportedError("cp.async.wait_group takes a constant", span=ins.span)
+    e.call(copies.cp_async_wait, e.w, pending.value)
+
+
+@means("cp.async.wait_all")
+def cp_async_wait_all(e: Emitter, ins: Instruction) -> None:
+    e.call(copies.cp_async_wait_all, e.w)

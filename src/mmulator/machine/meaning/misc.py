@@ -1,0 +1,23 @@
+"""Miscellaneous Instructions (PTX ISA 9.1)."""
+
+from __future__ import annotations
+
+from mmulator.codegen.ops import trailing_zeros
+from mmulator.codegen.types import u64
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import means
+from mmulator.machine.runtime.faults import fault
+from mmulator.machine.state import Code, FaultKind
+from mmulator.ptx.tree import Instruction
+
+
+@means("setmaxnreg", "pmevent", "nanosleep", "brkpt")
+def nothing(e: Emitter, ins: Instruction) -> None:
+    """No effect on any value."""
+
+
+@means("trap")
+def trap(e: Emitter, ins: Instruction) -> None:
+    lane = trailing_zeros(e.mask)
+    e.call(fault, e.w, int(FaultKind.TRAP), e.site, lane, u64(lane), 0)
+    e.b.ret(int(Code.RESCHEDULE))

@@ -1,0 +1,97 @@
+"""Special registers (PTX ISA 9.1, Special Registers) as 32-lane values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mmulator.codegen.ops import cast_ptr, iota
+from mmulator.codegen.types import u32, u64
+from mmulator.codegen.values import Value, constant, splat
+from mmulator.isa.special_registers import SPECIAL_REGISTERS
+from mmulator.machine.emit.block import BlockEmitter
+from mmulator.machine.state import Cta
+
+U32 = u32.vec(32)
+
+
+def _cta(e: BlockEmitter) -> Value:
+    return cast_ptr(Cta, e.warp("cta"))
+
+
+def _launch(e: BlockEmitter, field: str) -> Value:
+    return _cta(e).field("launch").field(field)
+
+
+def _lane() -> Value:
+    return iota(U32)
+
+
+_VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
+_AXES = {"x": 0, "y": 1, "z": 2}
+# One SM after the other; a block runs on the SM of its number, as far as anyone can tell.
+_SMS = 132
+
+_TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
+    # the fourth component of the vectors is 0 on an H100
+    **{f"{name}.w": (lambda e: constant(e.b, u32, 0)) for name in _VECTORS},
+    **{f"tid.{a}": (lambda e, a=a: e.warp(f"tid_{a}")) for a in _AXES},  # type: ignore[misc]
+    **{f"ntid.{a}": (lambda e, n=n: _launch(e, "block")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    **{f"nctaid.{a}": (lambda e, n=n: _launch(e, "grid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    **{f"ctaid.{a}": (lambda e, n=n: _cta(e).field("ctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    "laneid": lambda e: _lane(),
+    "warpid": lambda e: e.warp("index"),
+    "nwarpid": lambda e: constant(e.b, u32, 64),
+    "smid": lambda e: _cta(e).field("linear") % _SMS,
+    "nsmid": lambda e: constant(e.b, u32, _SMS),
+    "gridid": lambda e: constant(e.b, u64, 1),
+    "lanemask_eq": lambda e: constant(e.b, U32, 1) << _lane(),
+    "lanemask_lt": lambda e: (constant(e.b, U32, 1) << _lane()) - 1,
+    "lanemask_le": lambda e: ((constant(e.b, U32, 1) << _lane()) << 1) - 1,
+    "lanemask_ge": lambda e: ~((constant(e.b, U32, 1) << _lane()) - 1),
+    "lanemask_gt": lambda e: ~(((constant(e.b, U32, 1) << _lane()) << 1) - 1),
+    "clock": lambda e: u32(_cycles(e)),
+    "clock_hi": lambda e: u32(_cycles(e) >> 32),
+    "clock64": lambda e: _cycles(e),
+    "globaltimer": lambda e: _cycles(e),
+    "globaltimer_lo": lambda e: u32(_cycles(e)),
+    "globaltimer_hi": lambda e: u32(_cycles(e) >> 32),
+    "dynamic_smem_size": lambda e: _launch(e, "dynamic_shared"),
+    "total_smem_size": lambda e: _launch(e, "shared_bytes"),
+    "aggr_smem_size": lambda e: _launch(e, "shared_bytes"),
+    # the reserved part of shared memory, as an NVIDIA H200 reads it
+    "reserved_smem_offset_begin": lambda e: constant(e.b, u32, 0),
+    "reserved_smem_offset_end": lambda e: constant(e.b, u32, 0x120),
+    **{f"reserved_smem_offset_{n}": (lambda e: constant(e.b, u32, 0)) for n in range(2)},
+    "reserved_smem_offset_cap": lambda e: constant(e.b, u32, 0x400),
+    # a block outside of any cluster is a cluster of one
+    **{f"cluster_ctaid.{a}": (lambda e: constant(e.b, u32, 0)) for a in _AXES},
+    **{f"cluster_nctaid.{a}": (lambda e: constant(e.b, u32, 1)) for a in _AXES},
+    **{f"clusterid.{a}": (lambda e, n=n: _cta(e).field("ctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    **{f"nclusterid.{a}": (lambda e, n=n: _launch(e, "grid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    "is_explicit_cluster": lambda e: constant(e.b, u32, 0),
+    "current_graph_exec": lambda e: constant(e.b, u64, 0),
+    "cluster_ctarank": lambda e: constant(e.b, u32, 0),
+    "cluster_nctarank": lambda e: constant(e.b, u32, 1),
+    **{f"pm{n}": (lambda e: constant(e.b, u32, 0)) for n in range(8)},
+    **{f"pm{n}_64": (lambda e: constant(e.b, u64, 0)) for n in range(8)},
+    **{f"envreg{n}": (lambda e: constant(e.b, u32, 0)) for n in range(32)},
+}
+
+
+def _cycles(e: BlockEmitter) -> Value:
+    return e.b.call("llvm.readcyclecounter", u64, [])
+
+
+def prove() -> None:
+    """Every special register of isa/special_registers.py has a value here, and the other way round. Raises AssertionError."""
+    wanted = {n for n, info in SPECIAL_REGISTERS.items() if not info.vector}
+    if wanted != _TABLE.keys():
+        raise AssertionError(
+            f"{sorted(wanted ^ _TABLE.keys())}: in isa/special_registers.py or machine/meaning/special_registers.py, not in both"
+        )
+
+
+def special_register(e: BlockEmitter, name: str) -> Value:
+    """Value of %name for the 32 lanes."""
+    value = (_TABLE.get(name) or _TABLE[name + ".x"])(e)
+    return value if value.ty.lanes else splat(value, 32)

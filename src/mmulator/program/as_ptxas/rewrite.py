@@ -1,0 +1,142 @@
+"""The body of a function with its chosen sums fused."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mmulator.isa.effects import Algebra
+from mmulator.program.as_ptxas.products import TYPES, Product
+from mmulator.program.as_ptxas.quotient import factors, instruction, one, quotient_sum
+from mmulator.program.as_ptxas.scale import scaled
+from mmulator.ptx.tree import Function, Immediate, Instruction, Operand, Reg, Statement
+
+if TYPE_CHECKING:
+    from mmulator.program.as_ptxas.contract import Finder
+
+
+class Rewriter:
+    """The body with sums fused."""
+
+    def __init__(self, finder: Finder, fused: Mapping[int, int], scaled: Mapping[int, tuple[Product, int]]) -> None:
+        self.f, self.fused, self.scaled = finder, fused, scaled
+        self.registers = dict(finder.fn.registers)
+        self.before: dict[int, list[Statement]] = defaultdict(list)
+        self.replaced: dict[int, Instruction] = {}
+        self.copies: dict[tuple[int, int], Operand] = {}
+        self.gone: set[int] = set()
+
+    def function(self) -> Function:
+        for n, j in self.fused.items():
+            self._fuse(n, j)
+        for n, (product, power) in self.scaled.items():
+            self._scale(n, product, power)
+        body: list[Statement] = []
+        for n, statement in enumerate(self.f.fn.body):
+            body += self.before.get(n, ())
+            if n not in self.gone:
+                body.append(self.replaced.get(n, statement))
+        return replace(self.f.fn, body=tuple(body), registers=self.registers)
+
+    def _fuse(self, n: int, j: int) -> None:
+        ins = self.f.instruction(n)
+        held = self.f.sums[n][j]
+        assert held is not None
+        product = held.product
+        kind = product.type
+        if all(self.fused.get(m) == i for m, i, _ in product.uses):
+            self._drop(product, [m for m, _, _ in product.uses])
+        whole = self._whole(product, n)
+        a, b = whole or (self._factor(product, number, n) for number in (0, 1))
+        c = ins.operands[2 - j]
+        negated = held.negated
+        if ins.effects.algebra is Algebra.DIFFERENCE:
+            if j == 0:
+                c = self._negated(c, kind, n, ins)
+            else:
+                negated = not negated
+        if negated:
+            if isinstance(a, Reg) and isinstance(b, Immediate) and not whole:
+                a, b = b, a
+            a = self._negated(a, kind, n, ins)
+        if whole:
+            division = self.f.instruction(product.at)
+            self.replaced[n] = quotient_sum(division, ins, (ins.operands[0], a, b, c))
+            return
+        modifiers = ("rn", *(m for m in ("ftz", "sat") if ins.form[m]), kind)
+        self.replaced[n] = instruction(ins, "fma", modifiers, (ins.operands[0], a, b, c), ins.guard)
+
+    def _scale(self, n: int, product: Product, power: int) -> None:
+        ins = self.f.instruction(n)
+        self._drop(product, [n])
+        a, b = (self._factor(product, number, n) for number in (0, 1))
+        *code, self.replaced[n] = scaled(ins, a, b, power, lambda kind: self._fresh(kind, ins))
+        self.before[n] += code
+
+    def _drop(self, product: Product, readers: list[int]) -> None:
+        """A quotient that these statements alone read, without a copy between: LLVM would keep its call."""
+        division = self.f.instruction(product.at)
+        name = division.operands[0].name if isinstance(division.operands[0], Reg) else ""
+        if division.effects.algebra is not Algebra.PRODUCT and all(name in self.f.regions.accesses[n][0] for n in readers):
+            self.gone.add(product.at)
+
+    def _whole(self, product: Product, n: int) -> tuple[Operand, Operand] | None:
+        """Numerator and divisor of a quotient that goes into one sum near by: one operation then computes all."""
+        division = self.f.instruction(product.at)
+        near = self.f.regions.place[product.at][0] == self.f.regions.place[n][0]
+        if division.effects.algebra is Algebra.PRODUCT or len(product.uses) > 1 or not near:
+            return None
+        *numerator, b = (self._kept(product, number, n) for number in range(len(division.operands) - 1))
+        return numerator[0] if numerator else one(division), b
+
+    def _factor(self, product: Product, number: int, n: int) -> Operand:
+        """A factor of the product as an operand of statement n."""
+        mul = self.f.instruction(product.at)
+        key = product.at, number
+        if mul.effects.algebra is not Algebra.PRODUCT:
+            if key not in self.copies:
+                code, *parts = factors(mul, lambda kind: self._fresh(kind, mul))
+                self.before[product.at] += code
+                self.copies |= {(product.at, n): part for n, part in enumerate(parts)}
+            return self.copies[key]
+        return self._kept(product, number, n)
+
+    def _kept(self, product: Product, number: int, n: int) -> Operand:
+        """A source of the product where statement n reads it: its register, or a copy if that may have changed."""
+        mul = self.f.instruction(product.at)
+        key = product.at, number
+        operand = mul.operands[1 + number]
+        if not isinstance(operand, Reg) or not self._changes(operand.name, product.at, n):
+            return operand
+        if key not in self.copies:
+            copy = self.copies[key] = self._fresh(operand.type, operand)
+            size = {"f32": "b32", "f64": "b64", "f32x2": "b64"}.get(product.type, "b32" if product.type.endswith("x2") else "b16")
+            self.before[product.at].append(instruction(mul, "mov", (size,), (copy, operand), None))
+        return self.copies[key]
+
+    def _changes(self, name: str, start: int, end: int) -> bool:
+        place = self.f.regions.place
+        if place[start][0] != place[end][0]:
+            return True
+        places = [place[m] for m in self.f.definitions.get(name, ())]
+        return any(place[start] <= p < place[end] for p in places)
+
+    def _negated(self, operand: Operand, kind: str, n: int, ins: Instruction) -> Operand:
+        """The operand with its sign changed; a register's in a new register, written before statement n."""
+        sign = TYPES[kind][1]
+        if isinstance(operand, Immediate):
+            literal = kind if kind in ("f32", "f64") else "int"
+            return Immediate(operand.bits(kind) ^ sign, literal, operand.span)  # type: ignore[arg-type]
+        assert isinstance(operand, Reg)
+        result = self._fresh(operand.type, operand)
+        change = ("xor", ("b64",), (result, operand, Immediate(sign, "int", operand.span)))  # there is no neg of pairs of f32
+        opcode, modifiers, operands = change if kind == "f32x2" else ("neg", (kind,), (result, operand))
+        self.before[n].append(instruction(ins, opcode, modifiers, operands, None))
+        return result
+
+    def _fresh(self, type_name: str, like: Reg | Instruction) -> Reg:
+        name = f"%contract.{len(self.registers)}"  # no PTX identifier has a dot
+        self.registers[name] = type_name
+        return Reg(name, type_name, like.span)

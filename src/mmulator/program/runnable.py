@@ -1,0 +1,174 @@
+"""What of a module cannot be run, and why: the only place that decides it.
+
+`mmulator check` lists it, a launch raises the first of it that its kernel reaches, before anything is compiled. An instruction
+runs if its row says so; that there is a function for every row that does, machine/meaning/ proves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from mmulator.errors import UnsupportedError
+from mmulator.isa.effects import Ends, Together
+from mmulator.isa.form import Form
+from mmulator.isa.targets import DEVICES, Target, default_device
+from mmulator.layouts.sparse.metadata import selectors
+from mmulator.numerics.profiles import dot_key, profile_for
+from mmulator.program.blocks import BUILTINS
+from mmulator.ptx.tree import Function, Immediate, Instruction, Module, Symbol, VectorOperand, flatten
+from mmulator.source import Span
+
+CLUSTERS = "thread block clusters: later release"
+_CLUSTER_DIRECTIVES = ("reqnctapercluster", "explicitcluster", "blocksareclusters")
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """Something legal that the machine does not run. name: as in the tables, `cp.async.bulk`. text: what a launch says."""
+
+    name: str
+    reason: str
+    section: str
+    span: Span
+    hint: str | None = None
+
+    @property
+    def error(self) -> UnsupportedError:
+        rule = f"{self.section} (PTX ISA 9.1)" if self.section and "PTX ISA" not in self.section else self.section or None
+        return UnsupportedError(f"{self.name} cannot be run: {self.reason}", span=self.span, rule=rule, hint=self.hint)
+
+
+def unsupported(module: Module) -> tuple[Unsupported, ...]:
+    """All of a module that would raise UnsupportedError at a launch, in order."""
+    return (*_target(module), *_of(module, module.functions))
+
+
+def require_supported(module: Module, functions: Iterable[Function]) -> None:
+    """Raises UnsupportedError for the first thing in these functions that cannot be run."""
+    for item in _of(module, functions):
+        raise item.error
+
+
+def _target(module: Module) -> Iterator[Unsupported]:
+    """Code for a chip that is not modelled, and that no other one runs; a launch finds out when it looks at its device."""
+    if any(module.target.runs_on(device) for device in DEVICES):
+        return
+    source = module.source
+    start = max(source.text.find(".target"), 0)
+    yield Unsupported(
+        f".target {module.target}", "no device that runs it is modelled", "PTX Module Directives: .target",
+        Span(source, start, start + len(".target")), "compile for an older target",
+    )  # fmt: skip
+
+
+def _of(module: Module, functions: Iterable[Function]) -> Iterator[Unsupported]:
+    for function in functions:
+        yield from _directives(function)
+        yield from _predicates(function)
+        for ins in function.instructions:
+            yield from reasons(ins, module)
+
+
+def _directives(function: Function) -> Iterator[Unsupported]:
+    """Of clusters, but for clusters of one block, which are blocks. (.maxclusterrank is a bound: without a cluster it holds.)"""
+    found = function.directives
+    if all(n == 1 for n in found.get("reqnctapercluster", (0,))):
+        return
+    for name in _CLUSTER_DIRECTIVES:
+        if name in found:
+            yield Unsupported(
+                f".{name}", CLUSTERS, f"Cluster Dimension Directives: .{name}", function.span,
+                "a kernel for clusters of one block, .reqnctapercluster 1, 1, 1, runs",
+            )  # fmt: skip
+
+
+def _predicates(function: Function) -> Iterator[Unsupported]:
+    """Parameters and results that have no place in a frame."""
+    for parameter in (*function.params, *function.returns) if function.is_defined else ():
+        if parameter.type == "pred":
+            yield Unsupported(
+                parameter.name, "a predicate cannot be passed to a function", "Function Declarations and Definitions: .func",
+                parameter.span, "pass a .b32 from selp",
+            )  # fmt: skip
+
+
+def reasons(ins: Instruction, module: Module) -> Iterator[Unsupported]:
+    """Everything in an instruction that cannot be run."""
+    form = ins.form
+    if not form.status.runs:
+        yield Unsupported(form.name, form.status.reason, form.section.title, ins.mnemonic_span)
+    elif form.is_matrix:
+        yield from _matrix(ins, form, module.target)
+    for operand in flatten(ins.operands):
+        if isinstance(operand, Symbol):
+            yield from _symbol(ins, operand, module)
+
+
+def _symbol(ins: Instruction, operand: Symbol, module: Module) -> Iterator[Unsupported]:
+    name = operand.name
+    if ins.effects.ends is Ends.CALL and operand.space == "func":
+        callee = module.function(name)
+        if name not in BUILTINS and (callee is None or not callee.is_defined):
+            yield Unsupported(
+                f"call {name}", "not defined in this module, and not printf or assert", _section(ins), operand.span,
+                "link the modules into one first",
+            )  # fmt: skip
+        elif callee is not None and not callee.is_defined:
+            yield from _builtin(ins, operand, callee)
+    elif operand.space in ("global", "const"):
+        variable = module.variable(name)
+        if variable is not None and variable.linkage == "extern":
+            yield Unsupported(
+                name, "declared here but defined elsewhere", _section(ins), operand.span, "link the modules into one first"
+            )
+
+
+# Functions of CUDA's runtime: bytes of results and arguments, and what they are.
+_SIGNATURES = {
+    "vprintf": ((4,), (8, 8), "(.param .b32 count) vprintf (.param .b64 format, .param .b64 arguments)"),
+    "__assertfail": ((), (8, 8, 4, 8, 8), "__assertfail (.param .b64 message, .param .b64 file, .param .b32 line, "
+                     ".param .b64 function, .param .b64 character_size)"),
+}  # fmt: skip
+
+
+def _builtin(ins: Instruction, operand: Symbol, function: Function) -> Iterator[Unsupported]:
+    """A function of CUDA's runtime that is declared otherwise than CUDA has it."""
+    results, sizes, declaration = _SIGNATURES[operand.name]
+    found = tuple(p.size for p in function.returns), tuple(p.size for p in function.params)
+    if found[1] != sizes or found[0] not in ((), results):  # a result that nobody takes may be left out
+        yield Unsupported(
+            f"call {operand.name}", f"{operand.name} of CUDA's runtime is not what this module declares under that name",
+            _section(ins), ins.span, f"declare .extern .func {declaration}",
+        )  # fmt: skip
+
+
+def _section(ins: Instruction) -> str:
+    return str(ins.form.section) if ins.form.is_matrix else ins.form.section.title
+
+
+def _matrix(ins: Instruction, form: Form, target: Target) -> Iterator[Unsupported]:
+    """What ptxas takes of matrix instructions though it has no meaning, and chips whose arithmetic nobody knows."""
+    section = str(form.section)
+    specs = next((s for s in form.signatures if len(s) == len(ins.operands)), ())
+    for operand, spec in zip(ins.operands, specs):
+        for part in operand.elements if isinstance(operand, VectorOperand) else (operand,):
+            constant = isinstance(part, Immediate) and spec.kind in ("registers", "register")
+            if constant and (part.literal == "f64") != ("f64" in spec.types):  # type: ignore[union-attr]
+                yield Unsupported(
+                    str(form),
+                    f"{part.span.text} as operand {spec.name} of {form.family} passes in ptxas, but has no meaning in the "
+                    "specification", section, part.span, f"put the value in a .{spec.type} register",
+                )  # fmt: skip
+    if form.sparse and form.effects.together is Together.WARP:  # of a warpgroup, ptxas looks itself
+        selector = ins.operands[5]
+        if isinstance(selector, Immediate) and selector.value not in (allowed := selectors(form)):
+            yield Unsupported(
+                str(form), f"sparsity selector {selector.value} passes in ptxas, but a chip stops at it: it must be 0 to "
+                f"{allowed[-1]}", section, selector.span, "the selector says which lanes of each group of four hold the metadata",
+            )  # fmt: skip
+    if form.effects.multiplies:
+        try:
+            profile_for(dot_key(form), default_device(target))
+        except UnsupportedError as error:
+            yield Unsupported(str(form), error.message, section, ins.mnemonic_span, error.hint)

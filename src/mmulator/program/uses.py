@@ -1,0 +1,70 @@
+"""Which registers an instruction reads and which it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mmulator.isa.effects import Ends
+from mmulator.isa.form import Form
+from mmulator.isa.row import OperandSpec
+from mmulator.program.operands import call_operands
+from mmulator.ptx.tree import Address, Instruction, Operand, Reg, VectorOperand, flatten
+
+CARRY = "%CC"  # the condition code register of add.cc and its kin, as a predicate register of each function
+
+
+def registers_of(operand: Operand) -> Iterator[str]:
+    for o in flatten((operand,)):
+        if isinstance(o, Reg):
+            yield o.name
+
+
+def uses_and_defs(ins: Instruction) -> tuple[set[str], set[str]]:
+    """Registers that an instruction reads and those it writes. A guarded write reads too: the old value may stay."""
+    uses: set[str] = set()
+    defs: set[str] = set()
+    effects = ins.effects
+    if effects.ends is Ends.CALL:
+        results, arguments = call_operands(ins)
+        defs.update(n for o in results for n in registers_of(o))
+        uses.update(n for o in arguments for n in registers_of(o))
+        uses.update(n for o in ins.operands if isinstance(o, Reg) for n in registers_of(o))
+    else:
+        for access, operand in accesses(ins):
+            names = set(registers_of(operand))
+            if "w" in access and not isinstance(operand, Address):
+                defs |= names
+            if "r" in access or isinstance(operand, Address):
+                uses |= names
+    if "r" in effects.carry:
+        uses.add(CARRY)
+    if "w" in effects.carry:
+        defs.add(CARRY)
+    if ins.guard is not None:
+        uses.add(ins.guard[0].name)
+        uses |= defs
+    return uses, defs
+
+
+def accesses(ins: Instruction) -> Iterator[tuple[str, Operand]]:
+    """Each operand with how it is accessed: r, w or rw."""
+    specs = signature_of(ins.form, ins.operands)
+    for number, operand in enumerate(ins.operands):
+        yield (specs[number].access if number < len(specs) else "r"), operand
+
+
+def pinned_by(ins: Instruction) -> Iterator[str]:
+    """Registers that are read or written behind the program's back, after the instruction."""
+    for spec, operand in zip(signature_of(ins.form, ins.operands), ins.operands):
+        if spec.name in ins.effects.pinned:
+            yield from registers_of(operand)
+
+
+def signature_of(form: Form, operands: tuple[Operand, ...]) -> tuple[OperandSpec, ...]:
+    """Of the operand lists that a form accepts, the one these operands are written in."""
+    for signature in form.signatures if form.is_matrix else ():
+        if len(signature) == len(operands) and all(
+            (spec.kind in ("registers", "group")) == isinstance(o, VectorOperand) for spec, o in zip(signature, operands)
+        ):
+            return signature
+    return form.operands

@@ -1,0 +1,257 @@
+"""One direction of imports, no circles, one name on every storey, and files that need no map."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mmulator.isa import matrix_move, mma, table, wgmma, wmma
+from tests.support import places
+
+ROOT = places.ROOT / "src" / "mmulator"
+# Each layer imports only layers before it; names in one tuple do not know each other.
+ORDER: tuple[tuple[str, ...], ...] = (
+    ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",), ("syntax",),
+    ("numerics", "layouts"),
+    ("twin",), ("instruction",),
+    ("ptx",), ("program",), ("machine",), ("devices", "sanitizer"), ("jobs",),
+    ("conformance",), ("inspect",), ("cli", "explorer"), ("__main__",),
+)  # fmt: skip
+RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
+LONGEST = 620  # lines
+
+
+def layer(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """First component below mmulator of everything a file imports, inside functions too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [f"{node.module}.{a.name}" for a in node.names] if node.module == "mmulator" else [node.module]
+        found |= {n.split(".")[1] for n in names if n.startswith("mmulator.")}
+    return found
+
+
+FILES = sorted(p for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_one_way(path: Path) -> None:
+    own = layer(path)
+    for other in imported(path) - {own, "__version__"}:
+        assert other in RANK, f"{path}: {other} has no place in the order of layers"
+        assert RANK[other] < RANK[own], f"{path} ({own}) imports {other}"
+
+
+# circles ------------------------------------------------------------------------------------------------------------
+# `ty(x)` converts, and a Value has a type; the command line's list of commands, until it is in one file.
+CIRCLES = {frozenset({"codegen.types", "codegen.values"}), frozenset({"cli", "cli.app"})}
+
+
+def module_of(path: Path) -> str:
+    return ".".join(("mmulator", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+MODULES = {"mmulator", *map(module_of, FILES)}
+
+
+def runs(node: ast.AST) -> Iterator[ast.AST]:
+    """Everything in a file that runs, also inside functions; `if TYPE_CHECKING` does not."""
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
+            yield child
+            yield from runs(child)
+
+
+def imports(path: Path) -> set[str]:
+    """Modules of the package that a file imports, in functions too."""
+    found: set[str] = set()
+    for node in runs(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{a.name}" for a in node.names}
+            found |= (names & MODULES) or {node.module}
+    return found & MODULES
+
+
+GRAPH = {module_of(p): imports(p) for p in FILES}
+
+
+def reached(module: str) -> set[str]:
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        new = GRAPH.get(waiting.pop(), set()) - seen
+        seen |= new
+        waiting += new
+    return seen
+
+
+def test_no_circles_of_imports() -> None:
+    reach = {module: reached(module) for module in GRAPH}
+    circles = {frozenset(n.removeprefix("mmulator.") for n in reach[m] if m in reach.get(n, ())) for m in GRAPH if m in reach[m]}
+    assert circles <= CIRCLES
+
+
+# What stands in machine/, the lower before the higher: structs and native code, what a block's code is written with, what
+# instructions do, kernels, launches. Files beside the folders are on top; the structs are below all.
+WINGS = ("state", "runtime", "emit", "meaning", "compile", "launch")
+
+
+@pytest.mark.parametrize("wing", WINGS)
+def test_the_machine_has_walls(wing: str) -> None:
+    below = WINGS[: WINGS.index(wing) + 1]
+    for module, names in GRAPH.items():
+        if module.startswith(f"mmulator.machine.{wing}"):
+            others = {n.split(".")[2] for n in names if n.startswith("mmulator.machine.")}
+            assert others <= {*below}, f"{module} imports {sorted(others - {*below})}"
+
+
+# chapters -----------------------------------------------------------------------------------------------------------
+CHAPTERS = {module.__name__.rpartition(".")[2] for module in (*table.CHAPTERS, mma, wmma, wgmma, matrix_move)}
+# Files of machine/meaning/ that say nothing of a chapter: what functions share, and rows that program/as_ptxas/ makes.
+VOCABULARY = {
+    "approximate", "binding", "builtins", "calls", "convergence", "floatbits", "lanewise", "matrix_operands", "minifloat",
+    "narrow", "operands", "quotient", "scope", "special_registers",
+}  # fmt: skip
+
+
+def test_chapters_have_one_name_on_every_storey() -> None:
+    """A file of meanings is named as the file of its rows in isa/, and so are its tests in chapters/."""
+    meanings = {p.stem for p in (ROOT / "machine" / "meaning").glob("*.py")} - {"__init__"}
+    assert meanings <= CHAPTERS | VOCABULARY
+    assert not CHAPTERS & VOCABULARY
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_file_needs_a_map(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST
+
+
+def test_import_is_light() -> None:
+    import subprocess
+    import sys
+
+    heavy = ["llvmlite", "numpy", "ml_dtypes", "rich", "typer"]
+    code = f"import mmulator, sys; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# circles ---------------------------------------------------------------------------------------------------------------
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in FILES}
+
+
+def imports(module: str) -> set[str]:
+    """Modules of the package that a module imports, inside functions and for types alone too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for a in node.names:
+                whole = f"{node.module}.{a.name}"
+                found.add(whole if whole in MODULES else node.module)
+    return (found & MODULES.keys()) - {module}
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Sets of modules each of which imports every other, directly or not (Tarjan's strongly connected components)."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+    out: list[set[str]] = []
+
+    def visit(module: str) -> None:
+        number[module] = lowest[module] = len(number)
+        path.append(module)
+        for other in graph[module]:
+            if other not in number:
+                visit(other)
+            if other in path:
+                lowest[module] = min(lowest[module], lowest[other])
+        if lowest[module] == number[module]:
+            at = path.index(module)
+            if len(path) - at > 1:
+                out.append(set(path[at:]))
+            del path[at:]
+
+    for module in graph:
+        if module not in number:
+            visit(module)
+    return out
+
+
+CIRCLES = {frozenset({"mmulator.codegen.types", "mmulator.codegen.values"})}  # a type makes values, a value has a type
+OPEN_YET = ("isa", "machine", "program")
+
+
+def test_there_is_no_circle_of_imports() -> None:
+    found = {frozenset(c) for c in circles({module: imports(module) for module in MODULES})}
+    assert {c for c in found if not all(m.split(".")[1] in OPEN_YET for m in c)} == CIRCLES
+
+
+# answers and views -----------------------------------------------------------------------------------------------------
+VIEWS = "mmulator.inspect.views"
+
+
+def test_nothing_below_imports_a_view() -> None:
+    """Views know the answers; an answer finds its view by the table of inspect/answer.py, and the commands use both."""
+    known = {m for m in MODULES if any(i.startswith(VIEWS) for i in imports(m))}
+    assert all(m.startswith((VIEWS, "mmulator.cli")) for m in known), known
+
+
+def test_every_answer_has_its_views() -> None:
+    """The table names functions that take that answer, and every answer is in it."""
+    import inspect
+    from importlib import import_module
+
+    from mmulator.inspect.answer import VIEWS as TABLE
+    from mmulator.inspect.answer import Answer
+
+    for module in MODULES:
+        if module.startswith("mmulator.inspect."):
+            import_module(module)
+    assert {c.__name__ for c in Answer.__subclasses__()} == set(TABLE)
+    for answer, views in TABLE.items():
+        assert "html" in views
+        for place in views.values():
+            file, _, function = place.partition(".")
+            first = next(iter(inspect.signature(getattr(import_module(f"{VIEWS}.{file}"), function)).parameters.values()))
+            assert first.annotation == answer
+
+
+LIGHT = (
+    ("layout", "mma m16n8k16 f16", "a", "--svg", "-"), ("layout", "mma.sp m16n8k32 f16", "e", "--element", "1,1"),
+    ("explain", "wgmma m64n128 bf16"), ("list", "wgmma fp8"), ("descriptor", "decode", "0x4000004000010040"),
+    ("sparse", "decode", "0xe9c84eed", "--for", "mma.sp m16n8k32 f16"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", LIGHT, ids=lambda w: " ".join(w[:2]))
+def test_questions_load_neither_llvm_nor_the_twin(words: tuple[str, ...]) -> None:
+    import subprocess
+    import sys
+
+    heavy = ["llvmlite", "mmulator.codegen", "mmulator.twin", "mmulator.machine", "mmulator.instruction"]
+    code = (
+        f"import sys; from mmulator.cli.app import run; code = run({[*words]}); "
+        f"print(code, [m for m in {heavy} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip().splitlines()[-1] == "0 []"

@@ -1,0 +1,159 @@
+"""Every row says what its instructions do besides computing, and nothing that looks at whole kernels knows opcodes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mmulator.isa import match, table, tables
+from mmulator.isa.effects import ACTS, Effects, Ends, Memory, Ptxas, Queue, Step, Together
+from mmulator.isa.pieces import D_A_B, row, type_
+from mmulator.isa.row import Row
+from mmulator.program.as_ptxas.contract import contract
+from mmulator.program.blocks import build
+from mmulator.program.counts import instruction_class
+from mmulator.ptx.parser import parse_module
+from mmulator.source import Source
+from tests.support.ptx_text import kernel
+
+SCALAR = [r for rows in table.ROWS.values() for r in rows]
+NAMES_AN_ADDRESS = {"createpolicy.range", "fence.proxy.tensormap::generic"}  # and does not go there
+
+
+def _variants(effects: Effects) -> Iterator[Effects]:
+    yield effects
+    yield from (e for _, e in effects.variants)
+
+
+def _matrix() -> Iterator[tuple[str, Any]]:
+    for r in tables.ROWS:
+        form = next(iter(r.forms()))
+        yield form.mnemonic, form
+
+
+MATRIX = dict(_matrix())
+
+
+@pytest.mark.parametrize("opcode", table.ROWS)
+def test_rows_say_what_they_do(opcode: str) -> None:
+    for r in table.ROWS[opcode]:
+        if r.open:
+            assert r.effects == ACTS, "not modelled: it promises nothing"
+        else:
+            _says_what_it_does(r)
+
+
+def _says_what_it_does(r: Row) -> None:
+    choices = {c for slot in r.slots for c in slot.choices}
+    assert {m for m, _ in r.effects.variants} <= choices, "a variant that no form has"
+    writes = any("w" in o.access for o in r.operands)
+    addresses = any(o.kind == "addr" for o in r.operands) and r.name not in NAMES_AN_ADDRESS
+    mask = bool(r.operands) and r.operands[-1].name == "membermask"
+    for e in _variants(r.effects):
+        assert writes or not e.pure, "without a result it would be removed: what does it do?"
+        assert (e.memory is not Memory.NONE) == addresses
+        assert (e.together in (Together.MEMBERS, Together.MEETING)) == mask
+        assert bool(e.carry) == r.section.title.startswith("Extended-Precision")
+        assert (e.carry in ("w", "rw")) == ("cc" in r.fixed or ("cc" in choices and e is not r.effects))
+        assert e.approximate == any(slot.name in ("approx", "full") for slot in r.slots)
+        _consistent(e)
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_a_matrix_row_says_what_it_does(name: str) -> None:
+    form = MATRIX[name]
+    e: Effects = form.effects
+    operands = [o for signature in form.signatures for o in signature]
+    assert (e.memory is not Memory.NONE) == any(o.kind in ("address", "descriptor") for o in operands)
+    assert e.together is (Together.WARPGROUP if form.lanes == 128 else Together.WARP)
+    assert e.multiplies == (form.op in ("mma", "mma_async")) == bool(form.k and form.atype)
+    assert set(e.pinned) <= {o.name for o in operands} and bool(e.pinned) == (e.step is Step.ISSUE)
+    assert e.counted_as
+    _consistent(e)
+
+
+def _consistent(e: Effects) -> None:
+    acts = e.ends is not Ends.NO or e.queue is not Queue.NONE or e.allocates
+    acts |= e.memory in (Memory.WRITE, Memory.COPY, Memory.ATOMIC) or e.together in (Together.LIVE, Together.MEETING)
+    assert not (acts and e.pure)
+    assert e.ptxas is not Ptxas.SELECTED or (e.memory is Memory.NONE and e.together is Together.ALONE)
+    assert (e.queue is Queue.NONE) == (e.step is Step.NONE)
+    assert e.ends is not Ends.WAIT or e.step is Step.WAIT
+
+
+FUSES = "  mul.f32 %f3, %f1, %f2;\n  {}\n  add.f32 %f4, %f3, %f5;\n  st.global.f32 [%rd0], %f4;"
+
+
+@pytest.mark.parametrize(
+    "body", ["newcomer.u32 %r3, %r1, %r2;", "@%p1 newcomer.u32 %r3, %r1, %r2;", "newcomer.f32 %f6, %f3, %f3;"]
+)
+def test_a_row_that_says_nothing_is_lane_wise(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarded it is no branch, and dead it keeps no product alive: both would change the bits of other instructions."""
+    new = row("newcomer", (type_("u32", "f32"),), D_A_B, "Nowhere: newcomer")
+    monkeypatch.setattr(table, "ROWS", {**table.ROWS, "newcomer": (new,)})
+    monkeypatch.setattr(match, "ROWS", table.ROWS)
+    module = parse_module(Source("test.ptx", kernel(FUSES.format(body))))
+    match.match.cache_clear()
+    function = contract(module.entries[0])
+    assert "fma" in {i.opcode for i in function.instructions}
+    found = next(i for i in function.instructions if i.opcode == "newcomer")
+    assert instruction_class(found) == ("float" if ".f32" in body else "integer")
+    assert found in build(module, function).blocks[0].body or found.guard is not None
+
+
+# nobody else knows opcodes -----------------------------------------------------------------------------------------
+SOURCE = Path(__file__).parents[2] / "src" / "mmulator"
+FILES = sorted(
+    p for folder in ("program", "machine") for p in (SOURCE / folder).rglob("*.py") if "meaning" not in p.parts
+)
+WORDS = {"and", "or", "xor", "not", "add", "min", "max", "set", "match", "barrier", "call", "exit", "popc"}  # of others, too
+OPCODES = {n for r in SCALAR for n in (r.name, r.opcode)} | {f.family for f in MATRIX.values()}
+OPCODES -= WORDS
+
+
+def _strings(node: ast.AST) -> set[str]:
+    return {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+
+
+def _reads_opcode(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr == "opcode" for n in ast.walk(node))
+
+
+def _decides(node: ast.AST) -> bool:
+    match node:
+        case ast.Compare(left, _, others):
+            reads = [_reads_opcode(side) for side in (left, *others)]
+            return (any(reads) and not all(reads)) or bool(_strings(node) & OPCODES)
+        case ast.Match(subject, cases):
+            return _reads_opcode(subject) or any(_strings(c.pattern) & OPCODES for c in cases)
+        case ast.Subscript(_, index):
+            return _reads_opcode(index)
+        case ast.Call(ast.Attribute(ast.Name(), "get"), arguments):
+            return any(map(_reads_opcode, arguments))
+        case ast.Set(elements) | ast.Call(ast.Name("set" | "frozenset" | "dict"), elements):
+            return len(set().union(*map(_strings, elements)) & OPCODES) > 1
+        case ast.Dict(keys):
+            return len(set().union(*(_strings(k) for k in keys if k is not None)) & OPCODES) > 1
+    return False
+
+
+def decisions(tree: ast.AST) -> list[str]:
+    """What decides by an opcode: a comparison of one, a match, a look-up; and collections of opcodes."""
+    return [ast.unparse(node) for node in ast.walk(tree) if _decides(node)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_nothing_is_decided_by_opcode(path: Path) -> None:
+    assert not decisions(ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize("text", [
+    "if ins.opcode in X: pass", "ins.opcode == 'ld'", "A = {'ld', 'st'}", "A = frozenset(('bra', 'ret'))", "form.name == 'wgmma'",
+    "match ins.opcode:\n  case 'a': pass", "A[ins.opcode]", "A.get(ins.opcode)", "A = {'ld': 1, 'st': 2}", "x.name == 'bar.sync'",
+])  # fmt: skip
+def test_a_decision_is_recognised(text: str) -> None:
+    assert decisions(ast.parse(text))
