@@ -57,8 +57,8 @@ CASES = list(cases())
 def bits(generator: np.random.Generator, shape: tuple[int, ...], word: int, element: Any) -> Any:
     """Random words; a quarter of the elements of 16 bits and more are special, or ordinary numbers near one."""
     raw = generator.integers(0, 1 << 8, (*shape, word // 8), np.uint8).view(f"<u{word // 8}")[..., 0]
-    size = max(16, element.bits if element is not None else 16)
-    if element is None or element.bits < 16 or element.kind in ("signed", "unsigned"):
+    size = max(16, element.bits if element else 16)
+    if not element or element.bits < 16 or element.kind in ("signed", "unsigned"):
         return raw
     lanes = np.ascontiguousarray(raw[..., None]).view(f"<u{size // 8}")
     special = generator.choice(np.array(SPECIAL[size], lanes.dtype), lanes.shape)
@@ -100,7 +100,6 @@ def operands(form: Form, generator: np.random.Generator, batch: dict[str, tuple[
 def from_shared(o: dict[str, Any], name: str, form: Form) -> Any:
     """Raw A or B' of a wgmma, byte by byte."""
     rows, k, element = (form.m, form.k // (1 + form.sparse), form.atype) if name == "a" else (form.n, form.k, form.btype)
-    assert element is not None
     address = operand_addresses(o[f"{name}_desc"], rows, k, element.bits, bool(o.get(f"imm_trans_{name}", 0)))
     address = address - o.get("shared_base", 0)
     if element.bits < 8:

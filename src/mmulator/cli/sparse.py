@@ -264,7 +264,6 @@ def _matrix(file: Path, form: Form, type: str | None) -> NDArray[Any]:
     if isinstance(found, dict):
         raise MmulatorError(f"{file} holds {', '.join(found) or 'no arrays'}: a .npy of one matrix is needed")
     element = form.atype if type is None else element_type(type.removeprefix("."))
-    assert element is not None
     return typed(found, element, convert=type is not None)
 
 

@@ -211,13 +211,12 @@ class Instruction:
 def _layout(form: Form, name: str) -> OperandLayout:
     rule = fragment(form, name)
     element = element_of(form, name)
-    if element is None:
+    if not element:
         raise UnsupportedError(f"operand {name} of {form} has no element type")
     return OperandLayout(name, element, rule)
 
 
-def _matrix(name: str, element: ElementType | None, value: Any, shape: tuple[int, int]) -> Array:
-    assert element is not None
+def _matrix(name: str, element: ElementType, value: Any, shape: tuple[int, int]) -> Array:
     if value is None:
         raise OperandError(f"{name} is missing: .{element} [..., {shape[0]}, {shape[1]}] is needed")
     raw = to_raw(element, value, name)

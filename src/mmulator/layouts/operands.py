@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from mmulator.errors import OperandError
 from mmulator.isa.form import Form
-from mmulator.isa.types import TYPES, ElementType
+from mmulator.isa.types import NO_TYPE, TYPES, ElementType
 from mmulator.layouts.fragments import Fragment, Step
 
 
@@ -181,13 +181,13 @@ def fragment(form: Form, name: str) -> Fragment:
         if name == "r" and form.type:
             return _wmma(form, form.op[-1].replace("d", "c"), form.type)
         types = {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}
-        if (t := types.get(name)) is not None:
+        if t := types.get(name, NO_TYPE):
             return _wmma(form, name.replace("d", "c"), t)
     else:
         types = {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}
-        t = types.get(name)
-        if t is not None and not (form.family == "wgmma" and name == "b"):
-            if form.family == "mma" and form.shape == "m8n8k4" and form.atype and form.atype.name == "f16":
+        t = types.get(name, NO_TYPE)
+        if t and not (form.family == "wgmma" and name == "b"):
+            if form.family == "mma" and form.shape == "m8n8k4" and form.atype.name == "f16":
                 return _quad_pairs(form, name, t)
             if name == "a":
                 return operand_a(form.m, form.k // 2 if form.sparse else form.k, *_element(form, t))
@@ -200,8 +200,8 @@ def fragment(form: Form, name: str) -> Fragment:
     )
 
 
-def element_of(form: Form, name: str) -> ElementType | None:
+def element_of(form: Form, name: str) -> ElementType:
     """Element type of a register operand."""
     if name == "r" or not form.atype:
         return TYPES["b8"] if form.dst_fmt else form.type
-    return {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}.get(name)
+    return {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}.get(name, NO_TYPE)

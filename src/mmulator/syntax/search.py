@@ -188,7 +188,7 @@ def rank(form: Form, query: Query) -> tuple[object, ...]:
     ) - sum(w in asked for w in form.mnemonic.split(".") if w not in ("row", "col"))  # fmt: skip
     types = element_types(form)
     wanted = {t for choices in query.types for t in choices}
-    inputs = sum(str(t) not in wanted for t in (form.atype, form.btype, form.type) if t is not None) if wanted else 0
+    inputs = sum(str(t) not in wanted for t in (form.atype, form.btype, form.type) if t) if wanted else 0
     return (
         form.op in ("fence", "commit_group", "wait_group"),
         form.sparse and not query.sparse,

@@ -70,7 +70,6 @@ def pieces(form: Form, name: str, places: Index) -> tuple[Piece, Index]:
 def plain_pieces(form: Form, name: str) -> tuple[Piece, Index]:
     """Operand `a` [M, K] or `b` [N, K] as rows of containers: sixteen bytes after the other."""
     element = element_of(form, name)
-    assert element is not None
     lines, k = (form.m, form.k // 2 if form.sparse else form.k) if name == "a" else (form.n, form.k)
     return (128, 0, 0), np.arange(lines * k * max(8, element.bits) // 128).reshape(1, 1, -1)
 

@@ -102,7 +102,8 @@ def _product(form: Form) -> str:
         formula = f"D = A B + {sums}"
     a = f"A {m} x {k} {form.atype}" + (", half of it zeros" if form.sparse else "")
     who = "a warpgroup (128 threads), asynchronously" if form.family == "wgmma" else "one warp"
-    cd = f"D {m} x {n} {form.dtype}" if form.ctype in (None, form.dtype) else f"C {form.ctype}, D {m} x {n} {form.dtype}"
+    c = "" if not form.ctype or form.ctype is form.dtype else f"C {form.ctype}, "
+    cd = f"{c}D {m} x {n} {form.dtype}"
     copies = ", four times" if form.shape == "m8n8k4" and form.family == "mma" and str(form.atype) == "f16" else ""
     scale = f"; scale factors {form.stype} for every {k // form.scale_vec} along k" if form.block_scale else ""
     return f"{formula}: {a}; B {k} x {n} {form.btype}; {cd}{scale}; by {who}{copies}."
