@@ -243,7 +243,7 @@ def operand(spec: OperandSpec) -> tuple[str, str]:
         case "group":
             return "", f"{{{', '.join(operand(p)[1] for p in spec.parts)}}}"
         case _:
-            return "", "1" if spec.values is None or 1 in spec.values else str(spec.values[0])
+            return "", "1" if not spec.values or 1 in spec.values else str(spec.values[0])
 
 
 def run_alone(form: Form) -> None:

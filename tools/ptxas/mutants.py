@@ -48,7 +48,7 @@ def _opcode_length(words: list[str]) -> int:
 
 @cache
 def _vocabulary(family: str) -> tuple[str, ...]:
-    return tuple(sorted({c for row in FAMILIES[family] for slot in row.slots for c in slot.choices if c} | {"f64", "b32"}))
+    return tuple(sorted({c for row in FAMILIES[family] for slot in row.slots for c in slot.choices} | {"f64", "b32"}))
 
 
 def _kind_of(word: str) -> str:
@@ -102,7 +102,8 @@ def _moved_qualifier(s: Statement, world: World) -> Statement:
 
 @cache
 def _choices(family: str, slot: str) -> tuple[str, ...]:
-    return tuple(sorted({c for row in FAMILIES[family] for s in row.slots if s.name == slot for c in s.choices}))
+    slots = [s for row in FAMILIES[family] for s in row.slots if s.name == slot]
+    return tuple(sorted({c for s in slots for c in (*s.choices, *([""] * s.optional))}))
 
 
 def _refitted(s: Statement, world: World) -> Statement:

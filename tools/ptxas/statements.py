@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from mmulator.isa.form import Form
+from mmulator.isa.form import Form, form_of
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.mma import register_types
 from mmulator.isa.row import OperandSpec
@@ -38,7 +38,7 @@ def operand(spec: OperandSpec, form: Form, target: Target, start: int, chance: r
         return chance.choice((f"%{chance.choice(types)}_{start}", constant))
     if spec.kind == "group":
         return "{" + ", ".join(operand(p, form, target, start, chance) for p in spec.parts) + "}"
-    return str(chance.choice(spec.values[:8] if spec.values is not None else range(8)))
+    return str(chance.choice(spec.values[:8] or range(8)))
 
 
 def written(form: Form, signature: tuple[OperandSpec, ...], target: Target, chance: random.Random) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ def legal(families: list[str], targets: list[Target], newest: tuple[int, int], c
 
 def words_of(form: Form) -> dict[str, str]:
     """The qualifiers of a form by slot."""
-    return {slot.name: form.qualifier(slot) for slot in form.row.slots}
+    return {slot.name: form.written(slot) for slot in form.row.slots}
 
 
 def fitted(
@@ -73,7 +73,7 @@ def fitted(
     operands of such a form cannot be told."""
     opcode = form.family if form.op == form.family else f"{form.family}.{form.op}"
     try:
-        other = form.row.form(values)
+        other = form_of(form.row, values)
         operands = written(other, chance.choice(other.signatures), target, chance)
     except (KeyError, AssertionError, ValueError):
         return None
