@@ -283,7 +283,7 @@ def test_the_explanation_is_right() -> None:
     from mmulator.numerics.dot import dot
 
     tf32 = "mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32"  # metadata may mix halves of two elements
-    for name in (n for n in (*SOME, tf32) if parse_mnemonic(n).atype is not None and "m8n8k4" not in n):
+    for name in (n for n in (*SOME, tf32) if parse_mnemonic(n).atype and "m8n8k4" not in n):
         subject = of(name)[-1]
         batch = cases.build(subject, DEVICE, 2, 20)
         want = compare.model(batch, DEVICE)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.isa.memory import ROWS
+from mmulator.isa.atomic import ROWS
 from mmulator.isa.row import Row
 from mmulator.isa.types import type_bits
 

@@ -23,8 +23,8 @@ from mmulator.inspect.explanation.explain import explain_form
 from mmulator.inspect.explanation.paste import function_name, nvcc_options, paste_target, ptx_module, signatures
 from mmulator.inspect.listing import shape_set
 from mmulator.instruction.instruction import Instruction
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import all_forms
+from mmulator.isa.form import Form
+from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.layouts import fragment
 from mmulator.numerics.profiles import dot_key, profile_for
@@ -33,16 +33,16 @@ from mmulator.ptx.verify import verify
 from mmulator.source import Source, Span
 from mmulator.syntax import parse_mnemonic
 
-FORMS = list(dict.fromkeys(all_forms()))
+FORMS = list(dict.fromkeys(matrix_forms()))
 FAMILIES = ("mma", "wgmma", "wmma", "ldmatrix", "stmatrix", "movmatrix")
 
 
 @pytest.fixture(scope="module")
-def explained() -> dict[str, tuple[MatrixForm, Explanation]]:
+def explained() -> dict[str, tuple[Form, Explanation]]:
     return {form.mnemonic: (form, explain_form(form)) for form in FORMS}
 
 
-Explained = dict[str, tuple[MatrixForm, Explanation]]
+Explained = dict[str, tuple[Form, Explanation]]
 
 
 # laws over all forms ------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def test_operands_are_those_of_execute(explained: Explained) -> None:
             assert (o.registers, o.lanes, o.per_register) == (rule.registers, rule.lanes, rule.per_register), (e.mnemonic, o)
             assert (o.rows, o.columns) == (rule.rows, rule.columns)
             assert str(Instruction(form).layout(o.name).element_type) == o.element
-        if form.atype is not None:
+        if form.atype:
             assert {o.name for o in fragments} >= {"d", "a"}
 
 
@@ -82,7 +82,7 @@ def test_a_sample_assembles(tmp_path: Path) -> None:
     options = subprocess.run([PTXAS, "--help"], capture_output=True, text=True, check=True).stdout
     known = set(re.findall(r"'(sm_\d+[af]?)'", options.partition("--gpu-name")[2].partition("\n\n")[0]))
     sample = {*FORMS[::17], *(parse_mnemonic(g.mnemonics[0]) for g in group(FORMS))}
-    batches: dict[tuple[Target, tuple[int, int]], list[MatrixForm]] = {}
+    batches: dict[tuple[Target, tuple[int, int]], list[Form]] = {}
     for form in sorted(sample, key=str):
         target = next((t for t in form.requires.targets() if str(t) in known), None)
         if target is not None:
@@ -152,7 +152,7 @@ def test_cuda_functions_fit_their_statement(explained: Explained) -> None:
             used = {int(n) for n in re.findall(r"%(\d+)", text)}
             constraints = re.findall(r'"([=+]?[frldn])"\(', text)
             assert used == set(range(len(constraints))), text
-            written = sum(s.count if s.kind == "registers" else 1 for s in operands if s.direction != "in")
+            written = sum(s.count if s.kind == "registers" else 1 for s in operands if s.access != "r")
             assert [c[0] in "=+" for c in constraints] == [True] * written + [False] * (len(constraints) - written)
             assert text.count("(") == text.count(")") and e.mnemonic in text
             assert ('"memory"' in text) == (form.op != "mma" and form.family not in ("mma", "movmatrix"))
@@ -161,7 +161,7 @@ def test_cuda_functions_fit_their_statement(explained: Explained) -> None:
 def test_targets_arithmetic_and_rules(explained: Explained) -> None:
     for form, e in explained.values():
         assert [Target.parse(name) for name, _ in e.targets] == [t for t in sorted(TARGETS) if form.requires.admits(t)]
-        assert [a.device for a in e.arithmetic] == [d for d in DEVICES if form.atype is not None and runs_on(form, d)]
+        assert [a.device for a in e.arithmetic] == [d for d in DEVICES if form.atype and runs_on(form, d)]
         for a in e.arithmetic:
             p = profile_for(dot_key(form), a.device)
             assert a.confidence == p.confidence and a.method == p.method

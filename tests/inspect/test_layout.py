@@ -27,8 +27,8 @@ from mmulator.inspect.views.cells import label, repeat_of, run_of
 from mmulator.inspect.views.svg import PAGE_HEIGHT, PAGE_WIDTH, text_width
 from mmulator.inspect.views.tables import CSV_COLUMNS, lane_table, matrix_table, to_csv, to_markdown
 from mmulator.instruction.instruction import Instruction
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import all_forms
+from mmulator.isa.form import Form
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import fragment, scales, sparse
 from mmulator.syntax.search import find_forms
 from tests.support.places import ROOT
@@ -37,13 +37,13 @@ DENSE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 SPARSE = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
 WARPGROUP = "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"
 BLOCK = "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0"
-FORMS = tuple(all_forms())
+FORMS = tuple(matrix_forms())
 
 
 @cache
-def different() -> tuple[tuple[MatrixForm, Layout], ...]:
+def different() -> tuple[tuple[Form, Layout], ...]:
     """Every layout that differs from the others, of all operands of all forms and all selectors."""
-    found: dict[object, tuple[MatrixForm, Layout]] = {}
+    found: dict[object, tuple[Form, Layout]] = {}
     for form in FORMS:
         for name in operands(form):
             choices: list[dict[str, int]] = [{}]
@@ -62,7 +62,7 @@ def different() -> tuple[tuple[MatrixForm, Layout], ...]:
     return tuple(found.values())
 
 
-def shown() -> tuple[tuple[MatrixForm, Layout], ...]:
+def shown() -> tuple[tuple[Form, Layout], ...]:
     """The same without accumulators that differ from others only in N: for tests that go cell by cell."""
     return tuple(x for x in different() if x[0].family != "wgmma" or x[1].operand != "d" or x[0].n in (8, 24, 256))
 

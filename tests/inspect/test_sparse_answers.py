@@ -14,15 +14,15 @@ import mmulator as mm
 from mmulator.cli.app import run
 from mmulator.errors import OperandError
 from mmulator.inspect import metadata_word, metadata_words, pattern_report
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import all_forms
+from mmulator.isa.form import Form
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import sparse
 
 F16 = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
 BF16 = "mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32"
 S4 = "mma.sp.sync.aligned.m16n8k128.row.col.s32.s4.s4.s32"
-KINDS: list[MatrixForm] = list(
-    {(f.family, f.k, f.atype, f.kind, f.ordered_metadata): f for f in all_forms() if f.sparse}.values()
+KINDS: list[Form] = list(
+    {(f.family, f.k, f.atype, f.kind, f.ordered_metadata): f for f in matrix_forms() if f.sparse}.values()
 )
 
 
@@ -32,7 +32,7 @@ def seeded(*shape: int) -> Any:
 
 # data ---------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("form", KINDS, ids=str)
-def test_words_say_what_the_instruction_keeps(form: MatrixForm) -> None:
+def test_words_say_what_the_instruction_keeps(form: Form) -> None:
     """All lanes together tell every kept column of every row once, for every selector, from the registers alone."""
     i = mm.Instruction(form)
     g = sparse.granularity(form)
@@ -51,7 +51,7 @@ def test_words_say_what_the_instruction_keeps(form: MatrixForm) -> None:
 
 
 @pytest.mark.parametrize("form", KINDS, ids=str)
-def test_every_nibble_value_is_explained_as_the_specification_has_it(form: MatrixForm) -> None:
+def test_every_nibble_value_is_explained_as_the_specification_has_it(form: Form) -> None:
     for value in range(16):
         n = metadata_word(mm.Instruction(form), word=value).nibbles[0]
         assert n.defined == (not sparse.undefined(np.array(value), form))

@@ -25,7 +25,7 @@ def load(name: str) -> tuple[dict[str, Any], Any]:
 
 def wide(i: Instruction, registers: Any) -> Any:
     """f64 registers come as two words."""
-    is_f64 = i.form.atype is not None and i.form.atype.name == "f64"
+    is_f64 = i.form.atype.name == "f64"
     return np.ascontiguousarray(registers).view(np.uint64) if is_f64 else registers
 
 

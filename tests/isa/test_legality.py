@@ -12,7 +12,7 @@ import pytest
 
 from mmulator.errors import InvalidInstructionError
 from mmulator.instruction.instruction import Instruction
-from mmulator.isa.tables import FAMILIES
+from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.targets import TARGETS
 from tests.support.places import DATA
 from tools.ptxas import compare as ptxas_compare
@@ -102,7 +102,7 @@ ERRORS = [
     ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {0, %f32_2..4}, {%b32_1..4}, {%b32_1..2}, {%f32_1..4}",
      "operand d must be a vector of registers, not a constant"),
     ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f32_1..4}, {%b32_1..4}, {%b32_1..2}",
-     "3 operands; mma takes 4"),
+     "mma takes 4 operands; there are 3"),
     ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f32_1..4}, %b64_1, %b64_2, %pred_1, 2, 1, 0, 0",
      "operand imm-scale-a is 2; allowed: -1, 1"),
     ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f32_1..4}, %b64_1, %b64_2, %b32_1, 1, 1, 0, 0",

@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from mmulator.isa.forms import MatrixForm, OperandSpec
-from mmulator.isa.tables import all_forms
+from mmulator.isa.form import Form
+from mmulator.isa.matrix import matrix_forms
+from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.machine.module import Module
 from tests.support.places import ROOT
@@ -242,10 +243,10 @@ def operand(spec: OperandSpec) -> tuple[str, str]:
         case "group":
             return "", f"{{{', '.join(operand(p)[1] for p in spec.parts)}}}"
         case _:
-            return "", "1" if spec.values is None or 1 in spec.values else str(spec.values[0])
+            return "", "1" if not spec.values or 1 in spec.values else str(spec.values[0])
 
 
-def run_alone(form: MatrixForm) -> None:
+def run_alone(form: Form) -> None:
     """Run a kernel of this one instruction."""
     device = next(d for d in ("sm_90", *DEVICES[::-1]) if spec_map.runs_on(form, d))
     target = next(t for s in ("a", "f", "") if (t := Target(int(device[3:]), s)) in TARGETS)
@@ -262,7 +263,7 @@ def run_alone(form: MatrixForm) -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_what_kernels_can_contain(name: str) -> None:
     """docs/supported.md says that a kernel can contain every matrix form."""
-    form = next(f for f in all_forms(name.split(".")[0]) if f.mnemonic == name)
+    form = next(f for f in matrix_forms(name.split(".")[0]) if f.mnemonic == name)
     run_alone(form)
 
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmulator.errors import OperandError
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import all_forms
+from mmulator.isa.form import Form
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import SWIZZLES, Fragment, MatrixDescriptor, fragment, operand_addresses
 from mmulator.syntax import parse_mnemonic
 
-FRAGMENTS: dict[Fragment, tuple[MatrixForm, str]] = {
+FRAGMENTS: dict[Fragment, tuple[Form, str]] = {
     fragment(form, o.name): (form, o.name)
-    for form in all_forms()
+    for form in matrix_forms()
     for signature in form.signatures
     for o in signature
     if o.kind in ("registers", "register") and o.name in "abcdr"
@@ -25,7 +25,7 @@ FRAGMENTS: dict[Fragment, tuple[MatrixForm, str]] = {
 
 
 def test_every_operand_has_a_fragment_with_its_number_of_registers() -> None:
-    for form in all_forms():
+    for form in matrix_forms():
         for signature in form.signatures:
             for o in signature:
                 if o.kind == "registers":

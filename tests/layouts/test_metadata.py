@@ -9,14 +9,14 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import OperandError
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import all_forms
+from mmulator.isa.form import Form
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import sparse
 from mmulator.syntax import parse_mnemonic
 
-SPARSE = [f for f in all_forms() if f.sparse]
+SPARSE = [f for f in matrix_forms() if f.sparse]
 # one form for each way of placing and reading metadata
-KINDS: list[MatrixForm] = list(
+KINDS: list[Form] = list(
     {(f.family, f.k, sparse.granularity(f), f.atype and f.atype.bits >= 16): f for f in SPARSE}.values()
 )
 F16 = parse_mnemonic("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
@@ -26,7 +26,7 @@ S4 = parse_mnemonic("mma.sp.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
 TF32 = parse_mnemonic("mma.sp.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32")
 
 
-def selectors(form: MatrixForm) -> range:
+def selectors(form: Form) -> range:
     return range({4: 4, 8: 2, 16: 1}[form.k // sparse.granularity(form).chunk])
 
 

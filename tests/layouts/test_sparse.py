@@ -13,15 +13,15 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import OperandError, UnsupportedError
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import all_forms
+from mmulator.isa.form import Form
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import operand_addresses, sparse
 from tests.support.places import DATA
 from tests.support.torch_stub import Tensor
 
-SPARSE = [f for f in all_forms() if f.sparse]
+SPARSE = [f for f in matrix_forms() if f.sparse]
 # one form for every type of A, shape and kind
-TYPES: list[MatrixForm] = list(
+TYPES: list[Form] = list(
     {(f.family, f.k, f.atype, f.kind, f.scale_vec, f.ordered_metadata): f for f in reversed(SPARSE)}.values()
 )
 RUNS = [f for f in TYPES if not f.kind]  # on sm_90
@@ -35,12 +35,12 @@ FORMS = {
 }
 
 
-def dtype_of(form: MatrixForm, name: str = "atype") -> np.dtype[Any]:
+def dtype_of(form: Form, name: str = "atype") -> np.dtype[Any]:
     element = getattr(form, name)
     return np.dtype(getattr(ml_dtypes, element.numpy, None) or element.numpy)
 
 
-def numbers(form: MatrixForm, shape: tuple[int, ...], seed: int, name: str = "atype") -> Any:
+def numbers(form: Form, shape: tuple[int, ...], seed: int, name: str = "atype") -> Any:
     """Small integers that every type holds, zeros among them."""
     lowest = -3 if getattr(form, name).has_sign else 0
     return np.random.default_rng(seed).integers(lowest, 4, shape).astype(dtype_of(form, name))
@@ -52,7 +52,7 @@ def same(a: Any, b: Any) -> bool:
 
 # laws ---------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("form", TYPES, ids=str)
-def test_what_is_pruned_survives_compression_and_registers(form: MatrixForm) -> None:
+def test_what_is_pruned_survives_compression_and_registers(form: Form) -> None:
     """For rows and columns that fill no tile; batches; every selector."""
     g = sparse.granularity(form)
     a = numbers(form, (2, form.m + 5, form.k + g.chunk), 1)
@@ -74,7 +74,7 @@ def test_what_is_pruned_survives_compression_and_registers(form: MatrixForm) -> 
 
 
 @pytest.mark.parametrize("form", RUNS, ids=str)
-def test_tiles_executed_on_sm_90_are_the_dense_product(form: MatrixForm) -> None:
+def test_tiles_executed_on_sm_90_are_the_dense_product(form: Form) -> None:
     i = mm.Instruction(form)
     a = sparse.prune(numbers(form, (form.m + 3, 2 * form.k), 2), form)
     b = numbers(form, (2 * form.k, form.n), 3, "btype")
@@ -121,7 +121,7 @@ def best(values: list[float], group: int, room: int) -> list[int]:
 
 
 @pytest.mark.parametrize("form", TYPES, ids=str)
-def test_pruning_keeps_the_largest(form: MatrixForm) -> None:
+def test_pruning_keeps_the_largest(form: Form) -> None:
     g = sparse.granularity(form)
     a = numbers(form, (form.m, 8 * g.chunk), 4)
     pruned = sparse.prune(a, form)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.machine.module import Module
 from mmulator.syntax import parse_mnemonic
 
@@ -43,7 +43,7 @@ def load(name: str, count: int, wide: bool, threads: int) -> list[str]:
     return lines + [f"ld.global.b{8 * size} %{name}{i}, [%p+{size * i}];" for i in range(count)]
 
 
-def mma_kernel(form: MatrixForm, counts: dict[str, int], wide: bool, selector: int | None) -> str:
+def mma_kernel(form: Form, counts: dict[str, int], wide: bool, selector: int | None) -> str:
     kind = "b64" if wide else "b32"
     names = [*"abc", *("e" if selector is not None else "")]
     body = [line for n in names for line in load(n, counts[n], wide and n != "e", 32)]
@@ -75,7 +75,7 @@ def check_mma(name: str, number: str, what: dict[str, Any], selector: int | None
     data = arrays(name, number)
     if selector is None and "selector" in data:
         selector = int(data["selector"])
-    wide = form.atype is not None and form.atype.name == "f64"
+    wide = form.atype.name == "f64"
     buffers = {n: np.ascontiguousarray(data[n]) for n in "abc"}
     if "e" in data:
         buffers["e"] = np.ascontiguousarray(data["e"]).reshape(*data["e"].shape[:2], 1)

@@ -12,8 +12,8 @@ import pytest
 
 from mmulator import Module
 from mmulator.instruction.execution import execute
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import all_forms
+from mmulator.isa.form import Form
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import sparse
 from mmulator.layouts.operands import fragment
 
@@ -48,34 +48,33 @@ def run(module: Module, arrays: list[np.ndarray]) -> None:
     module["k"].launch(CASES, 32, arrays, device="sm_120", timeout=60)
 
 
-def small_formats(form: MatrixForm) -> bool:
+def small_formats(form: Form) -> bool:
     return form.family == "mma" and bool(form.kind)
 
 
-def operand(rng: np.random.Generator, form: MatrixForm, name: str) -> np.ndarray:
+def operand(rng: np.random.Generator, form: Form, name: str) -> np.ndarray:
     """Random registers. f32 accumulators of moderate size: with random exponents C hides every product."""
     rule = fragment(form, name)
     if name == "c":
-        assert form.ctype is not None
         values = rng.standard_normal((CASES, rule.rows, rule.columns)) * 4
         kind = np.float16 if form.ctype.name == "f16" else np.float32
         return rule.to_registers(values.astype(kind).view(f"u{np.dtype(kind).itemsize}"))
     return rng.integers(0, 1 << 32, (CASES, rule.lanes, rule.registers), dtype=np.uint32)
 
 
-def metadata(rng: np.random.Generator, form: MatrixForm, selector: int) -> np.ndarray:
+def metadata(rng: np.random.Generator, form: Form, selector: int) -> np.ndarray:
     lane, _ = sparse.places(form, selector)
     nibbles = rng.choice(sparse.granularity(form).nibbles, (CASES, *lane.shape)).astype(np.uint8)
     return sparse.to_registers(nibbles, form, selector)[..., None]
 
 
-def selectors(rng: np.random.Generator, form: MatrixForm) -> dict[str, int]:
+def selectors(rng: np.random.Generator, form: Form) -> dict[str, int]:
     bytes_allowed = {1: range(4), 2: (0, 2), 4: (0,)}[form.scale_vec]
     one = {"byte_id_a": bytes_allowed, "thread_id_a": (0, 1), "byte_id_b": bytes_allowed, "thread_id_b": range(4)}
     return {n: int(rng.choice(v)) for n, v in one.items()}
 
 
-def check_mma(form: MatrixForm, seed: int, in_registers: bool = False) -> None:
+def check_mma(form: Form, seed: int, in_registers: bool = False) -> None:
     rng = np.random.default_rng(seed)
     given: dict[str, Any] = {n: operand(rng, form, n) for n in "abc"}
     text = [registers(n, fragment(form, n).registers) for n in "dabc"]
@@ -112,7 +111,7 @@ def check_mma(form: MatrixForm, seed: int, in_registers: bool = False) -> None:
     assert np.array_equal(out, execute(form, "sm_120", given)), f"{form}"
 
 
-FORMS = [f for f in all_forms() if small_formats(f)]
+FORMS = [f for f in matrix_forms() if small_formats(f)]
 
 
 @pytest.mark.parametrize("part", range(8))
@@ -128,12 +127,12 @@ def test_scale_selectors_in_registers() -> None:
         check_mma(form, seed, in_registers=True)
 
 
-def byte_moves(family: str) -> list[MatrixForm]:
-    return [f for f in all_forms() if f.family == family and (f.m, f.n) != (8, 8)]
+def byte_moves(family: str) -> list[Form]:
+    return [f for f in matrix_forms() if f.family == family and (f.m, f.n) != (8, 8)]
 
 
 @pytest.mark.parametrize("form", byte_moves("ldmatrix"), ids=str)
-def test_byte_ldmatrix(form: MatrixForm) -> None:
+def test_byte_ldmatrix(form: Form) -> None:
     rng = np.random.default_rng(5)
     memory = rng.integers(0, 256, (CASES, 1024), dtype=np.uint8)
     p = (rng.permuted(np.tile(np.arange(32), (CASES, 1)), axis=1) * 32 + 16 * rng.integers(0, 2, (CASES, 32))).astype(np.uint32)
@@ -154,7 +153,7 @@ def test_byte_ldmatrix(form: MatrixForm) -> None:
 
 
 @pytest.mark.parametrize("form", byte_moves("stmatrix"), ids=str)
-def test_byte_stmatrix(form: MatrixForm) -> None:
+def test_byte_stmatrix(form: Form) -> None:
     rng = np.random.default_rng(6)
     count = fragment(form, "r").registers
     r = rng.integers(0, 1 << 32, (CASES, 32, count), dtype=np.uint32)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from mmulator.errors import InvalidInstructionError, PtxSyntaxError
+from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
-from mmulator.isa.match import NoForm, match
+from mmulator.isa.match import match
 from mmulator.isa.row import Row
 from mmulator.isa.table import CHAPTERS, ROWS
 from mmulator.isa.types import type_bits
@@ -97,7 +98,8 @@ MESSAGES = [
     ("ld.relaxed.global.u32 r1, [d1];", ".relaxed needs a scope", None, "ld.relaxed.global.u32"),
     ("ld.global.v2.u32 {r1, r2, r3}, [d1];", "operand d has 3 elements; it must have 2", None, "{r1, r2, r3}"),
     ("addd.s32 r1, r2, r3;", "there is no instruction 'addd'", "did you mean add", "addd.s32"),
-    ("add.s33 r1, r2, r3;", ".s33 cannot stand here", None, "s33"),
+    ("add.s33 r1, r2, r3;", "`add` has no qualifier `.s33`", "did you mean .s32", "s33"),
+    ("add.ftz.s32 r1, r2, r3;", "takes no `.ftz` here", "nearest: add.s32", "ftz"),
     ("add.s32 r1, r2;", "add takes 3 operands; there are 2", "the operands are d, a, b", "add.s32 r1, r2;"),
     ("setp.lo.s32 p1, r1, r2;", ".lo does not compare .s32", None, "setp.lo.s32"),
     ("cvt.f32.s32 f1, r1;", "a rounding modifier is missing", None, "cvt.f32.s32"),
@@ -120,9 +122,14 @@ def test_errors_say_what_where_and_what_to_do(statement: str, message: str, hint
 
 
 def test_target_and_version_decide() -> None:
-    assert "needs .target sm_90" in errors("elect.sync r1|p1, -1;", "sm_80", "8.0")[0].message
-    assert "needs PTX 8.0" in errors("elect.sync r1|p1, -1;", "sm_90", "7.8")[0].message
-    assert "architecture-specific" in errors("setmaxnreg.inc.sync.aligned.u32 64;", "sm_90", "8.0")[0].message
+    def said(statement: str, target: str, version: str) -> str:
+        error = errors(statement, target, version)[0]
+        return f"{error.message}: {error.hint}"
+
+    elect = "elect.sync r1|p1, -1;"
+    assert said(elect, "sm_80", "8.0") == "`elect.sync` is not available for .target sm_80: requires .target sm_90 or higher"
+    assert said(elect, "sm_90", "7.8") == "`elect.sync` is not available in PTX ISA 7.8: requires .version 8.0 or higher"
+    assert "one of sm_90a, sm_100a, sm_100f" in said("setmaxnreg.inc.sync.aligned.u32 64;", "sm_90", "8.0")
     assert "sm_90a" in str(errors("wgmma.fence.sync.aligned;", "sm_90", "8.0")[0])
     module = parse_module(Source("t", ".version 7.0\n.target sm_90\n.address_size 64\n"))
     assert ".target sm_90 needs PTX 7.8" in verify(module)[0].message
@@ -193,9 +200,10 @@ def test_rows_match_what_they_say(row: Row) -> None:
         if isinstance(form, NoForm):
             continue
         legal += 1
-        assert sorted((*form.name.split(".")[1:], *(m for _, m in form.modifiers))) == sorted(written)
-        assert match(form.opcode, tuple(str(form).split(".")[1:])) in (form, form) or row.leading
-        for operand in form.operands:
+        meant = {(slot.name, slot.default) for slot in row.slots if slot.default not in written} | {*row.implied}
+        assert sorted((*row.fixed, *(m for s, m in form.modifiers if (s, m) not in meant))) == sorted(written)
+        assert match(form.opcode, tuple(str(form).split(".")[1:])) == form
+        for operand in (o for signature in form.signatures for o in signature):
             assert operand.count >= 1
             assert not operand.type or type_bits(operand.type)
     assert legal, f"no form of {row.name} is legal"

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmulator.errors import ExecutionFault
-from mmulator.isa import tables
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form, forms_of
+from mmulator.isa.matrix import MATRIX_ROWS
 from mmulator.isa.row import OperandSpec, Row
 from mmulator.isa.table import ROWS
 from mmulator.isa.targets import Target
@@ -56,13 +56,13 @@ class Statement:
 
 def rows() -> list[Row]:
     """Rows of scalar instructions that take an address and run."""
-    every = (row for group in ROWS.values() for row in group)
+    every = (row for group in ROWS.values() for row in group if row.signatures is None)
     return [r for r in every if r.status.runs and any(o.kind == "addr" for o in r.operands)]
 
 
 def unknown() -> list[str]:
     """Rows with an address whose effect is not written down in ACCESS."""
-    names = {r.opcode for r in rows()} | {_matrix_name(r.family, r.op) for r in tables.ROWS if _takes_address(r)}
+    names = {r.opcode for r in rows()} | {_matrix_name(r.opcode, r.op) for r in MATRIX_ROWS if _takes_address(r)}
     return sorted(names - ACCESS.keys())
 
 
@@ -70,8 +70,8 @@ def _matrix_name(family: str, op: str) -> str:
     return family if op == family else f"{family}.{op.partition('.')[0]}"
 
 
-def _takes_address(row: tables.Row) -> bool:
-    form = next(row.forms())
+def _takes_address(row: Row) -> bool:
+    form = next(forms_of(row))
     return any(o.kind == "address" for signature in form.signatures for o in signature)
 
 
@@ -163,10 +163,10 @@ def _operand(o: OperandSpec, taken: dict[str, str], results: list[tuple[str, int
 def _matrix_statements() -> Iterator[Statement]:
     """The first form of every operation, space and size of elements."""
     seen = set()
-    for row in tables.ROWS:
+    for row in MATRIX_ROWS:
         if not _takes_address(row) or not row.requires.admits(Target.parse(TARGET)):
             continue
-        for form in row.forms():
+        for form in forms_of(row):
             space = form.space.partition("::")[0]
             element = form.type.bits if form.type else form.src_fmt
             key = (row.family, row.op.partition(".")[0], space, element, form.m if row.family != "wmma" else 0)
@@ -175,7 +175,7 @@ def _matrix_statements() -> Iterator[Statement]:
                 yield _matrix_statement(form, space)
 
 
-def _matrix_statement(form: MatrixForm, space: str) -> Statement:
+def _matrix_statement(form: Form, space: str) -> Statement:
     access = ACCESS[_matrix_name(form.family, form.op)]
     size = align = 16
     if form.family == "wmma":

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mmulator.isa.tables import all_forms
 
 from mmulator.codegen import loading
 from mmulator.codegen.lang import Native
 from mmulator.instruction.execution import execute
 from mmulator.instruction.wgmma import shared_matrix
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import all_forms
+from mmulator.isa.form import Form
 from mmulator.isa.targets import DEVICES
 from mmulator.isa.types import TYPES
 from mmulator.layouts import MatrixDescriptor, element_of, fragment, operand_addresses
@@ -38,7 +38,7 @@ def call(function: Native, *arguments: Any) -> int:
     return int(ctypes.CFUNCTYPE(ctypes.c_uint32, *types)(loading.address(function))(*given))
 
 
-def forms(*families: str) -> list[MatrixForm]:
+def forms(*families: str) -> list[Form]:
     return [f for family in families for f in all_forms(family)]
 
 
@@ -149,7 +149,7 @@ def test_a_in_registers_lies_where_layouts_says() -> None:
 
 
 # moves between memory and registers ---------------------------------------------------------------------------------
-def rows_of(form: MatrixForm, memory: Array, starts: Array) -> Array:
+def rows_of(form: Form, memory: Array, starts: Array) -> Array:
     """The matrices [..., num, rows, columns] at row starts [num, rows] as layouts has them."""
     bits = memory_bits(form)
     numbers = np.unpackbits(memory[..., starts[..., None] + np.arange(16)], axis=-1, bitorder="little")
@@ -160,7 +160,7 @@ def rows_of(form: MatrixForm, memory: Array, starts: Array) -> Array:
     return raw if form.num > 1 else raw[..., 0, :, :]
 
 
-def starts_of(form: MatrixForm) -> tuple[Array, Array]:
+def starts_of(form: Form) -> tuple[Array, Array]:
     """Offsets of rows for every lane, in no order, no two overlapping; those of the matrices."""
     lanes = 16 * RNG.permutation(64)[:32]
     rows = 16 if (form.m, form.n) == (16, 16) else 8
@@ -168,7 +168,7 @@ def starts_of(form: MatrixForm) -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize("form", forms("ldmatrix", "stmatrix", "movmatrix"), ids=str)
-def test_matrix_moves_are_those_of_layouts(form: MatrixForm) -> None:
+def test_matrix_moves_are_those_of_layouts(form: Form) -> None:
     device = next(d for d in DEVICES if any(target.runs_on(d) for target in form.row.requires.targets()))
     lanes, starts = starts_of(form)
     memory = RNG.integers(0, 256, (3, 1024), dtype=np.uint8)

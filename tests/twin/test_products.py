@@ -12,8 +12,8 @@ import pytest
 from mmulator import MatrixDescriptor
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.instruction import execution
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import all_forms
+from mmulator.isa.form import Form
+from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import fragment, operand_addresses, scales, sparse
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.twin.matrices import twin_matmul
@@ -26,7 +26,7 @@ SPECIAL = {
 }
 
 
-def device_of(form: MatrixForm) -> str | None:
+def device_of(form: Form) -> str | None:
     for device in DEVICES:
         try:
             execution.check_device(form, device)
@@ -37,11 +37,11 @@ def device_of(form: MatrixForm) -> str | None:
     return None
 
 
-def cases() -> Iterator[tuple[str, MatrixForm, str]]:
+def cases() -> Iterator[tuple[str, Form, str]]:
     """One form for each arrangement of registers; of wgmma, three widths."""
     seen = set()
-    for form in all_forms():
-        if form.atype is None or (form.family == "wgmma" and form.n not in (8, 24, 256)):
+    for form in matrix_forms():
+        if not form.atype or (form.family == "wgmma" and form.n not in (8, 24, 256)):
             continue
         b = (form.blayout, form.btype.bits) if form.family == "wgmma" and form.btype else fragment(form, "b")
         chunk = sparse.granularity(form) if form.sparse else None
@@ -57,8 +57,8 @@ CASES = list(cases())
 def bits(generator: np.random.Generator, shape: tuple[int, ...], word: int, element: Any) -> Any:
     """Random words; a quarter of the elements of 16 bits and more are special, or ordinary numbers near one."""
     raw = generator.integers(0, 1 << 8, (*shape, word // 8), np.uint8).view(f"<u{word // 8}")[..., 0]
-    size = max(16, element.bits if element is not None else 16)
-    if element is None or element.bits < 16 or element.kind in ("signed", "unsigned"):
+    size = max(16, element.bits if element else 16)
+    if not element or element.bits < 16 or element.kind in ("signed", "unsigned"):
         return raw
     lanes = np.ascontiguousarray(raw[..., None]).view(f"<u{size // 8}")
     special = generator.choice(np.array(SPECIAL[size], lanes.dtype), lanes.shape)
@@ -70,7 +70,7 @@ def bits(generator: np.random.Generator, shape: tuple[int, ...], word: int, elem
     return lanes.view(f"<u{word // 8}")[..., 0]
 
 
-def operands(form: MatrixForm, generator: np.random.Generator, batch: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+def operands(form: Form, generator: np.random.Generator, batch: dict[str, tuple[int, ...]]) -> dict[str, Any]:
     """Random operands; `batch` gives the leading dimensions of some."""
     wgmma = form.family == "wgmma"
     types = {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}
@@ -97,10 +97,9 @@ def operands(form: MatrixForm, generator: np.random.Generator, batch: dict[str, 
 
 
 # step by step -------------------------------------------------------------------------------------------------------
-def from_shared(o: dict[str, Any], name: str, form: MatrixForm) -> Any:
+def from_shared(o: dict[str, Any], name: str, form: Form) -> Any:
     """Raw A or B' of a wgmma, byte by byte."""
     rows, k, element = (form.m, form.k // (1 + form.sparse), form.atype) if name == "a" else (form.n, form.k, form.btype)
-    assert element is not None
     address = operand_addresses(o[f"{name}_desc"], rows, k, element.bits, bool(o.get(f"imm_trans_{name}", 0)))
     address = address - o.get("shared_base", 0)
     if element.bits < 8:
@@ -109,7 +108,7 @@ def from_shared(o: dict[str, Any], name: str, form: MatrixForm) -> Any:
     return np.ascontiguousarray(o["shared"][..., address[..., None] + np.arange(size)]).view(f"<u{size}")[..., 0]
 
 
-def step_by_step(form: MatrixForm, device: str, o: dict[str, Any]) -> Any:
+def step_by_step(form: Form, device: str, o: dict[str, Any]) -> Any:
     more: dict[str, Any] = {}
     wgmma = form.family == "wgmma"
     a = fragment(form, "a").to_matrix(o["a"]) if "a" in o else from_shared(o, "a", form)
@@ -128,7 +127,7 @@ def step_by_step(form: MatrixForm, device: str, o: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize(("name", "form", "device"), CASES, ids=[c[0] for c in CASES])
-def test_every_arrangement_of_registers(name: str, form: MatrixForm, device: str) -> None:
+def test_every_arrangement_of_registers(name: str, form: Form, device: str) -> None:
     generator = np.random.default_rng(len(name))
     leading: list[dict[str, tuple[int, ...]]] = [{}, {"a": (3, 1), "b": (2,), "e": (1, 2), "c": (), "d": (3, 2)}]
     if form.n <= 8:
@@ -145,9 +144,9 @@ def test_every_arrangement_of_registers(name: str, form: MatrixForm, device: str
 def test_wgmma_takes_operands_from_shared_memory() -> None:
     generator = np.random.default_rng(1)
     seen = set()
-    for form in all_forms():
-        assert form.family != "wgmma" or form.atype is None or form.n % 8 == 0
-        if form.family != "wgmma" or form.atype is None or form.n != 16 or (form.atype.bits, form.sparse) in seen:
+    for form in matrix_forms():
+        assert form.family != "wgmma" or not form.atype or form.n % 8 == 0
+        if form.family != "wgmma" or not form.atype or form.n != 16 or (form.atype.bits, form.sparse) in seen:
             continue
         seen.add((form.atype.bits, form.sparse))
         given = operands(form, generator, {"b": (2,)})
@@ -164,13 +163,13 @@ def test_wgmma_takes_operands_from_shared_memory() -> None:
 
 
 def test_empty_batches_give_empty_results() -> None:
-    form = next(f for f in all_forms() if f.family == "mma" and f.k == 16 and not f.sparse)
+    form = next(f for f in matrix_forms() if f.family == "mma" and f.k == 16 and not f.sparse)
     given = operands(form, np.random.default_rng(0), dict.fromkeys("abc", (0, 2)))
     assert execution.execute(form, "sm_90", given).shape == (0, 2, *fragment(form, "d").maps[0].shape[:2])
 
 
 def test_leading_dimensions_that_do_not_fit() -> None:
-    form = next(f for f in all_forms() if f.family == "mma" and f.k == 16 and not f.sparse)
+    form = next(f for f in matrix_forms() if f.family == "mma" and f.k == 16 and not f.sparse)
     given = operands(form, np.random.default_rng(9), {"a": (2,), "b": (3,)})
     with pytest.raises(OperandError, match=r"leading dimensions do not broadcast: a \(2,\), b \(3,\), c \(\)"):
         execution.execute(form, "sm_90", given)

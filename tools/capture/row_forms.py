@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from itertools import product
 from math import prod
 
+from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
-from mmulator.isa.match import NoForm, match, row_of
+from mmulator.isa.match import match, row_of
 from mmulator.isa.row import OperandSpec, Row
 from mmulator.isa.table import ROWS
 from mmulator.isa.types import is_type, type_bits
@@ -22,7 +23,7 @@ _BANKS = frozenset(("b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64
 
 
 def rows() -> tuple[Row, ...]:
-    return tuple(row for group in ROWS.values() for row in group)
+    return tuple(row for group in ROWS.values() for row in group if row.signatures is None)
 
 
 def row_key(row: Row) -> str:

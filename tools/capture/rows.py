@@ -23,8 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
+from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
-from mmulator.isa.match import NoForm, match, row_of
+from mmulator.isa.match import match, row_of
 from mmulator.isa.row import OperandSpec, Row
 from mmulator.isa.types import type_bits
 from mmulator.isa.video import SELECTORS, masks

@@ -16,7 +16,7 @@ from mmulator.conformance.edges import EDGES
 from mmulator.conformance.probes import Observation
 from mmulator.conformance.subjects import group
 from mmulator.errors import MmulatorError
-from mmulator.isa.tables import all_forms
+from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.numerics.profiles import dot_key, profile_for
 
@@ -89,8 +89,8 @@ def target_of(device: str) -> Target:
 def confidence() -> dict[str, dict[str, str]]:
     """Group of multiplications -> device -> letter."""
     out: dict[str, dict[str, str]] = {}
-    for form in all_forms():
-        if form.atype is None:
+    for form in matrix_forms():
+        if not form.atype:
             continue
         for device in DEVICES:
             if not form.requires.admits(target_of(device)):

@@ -21,10 +21,9 @@ from mmulator.conformance import vectors
 from mmulator.inspect.explanation.arithmetic import runs_on, spans
 from mmulator.isa import special_registers as scalar_registers
 from mmulator.isa import table as scalar_tables
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.forms import Row as MatrixRow
+from mmulator.isa.form import Form, forms_of
+from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.row import Row
-from mmulator.isa.tables import FAMILIES
 from mmulator.isa.targets import CHIPS, DEVICES
 from mmulator.numerics import profiles
 from mmulator.numerics.profiles import dot_key
@@ -61,7 +60,7 @@ def meaning(table: str, row: Row) -> list[str]:
 def scalar_rows() -> Iterator[tuple[str, str, Row]]:
     """(file of the table, chapter of the specification, row)."""
     for chapter in scalar_tables.CHAPTERS:
-        for row in chapter.ROWS:
+        for row in (r for r in chapter.ROWS if r.signatures is None):
             yield module_path(chapter.__name__), row.section.title.partition(":")[0], row
 
 
@@ -108,7 +107,7 @@ def spec_map() -> str:
         for title in dict.fromkeys(r.section.title for r in members):
             here = [r for r in members if r.section.title == title]
             ops = dict.fromkeys(r.op if r.op != family else family for r in here)
-            forms = len({f for r in here for f in r.forms()})
+            forms = len({f for r in here for f in forms_of(r)})
             home = f"isa/{'matrix_move' if 'matrix' in family else family}.py"
             rows.append((title, code(ops), forms, f"`{home}`", code_paths(MATRIX_FILES[family])))
     out += table(("section", "instructions", "forms", "table", "semantics"), rows)
@@ -135,30 +134,30 @@ def code_paths(text: str) -> str:
 
 
 # docs/supported.md --------------------------------------------------------------------------------------------------
-def row_name(row: MatrixRow) -> str:
+def row_name(row: Row) -> str:
     """The mnemonic of a row, with a word for each choice of several."""
-    parts = [row.family if row.op == row.family else f"{row.family}.{row.op}"]
+    parts = [row.name]
     for slot in row.slots:
         choices = [c for c in slot.choices if c]
         if slot.name == "shape" and len(choices) > 3:
             choices = [choices[0], "...", choices[-1]]
         text = "/".join(choices)
-        parts.append(f"{{.{text}}}" if slot.optional else f".{text}")
+        parts.append(f"{{.{text}}}" if slot.optional and not slot.since > (0, 0) else f".{text}")
     return parts[0] + "".join(parts[1:])
 
 
-def devices_of(row: MatrixRow) -> str:
+def devices_of(row: Row) -> str:
     """Devices on which a row runs, as spans of the list of devices."""
-    return spans(d for d in DEVICES if any(runs_on(f, d) for f in row.forms())) or "none"
+    return spans(d for d in DEVICES if any(runs_on(f, d) for f in forms_of(row))) or "none"
 
 
 def matrix_lines() -> Iterator[tuple[str, int, str]]:
     """(mnemonic, forms, devices, in kernels); the loads and stores of wmma in one line for the same devices."""
     for family, members in FAMILIES.items():
-        seen: set[MatrixForm] = set()
-        moves: dict[tuple[str, str], list[MatrixForm]] = {}
+        seen: set[Form] = set()
+        moves: dict[tuple[str, str], list[Form]] = {}
         for row in members:
-            new = [f for f in row.forms() if f not in seen]
+            new = [f for f in forms_of(row) if f not in seen]
             seen.update(new)
             if new and family == "wmma" and row.op != "mma":
                 moves.setdefault((row.op, devices_of(row)), []).extend(new)
@@ -294,8 +293,8 @@ def figures() -> dict[str, int]:
         "contraction": (ROOT / "tests/data/contraction_kernels.txt").read_text().count("\n== "),
         "rows": len(json.loads((ROOT / "tests/data/row_vectors.json").read_text())),
         "verdicts": sum(v[:2] in ("+ ", "- ") for v in verdicts),
-        "matrix forms": sum(len({f for r in rows for f in r.forms()}) for rows in FAMILIES.values()),
-        "scalar instructions": len(scalar_tables.ROWS),
+        "matrix forms": sum(len({f for r in rows for f in forms_of(r)}) for rows in FAMILIES.values()),
+        "scalar instructions": len(scalar_tables.ROWS) - len(FAMILIES),
     }
 
 

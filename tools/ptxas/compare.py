@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-from mmulator.isa.tables import FAMILIES, all_forms
+from mmulator.isa.matrix import FAMILIES, matrix_forms
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target
 from tools.ptxas.differences import refused
 from tools.ptxas.mutants import World, mutant
@@ -40,7 +40,7 @@ def statements(
     """Legal statements, and mutants of them."""
     chance = random.Random(seed)
     originals = list(legal(families, targets, versions[-1], chance))
-    forms = [form for family in families for form in all_forms(family)]
+    forms = [form for family in families for form in matrix_forms(family)]
     world = World(targets, versions, forms, chance)
     # half of the mutants in the first version that has the form, half in any later one
     out = []

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import FAMILIES
+from mmulator.isa.form import Form
+from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.targets import TARGETS, Target
 from mmulator.isa.types import TYPES
 from tools.ptxas.statements import fitted, words_of
@@ -24,7 +24,7 @@ class World:
 
     targets: Sequence[Target]
     versions: Sequence[tuple[int, int]]
-    forms: Sequence[MatrixForm]
+    forms: Sequence[Form]
     chance: random.Random
 
 
@@ -48,7 +48,7 @@ def _opcode_length(words: list[str]) -> int:
 
 @cache
 def _vocabulary(family: str) -> tuple[str, ...]:
-    return tuple(sorted({c for row in FAMILIES[family] for slot in row.slots for c in slot.choices if c} | {"f64", "b32"}))
+    return tuple(sorted({c for row in FAMILIES[family] for slot in row.slots for c in slot.choices} | {"f64", "b32"}))
 
 
 def _kind_of(word: str) -> str:
@@ -102,7 +102,8 @@ def _moved_qualifier(s: Statement, world: World) -> Statement:
 
 @cache
 def _choices(family: str, slot: str) -> tuple[str, ...]:
-    return tuple(sorted({c for row in FAMILIES[family] for s in row.slots if s.name == slot for c in s.choices}))
+    slots = [s for row in FAMILIES[family] for s in row.slots if s.name == slot]
+    return tuple(sorted({c for s in slots for c in (*s.choices, *([""] * s.optional))}))
 
 
 def _refitted(s: Statement, world: World) -> Statement:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from mmulator.isa.forms import MatrixForm, OperandSpec
+from mmulator.isa.form import Form, form_of
+from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.mma import register_types
-from mmulator.isa.tables import all_forms
+from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import Target
 from tools.ptxas.verdicts import BANK_SIZE, Statement
 
@@ -19,7 +20,7 @@ def registers(bank: str, start: int, count: int) -> str:
 _VARIABLES = {"": ("gvar", "smem", "lvar"), "global": ("gvar",), "shared": ("smem",)}
 
 
-def operand(spec: OperandSpec, form: MatrixForm, target: Target, start: int, chance: random.Random) -> str:
+def operand(spec: OperandSpec, form: Form, target: Target, start: int, chance: random.Random) -> str:
     """A legal operand; register vectors begin at `start`, so that operands do not overlap where that matters."""
     types = register_types(form, spec, target)
     if spec.kind == "registers":
@@ -37,17 +38,17 @@ def operand(spec: OperandSpec, form: MatrixForm, target: Target, start: int, cha
         return chance.choice((f"%{chance.choice(types)}_{start}", constant))
     if spec.kind == "group":
         return "{" + ", ".join(operand(p, form, target, start, chance) for p in spec.parts) + "}"
-    return str(chance.choice(spec.values[:8] if spec.values is not None else range(8)))
+    return str(chance.choice(spec.values[:8] or range(8)))
 
 
-def written(form: MatrixForm, signature: tuple[OperandSpec, ...], target: Target, chance: random.Random) -> tuple[str, ...]:
+def written(form: Form, signature: tuple[OperandSpec, ...], target: Target, chance: random.Random) -> tuple[str, ...]:
     return tuple(operand(spec, form, target, (1, 129, 133, 137)[i % 4], chance) for i, spec in enumerate(signature))
 
 
 def legal(families: list[str], targets: list[Target], newest: tuple[int, int], chance: random.Random) -> Iterator[Statement]:
     """Every form in each of its operand lists, once, on a random target that has it and in its first version."""
     for family in families:
-        for form in all_forms(family):
+        for form in matrix_forms(family):
             able = [t for t in targets if form.requires.admits(t) and form.requires.first_ptx(t) <= newest]
             if not able:
                 continue
@@ -60,19 +61,19 @@ def legal(families: list[str], targets: list[Target], newest: tuple[int, int], c
                 yield Statement(mnemonic, written(form, signature, target, chance), target, ptx)
 
 
-def words_of(form: MatrixForm) -> dict[str, str]:
+def words_of(form: Form) -> dict[str, str]:
     """The qualifiers of a form by slot."""
-    return {slot.name: form.qualifier(slot) for slot in form.row.slots}
+    return {slot.name: form.written(slot) for slot in form.row.slots}
 
 
 def fitted(
-    form: MatrixForm, values: dict[str, str], target: Target, ptx: tuple[int, int], chance: random.Random
+    form: Form, values: dict[str, str], target: Target, ptx: tuple[int, int], chance: random.Random
 ) -> Statement | None:
     """A statement of the form's row with other qualifiers, and operands that fit its types and shape; None if the
     operands of such a form cannot be told."""
     opcode = form.family if form.op == form.family else f"{form.family}.{form.op}"
     try:
-        other = form.row.form(values)
+        other = form_of(form.row, values)
         operands = written(other, chance.choice(other.signatures), target, chance)
     except (KeyError, AssertionError, ValueError):
         return None

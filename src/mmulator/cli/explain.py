@@ -134,7 +134,7 @@ def _commands(e: Explanation) -> list[str]:
     form = form_of(e.mnemonic)
     held = operands(form)
     out = [f"lanes and registers: mmulator layout {e.mnemonic} {'|'.join(held)}"] if held else []
-    if form.family == "wgmma" and form.atype is not None:
+    if form.family == "wgmma" and form.atype:
         out.append(f"matrices in shared memory: mmulator descriptor {e.mnemonic}")
     if form.sparse:
         out.append(f"metadata: mmulator sparse lanes --for {e.mnemonic}")

@@ -11,7 +11,7 @@ from mmulator.cli.completion import instruction_words, target_names
 
 if TYPE_CHECKING:
     from mmulator.inspect import FormGroup
-    from mmulator.isa.forms import MatrixForm
+    from mmulator.isa.form import Form
 
 
 def list(
@@ -62,10 +62,10 @@ def list(
 def _forms(
     words: builtins.list[str], target: str | None, ptx: str | None, type: str | None, family: str | None, shape: str | None,
     side: str, device: str | None,
-) -> tuple[MatrixForm, ...]:  # fmt: skip
+) -> tuple[Form, ...]:  # fmt: skip
     """What fits, in the order of the tables. Raises InvalidInstructionError where nothing does."""
     from mmulator.errors import InvalidInstructionError
-    from mmulator.isa.tables import FAMILIES
+    from mmulator.isa.matrix import FAMILIES
     from mmulator.isa.targets import check_known
     from mmulator.syntax.search import find_forms, legal_forms
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mmulator.inspect.sparse import MetadataWord, Nibble
-    from mmulator.isa.forms import MatrixForm
+    from mmulator.isa.form import Form
     from mmulator.layouts.sparse import Compressed
 
 sparse = typer.Typer(no_args_is_help=True)
@@ -227,7 +227,7 @@ def decode(
 
 
 # files --------------------------------------------------------------------------------------------------------------
-def _form(text: str) -> MatrixForm:
+def _form(text: str) -> Form:
     """Of a full name, or of words that leave no doubt about A's type, M and K: `mma.sp m16n8k32 f16`."""
     from mmulator.errors import OperandError
     from mmulator.inspect.search import forms_of, name_in
@@ -255,7 +255,7 @@ def _form(text: str) -> MatrixForm:
     return found[0]
 
 
-def _matrix(file: Path, form: MatrixForm, type: str | None) -> NDArray[Any]:
+def _matrix(file: Path, form: Form, type: str | None) -> NDArray[Any]:
     from mmulator.cli.arrays import load_file, typed
     from mmulator.errors import MmulatorError
     from mmulator.numerics.formats import element_type
@@ -264,7 +264,6 @@ def _matrix(file: Path, form: MatrixForm, type: str | None) -> NDArray[Any]:
     if isinstance(found, dict):
         raise MmulatorError(f"{file} holds {', '.join(found) or 'no arrays'}: a .npy of one matrix is needed")
     element = form.atype if type is None else element_type(type.removeprefix("."))
-    assert element is not None
     return typed(found, element, convert=type is not None)
 
 
@@ -280,7 +279,6 @@ def _compressed(file: Path, instruction: str | None, shape: str | None) -> Compr
     if not text:
         raise MmulatorError(f"{file} does not say its instruction", hint="give --for")
     form = _form(text)
-    assert form.atype is not None
     if "values" in found:
         values = found["values"]
         return tools.Compressed(typed(values, form.atype, convert=False), found["metadata"], form)
@@ -327,7 +325,7 @@ def _written(json: bool, output: Path, remark: str, **arrays: Any) -> None:
         print(remark)
 
 
-def _heading(form: MatrixForm, selector: int, what: str) -> None:
+def _heading(form: Form, selector: int, what: str) -> None:
     from mmulator.layouts.sparse import granularity
 
     g = granularity(form)

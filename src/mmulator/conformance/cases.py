@@ -16,7 +16,7 @@ from mmulator.conformance import memory
 from mmulator.conformance.stream import Stream
 from mmulator.conformance.subjects import Subject, chunks, problem
 from mmulator.conformance.values import Problem, kinds, operands
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts import MatrixDescriptor, fragment, sparse
 
 Array = NDArray[Any]
@@ -67,22 +67,22 @@ class Batch:
         return next(s for s in self.segments if s.first <= execution < s.first + s.count)
 
 
-def weight(form: MatrixForm) -> int:
+def weight(form: Form) -> int:
     """Cases in one execution."""
-    return max(1, form.n // 8) if form.atype is not None else 1
+    return max(1, form.n // 8) if form.atype else 1
 
 
-def kinds_of(form: MatrixForm, device: str) -> tuple[str, ...]:
+def kinds_of(form: Form, device: str) -> tuple[str, ...]:
     """Kinds of operands that a form is tried with."""
     if form.family == "wmma" and form.op != "mma":
         return ("default stride", "wide stride", "offset", "far stride")
-    if form.atype is None:
+    if not form.atype:
         return ("rows in order", "rows anywhere")
     found = kinds(problem(form, device))
     return (*found, "metadata") if form.sparse else found
 
 
-def executions(form: MatrixForm, cases: int, parts: int, device: str) -> int:
+def executions(form: Form, cases: int, parts: int, device: str) -> int:
     """Executions of each of `parts` subjects that together have at least so many cases, and one of each kind."""
     return max(-(-cases // (weight(form) * parts)), len(kinds_of(form, device)))
 
@@ -111,7 +111,7 @@ def _joined(parts: list[dict[str, Array]]) -> dict[str, Array]:
 
 
 # Multiplications -----------------------------------------------------------------------------------------------------
-def _metadata(s: Stream, form: MatrixForm, count: int, anything: bool) -> NDArray[np.uint8]:
+def _metadata(s: Stream, form: Form, count: int, anything: bool) -> NDArray[np.uint8]:
     """Nibbles [count, M, chunks]: defined ones, or any."""
     shape = (count, form.m, chunks(form))
     if anything:
@@ -122,7 +122,7 @@ def _metadata(s: Stream, form: MatrixForm, count: int, anything: bool) -> NDArra
     return s.choice(np.array(allowed, np.uint8), *shape)
 
 
-def _dot(s: Stream, kind: str, p: Problem, form: MatrixForm, count: int) -> tuple[Array, Array, Array, Array | None]:
+def _dot(s: Stream, kind: str, p: Problem, form: Form, count: int) -> tuple[Array, Array, Array, Array | None]:
     """Matrices a, b, c and the metadata operand's nibbles."""
     values = "near" if kind == "metadata" and p.atype.is_float else "bits" if kind == "metadata" else kind
     a, b, c = operands(s, values, p, count)
@@ -152,13 +152,13 @@ def _mma(subject: Subject, device: str, plan: Plan) -> Batch:
     return Batch(subject, at, tuple(segments), _joined(parts))
 
 
-def _with_noise(nibbles: Array, form: MatrixForm, selector: int, noise: Array) -> Array:
+def _with_noise(nibbles: Array, form: Form, selector: int, noise: Array) -> Array:
     ones = sparse.to_registers(np.full(nibbles.shape[1:], 15, np.uint8), form, selector)
     out: Array = sparse.to_registers(nibbles, form, selector) | (noise & ~ones)
     return out
 
 
-def _scales(s: Stream, kind: str, form: MatrixForm, count: int) -> Array:
+def _scales(s: Stream, kind: str, form: Form, count: int) -> Array:
     """Four scale bytes a lane: near one, or any."""
     if kind in ("bits", "special", "wide"):
         return s.words(count, 32)
@@ -209,7 +209,7 @@ def _wgmma(subject: Subject, device: str, plan: Plan, wish: Wish) -> Batch:
 
 
 def _descriptor(
-    s: Stream, place: memory.Place, form: MatrixForm, name: str, odd: bool, wish: Wish
+    s: Stream, place: memory.Place, form: Form, name: str, odd: bool, wish: Wish
 ) -> MatrixDescriptor:
     swizzle = s.pick(memory.SWIZZLES)
     leadings: tuple[int, ...] = (0, 16, 32, 64, 512, 1024) if odd and form.sparse and not place.mn_major else ()
@@ -222,7 +222,6 @@ def _descriptor(
 
 def _places(subject: Subject) -> dict[str, memory.Place]:
     form = subject.form
-    assert form.atype and form.btype
     fixed, out, first = subject.fixed, {}, 0
     if not subject.a_in_registers:
         columns = form.k // 2 if form.sparse else form.k
@@ -234,16 +233,14 @@ def _places(subject: Subject) -> dict[str, memory.Place]:
 
 
 # Moves ---------------------------------------------------------------------------------------------------------------
-def _leading(form: MatrixForm) -> tuple[int, int, int]:
+def _leading(form: Form) -> tuple[int, int, int]:
     """Elements of the leading dimension, how many lines of it there are, and elements in 16 bytes."""
-    assert form.type is not None
     rule = fragment(form, "r")
     lead, lines = (rule.columns, rule.rows) if form.layout == "row" else (rule.rows, rule.columns)
     return lead, lines, max(1, 128 // form.type.bits)
 
 
-def _wmma_bytes(form: MatrixForm) -> int:
-    assert form.type is not None
+def _wmma_bytes(form: Form) -> int:
     lead, lines, unit = _leading(form)
     stride = max(lead, unit) + 6 * unit
     return -(-(64 + (lines - 1) * stride * form.type.bits // 8 + lead * form.type.bits // 8) // 128) * 128 + 128

@@ -102,7 +102,7 @@ def explain(batch: Batch, at: tuple[int, ...], want: Array, got: Array, device: 
     scalars = ", ".join(f"{k}={v}" for k, v in segment.scalars.items())
     place = (at[1], at[2]) if len(at) == 3 else (0, at[-1])
     words = f"{int(want[at]):#x}", f"{int(got[at]):#x}"
-    if form.atype is None or form.dtype is None:
+    if not form.atype or not form.dtype:
         return Difference(n, segment.kind, *place, *words, operands=scalars)
     rule = fragment(form, "d")
     index, bits = 0, rule.bits
@@ -132,7 +132,6 @@ def element_operands(batch: Batch, n: int, row: int, column: int, copy: int = 0)
         return m[copy] if m.ndim == 3 else m
 
     if form.family == "wgmma":
-        assert form.atype and form.btype
         fixed, image = batch.subject.fixed, given["shared"]
         columns = form.k // 2 if form.sparse else form.k
         trans = [bool(fixed.get(f"imm_trans_{x}")) for x in "ab"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mmulator.conformance.cases import Wish
 from mmulator.conformance.subjects import Subject
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 
 _SOME_N = (8, 24, 64, 256)  # of wgmma, where the question does not depend on n
 
@@ -18,30 +18,30 @@ class Edge:
 
     name: str
     question: str
-    forms: Callable[[MatrixForm], bool]
+    forms: Callable[[Form], bool]
     kinds: tuple[str, ...] = ()
     subjects: Callable[[Subject], bool] = lambda s: True
     wish: Wish | None = None
 
-    def asks(self, form: MatrixForm) -> bool:
+    def asks(self, form: Form) -> bool:
         """Whether a form is among those asked."""
         return self.forms(form) and (form.family != "wgmma" or form.n in _SOME_N)
 
 
-def _float(form: MatrixForm) -> bool:
-    return form.atype is not None and form.atype.is_float and form.atype.name != "f64"
+def _float(form: Form) -> bool:
+    return form.atype.is_float and form.atype.name != "f64"
 
 
-def _wgmma(form: MatrixForm) -> bool:
-    return form.family == "wgmma" and form.atype is not None
+def _wgmma(form: Form) -> bool:
+    return form.family == "wgmma" and bool(form.atype)
 
 
-def _fp8(form: MatrixForm) -> bool:
-    return form.atype is not None and form.atype.name in ("e4m3", "e5m2")
+def _fp8(form: Form) -> bool:
+    return form.atype.name in ("e4m3", "e5m2")
 
 
-def _result(form: MatrixForm, name: str) -> bool:
-    return form.dtype is not None and form.dtype.name == name
+def _result(form: Form, name: str) -> bool:
+    return form.dtype.name == name
 
 
 EDGES: tuple[Edge, ...] = (
@@ -58,11 +58,11 @@ EDGES: tuple[Edge, ...] = (
     ),
     Edge("alignment", "terms F bits below the largest, one more and one less", _float, ("align",)),
     Edge("f16 ties", "sums halfway between two f16", lambda f: _float(f) and _result(f, "f16"), ("ties", "align")),
-    Edge("NaN payloads", "which NaN comes out of f64", lambda f: f.atype is not None and f.atype.name == "f64",
+    Edge("NaN payloads", "which NaN comes out of f64", lambda f: f.atype.name == "f64",
          ("nans", "special")),
     Edge(
         "saturation", "integer sums around the ends of s32",
-        lambda f: f.atype is not None and f.atype.is_integer, ("saturate", "largest", "extremes"),
+        lambda f: f.atype.is_integer, ("saturate", "largest", "extremes"),
     ),
     Edge("metadata", "nibbles that the specification calls invalid", lambda f: f.sparse, ("metadata",)),
     Edge(
@@ -74,7 +74,7 @@ EDGES: tuple[Edge, ...] = (
     Edge("descriptors", "starts inside the swizzle pattern, base offsets, offsets that overlap", _wgmma, wish=Wish(odd=True)),
     Edge(
         "MN-major sparse", "wgmma.sp with the transposes", lambda f: _wgmma(f) and f.sparse and f.row is not None
-        and f.atype is not None and f.atype.bits == 16,
+        and f.atype.bits == 16,
         subjects=lambda s: bool(s.fixed.get("imm_trans_a") or s.fixed.get("imm_trans_b")),
     ),
     Edge("FP8 mma.sync", "all shapes and mixes of FP8 outside wgmma", lambda f: f.family == "mma" and _fp8(f)),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mmulator.conformance.cases import Batch, image_bytes
 from mmulator.conformance.subjects import Subject
-from mmulator.isa.forms import OperandSpec
+from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import Target
 from mmulator.machine.backend import Backend, Request
 from mmulator.machine.launch.arguments import Arguments
@@ -37,7 +37,7 @@ def fields(subject: Subject) -> tuple[Field, ...]:
     """What the kernel loads into registers, in the order of its parameters."""
     out = []
     for spec in subject.specs:
-        if spec.direction == "out" or spec.kind in ("immediate", "group"):
+        if spec.access == "w" or spec.kind in ("immediate", "group"):
             continue
         if spec.key in _SCALARS:
             out.append(Field(spec.key, _SCALARS[spec.key], 1, per_thread=False))
@@ -55,7 +55,7 @@ def _bits(spec: OperandSpec) -> int:
 def result(subject: Subject) -> Field | None:
     """The registers that come out; None where the instruction writes memory."""
     for spec in subject.specs:
-        if spec.direction != "in":
+        if spec.access != "r":
             return Field(spec.key, _bits(spec), spec.count)
     return None
 

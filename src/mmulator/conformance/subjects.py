@@ -8,8 +8,9 @@ from typing import Any
 
 from mmulator.conformance.values import Problem
 from mmulator.errors import MmulatorError
-from mmulator.isa.forms import MatrixForm, OperandSpec
-from mmulator.isa.tables import all_forms
+from mmulator.isa.form import Form
+from mmulator.isa.matrix import matrix_forms
+from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import Target
 from mmulator.isa.types import F16
 from mmulator.layouts import sparse
@@ -23,7 +24,7 @@ ORDERING = ("fence", "commit_group", "wait_group")  # wgmma operations without a
 class Subject:
     """One instruction as written. signature: index in form.signatures. immediates: operand key and value, in order."""
 
-    form: MatrixForm
+    form: Form
     signature: int = 0
     immediates: tuple[tuple[str, int], ...] = ()
 
@@ -53,7 +54,7 @@ _CLASSES = {
 }  # fmt: skip
 
 
-def group(form: MatrixForm) -> str:
+def group(form: Form) -> str:
     """The line of a report that a form belongs to: family, spelling and types."""
     name = f"{form.family}.sp" if form.sparse and form.family == "mma" else form.family
     if form.family == "wgmma":
@@ -62,7 +63,7 @@ def group(form: MatrixForm) -> str:
         name = "mma.sp::ordered"
     if form.family == "wmma" and form.op != "mma":
         return f"{name}.{form.op}"
-    if form.atype is None:
+    if not form.atype:
         return form.family
     factors = dict.fromkeys(_CLASSES.get(str(t), str(t)) for t in (form.atype, form.btype))
     types = f"kind::{form.kind}" if form.kind else " x ".join(factors)
@@ -70,7 +71,7 @@ def group(form: MatrixForm) -> str:
     return f"{name} {types} -> {form.dtype}{c}"
 
 
-def _signs(form: MatrixForm, number: int) -> list[dict[str, int]]:
+def _signs(form: Form, number: int) -> list[dict[str, int]]:
     """Signs and transposes: every pair of values of any two of them comes up; which goes with which turns with n."""
     keys = [s.key for s in form.signatures[number] if s.key.startswith(("imm_scale", "imm_trans"))]
     rows = ((0, 0, 0, 0), (1, 0, 1, 1), (0, 1, 1, 0), (1, 1, 0, 1))
@@ -85,7 +86,7 @@ def _signs(form: MatrixForm, number: int) -> list[dict[str, int]]:
     return out
 
 
-def subjects(form: MatrixForm) -> list[Subject]:
+def subjects(form: Form) -> list[Subject]:
     """The subjects of a form: every selector; for wgmma A in both places, signs and transposes."""
     out = []
     for number, specs in enumerate(form.signatures):
@@ -106,20 +107,19 @@ def subjects(form: MatrixForm) -> list[Subject]:
     return out
 
 
-def forms(target: Target) -> tuple[list[MatrixForm], list[MatrixForm]]:
+def forms(target: Target) -> tuple[list[Form], list[Form]]:
     """The forms that a target has and can be compared, and those it lacks."""
-    there: list[MatrixForm] = []
-    missing: list[MatrixForm] = []
-    for form in all_forms():
+    there: list[Form] = []
+    missing: list[Form] = []
+    for form in matrix_forms():
         if form.op in ORDERING:
             continue
         (there if form.requires.admits(target) else missing).append(form)
     return there, missing
 
 
-def problem(form: MatrixForm, device: str) -> Problem:
+def problem(form: Form, device: str) -> Problem:
     """What a multiplication multiplies and how the device adds; defaults where the arithmetic is not known."""
-    assert form.atype and form.btype and form.dtype
     p: Any = None
     try:
         p = profile_for(dot_key(form), device)
@@ -136,7 +136,7 @@ def problem(form: MatrixForm, device: str) -> Problem:
     return Problem(*shape, *types, fraction=p.fraction, floor=p.floor, keep=keep)
 
 
-def chunks(form: MatrixForm) -> int:
+def chunks(form: Form) -> int:
     """Nibbles of metadata in a row of A."""
     return form.k // sparse.granularity(form).chunk
 

@@ -25,7 +25,7 @@ from mmulator.conformance import cases, compare, kernels
 from mmulator.conformance.stream import Stream
 from mmulator.conformance.subjects import Subject, forms, subjects
 from mmulator.errors import MmulatorError
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.targets import Target
 from mmulator.machine.backend import Backend
 
@@ -48,7 +48,7 @@ class Vector:
     words: NDArray[np.uint32]
 
 
-def family(form: MatrixForm) -> str:
+def family(form: Form) -> str:
     """Name of the file that a form's vectors are in."""
     return form.family if form.family in ("mma", "wgmma", "wmma") else _MOVES
 
@@ -59,7 +59,7 @@ def plan(target: Target, device: str) -> Iterator[tuple[Subject, tuple[str, ...]
         yield from of_form(form, device)
 
 
-def of_form(form: MatrixForm, device: str) -> Iterator[tuple[Subject, tuple[str, ...]]]:
+def of_form(form: Form, device: str) -> Iterator[tuple[Subject, tuple[str, ...]]]:
     """The plan for one form: large wgmma take turns at the kinds of operands, signs, transposes and selectors."""
     kinds = cases.kinds_of(form, device)
     found = subjects(form)
@@ -115,7 +115,7 @@ def vector(batch: cases.Batch, kinds: tuple[str, ...], inputs: int, results: Arr
     return Vector(batch.subject, kinds, inputs, digests, flat[_kept(batch.subject, flat.size)])
 
 
-def capture(form: MatrixForm, backend: Backend) -> list[Vector]:
+def capture(form: Form, backend: Backend) -> list[Vector]:
     """Run a form's part of the plan on a GPU."""
     chosen = list(of_form(form, backend.chip.device))
     module = backend.load(kernels.module([s for s, _ in chosen], backend.chip.target))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mmulator.inspect.answer import Answer
-from mmulator.isa.forms import MatrixForm, Requirement
-from mmulator.syntax import print_mnemonic
+from mmulator.isa.form import Form
+from mmulator.isa.row import Requirement
 from mmulator.tables import text_table
 
 _TYPES = ("dtype", "atype", "btype", "ctype", "stype", "type")
@@ -49,15 +49,15 @@ def _choice(slot: str, texts: tuple[str, ...]) -> str:
     return f".{given}" if len(texts) == 1 else f".{{{given}}}"
 
 
-def opcode(form: MatrixForm) -> str:
+def opcode(form: Form) -> str:
     """`mma.sp::ordered_metadata`, `wgmma.mma_async`."""
     name = form.family if form.op == form.family else f"{form.family}.{form.op}"
     return name + (".sp::ordered_metadata" if form.ordered_metadata else ".sp" if form.sparse else "")
 
 
-def _cells(form: MatrixForm) -> tuple[tuple[str, str], ...]:
+def _cells(form: Form) -> tuple[tuple[str, str], ...]:
     """(slot, text) of everything that may differ in a group."""
-    parts = set(print_mnemonic(form).split("."))
+    parts = set(form.mnemonic.split("."))
     out = []
     for slot in form.row.slots:
         if slot.name in _UNSHOWN:
@@ -91,9 +91,9 @@ class FormGroups(Answer, tuple[FormGroup, ...]):
         return "\n".join(text_table(self.COLUMNS, self.rows()))
 
 
-def group(forms: Iterable[MatrixForm]) -> FormGroups:
+def group(forms: Iterable[Form]) -> FormGroups:
     """Forms in groups, in the order in which they come."""
-    kinds: dict[_Key, dict[tuple[tuple[str, ...], ...], list[MatrixForm]]] = {}
+    kinds: dict[_Key, dict[tuple[tuple[str, ...], ...], list[Form]]] = {}
     for form in forms:
         cells = _cells(form)
         key = opcode(form), short_targets(form.requires), tuple(name for name, _ in cells)
@@ -106,16 +106,16 @@ def group(forms: Iterable[MatrixForm]) -> FormGroups:
             versions = sorted({form.requires.ptx for form in found})
             ptx = " to ".join(f"{major}.{minor}" for major, minor in dict.fromkeys((versions[0], versions[-1])))
             names = tuple(map(str, found[0].requires.targets()))
-            mnemonics = tuple(map(print_mnemonic, found))
+            mnemonics = tuple(f.mnemonic for f in found)
             out.append(FormGroup(name, tuple(zip(slots, choices)), targets, ptx, names, mnemonics))
     return FormGroups(out)
 
 
 def _merge(
-    members: dict[tuple[tuple[str, ...], ...], list[MatrixForm]], column: int
-) -> dict[tuple[tuple[str, ...], ...], list[MatrixForm]]:
+    members: dict[tuple[tuple[str, ...], ...], list[Form]], column: int
+) -> dict[tuple[tuple[str, ...], ...], list[Form]]:
     """Groups that differ in one column alone become one."""
-    alike: dict[tuple[tuple[str, ...], ...], list[tuple[tuple[tuple[str, ...], ...], list[MatrixForm]]]] = {}
+    alike: dict[tuple[tuple[str, ...], ...], list[tuple[tuple[tuple[str, ...], ...], list[Form]]]] = {}
     for choices, forms in members.items():
         alike.setdefault(choices[:column] + choices[column + 1 :], []).append((choices, forms))
     out = {}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mmulator.errors import OperandError
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.targets import Target
 from mmulator.syntax import parse_mnemonic
 from mmulator.syntax.search import find_forms, is_word
@@ -24,7 +24,7 @@ def name_in(text: str) -> str:
     return first if "sync" in first.split(".") else ""
 
 
-def forms_of(text: str, target: Target | None = None, ptx: tuple[int, int] | None = None) -> tuple[MatrixForm, ...]:
+def forms_of(text: str, target: Target | None = None, ptx: tuple[int, int] | None = None) -> tuple[Form, ...]:
     """The forms that a text means, the likeliest first: of a name the one, of words all that fit (`find_forms`).
 
     Raises InvalidInstructionError where nothing fits, naming what is nearest.
@@ -34,9 +34,9 @@ def forms_of(text: str, target: Target | None = None, ptx: tuple[int, int] | Non
 
 
 def form_of(
-    instruction: str | Instruction | MatrixForm, prefer: Callable[[MatrixForm], bool] = lambda form: True,
+    instruction: str | Instruction | Form, prefer: Callable[[Form], bool] = lambda form: True,
     example: str = "mma m16n8k16 f16",
-) -> MatrixForm:  # fmt: skip
+) -> Form:  # fmt: skip
     """The form of an instruction, however given: of words the likeliest, or the likeliest that `prefer` says.
 
     example: of words, for the message. Raises InvalidInstructionError, OperandError for what is no instruction.
@@ -44,7 +44,7 @@ def form_of(
     if isinstance(instruction, str):
         found = forms_of(instruction)
         return next(filter(prefer, found), found[0])
-    form = instruction if isinstance(instruction, MatrixForm) else getattr(instruction, "form", None)
-    if not isinstance(form, MatrixForm):
+    form = instruction if isinstance(instruction, Form) else getattr(instruction, "form", None)
+    if not isinstance(form, Form):
         raise OperandError(f"an instruction is needed, not {type(instruction).__name__}", hint=f"such as '{example}'")
     return form

@@ -12,7 +12,7 @@ import numpy as np
 
 from mmulator.errors import OperandError
 from mmulator.inspect.answer import Answer
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts import sparse
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class MetadataWord(Answer):
 
 
 def metadata_word(
-    instruction: Instruction | MatrixForm | str, lane: int | None = None, selector: int = 0, word: int | None = None
+    instruction: Instruction | Form | str, lane: int | None = None, selector: int = 0, word: int | None = None
 ) -> MetadataWord:
     """What the metadata operand of a lane holds; with `word`, what that value says.
 
@@ -102,7 +102,7 @@ def metadata_word(
 
 
 def metadata_words(
-    instruction: Instruction | MatrixForm | str, compressed: sparse.Compressed | None = None, selector: int = 0
+    instruction: Instruction | Form | str, compressed: sparse.Compressed | None = None, selector: int = 0
 ) -> tuple[MetadataWord, ...]:
     """The metadata operand of every lane that contributes.
 
@@ -119,7 +119,7 @@ def metadata_words(
     )
 
 
-def _nibble(form: MatrixForm, bit: int, row: int, chunk: int, value: int | None) -> Nibble:
+def _nibble(form: Form, bit: int, row: int, chunk: int, value: int | None) -> Nibble:
     size = sparse.granularity(form).chunk
     place = ((bit, bit + 3), row, chunk, (chunk * size, chunk * size + size - 1))
     if value is None:
@@ -169,7 +169,7 @@ class PatternReport(Answer):
         return {"ok": self.ok, **asdict(self)}
 
 
-def pattern_report(a: Any, instruction: Instruction | MatrixForm | str) -> PatternReport:
+def pattern_report(a: Any, instruction: Instruction | Form | str) -> PatternReport:
     """Whether A [..., M, K] fits the instruction's pattern, and where not.
 
     Raises OperandError for an instruction without a sparse operand, or if K is no multiple of the chunk.

@@ -11,7 +11,7 @@ from importlib import import_module
 
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.instruction.operands import Array, Operands
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.targets import DEVICES, check_known
 
 _BLOCK_SCALE = ("scale_a_data", "byte_id_a", "thread_id_a", "scale_b_data", "byte_id_b", "thread_id_b")
@@ -23,7 +23,7 @@ _DEFAULTS: dict[str, Operands] = {"wgmma": _WGMMA_DEFAULTS, "wmma": {"stride": N
 
 
 @lru_cache(maxsize=1024)
-def keywords(form: MatrixForm) -> tuple[str, ...]:
+def keywords(form: Form) -> tuple[str, ...]:
     """Keywords that `execute` takes for a form."""
     if form.family == "wgmma":
         sp = ("sp_meta", "sp_sel") if form.sparse else ()
@@ -39,7 +39,7 @@ def keywords(form: MatrixForm) -> tuple[str, ...]:
     return {"ldmatrix": ("memory", "p"), "stmatrix": ("memory", "p", "r"), "movmatrix": ("a",)}[form.family]
 
 
-def execute(form: MatrixForm, device: str, operands: Operands, *, strict: bool = True) -> Array:
+def execute(form: Form, device: str, operands: Operands, *, strict: bool = True) -> Array:
     """Run one instruction; see `Instruction.execute`."""
     run = _function(form)
     known = keywords(form)
@@ -55,7 +55,7 @@ def execute(form: MatrixForm, device: str, operands: Operands, *, strict: bool =
     return run(form, device, given | {"strict": strict})
 
 
-def check_device(form: MatrixForm, device: str) -> None:
+def check_device(form: Form, device: str) -> None:
     """Raises UnsupportedError for a device that is not known, or for which no target has the instruction."""
     if not isinstance(device, str):
         check_known(device)
@@ -63,7 +63,7 @@ def check_device(form: MatrixForm, device: str) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _check_device(form: MatrixForm, device: str) -> None:
+def _check_device(form: Form, device: str) -> None:
     check_known(device)
     requires = form.row.requires
     having = [d for d in DEVICES if any(target.runs_on(d) for target in requires.targets())]
@@ -87,7 +87,7 @@ _RUN = {
 
 
 @lru_cache(maxsize=1024)
-def _function(form: MatrixForm) -> Callable[[MatrixForm, str, Operands], Array]:
+def _function(form: Form) -> Callable[[Form, str, Operands], Array]:
     place = _RUN.get((form.family, form.op))
     if place is None:
         raise UnsupportedError(

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from mmulator.errors import OperandError, UnsupportedError, short_traceback, shown
 from mmulator.instruction import execution
 from mmulator.instruction.operands import check_signs, words
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.targets import Target, as_pair
 from mmulator.isa.types import ElementType
 from mmulator.layouts import Fragment, element_of, fragment, sparse
 from mmulator.lazy import cached_property
 from mmulator.numerics.formats import from_raw, to_raw
 from mmulator.numerics.profiles import dot_key
-from mmulator.syntax import parse_instruction, print_mnemonic
+from mmulator.syntax import parse_instruction
 from mmulator.tables import element, html_table
 
 Array = NDArray[Any]
@@ -72,7 +72,7 @@ def _plain(*parts: Any) -> tuple[Any, ...]:
 class Instruction:
     """One matrix instruction: `form` says which; target and ptx, where given, what it was checked against."""
 
-    form: MatrixForm
+    form: Form
     target: Target | None = None
     ptx: tuple[int, int] | None = None
 
@@ -98,7 +98,7 @@ class Instruction:
         return cls(parse_instruction(text, wanted, version), wanted, version)
 
     def __str__(self) -> str:
-        return print_mnemonic(self.form)
+        return self.form.mnemonic
 
     def __repr__(self) -> str:
         return f"Instruction({str(self)!r})"
@@ -148,7 +148,7 @@ class Instruction:
         Raises OperandError for wrong shapes or dtypes, UnsupportedError where a device lacks the instruction.
         """
         form = self.form
-        if form.atype is None:
+        if not form.atype:
             raise OperandError(
                 f"{form} multiplies no matrices", hint="use `execute`, or a kernel for instructions that order others"
             )
@@ -182,7 +182,6 @@ class Instruction:
             key, device, a, b, c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, indices=indices,
             scale_a=scale_a, scale_b=scale_b,
         )  # fmt: skip
-        assert form.dtype is not None
         return from_raw(form.dtype, d)
 
     @short_traceback
@@ -210,16 +209,15 @@ class Instruction:
 
 
 @lru_cache(maxsize=1024)
-def _layout(form: MatrixForm, name: str) -> OperandLayout:
+def _layout(form: Form, name: str) -> OperandLayout:
     rule = fragment(form, name)
     element = element_of(form, name)
-    if element is None:
+    if not element:
         raise UnsupportedError(f"operand {name} of {form} has no element type")
     return OperandLayout(name, element, rule)
 
 
-def _matrix(name: str, element: ElementType | None, value: Any, shape: tuple[int, int]) -> Array:
-    assert element is not None
+def _matrix(name: str, element: ElementType, value: Any, shape: tuple[int, int]) -> Array:
     if value is None:
         raise OperandError(f"{name} is missing: .{element} [..., {shape[0]}, {shape[1]}] is needed")
     raw = to_raw(element, value, name)

@@ -12,7 +12,7 @@ from mmulator.instruction import execution
 from mmulator.instruction.instruction import Instruction
 from mmulator.instruction.operands import check_signs
 from mmulator.interop import as_array
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.types import ElementType
 from mmulator.layouts import sparse
 from mmulator.numerics.formats import from_raw, to_raw
@@ -49,7 +49,7 @@ def matmul(
     """
     i = instruction if isinstance(instruction, Instruction) else Instruction.parse(instruction)
     form = i.form
-    if form.atype is None or form.btype is None or form.dtype is None:
+    if not form.atype or not form.btype or not form.dtype:
         raise OperandError(f"{form} multiplies no matrices", hint="use an mma, wgmma.mma_async or wmma.mma instruction")
     execution.check_device(form, device)
     check_signs(form, imm_scale_a, imm_scale_b)
@@ -101,12 +101,11 @@ def _padded(array: Array, axis: int, size: int, value: int = 0) -> Array:
     return np.pad(array, widths, constant_values=value)
 
 
-def _scales(form: MatrixForm, scale_a: Any, scale_b: Any, k: int, steps: int) -> dict[str, Any]:
+def _scales(form: Form, scale_a: Any, scale_b: Any, k: int, steps: int) -> dict[str, Any]:
     if not form.block_scale:
         if scale_a is not None or scale_b is not None:
             raise OperandError(f"{form} takes no scale_a or scale_b")
         return {}
-    assert form.stype is not None
     block = form.k // form.scale_vec
     blocks = -(-k // block)
     out = {}

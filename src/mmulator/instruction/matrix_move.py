@@ -8,28 +8,28 @@ from numpy.typing import NDArray
 from mmulator.errors import OperandError
 from mmulator.instruction.operands import Array, Operands, check_inside, column, image, stored, target
 from mmulator.interop import as_array
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.twin import images
 from mmulator.twin.moves import lines
 
 
-def ldmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
+def ldmatrix(form: Form, device: str, o: Operands) -> Array:
     memory = image("memory", o["memory"])
     return images.load_rows(form, memory, _starts(form, o, memory.shape[-1]))
 
 
-def stmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
+def stmatrix(form: Form, device: str, o: Operands) -> Array:
     memory = target(o["memory"])
     starts = _starts(form, o, memory.shape[-1])
     images.store_rows(form, memory, starts, stored(form, o["r"], memory))
     return memory
 
 
-def movmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
+def movmatrix(form: Form, device: str, o: Operands) -> Array:
     return images.transpose(form, column(form, "a", o["a"])[..., None])
 
 
-def _starts(form: MatrixForm, o: Operands, limit: int) -> NDArray[np.int64]:
+def _starts(form: Form, o: Operands, limit: int) -> NDArray[np.int64]:
     """Byte offsets that the lanes give, one a row of 16 bytes; all rows inside memory of `limit` bytes."""
     p = as_array("operand p", o["p"])
     if p.shape != (32,) or p.dtype.kind not in "iu":

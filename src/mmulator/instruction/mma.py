@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from mmulator.instruction.operands import Array, Operands, batch, check_metadata, column, integer, registers
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts import scales
 from mmulator.layouts.places import BY_LANE
 from mmulator.twin.places import product_for, scale_step
 from mmulator.twin.registers import run
 
 
-def mma(form: MatrixForm, device: str, o: Operands) -> Array:
+def mma(form: Form, device: str, o: Operands) -> Array:
     a, b, c = (registers(form, name, o[name]) for name in "abc")
     e = scale_a = scale_b = None
     selector, select = 0, (0, 0)
@@ -25,7 +25,7 @@ def mma(form: MatrixForm, device: str, o: Operands) -> Array:
     return run(product, a, b, c, e, scale_a, scale_b, batch=leading, select=select)
 
 
-def _scale_selector(form: MatrixForm, side: str, o: Operands) -> int:
+def _scale_selector(form: Form, side: str, o: Operands) -> int:
     """Bytes from the scale factors that selectors of 0 name."""
     byte_id, thread_id = (integer(f"{name}_id_{side}", o[f"{name}_id_{side}"]) for name in ("byte", "thread"))
     scales.places(form, side, byte_id, thread_id)  # raises for a selector that is not defined

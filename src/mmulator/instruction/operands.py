@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mmulator.errors import ExecutionFault, OperandError, shown
 from mmulator.interop import as_array, writable
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts import fragment, sparse
 from mmulator.numerics.arrays import batch_shape
 
@@ -33,7 +33,7 @@ def words(name: str, value: Any, bits: int = 32) -> Array:
     return np.ascontiguousarray(array).view(want)
 
 
-def registers(form: MatrixForm, name: str, value: Any) -> Array:
+def registers(form: Form, name: str, value: Any) -> Array:
     """A register operand [..., lanes, registers]."""
     rule = fragment(form, name)
     array = words(name, value, rule.register_bits)
@@ -45,7 +45,7 @@ def registers(form: MatrixForm, name: str, value: Any) -> Array:
     return array
 
 
-def column(form: MatrixForm, name: str, value: Any) -> Array:
+def column(form: Form, name: str, value: Any) -> Array:
     """A one-register operand: [..., lanes], or [..., lanes, 1]."""
     array = words(name, value)
     if array.shape[-2:] == (form.lanes, 1):
@@ -71,16 +71,16 @@ def integer(name: str, value: Any, allowed: range | None = None) -> int:
     return number
 
 
-def check_signs(form: MatrixForm, imm_scale_a: Any, imm_scale_b: Any) -> None:
+def check_signs(form: Form, imm_scale_a: Any, imm_scale_b: Any) -> None:
     """imm-scale-a and imm-scale-b are 1 or -1, and only wgmma on float types has them."""
     for name, value in (("imm_scale_a", imm_scale_a), ("imm_scale_b", imm_scale_b)):
         integer(name, value, range(-1, 2, 2))
-        if value != 1 and not (form.family == "wgmma" and form.atype is not None and form.atype.is_float):
+        if value != 1 and not (form.family == "wgmma" and form.atype.is_float):
             raise OperandError(f"{form} has no {name}")
 
 
 # sparsity metadata ----------------------------------------------------------------------------------------------------
-def check_metadata(form: MatrixForm, words: Array, selector: int, strict: bool) -> None:
+def check_metadata(form: Form, words: Array, selector: int, strict: bool) -> None:
     """Raises OperandError for a selector out of range and, if strict, for nibbles that the specification leaves undefined."""
     lanes, refused = _undefined_halves(form, selector)
     if strict and refused[np.ascontiguousarray(words[..., lanes]).view("<u2")].any():
@@ -88,7 +88,7 @@ def check_metadata(form: MatrixForm, words: Array, selector: int, strict: bool) 
 
 
 @lru_cache(maxsize=256)
-def _undefined_halves(form: MatrixForm, selector: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _undefined_halves(form: Form, selector: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The lanes that contribute metadata, whole words of it; for every 16 bits whether a nibble of them is undefined."""
     nibbles = np.arange(1 << 16)[:, None] >> np.arange(0, 16, 4) & 15
     refused = np.asarray(sparse.undefined(nibbles.astype(np.uint8), form).any(axis=-1))
@@ -112,7 +112,7 @@ def target(value: Any) -> NDArray[np.uint8]:
     return found
 
 
-def stored(form: MatrixForm, value: Any, memory: NDArray[np.uint8]) -> Array:
+def stored(form: Form, value: Any, memory: NDArray[np.uint8]) -> Array:
     """Registers r of a store, whose leading dimensions have to fit those of memory."""
     given = registers(form, "r", value)
     if batch(r=(given, 2), memory=(memory, 1)) != memory.shape[:-1]:

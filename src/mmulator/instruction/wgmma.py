@@ -20,7 +20,7 @@ from mmulator.instruction.operands import (
     integer,
     registers,
 )
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.types import ElementType
 from mmulator.layouts import MatrixDescriptor, operand_addresses
 from mmulator.layouts.places import BY_LANE
@@ -30,8 +30,7 @@ from mmulator.twin.registers import run
 from mmulator.twin.twin import Twin
 
 
-def wgmma(form: MatrixForm, device: str, o: Operands) -> Array:
-    assert form.atype and form.btype and form.dtype
+def wgmma(form: Form, device: str, o: Operands) -> Array:
     if (o["a"] is None) == (o["a_desc"] is None):
         raise OperandError("operands a and a_desc: exactly one of them is needed")
     scale_d = bool(integer("scale_d", o["scale_d"], range(2)))

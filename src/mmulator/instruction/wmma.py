@@ -6,7 +6,7 @@ import numpy as np
 
 from mmulator.errors import OperandError
 from mmulator.instruction.operands import OFFSETS, Array, Operands, check_inside, image, integer, stored, target
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts import fragment
 from mmulator.twin import images
 from mmulator.twin.moves import default_stride
@@ -14,21 +14,20 @@ from mmulator.twin.moves import default_stride
 _ALIGNMENT = "Matrix Storage for WMMA, Address Alignment (PTX ISA 9.1)"
 
 
-def load(form: MatrixForm, device: str, o: Operands) -> Array:
+def load(form: Form, device: str, o: Operands) -> Array:
     memory = image("memory", o["memory"])
     return images.wmma_load(form, memory, *_place(form, o, memory.shape[-1]))
 
 
-def store(form: MatrixForm, device: str, o: Operands) -> Array:
+def store(form: Form, device: str, o: Operands) -> Array:
     memory = target(o["memory"])
     p, stride = _place(form, o, memory.shape[-1])
     images.wmma_store(form, memory, p, stride, stored(form, o["r"], memory))
     return memory
 
 
-def _place(form: MatrixForm, o: Operands, limit: int) -> tuple[int, int]:
+def _place(form: Form, o: Operands, limit: int) -> tuple[int, int]:
     """p and stride of a matrix that lies inside memory of `limit` bytes."""
-    assert form.type is not None
     rule, bits = fragment(form, "r"), form.type.bits
     default = default_stride(form)
     stride = default if o["stride"] is None else integer("stride", o["stride"], OFFSETS)
@@ -57,9 +56,8 @@ def _place(form: MatrixForm, o: Operands, limit: int) -> tuple[int, int]:
     return p, stride
 
 
-def _refuse(form: MatrixForm, p: int, stride: int, limit: int) -> None:
+def _refuse(form: Form, p: int, stride: int, limit: int) -> None:
     """Raises ExecutionFault with the first element, row after row, that lies outside."""
-    assert form.type is not None
     rule = fragment(form, "r")
     row, column = np.indices((rule.rows, rule.columns))
     element = row * stride + column if form.layout == "row" else column * stride + row

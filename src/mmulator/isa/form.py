@@ -2,71 +2,294 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 
 from mmulator.isa.effects import Effects
-from mmulator.isa.row import BLACKWELL, OperandSpec, Requirement, Row, Section, Status
+from mmulator.isa.row import BLACKWELL, OperandSpec, Requirement, Row, Section, Signature, Slot, Status
+from mmulator.isa.types import NO_TYPE, TYPES, ElementType
+from mmulator.lazy import cached_property
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Form:
-    """A matched mnemonic.
+    """One instruction: `form["rnd"]` is the modifier in a slot of its row, or "" if there is none.
 
-    name: of the row: `add`, `cp.async`, `cp.async.wait_group`, `bar.sync`, `cvta.to`.
-    modifiers: (slot, modifier) in the order of the row; `form["rnd"]` is the modifier, or "" if it is not written.
-    operands: what the instruction takes. requires: the least PTX version and the targets it needs.
-    section: its section of the specification. status: whether the machine runs it. effects: what it does besides computing.
+    modifiers: (slot, modifier) in the order of the row, defaults included. Forms of one name with the same modifiers are
+    equal.
     """
 
-    name: str
+    row: Row
     modifiers: tuple[tuple[str, str], ...]
-    operands: tuple[OperandSpec, ...]
-    requires: Requirement
-    section: Section
-    status: Status
-    open: bool
-    effects: Effects
+
+    @cached_property
+    def _taken(self) -> dict[str, str]:
+        return dict(self.modifiers)
 
     def __getitem__(self, slot: str) -> str:
-        for name, modifier in self.modifiers:
-            if name == slot:
-                return modifier
-        return ""
+        return self._taken.get(slot, "")
 
-    @property
-    def opcode(self) -> str:
-        return self.name.partition(".")[0]
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.row.name, self.modifiers))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Form):
+            return NotImplemented
+        return self is other or (self.modifiers == other.modifiers and self.row.name == other.row.name)
 
     def __str__(self) -> str:
-        return ".".join((self.name, *(m for _, m in self.modifiers)))
+        return self.mnemonic
 
+    def __repr__(self) -> str:
+        return f"Form({self.mnemonic})"
 
-def _resolve_type(rule: str, taken: Mapping[str, str]) -> str:
-    if rule.startswith("wide:"):
-        name = taken[rule[5:]]
-        return name[0] + str(int(name[1:]) * 2)
-    return taken.get(rule, rule)
+    # The name
 
+    @cached_property
+    def name(self) -> str:
+        """Of the row: `add`, `cp.async`, `cp.async.wait_group`, `wgmma.mma_async`."""
+        return self.row.name
 
-def _operand(o: OperandSpec, taken: Mapping[str, str]) -> OperandSpec:
-    type = _resolve_type(o.type, taken)
-    if o.per:
-        return replace(o, type=type, count=int(taken[o.per][1:]) if o.per in taken else 1)
-    return o if type == o.type else replace(o, type=type)
+    @cached_property
+    def opcode(self) -> str:
+        return self.row.opcode
+
+    @cached_property
+    def family(self) -> str:
+        """The opcode, of a matrix instruction."""
+        return self.row.opcode
+
+    @cached_property
+    def op(self) -> str:
+        """The rest of the name: `mma_async`, `load.a`; the opcode if there is none."""
+        return self.row.op
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it multiplies matrices, moves them, or orders that: mma, wgmma, wmma, ldmatrix, stmatrix, movmatrix."""
+        return self.row.signatures is not None
+
+    @cached_property
+    def mnemonic(self) -> str:
+        """The instruction's name with all its modifiers, as the specification orders them."""
+        row = self.row
+        rest = [self.written(slot) for slot in row.slots if slot.name != row.leading]
+        first = [self.opcode, self[row.leading], *row.fixed] if row.leading else [row.name]
+        return ".".join(filter(None, (*first, *rest)))
+
+    def written(self, slot: Slot) -> str:
+        """What the mnemonic has in a slot of the row; empty if nothing."""
+        modifier = self[slot.name]
+        return "" if slot.tacit and modifier == slot.default else modifier
+
+    # What the row says
+
+    @property
+    def section(self) -> Section:
+        return self.row.section
+
+    @cached_property
+    def open(self) -> bool:
+        return self.row.open
+
+    @cached_property
+    def requires(self) -> Requirement:
+        """The least PTX version, and the targets: the row's and those of its modifiers."""
+        requires = self.row.requires
+        present = {modifier for _, modifier in self.modifiers} if self.row.needs else ()
+        for need in self.row.needs:
+            if need.modifier in present:
+                least = max(requires.minimum, need.sm)
+                requires = replace(requires, ptx=max(requires.ptx, need.ptx), minimum=least)
+        return requires
+
+    @cached_property
+    def status(self) -> Status:
+        """Whether the machine runs it."""
+        status = self.row.status
+        return BLACKWELL if status.state == "runs" and self.requires.minimum >= 100 else status
+
+    @cached_property
+    def effects(self) -> Effects:
+        """What it does besides computing its results."""
+        effects = self.row.effects
+        return effects.of({modifier for _, modifier in self.modifiers}) if effects.variants else effects
+
+    @cached_property
+    def signatures(self) -> tuple[Signature, ...]:
+        """The operand lists that are accepted, in the order of the text.
+
+        More than one where an operand may be left out (`stride`) or take another place (`a` or `a-desc`).
+        """
+        if self.row.signatures is not None:
+            return self.row.signatures(self)
+        taken = self._taken
+        return (tuple(_resolved(o, taken) for o in self.row.operands if not o.when or o.when in taken),)
+
+    @cached_property
+    def counts(self) -> tuple[tuple[int, int], ...]:
+        """The least and the greatest number of operands of each of `signatures`."""
+        return tuple((sum(not o.optional for o in signature), len(signature)) for signature in self.signatures)
+
+    @cached_property
+    def operands(self) -> Signature:
+        """The first of `signatures`: the shortest spelling; for wgmma the one with A in shared memory."""
+        return self.signatures[0]
+
+    # What the modifiers of a matrix instruction mean. Element types are NO_TYPE where the instruction has no such matrix.
+
+    @cached_property
+    def _extents(self) -> tuple[int, int, int]:
+        found = map(int, self["shape"][1:].replace("n", " ").replace("k", " ").split())
+        m, n, k = (*found, 0, 0, 0)[:3]
+        return m, n, k
+
+    @cached_property
+    def m(self) -> int:
+        return self._extents[0]
+
+    @cached_property
+    def n(self) -> int:
+        return self._extents[1]
+
+    @cached_property
+    def k(self) -> int:
+        """For sparse forms, columns of the uncompressed A. 0 where the shape has no such extent."""
+        return self._extents[2]
+
+    @property
+    def shape(self) -> str:
+        """`m16n8k16`, or `m8n8` for a matrix move; empty for an instruction without a shape."""
+        return self["shape"]
+
+    @cached_property
+    def dtype(self) -> ElementType:
+        return TYPES.get(self["dtype"], NO_TYPE)
+
+    @cached_property
+    def atype(self) -> ElementType:
+        return TYPES.get(self["atype"], NO_TYPE)
+
+    @cached_property
+    def btype(self) -> ElementType:
+        return TYPES.get(self["btype"], NO_TYPE)
+
+    @cached_property
+    def ctype(self) -> ElementType:
+        return TYPES.get(self["ctype"], NO_TYPE)
+
+    @cached_property
+    def stype(self) -> ElementType:
+        """Of the scales."""
+        return TYPES.get(self["stype"], NO_TYPE)
+
+    @cached_property
+    def type(self) -> ElementType:
+        """Of a move. Packed types (`f16x2`) are no element types: `form["type"]` has them."""
+        return TYPES.get(self["type"], NO_TYPE)
+
+    @property
+    def alayout(self) -> str:
+        return self["alayout"]
+
+    @property
+    def blayout(self) -> str:
+        return self["blayout"]
+
+    @property
+    def layout(self) -> str:
+        """Of the matrix in memory, for wmma.load and wmma.store."""
+        return self["layout"]
+
+    @cached_property
+    def sparse(self) -> bool:
+        return bool(self["sparse"])
+
+    @property
+    def ordered_metadata(self) -> bool:
+        return self["sparse"] == "sp::ordered_metadata"
+
+    @cached_property
+    def kind(self) -> str:
+        return self["kind"].removeprefix("kind::")
+
+    @property
+    def block_scale(self) -> bool:
+        return bool(self["block_scale"])
+
+    @cached_property
+    def scale_vec(self) -> int:
+        """Columns of scale_A per row; 0 without block scaling."""
+        return int(self["scale_vec"].removeprefix("scale_vec::").rstrip("X") or 0)
+
+    @property
+    def satfinite(self) -> bool:
+        return bool(self["satfinite"])
+
+    @property
+    def bit_op(self) -> str:
+        return self["bit_op"]
+
+    @property
+    def rounding(self) -> str:
+        """`rn`, `rz`, `rm` or `rp` for .f64."""
+        return self["rounding"]
+
+    @property
+    def space(self) -> str:
+        """The state space; empty is generic."""
+        return self["space"]
+
+    @cached_property
+    def num(self) -> int:
+        """How many matrices are moved; 0 if it is no such move."""
+        return int(self["num"].removeprefix("x") or 0)
+
+    @property
+    def trans(self) -> bool:
+        return bool(self["trans"])
+
+    @property
+    def dst_fmt(self) -> str:
+        return self["dst_fmt"]
+
+    @property
+    def src_fmt(self) -> str:
+        return self["src_fmt"]
+
+    @property
+    def lanes(self) -> int:
+        """Threads that execute the instruction together: 128 for wgmma, else 32."""
+        return 128 if self.family == "wgmma" else 32
 
 
 def form_of(row: Row, taken: Mapping[str, str]) -> Form:
-    """The form of a row whose slots hold these modifiers."""
-    operands = tuple(_operand(o, taken) for o in row.operands if not o.when or o.when in taken)
-    requires, present = row.requires, set(taken.values())
-    for need in row.needs:
-        if need.modifier in present:
-            requires = replace(
-                requires, ptx=max(requires.ptx, need.ptx), minimum=max(requires.minimum, need.sm)
-            )
-    status = row.status
-    if status.state == "runs" and requires.minimum >= 100:
-        status = BLACKWELL
-    ordered = tuple((s.name, taken[s.name]) for s in row.slots if s.name in taken)
-    return Form(row.name, ordered, operands, requires, row.section, status, row.open, row.effects.of(present))
+    """The form of a row whose slots hold these modifiers; a slot that is missing is left out."""
+    filled = ((slot.name, taken.get(slot.name) or slot.default) for slot in row.slots)
+    return Form(row, (*(pair for pair in filled if pair[1]), *row.implied))
+
+
+def forms_of(row: Row) -> Iterator[Form]:
+    """Every form of a row, each once."""
+    names = [slot.name for slot in row.slots]
+    for choice in product(*(slot.meant for slot in row.slots)):
+        taken = {name: modifier for name, modifier in zip(names, choice) if modifier}
+        if row.rule is None or row.rule(taken) is None:
+            yield form_of(row, taken)
+
+
+def _resolved(o: OperandSpec, taken: Mapping[str, str]) -> OperandSpec:
+    """An operand with the type and count that the modifiers say."""
+    if o.type.startswith("wide:"):
+        name = taken[o.type[5:]]
+        type = name[0] + str(int(name[1:]) * 2)
+    else:
+        type = taken.get(o.type, o.type)
+    if o.per:
+        return replace(o, type=type, count=int(taken[o.per][1:]) if o.per in taken else 1)
+    return o if type == o.type else replace(o, type=type)

@@ -1,99 +1,68 @@
-"""Mnemonic to form, by the rows, or what is wrong with it."""
+"""Mnemonic to form, by the rows. What is wrong with one that has no form: isa/wrong.py.
+
+As in ptxas, the opcode comes first (`mma`, `wgmma.mma_async`, `cp.async.wait_group`) and other modifiers come in any order;
+only those of one category (types, layouts) are told apart by their order, and some rows say which one leads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
-from mmulator.errors import similar
+from mmulator.isa.fit import NoForm, Words, fitting
 from mmulator.isa.form import Form, form_of
-from mmulator.isa.row import TYPE_SLOTS, Row, Section
-from mmulator.isa.table import ROWS
-
-
-@dataclass(frozen=True, slots=True)
-class NoForm:
-    """Why no row matches. position: index of the offending modifier, or None. message, hint, section: for an error."""
-
-    message: str
-    position: int | None = None
-    hint: str | None = None
-    section: Section | None = None
-
-
-def _assign(row: Row, modifiers: tuple[str, ...]) -> dict[str, str] | tuple[int, str]:
-    """Modifiers to slots. As in ptxas, order between slots is free but for types, fixed modifiers and `leading`.
-
-    Returns slot -> modifier, or (how many modifiers fit, what is wrong).
-    """
-    fixed = list(row.fixed)
-    free = list(row.slots)
-    taken: dict[str, str] = {}
-    for position, modifier in enumerate(modifiers):
-        if modifier in fixed and (row.free or modifier == fixed[0]):
-            fixed.remove(modifier)
-            continue
-        if fixed and not row.free and not (position == 0 and row.leading):
-            break
-        types = 0
-        for slot in free:
-            types += slot.name in TYPE_SLOTS
-            if slot.name == row.leading and position:
-                continue
-            if modifier in slot.choices and (types <= 1 or slot.name not in TYPE_SLOTS):
-                taken[slot.name] = modifier
-                free.remove(slot)
-                break
-        else:
-            if not row.open:
-                return position, f".{modifier} cannot stand here"
-    if fixed:
-        return -1, f".{fixed[0]} is missing"
-    for slot in free:
-        if not slot.optional:
-            choices = ", ".join(f".{a}" for a in slot.choices[:12])
-            more = ", ..." if len(slot.choices) > 12 else ""
-            return len(modifiers), f"a modifier is missing: one of {choices}{more}"
-    return taken
+from mmulator.isa.row import Row, Slot
+from mmulator.isa.targets import Target
 
 
 @lru_cache(maxsize=8192)
-def match(opcode: str, modifiers: tuple[str, ...]) -> Form | NoForm:
+def match(opcode: str, modifiers: Words) -> Form | NoForm:
     """The form of a mnemonic: `match("ld", ("global", "v4", "b32"))`. A `NoForm` says why there is none."""
-    found = _find(opcode, modifiers)
-    return found if isinstance(found, NoForm) else form_of(*found)
+    for row, taken in fitting(opcode, modifiers):
+        if row.rule is None or row.rule(taken) is None:
+            return form_of(row, taken)
+    from mmulator.isa.wrong import Explained
+
+    return Explained(opcode, modifiers).why()
 
 
-def row_of(opcode: str, modifiers: tuple[str, ...]) -> Row | None:
+def row_of(opcode: str, modifiers: Words) -> Row | None:
     """The line of the tables that a mnemonic belongs to: the first that fits."""
-    found = _find(opcode, modifiers)
-    return None if isinstance(found, NoForm) else found[0]
+    found = match(opcode, modifiers)
+    return None if isinstance(found, NoForm) else found.row
 
 
-def _find(opcode: str, modifiers: tuple[str, ...]) -> tuple[Row, dict[str, str]] | NoForm:
-    """The first row that fits, with its modifiers by slot."""
-    rows = ROWS.get(opcode)
-    if rows is None:
-        return NoForm(f"there is no instruction {opcode!r}", None, _similar(opcode, ROWS))
-    best: tuple[int, str, Row] | None = None
-    for row in rows:
-        taken = _assign(row, modifiers)
-        if isinstance(taken, dict):
-            wrong = row.rule(taken) if row.rule else None
-            if wrong is None:
-                return row, taken
-            fit, message = len(modifiers) + 1, wrong
-        else:
-            fit, message = taken
-        if best is None or fit > best[0]:
-            best = fit, message, row
-    assert best is not None  # every opcode has a row
-    fit, message, row = best
-    position = fit if 0 <= fit < len(modifiers) else None
-    return NoForm(f"{'.'.join((opcode, *modifiers))}: {message}", position, section=row.section)
+def unavailable(form: Form, modifiers: Words, target: Target | None, ptx: tuple[int, int] | None) -> NoForm | None:
+    """Why a target or a PTX version does not have an instruction, written with these modifiers; None asks nothing."""
+    requires, implied = form.requires, form.row.implied_once
+    if (target is None or requires.admits(target)) and (ptx is None or requires.ptx <= ptx):
+        return _implied(form, implied, modifiers, ptx) if implied is not None else None
+    text = ".".join((form.opcode, *modifiers))
+    if target is not None and not requires.admits(target):
+        hint = f"requires .target {requires.describe_targets()}"
+        return NoForm(
+            f"`{text}` is not available for .target {target}", 0, len(text), f"{form.section}, Target ISA Notes", hint
+        )
+    first = requires.first_ptx(target) if target else requires.ptx
+    return NoForm(
+        f"`{text}` is not available in PTX ISA {_dotted(ptx or first)}", 0, len(text), f"{form.section}, PTX ISA Notes",
+        f"requires .version {_dotted(first)} or higher",
+    )  # fmt: skip
 
 
-def _similar(opcode: str, rows: Mapping[str, object]) -> str | None:
-    close = similar(opcode, rows, 3)
-    return f"did you mean {' or '.join(close)}?" if close else None
+def _implied(form: Form, slot: Slot, modifiers: Words, ptx: tuple[int, int] | None) -> NoForm | None:
+    """A modifier that was implied, and must be written since some version."""
+    text, rule = ".".join((form.opcode, *modifiers)), str(form.section)
+    early = ptx is not None and ptx < slot.since
+    if early == (slot.default not in modifiers):
+        return None
+    if early and ptx is not None:
+        start = text.index(f".{slot.default}") + 1
+        return NoForm(
+            f"PTX ISA {_dotted(ptx)} has no `.{slot.default}` on {form.name}: it is implied", start,
+            start + len(slot.default), rule, f"leave it out, or declare .version {_dotted(slot.since)} or higher",
+        )  # fmt: skip
+    return NoForm(f"`{form.name}` needs a qualifier ({slot.name})", len(text) - 1, len(text), rule, f"add .{slot.default}")
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"

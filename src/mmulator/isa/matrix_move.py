@@ -6,17 +6,16 @@ Warp-level matrix load, store and transpose instructions (PTX ISA 9.1).
 from __future__ import annotations
 
 from mmulator.isa.effects import ACTS, Memory, Together
-from mmulator.isa.forms import (
+from mmulator.isa.form import Form
+from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature
+from mmulator.isa.shapes import (
     REGISTERS_ADDRESS,
     REGISTERS_ANY32,
     REGISTERS_OFFSET,
-    Direction,
-    MatrixForm,
-    OperandSpec,
-    Requirement,
-    Row,
-    Section,
-    check_rows,
+    Access,
+    Choice,
+    matrix_row,
+    operand,
     optional,
     slots,
 )
@@ -26,30 +25,29 @@ STMATRIX = Section("Warp-level matrix store instruction: stmatrix")
 MOVMATRIX = Section("Warp-level matrix transpose instruction: movmatrix")
 
 
-def _vector(form: MatrixForm, direction: Direction) -> OperandSpec:
+def _vector(form: Form, access: Access) -> OperandSpec:
     # m16n16 has 256 bytes: two registers a matrix; the others have one
     count = form.num * (2 if (form.m, form.n) == (16, 16) else 1)
-    return OperandSpec("r", "registers", REGISTERS_ANY32, count, direction)
+    return operand("r", "registers", REGISTERS_ANY32, count, access)
 
 
-def _address(form: MatrixForm) -> OperandSpec:
-    return OperandSpec("p", "address", REGISTERS_OFFSET if form.space else REGISTERS_ADDRESS)
+def _address(form: Form) -> OperandSpec:
+    return operand("p", "address", REGISTERS_OFFSET if form.space else REGISTERS_ADDRESS)
 
 
-def _load(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
-    return ((_vector(form, "out"), _address(form)),)
+def _load(form: Form) -> tuple[Signature, ...]:
+    return ((_vector(form, "w"), _address(form)),)
 
 
-def _store(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
-    return ((_address(form), _vector(form, "in")),)
+def _store(form: Form) -> tuple[Signature, ...]:
+    return ((_address(form), _vector(form, "r")),)
 
 
-def _transpose(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
-    d = OperandSpec("d", "register", REGISTERS_ANY32, direction="out")
-    return ((d, OperandSpec("a", "register", REGISTERS_ANY32)),)
+def _transpose(form: Form) -> tuple[Signature, ...]:
+    d = operand("d", "register", REGISTERS_ANY32, access="w")
+    return ((d, operand("a", "register", REGISTERS_ANY32)),)
 
 
-Choice = str | tuple[str, ...]
 _NUM = ("x1", "x2", "x4")
 _SHARED = optional("shared")
 _CTA = ("shared::cta",)
@@ -66,35 +64,31 @@ def _load_row(requires: Requirement, shape: str, num: Choice, trans: Choice, spa
     choices: dict[str, Choice] = {"sync": "sync", "aligned": "aligned", "shape": shape, "num": num}
     if trans:
         choices["trans"] = trans
-    return Row("ldmatrix", "ldmatrix", slots(**choices, space=space, **types), requires, LDMATRIX, _load, (), _LOADS)
+    return matrix_row("ldmatrix", slots(**choices, space=space, **types), requires, LDMATRIX, _load, _LOADS)
 
 
 def _store_row(requires: Requirement, shape: str, trans: Choice, element: str) -> Row:
     space = optional("shared", *_CTA)
     choices = slots(sync="sync", aligned="aligned", shape=shape, num=_NUM, trans=trans, space=space, type=element)
-    return Row("stmatrix", "stmatrix", choices, requires, STMATRIX, _store, (), _STORES)
+    return matrix_row("stmatrix", choices, requires, STMATRIX, _store, _STORES)
 
 
-ROWS = check_rows(
-    (
-        _load_row(Requirement((6, 5), 75), "m8n8", _NUM, optional("trans"), _SHARED, type="b16"),
-        _load_row(Requirement((7, 8), 75), "m8n8", _NUM, optional("trans"), _CTA, type="b16"),
-        _load_row(_BLACKWELL, "m16n16", _NUM[:2], "trans", optional("shared", *_CTA), type="b8"),
-        _load_row(
-            _BLACKWELL, "m16n16", _NUM[:2], "trans", optional("shared", *_CTA), dst_fmt="b8x16", src_fmt=_FORMATS
-        ),
-        _load_row(_BLACKWELL, "m8n16", _NUM, (), optional("shared", *_CTA), dst_fmt="b8x16", src_fmt=_FORMATS),
-        _store_row(Requirement((7, 8), 90), "m8n8", optional("trans"), "b16"),
-        _store_row(_BLACKWELL, "m16n8", "trans", "b8"),
-        Row(
-            "movmatrix",
-            "movmatrix",
-            slots(sync="sync", aligned="aligned", shape="m8n8", trans="trans", type="b16"),
-            Requirement((7, 8), 75),
-            MOVMATRIX,
-            _transpose,
-            (),
-            _MOVES,
-        ),
-    )
+ROWS: tuple[Row, ...] = (
+    _load_row(Requirement((6, 5), 75), "m8n8", _NUM, optional("trans"), _SHARED, type="b16"),
+    _load_row(Requirement((7, 8), 75), "m8n8", _NUM, optional("trans"), _CTA, type="b16"),
+    _load_row(_BLACKWELL, "m16n16", _NUM[:2], "trans", optional("shared", *_CTA), type="b8"),
+    _load_row(
+        _BLACKWELL, "m16n16", _NUM[:2], "trans", optional("shared", *_CTA), dst_fmt="b8x16", src_fmt=_FORMATS
+    ),
+    _load_row(_BLACKWELL, "m8n16", _NUM, (), optional("shared", *_CTA), dst_fmt="b8x16", src_fmt=_FORMATS),
+    _store_row(Requirement((7, 8), 90), "m8n8", optional("trans"), "b16"),
+    _store_row(_BLACKWELL, "m16n8", "trans", "b8"),
+    matrix_row(
+        "movmatrix",
+        slots(sync="sync", aligned="aligned", shape="m8n8", trans="trans", type="b16"),
+        Requirement((7, 8), 75),
+        MOVMATRIX,
+        _transpose,
+        _MOVES,
+    ),
 )

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mmulator.isa.effects import ACTS, Together
-from mmulator.isa.forms import (
+from mmulator.isa.form import Form
+from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature
+from mmulator.isa.shapes import (
     REGISTERS_ANY32,
     REGISTERS_ANY64,
     REGISTERS_B32,
@@ -19,15 +21,13 @@ from mmulator.isa.forms import (
     REGISTERS_INTEGER,
     REGISTERS_OFFSET,
     REGISTERS_S32,
-    Direction,
-    MatrixForm,
-    OperandSpec,
-    Requirement,
-    Row,
-    Section,
-    check_rows,
+    Access,
+    Choice,
+    matrix_row,
+    operand,
     optional,
     slots,
+    stored_bits,
 )
 from mmulator.isa.targets import Target
 from mmulator.isa.types import ElementType
@@ -47,20 +47,12 @@ _REGISTERS = {
 }
 
 
-def stored_bits(form: MatrixForm, element: ElementType) -> int:
-    """Bits that an element of A or B takes in a register: 6- and 4-bit floats sit in bytes, except in .kind::mxf4*."""
-    if element.is_float and element.bits < 8 and form.kind in ("f8f6f4", "mxf8f6f4"):
-        return 8
-    return element.bits
-
-
-def _wide_float(form: MatrixForm) -> bool:
+def _wide_float(form: Form) -> bool:
     """Of 16 or 32 bits, with .f32 accumulators."""
-    assert form.atype and form.dtype
     return form.atype.is_float and form.atype.bits >= 16 and form.dtype.name == "f32"
 
 
-def fragment(form: MatrixForm, name: str, element: ElementType, elements: int, direction: Direction = "in") -> OperandSpec:
+def fragment(form: Form, name: str, element: ElementType, elements: int, access: Access = "r") -> OperandSpec:
     """A vector that holds `elements` elements of the warp."""
     types = _REGISTERS.get(element.name, REGISTERS_ANY32)
     if name in "ab" and form.block_scale:
@@ -73,32 +65,30 @@ def fragment(form: MatrixForm, name: str, element: ElementType, elements: int, d
         types = REGISTERS_INTEGER
     width = 64 if element.name == "f64" else 32
     count = max(1, elements * stored_bits(form, element) // (32 * width))
-    return OperandSpec(name, "registers", types, count, direction)
+    return operand(name, "registers", types, count, access)
 
 
-def matrix_operands(form: MatrixForm) -> tuple[OperandSpec, OperandSpec, OperandSpec, OperandSpec]:
+def matrix_operands(form: Form) -> tuple[OperandSpec, OperandSpec, OperandSpec, OperandSpec]:
     """d, a, b, c."""
     m, n, k = form.m, form.n, form.k
-    assert form.dtype and form.atype and form.btype and form.ctype
     # m8n8k4 with .f16 computes four matrices, one by each group of eight lanes
     copies = 4 if (m, n, k) == (8, 8, 4) and form.atype.name == "f16" else 1
     return (
-        fragment(form, "d", form.dtype, copies * m * n, "out"),
+        fragment(form, "d", form.dtype, copies * m * n, "w"),
         fragment(form, "a", form.atype, copies * m * k // (2 if form.sparse else 1)),
         fragment(form, "b", form.btype, copies * k * n),
         fragment(form, "c", form.ctype, copies * m * n),
     )
 
 
-def _metadata_operands(form: MatrixForm) -> tuple[OperandSpec, ...]:
+def _metadata_operands(form: Form) -> Signature:
     """e and f: the selector says which of the lanes of four hold the metadata. Sparse matrix storage (PTX ISA 9.1)."""
-    assert form.atype and form.dtype
     chunks = form.k // (2 if form.atype.name == "tf32" else 4 if stored_bits(form, form.atype) > 4 else 8)
     defined = range({4: 4, 8: 2, 16: 1}[chunks])
     lenient = (form.k, form.atype.name, form.dtype.name) == (32, "f16", "f32")
     return (
-        OperandSpec("e", "register", REGISTERS_ANY32),
-        OperandSpec("f", "immediate", values=range(4) if lenient else defined, defined=defined),
+        operand("e", "register", REGISTERS_ANY32),
+        operand("f", "immediate", values=range(4) if lenient else defined, defined=defined),
     )
 
 
@@ -106,18 +96,18 @@ _BYTE_ID = ("u16", "b16", "s16")
 _THREAD_ID = (*_BYTE_ID, *(t for t in REGISTERS_OFFSET if t not in _BYTE_ID))
 
 
-def _scale_operands(form: MatrixForm) -> Iterator[OperandSpec]:
+def _scale_operands(form: Form) -> Iterator[OperandSpec]:
     """scale-a-data, {byte-id-a, thread-id-a}, and the same for b. Block Scaling for mma.sync (PTX ISA 9.1)."""
     allowed = {1: range(4), 2: range(0, 3, 2), 4: range(1)}[form.scale_vec]
     for side, threads in (("a", range(2)), ("b", range(4))):
-        yield OperandSpec(f"scale-{side}-data", "register", REGISTERS_ANY32)
-        byte_id = OperandSpec(f"byte-id-{side}", "integer", _BYTE_ID, values=allowed)
-        thread_id = OperandSpec(f"thread-id-{side}", "integer", _THREAD_ID, values=threads)
-        yield OperandSpec(f"selector-{side}", "group", parts=(byte_id, thread_id))
+        yield operand(f"scale-{side}-data", "register", REGISTERS_ANY32)
+        byte_id = operand(f"byte-id-{side}", "integer", _BYTE_ID, values=allowed)
+        thread_id = operand(f"thread-id-{side}", "integer", _THREAD_ID, values=threads)
+        yield operand(f"selector-{side}", "group", parts=(byte_id, thread_id))
 
 
-def _signatures(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
-    operands: tuple[OperandSpec, ...] = matrix_operands(form)
+def _signatures(form: Form) -> tuple[Signature, ...]:
+    operands: Signature = matrix_operands(form)
     if form.sparse:
         operands += _metadata_operands(form)
     if form.block_scale:
@@ -126,34 +116,34 @@ def _signatures(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
 
 
 # Where a target has no such instruction ptxas puts others in its place, and looks at their operands again.
-def lowered_fp8(form: MatrixForm, target: Target) -> bool:
+def lowered_fp8(form: Form, target: Target) -> bool:
     """Whether ptxas multiplies FP8 as .f16 on this target."""
-    fp8 = form.atype is not None and form.btype is not None and {form.atype.name, form.btype.name} <= {*FP8}
+    fp8 = {form.atype.name, form.btype.name} <= {*FP8}
     return form.family == "mma" and fp8 and not form.block_scale and 90 <= target.number < 120
 
 
-def lowered_integer(form: MatrixForm, target: Target) -> bool:
+def lowered_integer(form: Form, target: Target) -> bool:
     """Whether ptxas makes 4-bit integers wider, or single bits, on this target."""
-    narrow = form.atype is not None and not form.atype.is_float and form.atype.bits < 8
+    narrow = bool(form.atype) and not form.atype.is_float and form.atype.bits < 8
     return narrow and target.number >= (100 if form.bit_op == "and" else 90)
 
 
-def lowered_sparse(form: MatrixForm, target: Target) -> bool:
+def lowered_sparse(form: Form, target: Target) -> bool:
     """Whether ptxas orders the metadata itself."""
     types = ("f16", "s8", "u8")
-    unordered = form.sparse and not form.ordered_metadata and form.atype is not None and form.atype.name in types
+    unordered = form.sparse and not form.ordered_metadata and form.atype.name in types
     return form.family == "mma" and unordered and target.number >= 100
 
 
-def element_by_element(form: MatrixForm, name: str, target: Target) -> bool:
+def element_by_element(form: Form, name: str, target: Target) -> bool:
     """Whether ptxas moves or adds the elements of `c` or `d` one by one: each must have the operand's type."""
     if lowered_fp8(form, target):
         return name in "cd"
-    f64 = form.atype is not None and form.atype.name == "f64"
+    f64 = form.atype.name == "f64"
     return form.family == "mma" and f64 and form.m == 16 and name == "d" and target.number >= 100
 
 
-def register_types(form: MatrixForm, spec: OperandSpec, target: Target) -> tuple[str, ...]:
+def register_types(form: Form, spec: OperandSpec, target: Target) -> tuple[str, ...]:
     """Register types that ptxas takes for an operand on this target: `spec.types`, or fewer."""
     if form.family != "mma":
         return spec.types
@@ -166,7 +156,6 @@ def register_types(form: MatrixForm, spec: OperandSpec, target: Target) -> tuple
     return spec.types
 
 
-Choice = str | tuple[str, ...]
 _ORDER = (
     "sparse", "sync", "aligned", "shape", "alayout", "blayout", "satfinite", "kind", "block_scale", "scale_vec",
     "rounding", "dtype", "atype", "btype", "ctype", "stype", "bit_op", "popc",
@@ -183,9 +172,7 @@ def _row(requires: Requirement, **choices: Choice) -> Row:
     if given:
         raise AssertionError(f"unknown slots {given}")
     section = SPARSE if "sparse" in choices else DENSE
-    # without .scale_vec a row has the one size that its kind allows
-    implied = tuple((n, c[-1]) for n, c in ordered.items() if n == "scale_vec" and isinstance(c, tuple))
-    return Row("mma", "mma", slots(**ordered), requires, section, _signatures, implied, MULTIPLIES)
+    return matrix_row("mma", slots(**ordered), requires, section, _signatures, MULTIPLIES)
 
 
 def _float(requires: Requirement, acc: tuple[str, ...], a: Choice, b: Choice, **more: Choice) -> tuple[Row, ...]:
@@ -202,8 +189,8 @@ def _b1(requires: Requirement, shape: Choice, op: str) -> Row:
     return _row(requires, shape=shape, dtype="s32", atype="b1", btype="b1", ctype="s32", bit_op=op, popc="popc")
 
 
-def _since(major: int, minor: int, minimum: int, suffixes: str = "", family: int | None = None) -> Requirement:
-    return Requirement((major, minor), minimum, suffixes, family)
+def _since(major: int, minor: int, minimum: int, suffixes: str = "", *families: int) -> Requirement:
+    return Requirement((major, minor), minimum, suffixes, families)
 
 
 def _narrow(acc: tuple[str, ...], kind: str, requires: Requirement, shape: str, **more: Choice) -> Iterator[Row]:
@@ -300,4 +287,4 @@ def _block_scaled() -> Iterator[Row]:
         yield _scaled(late, "mxf4nvf4", shape4, "e2m1", "4X", "ue8m0", False, sparse)
 
 
-ROWS = check_rows((*_DENSE, *_sparse(), *_block_scaled()))
+ROWS: tuple[Row, ...] = (*_DENSE, *_sparse(), *_block_scaled())

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from mmulator.isa.effects import LANEWISE, Effects
 from mmulator.isa.targets import TARGETS, Target
+from mmulator.isa.types import is_type
+from mmulator.lazy import cached_property
+
+if TYPE_CHECKING:
+    from mmulator.isa.form import Form
 
 Kind = Literal[
     "dst",  # register written (or `_` where the row says so)
@@ -40,12 +45,20 @@ Kind = Literal[
     "vmask4",  # register written, or some of its four bytes
     "vsrc2",  # register, with two halves selected
     "vsrc4",  # register, with four bytes selected
-    "any",  # not checked: unsupported instruction
+    # of matrix instructions; each takes registers of its own `types`
+    "registers",  # vector of `count` registers
+    "register",  # register without braces
+    "address",  # [p]
+    "descriptor",  # 64-bit register that holds a matrix descriptor, or constant
+    "predicate",  # predicate, perhaps negated, or the constant 0 or 1
+    "immediate",  # constant
+    "integer",  # integer register, or constant
+    "group",  # list in braces, an element for each of `parts`
 ]
 
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Section:
     """A section of the PTX ISA document: its title, and the version of the document."""
 
@@ -56,28 +69,54 @@ class Section:
         return f"{self.title} (PTX ISA {self.version})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Slot:
-    """A place for one modifier: one of `choices` must stand there, or may, if it is optional."""
+    """A place for one modifier: one of `choices` must stand there, or may, if it is optional.
+
+    default: what is meant where none is written. tacit: a mnemonic leaves the default out. twice: ptxas takes it twice.
+    since: before this PTX version the default is implied and may not be written, from it on it must be.
+    """
 
     name: str
     choices: tuple[str, ...]
     optional: bool = False
+    default: str = ""
+    tacit: bool = False
+    twice: bool = False
+    since: tuple[int, int] = (0, 0)
 
     @property
-    def maybe(self) -> Slot:
-        return Slot(self.name, self.choices, True)
+    def category(self) -> str:
+        """Slots of one category take the modifiers of that category in order; others may come in any order."""
+        return CATEGORIES.get(self.name, self.name)
+
+    @property
+    def meant(self) -> tuple[str, ...]:
+        """What a form may have here; empty is nothing."""
+        return ("", *self.choices) if self.optional and not self.default else self.choices
 
 
-@dataclass(frozen=True, slots=True)
+CATEGORIES = {
+    **dict.fromkeys(("type", "dtype", "stype", "atype", "btype", "ctype"), "type"),
+    **dict.fromkeys(("alayout", "blayout", "layout"), "layout"),
+    **dict.fromkeys(("bit_op", "popc"), "bit_op"),
+    **dict.fromkeys(("dst_fmt", "src_fmt"), "format"),
+}
+TYPE_SLOTS = frozenset(name for name, category in CATEGORIES.items() if category == "type")
+
+
+@dataclass(frozen=True)
 class OperandSpec:
     """An operand of a row, and of a form: there `type` and `count` are what the form's modifiers say.
 
-    type: a PTX type, or in a row the name of the slot that says it; `wide:SLOT` is twice as wide. count: elements of a
-    vector; per: the slot that says it (`vec`). wider: a wider register may stand.
-    sink: `_` may stand. lo, hi: bounds of a constant. values: the only constants allowed. when: the operand is there if
-    and only if that slot is filled; without it, `optional` operands may be left out, the last ones first. since: the least
-    PTX version and target with that operand.
+    name: as the specification spells it (`a-desc`).
+    type: a PTX type, or in a row the name of the slot that says it; `wide:SLOT` is twice as wide. types: the register types
+    that are accepted, where those are other ones than type checking says; `type` is the first. count: elements of a
+    vector; per: the slot that says it (`vec`). wider: a wider register may stand. sink: `_` may stand.
+    lo, hi: bounds of a constant. values: the only constants allowed. defined: those whose meaning the specification
+    defines, where that is fewer. when: the operand is there if and only if that slot is filled; without it, `optional`
+    operands may be left out, the last ones first. since: the least PTX version and target with that operand.
+    parts: the elements of a group.
     """
 
     name: str
@@ -91,12 +130,20 @@ class OperandSpec:
     sink: bool = False
     lo: int | None = None
     hi: int | None = None
-    values: tuple[int, ...] = ()
+    values: tuple[int, ...] | range = ()
     when: str = ""
     since: tuple[tuple[int, int], int] = ((1, 0), 0)
+    types: tuple[str, ...] = ()
+    defined: tuple[int, ...] | range = ()
+    parts: tuple[OperandSpec, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The name as a Python keyword: `a_desc`."""
+        return self.name.replace("-", "_")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Requirement:
     """What an instruction needs: a PTX version, and a set of targets.
 
@@ -135,7 +182,7 @@ class Requirement:
         return f"sm_{self.minimum} or higher"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Need:
     """A modifier that needs a newer PTX version or target than its row."""
 
@@ -144,7 +191,7 @@ class Need:
     sm: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Status:
     """Whether the machine runs an instruction. runs; unproven: it does, but no chip has been asked whether the bits are
     these; not modelled. reason: why not, or what was not asked."""
@@ -161,13 +208,15 @@ RUNS = Status()
 BLACKWELL = Status("unproven", "only chips from sm_100 on have it, and none of them has been asked")
 
 
-TYPE_SLOTS = frozenset(("type", "dtype", "stype", "atype", "btype", "ctype"))
+Signature = tuple[OperandSpec, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """One line of the table. name: opcode with the modifiers that are always there, `cp.async.wait_group`.
 
+    operands: what the instruction takes; signatures: the lists of operands of a form, where they follow from its shape and
+    types. implied: slots that no modifier fills, and what is meant.
     rule: says what is wrong with a combination of modifiers, or returns None. needs: modifiers that are newer than the row.
     open: takes any further modifiers and any operands. leading: the slot that stands directly after the opcode.
     free: the fixed modifiers may stand anywhere. effects: what it does besides computing its results.
@@ -185,12 +234,45 @@ class Row:
     leading: str = ""
     free: bool = False
     effects: Effects = LANEWISE
+    signatures: Callable[[Form], tuple[Signature, ...]] | None = None
+    implied: tuple[tuple[str, str], ...] = ()
 
-    @property
+    @cached_property
     def opcode(self) -> str:
         return self.name.partition(".")[0]
 
-    @property
+    @cached_property
+    def op(self) -> str:
+        """The rest of the name: `load.a`; the opcode if there is none."""
+        return self.name.partition(".")[2] or self.name
+
+    @cached_property
     def fixed(self) -> tuple[str, ...]:
         """Modifiers that are always there."""
         return tuple(self.name.split(".")[1:])
+
+    @cached_property
+    def implied_once(self) -> Slot | None:
+        """The slot whose default was implied before some PTX version."""
+        return next((slot for slot in self.slots if slot.since > (0, 0)), None)
+
+
+def prove(row: Row) -> None:
+    """What must hold of every row; raises AssertionError at import if a table is wrong."""
+    slots = {s.name for s in row.slots}
+    if len(slots) != len(row.slots):
+        raise AssertionError(f"{row.name}: two slots of one name")
+    for slot in row.slots:
+        if slot.name in TYPE_SLOTS and row.name != "cvt.pack" and not all(map(is_type, slot.choices)):
+            raise AssertionError(f"{row.name}: {slot.choices} are not all types")
+    for operand in row.operands:
+        named = operand.type.removeprefix("wide:")
+        if named and named not in slots and not is_type(named):
+            raise AssertionError(f"{row.name}: operand {operand.name} has type {operand.type}")
+        for reference in (operand.when, operand.per):
+            if reference and reference not in slots:
+                raise AssertionError(f"{row.name}: operand {operand.name} refers to {reference}")
+    if not any(map(row.requires.admits, TARGETS)):
+        raise AssertionError(f"{row.name}: no target admits {row.requires}")
+    if not row.section.title or (row.open and row.status.runs):
+        raise AssertionError(f"{row.name}: no section, or no reason")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["float", "signed", "unsigned", "bits", "pred"]
+Kind = Literal["float", "signed", "unsigned", "bits", "pred", "none"]
 NanStyle = Literal["ieee", "all_ones", "none"]
 
 
@@ -57,6 +57,10 @@ class ElementType:
     def __str__(self) -> str:
         return self.name
 
+    def __bool__(self) -> bool:
+        """False for NO_TYPE alone."""
+        return self.kind != "none"
+
 
 def _float(name: str, bits: int, e: int, m: int, bias: int, nan: NanStyle, numpy: str, sign: bool = True) -> ElementType:
     return ElementType(name, bits, "float", e, m, bias, nan, sign, numpy)
@@ -85,6 +89,8 @@ _SCALAR = [
     for bits in (8, 16, 32, 64)
 ]
 B128 = ElementType("b128", 128, "bits", has_sign=False)
+# What an instruction has for a matrix that it does not have.
+NO_TYPE = ElementType("", 0, "none", has_sign=False)
 PRED = ElementType("pred", 1, "pred", numpy="bool", has_sign=False)
 
 TYPES: dict[str, ElementType] = {

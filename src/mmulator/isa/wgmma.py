@@ -6,19 +6,17 @@ Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions (PTX ISA 9.
 from __future__ import annotations
 
 from mmulator.isa.effects import ACTS, Ends, Memory, Queue, Step, Together
-from mmulator.isa.forms import (
+from mmulator.isa.form import Form
+from mmulator.isa.mma import FP8, fragment
+from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature
+from mmulator.isa.shapes import (
     REGISTERS_ANY32,
     REGISTERS_F16,
-    MatrixForm,
-    OperandSpec,
-    Requirement,
-    Row,
-    Section,
-    check_rows,
+    matrix_row,
+    operand,
     optional,
     slots,
 )
-from mmulator.isa.mma import FP8, fragment
 
 DENSE = Section("Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_async")
 SPARSE = Section("Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_async.sp")
@@ -27,33 +25,31 @@ N_FLOAT = tuple(range(8, 257, 8))
 N_INTEGER = (8, 16, 24, *range(32, 257, 16))
 
 _DESCRIPTOR = ("b64", "u64", "s64")
-_SCALE_D = OperandSpec("scale-d", "predicate", ("pred",), values=range(2))
+_SCALE_D = operand("scale-d", "predicate", ("pred",), values=range(2))
 _SIGN = range(-1, 2, 2)
 
 
-def _metadata(form: MatrixForm) -> tuple[OperandSpec, ...]:
-    assert form.atype
+def _metadata(form: Form) -> Signature:
     selectors = range(1) if form.atype.bits == 8 else range(2)
     return (
-        OperandSpec("sp-meta", "register", REGISTERS_ANY32),
-        OperandSpec("sp-sel", "immediate", values=selectors, defined=selectors),
+        operand("sp-meta", "register", REGISTERS_ANY32),
+        operand("sp-sel", "immediate", values=selectors, defined=selectors),
     )
 
 
-def _mma_async(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
+def _mma_async(form: Form) -> tuple[Signature, ...]:
     """With A in shared memory, then with A in registers."""
-    assert form.dtype and form.atype
-    d = fragment(form, "d", form.dtype, form.m * form.n // 4, "inout")
+    d = fragment(form, "d", form.dtype, form.m * form.n // 4, "rw")
     types = REGISTERS_F16[::-1] if form.atype.is_float else REGISTERS_ANY32
-    a = OperandSpec("a", "registers", REGISTERS_F16 if form.atype.name == "f16" else types, 4)
-    a_desc = OperandSpec("a-desc", "descriptor", _DESCRIPTOR)
-    b_desc = OperandSpec("b-desc", "descriptor", _DESCRIPTOR)
-    rest: tuple[OperandSpec, ...] = (*(_metadata(form) if form.sparse else ()), _SCALE_D)
+    a = operand("a", "registers", REGISTERS_F16 if form.atype.name == "f16" else types, 4)
+    a_desc = operand("a-desc", "descriptor", _DESCRIPTOR)
+    b_desc = operand("b-desc", "descriptor", _DESCRIPTOR)
+    rest: Signature = (*(_metadata(form) if form.sparse else ()), _SCALE_D)
     if form.atype.is_float:
-        rest += tuple(OperandSpec(f"imm-scale-{x}", "immediate", values=_SIGN) for x in "ab")
+        rest += tuple(operand(f"imm-scale-{x}", "immediate", values=_SIGN) for x in "ab")
     trans = form.atype.bits == 16
-    trans_a = (OperandSpec("imm-trans-a", "immediate", values=range(2)),) if trans else ()
-    trans_b = (OperandSpec("imm-trans-b", "immediate", values=range(2)),) if trans else ()
+    trans_a = (operand("imm-trans-a", "immediate", values=range(2)),) if trans else ()
+    trans_b = (operand("imm-trans-b", "immediate", values=range(2)),) if trans else ()
     return (d, a_desc, b_desc, *rest, *trans_a, *trans_b), (d, a, b_desc, *rest, *trans_b)
 
 
@@ -78,8 +74,8 @@ def _row(
     choices |= {"sync": "sync", "aligned": optional("aligned")}
     choices["shape"] = tuple(f"m64n{n}k{2 * k if sparse else k}" for n in ns)
     choices |= {"dtype": d, "atype": a, "btype": b, **more}
-    requires = Requirement(max(ptx, (8, 2)) if sparse else ptx, 90, "a", 90)
-    return Row("wgmma", "mma_async", slots(**choices), requires, SPARSE if sparse else DENSE, _mma_async, (), _ISSUES)
+    requires = Requirement(max(ptx, (8, 2)) if sparse else ptx, 90, "a", (90,))
+    return matrix_row("wgmma.mma_async", slots(**choices), requires, SPARSE if sparse else DENSE, _mma_async, _ISSUES)
 
 
 def _mma_async_rows(sparse: bool) -> tuple[Row, ...]:
@@ -100,23 +96,20 @@ def _mma_async_rows(sparse: bool) -> tuple[Row, ...]:
 
 def _order(op: str, step: Step, *operands: OperandSpec, ends: Ends = Ends.NO) -> Row:
     title = f"Asynchronous Multiply-and-Accumulate Instruction: wgmma.{op}"
-    return Row(
-        "wgmma",
-        op,
+    return matrix_row(
+        f"wgmma.{op}",
         slots(sync="sync", aligned=optional("aligned")),
-        Requirement((8, 0), 90, "a", 90),
+        Requirement((8, 0), 90, "a", (90,)),
         Section(title),
         lambda form: (operands,),
-        effects=_WARPGROUP.but(step=step, ends=ends, counted_as=f"wgmma.{op}"),
+        _WARPGROUP.but(step=step, ends=ends, counted_as=f"wgmma.{op}"),
     )
 
 
-ROWS = check_rows(
-    (
-        *_mma_async_rows(sparse=False),
-        *_mma_async_rows(sparse=True),
-        _order("fence", Step.FENCE),
-        _order("commit_group", Step.COMMIT),
-        _order("wait_group", Step.WAIT, OperandSpec("N", "immediate", values=range((1 << 63) - 1)), ends=Ends.WAIT),
-    )
+ROWS: tuple[Row, ...] = (
+    *_mma_async_rows(sparse=False),
+    *_mma_async_rows(sparse=True),
+    _order("fence", Step.FENCE),
+    _order("commit_group", Step.COMMIT),
+    _order("wait_group", Step.WAIT, operand("N", "immediate", values=range((1 << 63) - 1)), ends=Ends.WAIT),
 )

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mmulator.isa.effects import ACTS, Memory, Together
-from mmulator.isa.forms import (
+from mmulator.isa.form import Form
+from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature, Slot
+from mmulator.isa.shapes import (
     REGISTERS_ADDRESS,
     REGISTERS_ANY32,
     REGISTERS_ANY64,
@@ -18,13 +20,10 @@ from mmulator.isa.forms import (
     REGISTERS_F64,
     REGISTERS_INTEGER,
     REGISTERS_S32,
-    Direction,
-    MatrixForm,
-    OperandSpec,
-    Requirement,
-    Row,
-    Section,
-    check_rows,
+    Access,
+    Choice,
+    matrix_row,
+    operand,
     optional,
     slots,
 )
@@ -34,8 +33,8 @@ LOAD = Section("Warp-level Matrix Load Instruction: wmma.load")
 STORE = Section("Warp-level Matrix Store Instruction: wmma.store")
 MMA = Section("Warp-level Matrix Multiply-and-Accumulate Instruction: wmma.mma")
 
-# Before this PTX version .aligned is implicit, and may not be written.
-ALIGNED_SINCE = (6, 3)
+# Before this PTX version .aligned is implied, and may not be written.
+ALIGNED = Slot("aligned", ("aligned",), optional=True, default="aligned", since=(6, 3))
 
 _REGISTERS = {
     "f16": REGISTERS_F16,
@@ -50,7 +49,7 @@ _REGISTERS = {
 
 
 def fragment(
-    name: str, matrix: str, element: ElementType, m: int, n: int, k: int, direction: Direction = "in"
+    name: str, matrix: str, element: ElementType, m: int, n: int, k: int, access: Access = "r"
 ) -> OperandSpec:
     """The register vector of one matrix (`a`, `b`, or `c` for accumulators). Matrix Fragments for WMMA."""
     # only the loads of 4- and 1-bit types take any register
@@ -62,26 +61,24 @@ def fragment(
     count = max(1, elements * element.bits // (32 * width))
     if element.name == "f16" and matrix != "c":
         count = 8
-    return OperandSpec(name, "registers", types, count, direction)
+    return operand(name, "registers", types, count, access)
 
 
-def _move(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
-    assert form.type
+def _move(form: Form) -> tuple[Signature, ...]:
     matrix = form.op[-1].replace("d", "c")
     load = form.op.startswith("load")
-    r = fragment("r", matrix, form.type, form.m, form.n, form.k, "out" if load else "in")
-    p = OperandSpec("p", "address", REGISTERS_ADDRESS)
-    stride = OperandSpec("stride", "integer", ("b32", "u32", "s32"))
+    r = fragment("r", matrix, form.type, form.m, form.n, form.k, "w" if load else "r")
+    p = operand("p", "address", REGISTERS_ADDRESS)
+    stride = operand("stride", "integer", ("b32", "u32", "s32"))
     operands = (r, p) if load else (p, r)
     return operands, (*operands, stride)
 
 
-def _mma(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
-    assert form.dtype and form.atype and form.btype and form.ctype
+def _mma(form: Form) -> tuple[Signature, ...]:
     shape = form.m, form.n, form.k
     return (
         (
-            fragment("d", "c", form.dtype, *shape, "out"),
+            fragment("d", "c", form.dtype, *shape, "w"),
             fragment("a", "a", form.atype, *shape),
             fragment("b", "b", form.btype, *shape),
             fragment("c", "c", form.ctype, *shape),
@@ -89,7 +86,6 @@ def _mma(form: MatrixForm) -> tuple[tuple[OperandSpec, ...], ...]:
     )
 
 
-Choice = str | tuple[str, ...]
 _ROWCOL: Choice = ("row", "col")
 _WIDE = ("m8n32k16", "m32n8k16")
 _SQUARE = "m16n16k16"
@@ -115,26 +111,26 @@ _STORES = _WARP.but(memory=Memory.WRITE, counted_as="wmma.store")
 
 def _mma_rows() -> Iterator[Row]:
     for shape, ptx, minimum, types, acc, (alayout, blayout) in _KINDS:
-        head: dict[str, Choice] = {"sync": "sync", "aligned": "aligned"}
+        head: dict[str, Choice] = {"sync": "sync", "aligned": ALIGNED}
         head |= {"alayout": alayout, "blayout": blayout, "shape": shape}
         since = Requirement(ptx, minimum)
         for t in types:
             if t == "f16":
                 implied = (("atype", "f16"), ("btype", "f16"))
-                yield Row("wmma", "mma", slots(**head, dtype=acc, ctype=acc), since, MMA, _mma, implied, _MULTIPLIES)
+                yield matrix_row("wmma.mma", slots(**head, dtype=acc, ctype=acc), since, MMA, _mma, _MULTIPLIES, implied)
                 continue
             (a,) = acc
             full: dict[str, Choice] = {"dtype": a, "atype": t, "btype": t, "ctype": a}
             if t == "b1":
                 for op, first, lowest in (("xor", ptx, minimum), ("and", (7, 1), 80)):
                     more: dict[str, Choice] = {"bit_op": op, "popc": "popc", **head, **full}
-                    yield Row("wmma", "mma", slots(**more), Requirement(first, lowest), MMA, _mma, (), _MULTIPLIES)
+                    yield matrix_row("wmma.mma", slots(**more), Requirement(first, lowest), MMA, _mma, _MULTIPLIES)
                 continue
             if t == "f64":
                 full = {"rounding": optional("rn", "rz", "rm", "rp"), **full}
             elif a == "s32":
                 full |= {"satfinite": optional("satfinite")}
-            yield Row("wmma", "mma", slots(**head, **full), since, MMA, _mma, (), _MULTIPLIES)
+            yield matrix_row("wmma.mma", slots(**head, **full), since, MMA, _mma, _MULTIPLIES)
 
 
 def _move_rows() -> Iterator[Row]:
@@ -154,10 +150,10 @@ def _move_rows() -> Iterator[Row]:
                 new = tuple(t for t in elements if (op, shape, t, space) not in _seen)
                 _seen.update((op, shape, t, space) for t in new)
                 if new:
-                    row = slots(sync="sync", aligned="aligned", layout=layout, shape=shape, space=space, type=new)
-                    yield Row("wmma", op, row, Requirement(since, minimum), section, _move, (), effects)
+                    row = slots(sync="sync", aligned=ALIGNED, layout=layout, shape=shape, space=space, type=new)
+                    yield matrix_row(f"wmma.{op}", row, Requirement(since, minimum), section, _move, effects)
 
 
 _seen: set[tuple[object, ...]] = set()
-ROWS = check_rows((*_mma_rows(), *_move_rows()))
+ROWS: tuple[Row, ...] = (*_mma_rows(), *_move_rows())
 _seen.clear()

@@ -46,7 +46,7 @@ import numpy as np
 
 from mmulator.demangle import choose, readable
 from mmulator.errors import LaunchError, MmulatorError
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, check_expectation, compare
 from mmulator.jobs.inputs import (
     Argument,
@@ -264,10 +264,10 @@ def kernel_name(module: Module, job: Job) -> str:
     return next(iter(module))
 
 
-def _matrix_forms(module: Module, kernel: Kernel) -> list[MatrixForm]:
+def _matrix_forms(module: Module, kernel: Kernel) -> list[Form]:
     """Of the kernel and the functions that it may call."""
     functions = [kernel.function, *(f for f in module.tree.functions if not f.is_entry)]
-    return [i.form for f in functions for i in f.instructions if isinstance(i.form, MatrixForm)]
+    return [i.form for f in functions for i in f.instructions if i.form.is_matrix]
 
 
 def _digest(array: np.ndarray) -> int:

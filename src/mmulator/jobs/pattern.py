@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import MmulatorError
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 
 Array = NDArray[Any]
 _FEW = 6  # wrong elements that are listed one by one
@@ -34,11 +34,11 @@ class Accumulator:
     per_register: int
 
 
-def accumulator(form: MatrixForm) -> Accumulator | None:
+def accumulator(form: Form) -> Accumulator | None:
     """Of an instruction's d; None if it has none."""
     from mmulator.layouts import fragment
 
-    if form.dtype is None:
+    if not form.dtype:
         return None
     try:
         f = fragment(form, "d")
@@ -60,7 +60,7 @@ def _table(values: Array, rows: Array, columns: Array, own: Array, shape: tuple[
     return table
 
 
-def accumulators(forms: Iterable[MatrixForm]) -> tuple[Accumulator, ...]:
+def accumulators(forms: Iterable[Form]) -> tuple[Accumulator, ...]:
     """Those of several instructions that differ in more than their names."""
     out: dict[bytes, Accumulator] = {}
     for form in dict.fromkeys(forms):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mmulator.errors import OperandError
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.types import TYPES, ElementType
+from mmulator.isa.form import Form
+from mmulator.isa.types import NO_TYPE, TYPES, ElementType
 from mmulator.layouts.fragments import Fragment, Step
 
 
@@ -31,7 +31,7 @@ def _doublings(start: int, stop: int) -> tuple[int, ...]:
     return tuple(out)
 
 
-def _element(form: MatrixForm, element: ElementType) -> tuple[int, int, int, int]:
+def _element(form: Form, element: ElementType) -> tuple[int, int, int, int]:
     """Room, register width, shift and width of an element of A or B."""
     if element.name == "f64":
         return 64, 64, 0, 64
@@ -57,7 +57,7 @@ def operand_a(rows: int, columns: int, room: int, width: int = 32, shift: int = 
     )
 
 
-def _operand_b(form: MatrixForm, rows: int, columns: int, element: ElementType) -> Fragment:
+def _operand_b(form: Form, rows: int, columns: int, element: ElementType) -> Fragment:
     """k = r 4E + t E + e, n = g; with more than 8 columns (wmma) the next registers have columns 8 to the right."""
     room, width, shift, bits = _element(form, element)
     e = width // room
@@ -82,7 +82,7 @@ def accumulator(rows: int, columns: int, bits: int) -> Fragment:
     return Fragment(rows, columns, 2 * words, bits, lane, pair + blocks, (), max(32, bits))
 
 
-def _wmma(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
+def _wmma(form: Form, matrix: str, element: ElementType) -> Fragment:
     """As mma's, over wider shapes; the order of the registers differs where both extents exceed a tile."""
     m, n, k = form.m, form.n, form.k
     if element.name == "f64" or (m, n) == (8, 8):
@@ -115,7 +115,7 @@ def _wmma(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
     return Fragment(rows, columns, count, element.bits, lane, steps, index)
 
 
-def _small(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
+def _small(form: Form, matrix: str, element: ElementType) -> Fragment:
     if matrix == "a":
         return operand_a(form.m, form.k, *_element(form, element))
     if matrix == "b":
@@ -124,7 +124,7 @@ def _small(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
 
 
 # mma.m8n8k4 with .f16: lanes 0-3 and 16-19 compute the first of four matrices, and so on.
-def _quad_pairs(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
+def _quad_pairs(form: Form, matrix: str, element: ElementType) -> Fragment:
     four = _doublings(1, 4)
     if matrix in "ab":
         own_row = (form.alayout == "row") == (matrix == "a")
@@ -146,7 +146,7 @@ def _quad_pairs(form: MatrixForm, matrix: str, element: ElementType) -> Fragment
     return Fragment(8, 8, 8, 32, lane, ((0, 1), (2, 0), (0, 4)), copies=4, copy=(0, 0, 1, 2))
 
 
-def _matrix_move(form: MatrixForm) -> Fragment:
+def _matrix_move(form: Form) -> Fragment:
     """The `r`, `d` and `a` operands of ldmatrix, stmatrix and movmatrix: `num` matrices, as the fragment shows them.
 
     ldmatrix with .trans: the matrix after transposition. stmatrix with .trans: the one before.
@@ -163,13 +163,13 @@ def _matrix_move(form: MatrixForm) -> Fragment:
     return one
 
 
-def memory_bits(form: MatrixForm) -> int:
+def memory_bits(form: Form) -> int:
     """Bits of an element of a matrix move in memory; those of .b4x16_p64 and .b6x16_p32 lie at the beginning of a row."""
     return int(form.src_fmt[1]) if form.src_fmt else fragment(form, "r").bits
 
 
 @lru_cache(maxsize=1024)
-def fragment(form: MatrixForm, name: str) -> Fragment:
+def fragment(form: Form, name: str) -> Fragment:
     """The fragment of a form's operand `a`, `b`, `c`, `d`, or `r` of a load, store or matrix move.
 
     Raises OperandError for an operand that is no fragment in registers.
@@ -178,16 +178,16 @@ def fragment(form: MatrixForm, name: str) -> Fragment:
         if name in ("r", "a", "d"):
             return _matrix_move(form)
     elif form.family == "wmma":
-        if name == "r" and form.type is not None:
+        if name == "r" and form.type:
             return _wmma(form, form.op[-1].replace("d", "c"), form.type)
         types = {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}
-        if (t := types.get(name)) is not None:
+        if t := types.get(name, NO_TYPE):
             return _wmma(form, name.replace("d", "c"), t)
     else:
         types = {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}
-        t = types.get(name)
-        if t is not None and not (form.family == "wgmma" and name == "b"):
-            if form.family == "mma" and form.shape == "m8n8k4" and form.atype and form.atype.name == "f16":
+        t = types.get(name, NO_TYPE)
+        if t and not (form.family == "wgmma" and name == "b"):
+            if form.family == "mma" and form.shape == "m8n8k4" and form.atype.name == "f16":
                 return _quad_pairs(form, name, t)
             if name == "a":
                 return operand_a(form.m, form.k // 2 if form.sparse else form.k, *_element(form, t))
@@ -200,8 +200,8 @@ def fragment(form: MatrixForm, name: str) -> Fragment:
     )
 
 
-def element_of(form: MatrixForm, name: str) -> ElementType | None:
+def element_of(form: Form, name: str) -> ElementType:
     """Element type of a register operand."""
-    if name == "r" or form.atype is None:
+    if name == "r" or not form.atype:
         return TYPES["b8"] if form.dst_fmt else form.type
-    return {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}.get(name)
+    return {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}.get(name, NO_TYPE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts.fragments import Fragment
 from mmulator.layouts.operands import fragment
 
@@ -20,7 +20,7 @@ def _place(f: Fragment, lane: Index, register: Index, index: Index, order: str) 
     return word * f.per_register + index
 
 
-def operand_places(form: MatrixForm, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
+def operand_places(form: Form, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
     """For each matrix element (copies, rows, columns) its place in the registers, counted in elements.
 
     transposed: for each (copies, columns, rows).
@@ -31,7 +31,7 @@ def operand_places(form: MatrixForm, name: str, transposed: bool = False, order:
     return places.transpose(0, 2, 1) if transposed else places
 
 
-def register_elements(form: MatrixForm, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
+def register_elements(form: Form, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
     """For each place in the registers, the number of the matrix element (copies, rows, columns) it holds.
 
     transposed: its number in (copies, columns, rows).

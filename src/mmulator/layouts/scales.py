@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 
 Index = NDArray[np.int64]
 _RULE = "Block Scaling for mma.sync (PTX ISA 9.1)"
 
 
-def places(form: MatrixForm, side: str, byte_id: int, thread_id: int) -> tuple[Index, Index]:
+def places(form: Form, side: str, byte_id: int, thread_id: int) -> tuple[Index, Index]:
     """Lane of every row of A (column of B), and byte of every scale factor along k.
 
     side: `a` or `b`. A's factors come from the thread pair `thread_id` of each group of four lanes, whose first thread
@@ -37,7 +37,7 @@ def places(form: MatrixForm, side: str, byte_id: int, thread_id: int) -> tuple[I
     return 4 * (line % 8) + thread, byte_id + np.arange(size, dtype=np.int64)
 
 
-def from_registers(data: NDArray[Any], form: MatrixForm, side: str, byte_id: int, thread_id: int) -> NDArray[np.uint8]:
+def from_registers(data: NDArray[Any], form: Form, side: str, byte_id: int, thread_id: int) -> NDArray[np.uint8]:
     """scale-a-data or scale-b-data [..., 32] (uint32) to raw scale factors: [..., M, S] for A, [..., S, N] for B."""
     words = np.ascontiguousarray(data, "<u4")
     if words.shape[-1:] != (32,):

@@ -19,7 +19,7 @@ from functools import cache, lru_cache
 from typing import Literal
 
 from mmulator.errors import UnsupportedError
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.targets import DEVICES
 
 Family = Literal["wmma", "mma", "wgmma", "tcgen05"]
@@ -67,7 +67,7 @@ class DotKey:
 
 
 @lru_cache(maxsize=1024)
-def dot_key(form: MatrixForm) -> DotKey:
+def dot_key(form: Form) -> DotKey:
     """What of a form decides its arithmetic."""
     ctype = form.ctype or form.dtype
     return DotKey(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mmulator.isa.forms import MatrixForm
 from mmulator.ptx.tree import Instruction
 
 _FLOATS = frozenset(("f16", "bf16", "f16x2", "bf16x2", "f32", "f32x2", "f64"))
@@ -17,6 +16,6 @@ def instruction_class(ins: Instruction) -> str:
 def instruction_macs(ins: Instruction) -> int:
     """Multiply-accumulates that one warp executes with this instruction."""
     form = ins.form
-    if not ins.effects.multiplies or not isinstance(form, MatrixForm):
+    if not ins.effects.multiplies:
         return 0
     return form.m * form.n * form.k * _LANES // form.lanes

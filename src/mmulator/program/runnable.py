@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from mmulator.errors import UnsupportedError
 from mmulator.isa.effects import Ends, Together
 from mmulator.isa.form import Form
-from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import DEVICES, Target, default_device
 from mmulator.layouts.sparse.metadata import selectors
 from mmulator.numerics.profiles import dot_key, profile_for
@@ -97,10 +96,9 @@ def _predicates(function: Function) -> Iterator[Unsupported]:
 def reasons(ins: Instruction, module: Module) -> Iterator[Unsupported]:
     """Everything in an instruction that cannot be run."""
     form = ins.form
-    if isinstance(form, Form):
-        if not form.status.runs:
-            yield Unsupported(form.name, form.status.reason, form.section.title, ins.mnemonic_span)
-    elif isinstance(form, MatrixForm):
+    if not form.status.runs:
+        yield Unsupported(form.name, form.status.reason, form.section.title, ins.mnemonic_span)
+    elif form.is_matrix:
         yield from _matrix(ins, form, module.target)
     for operand in flatten(ins.operands):
         if isinstance(operand, Symbol):
@@ -146,10 +144,10 @@ def _builtin(ins: Instruction, operand: Symbol, function: Function) -> Iterator[
 
 
 def _section(ins: Instruction) -> str:
-    return str(getattr(ins.form, "section", ""))
+    return str(ins.form.section) if ins.form.is_matrix else ins.form.section.title
 
 
-def _matrix(ins: Instruction, form: MatrixForm, target: Target) -> Iterator[Unsupported]:
+def _matrix(ins: Instruction, form: Form, target: Target) -> Iterator[Unsupported]:
     """What ptxas takes of matrix instructions though it has no meaning, and chips whose arithmetic nobody knows."""
     section = str(form.section)
     specs = next((s for s in form.signatures if len(s) == len(ins.operands)), ())

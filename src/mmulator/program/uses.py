@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mmulator.isa.effects import Ends
-from mmulator.isa.forms import MatrixForm, OperandSpec
+from mmulator.isa.form import Form
+from mmulator.isa.row import OperandSpec
 from mmulator.program.operands import call_operands
 from mmulator.ptx.tree import Address, Instruction, Operand, Reg, VectorOperand, flatten
 
@@ -47,29 +48,21 @@ def uses_and_defs(ins: Instruction) -> tuple[set[str], set[str]]:
 
 def accesses(ins: Instruction) -> Iterator[tuple[str, Operand]]:
     """Each operand with how it is accessed: r, w or rw."""
-    if isinstance(ins.form, MatrixForm):
-        for spec, operand in zip(signature_of(ins.form, ins.operands), ins.operands):
-            yield _ACCESS[spec.direction], operand
-        return
-    specs = ins.form.operands if ins.form is not None else ()
+    specs = signature_of(ins.form, ins.operands)
     for number, operand in enumerate(ins.operands):
         yield (specs[number].access if number < len(specs) else "r"), operand
 
 
 def pinned_by(ins: Instruction) -> Iterator[str]:
     """Registers that are read or written behind the program's back, after the instruction."""
-    assert isinstance(ins.form, MatrixForm)
     for spec, operand in zip(signature_of(ins.form, ins.operands), ins.operands):
         if spec.name in ins.effects.pinned:
             yield from registers_of(operand)
 
 
-_ACCESS = {"in": "r", "out": "w", "inout": "rw"}
-
-
-def signature_of(form: MatrixForm, operands: tuple[Operand, ...]) -> tuple[OperandSpec, ...]:
+def signature_of(form: Form, operands: tuple[Operand, ...]) -> tuple[OperandSpec, ...]:
     """Of the operand lists that a form accepts, the one these operands are written in."""
-    for signature in form.signatures:
+    for signature in form.signatures if form.is_matrix else ():
         if len(signature) == len(operands) and all(
             (spec.kind in ("registers", "group")) == isinstance(o, VectorOperand) for spec, o in zip(signature, operands)
         ):

@@ -11,10 +11,10 @@ from dataclasses import replace
 from itertools import repeat
 from typing import NamedTuple
 
+from mmulator.isa.match import match
 from mmulator.ptx import declarations
 from mmulator.ptx.cursor import Cursor
 from mmulator.ptx.debug import DIRECTIVES, skip_debug
-from mmulator.ptx.lookup import find_form
 from mmulator.ptx.tree import (
     Address,
     Arguments,
@@ -309,9 +309,8 @@ class Body:
         if c.kinds[c.at] != ";":
             c.fail(f"expected ',' or ';', found {c.found()}", "an instruction ends with a semicolon")
         c.at += 1
-        form = find_form(opcode, modifiers)
         self.statements.append(
-            Instruction(opcode, modifiers, form, tuple(operands), guard, c.span_from(first), mnemonic_span)
+            Instruction(opcode, modifiers, match(opcode, modifiers), tuple(operands), guard, c.span_from(first), mnemonic_span)
         )
 
     def _call_operands(self) -> list[Operand]:

@@ -11,7 +11,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
 from mmulator.isa.types import type_bits
-from mmulator.ptx.registers import fits, suggestion, type_class
+from mmulator.ptx.fits import fits, suggestion, type_class
 from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import (
     Address,
@@ -76,7 +76,7 @@ def _undeclared(symbol: Symbol, context: Context) -> Problem:
     return Problem(f"{symbol.name} is not declared", symbol.span, hint)
 
 
-def _wrong_kind(operand: Operand, wanted: str, spec: OperandSpec, context: Context) -> Problem:
+def wrong_kind(operand: Operand, wanted: str, spec: OperandSpec, context: Context) -> Problem:
     if isinstance(operand, Symbol) and not operand.space:
         return _undeclared(operand, context)
     if isinstance(operand, SpecialRegister) and operand.name not in SPECIAL_REGISTERS:
@@ -143,7 +143,7 @@ def _dst(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     elif isinstance(operand, VectorOperand) and context.form.name == "mov":
         yield from _packed(operand, spec, context)
     elif not (isinstance(operand, Sink) and spec.sink):
-        yield _wrong_kind(operand, "a register", spec, context)
+        yield wrong_kind(operand, "a register", spec, context)
 
 
 def _unwrapped(operand: Operand, context: Context) -> Operand:
@@ -158,7 +158,7 @@ def _unwrapped(operand: Operand, context: Context) -> Operand:
 def _vector(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     """`{a, b}` of spec.count elements, all of one size."""
     if not isinstance(operand, VectorOperand):
-        yield _wrong_kind(operand, f"a vector of {spec.count} elements", spec, context)
+        yield wrong_kind(operand, f"a vector of {spec.count} elements", spec, context)
         return
     if len(operand.elements) != spec.count:
         yield Problem(
@@ -173,7 +173,7 @@ def _vector(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
         elif isinstance(element, Immediate) and spec.access == "r":
             yield from _constant(element, spec.type, spec)
         elif not (isinstance(element, Sink) and spec.access == "w"):
-            yield _wrong_kind(element, "a vector of registers", spec, context)
+            yield wrong_kind(element, "a vector of registers", spec, context)
     if len(sizes) > 1:
         yield Problem(f"the elements of {spec.name} have different sizes", operand.span)
 
@@ -192,7 +192,7 @@ def _src(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     elif isinstance(operand, SpecialRegister) and context.form.name in _READ_BY:
         yield from _special(operand, spec, context)
     else:
-        yield _wrong_kind(operand, "a register or a constant", spec, context)
+        yield wrong_kind(operand, "a register or a constant", spec, context)
 
 
 def _special(operand: SpecialRegister, spec: OperandSpec, context: Context) -> Problems:
@@ -215,14 +215,14 @@ def _reg(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     if isinstance(operand, Reg):
         yield from _register(operand, spec.type, spec.wider, spec.name)
     else:
-        yield _wrong_kind(operand, "a register", spec, context)
+        yield wrong_kind(operand, "a register", spec, context)
 
 
 def _imm(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     if isinstance(operand, Immediate):
         yield from _constant(operand, spec.type, spec)
     else:
-        yield _wrong_kind(operand, "a constant", spec, context)
+        yield wrong_kind(operand, "a constant", spec, context)
 
 
 def _pred(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
@@ -230,7 +230,7 @@ def _pred(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     if isinstance(register, Reg):
         yield from _register(register, "pred", False, spec.name)
     elif not (isinstance(register, Immediate) and register.literal == "int"):
-        yield _wrong_kind(register, "a predicate", spec, context)
+        yield wrong_kind(register, "a predicate", spec, context)
 
 
 def _dstpair(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
@@ -239,7 +239,7 @@ def _dstpair(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
         if isinstance(operand.p, Reg):
             yield from _register(operand.p, spec.type, spec.wider, spec.name)
         elif not spec.sink:
-            yield _wrong_kind(operand.p, "a register", spec, context)
+            yield wrong_kind(operand.p, "a register", spec, context)
         if isinstance(operand.q, Reg):
             yield from _register(operand.q, "pred", False, "p")
         return
@@ -255,7 +255,7 @@ def _dstpred(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
         if isinstance(part, Reg):
             yield from _register(part, "pred", False, spec.name)
         elif not isinstance(part, Sink):
-            yield _wrong_kind(part, "a predicate register", spec, context)
+            yield wrong_kind(part, "a predicate register", spec, context)
 
 
 def _move(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
@@ -293,9 +293,9 @@ def _packed(operand: VectorOperand, spec: OperandSpec, context: Context) -> Prob
             yield from _register(part, f"b{element}", False, spec.name)
         elif isinstance(part, Sink):
             if spec.access == "r":
-                yield _wrong_kind(part, "a register", spec, context)
+                yield wrong_kind(part, "a register", spec, context)
         elif not isinstance(part, Immediate) or spec.access == "w":
-            yield _wrong_kind(part, "a vector of registers", spec, context)
+            yield wrong_kind(part, "a vector of registers", spec, context)
 
 
 def _symbol(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
@@ -310,7 +310,7 @@ def _symbol(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
 
 def _addr(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     if not isinstance(operand, Address):
-        problem = _wrong_kind(operand, "an address", spec, context)
+        problem = wrong_kind(operand, "an address", spec, context)
         hint = f"write [{operand.span.text}]" if isinstance(operand, Reg | Symbol) else None
         yield Problem(problem.message, problem.span, problem.hint or hint)
         return
@@ -318,7 +318,7 @@ def _addr(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
         yield Problem(f"operand {spec.name} is one address, without a list", operand.span)
     written = context.form[spec.name if context.form.name == "cp.async" else "space"]
     space = written.partition("::")[0]
-    yield from address(operand, space, context.module, context)
+    yield from address(operand, space, context)
     if space == "param" and isinstance(operand.base, Symbol):
         yield from _within_parameters(operand, operand.base, context)
 
@@ -344,19 +344,19 @@ def _within_parameters(operand: Address, base: Symbol, context: Context) -> Prob
         )  # fmt: skip
 
 
-def address(operand: Address, space: str, module: Module, context: Context | None) -> Problems:
+def address(operand: Address, space: str, context: Context) -> Problems:
     """Base register or variable of an address in a state space ("" for generic)."""
     base = operand.base
     if isinstance(base, Reg):
         if type_class(base.type) not in ("int", "bits"):
             yield Problem(f"an address cannot be in a .{base.type} register", base.span, "use a .b64 register")
-        elif type_bits(base.type) == 32 and module.address_size == 64 and space not in _NARROW_ADDRESS:
+        elif type_bits(base.type) == 32 and context.module.address_size == 64 and space not in _NARROW_ADDRESS:
             where = f".{space}" if space else "a generic address"
-            if context is None or context.form.name in ("ld", "st", "atom", "red", "ldu"):
+            if context.form.name in ("ld", "st", "atom", "red", "ldu"):
                 yield Problem(f"{where} takes a 64-bit register; {base.name} has 32 bits", base.span)
     elif isinstance(base, Symbol):
         if not base.space:
-            yield _undeclared(base, context) if context else Problem(f"{base.name} is not declared", base.span)
+            yield _undeclared(base, context)
         elif base.space not in _VARIABLES:
             yield Problem(f"{base.name} is not a variable", base.span)
         elif space and base.space != space:
@@ -390,12 +390,12 @@ def _label(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
         hint = f"did you mean {' or '.join(close)}?" if close else None
         yield Problem(f"there is no label {operand.name} in {context.function.name}", operand.span, hint)
     else:
-        yield _wrong_kind(operand, "a label", spec, context)
+        yield wrong_kind(operand, "a label", spec, context)
 
 
 def _targets(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     if not (isinstance(operand, Symbol) and operand.name in context.function.targets):
-        yield _wrong_kind(operand, "the name of a .branchtargets list", spec, context)
+        yield wrong_kind(operand, "the name of a .branchtargets list", spec, context)
         return
     for target in context.function.targets[operand.name].targets:
         if not isinstance(target, LabelRef):

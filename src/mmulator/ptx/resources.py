@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mmulator.ptx.lookup import MATRIX_OPCODES
+from mmulator.isa.matrix import FAMILIES
 from mmulator.ptx.tree import (
     Address,
     Arguments,
@@ -110,7 +110,7 @@ def resources(module: Module, function: Function) -> Resources:
             if v.space in ("local", "shared"):  # ptxas keeps a function's own, named or not
                 variables[current.name, v.name] = v
         for instruction in current.instructions:
-            if current is function and instruction.opcode in MATRIX_OPCODES:
+            if current is function and instruction.opcode in FAMILIES:
                 matrix[instruction.mnemonic] += 1
             for leaf in _leaves_of(instruction):
                 if isinstance(leaf, Reg) and current is function:

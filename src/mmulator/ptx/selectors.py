@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.video import SELECTORS, masks
-from mmulator.ptx.operands import CHECKS, Context, Problem, Problems
+from mmulator.ptx.operands import CHECKS as BASIC
+from mmulator.ptx.operands import Context, Problem, Problems
 from mmulator.ptx.tree import Operand, Reg
 
 _MASKS = {"2": masks("h", 2), "4": masks("b", 4)}
@@ -27,7 +28,7 @@ def _negated(operand: Operand, spec: OperandSpec) -> Problems:
 
 def _scalar(signs: bool) -> Callable[[Operand, OperandSpec, Context], Problems]:
     def check(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
-        yield from CHECKS["src"](operand, spec, context)
+        yield from BASIC["src"](operand, spec, context)
         component = operand.component if isinstance(operand, Reg) else ""
         yield from _fits(operand, spec, component in SELECTORS, "a byte .b0 to .b3, or a half .h0 or .h1")
         if not signs:
@@ -37,7 +38,7 @@ def _scalar(signs: bool) -> Callable[[Operand, OperandSpec, Context], Problems]:
 
 
 def _merge(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
-    yield from CHECKS["dst"](operand, spec, context)
+    yield from BASIC["dst"](operand, spec, context)
     yield from _negated(operand, spec)
     if isinstance(operand, Reg) and operand.component:
         yield from _fits(operand, spec, operand.component in SELECTORS, "a byte .b0 to .b3, or a half .h0 or .h1")
@@ -47,7 +48,7 @@ def _merge(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
 
 def _plain(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     """c of vmad: negated or not; a and b then not."""
-    yield from CHECKS["src"](operand, spec, context)
+    yield from BASIC["src"](operand, spec, context)
     yield from _fits(operand, spec, False, "the whole register is read")
     a, b = (isinstance(o, Reg) and o.negated for o in context.instruction.operands[1:3])
     if isinstance(operand, Reg) and operand.negated and (a or b):
@@ -56,7 +57,7 @@ def _plain(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
 
 def _mask(n: str) -> Callable[[Operand, OperandSpec, Context], Problems]:
     def check(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
-        yield from CHECKS["dst"](operand, spec, context)
+        yield from BASIC["dst"](operand, spec, context)
         yield from _negated(operand, spec)
         component = operand.component if isinstance(operand, Reg) else ""
         yield from _fits(operand, spec, component in _MASKS[n], "one of " + ", ".join(f".{m}" for m in _MASKS[n]))
@@ -66,7 +67,7 @@ def _mask(n: str) -> Callable[[Operand, OperandSpec, Context], Problems]:
 
 def _elements(n: str) -> Callable[[Operand, OperandSpec, Context], Problems]:
     def check(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
-        yield from CHECKS["reg"](operand, spec, context)
+        yield from BASIC["reg"](operand, spec, context)
         yield from _negated(operand, spec)
         component = operand.component if isinstance(operand, Reg) else ""
         yield from _fits(
@@ -77,7 +78,7 @@ def _elements(n: str) -> Callable[[Operand, OperandSpec, Context], Problems]:
     return check
 
 
-CHECKS |= {
+CHECKS = {
     "vsrc": _scalar(False), "vsrc-": _scalar(True), "vneg": _plain, "vmerge": _merge,
     "vmask2": _mask("2"), "vmask4": _mask("4"), "vsrc2": _elements("2"), "vsrc4": _elements("4"),
 }  # fmt: skip

@@ -9,17 +9,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from mmulator.isa.effects import LANEWISE, Effects
+from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
 from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
 from mmulator.lazy import cached_property
 from mmulator.source import Source, Span
-
-if TYPE_CHECKING:
-    from mmulator.isa.forms import MatrixForm
 
 Space = Literal["global", "const", "shared", "local", "param", "reg", "func", "label", "prototype", ""]
 Linkage = Literal["", "visible", "extern", "weak", "common"]
@@ -199,7 +197,7 @@ class Label:
 class Instruction:
     """opcode: first word, `ld`. modifiers: the rest, without dots, `("global", "v4", "b32")`.
 
-    form: the row of the instruction tables it matches, or None if there is none (the verifier says why).
+    found: its form by the instruction tables, or why it has none: said once, when it is read.
     operands: as written. A call has (Arguments results, callee, Arguments arguments[, prototype]).
     guard: (predicate register, negated) or None. mnemonic_span: the opcode with its modifiers.
     made_from: the instruction as written, of which a rewrite (program/as_ptxas) made this one; None of one that is written.
@@ -207,7 +205,7 @@ class Instruction:
 
     opcode: str
     modifiers: tuple[str, ...]
-    form: Form | MatrixForm | None
+    found: Form | NoForm
     operands: tuple[Operand, ...]
     guard: tuple[Reg, bool] | None
     span: Span
@@ -215,9 +213,16 @@ class Instruction:
     made_from: Instruction | None = None
 
     @property
+    def form(self) -> Form:
+        """The form; every instruction of a verified module has one. Raises InvalidInstructionError for one that has none."""
+        if isinstance(self.found, Form):
+            return self.found
+        raise self.found.error(self.mnemonic_span)
+
+    @property
     def effects(self) -> Effects:
         """What its row says that it does besides computing."""
-        return LANEWISE if self.form is None else self.form.effects
+        return self.found.effects if isinstance(self.found, Form) else LANEWISE
 
     @property
     def original(self) -> Instruction:

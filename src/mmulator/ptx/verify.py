@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mmulator.errors import InvalidInstructionError, MmulatorError
+from mmulator.errors import InvalidInstructionError
 from mmulator.isa.form import Form
-from mmulator.isa.match import NoForm, match
-from mmulator.isa.row import OperandSpec
+from mmulator.isa.match import unavailable
 from mmulator.isa.targets import TARGETS
-from mmulator.ptx import matrix_operands
-from mmulator.ptx.calls import check_call
-from mmulator.ptx.lookup import MATRIX_OPCODES, matrix_form
-from mmulator.ptx.operands import CHECKS, Context, Problem
+from mmulator.ptx.check import check_operands
+from mmulator.ptx.operands import Context, Problem
 from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.selectors import VIDEO
 from mmulator.ptx.tree import Function, Immediate, Instruction, Module, Reg, flatten
@@ -115,115 +112,28 @@ def check_instruction(
     module: Module, function: Function, instruction: Instruction
 ) -> Iterator[InvalidInstructionError]:
     """What is wrong with one instruction: its name, its target and version, or else its operands."""
-    if instruction.opcode in MATRIX_OPCODES:
-        yield from _matrix(module, instruction)
-        return
-    form = instruction.form
-    if not isinstance(form, Form):
-        yield _no_form(module, instruction)
-        return
-    rule = str(form.section)
-    late = _too_new(form, module)
-    if late is not None:
-        yield InvalidInstructionError(late[0], span=instruction.mnemonic_span, rule=rule, hint=late[1])
-        return
-    if form.open:
-        return
-    for problem in (*_operands(Context(module, function, instruction, form)), *_selected(instruction, form)):
-        yield InvalidInstructionError(problem.message, span=problem.span, rule=rule, hint=problem.hint)
+    form = instruction.found
+    if isinstance(form, Form):
+        wrong = unavailable(form, instruction.modifiers, module.target, module.version)
+    else:
+        wrong = form
+    if wrong is not None:
+        yield wrong.error(instruction.mnemonic_span)
+    elif isinstance(form, Form) and not form.open:
+        for problem in (*check_operands(Context(module, function, instruction, form)), *_selected(instruction, form)):
+            yield InvalidInstructionError(problem.message, span=problem.span, rule=str(form.section), hint=problem.hint)
 
 
-def _too_new(form: Form, module: Module) -> tuple[str, str] | None:
-    requires, target = form.requires, module.target
-    if module.version < requires.ptx:
-        return f"{form} needs PTX {_version(requires.ptx)}; this module says {_version(module.version)}", "raise .version"
-    if module.target.number < requires.minimum:
-        return f"{form} needs .target sm_{requires.minimum} or higher; this module says {module.target}", "raise .target"
-    if requires.families and not requires.of_family(target):
-        wanted = " or ".join(f"sm_{n}" for n in requires.families)
-        return f"{form} needs a target of the family of {wanted}; this module says {target}", "see docs/supported.md"
-    if requires.suffixes and not target.suffix:
-        return f"{form} needs an architecture-specific target; this module says {target}", f"write {target}a"
-    if requires.suffixes == "a" and target.suffix != "a":
-        return f"{form} needs a target of one chip; this module says {target}", f"write sm_{target.number}a"
-    return None
-
-
-def _no_form(module: Module, instruction: Instruction) -> InvalidInstructionError:
-    found = match(instruction.opcode, instruction.modifiers)
-    if not isinstance(found, NoForm):  # the tree was built with other tables
-        return InvalidInstructionError(f"{instruction.mnemonic} has no form", span=instruction.mnemonic_span)
-    span = instruction.mnemonic_span
-    if found.position is not None:
-        start = span.start + len(".".join((instruction.opcode, *instruction.modifiers[: found.position]))) + 1
-        if module.source.text.startswith(instruction.modifiers[found.position], start):
-            span = Span(module.source, start, start + len(instruction.modifiers[found.position]))
-    rule = str(found.section) if found.section else "Instruction Set (PTX ISA 9.1)"
-    return InvalidInstructionError(found.message, span=span, rule=rule, hint=found.hint)
-
-
-def _matrix(module: Module, instruction: Instruction) -> Iterator[InvalidInstructionError]:
-    try:
-        form = matrix_form(
-            instruction.opcode, instruction.modifiers, module.target, module.version, instruction.mnemonic_span
-        )
-    except InvalidInstructionError as error:
-        yield error
-        return
-    except MmulatorError as error:
-        yield InvalidInstructionError(error.message, span=error.span, rule=error.rule, hint=error.hint)
-        return
-    for problem in (*matrix_operands.check(instruction, form, module), *_selected(instruction, None)):
-        yield InvalidInstructionError(problem.message, span=problem.span, rule=str(form.section), hint=problem.hint)
-
-
-def _selected(instruction: Instruction, form: Form | None) -> list[Problem]:
+def _selected(instruction: Instruction, form: Form) -> list[Problem]:
     """Selectors and signs of registers that no operand takes; where one may stand, its check says which."""
     problems: list[Problem] = []
     for n, operand in enumerate(instruction.operands):
         if isinstance(operand, Immediate) or (isinstance(operand, Reg) and not operand.component and not operand.negated):
             continue  # nearly all of them
-        if form is not None and n < len(form.operands) and form.operands[n].kind in VIDEO:
+        if n < len(form.operands) and form.operands[n].kind in VIDEO:
             continue
         for part in flatten((operand,)):
             if isinstance(part, Reg) and (part.component or part.negated):
                 what = f"selects .{part.component} of a register" if part.component else "negates a register"
                 problems.append(Problem(f"{instruction.opcode} cannot take an operand that {what}", part.span))
     return problems
-
-
-def _since(spec: OperandSpec, context: Context) -> Iterator[Problem]:
-    """An operand that came later than its instruction."""
-    (version, sm), module = spec.since, context.module
-    if module.version < version or module.target.number < sm:
-        yield Problem(
-            f"operand {spec.name} of {context.form} needs PTX {_version(version)} and .target sm_{sm} or higher; this "
-            f"module says {_version(module.version)} and {module.target}", context.instruction.span, "leave it out",
-        )  # fmt: skip
-
-
-def _operands(context: Context) -> Iterator[Problem]:
-    form, operands = context.form, context.instruction.operands
-    if form.name == "call":
-        yield from check_call(context)
-        return
-    required = sum(not o.optional for o in form.operands)
-    spare = len(operands) - required
-    if not 0 <= spare <= len(form.operands) - required:
-        names = ", ".join(f"{{{o.name}}}" if o.optional else o.name for o in form.operands) or "none"
-        yield Problem(
-            f"{form.name} takes {required}{'' if required == len(form.operands) else f' to {len(form.operands)}'} "
-            f"operands; there are {len(operands)}",
-            context.instruction.span, f"the operands are {names}",
-        )  # fmt: skip
-        return
-    if form.opcode == "cvta" and form["type"] == "u32" and context.module.address_size == 64:
-        yield Problem("addresses have 64 bits in this module", context.instruction.mnemonic_span, "write .u64")
-    given = iter(operands)
-    for spec in form.operands:
-        if spec.optional:
-            if not spare:
-                continue
-            spare -= 1
-            yield from _since(spec, context)
-        yield from CHECKS[spec.kind](next(given), spec, context)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mmulator.errors import InvalidInstructionError
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import FAMILIES
+from mmulator.isa.form import Form
+from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.targets import Target
 from mmulator.syntax.atoms import atom_words
 from mmulator.syntax.mnemonic import parse_mnemonic
@@ -18,7 +18,7 @@ _LISTED = 6
 
 
 @lru_cache(maxsize=256)
-def parse_instruction(text: str, target: Target | None = None, ptx: tuple[int, int] | None = None) -> MatrixForm:
+def parse_instruction(text: str, target: Target | None = None, ptx: tuple[int, int] | None = None) -> Form:
     """The form of a mnemonic, or of words such as `mma m16n8k16 f16`.
 
     Words may leave open the accumulators (f32, s32), layouts (row.col), the 8 x 8 matrices of ldmatrix and stmatrix, and
@@ -54,14 +54,14 @@ def _is_words(text: str) -> bool:
     return text in FAMILIES or atom_words(text) != text or blanks
 
 
-def _subject(form: MatrixForm) -> tuple[object, ...]:
+def _subject(form: Form) -> tuple[object, ...]:
     """What words have to say."""
     types = form.atype, form.btype, form.type, form.stype
     return form.family, form.op, form.sparse, (form.m, form.n, form.k), form.num, form.kind, *map(str, types)
 
 
-def _rivals(form: MatrixForm, first: MatrixForm) -> bool:
+def _rivals(form: Form, first: Form) -> bool:
     """Loads and stores are no rivals of the multiplication of their family, nor other shapes of 8 x 8 matrices."""
     if first.family in ("ldmatrix", "stmatrix") and (first.m, first.n) == (8, 8):
         return (form.m, form.n) == (8, 8)
-    return form.op == first.op or first.atype is None
+    return form.op == first.op or not first.atype

@@ -15,8 +15,9 @@ from functools import cache, lru_cache
 from itertools import product
 
 from mmulator.errors import InvalidInstructionError, OperandError
-from mmulator.isa.forms import MatrixForm, Row
-from mmulator.isa.tables import FAMILIES, ROWS
+from mmulator.isa.form import Form, form_of, forms_of
+from mmulator.isa.matrix import FAMILIES, MATRIX_ROWS
+from mmulator.isa.row import Row
 from mmulator.isa.targets import DEVICE_WORDS, TARGETS, Target, as_pair, device_of
 from mmulator.isa.types import TYPES
 from mmulator.syntax.atoms import atom_words
@@ -58,13 +59,13 @@ class Query:
 @cache
 def _ops() -> frozenset[str]:
     """Parts of opcodes after the family."""
-    return frozenset(part for row in ROWS if row.op != row.family for part in row.op.split(".")) - {*"abcd", "mma"}
+    return frozenset(part for row in MATRIX_ROWS if row.op != row.opcode for part in row.op.split(".")) - {*"abcd", "mma"}
 
 
 @cache
 def vocabulary() -> tuple[str, ...]:
     """Every word that a query may contain, shapes aside."""
-    choices = {c for row in ROWS for s in row.slots if s.name != "shape" for c in s.choices if c}
+    choices = {c for row in MATRIX_ROWS for s in row.slots if s.name != "shape" for c in s.choices}
     return tuple(dict.fromkeys((*FAMILIES, *sorted(_ops()), *sorted(choices), *SPARSITY, *ALIASES, *PHRASES, *DEVICE_WORDS)))
 
 
@@ -95,7 +96,7 @@ def parse_query(words: list[str]) -> Query:
     """Raises InvalidInstructionError for a word that means nothing here, with the nearest that do."""
     query = Query()
     wmma = not {"wmma", "load", "store"}.isdisjoint(words)  # then a, b, c, d may be parts of the opcode
-    exact = {c.lower(): c for row in ROWS for s in row.slots for c in s.choices if c and s.name != "shape"}
+    exact = {c.lower(): c for row in MATRIX_ROWS for s in row.slots for c in s.choices if s.name != "shape"}
     for word in words:
         choices = ALIASES.get(word, (exact.get(word, word),))
         if word in FAMILIES and not query.family:
@@ -129,7 +130,7 @@ def parse_query(words: list[str]) -> Query:
 
 # Matching ------------------------------------------------------------------------------------------------------------
 def _row_may_match(row: Row, query: Query) -> bool:
-    if query.family and row.family != query.family:
+    if query.family and row.opcode != query.family:
         return False
     if not set(query.op) <= set(row.op.split(".")):
         return False
@@ -137,9 +138,9 @@ def _row_may_match(row: Row, query: Query) -> bool:
     return all(have.intersection(wanted) for wanted in (*query.types, *query.words))
 
 
-def element_types(form: MatrixForm) -> tuple[str, ...]:
+def element_types(form: Form) -> tuple[str, ...]:
     """Names of the form's element types, in the order of the mnemonic; of wmma.mma with f16 also the implied ones."""
-    return tuple(str(t) for name in _TYPE_SLOTS if (t := getattr(form, name)) is not None)
+    return tuple(str(t) for name in _TYPE_SLOTS if (t := getattr(form, name)))
 
 
 def _is_subset(wanted: list[tuple[str, ...]], have: tuple[str, ...]) -> bool:
@@ -153,7 +154,7 @@ def _is_subset(wanted: list[tuple[str, ...]], have: tuple[str, ...]) -> bool:
     return True
 
 
-def _matches(form: MatrixForm, query: Query) -> bool:
+def _matches(form: Form, query: Query) -> bool:
     if query.sparse is not None and form.sparse != query.sparse:
         return False
     if any(wanted and wanted != own for wanted, own in zip(query.shape, (form.m, form.n, form.k))):
@@ -175,7 +176,7 @@ _COMMON = ("f16", "bf16", "e4m3", "s8", "tf32", "f64", "e5m2", "u8", "e2m1", "s4
 _FAMILY_RANK = {name: i for i, name in enumerate(("mma", "wgmma", "wmma", "ldmatrix", "stmatrix", "movmatrix"))}
 
 
-def rank(form: MatrixForm, query: Query) -> tuple[object, ...]:
+def rank(form: Form, query: Query) -> tuple[object, ...]:
     """Sorts the forms of a query: what people mean first."""
     asked = {c for choices in query.words for c in choices}
     first = str(form.atype or form.type or "")
@@ -187,7 +188,7 @@ def rank(form: MatrixForm, query: Query) -> tuple[object, ...]:
     ) - sum(w in asked for w in form.mnemonic.split(".") if w not in ("row", "col"))  # fmt: skip
     types = element_types(form)
     wanted = {t for choices in query.types for t in choices}
-    inputs = sum(str(t) not in wanted for t in (form.atype, form.btype, form.type) if t is not None) if wanted else 0
+    inputs = sum(str(t) not in wanted for t in (form.atype, form.btype, form.type) if t) if wanted else 0
     return (
         form.op in ("fence", "commit_group", "wait_group"),
         form.sparse and not query.sparse,
@@ -220,24 +221,24 @@ def available(row: Row, target: Target | None, ptx: tuple[int, int] | None) -> b
 
 def search(
     query: Query, target: Target | None = None, ptx: tuple[int, int] | None = None
-) -> tuple[MatrixForm, ...]:
+) -> tuple[Form, ...]:
     """The forms of a query, ranked."""
-    found: dict[MatrixForm, None] = {}
-    for row in ROWS:
+    found: dict[Form, None] = {}
+    for row in MATRIX_ROWS:
         if _row_may_match(row, query) and available(row, target, ptx):
-            found.update((form, None) for form in row.forms() if _matches(form, query))
+            found.update((form, None) for form in forms_of(row) if _matches(form, query))
     return tuple(sorted(found, key=lambda form: rank(form, query)))
 
 
-def legal_forms(target: str | Target | None = None, ptx: str | tuple[int, int] | None = None) -> tuple[MatrixForm, ...]:
+def legal_forms(target: str | Target | None = None, ptx: str | tuple[int, int] | None = None) -> tuple[Form, ...]:
     """Every form that `.target` and `.version` have, in the order of the tables. Errors as of find_forms."""
     wanted, version = as_pair(target, ptx)
-    return tuple(dict.fromkeys(form for row in ROWS if available(row, wanted, version) for form in row.forms()))
+    return tuple(dict.fromkeys(form for row in MATRIX_ROWS if available(row, wanted, version) for form in forms_of(row)))
 
 
 def find_forms(
     text: str, target: str | Target | None = None, ptx: str | tuple[int, int] | None = None
-) -> tuple[MatrixForm, ...]:
+) -> tuple[Form, ...]:
     """Every form that fits a text such as `wgmma m64n128 bf16`, the likeliest first.
 
     target, ptx: only forms that `.target` and `.version` have. Raises InvalidInstructionError for a word that means
@@ -299,7 +300,7 @@ def _nearest_shapes(words: list[str], target: Target | None, ptx: tuple[int, int
     if not any(wanted):
         return []
 
-    def away(form: MatrixForm) -> int:
+    def away(form: Form) -> int:
         return sum(abs(a - b) for a, b in zip(wanted, (form.m, form.n, form.k)) if a)
 
     found = sorted((form for form in search(query, target, ptx) if form.m), key=away)
@@ -311,7 +312,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 # Forms by their fields -----------------------------------------------------------------------------------------------
-def select(family: str, keep: Callable[[MatrixForm], bool], **choices: str) -> Iterator[MatrixForm]:
+def select(family: str, keep: Callable[[Form], bool], **choices: str) -> Iterator[Form]:
     """Forms of a family that `keep` says; slots named in `choices` take that choice alone (rows without it fall away).
 
     Faster than making every form: `select("wgmma", keep, dtype="f32", atype="bf16")`.
@@ -320,15 +321,15 @@ def select(family: str, keep: Callable[[MatrixForm], bool], **choices: str) -> I
 
 
 @lru_cache(maxsize=256)
-def _chosen(family: str, choices: tuple[tuple[str, str], ...]) -> tuple[MatrixForm, ...]:
-    out: dict[MatrixForm, None] = {}
+def _chosen(family: str, choices: tuple[tuple[str, str], ...]) -> tuple[Form, ...]:
+    out: dict[Form, None] = {}
     for row in FAMILIES[family]:
         implied = dict(row.implied)
-        slots = {s.name: s.choices for s in row.slots}
+        slots = {s.name: s.meant for s in row.slots}
         if any(text not in slots.get(name, (implied.get(name, ""),)) for name, text in choices):
             continue
         slots |= {name: (text,) for name, text in choices if name in slots}
-        out.update((row.form(dict(zip(slots, values))), None) for values in product(*slots.values()))
+        out.update((form_of(row, dict(zip(slots, values))), None) for values in product(*slots.values()))
     return tuple(out)
 
 
@@ -345,10 +346,10 @@ def complete(words: list[str], incomplete: str) -> list[str]:
         except InvalidInstructionError:
             return []
     out: dict[str, None] = {}
-    for row in ROWS:
+    for row in MATRIX_ROWS:
         if not _row_may_match(row, query):
             continue
-        names = (row.family, *(() if row.op == row.family else row.op.split(".")))
+        names = (row.opcode, *(() if row.op == row.opcode else row.op.split(".")))
         for word in (*(() if query.family else names[:1]), *names[1:], *(c for s in row.slots for c in s.choices)):
             if word and word.startswith(last):
                 out[head + dot + word] = None

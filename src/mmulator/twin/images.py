@@ -18,7 +18,7 @@ from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text, native
 from mmulator.codegen.ops import null
 from mmulator.codegen.types import Struct, i64, ptr, ptr_to, u8, u32, u64
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts import fragment
 from mmulator.twin.doors import Door
 from mmulator.twin.moves import (
@@ -82,7 +82,7 @@ def _by_register(registers: Array) -> Array:
     return np.ascontiguousarray(np.swapaxes(registers, -1, -2))
 
 
-def _room(form: MatrixForm, name: str, batch: tuple[int, ...]) -> Array:
+def _room(form: Form, name: str, batch: tuple[int, ...]) -> Array:
     f = fragment(form, name)
     return np.empty((*batch, f.registers, f.lanes), f"<u{f.register_bits // 8}")
 
@@ -120,7 +120,7 @@ def operand(memory: Bytes, base: int, descriptor: int, lines: int, line_bytes: i
 
 # ldmatrix, stmatrix, movmatrix ------------------------------------------------------------------------------------------
 @cache
-def _rows(form: MatrixForm) -> Native:
+def _rows(form: Form) -> Native:
     storing, blocks = form.family == "stmatrix", matrices(form)
 
     def rows_of_images(image: ptr_to(Image), count: i64, starts: ptr_to(u64), registers: ptr, size: i64) -> u32:
@@ -141,7 +141,7 @@ def _rows(form: MatrixForm) -> Native:
     return Native(rows_of_images, f"{symbol(form)}_of_images")
 
 
-def load_rows(form: MatrixForm, memory: Bytes, starts: NDArray[np.int64]) -> Array:
+def load_rows(form: Form, memory: Bytes, starts: NDArray[np.int64]) -> Array:
     """ldmatrix. starts [lanes]: offset of each row, which the images have."""
     memory, image, count = _plain(memory)
     out = _room(form, "r", memory.shape[:-1])
@@ -149,7 +149,7 @@ def load_rows(form: MatrixForm, memory: Bytes, starts: NDArray[np.int64]) -> Arr
     return _by_register(out)
 
 
-def store_rows(form: MatrixForm, memory: Bytes, starts: NDArray[np.int64], registers: Array) -> None:
+def store_rows(form: Form, memory: Bytes, starts: NDArray[np.int64], registers: Array) -> None:
     """stmatrix."""
     plain, image, count = _plain(memory)
     given = _by_register(np.broadcast_to(registers, (*memory.shape[:-1], *registers.shape[-2:])))
@@ -159,7 +159,7 @@ def store_rows(form: MatrixForm, memory: Bytes, starts: NDArray[np.int64], regis
 
 
 @cache
-def _transposed(form: MatrixForm) -> Native:
+def _transposed(form: Form) -> Native:
     one = movmatrix_function(form)
 
     def movmatrix_of_registers(a: ptr, d: ptr, count: i64, size: i64) -> u32:
@@ -170,7 +170,7 @@ def _transposed(form: MatrixForm) -> Native:
     return Native(movmatrix_of_registers, f"{one.name}_of_registers")
 
 
-def transpose(form: MatrixForm, registers: Array) -> Array:
+def transpose(form: Form, registers: Array) -> Array:
     """movmatrix."""
     given = _by_register(registers)
     out = np.empty_like(given)
@@ -197,14 +197,14 @@ def _fragments(one: Native) -> Native:
 
 
 @lru_cache(maxsize=256)
-def _wmma(form: MatrixForm) -> tuple[Any, int, list[Any]]:
+def _wmma(form: Form) -> tuple[Any, int, list[Any]]:
     keep: list[Any] = []
     f, table = fragment(form, "r"), wmma_table(keep, form)
     function = wmma_store_function if form.op.startswith("store") else wmma_load_function
     return _compiled(_fragments(function(Door("image", Image, place_in_image), f.bits, f.per_register))), table.ctypes.data, keep
 
 
-def wmma_load(form: MatrixForm, memory: Bytes, p: int, stride: int) -> Array:
+def wmma_load(form: Form, memory: Bytes, p: int, stride: int) -> Array:
     """wmma.load of what images have. p: offset in bytes. stride: in elements."""
     memory, image, count = _plain(memory)
     out = _room(form, "r", memory.shape[:-1])
@@ -213,7 +213,7 @@ def wmma_load(form: MatrixForm, memory: Bytes, p: int, stride: int) -> Array:
     return _by_register(out)
 
 
-def wmma_store(form: MatrixForm, memory: Bytes, p: int, stride: int, registers: Array) -> None:
+def wmma_store(form: Form, memory: Bytes, p: int, stride: int, registers: Array) -> None:
     """wmma.store."""
     plain, image, count = _plain(memory)
     given = _by_register(np.broadcast_to(registers, (*memory.shape[:-1], *registers.shape[-2:])))

@@ -16,7 +16,7 @@ from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import cast_ptr, load, shuffle, store
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts import Fragment, fragment
 from mmulator.layouts.operands import memory_bits
 from mmulator.layouts.places import operand_places, register_elements
@@ -43,14 +43,14 @@ def additive(number: Any, steps: Sequence[int]) -> Any:
 
 # ldmatrix, stmatrix, movmatrix ------------------------------------------------------------------------------------------
 @lru_cache(maxsize=256)
-def lines(form: MatrixForm) -> NDArray[np.int64]:
+def lines(form: Form) -> NDArray[np.int64]:
     """Rows of a matrix move as they lie in memory: [row, element], the place of each in the registers."""
     places = operand_places(form, "r", transposed=bool(form.trans))
     return places.reshape(-1, places.shape[-1])
 
 
 @lru_cache(maxsize=256)
-def _steps(form: MatrixForm) -> list[int]:
+def _steps(form: Form) -> list[int]:
     """What a bit of a row's number adds to its places."""
     places = lines(form)
     first = places[:, 0]
@@ -72,22 +72,22 @@ def runs(places: Sequence[int]) -> list[tuple[int, int, int]]:
     return out
 
 
-def symbol(form: MatrixForm) -> str:
+def symbol(form: Form) -> str:
     """What of a matrix move its code depends on."""
     return "_".join(x for x in (form.family, form.shape, f"x{max(1, form.num)}", form.trans and "trans", form.src_fmt) if x)
 
 
-def matrices(form: MatrixForm) -> int:
+def matrices(form: Form) -> int:
     """How many times ROWS a matrix move has."""
     return len(lines(form)) // len(ROWS)
 
 
-def registers_of(form: MatrixForm, number: Value, registers: Value) -> Value:
+def registers_of(form: Form, number: Value, registers: Value) -> Value:
     """Macro: where the places of ROWS number `number` are counted from."""
     return cast_ptr(CONTAINER[fragment(form, "r").bits], registers) + additive(number, _steps(form)[len(ROWS).bit_length() - 1 :])
 
 
-def row_to_registers(form: MatrixForm, number: int, row: Value, registers: Value) -> None:
+def row_to_registers(form: Form, number: int, row: Value, registers: Value) -> None:
     """Macro: ldmatrix, of one of ROWS, from a pointer to it."""
     room, bits, out = fragment(form, "r").bits, memory_bits(form), registers + additive(number, _steps(form))
     if bits == room:
@@ -98,7 +98,7 @@ def row_to_registers(form: MatrixForm, number: int, row: Value, registers: Value
             out[int(where)] = _narrow(row, bits * first, bits)
 
 
-def registers_to_row(form: MatrixForm, number: int, registers: Value, row: Value) -> None:
+def registers_to_row(form: Form, number: int, registers: Value, row: Value) -> None:
     """Macro: stmatrix, of one of ROWS, to a pointer to it."""
     ty, source = CONTAINER[fragment(form, "r").bits], registers + additive(number, _steps(form))
     for first, where, count in runs(lines(form)[0]):
@@ -120,7 +120,7 @@ def _narrow(row: Value, bit: int, bits: int) -> Value:
 
 
 @lru_cache(maxsize=16)
-def movmatrix_function(form: MatrixForm) -> Native:
+def movmatrix_function(form: Form) -> Native:
     """movmatrix of a warp: place by place."""
     source = operand_places(form, "a", transposed=True).reshape(-1)
     target = operand_places(form, "d").reshape(-1)
@@ -143,7 +143,7 @@ WmmaTable = Struct("WmmaTable", [
 ])  # fmt: skip
 
 
-def wmma_table(keep: list[Any], form: MatrixForm) -> NDArray[Any]:
+def wmma_table(keep: list[Any], form: Form) -> NDArray[Any]:
     """The table of a wmma.load or wmma.store. keep: what must live as long as it is used."""
     f = fragment(form, "r")
     row, column = divmod(register_elements(form, "r"), f.columns)
@@ -157,7 +157,7 @@ def wmma_table(keep: list[Any], form: MatrixForm) -> NDArray[Any]:
     return table
 
 
-def default_stride(form: MatrixForm) -> int:
+def default_stride(form: Form) -> int:
     """Extent of the leading dimension."""
     f = fragment(form, "r")
     return f.columns if form.layout == "row" else f.rows

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.codegen.lang import Native
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts import element_of, fragment, scales, sparse
 from mmulator.layouts.places import BY_REGISTER, operand_places, register_elements
 from mmulator.lazy import cached_property
@@ -21,7 +21,7 @@ from mmulator.twin.twin import Twin, twin_for
 Index = NDArray[np.int64]
 
 
-def pieces(form: MatrixForm, name: str, places: Index) -> tuple[Piece, Index]:
+def pieces(form: Form, name: str, places: Index) -> tuple[Piece, Index]:
     """Places [copies, lines, elements] as pieces as large as lie together in registers and in the matrix's lines."""
     f = fragment(form, name)
     if f.width < f.bits:
@@ -37,15 +37,14 @@ def pieces(form: MatrixForm, name: str, places: Index) -> tuple[Piece, Index]:
     return (f.bits, 0, 0), places
 
 
-def plain_pieces(form: MatrixForm, name: str) -> tuple[Piece, Index]:
+def plain_pieces(form: Form, name: str) -> tuple[Piece, Index]:
     """Operand `a` [M, K] or `b` [N, K] as rows of containers: sixteen bytes after the other."""
     element = element_of(form, name)
-    assert element is not None
     lines, k = (form.m, form.k // 2 if form.sparse else form.k) if name == "a" else (form.n, form.k)
     return (128, 0, 0), np.arange(lines * k * max(8, element.bits) // 128).reshape(1, 1, -1)
 
 
-def transposes(form: MatrixForm) -> bool:
+def transposes(form: Form) -> bool:
     """Whether the product is computed as the transposed one, B' A': the same sums, and the twin's vectors run along n."""
     same = not (form.sparse or form.block_scale) and form.atype == form.btype and str(form.atype) != "f64"
     return same and form.m > form.n
@@ -58,7 +57,7 @@ class Product:
     Of a transposed one the first operand of the function is B, and the second A. scratch: bytes that a call needs.
     """
 
-    form: MatrixForm
+    form: Form
     twin: Twin
     transposed: bool
     sizes: tuple[Piece, Piece, Piece]
@@ -95,7 +94,7 @@ class Product:
 
 @lru_cache(maxsize=4096)
 def product_for(
-    form: MatrixForm, device: str, selector: int = 0, order: str = BY_REGISTER, plain: frozenset[str] = frozenset(),
+    form: Form, device: str, selector: int = 0, order: str = BY_REGISTER, plain: frozenset[str] = frozenset(),
     flags: int = 0,
 ) -> Product:  # fmt: skip
     """The product of a form on a device. selector: of the metadata. plain: operands (`a`, `b`) that come as rows of a matrix
@@ -150,7 +149,7 @@ def product_for(
     return product
 
 
-def index_table(keep: list[Any], form: MatrixForm, selector: int) -> int:
+def index_table(keep: list[Any], form: Form, selector: int) -> int:
     """Address of the IndexTable of a sparse form: which metadata bits say where each element of A stands."""
     g = sparse.granularity(form)
     lane, bit = (x[..., None] + np.zeros(g.kept, int) for x in sparse.places(form, selector))
@@ -182,6 +181,6 @@ def _scale_tables(product: Product) -> None:
         product.store(f"scale_{side}_map", at if side == "a" else at.T)
 
 
-def scale_step(form: MatrixForm, side: str) -> int:
+def scale_step(form: Form, side: str) -> int:
     """Bytes between the scale factors that consecutive thread ids select."""
     return 4 * int(scales.places(form, side, 0, 1)[0][0] - scales.places(form, side, 0, 0)[0][0])

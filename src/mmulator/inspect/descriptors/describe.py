@@ -10,7 +10,7 @@ from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFiel
 from mmulator.inspect.descriptors.checks import FORMAT, LEADING, check_tile, check_word, pattern_start
 from mmulator.inspect.descriptors.tile import Placed, Tile, free_tile, tile_of
 from mmulator.inspect.search import form_of
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts.descriptors import FIELDS, MatrixDescriptor
 
 STRIDE = "Stride Dimension Byte Offset (PTX ISA 9.1)"
@@ -61,7 +61,7 @@ def _times(n: int) -> str:
 
 def describe_descriptor(
     descriptor: MatrixDescriptor | int,
-    instruction: MatrixForm | str | None = None,
+    instruction: Form | str | None = None,
     operand: str = "b",
     *,
     mn_major: bool = False,
@@ -92,7 +92,7 @@ def describe_descriptor(
 
 
 def make_tile(
-    instruction: MatrixForm | str | None, operand: str, *, mn_major: bool, type: str = "f16", mn: int = 64, k: int = 64
+    instruction: Form | str | None, operand: str, *, mn_major: bool, type: str = "f16", mn: int = 64, k: int = 64
 ) -> Tile:
     """The tile of an instruction's operand, or one by itself; see `describe_descriptor`."""
     if instruction is None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError
 from mmulator.inspect.descriptors.cute_layout import CuteLayout, CuteSwizzle
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.types import TYPES, ElementType
 from mmulator.layouts.descriptors import MatrixDescriptor, operand_addresses
 from mmulator.layouts.swizzle import Swizzle, swizzle
@@ -32,7 +32,7 @@ class Tile:
     k: int
     element: ElementType
     mn_major: bool = False
-    instruction: MatrixForm | None = None
+    instruction: Form | None = None
 
     @property
     def letter(self) -> str:
@@ -151,12 +151,12 @@ class Placed:
         return tuple(self.tile.matrix(*e) for e in found)
 
 
-def tile_of(form: MatrixForm, operand: str, mn_major: bool = False) -> Tile:
+def tile_of(form: Form, operand: str, mn_major: bool = False) -> Tile:
     """The tile that operand `a` or `b` of a wgmma reads.
 
     Raises OperandError for another instruction or operand, or where the instruction has no MN-major operand.
     """
-    if form.family != "wgmma" or form.atype is None or form.btype is None:
+    if form.family != "wgmma" or not form.atype or not form.btype:
         raise OperandError(
             f"{form} takes no matrix descriptor",
             rule="Matrix Descriptor Format (PTX ISA 9.1): operands a-desc and b-desc of wgmma.mma_async{.sp}",

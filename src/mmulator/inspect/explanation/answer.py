@@ -15,7 +15,7 @@ from mmulator.inspect.explanation.rules import Rule
 class Operand:
     """An operand of the instruction.
 
-    name, kind, direction: as in isa.forms.OperandSpec. registers: how many a thread gives (0 for a constant), of
+    name, kind, direction: as in isa.row.OperandSpec. registers: how many a thread gives (0 for a constant), of
     register type `type`; `types`: all that are accepted. values: the constants that mean something, None for any. what: in
     words.
     For a fragment: rows and columns of its matrix (of sparse A the compressed one), element: its type, lanes,

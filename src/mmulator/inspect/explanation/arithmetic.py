@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mmulator.errors import UnsupportedError
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.targets import CHIPS, DEVICES, TARGETS, Target, check_known
 from mmulator.numerics import profiles
 from mmulator.numerics.dot import NAN, SOFTWARE_PAIRS
@@ -37,13 +37,13 @@ class Arithmetic:
     note: str = ""
 
 
-def runs_on(form: MatrixForm, device: str) -> bool:
+def runs_on(form: Form, device: str) -> bool:
     """Whether a device has the instruction, and its arithmetic is known. Raises UnsupportedError for an unknown device."""
     check_known(device)
     number = int(device[3:])
     if not any(form.requires.admits(Target(number, s)) for s in ("", "a", "f") if Target(number, s) in TARGETS):
         return False
-    if form.atype is None:
+    if not form.atype:
         return True
     try:
         profiles.profile_for(profiles.dot_key(form), device)
@@ -52,7 +52,7 @@ def runs_on(form: MatrixForm, device: str) -> bool:
     return True
 
 
-def arithmetic(form: MatrixForm, device: str | None = None) -> tuple[Arithmetic, ...]:
+def arithmetic(form: Form, device: str | None = None) -> tuple[Arithmetic, ...]:
     """Of every device that has the instruction, or of one; empty for an instruction that computes nothing.
 
     Raises UnsupportedError for a device that is unknown or does not have it.
@@ -62,12 +62,12 @@ def arithmetic(form: MatrixForm, device: str | None = None) -> tuple[Arithmetic,
         if not runs_on(form, device):
             have = ", ".join(d for d in DEVICES if runs_on(form, d)) or "none"
             raise UnsupportedError(f"{form} does not run on {device}", hint=f"devices that have it: {have}")
-    if form.atype is None:
+    if not form.atype:
         return ()
     return tuple(_of(form, d) for d in ([device] if device else DEVICES) if device or runs_on(form, d))
 
 
-def _of(form: MatrixForm, device: str) -> Arithmetic:
+def _of(form: Form, device: str) -> Arithmetic:
     p = profiles.profile_for(profiles.dot_key(form), device)
     fused = p.method in ("fused", "halves", "groups")
     nan = NAN.get(str(form.dtype)) if p.method in ("fused", "halves", "groups", "software") else None
@@ -77,7 +77,7 @@ def _of(form: MatrixForm, device: str) -> Arithmetic:
     )  # fmt: skip
 
 
-def _rounding(form: MatrixForm, p: Profile) -> str:
+def _rounding(form: Form, p: Profile) -> str:
     """How a result is rounded, in a few words."""
     if p.method == "integer":
         return "clamped" if form.satfinite else "wraps"
@@ -94,7 +94,7 @@ def _rounding(form: MatrixForm, p: Profile) -> str:
     return "toward zero" if p.keep == 23 else f"toward zero, {p.keep} bits"
 
 
-def _words(form: MatrixForm, p: Profile) -> str:
+def _words(form: Form, p: Profile) -> str:
     """The arithmetic of one output element in a sentence or two. numerics/dot.py computes what this says."""
     products = form.k // 2 if form.sparse else form.k
     if p.method == "bits":

@@ -10,13 +10,12 @@ from mmulator.inspect.explanation.related import related
 from mmulator.inspect.explanation.rules import rules
 from mmulator.inspect.explanation.words import computes, operands, signature
 from mmulator.inspect.search import forms_of, name_in
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.targets import Target, as_pair
-from mmulator.syntax import print_mnemonic
 from mmulator.syntax.search import split
 
 
-def find(text: str, target: Target | None, ptx: tuple[int, int] | None) -> tuple[MatrixForm, ...]:
+def find(text: str, target: Target | None, ptx: tuple[int, int] | None) -> tuple[Form, ...]:
     """The forms that a mnemonic, a pasted statement or a fragment names, the likeliest first."""
     words = split(text)
     if not words or name_in(text):
@@ -32,7 +31,7 @@ def find(text: str, target: Target | None, ptx: tuple[int, int] | None) -> tuple
 
 def _no_scalar(opcode: str, text: str) -> None:
     """Raises UnsupportedError for the opcode of an instruction of the scalar tables, with what they say."""
-    from mmulator.isa.tables import FAMILIES
+    from mmulator.isa.matrix import FAMILIES
 
     if opcode in FAMILIES or not opcode.isalnum() or len(opcode) < 2:
         return
@@ -70,24 +69,24 @@ def explain(
     if device is not None and others:
         having = [f for f in (form, *others) if runs_on(f, device)]
         form, *others = having or (form, *others)
-    return explain_form(form, text, tuple(print_mnemonic(f) for f in others), target=wanted, device=device)
+    return explain_form(form, text, tuple(f.mnemonic for f in others), target=wanted, device=device)
 
 
 def explain_form(
-    form: MatrixForm, query: str = "", matches: tuple[str, ...] = (), *, target: Target | None = None, device: str | None = None
+    form: Form, query: str = "", matches: tuple[str, ...] = (), *, target: Target | None = None, device: str | None = None
 ) -> Explanation:
     """As `explain`, for a form."""
     m, n, k = form.m, form.n, form.k
     requires = form.requires
     copies = 4 if form.family == "mma" and form.shape == "m8n8k4" and str(form.atype) == "f16" else 1
     return Explanation(
-        query=query or print_mnemonic(form),
-        mnemonic=print_mnemonic(form),
+        query=query or form.mnemonic,
+        mnemonic=form.mnemonic,
         family=form.family,
         section=str(form.section),
         computes=computes(form),
         shape=(m, n, k),
-        macs=copies * m * n * (k // 2 if form.sparse else k) if form.atype is not None else 0,
+        macs=copies * m * n * (k // 2 if form.sparse else k) if form.atype else 0,
         threads=form.lanes,
         requires=requires.describe_targets(),
         ptx_version=_dotted(requires.ptx),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mmulator.isa.forms import MatrixForm, OperandSpec
+from mmulator.isa.form import Form
+from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import Target
-from mmulator.isa.wmma import ALIGNED_SINCE
-from mmulator.syntax import print_mnemonic
+from mmulator.isa.wmma import ALIGNED
 
 _WIDTH = 76
 
@@ -18,7 +18,7 @@ WGMMA_BEFORE = ("wgmma.fence.sync.aligned;",)
 WGMMA_AFTER = ("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;")
 
 
-def signatures(form: MatrixForm) -> tuple[tuple[str, tuple[OperandSpec, ...]], ...]:
+def signatures(form: Form) -> tuple[tuple[str, tuple[OperandSpec, ...]], ...]:
     """(title, operands) of every way to write a form; the title is empty if there is one way."""
     if form.op == "mma_async":
         return tuple(zip(("A in shared memory", "A in registers"), form.signatures))
@@ -69,8 +69,8 @@ def _operand(spec: OperandSpec) -> list[str]:
     return [f"%{spec.key}"]
 
 
-def _statement(form: MatrixForm, operands: tuple[OperandSpec, ...]) -> list[str]:
-    name = print_mnemonic(form)
+def _statement(form: Form, operands: tuple[OperandSpec, ...]) -> list[str]:
+    name = form.mnemonic
     if not operands:
         return [f"{name};"]
     lines = [name]
@@ -88,7 +88,7 @@ def _statement(form: MatrixForm, operands: tuple[OperandSpec, ...]) -> list[str]
     return lines
 
 
-def ptx_text(form: MatrixForm, way: int = 0) -> str:
+def ptx_text(form: Form, way: int = 0) -> str:
     """Declarations and statement, for wgmma between the instructions that order it. way: which of `signatures`."""
     operands = signatures(form)[way][1]
     lines = [d for spec in operands if (d := _declaration(spec))]
@@ -97,14 +97,14 @@ def ptx_text(form: MatrixForm, way: int = 0) -> str:
     return "\n".join(lines) + "\n"
 
 
-def paste_target(form: MatrixForm, target: Target | None = None) -> tuple[Target, tuple[int, int]]:
+def paste_target(form: Form, target: Target | None = None) -> tuple[Target, tuple[int, int]]:
     """The `.target` (the lowest that has the form, if none is given) and the first `.version` that has it there."""
     chosen = target or form.requires.targets()[0]
     first = form.requires.first_ptx(chosen)
-    return chosen, max(first, ALIGNED_SINCE) if form.family == "wmma" else first
+    return chosen, max(first, ALIGNED.since) if form.family == "wmma" else first
 
 
-def ptx_module(form: MatrixForm, target: Target | None = None) -> str:
+def ptx_module(form: Form, target: Target | None = None) -> str:
     """A whole module, one kernel for each way to write the statement: for ptxas, and for `mmulator check`."""
     chosen, version = paste_target(form, target)
     out = f".version {version[0]}.{version[1]}\n.target {chosen}\n.address_size 64\n"
@@ -135,25 +135,25 @@ class _Argument:
     template: bool = False
 
 
-def function_name(form: MatrixForm) -> str:
+def function_name(form: Form) -> str:
     """`mma_m16n8k16_row_col_f32_f16_f16_f32`: the mnemonic without what every instruction has."""
-    name = print_mnemonic(form).replace(".sync", "").replace(".aligned", "")
+    name = form.mnemonic.replace(".sync", "").replace(".aligned", "")
     return name.replace("::", "_").replace(".", "_")
 
 
-def _argument(spec: OperandSpec, form: MatrixForm) -> _Argument:
+def _argument(spec: OperandSpec, form: Form) -> _Argument:
     key = spec.key
     match spec.kind:
         case "registers":
             c_type, letter = _CUDA[spec.type]
-            const = " const" if spec.direction == "in" else ""
-            mark = {"in": "", "out": "=", "inout": "+"}[spec.direction]
+            const = " const" if spec.access == "r" else ""
+            mark = {"r": "", "w": "=", "rw": "+"}[spec.access]
             return _Argument(
                 f"{c_type}{const} (&{key})[{spec.count}]", mark + letter, [f"{key}[{i}]" for i in range(spec.count)]
             )
         case "register":
             c_type, letter = _CUDA[spec.type]
-            if spec.direction == "in":
+            if spec.access == "r":
                 return _Argument(f"{c_type} {key}", letter, [key])
             return _Argument(f"{c_type} &{key}", "=" + letter, [key])
         case "descriptor":
@@ -161,7 +161,7 @@ def _argument(spec: OperandSpec, form: MatrixForm) -> _Argument:
         case "predicate":
             return _Argument(f"bool {key}", "r", [f"static_cast<int32_t>({key})"])
         case "address":
-            const = " const" if spec.direction == "in" and not _stores(form) else ""
+            const = " const" if spec.access == "r" and not _stores(form) else ""
             convert = _POINTER.get(form.space)
             if convert is None:
                 return _Argument(f"void{const} *{key}", "l", [key])
@@ -173,11 +173,11 @@ def _argument(spec: OperandSpec, form: MatrixForm) -> _Argument:
     return _Argument(f"int {key} = {_value(spec)}", "n", [key], template=True)
 
 
-def _stores(form: MatrixForm) -> bool:
+def _stores(form: Form) -> bool:
     return form.family == "stmatrix" or form.op == "store.d"
 
 
-def touches_memory(form: MatrixForm) -> bool:
+def touches_memory(form: Form) -> bool:
     """Whether the compiler has to be told that memory is read or written, or kept in order."""
     return form.family in ("wgmma", "ldmatrix", "stmatrix") or (form.family == "wmma" and form.op != "mma")
 
@@ -187,10 +187,10 @@ def _flat(operands: tuple[OperandSpec, ...]) -> Iterator[OperandSpec]:
         yield from spec.parts or (spec,)
 
 
-def _function(form: MatrixForm, operands: tuple[OperandSpec, ...]) -> str:
+def _function(form: Form, operands: tuple[OperandSpec, ...]) -> str:
     specs = [*_flat(operands)]
     arguments = {s.key: _argument(s, form) for s in specs}
-    order = sorted(specs, key=lambda s: s.direction == "in")  # outputs are numbered first
+    order = sorted(specs, key=lambda s: s.access == "r")  # outputs are numbered first
     numbers: dict[str, list[str]] = {}
     count = 0
     for spec in order:
@@ -224,7 +224,7 @@ def _function(form: MatrixForm, operands: tuple[OperandSpec, ...]) -> str:
     if predicate is not None:
         lines += ['        "{\\n"', '        ".reg .pred p;\\n"', f'        "setp.ne.b32 p, {numbers[predicate.key][0]}, 0;\\n"']
     pieces = [piece for spec in operands for piece in text(spec)]
-    name = print_mnemonic(form)
+    name = form.mnemonic
     body = wrapped(pieces, "", width=_WIDTH - 12) if pieces else []
     for i, line in enumerate([name + (" " if body else ";"), *body]):
         ending = ";" if body and i == len(body) else ""
@@ -233,8 +233,8 @@ def _function(form: MatrixForm, operands: tuple[OperandSpec, ...]) -> str:
         lines.append(f'        "{line}{space}{ending}{newline}"')
     if predicate is not None:
         lines.append('        "}\\n"')
-    outs = [s for s in order if s.direction != "in"]
-    ins = [s for s in order if s.direction == "in"]
+    outs = [s for s in order if s.access != "r"]
+    ins = [s for s in order if s.access == "r"]
     clobber = [': "memory"'] if touches_memory(form) else []
     for members, needed in ((outs, ins or clobber), (ins, clobber)):
         given = [f'"{arguments[s.key].constraint}"({e})' for s in members for e in arguments[s.key].expressions]
@@ -248,12 +248,12 @@ def _function(form: MatrixForm, operands: tuple[OperandSpec, ...]) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def cuda_text(form: MatrixForm, way: int = 0) -> str:
+def cuda_text(form: Form, way: int = 0) -> str:
     """A `__device__` function around the statement."""
     return _function(form, signatures(form)[way][1])
 
 
-def nvcc_options(form: MatrixForm, target: Target | None = None) -> str:
+def nvcc_options(form: Form, target: Target | None = None) -> str:
     """How nvcc compiles the function: for the given target, or the lowest that has the form and CUDA 13 knows."""
     chosen = paste_target(form, target)[0]
     if target is None:
@@ -264,7 +264,7 @@ def nvcc_options(form: MatrixForm, target: Target | None = None) -> str:
     return f"-arch={chosen}{old}"
 
 
-def cuda_head(form: MatrixForm, target: Target | None = None) -> str:
+def cuda_head(form: Form, target: Target | None = None) -> str:
     """What stands before the functions."""
     around = "// The caller's: wgmma.fence before, commit_group and wait_group after calls.\n" if form.op == "mma_async" else ""
     return f"#include <cstdint>  // nvcc {nvcc_options(form, target)}\n{around}"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mmulator.inspect.listing import shape_set
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.tables import FAMILIES
+from mmulator.isa.form import Form, forms_of
+from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.types import ElementType
 from mmulator.syntax import parse_mnemonic
 from mmulator.syntax.search import select
@@ -22,24 +22,24 @@ class Related:
     also: str = ""
 
 
-def _same_types(form: MatrixForm, family: str, keep: Callable[[MatrixForm], bool]) -> list[MatrixForm]:
+def _same_types(form: Form, family: str, keep: Callable[[Form], bool]) -> list[Form]:
     """Forms of a family with the form's element types (an accumulator c where the family has one)."""
     choices = {"atype": str(form.atype), "btype": str(form.btype), "dtype": str(form.dtype)}
 
-    def fits(other: MatrixForm) -> bool:
+    def fits(other: Form) -> bool:
         c = other.ctype or other.dtype
         return c is (form.ctype or form.dtype) and other.stype is form.stype and keep(other)
 
     return list(dict.fromkeys(select(family, fits, **choices)))
 
 
-def _plain(form: MatrixForm, other: MatrixForm) -> bool:
+def _plain(form: Form, other: Form) -> bool:
     """Whether two forms have the same qualifiers, shape and sparsity aside."""
     names = ("kind", "block_scale", "scale_vec", "satfinite", "bit_op", "rounding", "alayout", "blayout")
     return all(getattr(form, n) == getattr(other, n) for n in names)
 
 
-def _products(form: MatrixForm) -> Iterator[Related]:
+def _products(form: Form) -> Iterator[Related]:
     """Of an instruction that multiplies."""
     family = _same_types(form, form.family, lambda o: _plain(form, o))
     other = "dense" if form.sparse else "sparse"
@@ -56,10 +56,10 @@ def _products(form: MatrixForm) -> Iterator[Related]:
     yield from _other_accumulators(form)
 
 
-def _other_accumulators(form: MatrixForm) -> Iterator[Related]:
+def _other_accumulators(form: Form) -> Iterator[Related]:
     choices = {"atype": str(form.atype), "btype": str(form.btype)}
 
-    def keep(o: MatrixForm) -> bool:
+    def keep(o: Form) -> bool:
         same = (o.shape, o.sparse, o.ordered_metadata) == (form.shape, form.sparse, form.ordered_metadata)
         return same and _plain(form, o) and (o.dtype, o.ctype) != (form.dtype, form.ctype) and o.stype is form.stype
 
@@ -67,7 +67,7 @@ def _other_accumulators(form: MatrixForm) -> Iterator[Related]:
         yield Related("other accumulators", o.mnemonic)
 
 
-def _across_families(form: MatrixForm, families: tuple[str, ...]) -> Iterator[Related]:
+def _across_families(form: Form, families: tuple[str, ...]) -> Iterator[Related]:
     for family in families:
         found = _same_types(form, family, lambda o: o.sparse == form.sparse and not o.kind and _satisfied(form, o))
         if found:
@@ -78,17 +78,17 @@ def _across_families(form: MatrixForm, families: tuple[str, ...]) -> Iterator[Re
             yield Related(who, best.mnemonic, shapes if shapes != best.shape else "")
 
 
-def _satisfied(form: MatrixForm, other: MatrixForm) -> bool:
+def _satisfied(form: Form, other: Form) -> bool:
     names = ("satfinite", "bit_op", "rounding")
     layouts = other.alayout in ("", "row") and other.blayout in ("", "col")
     return layouts and all(getattr(form, n) == getattr(other, n) for n in names)
 
 
 # Companions ----------------------------------------------------------------------------------------------------------
-def _loads(form: MatrixForm) -> Iterator[Related]:
+def _loads(form: Form) -> Iterator[Related]:
     """What brings fragments of mma (and A of wgmma) to registers and takes them away."""
     for name, element, rows in (("a", form.atype, form.m), ("b", form.btype, form.n)):
-        if element is None or (form.family == "wgmma" and name == "b"):
+        if not element or (form.family == "wgmma" and name == "b"):
             continue
         registers = next((s.count for signature in form.signatures for s in signature if s.name == name), 0)
         if element.bits > 16 or registers not in (1, 2, 4) or rows < 8 or form.shape == "m8n8k4":
@@ -96,7 +96,7 @@ def _loads(form: MatrixForm) -> Iterator[Related]:
         move = parse_mnemonic(f"ldmatrix.sync.aligned.m8n8.x{registers}.shared.b16")
         yield Related(f"loads {name}", move.mnemonic, _orientation(name, element))
     d = form.dtype
-    if d is not None and d.bits == 16 and form.m in (16, 64):
+    if d.bits == 16 and form.m in (16, 64):
         count = next(s.count for s in form.operands if s.name == "d")
         number = 4 if count >= 4 else 2
         yield Related("stores d", parse_mnemonic(f"stmatrix.sync.aligned.m8n8.x{number}.shared.b16").mnemonic,
@@ -110,17 +110,17 @@ def _orientation(name: str, element: ElementType) -> str:
     )
 
 
-def _order(form: MatrixForm) -> Iterator[Related]:
+def _order(form: Form) -> Iterator[Related]:
     when = {
         "fence": "before the first wgmma.mma_async, and after registers were touched",
         "mma_async": "", "commit_group": "puts what was issued into a group", "wait_group": "before d is read",
     }  # fmt: skip
     for row in FAMILIES["wgmma"]:
         if row.op != form.op and row.op != "mma_async":
-            yield Related("orders wgmma", next(row.forms()).mnemonic, when[row.op])
+            yield Related("orders wgmma", next(forms_of(row)).mnemonic, when[row.op])
 
 
-def _wmma_companions(form: MatrixForm) -> Iterator[Related]:
+def _wmma_companions(form: Form) -> Iterator[Related]:
     for op, element, layout in (
         ("load.a", form.atype, form.alayout), ("load.b", form.btype, form.blayout), ("load.c", form.ctype, "row"),
         ("store.d", form.dtype, "row"),
@@ -129,11 +129,11 @@ def _wmma_companions(form: MatrixForm) -> Iterator[Related]:
         yield Related(f"{verb}s {name}", f"wmma.{op}.sync.aligned.{layout}.{form.shape}.{element}")
 
 
-def _wmma_users(form: MatrixForm) -> Iterator[Related]:
+def _wmma_users(form: Form) -> Iterator[Related]:
     matrix = form.op[-1]
     name = f"{matrix}type"
 
-    def keep(o: MatrixForm) -> bool:
+    def keep(o: Form) -> bool:
         layout = {"a": o.alayout, "b": o.blayout}.get(matrix, form.layout)
         same = o.op == "mma" and o.shape == form.shape and getattr(o, name) is form.type and layout == form.layout
         return same and not o.satfinite and o.rounding in ("", "rn") and o.dtype is o.ctype
@@ -144,7 +144,7 @@ def _wmma_users(form: MatrixForm) -> Iterator[Related]:
         yield Related("used by" if form.op.startswith("load") else "result of", found[0].mnemonic)
 
 
-def _moves(form: MatrixForm) -> Iterator[Related]:
+def _moves(form: Form) -> Iterator[Related]:
     pair = {"ldmatrix": "stmatrix", "stmatrix": "ldmatrix", "movmatrix": "ldmatrix"}[form.family]
     same = [o for o in dict.fromkeys(select(pair, lambda o: o.trans == form.trans))
             if (o.shape == form.shape or form.m != 8) and o.num == max(1, form.num)]  # fmt: skip
@@ -153,7 +153,7 @@ def _moves(form: MatrixForm) -> Iterator[Related]:
     if same:
         does = {"ldmatrix": "loads", "stmatrix": "stores"}[pair]
         yield Related(f"{does} the same" if form.family != "movmatrix" else "loads transposed", same[0].mnemonic)
-    def other_count(o: MatrixForm) -> bool:
+    def other_count(o: Form) -> bool:
         alike = (o.shape, o.trans, o.space, o.src_fmt) == (form.shape, form.trans, form.space, form.src_fmt)
         return alike and o.num != form.num
 
@@ -164,7 +164,7 @@ def _moves(form: MatrixForm) -> Iterator[Related]:
         yield Related("used by", parse_mnemonic(users[str(form.type)]).mnemonic, "and every mma of types up to 16 bits")
 
 
-_SOURCES: dict[str, Callable[[MatrixForm], tuple[Iterator[Related], ...]]] = {
+_SOURCES: dict[str, Callable[[Form], tuple[Iterator[Related], ...]]] = {
     "mma": lambda f: (_products(f), _loads(f), _across_families(f, ("wgmma", "wmma"))),
     "wgmma.mma_async": lambda f: (_products(f), _order(f), _loads(f), _across_families(f, ("mma",))),
     "wgmma": lambda f: (_order(f),),
@@ -174,7 +174,7 @@ _SOURCES: dict[str, Callable[[MatrixForm], tuple[Iterator[Related], ...]]] = {
 }
 
 
-def related(form: MatrixForm) -> tuple[Related, ...]:
+def related(form: Form) -> tuple[Related, ...]:
     """What goes with a form; every instruction named exists."""
     sources = _SOURCES.get(f"{form.family}.{form.op}") or _SOURCES[form.family]
     return tuple(dict.fromkeys(r for source in sources(form) for r in source if r.instruction != form.mnemonic))

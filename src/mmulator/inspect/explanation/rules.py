@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mmulator.isa.forms import MatrixForm, OperandSpec
+from mmulator.isa.form import Form
+from mmulator.isa.row import OperandSpec
 from mmulator.isa.types import TYPES
 from mmulator.layouts import sparse
 
@@ -19,22 +20,22 @@ class Rule:
     undefined: bool = False
 
 
-_Text = str | Callable[[MatrixForm], str]
-_Test = Callable[[MatrixForm], bool]
+_Text = str | Callable[[Form], str]
+_Test = Callable[[Form], bool]
 
 
-def operand(form: MatrixForm, name: str) -> OperandSpec | None:
+def operand(form: Form, name: str) -> OperandSpec | None:
     """An operand of any of the form's signatures, also inside a group."""
     every = [s for signature in form.signatures for s in signature]
     return next((s for s in [*every, *(p for s in every for p in s.parts)] if s.name == name), None)
 
 
-def _list(values: range | None) -> str:
+def _list(values: tuple[int, ...] | range) -> str:
     numbers = [str(v) for v in values or ()]
     return numbers[0] if len(numbers) == 1 else ", ".join(numbers[:-1]) + " or " + numbers[-1]
 
 
-def _own(form: MatrixForm) -> str:
+def _own(form: Form) -> str:
     return form.section.title
 
 
@@ -42,14 +43,14 @@ def _own(form: MatrixForm) -> str:
 _THREADS = {32: "All 32 threads of the warp", 128: "All 128 threads of the warpgroup"}
 
 
-def _together(form: MatrixForm) -> str:
+def _together(form: Form) -> str:
     return (
         f"{_THREADS[form.lanes]} execute it together, with the same qualifiers; in conditional code all of them take "
         "the same branch, and none has exited."
     )
 
 
-def _selector(form: MatrixForm) -> str:
+def _selector(form: Form) -> str:
     name = "sp-sel" if form.family == "wgmma" else "f"
     spec = operand(form, name)
     assert spec is not None
@@ -59,7 +60,7 @@ def _selector(form: MatrixForm) -> str:
     return f"The sparsity selector {name} must be {_list(spec.defined)}: the metadata is taken from {who}."
 
 
-def _granularity(form: MatrixForm) -> str:
+def _granularity(form: Form) -> str:
     g = sparse.granularity(form)
     if g.chunk == 2:
         return (
@@ -72,14 +73,14 @@ def _granularity(form: MatrixForm) -> str:
     return f"A keeps {what}; a nibble of metadata for each four: two {order} 2-bit indices, the low one first."
 
 
-def _containers(form: MatrixForm) -> str:
+def _containers(form: Form) -> str:
     return (
         "Elements narrower than 8 bits take a byte each: e2m1 its bits 2 to 5, e3m2 and e2m3 its bits 0 to 5; the others "
         "are padding."
     )
 
 
-def _scales(form: MatrixForm) -> str:
+def _scales(form: Form) -> str:
     size = form.scale_vec
     byte_a, thread_a, thread_b = (operand(form, n) for n in ("byte-id-a", "thread-id-a", "thread-id-b"))
     assert byte_a and thread_a and thread_b
@@ -90,38 +91,38 @@ def _scales(form: MatrixForm) -> str:
     )
 
 
-def _wmma_bytes(form: MatrixForm) -> int:
+def _wmma_bytes(form: Form) -> int:
     """Size of a fragment in bytes: what p and every row or column must be aligned to."""
     spec = operand(form, "r")
     assert spec is not None
     return min(32, spec.count * TYPES[spec.type if spec.type in TYPES else "b32"].bits // 8)
 
 
-def wmma_extent(form: MatrixForm) -> int:
+def wmma_extent(form: Form) -> int:
     """Elements of one row (column, for .col) of a matrix that wmma loads or stores: the least and default stride."""
     rows, columns = {"a": (form.m, form.k), "b": (form.k, form.n)}.get(form.op[-1], (form.m, form.n))
     return columns if form.layout == "row" else rows
 
 
-def _wmma_memory(form: MatrixForm) -> str:
+def _wmma_memory(form: Form) -> str:
     size, line = _wmma_bytes(form), "row" if form.layout == "row" else "column"
     return f"p and the start of every {line} (p plus multiples of stride) are aligned to {size} bytes, the fragment's size."
 
 
-def _wmma_stride(form: MatrixForm) -> str:
+def _wmma_stride(form: Form) -> str:
     return (
         f"stride counts elements from one {'row' if form.layout == 'row' else 'column'} to the next: at least "
         f"{wmma_extent(form)}, which is also the default. All threads give the same p and stride."
     )
 
 
-def _spaces(form: MatrixForm) -> str:
+def _spaces(form: Form) -> str:
     if form.space:
         return f"p is an address in .{form.space}."
     return "p is a generic address that points to .global or .shared memory."
 
 
-def _matrix_addresses(form: MatrixForm) -> str:
+def _matrix_addresses(form: Form) -> str:
     rows = 16 if (form.m, form.n) == (16, 16) else 8
     groups = "".join(
         f"{', ' if i else ''}lanes {rows * i} to {rows * i + rows - 1}: matrix {i}" for i in range(max(1, form.num))
@@ -129,7 +130,7 @@ def _matrix_addresses(form: MatrixForm) -> str:
     return f"Each lane's p is the address of one row of 16 bytes, aligned to 16 bytes ({groups})."
 
 
-def _spare_lanes(form: MatrixForm) -> str:
+def _spare_lanes(form: Form) -> str:
     return "On sm_75 or lower the addresses of all 32 lanes must be valid, also of those that are not used."
 
 
@@ -163,12 +164,12 @@ _TABLE: tuple[tuple[_Test, _Text, str | None, bool], ...] = (
     (_async, "Descriptors are the same in all four warps. Matrices start at multiples of 16 bytes.", _DESCRIPTORS, False),
     (_async, "With 128B, 64B or 32B swizzling the pattern starts at a multiple of 1024, 512 or 256 bytes; if not, base "
      "offset = (pattern start address >> 7) & 7.", _DESCRIPTORS, False),
-    (lambda f: _async(f) and f.atype is not None and f.atype.bits == 16,
+    (lambda f: _async(f) and f.atype.bits == 16,
      "imm-trans-a, imm-trans-b: 0 for K-major, 1 for MN-major matrices in shared memory. A in registers has no imm-trans-a.",
      None, False),
-    (lambda f: _async(f) and f.atype is not None and f.atype.bits != 16,
+    (lambda f: _async(f) and bool(f.atype) and f.atype.bits != 16,
      "Matrices in shared memory are K-major: only 16-bit types can be transposed.", None, False),
-    (lambda f: _async(f) and f.atype is not None and f.atype.is_float,
+    (lambda f: _async(f) and f.atype.is_float,
      "imm-scale-a, imm-scale-b: 1, or -1 to negate A or B.", None, False),
     (_async, "scale-d false: D = A B, and d is not read.", None, False),
     (_is("wgmma", "fence"), "It stands before the first wgmma.mma_async, and between any access to the registers of d or a "
@@ -213,7 +214,7 @@ _TABLE: tuple[tuple[_Test, _Text, str | None, bool], ...] = (
 )  # fmt: skip
 
 
-def rules(form: MatrixForm) -> tuple[Rule, ...]:
+def rules(form: Form) -> tuple[Rule, ...]:
     """Every rule that holds for a form."""
     return tuple(
         Rule(text if isinstance(text, str) else text(form), section or _own(form), undefined)

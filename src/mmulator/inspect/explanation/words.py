@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mmulator.inspect.explanation.answer import Operand
-from mmulator.isa.forms import MatrixForm, OperandSpec
+from mmulator.isa.form import Form
+from mmulator.isa.row import OperandSpec
 from mmulator.layouts import element_of, fragment
 
 _MATRIX = {"a": "A", "b": "B", "c": "C", "d": "D"}
@@ -21,21 +22,23 @@ _SPARE = {
 }  # fmt: skip
 
 
-def _address(form: MatrixForm) -> str:
+def _address(form: Form) -> str:
     if form.family == "wmma":
         return "address of the matrix, the same in all lanes"
     return "address of a row of 16 bytes, each lane its own"
 
 
-def _operand(form: MatrixForm, spec: OperandSpec) -> Operand:
+_DIRECTIONS = {"r": "in", "w": "out", "rw": "inout"}
+
+
+def _operand(form: Form, spec: OperandSpec) -> Operand:
     registers = {"registers": spec.count, "immediate": 0}.get(spec.kind, 1)
     constants = spec.defined or spec.values
-    values = None if constants is None or len(constants) > 64 else tuple(constants)
-    base = Operand(spec.name, spec.kind, spec.direction, registers, spec.type, spec.types, values, "")
+    values = None if not constants or len(constants) > 64 else tuple(constants)
+    base = Operand(spec.name, spec.kind, _DIRECTIONS[spec.access], registers, spec.type, spec.types, values, "")
     if spec.kind not in ("registers", "register") or spec.name not in "abcdr":
         return replace(base, what=_address(form) if spec.kind == "address" else _SPARE[spec.name])
     element, rule = element_of(form, spec.name), fragment(form, spec.name)
-    assert element is not None
     name = "" if spec.name == "r" else _MATRIX[spec.name] + ", "
     kept = "compressed " if form.sparse and spec.name == "a" else ""
     copies = f"{rule.copies} matrices of " if rule.copies > 1 else ""
@@ -46,7 +49,7 @@ def _operand(form: MatrixForm, spec: OperandSpec) -> Operand:
     )  # fmt: skip
 
 
-def operands(form: MatrixForm) -> tuple[Operand, ...]:
+def operands(form: Form) -> tuple[Operand, ...]:
     specs = {p.name: p for signature in form.signatures for s in signature for p in (s.parts or (s,))}
     return tuple(_operand(form, s) for s in specs.values())
 
@@ -67,11 +70,11 @@ _ORDERING = {
 }
 
 
-def computes(form: MatrixForm) -> str:
+def computes(form: Form) -> str:
     """What an instruction does, in one or two sentences."""
     if form.op in _ORDERING:
         return _ORDERING[form.op]
-    if form.atype is not None:
+    if form.atype:
         return _product(form)
     if form.family == "wmma":
         rows, columns = {"a": (form.m, form.k), "b": (form.k, form.n)}.get(form.op[-1], (form.m, form.n))
@@ -88,9 +91,9 @@ def computes(form: MatrixForm) -> str:
     return f"{verb} {count} of {form.m} x {form.n} {width}-bit elements{packed} {where} shared memory{turned}, by one warp."
 
 
-def _product(form: MatrixForm) -> str:
+def _product(form: Form) -> str:
     m, n, k = form.m, form.n, form.k
-    sums = "D" if form.ctype is None else "C"
+    sums = "D" if not form.ctype else "C"
     if form.bit_op:
         formula = f"D = {sums} + popcount(A {form.bit_op} B)"
     elif form.block_scale:
@@ -99,7 +102,8 @@ def _product(form: MatrixForm) -> str:
         formula = f"D = A B + {sums}"
     a = f"A {m} x {k} {form.atype}" + (", half of it zeros" if form.sparse else "")
     who = "a warpgroup (128 threads), asynchronously" if form.family == "wgmma" else "one warp"
-    cd = f"D {m} x {n} {form.dtype}" if form.ctype in (None, form.dtype) else f"C {form.ctype}, D {m} x {n} {form.dtype}"
+    c = "" if not form.ctype or form.ctype is form.dtype else f"C {form.ctype}, "
+    cd = f"{c}D {m} x {n} {form.dtype}"
     copies = ", four times" if form.shape == "m8n8k4" and form.family == "mma" and str(form.atype) == "f16" else ""
     scale = f"; scale factors {form.stype} for every {k // form.scale_vec} along k" if form.block_scale else ""
     return f"{formula}: {a}; B {k} x {n} {form.btype}; {cd}{scale}; by {who}{copies}."

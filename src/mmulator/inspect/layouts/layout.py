@@ -13,7 +13,7 @@ from mmulator.errors import OperandError
 from mmulator.inspect.expression import expression
 from mmulator.inspect.layouts.answer import Index, Layout, Maps
 from mmulator.inspect.search import form_of
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.targets import check_known
 from mmulator.layouts import element_of, fragment, scales, sparse
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mmulator.instruction.instruction import Instruction
 
 
-def operands(instruction: str | Instruction | MatrixForm) -> tuple[str, ...]:
+def operands(instruction: str | Instruction | Form) -> tuple[str, ...]:
     """Operands that have a layout in registers: of `a b c d r`, `e` or `sp_meta`, `scale_a`, `scale_b`."""
     form = form_of(instruction)
     specs = {s.key: s for signature in form.signatures for s in signature}
@@ -34,7 +34,7 @@ _ORDER = ("a", "b", "c", "d", "r", "e", "sp_meta", "scale_a", "scale_b")
 _ALIASES = {"scale_a_data": "scale_a", "scale_b_data": "scale_b"}
 
 
-def operand_of(form: MatrixForm, name: str) -> str:
+def operand_of(form: Form, name: str) -> str:
     key = name.lower().replace("-", "_")
     key = _ALIASES.get(key, key)
     known = operands(form)
@@ -58,7 +58,7 @@ def _device(name: str) -> int:
     return int(name.removeprefix("sm_"))
 
 
-def _evidence(form: MatrixForm, kind: str, number: int) -> str:
+def _evidence(form: Form, kind: str, number: int) -> str:
     if form.family == "wmma":
         if number == 90:
             return "measured on an NVIDIA H200 (sm_90); the specification leaves fragments of wmma open"
@@ -78,7 +78,7 @@ def _evidence(form: MatrixForm, kind: str, number: int) -> str:
 
 
 def layout(
-    instruction: str | Instruction | MatrixForm,
+    instruction: str | Instruction | Form,
     operand: str,
     *,
     selector: int = 0,
@@ -107,7 +107,7 @@ def layout(
     return _elements(form, name, device, number)
 
 
-def _elements(form: MatrixForm, name: str, device: str, number: int) -> Layout:
+def _elements(form: Form, name: str, device: str, number: int) -> Layout:
     f = fragment(form, name)
     spans: tuple[tuple[int, int], ...] = ()
     notes = []
@@ -147,7 +147,7 @@ def _scattered(lane: Index, index: Index, lanes: int, per_register: int) -> Maps
     return maps[0], maps[1], maps[2]
 
 
-def _metadata(form: MatrixForm, name: str, selector: int, device: str, number: int) -> Layout:
+def _metadata(form: Form, name: str, selector: int, device: str, number: int) -> Layout:
     g = sparse.granularity(form)
     lane, bit = sparse.places(form, selector)
     rows, chunks = lane.shape
@@ -167,7 +167,7 @@ def _metadata(form: MatrixForm, name: str, selector: int, device: str, number: i
     )  # fmt: skip
 
 
-def _scales(form: MatrixForm, name: str, byte_id: int, thread_id: int, device: str, number: int) -> Layout:
+def _scales(form: Form, name: str, byte_id: int, thread_id: int, device: str, number: int) -> Layout:
     side = name[-1]
     lane, byte = scales.places(form, side, byte_id, thread_id)
     lines, factors = len(lane), len(byte)

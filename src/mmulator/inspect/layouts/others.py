@@ -8,7 +8,7 @@ from mmulator.errors import MmulatorError, OperandError
 from mmulator.inspect.layouts.answer import Element, Layout
 from mmulator.inspect.layouts.layout import layout, operand_of
 from mmulator.inspect.search import form_of, name_in
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts import fragment
 from mmulator.syntax.search import find_forms, parse_query, split
 
@@ -42,7 +42,7 @@ def _others(text: str, found: Layout) -> Iterator[Layout]:
             yield other
 
 
-def _layout_key(form: MatrixForm, name: str) -> object:
+def _layout_key(form: Form, name: str) -> object:
     """Forms of one key have one layout."""
     if name in ("e", "sp_meta") or name.startswith("scale"):
         return form.family, form.m, form.n, form.k, form.atype, form.btype, form.scale_vec, name

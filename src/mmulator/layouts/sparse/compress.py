@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError, short_traceback, shown
 from mmulator.interop import as_array
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.types import ElementType
 from mmulator.layouts.sparse import metadata as meta
 from mmulator.layouts.sparse.metadata import (
@@ -40,7 +40,7 @@ class Compressed:
 
     values: Array
     metadata: Metadata
-    form: MatrixForm = field(repr=False)
+    form: Form = field(repr=False)
 
     def __post_init__(self) -> None:
         values, nibbles = as_array("values", self.values), as_array("metadata", self.metadata)
@@ -115,7 +115,7 @@ def check_compressed(value: object) -> None:
 
 
 @short_traceback
-def compress(a: Any, instruction: MatrixForm | HasForm | str) -> Compressed:
+def compress(a: Any, instruction: Form | HasForm | str) -> Compressed:
     """Keep what a sparse instruction keeps of A [..., M, K]: the non-zeros, and zeros where there are fewer.
 
     M and K are the instruction's, or any number of rows and of whole chunks: a whole matrix. Zeros that fill up a chunk
@@ -126,7 +126,7 @@ def compress(a: Any, instruction: MatrixForm | HasForm | str) -> Compressed:
     return compress_rows(_dense(a), form_of(instruction))
 
 
-def compress_rows(dense: Array, form: MatrixForm) -> Compressed:
+def compress_rows(dense: Array, form: Form) -> Compressed:
     """As `compress`, for a form."""
     g = granularity(form)
     full = _occupied(dense, form)
@@ -142,7 +142,7 @@ def compress_rows(dense: Array, form: MatrixForm) -> Compressed:
     return Compressed(values.reshape(*dense.shape[:-1], dense.shape[-1] // 2), nibbles[pattern], form)
 
 
-def operand(a: Any, form: MatrixForm) -> Compressed:
+def operand(a: Any, form: Form) -> Compressed:
     """A as a form's sparse operand: compressed if it is dense; checked if it is compressed already.
 
     Raises OperandError where it is too dense, was compressed in another granularity, or has undefined metadata.
@@ -159,7 +159,7 @@ def operand(a: Any, form: MatrixForm) -> Compressed:
 
 
 @short_traceback
-def too_dense(a: Any, instruction: MatrixForm | HasForm | str) -> NDArray[np.bool_]:
+def too_dense(a: Any, instruction: Form | HasForm | str) -> NDArray[np.bool_]:
     """Chunks of A [..., M, K] with more non-zeros than the instruction keeps: bool [..., M, chunks].
 
     Raises OperandError if K is no multiple of the chunk.
@@ -192,9 +192,8 @@ def _dense(a: Any) -> Array:
     return dense
 
 
-def _occupied(dense: Array, form: MatrixForm) -> NDArray[np.bool_]:
+def _occupied(dense: Array, form: Form) -> NDArray[np.bool_]:
     """Groups that are not zero: bool [..., M, chunks, groups of a chunk]. A float zero of either sign is zero."""
-    assert form.atype is not None
     g = granularity(form)
     if dense.ndim < 2 or dense.shape[-1] % g.chunk:
         raise OperandError(
@@ -226,7 +225,7 @@ def _values(raw: Array, element: ElementType) -> Array:
     return inside.view(element_dtype(element))
 
 
-def _refuse(dense: Array, count: meta.Index, form: MatrixForm) -> None:
+def _refuse(dense: Array, count: meta.Index, form: Form) -> None:
     g = granularity(form)
     room = g.kept // g.group
     crowded = np.argwhere(count > room)
@@ -252,7 +251,7 @@ def expand(compressed: Compressed) -> Array:
 
 
 @short_traceback
-def prune(a: Any, instruction: MatrixForm | HasForm | str) -> Array:
+def prune(a: Any, instruction: Form | HasForm | str) -> Array:
     """A [..., M, K] with all but the largest of every chunk set to zero, so that `compress` takes it.
 
     Largest is the magnitude of an element, for 4-bit types that go in pairs the sum of the pair's: what is kept has
@@ -274,8 +273,7 @@ def prune(a: Any, instruction: MatrixForm | HasForm | str) -> Array:
     return np.where(mask, dense, np.zeros((), dense.dtype))
 
 
-def _magnitude(dense: Array, form: MatrixForm) -> NDArray[np.float64]:
-    assert form.atype is not None
+def _magnitude(dense: Array, form: Form) -> NDArray[np.float64]:
     values = _values(dense, form.atype) if _is_raw(dense, form.atype) else dense
     size: NDArray[np.float64] = np.abs(values.astype(np.float64))
     return size

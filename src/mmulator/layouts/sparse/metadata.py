@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError, shown
 from mmulator.interop import as_array
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.isa.types import ElementType
 from mmulator.syntax import parse_instruction
 
@@ -34,7 +34,7 @@ class HasForm(Protocol):
     """Anything with a `form`, such as an Instruction."""
 
     @property
-    def form(self) -> MatrixForm: ...
+    def form(self) -> Form: ...
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ _TWO_OF_FOUR = Granularity(4, 2, 1, _PAIRS)
 _PAIRS_OF_EIGHT = Granularity(8, 4, 2, _PAIRS)
 
 
-def form_of(instruction: MatrixForm | HasForm | str) -> MatrixForm:
+def form_of(instruction: Form | HasForm | str) -> Form:
     """The sparse form of an instruction. Raises OperandError for one without a sparse A, or what is none, and
     InvalidInstructionError for a name or words that are none."""
     if isinstance(instruction, str):
         instruction = parse_instruction(instruction)
-    form = instruction if isinstance(instruction, MatrixForm) else getattr(instruction, "form", None)
-    if not isinstance(form, MatrixForm):
+    form = instruction if isinstance(instruction, Form) else getattr(instruction, "form", None)
+    if not isinstance(form, Form):
         raise OperandError(
             f"an instruction is needed, not {type(instruction).__name__}", hint='such as "mma.sp m16n8k32 f16"'
         )
@@ -75,9 +75,8 @@ def form_of(instruction: MatrixForm | HasForm | str) -> MatrixForm:
     return form
 
 
-def granularity(form: MatrixForm) -> Granularity:
+def granularity(form: Form) -> Granularity:
     """What a nibble of the form's metadata covers."""
-    assert form.atype is not None
     if form.atype.name == "tf32":
         return TF32
     if form.atype.bits == 4 and form.kind not in ("f8f6f4", "mxf8f6f4"):
@@ -85,7 +84,7 @@ def granularity(form: MatrixForm) -> Granularity:
     return _TWO_OF_FOUR
 
 
-def selectors(form: MatrixForm) -> range:
+def selectors(form: Form) -> range:
     """Sparsity selectors that the specification defines for a form."""
     return range({4: 4, 8: 2, 16: 1}[form.k // granularity(form).chunk])
 
@@ -103,7 +102,7 @@ def element_dtype(element: ElementType) -> np.dtype[Any]:
 
 
 # Lanes and bits ------------------------------------------------------------------------------------------------------
-def places(form: MatrixForm, selector: int = 0) -> tuple[Index, Index]:
+def places(form: Form, selector: int = 0) -> tuple[Index, Index]:
     """Lane and lowest bit of the nibble of every (row, chunk): two int64 arrays [M, K / chunk].
 
     With g = lane / 4 the row in a warp's sixteen, f the selector:
@@ -133,8 +132,7 @@ def nibbles_of(metadata: Any) -> Array:
 
 
 @lru_cache(maxsize=256)
-def _places(form: MatrixForm, selector: int) -> tuple[Index, Index]:
-    assert form.atype is not None
+def _places(form: Form, selector: int) -> tuple[Index, Index]:
     chunks = form.k // granularity(form).chunk
     allowed = selectors(form)
     if selector not in allowed:
@@ -158,7 +156,7 @@ def _places(form: MatrixForm, selector: int) -> tuple[Index, Index]:
     return lane, bit + 0 * row
 
 
-def to_registers(metadata: Metadata, form: MatrixForm, selector: int = 0) -> NDArray[np.uint32]:
+def to_registers(metadata: Metadata, form: Form, selector: int = 0) -> NDArray[np.uint32]:
     """Nibbles [..., M, chunks] to the metadata operand [..., lanes]; lanes that do not contribute hold 0."""
     lane, bit = places(form, selector)
     nibbles = nibbles_of(metadata)
@@ -175,7 +173,7 @@ def to_registers(metadata: Metadata, form: MatrixForm, selector: int = 0) -> NDA
     return out
 
 
-def from_registers(registers: Array, form: MatrixForm, selector: int = 0) -> Metadata:
+def from_registers(registers: Array, form: Form, selector: int = 0) -> Metadata:
     """The metadata operand [..., lanes] (uint32) to nibbles [..., M, chunks]."""
     lane, bit = places(form, selector)
     words = as_array("metadata registers", registers)
@@ -185,7 +183,7 @@ def from_registers(registers: Array, form: MatrixForm, selector: int = 0) -> Met
 
 
 # What is kept --------------------------------------------------------------------------------------------------------
-def indices(metadata: Metadata, form: MatrixForm) -> Index:
+def indices(metadata: Metadata, form: Form) -> Index:
     """Column of A (row of B) of every kept element: int64 [..., M, K / 2] from nibbles [..., M, chunks].
 
     Indices that are out of order or repeated are taken as they come, as hardware does. For tf32 the column is that of
@@ -204,7 +202,7 @@ def indices(metadata: Metadata, form: MatrixForm) -> Index:
     return (base[:, None] + inside).reshape(*nibble.shape[:-1], nibble.shape[-1] * g.kept)
 
 
-def mixed(metadata: Metadata, form: MatrixForm) -> NDArray[np.bool_]:
+def mixed(metadata: Metadata, form: Form) -> NDArray[np.bool_]:
     """Where tf32 metadata takes halves that make no element: bool [..., M, chunks]; all False for other types."""
     nibble = nibbles_of(metadata)
     if granularity(form) is not TF32:
@@ -213,7 +211,7 @@ def mixed(metadata: Metadata, form: MatrixForm) -> NDArray[np.bool_]:
     return none_of_them
 
 
-def undefined(metadata: Metadata, form: MatrixForm) -> NDArray[np.bool_]:
+def undefined(metadata: Metadata, form: Form) -> NDArray[np.bool_]:
     """Where the specification leaves the metadata undefined: bool [..., M, chunks].
 
     Without `::ordered_metadata`, two different indices may come in either order.
@@ -227,7 +225,7 @@ def undefined(metadata: Metadata, form: MatrixForm) -> NDArray[np.bool_]:
     return bad
 
 
-def check(metadata: Metadata, form: MatrixForm) -> None:
+def check(metadata: Metadata, form: Form) -> None:
     """Raises OperandError for the first nibble that the specification leaves undefined, naming its row and columns."""
     bad = undefined(metadata, form)
     if bad.ndim < 2:
@@ -242,13 +240,13 @@ def check(metadata: Metadata, form: MatrixForm) -> None:
         )
 
 
-def allowed(form: MatrixForm) -> tuple[int, ...]:
+def allowed(form: Form) -> tuple[int, ...]:
     """Nibbles that the specification defines for a form, ascending."""
     every = np.arange(16, dtype=np.uint8)
     return tuple(int(n) for n in every[~undefined(every, form)])
 
 
-def meaning(nibble: int, form: MatrixForm) -> str:
+def meaning(nibble: int, form: Form) -> str:
     """What a nibble keeps of its chunk, or why that is undefined, in words."""
     g = granularity(form)
     first, second = nibble & 3, nibble >> 2
@@ -263,7 +261,7 @@ def meaning(nibble: int, form: MatrixForm) -> str:
     return f"keeps {what}s {first} and {second}"
 
 
-def where(at: tuple[int, ...], form: MatrixForm) -> str:
+def where(at: tuple[int, ...], form: Form) -> str:
     """(..., row, chunk) in words, with the columns of A."""
     *batch, row, chunk = at
     size = granularity(form).chunk

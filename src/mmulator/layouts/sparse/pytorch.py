@@ -17,7 +17,7 @@ import numpy as np
 
 from mmulator.errors import OperandError, UnsupportedError, short_traceback, shown
 from mmulator.interop import as_array
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts.sparse import cusparselt
 from mmulator.layouts.sparse import metadata as meta
 from mmulator.layouts.sparse.compress import Compressed, check_compressed, expand
@@ -78,7 +78,7 @@ def from_torch(
     packed: Any,
     meta_words: Any = None,
     *,
-    instruction: MatrixForm | HasForm | str,
+    instruction: Form | HasForm | str,
     shape: tuple[int, int] | None = None,
     backend: str | None = None,
 ) -> Compressed:
@@ -101,7 +101,6 @@ def from_torch(
         packed, meta_words = packed.packed, packed.meta
     values = _array("packed", packed)
     words = None if meta_words is None else _array("meta", meta_words)
-    assert form.atype is not None
     _check_dtype(values, form)
     if backend is None:
         tile = words is not None and words.dtype == values.dtype and words.ndim == 3 and shape is not None
@@ -119,14 +118,12 @@ def from_torch(
     return _ordered(values, nibbles.reshape(values.shape[0], -1).astype(np.uint8), form)
 
 
-def _check_dtype(values: Array, form: MatrixForm) -> None:
-    assert form.atype is not None
+def _check_dtype(values: Array, form: Form) -> None:
     if values.dtype not in (element_dtype(form.atype), np.dtype(f"u{element_bits(form.atype) // 8 or 1}")):
         raise OperandError(f"packed of {values.dtype}; .{form.atype} of {form} is {element_dtype(form.atype)}")
 
 
-def _buffer(shape: tuple[int, ...], form: MatrixForm, backend: str) -> cusparselt.Buffer:
-    assert form.atype is not None
+def _buffer(shape: tuple[int, ...], form: Form, backend: str) -> cusparselt.Buffer:
     layout = cusparselt.compressed if backend == "cusparselt" else cusparselt.packed
     return layout(shape[0], shape[1], form.atype.name)
 
@@ -175,7 +172,7 @@ def _filled(s: Compressed) -> Compressed:
     return Compressed(values, (kept[..., 0] | kept[..., 1] << 2).astype(np.uint8), s.form)
 
 
-def _from_buffer(values: Array, form: MatrixForm, shape: tuple[int, int] | None, backend: str) -> tuple[Array, Metadata]:
+def _from_buffer(values: Array, form: Form, shape: tuple[int, int] | None, backend: str) -> tuple[Array, Metadata]:
     if shape is None:
         raise OperandError(
             "the shape of a packed buffer without metadata is not known",
@@ -200,7 +197,7 @@ def _from_buffer(values: Array, form: MatrixForm, shape: tuple[int, int] | None,
     return kept, copies[0]
 
 
-def _from_words(values: Array, words: Array, form: MatrixForm) -> tuple[Array, Index]:
+def _from_words(values: Array, words: Array, form: Form) -> tuple[Array, Index]:
     if values.ndim != 2:
         raise OperandError(f"packed of shape {values.shape}: [M, K / 2] is needed")
     want, offsets = _layout((values.shape[0], 2 * values.shape[1]), form)
@@ -213,9 +210,8 @@ def _from_words(values: Array, words: Array, form: MatrixForm) -> tuple[Array, I
     return np.ascontiguousarray(words).reshape(-1), offsets
 
 
-def _layout(shape: tuple[int, ...], form: MatrixForm) -> tuple[np.dtype[Any], Index]:
+def _layout(shape: tuple[int, ...], form: Form) -> tuple[np.dtype[Any], Index]:
     """dtype of CUTLASS' words, and where the word of every (row, word of the row) is stored: int64 [M, words]."""
-    assert form.atype is not None
     name = form.atype.name
     m, k = shape
     if name not in _WORDS:
@@ -237,7 +233,7 @@ def _layout(shape: tuple[int, ...], form: MatrixForm) -> tuple[np.dtype[Any], In
     return words, inside + row // group * (2 * group) + word // 2 * (2 * m)
 
 
-def _ordered(values: Array, nibbles: Metadata, form: MatrixForm) -> Compressed:
+def _ordered(values: Array, nibbles: Metadata, form: Form) -> Compressed:
     """The same dense matrix with ordered metadata, where a zero makes that possible."""
     if granularity(form) is not TF32:
         pair = values.reshape(*nibbles.shape, 2)

@@ -19,8 +19,6 @@ from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
 from mmulator.isa.effects import Ends, Memory, Queue
-from mmulator.isa.form import Form
-from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import type_bits
 from mmulator.lazy import cached_property
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
@@ -87,7 +85,7 @@ class CompiledKernel:
     @cached_property
     def atomic_bytes(self) -> int:
         """Size of the widest atomic operation, 1 if there is none."""
-        forms = (i.form for i in self.sites if i.effects.memory is Memory.ATOMIC and isinstance(i.form, Form))
+        forms = (i.form for i in self.sites if i.effects.memory is Memory.ATOMIC)
         return max((type_bits(f["type"]) // 8 for f in forms), default=1)
 
     @cached_property
@@ -216,11 +214,11 @@ class Jit:
         unseen: dict[str, None] = {}
         for item in self.program.functions.values():
             for ins in item.function.instructions:
-                if isinstance(ins.form, Form) and ins.form.status.state == "unproven":
+                if not ins.form.is_matrix and ins.form.status.state == "unproven":
                     unseen[ins.mnemonic] = None
                 elif ins.effects.approximate:
                     approximate.add(ins.opcode)
-                elif instruction_macs(ins) and isinstance(ins.form, MatrixForm):
+                elif instruction_macs(ins):
                     profile = profile_for(dot_key(ins.form), self.device)
                     if profile.confidence == "inferred":
                         inferred[f"{ins.mnemonic} on {self.device}: {profile.note or 'not observed'}"] = None

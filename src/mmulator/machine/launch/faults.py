@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mmulator.errors import ExecutionFault, LimitReached
-from mmulator.isa.form import Form
 from mmulator.machine.launch.arena import read_string
 from mmulator.machine.launch.faults_warp import describe_partial
 from mmulator.machine.launch.faults_wgmma import describe_warpgroup
@@ -54,8 +53,7 @@ def _message(resident: Resident, address: int) -> str:
 
 def _space(ins: Instruction) -> str:
     """State space of an access by an offset; one that names no space names a local variable."""
-    written = ins.form["space"] if isinstance(ins.form, Form) else getattr(ins.form, "space", "")
-    return written.partition("::")[0] or "local"
+    return ins.form["space"].partition("::")[0] or "local"
 
 
 _HINTS = {

@@ -23,8 +23,7 @@ _SAME_BRANCH = "let all lanes of the warp take the same branches up to here, or 
 
 
 def _section(ins: Instruction) -> str:
-    section = str(getattr(ins.form, "section", None) or ins.opcode)
-    return section if "PTX ISA" in section else f"{section} (PTX ISA 9.1)"
+    return str(ins.form.section)
 
 
 def _meets(ins: Instruction | None) -> bool:

@@ -76,7 +76,6 @@ _prove_all()
 # the code of a block ------------------------------------------------------------------------------------------------
 def write(e: Emitter, ins: Instruction) -> None:
     """The code of an instruction, after `e.begin`. Raises UnsupportedError."""
-    assert ins.form is not None
     meaning = meaning_of(ins.form)
     try:
         if meaning.lanewise:
@@ -93,7 +92,7 @@ def write_block(e: Emitter) -> None:
     block = e.block
     if block is block.function.blocks[0] and not block.function.function.is_entry:
         load_register_parameters(e)
-    if block.after is not None and block.after.form is not None:
+    if block.after is not None:
         receive = meaning_of(block.after.form).receive
         assert receive is not None, block.after
         e.begin(block.after)

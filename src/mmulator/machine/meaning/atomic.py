@@ -131,13 +131,12 @@ def _combiner(op: str, type_name: str, shared: bool) -> tuple[Ty, Combine | None
 def atom(e: Emitter, ins: Instruction) -> None:
     """Of the elements of a vector each is an atomic operation of its own."""
     form = ins.form
-    assert form is not None
     operands = list(ins.operands)
     target: Operand | None = None if ins.opcode == "red" else operands.pop(0)
     address = operands.pop(0)
     if not isinstance(address, Address):
         raise UnsupportedError("an atomic operation takes an address", span=ins.span)
-    op, type_name = form["op"], form["type"]  # type: ignore[index]
+    op, type_name = form["op"], form["type"]
     space, where = place_of(e, ins, address)
     vector = _combiner(op, type_name, False)[0].vec(LANES)
     sources = [
@@ -156,7 +155,7 @@ def atom(e: Emitter, ins: Instruction) -> None:
 
 def _functions(e: Emitter, ins: Instruction, space: str, where: Value, count: int) -> list[tuple[Native, Value]]:
     """(function, its lanes). By a generic address, lanes in shared memory add floats as shared memory does."""
-    op, type_name = ins.form["op"], ins.form["type"]  # type: ignore[index]
+    op, type_name = ins.form["op"], ins.form["type"]
     lanes = e.lanes_of(ins)
 
     def function(shared: bool) -> Native:

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from mmulator.isa.form import Form
-from mmulator.isa.forms import MatrixForm
-from mmulator.isa.forms import Row as MatrixRow
 from mmulator.isa.row import Row
 from mmulator.isa.types import is_type
 from mmulator.machine.emit.emitter import Emitter
@@ -86,13 +84,7 @@ def receives(*names: str) -> Callable[[Act], Act]:
 
 
 # rows to functions --------------------------------------------------------------------------------------------------
-def _name(row: Row | MatrixRow | Form | MatrixForm) -> str:
-    if isinstance(row, Row | Form):
-        return row.name
-    return row.family if row.op == row.family else f"{row.family}.{row.op}"
-
-
-def _kinds(row: Row | MatrixRow) -> set[str]:
+def _kinds(row: Row) -> set[str]:
     """Kinds of the first type in a row's forms."""
     for slot in row.slots:
         if any(map(is_type, slot.choices)):
@@ -106,7 +98,7 @@ def _prefixes(name: str) -> Iterator[str]:
         name = name.rpartition(".")[0]
 
 
-def prove(chapter: str, rows: Iterable[Row | MatrixRow], table: str) -> None:
+def prove(chapter: str, rows: Iterable[Row], table: str) -> None:
     """Every row of the file `table` that runs has a meaning in the file of this chapter, and every meaning there has a row.
 
     Raises AssertionError, which names both files.
@@ -115,9 +107,9 @@ def prove(chapter: str, rows: Iterable[Row | MatrixRow], table: str) -> None:
     told_apart = any(kind for _, kind in bound)
     file = f"machine/meaning/{chapter}.py"
     for row in rows:
-        if isinstance(row, Row) and not row.status.runs:
+        if not row.status.runs:
             continue
-        name = _name(row)
+        name = row.name
         receiver = next((r for n in _prefixes(name) if (r := _receivers.get(chapter, {}).get(n))), None)
         for kind in _kinds(row) if told_apart else ("",):
             key = next(((n, k) for n in _prefixes(name) for k in (kind, "") if (n, k) in bound), None)
@@ -137,10 +129,10 @@ def bound_files() -> set[str]:
     return {*_written, *_receivers}
 
 
-def meaning_of(form: Form | MatrixForm) -> Meaning:
+def meaning_of(form: Form) -> Meaning:
     """What a form does; program/runnable.py has refused what has no meaning."""
-    found = _meanings[form.section.title, _name(form)]
-    return found.get("") or found[kind_of(mods(form).types[0])]  # type: ignore[arg-type]
+    found = _meanings[form.section.title, form.name]
+    return found.get("") or found[kind_of(mods(form).types[0])]
 
 
 def compute(x: Scope, form: Form, *sources: Any) -> Result:

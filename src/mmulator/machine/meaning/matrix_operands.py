@@ -9,15 +9,15 @@ import numpy as np
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.values import Value
 from mmulator.errors import UnsupportedError
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.machine.emit.block import storage_type
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.operands import elements, write_result
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand
 
 
-def form_of(ins: Instruction) -> MatrixForm:
-    assert isinstance(ins.form, MatrixForm)
+def form_of(ins: Instruction) -> Form:
+    assert isinstance(ins.form, Form)
     return ins.form
 
 
@@ -33,7 +33,7 @@ def results(e: Emitter, operand: Operand, place: Value, ins: Instruction, bits: 
         write_result(e, o, e.fetch(place, ty, n), ins)
 
 
-def state_space(form: MatrixForm) -> str:
+def state_space(form: Form) -> str:
     return form.space.partition("::")[0] or "generic"
 
 

@@ -39,7 +39,7 @@ def place_of(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value
     if local is not None:
         return "local", local
     space = space_of(ins)
-    if space == "param" and not e.is_entry and ins.form["space"] != "param::entry":  # type: ignore[index]
+    if space == "param" and not e.is_entry and ins.form["space"] != "param::entry":
         space = "local"
     return space, e.address(address)
 
@@ -50,7 +50,7 @@ def ld(e: Emitter, ins: Instruction) -> None:
     if not isinstance(address, Address):
         raise UnsupportedError("a load takes an address", span=ins.span)
     names = elements(target)
-    type_name = ins.form["type"]  # type: ignore[index]
+    type_name = ins.form["type"]
     size, parts = _parts(type_name)
     count = len(names) * parts
     at = _parameter_offset(e, address, size * count)
@@ -116,7 +116,7 @@ def st(e: Emitter, ins: Instruction) -> None:
     address, source = ins.operands[:2]
     if not isinstance(address, Address):
         raise UnsupportedError("a store takes an address", span=ins.span)
-    type_name = ins.form["type"]  # type: ignore[index]
+    type_name = ins.form["type"]
     space, where = place_of(e, ins, address)
     size, parts = _parts(type_name)
     ty = _ELEMENT[size].vec(LANES)

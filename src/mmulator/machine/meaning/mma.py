@@ -12,7 +12,7 @@ import numpy as np
 from mmulator.codegen.ops import cast_ptr, null, trailing_zeros
 from mmulator.codegen.types import u8, u32
 from mmulator.codegen.values import Value, constant, extract
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
 from mmulator.machine.emit.block import storage_type
 from mmulator.machine.emit.emitter import Emitter
@@ -37,7 +37,7 @@ def mma(e: Emitter, ins: Instruction) -> None:
     multiply(e, ins, form_of(ins))
 
 
-def multiply(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+def multiply(e: Emitter, ins: Instruction, form: Form) -> None:
     d, a, b, c, *rest = ins.operands
     selector, metadata = 0, null(u32)
     if form.sparse:
@@ -66,7 +66,7 @@ def _keep_product(sites: Any, product: Product) -> np.ndarray:
     return product.table
 
 
-def _scale_selector(e: Emitter, form: MatrixForm, side: str, operand: Operand) -> Value:
+def _scale_selector(e: Emitter, form: Form, side: str, operand: Operand) -> Value:
     """{byte-id, thread-id}, those of the warp's first lane, as bytes from the place that both being 0 selects.
 
     Registers are taken modulo what the selector may be, so that the bytes are always those of the operand.

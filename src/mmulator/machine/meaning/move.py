@@ -20,8 +20,8 @@ U32, U64 = u32.vec(LANES), u64.vec(LANES)
 @means("mov")
 def mov(e: Emitter, ins: Instruction) -> None:
     target, source = ins.operands
-    type_name = ins.form["type"]  # type: ignore[index]
-    if ins.form["vec"] and isinstance(target, VectorOperand):  # type: ignore[index]
+    type_name = ins.form["type"]
+    if ins.form["vec"] and isinstance(target, VectorOperand):
         for each, part in zip(target.elements, _elements(source)):
             write_result(e, each, e.source(part, type_name), ins)
     elif isinstance(source, VectorOperand):
@@ -70,7 +70,7 @@ _SLOTS = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "para
 def cvta(e: Emitter, ins: Instruction) -> None:
     """Between an address of a state space and a generic address: the slot's number in the upper bits."""
     target, source = ins.operands
-    value = U64(e.source(source, ins.form["type"]))  # type: ignore[index]
+    value = U64(e.source(source, ins.form["type"]))
     slot = _SLOTS.get(space_of(ins))
     if slot is not None:
         if form_is_to(ins):

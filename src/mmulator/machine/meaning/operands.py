@@ -9,8 +9,7 @@ from mmulator.ptx.tree import Instruction, Operand, PredicatePair, Reg, VectorOp
 
 def space_of(ins: Instruction) -> str:
     """State space of an access: `global`, `shared`, ..., or `generic`."""
-    text = ins.form["space"] if ins.form is not None else ""  # type: ignore[index]
-    return text.partition("::")[0] or "generic"
+    return ins.form["space"].partition("::")[0] or "generic"
 
 
 def elements(operand: Operand) -> tuple[Operand, ...]:

@@ -20,7 +20,7 @@ def alloca(e: Emitter, ins: Instruction) -> None:
     target, size, *rest = ins.operands
     align = rest[0].value if rest and isinstance(rest[0], Immediate) else LEAST_ALIGNMENT
     place = e.spill(constant(e.b, U64, 0))
-    sizes = e.spill(U64(e.source(size, ins.form["type"])))  # type: ignore[index]
+    sizes = e.spill(U64(e.source(size, ins.form["type"])))
     e.call(rt.stack_allocate, e.w, e.lanes_of(ins), sizes, max(align, LEAST_ALIGNMENT), place, e.site)
     write_result(e, target, e.fetch(place, U64), ins)
 
@@ -32,5 +32,5 @@ def stacksave(e: Emitter, ins: Instruction) -> None:
 
 @means("stackrestore")
 def stackrestore(e: Emitter, ins: Instruction) -> None:
-    values = e.spill(U64(e.source(ins.operands[0], ins.form["type"])))  # type: ignore[index]
+    values = e.spill(U64(e.source(ins.operands[0], ins.form["type"])))
     e.call(rt.stack_restore, e.w, e.lanes_of(ins), values, e.site)

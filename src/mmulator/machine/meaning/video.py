@@ -205,7 +205,7 @@ def _negated(operand: Operand) -> bool:
 @means(*sorted({row.opcode for row in ROWS}))
 def video_instruction(e: Emitter, ins: Instruction) -> None:
     d, a, b, *rest = ins.operands
-    m = mods(ins.form)  # type: ignore[arg-type]
+    m = mods(ins.form)
     signs = (_negated(a), _negated(b), bool(rest) and _negated(rest[0]))
     selectors = Selectors(_selector(d), _selector(a), _selector(b), signs)
     values = [e.source(o, "u32") for o in (a, b, *rest)]

@@ -24,7 +24,7 @@ def shfl(e: Emitter, ins: Instruction) -> None:
     d, p = pair(target)
     place = e.room(U32)
     spilled = [e.spill(U32(e.source(o, "b32"))) for o in (a, b, c)]
-    ok = e.call(rt.shfl_function(ins.form["mode"]), *spilled, place)  # type: ignore[index]
+    ok = e.call(rt.shfl_function(ins.form["mode"]), *spilled, place)
     write_result(e, d, e.fetch(place, U32), ins)
     if p is not None:
         write_result(e, p, bits_mask(ok), ins)
@@ -33,7 +33,7 @@ def shfl(e: Emitter, ins: Instruction) -> None:
 @means("vote.sync")
 def vote(e: Emitter, ins: Instruction) -> None:
     target, source = ins.operands[:2]
-    mode = ins.form["mode"]  # type: ignore[index]
+    mode = ins.form["mode"]
     active = e.lanes_of(ins)
     yes = mask_bits(e.source(source, "pred")) & active
     members = U32(e.source(ins.operands[2], "b32")) if len(ins.operands) > 2 else splat(e.mask, LANES)
@@ -57,7 +57,7 @@ def vote(e: Emitter, ins: Instruction) -> None:
 def match_(e: Emitter, ins: Instruction) -> None:
     target, a, members = ins.operands
     d, p = pair(target)
-    type_name = ins.form["type"]  # type: ignore[index]
+    type_name = ins.form["type"]
     ty = u64 if type_bits(type_name) == 64 else u32
     place = e.room(U32)
     value = e.spill(ty.vec(LANES)(e.source(a, f"b{ty.bits}")))
@@ -72,8 +72,7 @@ def match_(e: Emitter, ins: Instruction) -> None:
 def redux(e: Emitter, ins: Instruction) -> None:
     target, a, members = ins.operands
     form = ins.form
-    assert form is not None
-    type_name, op = form["type"], form["op"]  # type: ignore[index]
+    type_name, op = form["type"], form["op"]
     if type_name == "f32":
         _redux_float(e, ins, op)
         return
@@ -89,12 +88,12 @@ def _redux_float(e: Emitter, ins: Instruction, op: str) -> None:
     target, a, members = ins.operands
     form = ins.form
     bits = U32(e.source(a, "b32"))
-    if form["abs"]:  # type: ignore[index]
+    if form["abs"]:
         bits = bits & 0x7FFFFFFF
     nan = is_nan_bits(bits, FORMATS["f32"])
     neutral = 0x7FFFFFFF if op == "min" else -0x80000000
     keys = select(nan, neutral, ordered_key(bits))
-    every = form["NaN"] == ""  # type: ignore[index]
+    every = form["NaN"] == ""
     mask, active = e.spill(U32(e.source(members, "b32"))), e.lanes_of(ins)
     best, bad = e.spill(constant(e.b, I32, 0)), e.spill(constant(e.b, U32, 0))
     e.call(rt.redux_function(op, True), e.spill(keys), mask, active, best)

@@ -11,7 +11,7 @@ from mmulator.codegen.ops import mask_bits, null, trailing_zeros
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.errors import UnsupportedError
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
@@ -71,7 +71,7 @@ def mma_async(e: Emitter, ins: Instruction) -> None:
     d_names = _names(d, ins)
     a_names = _names(a, ins) if in_registers else []
     immediates = _immediates(ins, tuple(rest))
-    scale = immediates[:2] if form.atype is not None and form.atype.is_float else [1, 1]
+    scale = immediates[:2] if form.atype.is_float else [1, 1]
     trans = immediates[2:]
     trans_a, trans_b = ([0, *trans] if in_registers else [*trans, 0])[:2] if trans else (0, 0)
     if in_registers and trans:
@@ -105,10 +105,9 @@ def _descriptor(e: Emitter, operand: Operand, lane: Value) -> Value:
 
 
 def _wgmma_site(
-    e: Emitter, form: MatrixForm, d: list[str], a: list[str], scale: list[int], trans_a: int, trans_b: int, sites: Any
+    e: Emitter, form: Form, d: list[str], a: list[str], scale: list[int], trans_a: int, trans_b: int, sites: Any
 ) -> np.ndarray:
     twin = twin_of(form, e.device)
-    assert form.dtype is not None and form.atype is not None
     site = np.zeros(1, WgmmaSite.numpy_dtype())
     site["pack_a"], site["pack_b"], site["pack_b_rows"], site["dot"] = twin.pack_a, twin.pack_b, twin.pack_b_rows, twin.dot
     site["n"], site["k"] = form.n, form.k

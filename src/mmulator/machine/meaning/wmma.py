@@ -8,7 +8,7 @@ from typing import Any
 from mmulator.codegen.ops import bitcast, trailing_zeros
 from mmulator.codegen.types import i32, i64, u32
 from mmulator.codegen.values import Value, constant, extract
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
 from mmulator.machine.emit.block import LANES, storage_type
 from mmulator.machine.emit.emitter import Emitter
@@ -35,12 +35,12 @@ def wmma_mma(e: Emitter, ins: Instruction) -> None:
     multiply(e, ins, form_of(ins))
 
 
-def _wmma_table(e: Emitter, form: MatrixForm) -> Value:
+def _wmma_table(e: Emitter, form: Form) -> Value:
     number = table(e, ("wmma", form), lambda sites: wmma_table(sites.keep, form))
     return site_pointer(e, number, WmmaTable)
 
 
-def _wmma_place(e: Emitter, ins: Instruction, form: MatrixForm, operand: Operand, rest: tuple[Operand, ...]) -> Any:
+def _wmma_place(e: Emitter, ins: Instruction, form: Form, operand: Operand, rest: tuple[Operand, ...]) -> Any:
     """(address, stride in elements) of the warp: those of its first lane."""
     lane = trailing_zeros(e.mask)
     at = extract(address_of(e, operand, ins), lane)

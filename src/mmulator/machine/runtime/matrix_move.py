@@ -8,7 +8,7 @@ from functools import cache
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import stack
 from mmulator.codegen.types import i64, ptr, ptr_to, u32, u64
-from mmulator.isa.forms import MatrixForm
+from mmulator.isa.form import Form
 from mmulator.machine.runtime.events import READ, WRITE
 from mmulator.machine.runtime.windows import matrix_space
 from mmulator.machine.state import Warp
@@ -18,7 +18,7 @@ BYTES = 16  # of a row
 
 
 @cache
-def load_function(space: str, form: MatrixForm) -> Native:
+def load_function(space: str, form: Form) -> Native:
     """ldmatrix: lane i gives the address of row i."""
     translate, count = matrix_space(space), matrices(form)
 
@@ -34,7 +34,7 @@ def load_function(space: str, form: MatrixForm) -> Native:
 
 
 @cache
-def store_function(space: str, form: MatrixForm) -> Native:
+def store_function(space: str, form: Form) -> Native:
     """stmatrix, the reverse. Of rows that overlap the last wins."""
     translate, count = matrix_space(space), matrices(form)
 

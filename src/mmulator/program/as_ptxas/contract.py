@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from mmulator.isa.effects import Algebra, Memory
-from mmulator.isa.form import Form
 from mmulator.program.as_ptxas.products import Held, Product, form_of, is_product, is_sum
 from mmulator.program.as_ptxas.reaching import Walk
 from mmulator.program.as_ptxas.regions import Regions, regions_of
@@ -129,8 +128,8 @@ class Finder:
         return found
 
     def _is_resident(self, load: Instruction) -> bool:
-        form = load.form if load.effects.memory is Memory.READ else None
-        space = form["space"].partition("::")[0] if isinstance(form, Form) else ""
+        reads = load.effects.memory is Memory.READ and not load.form.is_matrix
+        space = load.form["space"].partition("::")[0] if reads else ""
         return space == "const" or (space == "param" and self.fn.is_entry)
 
     def constant(self, operand: Operand, type_name: str) -> int | None:
@@ -186,7 +185,6 @@ class Finder:
     def _matches(self, n: int, product: Product) -> bool:
         """Can this sum be one instruction with that product? In another region if that needs no more registers."""
         form = self.instruction(n).form
-        assert isinstance(form, Form)
         here, there = self.regions.place[n], self.regions.place[product.at]
         near = here[0] == there[0] and there < here
         return (

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mmulator.isa.effects import Algebra, Ends
-from mmulator.isa.form import Form
 from mmulator.numerics.sfu.constants import constant, scale_of, unit
 from mmulator.numerics.sfu.operations import F32, f32_bits, flushed, multiply
 from mmulator.numerics.sfu.unit import INFINITY, SIGN, is_nan
@@ -218,7 +217,6 @@ class _Folder:
 
     def _quotient(self, ins: Instruction) -> list[Instruction]:
         form = ins.form
-        assert isinstance(form, Form)
         a, b = ins.operands[1:]
         x, y = self._constant(a), self._constant(b)
         down, up = scales(form)
@@ -273,7 +271,6 @@ class _Folder:
 def _plain(ins: Instruction, values: list[int]) -> int | None:
     """The ordinary arithmetic that ptxas computes beforehand, too; fma and other roundings it does not."""
     form, algebra = ins.form, ins.effects.algebra
-    assert isinstance(form, Form)
     ftz = "ftz" in ins.modifiers
     if algebra is Algebra.COPY:
         return values[0]

@@ -52,7 +52,7 @@ class Held:
 def form_of(ins: Instruction, *wanted: Algebra) -> Form | None:
     """The form of an instruction that computes one of these."""
     form = ins.form
-    return form if isinstance(form, Form) and form.effects.algebra in wanted else None
+    return form if form.effects.algebra in wanted else None
 
 
 def is_sum(ins: Instruction) -> bool:

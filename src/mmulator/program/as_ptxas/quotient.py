@@ -49,7 +49,6 @@ def scales(form: Form) -> tuple[bool, bool]:
 def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand, Operand]:
     """What computes the two factors, and the factors: the numerator, and the reciprocal of the divisor, both scaled."""
     form = ins.form
-    assert isinstance(form, Form)
     code: list[Instruction] = []
 
     def emit(form: Form, *operands: Operand) -> Reg:
@@ -72,8 +71,6 @@ def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand,
 
 def quotient_sum(division: Instruction, like: Instruction, operands: tuple[Operand, ...]) -> Instruction:
     """d = a / b + c with one rounding, in place of the sum `like`: what the factors and `fma` would compute."""
-    assert isinstance(division.form, Form)
-    assert isinstance(like.form, Form)
     form = _internal("sum", division.form)
     if like.form["sat"]:
         form = replace(form, modifiers=(("sat", "sat"), *form.modifiers))
@@ -97,7 +94,8 @@ def _internal(part: str, division: Form) -> Form:
     down, up = scales(division)
     flags = [name for name, there in (("down", down), ("up", up), ("ftz", division["ftz"])) if there]
     effects = LANEWISE.but(approximate=part == "sum")
-    return replace(like, name=f"quotient.{part}", modifiers=(*((f, f) for f in flags), ("type", "f32")), effects=effects)
+    row = replace(like.row, name=f"quotient.{part}", effects=effects)
+    return Form(row, (*((f, f) for f in flags), ("type", "f32")))
 
 
 def instruction(

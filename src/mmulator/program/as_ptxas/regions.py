@@ -13,7 +13,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from mmulator.isa.effects import Algebra, Ends, Ptxas
-from mmulator.isa.form import Form
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, NegatedPredicate, Operand, Reg, Symbol
 
@@ -198,7 +197,7 @@ def _constants(function: Function, definitions: Mapping[str, list[int]]) -> dict
 def _evaluate(ins: Instruction, known: Mapping[str, int]) -> int | None:
     form, algebra = ins.form, ins.effects.algebra
     compares = algebra is Algebra.COMPARISON
-    if not isinstance(form, Form) or not (compares or algebra in _LOGIC):
+    if not (compares or algebra in _LOGIC):
         return None
     type_name = form["type"]
     if not compares and type_name != "pred" and not (algebra is Algebra.COPY and type_name[:1] in "bus"):

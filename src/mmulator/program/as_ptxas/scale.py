@@ -27,8 +27,6 @@ def scaled(ins: Instruction, a: Operand, b: Operand, power: int, fresh: Callable
 
     To scale the smaller factor up, or the larger one down, is exact wherever the product is neither tiny nor huge anyway.
     """
-    form = ins.form
-    assert form is not None
     ftz = ("ftz",) if "ftz" in ins.modifiers else ()
     multiplied = ("rn", *ftz, "f32")
     code: list[Instruction] = []

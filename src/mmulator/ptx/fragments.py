@@ -1,27 +1,25 @@
-"""Checks of the operands of matrix instructions against the signatures of their forms."""
+"""Checks of the operands of matrix instructions: in registers of the types that ptxas takes, on this target.
+
+Matrix Fragments, Vectors (PTX ISA 9.1).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
 
 from mmulator.isa.mma import element_by_element, lowered_fp8, lowered_integer, lowered_sparse, register_types
+from mmulator.isa.row import OperandSpec, Signature
 from mmulator.isa.types import type_bits
-from mmulator.ptx.operands import Problem, address, describe
+from mmulator.ptx.operands import Context, Problem, address, wrong_kind
 from mmulator.ptx.tree import (
     Address,
     Immediate,
-    Instruction,
-    Module,
     NegatedPredicate,
     Operand,
     Reg,
     Sink,
     VectorOperand,
 )
-
-if TYPE_CHECKING:
-    from mmulator.isa.forms import MatrixForm, OperandSpec
 
 _WANTED = {
     "registers": "a vector of registers", "register": "a register", "address": "an address",
@@ -52,21 +50,18 @@ def _single(operand: Operand) -> Operand:
     return operand
 
 
-class _Context(NamedTuple):
-    form: MatrixForm
-    module: Module
+def likeness(operands: tuple[Operand, ...], signature: Signature) -> int:
+    """How many operands are of the kind that a signature has there."""
+    return sum(_is_kind(o, spec) for o, spec in zip(operands, signature))
 
-    @property
-    def space(self) -> str:
-        return self.form.space.partition("::")[0]
 
-    @property
-    def lowered(self) -> bool:
-        """Whether ptxas puts other instructions in place of this one."""
-        return any(f(self.form, self.module.target) for f in (lowered_fp8, lowered_integer, lowered_sparse))
+def _lowered(context: Context) -> bool:
+    """Whether ptxas puts other instructions in place of this one."""
+    return any(f(context.form, context.module.target) for f in (lowered_fp8, lowered_integer, lowered_sparse))
 
-    def types(self, spec: OperandSpec) -> tuple[str, ...]:
-        return register_types(self.form, spec, self.module.target)
+
+def _types(spec: OperandSpec, context: Context) -> tuple[str, ...]:
+    return register_types(context.form, spec, context.module.target)
 
 
 def _type_problem(operand: Reg, spec: OperandSpec, types: tuple[str, ...]) -> Problem:
@@ -77,16 +72,16 @@ def _type_problem(operand: Reg, spec: OperandSpec, types: tuple[str, ...]) -> Pr
     )
 
 
-def _register(operand: Operand, spec: OperandSpec, context: _Context) -> Iterator[Problem]:
+def _register(operand: Operand, spec: OperandSpec, context: Context) -> Iterator[Problem]:
     """One register, or what ptxas takes in its place: a constant such as 0f3F800000, `{r}`."""
-    types = context.types(spec)
-    if spec.kind == "register" and spec.direction == "in":
+    types = _types(spec, context)
+    if spec.kind == "register" and spec.access == "r":
         if isinstance(operand, Immediate) and operand.literal == "f32" and "f32" in types:
             return
-        if not context.lowered and context.form.family != "movmatrix":
+        if not _lowered(context) and context.form.family != "movmatrix":
             operand = _single(operand)
     if not isinstance(operand, Reg):
-        yield Problem(f"operand {spec.name} must be {_WANTED[spec.kind]}, not {describe(operand)}", operand.span)
+        yield wrong_kind(operand, _WANTED[spec.kind], spec, context)
     elif types and operand.type not in types:
         yield _type_problem(operand, spec, types)
 
@@ -114,9 +109,9 @@ def _join(a: str, b: str) -> str:
     return _JOIN.get((a, b), "")
 
 
-def _vector(operand: VectorOperand, spec: OperandSpec, context: _Context) -> Iterator[Problem]:
+def _vector(operand: VectorOperand, spec: OperandSpec, context: Context) -> Iterator[Problem]:
     """The elements of a vector. Vectors (PTX ISA 9.1); ptxas has constants in sources, and `_` in results."""
-    types = context.types(spec)
+    types = _types(spec, context)
     each = _each(spec, types, context)
     joined = ""
     for element in operand.elements:
@@ -125,12 +120,12 @@ def _vector(operand: VectorOperand, spec: OperandSpec, context: _Context) -> Ite
             if each and kind not in types:
                 yield _type_problem(element, spec, types)
                 return
-        elif isinstance(element, Immediate) and spec.direction == "in":
+        elif isinstance(element, Immediate) and spec.access == "r":
             kind = _CONSTANT[element.literal]
             if kind in _refused_constants(spec, types, context):
                 yield Problem(f"operand {spec.name} cannot have the constant {element.span.text} here", element.span)
                 return
-        elif isinstance(element, Sink) and spec.direction == "out" and not (each or _kept(context)):
+        elif isinstance(element, Sink) and spec.access == "w" and not (each or _kept(context)):
             continue
         else:
             yield from _register(element, spec, context)
@@ -165,7 +160,7 @@ def _constants_fit(joined: str, types: tuple[str, ...], multiplicand: bool) -> b
     return joined == "bits" and "f32" in types
 
 
-def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: _Context) -> tuple[str, ...]:
+def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: Context) -> tuple[str, ...]:
     """Constants that a vector may not have, since ptxas makes another instruction's operand of the element alone."""
     form, number = context.form, context.module.target.number
     if "f64" in types and "u64" not in types:
@@ -174,7 +169,7 @@ def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: _Cont
         return ("float",) if "b32" in types and not _volta_move(context) else ()
     if spec.name == "c" and element_by_element(form, "c", context.module.target):
         return ("int",) if "f32" in types else ("int", "float", "bits")
-    if form.family != "wmma" or spec.name not in "ab" or form.atype is None:
+    if form.family != "wmma" or spec.name not in "ab" or not form.atype:
         return ()
     if form.atype.bits < 8:
         return () if lowered_integer(form, context.module.target) else ("int", "float")
@@ -184,45 +179,45 @@ def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: _Cont
     return ("int", "float") if spec.name == alone and form.atype.name in ("s8", "u8", "tf32") else ()
 
 
-def _volta_move(context: _Context) -> bool:
+def _volta_move(context: Context) -> bool:
     """Whether ptxas has a load or store of its own: of floats in rows, on targets before sm_75."""
     form = context.form
-    early = context.module.target.number < 75 and form.type is not None and form.type.is_float
+    early = context.module.target.number < 75 and form.type.is_float
     return early and form.layout == "row"
 
 
-def _kept(context: _Context) -> bool:
+def _kept(context: Context) -> bool:
     """Whether every result must be kept: of floats loaded in columns, on targets before sm_75."""
     form = context.form
-    early = context.module.target.number < 75 and form.type is not None and form.type.is_float
+    early = context.module.target.number < 75 and form.type.is_float
     return early and (form.op, form.layout) == ("load.c", "col")
 
 
-def _each(spec: OperandSpec, types: tuple[str, ...], context: _Context) -> bool:
+def _each(spec: OperandSpec, types: tuple[str, ...], context: Context) -> bool:
     """Whether ptxas moves the elements one by one, or gives each to an instruction of its own."""
     form, target = context.form, context.module.target
     if form.family != "wmma":
         return element_by_element(form, spec.name, target)
-    if form.op != "mma" or form.atype is None:
+    if form.op != "mma" or not form.atype:
         return False
     return (spec.name == "b" and form.atype.name == "tf32") or (
         spec.name in "ab" and form.atype.is_integer and target.number < 80
     )
 
 
-def _group(operand: VectorOperand, spec: OperandSpec, context: _Context) -> Iterator[Problem]:
+def _group(operand: VectorOperand, spec: OperandSpec, context: Context) -> Iterator[Problem]:
     """{byte-id, thread-id}."""
     for element, part in zip(operand.elements, spec.parts):
-        if _is_kind(element, part):
-            yield from _operand(element, part, context)
-        else:
-            yield Problem(f"operand {part.name} must be {_WANTED[part.kind]}, not {describe(element)}", element.span)
+        yield from _operand(element, part, context)
     pair = [e for e in operand.elements if isinstance(e, Reg)]
     if len(pair) > 1 and type_bits(pair[0].type) != type_bits(pair[1].type):
         yield Problem(f"the elements of {spec.name} have different sizes: .{pair[0].type} and .{pair[1].type}", operand.span)
 
 
-def _operand(operand: Operand, spec: OperandSpec, context: _Context) -> Iterator[Problem]:
+def _operand(operand: Operand, spec: OperandSpec, context: Context) -> Iterator[Problem]:
+    if not _is_kind(operand, spec):
+        yield wrong_kind(operand, _WANTED[spec.kind], spec, context)
+        return
     if spec.kind == "register":
         yield from _register(operand, spec, context)
     elif isinstance(operand, VectorOperand):
@@ -238,33 +233,14 @@ def _operand(operand: Operand, spec: OperandSpec, context: _Context) -> Iterator
         if isinstance(operand.base, Reg):
             yield from _register(operand.base, spec, context)
         else:
-            yield from address(operand, context.space, context.module, None)
+            yield from address(operand, context.form.space.partition("::")[0], context)
     elif isinstance(operand, Immediate):
         if operand.literal != "int":
             yield Problem(f"operand {spec.name} takes an integer; {operand.span.text} is none", operand.span)
-        elif spec.values is not None and operand.value not in spec.values:
+        elif spec.values and operand.value not in spec.values:
             few = spec.values[:9]
             allowed = ", ".join(map(str, few)) if len(few) <= 8 else f"from {few[0]} to {spec.values[-1]}"
             yield Problem(f"operand {spec.name} is {operand.value}; allowed: {allowed}", operand.span)
 
 
-def check(instruction: Instruction, form: MatrixForm, module: Module) -> Iterator[Problem]:
-    """Problems of the operands, against the signature that is nearest to what is written."""
-    operands = instruction.operands
-    signatures = form.signatures
-    fitting = [s for s in signatures if len(s) == len(operands)]
-    if not fitting:
-        counts = sorted({len(s) for s in signatures})
-        names = ", ".join(o.name for o in signatures[-1])
-        yield Problem(
-            f"{len(operands)} operands; {instruction.opcode} takes {' or '.join(map(str, counts))}",
-            instruction.span, f"the operands are {names}",
-        )  # fmt: skip
-        return
-    context = _Context(form, module)
-    signature = max(fitting, key=lambda s: sum(_is_kind(o, spec) for o, spec in zip(operands, s)))
-    for operand, spec in zip(operands, signature):
-        if _is_kind(operand, spec):
-            yield from _operand(operand, spec, context)
-        else:
-            yield Problem(f"operand {spec.name} must be {_WANTED[spec.kind]}, not {describe(operand)}", operand.span)
+CHECKS = dict.fromkeys(_WANTED, _operand)
