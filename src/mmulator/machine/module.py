@@ -15,7 +15,7 @@ from mmulator.errors import LaunchError, OperandError, UnsupportedError, short_t
 from mmulator.isa.targets import Target
 from mmulator.machine.compile.kernel import CompiledKernel, Jit
 from mmulator.machine.launch.arguments import pack_arguments
-from mmulator.machine.launch.grid import Grid, LaunchShape, Runner, class_totals
+from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.limits import (
     MAX_BLOCK,
     MAX_GRID,
@@ -30,8 +30,10 @@ from mmulator.machine.launch.limits import (
     watched,
     whole,
 )
-from mmulator.machine.launch.report import Report
+from mmulator.machine.launch.report import Report, class_totals
+from mmulator.machine.launch.shape import LaunchShape
 from mmulator.machine.launch.watch import Watched, Watches
+from mmulator.machine.launch.workers import Workers
 from mmulator.machine.variables import Variables
 from mmulator.program.blocks import build
 from mmulator.program.image import ModuleImage, shared_layout
@@ -258,15 +260,15 @@ class Kernel:
         report = (lambda done, total: progress("run", done, total)) if progress else None
         try:
             launched = Grid(compiled, shape, arguments, seed, 1 if watch else threads, watches)
-            outcome = Runner(launched, report).run(timeout)
+            outcome = Workers(launched, report).run(timeout)
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
         return Report(
             self.name, device, shape.grid, shape.block, shape.shared, seed, outcome.workers,
-            class_totals(compiled, outcome.counts), compiled.macs(outcome.counts),
+            class_totals(outcome.counts, compiled.classes), compiled.macs(outcome.counts),
             {"parse": self.module.parse_seconds, "compile": compile_seconds, "run": outcome.seconds},
             compiled.from_cache, list(compiled.notes), "".join(launched.printer.text),
-            watches.stores(launched) if watches else [],
+            watches.stores(int(launched.launch["seen_count"][0]), shape, compiled.sites) if watches else [],
         )  # fmt: skip
 
     def _shape(self, grid: Any, block: Any, shared: int, device: str) -> LaunchShape:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmulator.codegen.lang import Native
+from mmulator.codegen.loading import address
 from mmulator.codegen.ops import cast_ptr, mask_bits, reduce_or, select, trailing_zeros
 from mmulator.codegen.types import i32, u32, u64, u128
 from mmulator.codegen.values import Builder, Value, constant
@@ -13,10 +15,12 @@ from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.machine.compile.block import LANES, BlockEmitter, storage_type
 from mmulator.machine.meaning import LOWER
 from mmulator.machine.meaning.builtins import builtin_abi, builtin_name, call_builtin
+from mmulator.machine.runtime import barrier as bar
+from mmulator.machine.runtime import calls, faults, waiting
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime.stack import stack_restore
-from mmulator.machine.state import FULL, Code, Cta, FaultKind, Launch
+from mmulator.machine.state import FULL, Code, Cta, FaultKind, Kind, Launch
 from mmulator.program.blocks import Block, form_name, is_warp_barrier, is_wgmma_issue, takes_whole_warp
 from mmulator.program.frames import Frame
 from mmulator.program.image import (
@@ -59,6 +63,10 @@ class Emitter(BlockEmitter):
     def launch_field(self, name: str) -> Any:
         return cast_ptr(Launch, cast_ptr(Cta, self.warp("cta")).field("launch")).field(name)
 
+    def uses(self, kind: Kind, carry_out: Native) -> None:
+        """The kernel issues asynchronous operations of this kind, which a native function carries out."""
+        self.jit.queues[kind] = address(carry_out)
+
     # instructions ---------------------------------------------------------------------------------------------------
     def instruction(self, ins: Instruction, first: bool = False) -> None:
         self.next_site(ins, self.jit.sites)
@@ -82,7 +90,7 @@ class Emitter(BlockEmitter):
         """Go on only when every lane that this instruction names is here; else wait for them."""
         if takes_whole_warp(ins) and ins.opcode != "wgmma":
             with self.b.if_(self.mask != FULL):
-                self.b.ret(self.call(rt.wait_for_warp, self.w, self.mask, self.block.index, self.site))
+                self.b.ret(self.call(waiting.wait_for_warp, self.w, self.mask, self.block.index, self.site))
             return
         members = constant(self.b, u32, FULL)
         if ins.opcode != "wgmma":  # lanes of a warpgroup that have exited are its own affair
@@ -96,9 +104,9 @@ class Emitter(BlockEmitter):
         with self.b.if_(missing != 0):
             if is_warp_barrier(ins):
                 behind = self.block.targets[0]
-                self.b.ret(self.call(rt.wait_for_members, self.w, self.mask, members, self.block.index, behind))
+                self.b.ret(self.call(waiting.wait_for_members, self.w, self.mask, members, self.block.index, behind))
             else:
-                self.b.ret(self.call(rt.wait_for_partners, self.w, self.mask, self.block.index))
+                self.b.ret(self.call(waiting.wait_for_partners, self.w, self.mask, self.block.index))
 
     def _enter_warpgroup(self) -> None:
         """Before a block with wgmma: go on only when the queues of the warpgroup have room for all of them."""
@@ -107,7 +115,7 @@ class Emitter(BlockEmitter):
             from mmulator.machine.runtime.wgmma import enter_warpgroup
 
             with self.b.if_(self.call(enter_warpgroup, self.w, len(issues), issues[0]) == 0):
-                self.b.ret(self.call(rt.wait_for_lanes, self.w, self.mask, self.block.index))
+                self.b.ret(self.call(waiting.wait_for_lanes, self.w, self.mask, self.block.index))
 
     # endings --------------------------------------------------------------------------------------------------------
     def finish(self) -> None:
@@ -129,14 +137,14 @@ class Emitter(BlockEmitter):
             case "exit":
                 if ins is not None and ins.opcode == "trap":
                     lane = trailing_zeros(self.mask)
-                    self.call(rt.fault, self.w, int(FaultKind.TRAP), self.site, lane, u64(lane), 0)
+                    self.call(faults.fault, self.w, int(FaultKind.TRAP), self.site, lane, u64(lane), 0)
                     b.ret(int(Code.RESCHEDULE))
                 else:
                     b.ret(self.call(rt.exit_lanes, self.w, self.mask))
             case "return":
                 self.flush()
                 self.store_register_returns()
-                b.ret(self.call(rt.return_lanes, self.w, self.regs, self.mask))
+                b.ret(self.call(calls.return_lanes, self.w, self.regs, self.mask))
             case "call":
                 assert ins is not None
                 self._call(ins)
@@ -186,20 +194,20 @@ class Emitter(BlockEmitter):
         b = self.b
         pred = constant(b, u32, 0)
         numbers = rest
-        if operation >= rt.RED_POPC:
+        if operation >= bar.RED_POPC:
             pred = mask_bits(self.source(rest[-1], "pred"))
             numbers = rest[:-1]
         following = self.block.targets[0]
         if all(isinstance(o, Immediate) for o in numbers):
             values = [constant(b, u32, o.bits("u32")) for o in numbers if isinstance(o, Immediate)]
-            arrive, values = rt.barrier, [*values, constant(b, u32, 0)][:2]
+            arrive, values = bar.barrier, [*values, constant(b, u32, 0)][:2]
         else:
             vectors = [U32(self.source(o, "u32")) for o in numbers]
-            arrive, values = rt.barrier_named, [self.spill(v) for v in [*vectors, constant(b, U32, 0)][:2]]
+            arrive, values = bar.barrier_named, [self.spill(v) for v in [*vectors, constant(b, U32, 0)][:2]]
         self.flush()
         b.line("fence seq_cst")
         if ins.opcode == "bar" or "aligned" in ins.modifiers:
-            operation |= rt.ALIGNED
+            operation |= bar.ALIGNED
         b.ret(self.call(arrive, self.w, self.mask, *values, operation, pred, following, self.site))
 
     def after(self, ins: Instruction) -> None:
@@ -208,9 +216,9 @@ class Emitter(BlockEmitter):
             self._after_call(ins)
             return
         operation, target, _ = barrier_parts(ins)
-        if operation >= rt.RED_POPC and isinstance(target, Reg):
+        if operation >= bar.RED_POPC and isinstance(target, Reg):
             value = self.warp("bar_result")
-            self.write(target.name, value if operation == rt.RED_POPC else value != 0)
+            self.write(target.name, value if operation == bar.RED_POPC else value != 0)
 
     # calls ----------------------------------------------------------------------------------------------------------
     def _abi(self, ins: Instruction) -> tuple[Abi, Any, Any]:
@@ -241,7 +249,7 @@ class Emitter(BlockEmitter):
 
     def _copy(self, size: int, source: Value, target: Value) -> None:
         """Bytes of each lane's local memory to another place in it."""
-        self.call(rt.copy_local, self.w, self.mask, self.spill(source), self.spill(target), size, self.site)
+        self.call(calls.copy_local, self.w, self.mask, self.spill(source), self.spill(target), size, self.site)
 
     def _call(self, ins: Instruction) -> None:
         b = self.b
@@ -258,7 +266,7 @@ class Emitter(BlockEmitter):
         if isinstance(callee, Reg):
             targets = self.room(I32)
             where = self.spill(U64(self.source(callee, "u64")))
-            self.call(rt.find_functions, self.w, self.mask, where, targets)
+            self.call(calls.find_functions, self.w, self.mask, where, targets)
         else:
             function = self.jit.module.function(callee.name)
             assert function is not None
@@ -268,7 +276,7 @@ class Emitter(BlockEmitter):
         self.flush()
         b.ret(
             self.call(
-                rt.call_function, self.w, self.mask, targets, self.block.targets[0], self.jit.numbers[self.function_name],
+                calls.call_function, self.w, self.mask, targets, self.block.targets[0], self.jit.numbers[self.function_name],
                 self.local_bytes, self.site,
             )
         )  # fmt: skip
@@ -357,8 +365,8 @@ def passed_bits(parameter: Parameter) -> int:
 def barrier_parts(ins: Instruction) -> tuple[int, Operand | None, list[Operand]]:
     """(operation, destination, the other operands) of bar and barrier."""
     if "arrive" in ins.modifiers:
-        return rt.ARRIVE, None, list(ins.operands)
+        return bar.ARRIVE, None, list(ins.operands)
     if "red" in ins.modifiers:
-        operation = rt.RED_POPC if "popc" in ins.modifiers else rt.RED_AND if "and" in ins.modifiers else rt.RED_OR
+        operation = bar.RED_POPC if "popc" in ins.modifiers else bar.RED_AND if "and" in ins.modifiers else bar.RED_OR
         return operation, ins.operands[0], list(ins.operands[1:])
-    return rt.SYNC, None, list(ins.operands)
+    return bar.SYNC, None, list(ins.operands)

@@ -8,15 +8,12 @@ import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mmulator.machine.state import LANES, Cta, Warp
 from mmulator.program.addresses import SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
-
-if TYPE_CHECKING:
-    from mmulator.machine.launch.grid import Grid
 
 # What CUDA knows, as measured: a precision is a number, sizes are h, l and ll. Whatever else begins with % is text.
 _SPEC = re.compile(r"%%|%([-+ #0]*)(\*|\d+)?(?:\.(\d*))?(h|ll?)?([diouxXcsfFeEgGaAp])")
@@ -139,11 +136,12 @@ def conversions(text: str) -> int:
 class Printer:
     """Collects the text of a launch, at most LIMIT characters. `callback` is what native code calls.
 
-    problem: why a call could not be carried out.
+    read: bytes of global and const memory. local_bytes: of a lane. shared: bytes of a CTA. stop: not zero if the launch is to
+    stop. problem: why a call could not be carried out.
     """
 
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
+    def __init__(self, read: Callable[[int, int], bytes], local_bytes: int, shared: int, stop: np.ndarray) -> None:
+        self.read_global, self.local_bytes, self.shared, self.stop = read, local_bytes, shared, stop
         self.text: list[str] = []
         self.size = 0
         self.problem = ""
@@ -161,7 +159,7 @@ class Printer:
         try:
             w = np.frombuffer((ctypes.c_uint8 * WARP.itemsize).from_address(warp), WARP)[0]
             for lane in range(LANES):
-                if self.grid.stop[0]:
+                if self.stop[0]:
                     return 0
                 if mask >> lane & 1:
                     results[lane] = self._lane(w, lane, int(formats[lane]), int(values[lane]))
@@ -194,13 +192,13 @@ class Printer:
         """Up to `size` bytes at a lane's generic address, as far as there is memory."""
         slot, offset = address >> SLOT_SHIFT, address & ((1 << SLOT_SHIFT) - 1)
         if slot == SLOT_LOCAL:
-            room, host = self.grid.kernel.local_bytes, int(w["local"]) + lane * self.grid.kernel.local_bytes
+            room, host = self.local_bytes, int(w["local"]) + lane * self.local_bytes
         elif slot == SLOT_SHARED:
             cta = np.frombuffer((ctypes.c_uint8 * CTA.itemsize).from_address(int(w["cta"])), CTA)[0]
             offset -= SHARED_BASE
-            room, host = self.grid.shape.shared, int(cta["shared"])
+            room, host = self.shared, int(cta["shared"])
         else:
-            return self.grid.read(address, size)
+            return self.read_global(address, size)
         if not 0 <= offset < room:
             return b""
         return bytes((ctypes.c_uint8 * min(size, room - offset)).from_address(host + offset))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mmulator.errors import LaunchError
 from mmulator.machine.launch.arguments import Arguments
+from mmulator.machine.launch.shape import LaunchShape
 from mmulator.machine.state import WATCH_LOG, Watch, WatchEntry
-
-if TYPE_CHECKING:
-    from mmulator.machine.launch.grid import Grid
+from mmulator.ptx.tree import Instruction
 
 Watched = tuple[int, Any]  # number of an argument, and an index of one of its elements: a number or a tuple
 
@@ -65,15 +64,14 @@ class Watches:
             row["end"] = row["start"] + array.itemsize
             self.elements.append((number, at))
 
-    def stores(self, grid: Grid) -> list[Store]:
-        """In the order in which they were seen; of more than 4,096 the last ones."""
-        seen = int(grid.launch["seen_count"][0])
-        (gx, gy, _), (bx, by, _) = grid.shape.grid, grid.shape.block
+    def stores(self, seen: int, shape: LaunchShape, sites: Sequence[Instruction]) -> list[Store]:
+        """`seen` stores in their order; of more than 4,096 the last ones."""
+        (gx, gy, _), (bx, by, _) = shape.grid, shape.block
         found = []
         for n in range(max(0, seen - WATCH_LOG), seen):
             entry = self.log[n % WATCH_LOG]
             block, thread = int(entry["block"]), int(entry["thread"])
-            ins = grid.kernel.sites[int(entry["site"])]
+            ins = sites[int(entry["site"])]
             number, index = self.elements[int(entry["watch"])]
             found.append(
                 Store(

@@ -9,8 +9,9 @@ from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.errors import UnsupportedError
 from mmulator.machine.compile.block import LANES
-from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
+from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.printing import device_print
 from mmulator.machine.state import Code, FaultKind
 from mmulator.program.blocks import BUILTINS
 from mmulator.program.image import Abi, abi_of
@@ -59,11 +60,11 @@ def call_builtin(e: Emitter, ins: Instruction, name: str) -> None:
     values = [_argument(e, a) for a in arguments[:2]]
     if name == "__assertfail":
         lane = trailing_zeros(e.mask)
-        e.call(rt.fault, e.w, int(FaultKind.ASSERTION), e.site, lane, extract(values[0], lane), 0)
+        e.call(fault, e.w, int(FaultKind.ASSERTION), e.site, lane, extract(values[0], lane), 0)
         e.b.ret(int(Code.RESCHEDULE))
         return
     place = e.spill(constant(e.b, U32, 0))
-    e.call(rt.device_print, e.w, e.mask, *(e.spill(v) for v in values), place, e.site)
+    e.call(device_print, e.w, e.mask, *(e.spill(v) for v in values), place, e.site)
     if function.returns:
         where = e.spill(U64(e.local_base()) + (e.local_bytes + builtin_abi(function).returns[0]))
         e.call(mem.store_function("local", 4, 1), e.w, e.mask, where, place, e.site)

@@ -20,7 +20,7 @@ from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime import tensor as rt
 from mmulator.machine.runtime import watch
 from mmulator.machine.runtime import wgmma as wg
-from mmulator.machine.state import Cta, WgmmaSite
+from mmulator.machine.state import WGMMA, Cta, WgmmaTable
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
 from mmulator.twin.forms import twin_of
 from mmulator.twin.places import Site, index_table, operand_places, register_elements, scale_step, site_for
@@ -70,7 +70,7 @@ def table(e: Emitter, key: Any, make: Any) -> int:
 
 
 def site_pointer(e: Emitter, number: int, to: Any) -> Value:
-    pointers = e.launch_field("sites")
+    pointers = e.launch_field("tables")
     address = pointers[number]
     return e.b.emit(ptr_to(to), f"inttoptr i64 {address.text} to ptr")
 
@@ -328,7 +328,8 @@ def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     a_word = zero if in_registers else _descriptor(e, a, lane)
     b_word = _descriptor(e, b_desc, lane)
     keep = mask_bits(e.source(scale_d, "pred"))
-    e.call(wg.wgmma_issue, e.w, site_pointer(e, number, WgmmaSite), a_word, b_word, keep, metadata, e.site)
+    e.uses(WGMMA, wg.carry_out_wgmma)
+    e.call(wg.wgmma_issue, e.w, site_pointer(e, number, WgmmaTable), a_word, b_word, keep, metadata, e.site)
 
 
 def _descriptor(e: Emitter, operand: Operand, lane: Value) -> Value:
@@ -342,7 +343,7 @@ def _wgmma_site(
 ) -> np.ndarray:
     twin = twin_of(form, e.device)
     assert form.dtype is not None and form.atype is not None
-    site = np.zeros(1, WgmmaSite.numpy_dtype())
+    site = np.zeros(1, WgmmaTable.numpy_dtype())
     site["pack_a"], site["pack_b"], site["pack_b_rows"], site["dot"] = twin.pack_a, twin.pack_b, twin.pack_b_rows, twin.dot
     site["n"], site["k"] = form.n, form.k
     site["element_bits"] = form.atype.bits

@@ -13,6 +13,7 @@ from mmulator.machine.compile.block import LANES, vector_type
 from mmulator.machine.meaning import lower
 from mmulator.machine.runtime import copies, watch
 from mmulator.machine.runtime import memory as rt
+from mmulator.machine.state import COPIES
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import (
     Address,
@@ -242,6 +243,7 @@ def cp_async(e: Emitter, ins: Instruction) -> None:
         elif not (isinstance(operand, Reg) and type_bits(operand.type) == 64):  # 64 bits: a cache policy
             valid = U32(e.source(operand, "u32"))  # src-size
     where = e.address(to)
+    e.uses(COPIES, copies.carry_out_copy)
     e.call(copies.cp_async, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(source)), size.value, e.spill(valid), e.site)
 
 

@@ -23,7 +23,7 @@ from mmulator.codegen.ops import (
     trailing_zeros,
 )
 from mmulator.codegen.types import Struct, Ty, i32, ptr, ptr_to, u8, u16, u32, u64
-from mmulator.machine.runtime.control import fault
+from mmulator.machine.runtime.faults import fault
 from mmulator.machine.state import FULL, FaultKind, Warp
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 
@@ -300,16 +300,6 @@ def range_(count: int) -> list[int]:
     return list(range(count))
 
 
-# chance --------------------------------------------------------------------------------------------------------------
-@native
-def hash_choice(seed: u64, a: u64, b: u64) -> u64:
-    """A well-mixed number from three; the machine's only source of chance."""
-    x = seed * 0x9E3779B97F4A7C15 + a * 0xBF58476D1CE4E5B9 + b * 0x94D049BB133111EB + 0x2545F4914F6CDD1D
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
-    return x ^ (x >> 31)
-
-
 # matrix moves -------------------------------------------------------------------------------------------------------
 @cache
 def ldmatrix_function(space: str, matrices: int, trans: bool) -> Native:
@@ -415,4 +405,4 @@ def movmatrix(a: ptr_to(u32), d: ptr_to(u32)) -> None:
             target[(4 * c + r // 2) * 2 + r % 2] = source[(4 * r + c // 2) * 2 + c % 2]
 
 
-MEMORY = [locate, hash_choice, *SPACES.values()]
+MEMORY = [locate, *SPACES.values()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import bits_mask, load, mask_bits, select, store, trailing_zeros
 from mmulator.codegen.types import ptr_to, u32, u64
-from mmulator.machine.runtime.control import fault
+from mmulator.machine.runtime.faults import fault
 from mmulator.machine.state import STACK_BYTES, FaultKind, Warp
 
 U32, U64 = u32.vec(32), u64.vec(32)

@@ -11,9 +11,9 @@ from functools import cache
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, load, shuffle, store
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64
-from mmulator.machine.runtime.control import fault
+from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.memory import locate_function, range_
-from mmulator.machine.state import FaultKind, Warp, WgmmaSite
+from mmulator.machine.state import FaultKind, Warp, WgmmaTable
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.twin.product import CONTAINER
 
@@ -144,7 +144,7 @@ def unpack_bits(source: ptr, count: i64, out: ptr) -> None:
 
 
 @native
-def accumulator_in(site: ptr_to(WgmmaSite), regs: ptr, tile: ptr) -> None:
+def accumulator_in(site: ptr_to(WgmmaTable), regs: ptr, tile: ptr) -> None:
     """D registers of one warp into 16 rows of the tile (row-major, n columns of 32 or 16 bits)."""
     n = i64(site.n)
     if site.d_bits == 32:
@@ -164,7 +164,7 @@ def accumulator_in(site: ptr_to(WgmmaSite), regs: ptr, tile: ptr) -> None:
 
 
 @native
-def accumulator_out(site: ptr_to(WgmmaSite), regs: ptr, tile: ptr) -> None:
+def accumulator_out(site: ptr_to(WgmmaTable), regs: ptr, tile: ptr) -> None:
     """16 rows of the tile into the D registers of one warp."""
     n = i64(site.n)
     if site.d_bits == 32:
@@ -185,7 +185,7 @@ def accumulator_out(site: ptr_to(WgmmaSite), regs: ptr, tile: ptr) -> None:
 
 
 @native
-def a_registers(site: ptr_to(WgmmaSite), regs: ptr, out: ptr_to(u32)) -> None:
+def a_registers(site: ptr_to(WgmmaTable), regs: ptr, out: ptr_to(u32)) -> None:
     """The A registers of one warp, one after the other."""
     for r in range_(4):
         store(load(u32.vec(32), regs + i64(site.a_slots[r])), out + 32 * r)
