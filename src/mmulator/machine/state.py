@@ -89,7 +89,7 @@ Launch = Struct(
         ("seed", u64),
         ("nctaid", u32, 3),
         ("ntid", u32, 3),
-        ("cluster", u32),  # CTAs of a cluster
+        ("cluster", u32, 3),  # CTAs of a cluster
         ("warps", u32),  # of a CTA
         ("threads", u32),
         ("entry", i32),
@@ -117,7 +117,10 @@ Cluster = Struct("Cluster", [
     ("launch", ptr_to(Launch)),
     ("ctas", ptr),
     ("warps", ptr),  # of all its CTAs, one after the other
-    ("warp_count", u32),
+    ("counts", ptr_to(u64)),  # executions of each block function
+    ("number", u64),  # in the grid, x fastest
+    ("begun", u32),
+    ("cta_count", u32), ("warp_count", u32),
     ("next_warp", u32),  # whose turn is first
 ])  # fmt: skip
 
@@ -126,7 +129,6 @@ Cta = Struct("Cta", [
     ("cluster", ptr_to(Cluster)),
     ("warps", ptr),
     ("shared", ptr),
-    ("counts", ptr_to(u64)),  # executions of each block function
     ("warpgroups", ptr),
     ("tiles", ptr),
     ("tile_memory", ptr),

@@ -87,7 +87,7 @@ class Grid:
         launch["stop"] = pointer(self.stop)
         launch["local_bytes"] = k.local_bytes
         launch["seed"] = self.seed & 0xFFFFFFFFFFFFFFFF
-        launch["nctaid"], launch["ntid"], launch["cluster"] = s.grid, s.block, s.cluster_size
+        launch["nctaid"], launch["ntid"], launch["cluster"] = s.grid, s.block, s.cluster
         launch["warps"], launch["threads"] = s.warps, s.threads
         launch["entry"] = k.program.entry.entry
         launch["shared_bytes"], launch["dynamic_shared"] = s.shared, s.dynamic_shared

@@ -65,8 +65,9 @@ class Resident:
         self.warps = self.arena.view("warps", WARP)
         self._describe()
         self.fresh = self.arena.copy(*CHANGED)
-        self.ctaid, self.linear, self.counts = (self.ctas[name] for name in ("ctaid", "linear", "counts"))
-        self.next_warp = self.cluster["next_warp"]
+        self.numbers, self.begun, self.next_warp, self.counts = (
+            self.cluster[name] for name in ("number", "begun", "next_warp", "counts")
+        )
         self.address = self.arena.at("cluster")
         self.used = False
 
@@ -76,38 +77,36 @@ class Resident:
             self.arena.restore(self.fresh)
             self.arena.clear("tiles", "regs", "local", *self.shared)
         self.used, self.number = True, number
-        s, seed = self.grid.shape, self.grid.seed
-        for rank, ctaid in enumerate(s.members(number)):
-            self.ctaid[rank] = ctaid
-            self.linear[rank] = s.linear(ctaid)
-        if seed:
+        self.numbers[0], self.begun[0] = number, 0
+        if seed := self.grid.seed:
             self.next_warp[0] = (number * 0x9E3779B1 + seed) % len(self.warps)
 
     def _describe(self) -> None:
         """What is the same for all clusters."""
         g, a, s, k = self.grid, self.arena, self.grid.shape, self.grid.kernel
-        cluster, ctas, warps = self.cluster, self.ctas, self.warps
-        cluster["launch"] = ctas["launch"] = pointer(g.launch)
+        cluster, warps = self.cluster, self.warps
+        launch = pointer(g.launch)
+        cluster["launch"] = launch
         cluster["ctas"], cluster["warps"], cluster["warp_count"] = a.at("ctas"), a.at("warps"), len(warps)
-        rank, index = np.arange(self.size), np.arange(len(warps))
-        ctas["cluster"], ctas["rank"] = a.at("cluster"), rank
-        ctas["shared"] = [a.at(name) for name in self.shared]
-        ctas["scratch"] = a.at("scratch")
-        ctas["live_threads"] = s.threads
+        cluster["cta_count"] = self.size
+        self.ctas["launch"], self.ctas["cluster"] = launch, a.at("cluster")
+        self.ctas["scratch"], self.ctas["live_threads"] = a.at("scratch"), s.threads
         tiles = g.warpgroups * g.tiles
-        for name, size in (
-            ("warps", Warp.size * s.warps), ("warpgroups", Warpgroup.size * g.warpgroups), ("tiles", Tile.size * tiles),
-            ("tile_memory", k.matrix.tile_bytes * tiles),
-        ):  # fmt: skip
-            ctas[name] = a.at(name) + rank * size
-        warps["cta"] = a.at("ctas") + index // s.warps * Cta.size
-        warps["index"] = index % s.warps
+        for rank, cta in enumerate(self.ctas):
+            cta["rank"], cta["shared"] = rank, a.at(self.shared[rank])
+            cta["warps"] = a.at("warps") + rank * s.warps * Warp.size
+            cta["warpgroups"] = a.at("warpgroups") + rank * g.warpgroups * Warpgroup.size
+            cta["tiles"] = a.at("tiles") + rank * tiles * Tile.size
+            cta["tile_memory"] = a.at("tile_memory") + rank * tiles * k.matrix.tile_bytes
+            own = warps[rank * s.warps : (rank + 1) * s.warps]
+            own["cta"] = a.at("ctas") + rank * Cta.size
+            own["index"] = np.arange(s.warps)
+            own["tid_x"], own["tid_y"], own["tid_z"], own["live"] = thread_numbers(s.block)
+        index = np.arange(len(warps))
         warps["regs"] = a.at("regs") + index * k.frame_bytes
         warps["local"] = a.at("local") + index * k.local_bytes * LANES
         warps["lane_pc"] = k.program.entry.entry
         warps["stack"] = STACK_BYTES
-        of_cta = warps.reshape(self.size, s.warps)
-        of_cta["tid_x"], of_cta["tid_y"], of_cta["tid_z"], of_cta["live"] = thread_numbers(s.block)
         for kind, carry_out in k.queues.items():
             queues = warps["queues"][:, kind.queue]
             queues["entries"] = a.at(kind.name) + index * kind.entry.size * kind.room

@@ -41,14 +41,3 @@ class LaunchShape:
     @property
     def clusters(self) -> int:
         return self.ctas // self.cluster_size
-
-    def members(self, number: int) -> list[Extent]:
-        """%ctaid of the CTAs of cluster `number` of the grid, by rank (x fastest, in both)."""
-        (gx, gy, _), (cx, cy, cz) = self.grid, self.cluster
-        across, down = gx // cx, gy // cy
-        x, y, z = number % across * cx, number // across % down * cy, number // (across * down) * cz
-        return [(x + n % cx, y + n // cx % cy, z + n // (cx * cy)) for n in range(cx * cy * cz)]
-
-    def linear(self, ctaid: Extent) -> int:
-        """Number of a CTA in the grid, x fastest."""
-        return ctaid[0] + self.grid[0] * (ctaid[1] + self.grid[1] * ctaid[2])

@@ -44,6 +44,7 @@ class Workers:
         self.grid, self.progress = grid, progress
         self.lock = threading.Lock()
         self.most = min(max(1, MAX_RESIDENT // grid.shape.cluster_size), check_host(grid.cluster_bytes, grid.workers))
+        self.clusters = grid.shape.clusters
         self.next_cluster = 0
         self.finished = 0
         self.waiting: deque[Resident] = deque()
@@ -61,7 +62,7 @@ class Workers:
     def take(self, turn: int) -> Resident | None:
         """A cluster to work on: a new one, or one that was set aside."""
         with self.lock:
-            new = self.next_cluster < self.grid.shape.clusters and self.resident < self.most
+            new = self.next_cluster < self.clusters and self.resident < self.most
             if self.waiting and (not new or turn % 2):
                 return self.waiting.popleft()
             if not new:
@@ -82,7 +83,7 @@ class Workers:
                 resident = self.take(turn)
                 if resident is None:
                     with self.lock:
-                        if self.finished == self.grid.shape.clusters or self.resident == 0:
+                        if self.finished == self.clusters or self.resident == 0:
                             return
                     time.sleep(0.001)  # the rest is in other workers' hands
                     continue
@@ -98,7 +99,7 @@ class Workers:
                     self.done.set()
 
     def _run(self, resident: Resident, worker: int) -> None:
-        resident.counts[:] = self.count_rows[worker]
+        resident.counts[0] = self.count_rows[worker]
         cluster, since = resident.address, time.perf_counter()
         while True:
             result = self.run_cluster(cluster, 32 if self.turn == LONGEST_TURN else 8)
@@ -148,7 +149,7 @@ class Workers:
             self._halt(threads)
         if self.error is not None:
             raise self.error
-        if self.finished < self.grid.shape.clusters:
+        if self.finished < self.clusters:
             raise self._too_late(timeout)
         return Outcome(self.counts.sum(axis=0), time.perf_counter() - start, self.grid.workers)
 

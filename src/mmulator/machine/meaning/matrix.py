@@ -17,8 +17,8 @@ from mmulator.machine.compile.block import LANES, storage_type
 from mmulator.machine.meaning import lower
 from mmulator.machine.meaning.memory import elements, write_result
 from mmulator.machine.runtime import memory as mem
+from mmulator.machine.runtime import pending, watch
 from mmulator.machine.runtime import tensor as rt
-from mmulator.machine.runtime import watch
 from mmulator.machine.runtime import wgmma as wg
 from mmulator.machine.state import WGMMA, Cta, WgmmaTable
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
@@ -265,7 +265,7 @@ def wgmma(e: Emitter, ins: Instruction) -> None:
         case "mma_async":
             _wgmma_issue(e, ins, form)
         case "commit_group":
-            e.call(wg.wgmma_commit, e.w)
+            e.call(pending.commit, e.w, WGMMA.queue)
         case "fence":
             pass  # orders registers and shared memory, which the machine does anyway: operands are read no earlier
         case _:
@@ -383,6 +383,6 @@ def find_rivals(sites: Any) -> None:
 
 def wgmma_wait(e: Emitter, ins: Instruction, following: int) -> Value:
     """The ending of a block at wgmma.wait_group."""
-    pending = ins.operands[0]
-    assert isinstance(pending, Immediate)
-    return e.call(wg.wgmma_wait, e.w, e.mask, pending.value, e.block.index, following)
+    groups = ins.operands[0]
+    assert isinstance(groups, Immediate)
+    return e.call(wg.wgmma_wait, e.w, e.mask, groups.value, e.block.index, following)

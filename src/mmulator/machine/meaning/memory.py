@@ -11,7 +11,7 @@ from mmulator.errors import UnsupportedError
 from mmulator.isa.scalar import type_bits
 from mmulator.machine.compile.block import LANES, vector_type
 from mmulator.machine.meaning import lower
-from mmulator.machine.runtime import copies, watch
+from mmulator.machine.runtime import copies, pending, watch
 from mmulator.machine.runtime import memory as rt
 from mmulator.machine.state import COPIES
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
@@ -249,20 +249,20 @@ def cp_async(e: Emitter, ins: Instruction) -> None:
 
 @lower("cp.async.commit_group")
 def cp_async_commit(e: Emitter, ins: Instruction) -> None:
-    e.call(copies.cp_async_commit, e.w)
+    e.call(pending.commit, e.w, COPIES.queue)
 
 
 @lower("cp.async.wait_group")
 def cp_async_wait(e: Emitter, ins: Instruction) -> None:
-    pending = ins.operands[0]
-    if not isinstance(pending, Immediate):
+    groups = ins.operands[0]
+    if not isinstance(groups, Immediate):
         raise UnsupportedError("cp.async.wait_group takes a constant", span=ins.span)
-    e.call(copies.cp_async_wait, e.w, pending.value)
+    e.call(pending.wait, e.w, COPIES.queue, groups.value)
 
 
 @lower("cp.async.wait_all")
 def cp_async_wait_all(e: Emitter, ins: Instruction) -> None:
-    e.call(copies.cp_async_wait_all, e.w)
+    e.call(pending.wait_all, e.w, COPIES.queue)
 
 
 @lower("membar", "fence", "fence.proxy", "fence.proxy.async", "fence.mbarrier_init", "fence.proxy.alias",

@@ -7,7 +7,7 @@ from mmulator.codegen.ops import load, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.memory import READ, WRITE, locate_global, translate_global, translate_shared
-from mmulator.machine.runtime.pending import commit, complete, covered, entry, issue, make_room, queue
+from mmulator.machine.runtime.pending import entry, has_room, issue, make_room, queue
 from mmulator.machine.state import COPIES, Completes, FaultKind, Warp
 
 
@@ -70,7 +70,8 @@ def cp_async(
     Source addresses are checked now; the data is read and written when the copy is carried out.
     """
     q = queue(w, COPIES)
-    make_room(w, q, u32(1))
+    if not has_room(q, 1):
+        make_room(w, q, u32(1))
     e = entry(w, COPIES, q.issued)
     ok = translate_shared(w, mask, to, bytes, WRITE, site, e.target)
     if ok == 0:
@@ -92,21 +93,3 @@ def cp_async(
     e.bytes = bytes
     e.operation.completes = Completes.GROUP
     issue(w, q, u32(COPIES.odds))
-
-
-@native
-def cp_async_commit(w: ptr_to(Warp)) -> None:
-    commit(queue(w, COPIES))
-
-
-@native
-def cp_async_wait(w: ptr_to(Warp), pending: u32) -> None:
-    """Leave the newest `pending` groups that were committed, and what was not; complete everything older."""
-    q = queue(w, COPIES)
-    complete(w, q, covered(q, u64(pending)))
-
-
-@native
-def cp_async_wait_all(w: ptr_to(Warp)) -> None:
-    q = queue(w, COPIES)
-    complete(w, q, q.issued)

@@ -7,7 +7,9 @@ or the registers of before, for some seeds.
 
 A kind is an entry of state.py that begins with an `Operation`, and a function that carries one out. To issue:
 
-    make_room(w, q, 1); fill the entry of number q.issued; issue(w, q, odds)
+    if not has_room(q, 1): make_room(w, q, 1)
+    fill the entry of number q.issued
+    issue(w, q, odds)
 """
 
 from __future__ import annotations
@@ -38,39 +40,37 @@ def carry_out(function: Any, w: Any, number: Any) -> Value:
     return Builder.current().call_pointer(ptr(function), u32, [w, number])
 
 
+def operation_at(q: Any, number: Any) -> Any:
+    """Macro: how the entry of operation `number` begins."""
+    return cast_ptr(Operation, q.field("entries") + (number & u64(q.field("room") - 1)) * u64(q.field("entry_bytes")))
+
+
 # chance -------------------------------------------------------------------------------------------------------------
-@native
-def hash_choice(seed: u64, a: u64, b: u64) -> u64:
-    """A well-mixed number from three; the machine's only source of chance."""
+def hash_choice(seed: Any, a: Any, b: Any) -> Any:
+    """Macro: a well-mixed number from three; the machine's only source of chance."""
     x = seed * 0x9E3779B97F4A7C15 + a * 0xBF58476D1CE4E5B9 + b * 0x94D049BB133111EB + 0x2545F4914F6CDD1D
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB
     return x ^ (x >> 31)
 
 
-@native
-def choice(w: ptr_to(Warp), q: ptr_to(Queue), number: u64) -> u64:
-    """What the seed has for operation `number` of a queue: it depends on the CTA, the warp, the kind and the number alone."""
-    kind = (u64(q) - u64(w.queues)) // Queue.size
-    cta = w.cta
-    return hash_choice(cta.launch.seed, u64(cta.linear) * 64 + u64(w.index), number + (kind << 48))
+def choice(w: Any, q: Any, number: Any) -> Any:
+    """Macro: what the seed has for operation `number` of a queue: it depends on CTA, warp, kind and number, on nothing else."""
+    kind = (u64(q) - u64(w.field("queues"))) // Queue.size
+    cta = w.field("cta")
+    seed = cta.field("launch").field("seed")
+    return hash_choice(seed, u64(cta.field("linear")) * 64 + u64(w.field("index")), number + (kind << 48))
 
 
 # completion ---------------------------------------------------------------------------------------------------------
 @native
-def operation_at(q: ptr_to(Queue), number: u64) -> ptr_to(Operation):
-    return cast_ptr(Operation, q.entries + (number & u64(q.room - 1)) * u64(q.entry_bytes))
-
-
-@native
 def tell(w: ptr_to(Warp), o: ptr_to(Operation)) -> None:
-    """An operation is complete. Who waits for its group will ask; an mbarrier hears of it now, and who sleeps at one looks."""
+    """An operation that completes an mbarrier is complete: the mbarrier hears of it, and who sleeps at one looks again."""
     if o.completes == Completes.ARRIVAL:
         complete_part(o.barrier, u64(1), u64(0))
     if o.completes == Completes.BYTES:
         complete_part(o.barrier, u64(0), u64(o.bytes))
-    if o.completes != Completes.GROUP:
-        wake(w.cta.cluster)
+    wake(w.cta.cluster)
 
 
 @native
@@ -82,7 +82,9 @@ def complete(w: ptr_to(Warp), q: ptr_to(Queue), end: u64) -> u32:
             return u32(0)
         if w.cta.fault == 0:
             q.done = number + 1
-            tell(w, operation_at(q, number))
+            o = operation_at(q, number)
+            if o.completes != Completes.GROUP:
+                tell(w, o)
     return u32(1)
 
 
@@ -108,13 +110,17 @@ def complete_for_sleepers(cluster: ptr_to(Cluster)) -> u32:
 
 
 # issue --------------------------------------------------------------------------------------------------------------
+def has_room(q: Any, count: Any) -> Any:
+    """Macro: whether `count` operations can be issued."""
+    return q.field("issued") + count <= q.field("done") + u64(q.field("room"))
+
+
 @native
 def make_room(w: ptr_to(Warp), q: ptr_to(Queue), count: u32) -> u32:
     """Before `count` operations are issued: 0 if the queue has no room for them until other warps have issued theirs."""
-    end = q.issued + u64(count)
-    if end > q.done + u64(q.room):
-        return complete(w, q, end - u64(q.room))
-    return u32(1)
+    if has_room(q, u64(count)):
+        return u32(1)
+    return complete(w, q, q.issued + u64(count) - u64(q.room))
 
 
 @native
@@ -127,8 +133,9 @@ def issue(w: ptr_to(Warp), q: ptr_to(Queue), odds: u32) -> None:
 
 # groups -------------------------------------------------------------------------------------------------------------
 @native
-def commit(q: ptr_to(Queue)) -> None:
-    """A new group of all that was issued since the last commit. Empty groups are counted, and leave no entry."""
+def commit(w: ptr_to(Warp), kind: u32) -> None:
+    """commit_group: a new group of all that was issued since the last one. Empty groups are counted, and leave no entry."""
+    q = cast_ptr(Queue, w.queues) + kind
     before = u64(0)
     if q.filled != 0:
         newest = q.groups + ((q.filled - 1) & (ASYNC_GROUPS - 1))
@@ -163,3 +170,17 @@ def covered(q: ptr_to(Queue), pending: u64) -> u64:
             found = group.end
             break
     return found
+
+
+@native
+def wait(w: ptr_to(Warp), kind: u32, pending: u64) -> u32:
+    """wait_group: complete all but the newest `pending` groups, and but what was not committed; as `complete`."""
+    q = cast_ptr(Queue, w.queues) + kind
+    return complete(w, q, covered(q, pending))
+
+
+@native
+def wait_all(w: ptr_to(Warp), kind: u32) -> u32:
+    """Complete whatever was issued, committed or not."""
+    q = cast_ptr(Queue, w.queues) + kind
+    return complete(w, q, q.issued)

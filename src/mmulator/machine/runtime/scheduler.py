@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, reduce_max, reduce_min, select
-from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32
+from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.pending import complete_for_sleepers
 from mmulator.machine.runtime.waiting import set_pcs
-from mmulator.machine.state import Cluster, Stop, Warp
+from mmulator.machine.state import Cluster, Cta, Stop, Warp
 
 TURN = 64  # diverged choices between two turns for another group
 SLICE = 2048  # blocks of code that a warp runs before the next has its turn
@@ -52,7 +52,7 @@ def run_warp(w: ptr_to(Warp), budget: i64) -> i32:
     """Run until the warp exits, blocks, faults or has used its budget of blocks."""
     cta = w.cta
     code = cta.launch.code
-    counts = cta.counts
+    counts = cta.cluster.counts
     stop = cta.launch.stop
     left = budget
     while True:
@@ -87,8 +87,30 @@ def run_warp(w: ptr_to(Warp), budget: i64) -> i32:
 
 
 @native
+def begin(cluster: ptr_to(Cluster)) -> None:
+    """Where the CTAs of the cluster are in the grid, by rank (x fastest)."""
+    launch = cluster.launch
+    c = launch.cluster
+    ctas = cast_ptr(Cta, cluster.ctas)
+    across = u64(launch.nctaid[0] // c[0])
+    down = u64(launch.nctaid[1] // c[1])
+    x = u32(cluster.number % across) * c[0]
+    y = u32(cluster.number // across % down) * c[1]
+    z = u32(cluster.number // (across * down)) * c[2]
+    for rank in range(cluster.cta_count):
+        cta = ctas + rank
+        cta.ctaid[0] = x + rank % c[0]
+        cta.ctaid[1] = y + rank // c[0] % c[1]
+        cta.ctaid[2] = z + rank // (c[0] * c[1])
+        cta.linear = cta.ctaid[0] + launch.nctaid[0] * (cta.ctaid[1] + launch.nctaid[1] * cta.ctaid[2])
+    cluster.begun = u32(1)
+
+
+@native
 def run_cluster(cluster: ptr_to(Cluster), slices: i64) -> i32:
     """Run the cluster's warps in turn, each for a slice; back after `slices` rounds, or when it is over."""
+    if cluster.begun == 0:
+        begin(cluster)
     launch = cluster.launch
     warps = cast_ptr(Warp, cluster.warps)
     n = cluster.warp_count

@@ -19,7 +19,7 @@ def set_pcs(w: ptr_to(Warp), mask: u32, pc: i32) -> None:
 @native
 def wait_for_lanes(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
     """Lanes at the start of block `pc` whose partners are elsewhere: it will run again, and counts then."""
-    counts = w.cta.counts
+    counts = w.cta.cluster.counts
     counts[pc] = counts[pc] - 1
     w.waiting = w.waiting | mask
     set_pcs(w, mask, pc)
@@ -44,7 +44,7 @@ def wait_for_members(w: ptr_to(Warp), mask: u32, members: u32, pc: i32, next: i3
         w.sync_next = select(m, I32(next), w.sync_next)
         w.sync_members = select(m, U32(members), w.sync_members)
         return wait_for_partners(w, mask, pc)
-    counts = w.cta.counts
+    counts = w.cta.cluster.counts
     left = missing
     while left != 0:
         at = w.lane_pc[trailing_zeros(left)]

@@ -12,7 +12,7 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u16, u32, u64
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.pending import commit, complete, covered, entry, issue, make_room, queue
+from mmulator.machine.runtime.pending import complete, covered, entry, issue, make_room, queue
 from mmulator.machine.runtime.tensor import (
     a_fragment,
     a_registers,
@@ -34,10 +34,9 @@ def operation(w: Any, number: Any) -> Any:
     return entry(w, WGMMA, number)
 
 
-@native
-def first_of(w: ptr_to(Warp)) -> ptr_to(Warp):
-    """The first warp of the warpgroup."""
-    return cast_ptr(Warp, w.cta.warps) + (w.index & ~u32(3))
+def first_of(w: Any) -> Any:
+    """Macro: the first warp of the warpgroup."""
+    return cast_ptr(Warp, w.field("cta").field("warps")) + (w.field("index") & ~u32(3))
 
 
 @native
@@ -278,11 +277,6 @@ def wgmma_issue(
         if queue(first + i, WGMMA).issued <= number:
             return
     wake_warpgroup(w)
-
-
-@native
-def wgmma_commit(w: ptr_to(Warp)) -> None:
-    commit(queue(w, WGMMA))
 
 
 @native
