@@ -1,11 +1,6 @@
-"""Helpers of tests/ are importable by name; lines are as long as they come, whatever the terminal of the test run."""
-
-import sys
-from pathlib import Path
+"""Lines are as long as they come, whatever the terminal of the test run."""
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from mmulator.isa.memory import ROWS
-from mmulator.isa.scalar import Row, type_bits
+from mmulator.isa.row import Row
+from mmulator.isa.types import type_bits
 
 HERE = Path(__file__).resolve().parent
 FILE = HERE / "atomic_vectors.npz"
@@ -133,8 +134,8 @@ def _vector(registers: list[str]) -> str:
 
 def _written(row: Row) -> Iterator[dict[str, str]]:
     """What a row allows of operation, vector and type."""
-    groups = [g for g in row.groups if g.name in ("op", "noftz", "vec", "type")]
-    for words in itertools.product(*(g.alternatives for g in groups)):
+    groups = [g for g in row.slots if g.name in ("op", "noftz", "vec", "type")]
+    for words in itertools.product(*(g.choices for g in groups)):
         taken = {g.name: w for g, w in zip(groups, words)}
         if row.rule is None or row.rule(taken) is None:
             yield taken

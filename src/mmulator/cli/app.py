@@ -90,7 +90,7 @@ def _plain_help_option(make: Any, context: Any) -> Any:
 
 def _with_devices(arguments: list[str]) -> list[str]:
     """`--device H100` is `--device sm_90`."""
-    from mmulator.syntax.atoms import device_of
+    from mmulator.isa.targets import device_of
 
     out = []
     for before, text in zip(("", *arguments), arguments):

@@ -13,11 +13,11 @@ import typer
 from mmulator.cli.completion import instruction_words
 
 if TYPE_CHECKING:
-    from mmulator.inspect.banks import BankConflicts
-    from mmulator.inspect.descriptor import DescriptorAnswer, DescriptorFields
-    from mmulator.inspect.descriptor_checks import Finding
-    from mmulator.inspect.from_cute import CuteAnswer
-    from mmulator.inspect.tile import Tile
+    from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields
+    from mmulator.inspect.descriptors.banks import BankConflicts
+    from mmulator.inspect.descriptors.checks import Finding
+    from mmulator.inspect.descriptors.from_cute import CuteAnswer
+    from mmulator.inspect.descriptors.tile import Tile
     from mmulator.layouts.descriptors import MatrixDescriptor
 
 Text = str | None
@@ -98,7 +98,7 @@ def descriptor(
     """
     from mmulator.cli.output import exclude, print_json, print_text
     from mmulator.errors import OperandError
-    from mmulator.inspect.descriptor import describe_descriptor, descriptor_fields
+    from mmulator.inspect.descriptors.describe import describe_descriptor, descriptor_fields
 
     word, instruction = _words(words or [], instruction)
     for name, value in (("--type", type), ("--mn", mn), ("--k", k)):
@@ -235,7 +235,7 @@ def _pair(name: str, text: str) -> tuple[int, int]:
 
 
 def _tile(instruction: str | None, operand: str, mn_major: bool, type: str | None, mn: int, k: int) -> Tile | None:
-    from mmulator.inspect.descriptor import make_tile
+    from mmulator.inspect.descriptors.describe import make_tile
 
     if instruction is None and type is None:
         return None
@@ -243,7 +243,7 @@ def _tile(instruction: str | None, operand: str, mn_major: bool, type: str | Non
 
 
 def _from_cute(text: str, instruction: str | None, operand: str, type: str | None, base: int | None, units: str) -> CuteAnswer:
-    from mmulator.inspect.from_cute import descriptor_from_cute, tile_of_layout
+    from mmulator.inspect.descriptors.from_cute import descriptor_from_cute, tile_of_layout
 
     tile = _tile(instruction, operand, False, None, 64, 64) or tile_of_layout(text, operand, type or "f16", units)
     return descriptor_from_cute(text, tile, base=base, units=units)
@@ -253,7 +253,7 @@ def _descriptor(word: int | None, given: dict[str, Any], tile: Tile | None, base
     """The word, changed by the fields that are given; without a word the packed layout of the tile."""
     from dataclasses import replace
 
-    from mmulator.inspect.descriptor import descriptor_fields
+    from mmulator.inspect.descriptors.describe import descriptor_fields
     from mmulator.layouts.descriptors import MatrixDescriptor
 
     if word is not None:
@@ -265,7 +265,7 @@ def _descriptor(word: int | None, given: dict[str, Any], tile: Tile | None, base
 
 
 def _conflicts(answer: DescriptorAnswer | None, access: list[str] | None, at: str | None) -> list[BankConflicts]:
-    from mmulator.inspect.banks import address_accesses, bank_conflicts
+    from mmulator.inspect.descriptors.banks import address_accesses, bank_conflicts
 
     found = []
     for kind in access or ():
@@ -287,7 +287,7 @@ def _addresses(path: str) -> list[int]:
 
 
 def _need_cute(answer: DescriptorAnswer) -> str:
-    from mmulator.inspect.tile import canonical
+    from mmulator.inspect.descriptors.tile import canonical
 
     return str(canonical(answer.tile, answer.descriptor))
 
@@ -299,7 +299,7 @@ def _draw(answer: DescriptorAnswer, svg: str | None, png: str | None, theme: str
 
     if svg is None and png is None:
         return
-    from mmulator.inspect.svg import to_png
+    from mmulator.inspect.views.svg import to_png
 
     picture = answer.svg(theme)
     for path, data in ((svg, picture.encode()), (png, to_png(picture) if png else b"")):
@@ -369,7 +369,7 @@ def _print_tiles(derived: CuteAnswer) -> None:
 
 
 def _print_map(answer: DescriptorAnswer, lines: int) -> None:
-    from mmulator.inspect.draw_tile import draw_text
+    from mmulator.inspect.views.tile import draw_text
 
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     if lines > 0:

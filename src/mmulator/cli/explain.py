@@ -97,7 +97,7 @@ def _constants(values: tuple[int, ...] | None) -> str:
 
 def _arithmetic(e: Explanation) -> None:
     from mmulator.cli.output import print_columns, print_heading, print_text
-    from mmulator.inspect.arithmetic import by_devices, numbers
+    from mmulator.inspect.explanation.arithmetic import by_devices, numbers
 
     groups = by_devices(e.arithmetic)
     if not groups:
@@ -128,7 +128,8 @@ def _rules(e: Explanation) -> None:
 
 def _commands(e: Explanation) -> list[str]:
     """Other commands that know more of the instruction."""
-    from mmulator.inspect.layouts import form_of, operands
+    from mmulator.inspect.layouts.layout import operands
+    from mmulator.inspect.search import form_of
 
     form = form_of(e.mnemonic)
     held = operands(form)

@@ -11,7 +11,7 @@ from mmulator.cli.completion import instruction_words
 from mmulator.cli.output import exclude, print_line, print_text, width
 
 if TYPE_CHECKING:
-    from mmulator.inspect.layouts import Element, Layout
+    from mmulator.inspect.layouts.answer import Element, Layout
 
 
 def layout(
@@ -57,9 +57,10 @@ def layout(
 
     Elements are named as in the specification's figures: a5 is a lane's element number 5.
     """
-    from mmulator.inspect.layouts import is_name, other_answer
-    from mmulator.inspect.layouts import layout as answer
-    from mmulator.inspect.svg import check_theme
+    from mmulator.inspect.layouts.layout import layout as answer
+    from mmulator.inspect.layouts.others import other_answer
+    from mmulator.inspect.search import name_in
+    from mmulator.inspect.views.svg import check_theme
 
     if by not in (None, "matrix", "lane"):
         raise typer.BadParameter("matrix or lane", param_hint="--by")
@@ -100,7 +101,7 @@ def layout(
             return elements + list(layout.at(*place) if place else ())
 
         other = other_answer(instruction, found, ask)
-        _print_elements(found, ask(found), json, other, not is_name(instruction))
+        _print_elements(found, ask(found), json, other, not name_in(instruction))
     elif cute:
         _print_cute(found, json)
     elif json:
@@ -148,8 +149,8 @@ def _split(words: list[str]) -> tuple[str, str]:
 def _check_device(found: Layout, device: str) -> None:
     """A device that has no such instruction is no answer."""
     from mmulator.errors import UnsupportedError
-    from mmulator.inspect.arithmetic import runs_on
-    from mmulator.inspect.layouts import form_of
+    from mmulator.inspect.explanation.arithmetic import runs_on
+    from mmulator.inspect.search import form_of
     from mmulator.isa.targets import DEVICES
 
     form = form_of(found.instruction)
@@ -171,13 +172,14 @@ def _check_size(found: Layout) -> None:
 
 def _say_drawn(text: str, found: Layout, paths: list[str]) -> None:
     """What was drawn; on standard error where standard output has the drawing."""
-    from mmulator.inspect.layouts import is_name, other_form
+    from mmulator.inspect.layouts.others import other_form
+    from mmulator.inspect.search import name_in
 
     out = sys.stderr if "-" in paths else sys.stdout
     files = ", ".join(p for p in paths if p != "-")
     if files:
         print_line(f"{files}: operand {found.operand} of {found.instruction}", file=out)
-    elif not is_name(text):
+    elif not name_in(text):
         print_line(f"operand {found.operand} of {found.instruction}", file=out)
     if other := other_form(text, found):
         print_text(f"The words fit other forms too, of which {other} lays {found.operand} out otherwise.", file=out)
@@ -254,9 +256,9 @@ def _print_cute(found: Layout, json: bool) -> None:
 
 
 def _print_all(text: str, found: Layout, by: str, full: bool, csv: bool, markdown: bool) -> None:
-    from mmulator.inspect import tables
-    from mmulator.inspect.draw import subtitle
-    from mmulator.inspect.layouts import other_form
+    from mmulator.inspect.layouts.others import other_form
+    from mmulator.inspect.views import tables
+    from mmulator.inspect.views.layout import subtitle
 
     if csv:
         print(tables.to_csv(found), end="")

@@ -65,8 +65,8 @@ def _forms(
 ) -> tuple[MatrixForm, ...]:  # fmt: skip
     """What fits, in the order of the tables. Raises InvalidInstructionError where nothing does."""
     from mmulator.errors import InvalidInstructionError
-    from mmulator.instruction.execution import check_known
     from mmulator.isa.tables import FAMILIES
+    from mmulator.isa.targets import check_known
     from mmulator.syntax.search import find_forms, legal_forms
 
     if family is not None and family not in FAMILIES:
@@ -83,7 +83,7 @@ def _forms(
         fitting = frozenset(find_forms(query, target, ptx))
         forms = tuple(form for form in forms if form in fitting)
     if device is not None:
-        from mmulator.inspect.arithmetic import runs_on
+        from mmulator.inspect.explanation.arithmetic import runs_on
 
         forms = tuple(form for form in forms if runs_on(form, device))
         if not forms:

@@ -16,12 +16,12 @@ import typer
 from mmulator.cli.output import exclude, print_line, print_table, print_text, width
 
 if TYPE_CHECKING:
-    from mmulator.conformance.gpu import GpuInfo
     from mmulator.conformance.launches import ArrayComparison
     from mmulator.jobs.job import Argument, Comparison, Job, JobResult
+    from mmulator.machine.backend import Chip
     from mmulator.machine.launch.watch import Store
 
-    Compared = tuple[GpuInfo, list[ArrayComparison]]
+    Compared = tuple[Chip, list[ArrayComparison]]
     Watched = list[tuple[int, tuple[int, ...]]]
 
 
@@ -210,13 +210,13 @@ def _numbers(text: str, option: str) -> list[int]:
 
 
 def _on_gpu(job: Job, timeout: float | None, threads: int | None, quiet: bool) -> tuple[JobResult, list[Compared]]:
-    from mmulator.conformance.gpu import Gpu
     from mmulator.conformance.launches import compare_launch
+    from mmulator.devices.gpu import Gpu
 
     gpu = Gpu(limit_s=timeout or 60.0)
     with _Progress(quiet=quiet) as progress:
         result, arrays = compare_launch(job, gpu, timeout=timeout, threads=threads, progress=progress.update)
-    return result, [(gpu.info, arrays)]
+    return result, [(gpu.chip, arrays)]
 
 
 # results ------------------------------------------------------------------------------------------------------------

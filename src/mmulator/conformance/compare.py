@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from mmulator.conformance.cases import Batch, Segment
 from mmulator.errors import MmulatorError
 from mmulator.instruction import execution
+from mmulator.instruction.wgmma import shared_matrix
 from mmulator.isa.types import ElementType
 from mmulator.jobs.pattern import where_in_registers
 from mmulator.layouts import fragment, sparse
 from mmulator.numerics.formats import decode, element_type, integers
-from mmulator.numerics.profiles import profile_for
+from mmulator.numerics.profiles import dot_key, profile_for
 
 Array = NDArray[Any]
 
@@ -138,8 +139,8 @@ def element_operands(batch: Batch, n: int, row: int, column: int, copy: int = 0)
         if "a" in given:
             a = matrix("a")
         else:
-            a = execution.shared_matrix(image, 0, given["a_desc"], form.m, columns, form.atype, trans[0])[0]
-        b = execution.shared_matrix(image, 0, given["b_desc"], form.n, form.k, form.btype, trans[1])[0].T
+            a = shared_matrix(image, 0, given["a_desc"].encode(), form.m, columns, form.atype, trans[0])[0]
+        b = shared_matrix(image, 0, given["b_desc"].encode(), form.n, form.k, form.btype, trans[1])[0].T
         c = int(matrix("d")[row, column]) if given["scale_d"] else 0
     else:
         a, b, c = matrix("a"), matrix("b"), int(matrix("c")[row, column])
@@ -223,7 +224,7 @@ def _sum(form: Any, a: list[int], b: list[int], c: int) -> tuple[tuple[str, ...]
 
 
 def _say(form: Any, device: str) -> str:
-    p = profile_for(execution.dot_key(form), device)
+    p = profile_for(dot_key(form), device)
     if not p.fraction:
         return f"{device}: {p.method} ({p.confidence})"
     return f"{device}: {p.method}, chunks of {p.chunk}, F = {p.fraction}, floor {p.floor} ({p.confidence})"

@@ -16,6 +16,8 @@ from mmulator.conformance.cases import Batch, image_bytes
 from mmulator.conformance.subjects import Subject
 from mmulator.isa.forms import OperandSpec
 from mmulator.isa.targets import Target
+from mmulator.machine.backend import Backend, Request
+from mmulator.machine.launch.arguments import Arguments
 
 Array = NDArray[Any]
 _SCALARS = {"a_desc": 64, "b_desc": 64, "scale_d": 32, "stride": 32}  # one word a block; others one a thread
@@ -79,6 +81,13 @@ def arguments(batch: Batch) -> tuple[list[Array], Array]:
         return inputs, batch.image
     d = np.zeros((batch.count, batch.subject.form.lanes, out.count), f"u{out.bits // 8}")
     return [*inputs, d], d
+
+
+def launch(backend: Backend, module: Any, entry: str, batch: Batch, arrays: list[Array], out: Array) -> None:
+    """Run a kernel of `module`, one block for each execution; `out` is the one of the arrays that is wanted afterwards."""
+    kernel = backend.compile(module, entry, backend.chip.device)
+    lanes = batch.subject.form.lanes
+    backend.launch(kernel, Request((batch.count, 1, 1), (lanes, 1, 1), Arguments.of_arrays(arrays), back=[out]))
 
 
 # Text ----------------------------------------------------------------------------------------------------------------

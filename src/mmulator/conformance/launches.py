@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import copy
-import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from mmulator.conformance.gpu import Runner
-from mmulator.errors import LaunchError
-from mmulator.jobs.job import Job, JobResult, run_job
-from mmulator.machine.launch.arguments import scalar_bytes
-from mmulator.machine.module import Module, read_source
+from mmulator.jobs.job import Job, JobResult, run_job, set_variables
+from mmulator.machine.backend import Backend
+from mmulator.machine.module import Module
 
 Progress = Callable[[str, int, int], None]
 _STORES = 4  # of an element's history
@@ -47,53 +44,53 @@ class ArrayComparison:
 
 
 def compare_launch(
-    job: Job, runner: Runner, *, timeout: float | None = None, threads: int | None = None, progress: Progress | None = None
+    job: Job, backend: Backend, *, timeout: float | None = None, threads: int | None = None, progress: Progress | None = None
 ) -> tuple[JobResult, list[ArrayComparison]]:
     """Run a job on the model and on the GPU; arrays of the job are those of the model afterwards.
 
-    Where bits differ, the model runs once more, watching the first differing element of each array. Raises what
-    `run_job` raises, and GpuError.
+    Compared are the array arguments, what structs point to, and the module's variables that the model changed. Where bits
+    differ, the model runs once more, watching the first differing element of each array argument. Raises what `run_job`
+    raises, and GpuError.
     """
-    if job.variables or any(a.pointed for a in job.arguments):
-        raise LaunchError("module variables and structs with pointers are not set on the GPU: leave out --compare-gpu")
-    job.device = job.device or runner.info.device
-    fresh = copy.deepcopy(job.arguments)
-    other = [a.value for a in copy.deepcopy(job.arguments)]
+    job.device = job.device or backend.chip.device
+    fresh, other = copy.deepcopy(job.arguments), copy.copy(job)
+    other.arguments = copy.deepcopy(job.arguments)
     result = run_job(job, timeout=timeout, threads=threads, progress=progress)
-    _on_gpu(job, result, other, runner)
-    found = [_compared(a.name, a.value, g) for a, g in zip(job.arguments, other) if isinstance(g, np.ndarray) and g.size]
-    numbers = [n for n, g in enumerate(other) if isinstance(g, np.ndarray) and g.size]
-    watch = [(n, c.first) for n, c in zip(numbers, found) if c.first is not None and other[n].itemsize <= 8]
+    theirs = _on_gpu(other, result, backend)
+    ours = {**job.arrays(), **{n: a for n, a in result.written.items() if n in theirs}}
+    found = {n: _compared(n, a, theirs[n]) for n, a in ours.items() if a.size}
+    arguments = {a.name: number for number, a in enumerate(job.arguments)}
+    watch = [
+        (arguments[n], c.first) for n, c in found.items() if c.first is not None and n in arguments and ours[n].itemsize <= 8
+    ]
     if watch:
         again = copy.copy(job)
         again.arguments, again.expect = fresh, None
         stores = run_job(again, timeout=timeout, watch=watch).report.stores
-        for position, n in enumerate(numbers):
-            texts = tuple(str(s) for s in stores if s.argument == n)[-_STORES:]
-            found[position] = ArrayComparison(**{**vars(found[position]), "stores": texts})
-    return result, found
+        for name, c in found.items():
+            texts = tuple(str(s) for s in stores if s.argument == arguments.get(name))[-_STORES:]
+            found[name] = replace(c, stores=texts)
+    return result, list(found.values())
 
 
-def _on_gpu(job: Job, result: JobResult, values: list[Any], runner: Runner) -> None:
-    """The job on the GPU: arrays among `values` are left as it leaves them."""
-    kernel = Module.load(job.ptx)[result.report.kernel]
-    cells: list[Any] = []
-    for number, (p, value) in enumerate(zip(kernel.function.params, values, strict=True)):
-        if isinstance(value, np.ndarray):
-            cells.append(value)
-            continue
-        data = scalar_bytes(value, p, f"argument {number} ({p.name})")
-        cells.append((ctypes.c_uint8 * len(data)).from_buffer_copy(data))
-    if runner.info.device != job.device:
-        raise LaunchError(
-            f"the launch asks for {job.device}, the GPU is {runner.info.device}",
-            hint="leave out --device, and `device` in the launch file",
-        )
-    module = runner.load(read_source(job.ptx).text)
+def _on_gpu(job: Job, result: JobResult, backend: Backend) -> dict[str, Any]:
+    """The job on the GPU: its arrays, and the variables that the model changed, by name, as the GPU leaves them."""
+    module = Module.load(job.ptx)
+    kernel = module[result.report.kernel]
+    changed = {name: variable for name, variable in module.variables.items() if name in result.written}
+    given = set_variables(module, job)
+    values = [a.value for a in job.arguments]
+    device = job.device or backend.chip.device
+    loaded = backend.load(module.tree)
     try:
-        runner.run(module, kernel.name, result.report.grid, result.report.block, cells, shared=job.shared)
+        for name in given:
+            backend.write(loaded, name, module.variables[name].tobytes())
+        request = kernel.request(job.grid, job.block, values, job.shared, device)
+        backend.launch(backend.compile(loaded, kernel.name, device), request)
+        read = {n: np.frombuffer(backend.read(loaded, n), v.dtype).reshape(v.shape) for n, v in changed.items()}
     finally:
-        runner.close(module)
+        backend.close(loaded)
+    return {**job.arrays(), **read}
 
 
 def _compared(name: str, model: Any, gpu: Any) -> ArrayComparison:

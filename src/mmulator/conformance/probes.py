@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.conformance import cases, compare, kernels
-from mmulator.conformance.gpu import Runner
 from mmulator.conformance.subjects import Subject, subjects
 from mmulator.errors import MmulatorError
 from mmulator.instruction import execution
+from mmulator.machine.backend import Backend
 from mmulator.syntax import parse_mnemonic
 
 Array = NDArray[Any]
@@ -103,16 +103,16 @@ PROBES: tuple[Probe, ...] = (
 )
 
 
-def observe(probe: Probe, runner: Runner) -> Observation:
+def observe(probe: Probe, backend: Backend) -> Observation:
     """Run a probe."""
     try:
-        return Observation(probe.name, probe.question, _observe(probe, runner))
+        return Observation(probe.name, probe.question, _observe(probe, backend))
     except MmulatorError as error:
         return Observation(probe.name, probe.question, {}, error.message)
 
 
-def _observe(probe: Probe, runner: Runner) -> dict[str, int]:
-    device, target = runner.info.device, runner.info.target
+def _observe(probe: Probe, backend: Backend) -> dict[str, int]:
+    device, target = backend.chip.device, backend.chip.target
     found = subjects(parse_mnemonic(probe.mnemonic, target=target))
     subject = found[0]
     batch = cases.build(subject, device, _SEED, _COUNT, only=probe.kinds, wish=cases.Wish(scale_d=1, odd=False))
@@ -120,12 +120,12 @@ def _observe(probe: Probe, runner: Runner) -> dict[str, int]:
     written = subject
     if probe.selector is not None:
         written = Subject(subject.form, subject.signature, (("f", probe.selector),))
-    module = runner.load(probe.text(kernels.module([written], target)))
+    module = backend.load(probe.text(kernels.module([written], target)))
     try:
         arrays, got = kernels.arguments(batch)
-        runner.run(module, "k0", [batch.count], [subject.form.lanes], arrays, back=[got])
+        kernels.launch(backend, module, "k0", batch, arrays, got)
     finally:
-        runner.close(module)
+        backend.close(module)
     rest = np.ones(got.shape, bool)
     counts = {}
     for name, want in could_be.items():

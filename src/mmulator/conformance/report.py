@@ -57,7 +57,7 @@ def run_data(outcome: Outcome, settings: Settings) -> dict[str, Any]:
         "complete": outcome.complete,
         "mmulator": __version__,
         "date": datetime.now(UTC).date().isoformat(),
-        "gpu": outcome.info.as_dict(),
+        "gpu": outcome.chip.as_dict(),
         "run": settings.key,
         "seconds": round(outcome.seconds, 1),
         "totals": totals(outcome.rows),
@@ -70,7 +70,7 @@ def run_data(outcome: Outcome, settings: Settings) -> dict[str, Any]:
 
 def lines(outcome: Outcome, settings: Settings, limit: int = 8) -> Iterator[str]:
     """The report as text of at most 80 columns (mnemonics may be longer)."""
-    info = outcome.info
+    info = outcome.chip
     how = f"vectors in {settings.replay}" if settings.replay else f"seed {settings.seed}"
     head = f"{info.name} ({info.device}), CUDA {info.cuda}, driver {info.driver or 'unknown'}"
     yield from [f"{head}; {how}"] if len(head + how) <= 78 else [head, how]
@@ -135,9 +135,9 @@ def write_vectors(folder: Path, outcome: Outcome, settings: Settings) -> list[Pa
     data = run_data(outcome, settings)
     provenance = {
         "gpu": data["gpu"], "date": data["date"], "mmulator": data["mmulator"],
-        "compiler": f"the driver's own, CUDA {outcome.info.cuda}",
+        "compiler": f"the driver's own, CUDA {outcome.chip.cuda}",
     }  # fmt: skip
-    device = folder / outcome.info.device
+    device = folder / outcome.chip.device
     paths = vectors.write(device, [v for r in outcome.rows for v in r.vectors], provenance)
     kept = {k: v for k, v in data.items() if k not in ("forms", "complete")}
     kept["different"] = [r for r in data["forms"] if r["verdict"] != "same"]

@@ -18,12 +18,14 @@ from typing import Any, Literal
 
 from mmulator.conformance import cases, compare, kernels, vectors
 from mmulator.conformance.edges import EDGES
-from mmulator.conformance.gpu import Gpu, GpuInfo, Machine, Runner
 from mmulator.conformance.probes import PROBES, Observation, observe
 from mmulator.conformance.subjects import Subject, forms, group, subjects
 from mmulator.conformance.vectors import Vector
+from mmulator.devices.gpu import Gpu
 from mmulator.errors import MmulatorError
 from mmulator.isa.targets import Target
+from mmulator.machine.backend import Backend, Chip
+from mmulator.machine.cpu import Cpu
 from mmulator.syntax import parse_mnemonic
 
 Verdict = Literal["same", "different", "error"]
@@ -132,30 +134,30 @@ def batches(
         done, number = done + n, number + 1
 
 
-def check(item: Item, runner: Runner, settings: Settings) -> Row:
+def check(item: Item, backend: Backend, settings: Settings) -> Row:
     """Run an item on the GPU and on the model."""
     start = time.perf_counter()
-    device, target = runner.info.device, runner.info.target
+    device, target = backend.chip.device, backend.chip.target
     row = Row(item, "same")
     module = None
     try:
         found, only, wish = resolve(item, target)
         if not found:
             return row
-        module = runner.load(kernels.module(found, target))
+        module = backend.load(kernels.module(found, target))
         executions = cases.executions(found[0].form, settings.count, len(found), device)
         for number, subject in enumerate(found):
             for batch in batches(subject, device, settings.seed, executions, only, wish):
-                row = _compare(row, batch, runner, module, f"k{number}")
+                row = _compare(row, batch, backend, module, f"k{number}")
         row = replace(row, subjects=len(found))
         if settings.capture and not item.edge:
-            row = replace(row, vectors=vectors.capture(found[0].form, runner))
+            row = replace(row, vectors=vectors.capture(found[0].form, backend))
     except MmulatorError as error:
         row = replace(row, verdict="error", error=str(error))
     except Exception as error:  # one form must not end the suite
         row = replace(row, verdict="error", error=f"{type(error).__name__}: {error}")
     finally:
-        _close(runner, module)
+        _close(backend, module)
     return replace(row, seconds=round(time.perf_counter() - start, 3))
 
 
@@ -181,20 +183,20 @@ def check_vectors(item: Item, settings: Settings) -> Row:
     return replace(row, seconds=round(time.perf_counter() - start, 3))
 
 
-def _close(runner: Runner, module: Any) -> None:
+def _close(backend: Backend, module: Any) -> None:
     try:
         if module is not None:
-            runner.close(module)
+            backend.close(module)
     except MmulatorError:
         pass  # the context was made anew, and the module went with the old one
 
 
-def _compare(row: Row, batch: cases.Batch, runner: Runner, module: Any, entry: str) -> Row:
+def _compare(row: Row, batch: cases.Batch, backend: Backend, module: Any, entry: str) -> Row:
     form = batch.subject.form
-    want = compare.model(batch, runner.info.device)
+    want = compare.model(batch, backend.chip.device)
     arrays, out = kernels.arguments(batch)
-    runner.run(module, entry, [batch.count], [form.lanes], arrays, back=[out])
-    wrong, first = compare.compare(batch, out, want, runner.info.device)
+    kernels.launch(backend, module, entry, batch, arrays, out)
+    wrong, first = compare.compare(batch, out, want, backend.chip.device)
     row = replace(
         row, cases=row.cases + batch.count * cases.weight(form), executions=row.executions + batch.count,
         words=row.words + out.size, wrong=row.wrong + wrong,
@@ -209,7 +211,7 @@ def _compare(row: Row, batch: cases.Batch, runner: Runner, module: Any, entry: s
 class Outcome:
     """Rows in the order of the items, forms that the GPU lacks, what probes saw, and where it ran."""
 
-    info: GpuInfo
+    chip: Chip
     rows: list[Row] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
@@ -221,21 +223,21 @@ class Outcome:
         return self.complete and bool(self.rows) and all(r.verdict == "same" for r in self.rows)
 
 
-_runner: Runner | None = None
+_backend: Backend | None = None
 
 
-def make_runner(settings: Settings) -> Runner:
+def make_backend(settings: Settings) -> Backend:
     """The GPU, or the model in its place. Raises UnsupportedError where there is no GPU."""
-    return Machine(settings.machine) if settings.machine else Gpu(settings.gpu)
+    return Cpu(settings.machine) if settings.machine else Gpu(settings.gpu)
 
 
 def _begin(settings: Settings) -> None:
     import signal
 
-    global _runner
+    global _backend
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     os.cpu_count = lambda: 1  # there is a process for every core: threads of the model would be in the way
-    _runner = None if settings.replay else make_runner(settings)
+    _backend = None if settings.replay else make_backend(settings)
 
 
 def _observe(settings: Settings) -> list[Observation]:
@@ -248,11 +250,11 @@ def _observe(settings: Settings) -> list[Observation]:
 
 
 def _probe(settings: Settings, number: int) -> Observation:
-    return observe(PROBES[number], make_runner(settings))
+    return observe(PROBES[number], make_backend(settings))
 
 
 def _alone(settings: Settings, item: Item) -> Row:
-    return check(item, make_runner(settings), settings)
+    return check(item, make_backend(settings), settings)
 
 
 def _apart(function: Callable[..., Any], settings: Settings, *more: Any) -> Any:
@@ -261,19 +263,19 @@ def _apart(function: Callable[..., Any], settings: Settings, *more: Any) -> Any:
         return one.submit(function, settings, *more).result()
 
 
-def _info(settings: Settings) -> GpuInfo:
+def _info(settings: Settings) -> Chip:
     if not settings.replay:
-        return make_runner(settings).info
+        return make_backend(settings).chip
     path = min(Path(settings.replay).glob("*.npz"))
-    return GpuInfo.of(vectors.read(path)[0]["gpu"])
+    return Chip.of(vectors.read(path)[0]["gpu"])
 
 
-def _work(item: Item, settings: Settings, runner: Runner | None = None) -> Row:
+def _work(item: Item, settings: Settings, backend: Backend | None = None) -> Row:
     if settings.replay:
         return check_vectors(item, settings)
-    runner = runner or _runner
-    assert runner is not None
-    return _apart(_alone, settings, item) if runner.broken else check(item, runner, settings)
+    backend = backend or _backend
+    assert backend is not None
+    return _apart(_alone, settings, item) if backend.broken else check(item, backend, settings)
 
 
 def cores() -> int:
@@ -320,9 +322,9 @@ def run(settings: Settings, state: Path | None = None, progress: Progress = lamb
 
 def _rows(rest: list[Item], settings: Settings, workers: int) -> Iterator[Row]:
     if workers == 1 or len(rest) < 3:
-        runner = None if settings.replay else make_runner(settings)
+        backend = None if settings.replay else make_backend(settings)
         for item in rest:
-            yield _work(item, settings, runner)
+            yield _work(item, settings, backend)
         return
     # large shapes first, so that none is left for the end
     order = sorted(rest, key=lambda i: -_size(i.mnemonic))
@@ -350,7 +352,7 @@ def _size(mnemonic: str) -> int:
 
 # State ---------------------------------------------------------------------------------------------------------------
 class _Writer:
-    def __init__(self, path: Path | None, settings: Settings, info: GpuInfo, fresh: bool) -> None:
+    def __init__(self, path: Path | None, settings: Settings, info: Chip, fresh: bool) -> None:
         self.path = path
         if path is not None and fresh:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -362,7 +364,7 @@ class _Writer:
                 file.write(json.dumps(row.as_dict()) + "\n")
 
 
-def read_state(path: Path, settings: Settings, info: GpuInfo) -> dict[str, Row]:
+def read_state(path: Path, settings: Settings, info: Chip) -> dict[str, Row]:
     """Rows by item name; empty if the file belongs to another run (or is new). A line cut short is left out."""
     if not path.exists():
         return {}

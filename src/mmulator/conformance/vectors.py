@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.conformance import cases, compare, kernels
-from mmulator.conformance.gpu import Runner
 from mmulator.conformance.stream import Stream
 from mmulator.conformance.subjects import Subject, forms, subjects
 from mmulator.errors import MmulatorError
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import Target
+from mmulator.machine.backend import Backend
 
 Array = NDArray[Any]
 FORMAT = 1
@@ -115,21 +115,21 @@ def vector(batch: cases.Batch, kinds: tuple[str, ...], inputs: int, results: Arr
     return Vector(batch.subject, kinds, inputs, digests, flat[_kept(batch.subject, flat.size)])
 
 
-def capture(form: MatrixForm, runner: Runner) -> list[Vector]:
+def capture(form: MatrixForm, backend: Backend) -> list[Vector]:
     """Run a form's part of the plan on a GPU."""
-    chosen = list(of_form(form, runner.info.device))
-    module = runner.load(kernels.module([s for s, _ in chosen], runner.info.target))
+    chosen = list(of_form(form, backend.chip.device))
+    module = backend.load(kernels.module([s for s, _ in chosen], backend.chip.target))
     try:
         out = []
         for number, (subject, kinds) in enumerate(chosen):
-            batch = batch_of(subject, kinds, runner.info.device)
+            batch = batch_of(subject, kinds, backend.chip.device)
             inputs = inputs_digest(batch)
             arrays, d = kernels.arguments(batch)
-            runner.run(module, f"k{number}", [batch.count], [form.lanes], arrays, back=[d])
+            kernels.launch(backend, module, f"k{number}", batch, arrays, d)
             out.append(vector(batch, kinds, inputs, d))
         return out
     finally:
-        runner.close(module)
+        backend.close(module)
 
 
 # Files ---------------------------------------------------------------------------------------------------------------

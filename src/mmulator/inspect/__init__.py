@@ -8,36 +8,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-# name -> module that has it, of this package where there is no dot
+# name -> module of this package that has it
 _LAZY: dict[str, str] = {
-    "BankConflicts": "banks",
-    "CuteAnswer": "from_cute",
-    "CuteLayout": "cute_layout",
-    "DescriptorAnswer": "descriptor",
-    "DescriptorFields": "descriptor",
-    "Explanation": "explanation",
-    "Finding": "descriptor_checks",
+    "BankConflicts": "descriptors.banks",
+    "CuteAnswer": "descriptors.from_cute",
+    "CuteLayout": "descriptors.cute_layout",
+    "DescriptorAnswer": "descriptors.answer",
+    "DescriptorFields": "descriptors.answer",
+    "Explanation": "explanation.answer",
+    "Finding": "descriptors.checks",
     "FormGroup": "listing",
-    "Layout": "layouts",
+    "Layout": "layouts.answer",
     "MetadataWord": "sparse",
-    "OffsetMeaning": "descriptor",
+    "OffsetMeaning": "descriptors.answer",
     "PatternReport": "sparse",
-    "Tile": "tile",
-    "WarpAccess": "banks",
-    "address_accesses": "banks",
-    "bank_conflicts": "banks",
-    "describe_descriptor": "descriptor",
-    "descriptor_fields": "descriptor",
-    "descriptor_from_cute": "from_cute",
-    "explain": "explanation",
-    "find_forms": "mmulator.syntax.search",
+    "Tile": "descriptors.tile",
+    "WarpAccess": "descriptors.banks",
+    "address_accesses": "descriptors.banks",
+    "bank_conflicts": "descriptors.banks",
+    "describe_descriptor": "descriptors.describe",
+    "descriptor_fields": "descriptors.describe",
+    "descriptor_from_cute": "descriptors.from_cute",
+    "explain": "explanation.explain",
+    "find_forms": "search",
     "group": "listing",
-    "layout": "layouts",
-    "make_tile": "descriptor",
+    "layout": "layouts.layout",
+    "make_tile": "descriptors.describe",
     "metadata_word": "sparse",
     "metadata_words": "sparse",
     "pattern_report": "sparse",
-    "tile_to_shape": "cute_layout",
+    "tile_to_shape": "descriptors.cute_layout",
 }
 
 __all__ = [
@@ -72,24 +72,20 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from mmulator.inspect.banks import BankConflicts, WarpAccess, address_accesses, bank_conflicts
-    from mmulator.inspect.cute_layout import CuteLayout, tile_to_shape
-    from mmulator.inspect.descriptor import (
-        DescriptorAnswer,
-        DescriptorFields,
-        OffsetMeaning,
-        describe_descriptor,
-        descriptor_fields,
-        make_tile,
-    )
-    from mmulator.inspect.descriptor_checks import Finding
-    from mmulator.inspect.explanation import Explanation, explain
-    from mmulator.inspect.from_cute import CuteAnswer, descriptor_from_cute
-    from mmulator.inspect.layouts import Layout, layout
+    from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields, OffsetMeaning
+    from mmulator.inspect.descriptors.banks import BankConflicts, WarpAccess, address_accesses, bank_conflicts
+    from mmulator.inspect.descriptors.checks import Finding
+    from mmulator.inspect.descriptors.cute_layout import CuteLayout, tile_to_shape
+    from mmulator.inspect.descriptors.describe import describe_descriptor, descriptor_fields, make_tile
+    from mmulator.inspect.descriptors.from_cute import CuteAnswer, descriptor_from_cute
+    from mmulator.inspect.descriptors.tile import Tile
+    from mmulator.inspect.explanation.answer import Explanation
+    from mmulator.inspect.explanation.explain import explain
+    from mmulator.inspect.layouts.answer import Layout
+    from mmulator.inspect.layouts.layout import layout
     from mmulator.inspect.listing import FormGroup, group
+    from mmulator.inspect.search import find_forms
     from mmulator.inspect.sparse import MetadataWord, PatternReport, metadata_word, metadata_words, pattern_report
-    from mmulator.inspect.tile import Tile
-    from mmulator.syntax.search import find_forms
 
 
 def __getattr__(name: str) -> Any:
@@ -97,8 +93,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    place = _LAZY[name] if "." in _LAZY[name] else f"mmulator.inspect.{_LAZY[name]}"
-    value = getattr(import_module(place), name)
+    value = getattr(import_module(f"mmulator.inspect.{_LAZY[name]}"), name)
     globals()[name] = value
     return value
 

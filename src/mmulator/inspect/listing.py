@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from mmulator.inspect.answer import Answer
 from mmulator.isa.forms import MatrixForm, Requirement
 from mmulator.syntax import print_mnemonic
-from mmulator.tables import html_table, text_table
+from mmulator.tables import text_table
 
 _TYPES = ("dtype", "atype", "btype", "ctype", "stype", "type")
 _UNSHOWN = ("sync", "aligned", "sparse")
@@ -77,20 +78,17 @@ def short_targets(requires: Requirement) -> str:
 _Key = tuple[str, str, tuple[str, ...]]
 
 
-class FormGroups(tuple[FormGroup, ...]):
+class FormGroups(Answer, tuple[FormGroup, ...]):
     """Groups, as a table."""
 
     __slots__ = ()
-    _COLUMNS = ("instruction", "targets", "PTX")
+    COLUMNS = ("instruction", "targets", "PTX")
 
-    def _rows(self) -> list[tuple[str, str, str]]:
+    def rows(self) -> list[tuple[str, str, str]]:
         return [(g.pattern, g.targets, g.ptx) for g in self]
 
     def __str__(self) -> str:
-        return "\n".join(text_table(self._COLUMNS, self._rows()))
-
-    def _repr_html_(self) -> str:
-        return html_table(self._COLUMNS, self._rows())
+        return "\n".join(text_table(self.COLUMNS, self.rows()))
 
 
 def group(forms: Iterable[MatrixForm]) -> FormGroups:

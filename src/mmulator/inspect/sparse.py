@@ -6,14 +6,17 @@ Sparse matrix storage; Matrix fragments for multiply-accumulate operation with s
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmulator.errors import OperandError
-from mmulator.instruction.instruction import Instruction
+from mmulator.inspect.answer import Answer
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import sparse
+
+if TYPE_CHECKING:
+    from mmulator.instruction.instruction import Instruction
 
 _SHOWN = 8  # chunks of a PatternReport that are listed
 
@@ -35,9 +38,14 @@ class Nibble:
     defined: bool = True
     meaning: str = ""
 
+    @property
+    def text(self) -> str:
+        """The value in binary; nothing where only its place is known."""
+        return "" if self.value is None else f"{self.value:04b}"
+
 
 @dataclass(frozen=True)
-class MetadataWord:
+class MetadataWord(Answer):
     """The metadata operand of one lane. nibbles is empty for a lane that does not contribute with this selector."""
 
     instruction: str
@@ -71,22 +79,6 @@ class MetadataWord:
             "contributes": self.contributes,
             "defined": self.defined,
         }
-
-    def _repr_html_(self) -> str:
-        from mmulator.inspect.html import element, table
-
-        word = "" if self.word is None else f": 0x{self.word:08x}"
-        rows = [
-            (f"{n.bits[0]}..{n.bits[1]}", n.row, f"{n.columns[0]}..{n.columns[1]}", value_text(n), n.meaning)
-            for n in self.nibbles
-        ]
-        head = element("p", f"lane {self.lane}, selector {self.selector}{word}")
-        return head + table(("bits", "row", "columns", "nibble", "meaning"), rows)
-
-
-def value_text(nibble: Nibble) -> str:
-    """The nibble in binary; nothing where only its place is known."""
-    return "" if nibble.value is None else f"{nibble.value:04b}"
 
 
 def metadata_word(instruction: Instruction, lane: int | None = None, selector: int = 0, word: int | None = None) -> MetadataWord:
@@ -150,7 +142,7 @@ class CrowdedChunk:
 
 
 @dataclass(frozen=True)
-class PatternReport:
+class PatternReport(Answer):
     """Whether a matrix fits the pattern of a sparse instruction.
 
     shape, dtype: of the matrix. rule: in words. chunks: how many there are; too_dense: how many break the rule; first:
@@ -173,16 +165,6 @@ class PatternReport:
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
         return {"ok": self.ok, **asdict(self)}
-
-    def _repr_html_(self) -> str:
-        from mmulator.inspect.html import element, table
-
-        text = f"{self.dtype} {list(self.shape)}: {self.too_dense:,} of {self.chunks:,} chunks are too dense; {self.rule}"
-        rows = [
-            (*c.batch, c.row, c.chunk, f"{c.columns[0]}..{c.columns[1]}", ", ".join(c.values)) for c in self.first
-        ]
-        batch = [f"matrix {n}" for n in range(len(self.shape) - 2)]
-        return element("p", text) + (table((*batch, "row", "chunk", "columns", "values"), rows) if rows else "")
 
 
 def pattern_report(a: Any, instruction: Instruction) -> PatternReport:

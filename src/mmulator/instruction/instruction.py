@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError, UnsupportedError, short_traceback, shown
 from mmulator.instruction import execution
-from mmulator.instruction.execution import raw_matmul
+from mmulator.instruction.operands import check_signs, words
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.targets import Target, as_pair
 from mmulator.isa.types import ElementType
@@ -59,8 +59,8 @@ class OperandLayout:
     @short_traceback
     def to_matrix(self, registers: Any) -> Array:
         """Registers [..., lanes, registers] (uint32, uint64 for .f64) to a matrix [..., rows, columns]."""
-        words = execution.words(self.name, registers, self.fragment.register_bits)
-        return from_raw(self.element_type, self.fragment.to_matrix(words))
+        given = words(self.name, registers, self.fragment.register_bits)
+        return from_raw(self.element_type, self.fragment.to_matrix(given))
 
 
 def _plain(*parts: Any) -> tuple[Any, ...]:
@@ -169,13 +169,15 @@ class Instruction:
         else:
             a = _matrix("A", form.atype, A, (form.m, form.k))
         c = None if C is None else _matrix("C", form.ctype or form.dtype, C, (form.m, form.n))
-        execution.check_signs(form, imm_scale_a, imm_scale_b)
+        check_signs(form, imm_scale_a, imm_scale_b)
         if form.block_scale:
             scale_a = _matrix("scale_a", form.stype, scale_a, (form.m, form.scale_vec))
             scale_b = _matrix("scale_b", form.stype, scale_b, (form.scale_vec, form.n))
         elif scale_a is not None or scale_b is not None:
             raise OperandError(f"{form} takes no scale_a or scale_b")
-        d = raw_matmul(
+        from mmulator.twin.twin import fast_matmul
+
+        d = fast_matmul(
             key, device, a, b, c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, indices=indices,
             scale_a=scale_a, scale_b=scale_b,
         )  # fmt: skip

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 from mmulator.errors import OperandError, short_traceback
 from mmulator.instruction import execution
 from mmulator.instruction.instruction import Instruction
+from mmulator.instruction.operands import check_signs
 from mmulator.interop import as_array
 from mmulator.isa.forms import MatrixForm
 from mmulator.isa.types import ElementType
 from mmulator.layouts import sparse
 from mmulator.numerics.formats import from_raw, to_raw
+from mmulator.numerics.profiles import dot_key
 
 Array = NDArray[Any]
 _ONE = {"ue8m0": 0x7F, "ue4m3": 0x38}
@@ -50,7 +52,7 @@ def matmul(
     if form.atype is None or form.btype is None or form.dtype is None:
         raise OperandError(f"{form} multiplies no matrices", hint="use an mma, wgmma.mma_async or wmma.mma instruction")
     execution.check_device(form, device)
-    execution.check_signs(form, imm_scale_a, imm_scale_b)
+    check_signs(form, imm_scale_a, imm_scale_b)
     b = _raw("B", form.btype, B)
     if isinstance(A, sparse.Compressed):
         a, shape = _raw("A", form.atype, A.values), A.shape
@@ -74,8 +76,10 @@ def matmul(
         raise OperandError(f"A is compressed and {form} is dense", hint="`sparse.expand` gives the dense A")
     else:
         a = _padded(a, -1, steps * form.k)
-    d = execution.raw_matmul(
-        execution.dot_key(form), device, a, b, c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, indices=indices,
+    from mmulator.twin.twin import fast_matmul
+
+    d = fast_matmul(
+        dot_key(form), device, a, b, c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, indices=indices,
         **_scales(form, scale_a, scale_b, k, steps),
     )  # fmt: skip
     return from_raw(form.dtype, d)

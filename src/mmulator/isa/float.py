@@ -1,18 +1,13 @@
-"""Floating-Point Instructions, Half Precision Floating-Point Instructions, Mixed Precision ones (PTX ISA 9.1)."""
+"""Floating-Point Instructions, Mixed Precision Floating-Point Instructions (PTX ISA 9.1)."""
 
 from __future__ import annotations
 
 from mmulator.isa.pieces import (
     APPROX,
-    BF16,
-    BF16_NEEDS,
     D_A,
     D_A_B,
     D_A_B_C,
-    F16,
     FTZ,
-    RN,
-    RN_REQUIRED,
     RND,
     RND_REQUIRED,
     SAT,
@@ -20,37 +15,26 @@ from mmulator.isa.pieces import (
     maybe,
     need,
     one,
+    row,
     src,
     type_,
 )
-from mmulator.isa.scalar import Group, Need, OperandRule, Row
+from mmulator.isa.row import Need, OperandSpec, Row, Slot
 
 
 def _float(
     name: str,
-    *groups: Group,
-    operands: tuple[OperandRule, ...] = D_A_B,
+    *slots: Slot,
+    operands: tuple[OperandSpec, ...] = D_A_B,
     ptx: tuple[int, int] = (1, 0),
     sm: int = 0,
     needs: tuple[Need, ...] = (),
 ) -> Row:
-    return Row(name, groups, operands, f"Floating-Point Instructions: {name}", ptx, sm, needs)
+    return row(name, slots, operands, f"Floating-Point Instructions: {name}", ptx, sm, needs)
 
 
-def _half(
-    name: str,
-    *groups: Group,
-    operands: tuple[OperandRule, ...] = D_A_B,
-    ptx: tuple[int, int] = (4, 2),
-    sm: int = 53,
-    needs: tuple[Need, ...] = BF16_NEEDS,
-) -> Row:
-    return Row(name, groups, operands, f"Half Precision Floating-Point Instructions: {name}", ptx, sm, needs)
-
-
-_F32, _F64, _F16, _BF16 = type_("f32"), type_("f64"), type_(*F16), type_(*BF16)
+_F32, _F64 = type_("f32"), type_("f64")
 _NAN = maybe("NaN")
-_RELU = maybe("relu")
 _XORSIGN, _ABS = one("xorsign", "xorsign"), one("abs", "abs")
 _EXTREMA_NEEDS = (*need("NaN", (7, 0), 80), *need("xorsign", (7, 2), 86))
 _MIXED = (dst("f32"), src("a", "atype"), src("c", "f32"))
@@ -69,14 +53,11 @@ def _arithmetic(name: str) -> tuple[Row, ...]:
         _float(name, RND, _F64),
         _float(name, RND, FTZ, type_("f32x2"), ptx=(8, 6), sm=100),
         *(mixed if name != "mul" else ()),
-        _half(name, RN, FTZ, SAT, _F16),
-        _half(name, RN, _BF16),
     )
 
 
 def _extremum(name: str) -> tuple[Row, ...]:
     """min, max."""
-    half = {"ptx": (7, 0), "sm": 80, "needs": _EXTREMA_NEEDS}
     return (
         _float(
             name, FTZ, _NAN, _F32, operands=(*D_A_B, src("c", optional=True, since=((8, 8), 100))), needs=_EXTREMA_NEEDS
@@ -84,11 +65,6 @@ def _extremum(name: str) -> tuple[Row, ...]:
         _float(name, FTZ, _NAN, _XORSIGN, _ABS, _F32, needs=_EXTREMA_NEEDS),
         _float(name, FTZ, _NAN, _ABS, _F32, operands=D_A_B_C, ptx=(8, 8), sm=100),
         _float(name, _F64),
-        *(
-            _half(name, *ftz, _NAN, *xorsign, type, **half)  # type: ignore[arg-type]
-            for ftz, type in (((FTZ,), _F16), ((), _BF16))
-            for xorsign in ((), (_XORSIGN, _ABS))
-        ),
     )
 
 
@@ -108,32 +84,26 @@ ROWS: tuple[Row, ...] = (
         operands=(dst("f32"), src("a", "atype"), src("b", "atype"), src("c", "f32")),
         ptx=(8, 6), sm=100,
     ),
-    _half("fma", RN_REQUIRED, FTZ, SAT, _F16, operands=D_A_B_C),
-    _half("fma", RN_REQUIRED, FTZ, one("relu", "relu"), _F16, operands=D_A_B_C, ptx=(7, 0), sm=80),
-    _half("fma", RN_REQUIRED, _RELU, _BF16, operands=D_A_B_C, ptx=(7, 0), sm=80, needs=()),
-    _half("fma", RN_REQUIRED, one("oob", "oob"), _RELU, type_(*F16, *BF16), operands=D_A_B_C, ptx=(8, 1), sm=90),
     _float("mad", RND_REQUIRED, FTZ, SAT, _F32, operands=D_A_B_C),
     _float("mad", RND_REQUIRED, _F64, operands=D_A_B_C),
     _float("div", APPROX, FTZ, _F32),
-    Row("div", (one("full", "full"), FTZ, _F32), D_A_B, "Floating-Point Instructions: div", leading="full"),
+    row("div", (one("full", "full"), FTZ, _F32), D_A_B, "Floating-Point Instructions: div", leading="full"),
     _float("div", RND_REQUIRED, FTZ, _F32, ptx=(1, 4), sm=20),
     _float("div", RND_REQUIRED, _F64, ptx=(1, 4), sm=13),
     *(
-        row
+        each
         for name in ("abs", "neg")
-        for row in (
+        for each in (
             _float(name, FTZ, _F32, operands=D_A),
             _float(name, _F64, operands=D_A),
-            _half(name, FTZ, _F16, operands=D_A, ptx=(6, 5) if name == "abs" else (6, 0)),
-            _half(name, _BF16, operands=D_A, ptx=(7, 0), sm=80, needs=()),
         )
     ),
     *_extremum("min"),
     *_extremum("max"),
     *(
-        row
+        each
         for name in ("rcp", "sqrt")
-        for row in (
+        for each in (
             _approximate(name),
             _float(name, RND_REQUIRED, FTZ, _F32, operands=D_A, sm=20),
             _float(name, RND_REQUIRED, _F64, operands=D_A, sm=13),
@@ -146,10 +116,7 @@ ROWS: tuple[Row, ...] = (
     _approximate("cos"),
     _approximate("lg2"),
     _approximate("ex2"),
-    _half("ex2", APPROX, _F16, operands=D_A, ptx=(7, 0), sm=75),
-    _half("ex2", APPROX, one("ftz", "ftz"), _BF16, operands=D_A, ptx=(7, 8), sm=90),
     _float("tanh", APPROX, _F32, operands=D_A, ptx=(7, 0), sm=75),
-    _half("tanh", APPROX, type_(*F16, *BF16), operands=D_A, ptx=(7, 0), sm=75),
     _float(
         "testp", one("op", "finite", "infinite", "number", "notanumber", "normal", "subnormal"), type_("f32", "f64"),
         operands=(dst("pred", "p"), src("a")), ptx=(2, 0), sm=20,

@@ -18,10 +18,11 @@ from mmulator.isa.pieces import (
     maybe,
     need,
     one,
+    row,
     src,
     type_,
 )
-from mmulator.isa.scalar import Group, OperandRule, Row
+from mmulator.isa.row import OperandSpec, Row, Slot
 
 _HALVES = one("mode", "hi", "lo")
 _NARROW = ("u16", "u32", "s16", "s32")
@@ -34,25 +35,25 @@ _WIDE_C = (dst("wide:type"), src("a"), src("b"), src("c", "wide:type"))
 
 def _integer(
     name: str,
-    *groups: Group,
-    operands: tuple[OperandRule, ...],
+    *slots: Slot,
+    operands: tuple[OperandSpec, ...],
     ptx: tuple[int, int] = (1, 0),
     sm: int = 0,
     **more: object,
 ) -> Row:
     section = f"Integer Arithmetic Instructions: {name}"
-    return Row(name, groups, operands, section, ptx, sm, leading=_leading(groups), **more)  # type: ignore[arg-type]
+    return row(name, slots, operands, section, ptx, sm, leading=_leading(slots), **more)  # type: ignore[arg-type]
 
 
-def _leading(groups: tuple[Group, ...]) -> str:
+def _leading(slots: tuple[Slot, ...]) -> str:
     """.hi, .lo and .wide stand directly after the opcode; .clamp and .wrap may stand anywhere."""
-    return "mode" if groups[0].name == "mode" and "clamp" not in groups[0].alternatives else ""
+    return "mode" if slots[0].name == "mode" and "clamp" not in slots[0].choices else ""
 
 
-def _extended(name: str, *groups: Group, operands: tuple[OperandRule, ...]) -> Row:
+def _extended(name: str, *slots: Slot, operands: tuple[OperandSpec, ...]) -> Row:
     section = f"Extended-Precision Integer Arithmetic Instructions: {name}"
-    return Row(
-        name, groups, operands, section, (1, 2), 0, need("u64 s64", (4, 3), 20), leading=_leading(groups), free=True
+    return row(
+        name, slots, operands, section, (1, 2), 0, need("u64 s64", (4, 3), 20), leading=_leading(slots), free=True
     )
 
 
@@ -85,9 +86,9 @@ ROWS: tuple[Row, ...] = (
     _integer("neg", type_(*S16_64), operands=D_A),
     _integer("neg", type_("s8x4"), operands=D_A, **_PACKED),
     *(
-        row
+        each
         for name in ("min", "max")
-        for row in (
+        for each in (
             _integer(name, type_(*INT16_64), operands=D_A_B),
             _integer(name, type_(*_X2), operands=D_A_B, ptx=(8, 0), sm=90),
             _integer(name, one("relu", "relu"), type_("s16x2", "s32"), operands=D_A_B, ptx=(8, 0), sm=90),

@@ -1,34 +1,30 @@
-"""Memory accesses: ld, st, prefetch, atom, red, and non-bulk cp.async.
-
-Data Movement and Conversion Instructions, Parallel Synchronization and Communication Instructions (PTX ISA 9.1).
-"""
+"""Data Movement and Conversion Instructions (PTX ISA 9.1) on memory and caches: ld, st, ldu, prefetch and others."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from mmulator.isa.pieces import (
-    BITS32_64,
     CACHE_HINT,
-    INT32_64,
     MEMORY_TYPES,
+    MOVES,
     POLICY,
     SCOPE,
     addr,
     dst,
     imm,
+    later,
     maybe,
     need,
     one,
     reg,
+    row,
     src,
     type_,
 )
-from mmulator.isa.scalar import Group, OperandRule, Row, type_bits
+from mmulator.isa.row import OperandSpec, Row, Slot
+from mmulator.isa.types import type_bits
 
-_MOVES = "Data Movement and Conversion Instructions"
-_SYNC = "Parallel Synchronization and Communication Instructions"
-_BULK = "bulk asynchronous copies: later release"
 _L1 = maybe("L1", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate")
 _L2 = maybe("L2", "L2::evict_normal", "L2::evict_first", "L2::evict_last")
 _PREFETCH = maybe("prefetch", "L2::64B", "L2::128B", "L2::256B")
@@ -101,13 +97,13 @@ def _wide(m: Mapping[str, str]) -> str | None:
     return _order(m)
 
 
-def _memory(name: str, *groups: Group, operands: tuple[OperandRule, ...]) -> tuple[Row, Row]:
+def _memory(name: str, *slots: Slot, operands: tuple[OperandSpec, ...]) -> tuple[Row, Row]:
     """Accesses of up to 128 bits, and those of 256."""
-    section = f"{_MOVES}: {name}"
-    wide = tuple(one("vec", "v4", "v8") if g.name == "vec" else g for g in groups)
+    section = f"{MOVES}: {name}"
+    wide = tuple(one("vec", "v4", "v8") if g.name == "vec" else g for g in slots)
     return (
-        Row(name, groups, operands, section, (1, 0), 0, _MEMORY_NEEDS, rule=_access),
-        Row(name, wide, operands, section, (8, 8), 100, _MEMORY_NEEDS, rule=_wide),
+        row(name, slots, operands, section, (1, 0), 0, _MEMORY_NEEDS, rule=_access),
+        row(name, wide, operands, section, (8, 8), 100, _MEMORY_NEEDS, rule=_wide),
     )
 
 
@@ -116,13 +112,13 @@ _LD = _memory(
     maybe("mmio"), maybe("sem", "weak", "volatile", "relaxed", "acquire"), SCOPE, maybe("space", *_LOAD_SPACES),
     maybe("cop", "ca", "cg", "cs", "lu", "cv"), maybe("nc"), _L1, _L2, CACHE_HINT, _PREFETCH, _VEC,
     type_(*MEMORY_TYPES),
-    operands=(dst(count="vec", wider=True), addr(), POLICY),
+    operands=(dst(per="vec", wider=True), addr(), POLICY),
 )  # fmt: skip
 # Since 9.3 memory-mapped registers have acquire and release too.
 _LD_MMIO, _ST_MMIO = (
-    Row(
+    row(
         name, (one("mmio", "mmio"), one("sem", sem), one("scope", "sys"), maybe("space", "global"),
-               type_(*(t for t in MEMORY_TYPES if t != "b128"))), operands, f"{_MOVES}: {name}", (9, 3), 70,
+               type_(*(t for t in MEMORY_TYPES if t != "b128"))), operands, f"{MOVES}: {name}", (9, 3), 70,
     )
     for name, sem, operands in (
         ("ld", "acquire", (dst(wider=True), addr())), ("st", "release", (addr(), src("b", wider=True))),
@@ -132,135 +128,37 @@ _ST = _memory(
     "st",
     maybe("mmio"), maybe("sem", "weak", "volatile", "relaxed", "release"), SCOPE, maybe("space", *_STORE_SPACES),
     maybe("cop", "wb", "cg", "cs", "wt"), _L1, _L2, CACHE_HINT, _VEC, type_(*MEMORY_TYPES),
-    operands=(addr(), src("b", count="vec", wider=True), POLICY),
+    operands=(addr(), src("b", per="vec", wider=True), POLICY),
 )  # fmt: skip
 
-_SEM_ATOM, _SEM_RED = maybe("sem", "relaxed", "acquire", "release", "acq_rel"), maybe("sem", "relaxed", "release")
-_ATOM_SPACE = maybe("space", "global", *_SHARED)
-_ATOM_NEEDS = (
-    *need("relaxed acquire release acq_rel", (6, 0), 70),
-    *need("cluster shared::cluster shared::cta", (7, 8), 30),
-    *need("cluster shared::cluster", (7, 8), 90),
-    *need("f64", (5, 0), 60),
-    *need("f16x2", (6, 2), 60),
-    *need("f16", (6, 3), 70),
-    *need("bf16 bf16x2", (7, 8), 90),
-    *need("b16", (6, 3), 70),
-    *need("b128", (8, 3), 90),
-    *need("L2::cache_hint", (7, 4), 80),
-)
-# operation -> types (atom; red has all but exch and cas)
-_ATOMIC_TYPES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (("and", "or", "xor"), BITS32_64),
-    (("add",), ("u32", "s32", "u64", "f32", "f64")),
-    (("min", "max"), INT32_64),
-    (("inc", "dec"), ("u32",)),
-)
-_HALVES = ("f16", "bf16", "f16x2", "bf16x2")
-
-
-def _atomic_vector(m: Mapping[str, str]) -> str | None:
-    wide = m["type"].endswith("x2") or m["type"] == "f32"
-    if m["vec"] == "v8" and wide:
-        return f".v8 cannot stand with .{m['type']}"
-    if m.get("space", "global") != "global":
-        return "a vector needs .global"
-    return None
-
-
-def _atomic_hint(m: Mapping[str, str]) -> str | None:
-    if "hint" in m and (m.get("space", "global") != "global" or m["op"] == "cas"):
-        return f".{m['hint']} needs .global, and not .cas"
-    return None
-
-
-def _atomic(name: str, *groups: Group, operands: tuple[OperandRule, ...], ptx: tuple[int, int] = (1, 1), sm: int = 0,
-            vector: bool = False) -> Row:  # fmt: skip
-    sem = _SEM_ATOM if name == "atom" else _SEM_RED
-    return Row(
-        name, (sem, SCOPE, _ATOM_SPACE, *groups[:-1], CACHE_HINT, groups[-1]), (*operands, POLICY), f"{_SYNC}: {name}",
-        ptx, sm, _ATOM_NEEDS, rule=_atomic_vector if vector else _atomic_hint,
-    )  # fmt: skip
-
-
-def _atomics(name: str) -> tuple[Row, ...]:
-    operands: tuple[OperandRule, ...] = (addr(), src("b"))
-    vectors: tuple[OperandRule, ...] = (addr(), OperandRule("b", "src", "type", count="vec"))
-    if name == "atom":
-        operands = (dst(sink=True), *operands)
-        vectors = (dst(count="vec", sink=True), *vectors)
-    noftz = one("noftz", "noftz")
-    return (
-        *(_atomic(name, one("op", *ops), type_(*types), operands=operands) for ops, types in _ATOMIC_TYPES),
-        _atomic(name, one("op", "add"), noftz, type_(*_HALVES), operands=operands),
-        _atomic(name, one("op", "add"), one("vec", "v2", "v4"), type_("f32"), operands=vectors,
-                ptx=(8, 1), sm=90, vector=True),
-        _atomic(name, one("op", "add", "min", "max"), noftz, one("vec", "v2", "v4", "v8"), type_(*_HALVES),
-                operands=vectors, ptx=(8, 1), sm=90, vector=True),
-    )  # fmt: skip
-
-
-def _open(name: str, reason: str, ptx: tuple[int, int], sm: int, chapter: str = _MOVES) -> Row:
-    return Row(name, (), (), f"{chapter}: {name}", ptx, sm, unsupported=reason, open=True)
-
-
-_COPY = (addr("dst"), addr("src"))
-_COPY_SIZE = OperandRule("src-size", "size", "u32", optional=True)
-_COPY_SHARED = one("dst", "shared", "shared::cta")
 _EVICT = ("L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged")
 _SECOND = maybe("secondary", "L2::evict_first", "L2::evict_unchanged")
-
-
-def _copy_async(op: str, sizes: tuple[int, ...]) -> Row:
-    return Row(
-        "cp.async",
-        (one("op", op), _COPY_SHARED, one("src", "global"), CACHE_HINT, _PREFETCH),
-        (*_COPY, imm("cp-size", values=sizes), _COPY_SIZE, POLICY),
-        f"{_MOVES}: cp.async", (7, 0), 80, need("L2::cache_hint L2::64B L2::128B L2::256B", (7, 4), 80),
-    )  # fmt: skip
-
+_BULK = "bulk asynchronous copies: later release"
 
 ROWS: tuple[Row, ...] = (
     *_LD,
     _LD_MMIO,
     *_ST,
     _ST_MMIO,
-    Row("ldu", (maybe("space", "global"), maybe("vec", "v2", "v4"), type_(*MEMORY_TYPES)),
-        (dst(count="vec", wider=True), addr()), f"{_MOVES}: ldu", (2, 0), 20, _MEMORY_NEEDS, rule=_narrow),
-    Row("prefetch", (maybe("space", "global", "local"), one("level", "L1", "L2")), (addr(),), f"{_MOVES}: prefetch",
+    row("ldu", (maybe("space", "global"), maybe("vec", "v2", "v4"), type_(*MEMORY_TYPES)),
+        (dst(per="vec", wider=True), addr()), f"{MOVES}: ldu", (2, 0), 20, _MEMORY_NEEDS, rule=_narrow),
+    row("prefetch", (maybe("space", "global", "local"), one("level", "L1", "L2")), (addr(),), f"{MOVES}: prefetch",
         (2, 0), 20),
-    Row("prefetch", (maybe("space", "global"), one("level", "L2::evict_last", "L2::evict_normal")), (addr(),),
-        f"{_MOVES}: prefetch", (7, 4), 80),
-    Row("prefetch", (maybe("space", "const", "param"), one("tensormap", "tensormap")), (addr(),),
-        f"{_MOVES}: prefetch", (8, 0), 90, unsupported=_BULK),
-    Row("prefetchu.L1", (), (addr(),), f"{_MOVES}: prefetchu", (2, 0), 20),
-    Row("applypriority", (maybe("space", "global"), one("level", "L2::evict_normal")), (addr(), imm("size", 128, 128)),
-        f"{_MOVES}: applypriority", (7, 4), 80),
-    Row("discard", (maybe("space", "global"), one("level", "L2")), (addr(), imm("size", 128, 128)),
-        f"{_MOVES}: discard", (7, 4), 80),
-    Row("createpolicy.fractional", (one("primary", *_EVICT), _SECOND, type_("b64")),
-        (dst(name="cache-policy"), src("fraction", "f32", optional=True)), f"{_MOVES}: createpolicy", (7, 4), 80),
-    Row("createpolicy.range", (maybe("space", "global"), one("primary", *_EVICT), _SECOND, type_("b64")),
+    row("prefetch", (maybe("space", "global"), one("level", "L2::evict_last", "L2::evict_normal")), (addr(),),
+        f"{MOVES}: prefetch", (7, 4), 80),
+    row("prefetch", (maybe("space", "const", "param"), one("tensormap", "tensormap")), (addr(),),
+        f"{MOVES}: prefetch", (8, 0), 90, unsupported=_BULK),
+    row("prefetchu.L1", (), (addr(),), f"{MOVES}: prefetchu", (2, 0), 20),
+    row("applypriority", (maybe("space", "global"), one("level", "L2::evict_normal")), (addr(), imm("size", 128, 128)),
+        f"{MOVES}: applypriority", (7, 4), 80),
+    row("discard", (maybe("space", "global"), one("level", "L2")), (addr(), imm("size", 128, 128)),
+        f"{MOVES}: discard", (7, 4), 80),
+    row("createpolicy.fractional", (one("primary", *_EVICT), _SECOND, type_("b64")),
+        (dst(name="cache-policy"), src("fraction", "f32", optional=True)), f"{MOVES}: createpolicy", (7, 4), 80),
+    row("createpolicy.range", (maybe("space", "global"), one("primary", *_EVICT), _SECOND, type_("b64")),
         (dst(name="cache-policy"), addr(), src("primary-size", "u32"), src("total-size", "u32")),
-        f"{_MOVES}: createpolicy", (7, 4), 80),
-    Row("createpolicy.cvt", (one("level", "L2"), type_("b64")),
-        (dst(name="cache-policy"), reg("access-property", "u64")), f"{_MOVES}: createpolicy", (7, 4), 80),
-    *_atomics("atom"),
-    _atomic("atom", one("op", "exch"), type_("b32", "b64", "b128"), operands=(dst(sink=True), addr(), src("b"))),
-    _atomic("atom", one("op", "cas"), type_("b16", "b32", "b64", "b128"),
-            operands=(dst(sink=True), addr(), src("b"), src("c"))),
-    *_atomics("red"),
-    _copy_async("ca", (4, 8, 16)),
-    _copy_async("cg", (16,)),
-    Row("cp.async.commit_group", (), (), f"{_MOVES}: cp.async.commit_group", (7, 0), 80),
-    Row("cp.async.wait_group", (), (imm("N", 0, (1 << 31) - 1),), f"{_MOVES}: cp.async.wait_group", (7, 0), 80),
-    Row("cp.async.wait_all", (), (), f"{_MOVES}: cp.async.wait_all", (7, 0), 80),
-    _open("cp.async.bulk", _BULK, (8, 0), 90),
-    _open("cp.reduce", _BULK, (8, 0), 90),
-    _open("cp.async.mbarrier", "mbarrier objects: later release", (7, 0), 80, _SYNC),
-    _open("st.async", _BULK, (8, 1), 90),
-    _open("st.bulk", _BULK, (8, 6), 100),
-    _open("red.async", _BULK, (8, 1), 90, _SYNC),
-    _open("multimem", "multicast memory is not modelled", (8, 1), 90),
-    _open("tensormap", "tensor maps: later release", (8, 3), 90),
+        f"{MOVES}: createpolicy", (7, 4), 80),
+    row("createpolicy.cvt", (one("level", "L2"), type_("b64")),
+        (dst(name="cache-policy"), reg("access-property", "u64")), f"{MOVES}: createpolicy", (7, 4), 80),
+    *later("multimem", "multicast memory is not modelled", MOVES, (8, 1), 90),
 )  # fmt: skip

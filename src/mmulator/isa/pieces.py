@@ -1,10 +1,12 @@
-"""What the rows of the scalar tables are made of: groups of modifiers, operands, and usual signatures."""
+"""What rows are made of: usual slots, operands and signatures."""
 
 from __future__ import annotations
 
-from mmulator.isa.scalar import Group, Need, OperandRule
+from collections.abc import Callable, Mapping
 
-# Types, as the specification groups them
+from mmulator.isa.row import BLACKWELL, RUNS, Need, OperandSpec, Requirement, Row, Section, Slot, Status
+
+# Types, as the specification slots them
 U16_64 = ("u16", "u32", "u64")
 S16_64 = ("s16", "s32", "s64")
 INT16_64 = (*U16_64, *S16_64)
@@ -19,18 +21,51 @@ MEMORY_TYPES = (
 )  # fmt: skip
 
 
-def one(name: str, *alternatives: str) -> Group:
+MOVES = "Data Movement and Conversion Instructions"
+SYNC = "Parallel Synchronization and Communication Instructions"
+
+
+def row(
+    name: str,
+    slots: tuple[Slot, ...],
+    operands: tuple[OperandSpec, ...],
+    section: str,
+    ptx: tuple[int, int] = (1, 0),
+    sm: int = 0,
+    needs: tuple[Need, ...] = (),
+    *,
+    rule: Callable[[Mapping[str, str]], str | None] | None = None,
+    specific: bool = False,
+    chip: bool = False,
+    families: tuple[int, ...] = (),
+    unsupported: str = "",
+    open: bool = False,
+    leading: str = "",
+    free: bool = False,
+) -> Row:
+    """A row. specific: needs an `a` or `f` target; chip: an `a` target. unsupported: why the machine does not run it."""
+    requires = Requirement(ptx, sm, "a" if chip else "af" if specific else "", families)
+    status = Status("not modelled", unsupported) if unsupported else BLACKWELL if sm >= 100 or families else RUNS
+    return Row(name, slots, operands, Section(section), requires, needs, rule, status, open, leading, free)
+
+
+def later(names: str, reason: str, chapter: str, ptx: tuple[int, int] = (1, 0), sm: int = 0) -> tuple[Row, ...]:
+    """Instructions that are recognised and not modelled, by their opcodes: with any modifiers and operands."""
+    return tuple(row(name, (), (), f"{chapter}: {name}", ptx, sm, unsupported=reason, open=True) for name in names.split())
+
+
+def one(name: str, *alternatives: str) -> Slot:
     """One of these modifiers must stand."""
-    return Group(name, alternatives)
+    return Slot(name, alternatives)
 
 
-def maybe(name: str, *alternatives: str) -> Group:
+def maybe(name: str, *alternatives: str) -> Slot:
     """One of these modifiers may stand; a flag of that name if none is given."""
-    return Group(name, alternatives or (name,), True)
+    return Slot(name, alternatives or (name,), True)
 
 
-def type_(*alternatives: str) -> Group:
-    return Group("type", alternatives)
+def type_(*alternatives: str) -> Slot:
+    return Slot("type", alternatives)
 
 
 FTZ = maybe("ftz")
@@ -54,31 +89,31 @@ def need(modifiers: str, ptx: tuple[int, int], sm: int) -> tuple[Need, ...]:
 # Operands
 
 
-def dst(type: str = "type", name: str = "d", **more: object) -> OperandRule:
-    return OperandRule(name, "dst", type, "w", **more)  # type: ignore[arg-type]
+def dst(type: str = "type", name: str = "d", **more: object) -> OperandSpec:
+    return OperandSpec(name, "dst", type, "w", **more)  # type: ignore[arg-type]
 
 
-def src(name: str, type: str = "type", **more: object) -> OperandRule:
-    return OperandRule(name, "src", type, **more)  # type: ignore[arg-type]
+def src(name: str, type: str = "type", **more: object) -> OperandSpec:
+    return OperandSpec(name, "src", type, **more)  # type: ignore[arg-type]
 
 
-def reg(name: str, type: str = "type", **more: object) -> OperandRule:
-    return OperandRule(name, "reg", type, **more)  # type: ignore[arg-type]
+def reg(name: str, type: str = "type", **more: object) -> OperandSpec:
+    return OperandSpec(name, "reg", type, **more)  # type: ignore[arg-type]
 
 
-def imm(name: str, lo: int | None = None, hi: int | None = None, **more: object) -> OperandRule:
-    return OperandRule(name, "imm", "u32", lo=lo, hi=hi, **more)  # type: ignore[arg-type]
+def imm(name: str, lo: int | None = None, hi: int | None = None, **more: object) -> OperandSpec:
+    return OperandSpec(name, "imm", "u32", lo=lo, hi=hi, **more)  # type: ignore[arg-type]
 
 
-def pred(name: str, **more: object) -> OperandRule:
-    return OperandRule(name, "pred", "pred", **more)  # type: ignore[arg-type]
+def pred(name: str, **more: object) -> OperandSpec:
+    return OperandSpec(name, "pred", "pred", **more)  # type: ignore[arg-type]
 
 
-def addr(name: str = "a", **more: object) -> OperandRule:
-    return OperandRule(name, "addr", "u64", **more)  # type: ignore[arg-type]
+def addr(name: str = "a", **more: object) -> OperandSpec:
+    return OperandSpec(name, "addr", "u64", **more)  # type: ignore[arg-type]
 
 
-POLICY = OperandRule("cache-policy", "reg", "b64", when="hint")
+POLICY = OperandSpec("cache-policy", "reg", "b64", when="hint")
 
 D_A = (dst(), src("a"))
 D_A_B = (dst(), src("a"), src("b"))

@@ -5,6 +5,7 @@ Fundamental Types, Alternate Floating-Point Data Formats, Packed Floating Point 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -91,3 +92,20 @@ TYPES: dict[str, ElementType] = {
     for t in [F16, BF16, TF32, F32, F64, E4M3, E5M2, E3M2, E2M3, E2M1, UE8M0, UE4M3, S4, U4, B1, *_SCALAR, B128, PRED]
 }
 S8, U8, S32, U32, B32, B64 = (TYPES[n] for n in ("s8", "u8", "s32", "u32", "b32", "b64"))
+
+# Register-sized packed types and others that are no single element.
+_PACKED_BITS: Mapping[str, int] = {
+    "f16x2": 32, "bf16x2": 32, "e4m3x2": 16, "e5m2x2": 16, "e2m1x2": 8, "e2m3x2": 16, "e3m2x2": 16, "ue8m0x2": 16, "s2f6x2": 16,
+    "e4m3x4": 32, "e5m2x4": 32, "e2m3x4": 32, "e3m2x4": 32, "e2m1x4": 16, "f32x2": 64, "u16x2": 32, "s16x2": 32,
+    "u8x4": 32, "s8x4": 32,
+}  # fmt: skip
+
+
+def type_bits(name: str) -> int:
+    """Size in bits of a PTX type, packed types included; `pred` is 1. Raises KeyError for an unknown name."""
+    packed = _PACKED_BITS.get(name)
+    return TYPES[name].bits if packed is None else packed
+
+
+def is_type(name: str) -> bool:
+    return name in TYPES or name in _PACKED_BITS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from mmulator.isa.pieces import INT32, maybe, one
-from mmulator.isa.scalar import Group, OperandRule, Row
+from mmulator.isa.pieces import INT32, maybe, one, row
+from mmulator.isa.row import OperandSpec, Row, Slot
 
 _TYPES = (one("dtype", *INT32), one("atype", *INT32), one("btype", *INT32))
 _SHIFT_TYPES = (one("dtype", *INT32), one("atype", *INT32), one("btype", "u32"))
@@ -27,57 +27,57 @@ def masks(letter: str, count: int) -> tuple[str, ...]:
     )
 
 
-def _d(kind: str, type: str = "dtype") -> OperandRule:
-    return OperandRule("d", kind, type, "w")  # type: ignore[arg-type]
+def _d(kind: str, type: str = "dtype") -> OperandSpec:
+    return OperandSpec("d", kind, type, "w")  # type: ignore[arg-type]
 
 
-def _operands(d: str, source: str, type: str = "dtype", btype: str = "btype") -> tuple[OperandRule, ...]:
-    return _d(d, type), OperandRule("a", source, "atype"), OperandRule("b", source, btype)  # type: ignore[arg-type]
+def _operands(d: str, source: str, type: str = "dtype", btype: str = "btype") -> tuple[OperandSpec, ...]:
+    return _d(d, type), OperandSpec("a", source, "atype"), OperandSpec("b", source, btype)  # type: ignore[arg-type]
 
 
-def _c(type: str = "dtype", **more: object) -> OperandRule:
-    return OperandRule("c", "src", type, **more)  # type: ignore[arg-type]
+def _c(type: str = "dtype", **more: object) -> OperandSpec:
+    return OperandSpec("c", "src", type, **more)  # type: ignore[arg-type]
 
 
-def _scalar(name: str, *groups: Group, d: str = "dtype") -> tuple[Row, ...]:
+def _scalar(name: str, *slots: Slot, d: str = "dtype") -> tuple[Row, ...]:
     """With an optional merge into c, or with a secondary operation on it."""
     section = f"Scalar Video Instructions: {name}"
     a_b = _operands("vmerge", "vsrc", d)
     return (
-        Row(name, groups, (*a_b, _c(d, optional=True)), section, (2, 0), 20),
-        Row(name, (*groups, _SECOND), (_d("dst", d), *a_b[1:], _c(d)), section, (2, 0), 20),
+        row(name, slots, (*a_b, _c(d, optional=True)), section, (2, 0), 20),
+        row(name, (*slots, _SECOND), (_d("dst", d), *a_b[1:], _c(d)), section, (2, 0), 20),
     )
 
 
-def _simd(name: str, *groups: Group, saturates: bool, d: str = "dtype") -> tuple[Row, ...]:
+def _simd(name: str, *slots: Slot, saturates: bool, d: str = "dtype") -> tuple[Row, ...]:
     """With a merge into c, or added up with it."""
     section = f"SIMD Video Instructions: {name}"
     n = name[-1]
-    operands = (*_operands(f"vmask{n}", f"vsrc{n}", d), OperandRule("c", "reg", d))
-    merge = (*groups, _SAT) if saturates else groups
+    operands = (*_operands(f"vmask{n}", f"vsrc{n}", d), OperandSpec("c", "reg", d))
+    merge = (*slots, _SAT) if saturates else slots
     return (
-        Row(name, merge, operands, section, (3, 0), 30),
-        Row(name, (*groups, one("second", "add")), operands, section, (3, 0), 30),
+        row(name, merge, operands, section, (3, 0), 30),
+        row(name, (*slots, one("second", "add")), operands, section, (3, 0), 30),
     )
 
 
-def _mad(*groups: Group, signs: str) -> Row:
+def _mad(*slots: Slot, signs: str) -> Row:
     source = f"vsrc{signs}"
-    operands = (*_operands("dst", source), OperandRule("c", "vneg" if signs else "src", "dtype"))
-    return Row("vmad", (*_TYPES, *groups, _SAT, _SCALE), operands, "Scalar Video Instructions: vmad", (2, 0), 20)
+    operands = (*_operands("dst", source), OperandSpec("c", "vneg" if signs else "src", "dtype"))
+    return row("vmad", (*_TYPES, *slots, _SAT, _SCALE), operands, "Scalar Video Instructions: vmad", (2, 0), 20)
 
 
 ROWS: tuple[Row, ...] = (
-    *(row for name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax") for row in _scalar(name, *_TYPES, _SAT)),
-    *(row for name in ("vshl", "vshr") for row in _scalar(name, *_SHIFT_TYPES, _SAT, _MODE)),
+    *(each for name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax") for each in _scalar(name, *_TYPES, _SAT)),
+    *(each for name in ("vshl", "vshr") for each in _scalar(name, *_SHIFT_TYPES, _SAT, _MODE)),
     _mad(signs="-"),
     _mad(one("po", "po"), signs=""),
     *_scalar("vset", *_SOURCES, _CMP, d="u32"),
     *(
-        row
+        each
         for n in "24"
         for name in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax")
-        for row in _simd(name + n, *_TYPES, saturates=True)
+        for each in _simd(name + n, *_TYPES, saturates=True)
     ),
-    *(row for n in "24" for row in _simd(f"vset{n}", *_SOURCES, _CMP, saturates=False, d="u32")),
+    *(each for n in "24" for each in _simd(f"vset{n}", *_SOURCES, _CMP, saturates=False, d="u32")),
 )

@@ -233,10 +233,8 @@ def run_job(
         raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
     module = Module.load(job.ptx)
     kernel = module[kernel_name(module, job)]
-    cells = dict(module.variables)
-    for v in job.variables:
-        _set_variable(cells, v, job.ptx)
-    arrays = {**cells, **job.arrays()}
+    set_variables(module, job)
+    arrays = {**module.variables, **job.arrays()}
     if job.expect is not None:
         check_expectation(job.expect, arrays)
     shown = {found: arrays[found] for name in job.show for found in [choose(arrays, name, "there is no array")]}
@@ -278,7 +276,12 @@ def _digest(array: np.ndarray) -> int:
 
 
 # variables of the module --------------------------------------------------------------------------------------------
-def _set_variable(cells: Mapping[str, np.ndarray], given: Argument, ptx: Path) -> None:
+def set_variables(module: Module, job: Job) -> list[str]:
+    """Give the variables of a module the values that the job says; their full names."""
+    return [_set_variable(module.variables, v, job.ptx) for v in job.variables]
+
+
+def _set_variable(cells: Mapping[str, np.ndarray], given: Argument, ptx: Path) -> str:
     name = choose(cells, given.name, f"{ptx} has no .const or .global variable")
     cell, value = cells[name], given.value
     said = f"variable {name} is {cell.dtype}{list(cell.shape) or ''}, {cell.nbytes} bytes"
@@ -295,9 +298,10 @@ def _set_variable(cells: Mapping[str, np.ndarray], given: Argument, ptx: Path) -
     if len(data) != cell.nbytes:
         raise LaunchError(f"{said}: the value given has {len(data)} bytes" if data else f"{said}: {value} is no value of it")
     cell.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
+    return name
 
 
 __all__ = [
     "Argument", "Comparison", "Expectation", "Job", "JobResult", "Tolerance", "dtype_of", "kernel_name", "load_job",
-    "parse_argument", "random_array", "read_expectation", "run_job", "tolerance_of",
+    "parse_argument", "random_array", "read_expectation", "run_job", "set_variables", "tolerance_of",
 ]  # fmt: skip

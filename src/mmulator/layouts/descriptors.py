@@ -30,6 +30,14 @@ FIELDS: tuple[tuple[str, int, int], ...] = (
 _USED = sum(((1 << bits) - 1) << low for _, low, bits in FIELDS)
 
 
+def fields(word: Any) -> list[Any]:
+    """The values of FIELDS in a word: addresses and offsets in bytes, the swizzle as its code.
+
+    word: an integer, or anything that has its operators; native code is made with this function, too.
+    """
+    return [(word >> low & ((1 << bits) - 1)) * (_UNIT if bits == _FIELD_BITS else 1) for _, low, bits in FIELDS]
+
+
 @dataclass(frozen=True)
 class MatrixDescriptor:
     """A 64-bit matrix descriptor. Matrix Descriptor Format (PTX ISA 9.1).
@@ -85,10 +93,8 @@ class MatrixDescriptor:
 
         Raises OperandError for what is no integer from 0 to 2**64 - 1.
         """
-        word = _word(word)
-        values = {name: word >> low & ((1 << bits) - 1) for name, low, bits in FIELDS}
-        start, leading, stride = (values[name] * _UNIT for name, _, _ in FIELDS[:3])
-        return cls(start, leading, stride, values["base_offset"], BY_CODE[values["swizzle"]].name)
+        start, leading, stride, base, code = fields(_word(word))
+        return cls(start, leading, stride, base, BY_CODE[code].name)
 
     @staticmethod
     def unused_bits(word: int) -> int:
@@ -130,24 +136,21 @@ def operand_addresses(
     K-major operands that span more than the swizzle width in k go on at the leading byte offset, as hardware does,
     although the specification calls that field unused there.
     """
-    offsets = _mn_major(descriptor, rows, k, element_bits) if mn_major else _k_major(descriptor, rows, k, element_bits)
-    return descriptor.mode(offsets + descriptor.start_address, descriptor.base_offset)
-
-
-def _k_major(d: MatrixDescriptor, rows: int, k: int, element_bits: int) -> NDArray[np.int64]:
     row = np.arange(rows, dtype=np.int64)[:, None]
-    byte = np.arange(k, dtype=np.int64)[None, :] * element_bits // 8
-    width = d.mode.width
-    within = (row % 8) * width + byte % width
-    return within + (row // 8) * d.stride_byte_offset + (byte // width) * d.leading_byte_offset
+    column = np.arange(k, dtype=np.int64)[None, :]
+    line, along = (column, row) if mn_major else (row, column)
+    leading, stride = descriptor.leading_byte_offset, descriptor.stride_byte_offset
+    offset = canonical(line, along * element_bits // 8, descriptor.mode.width, leading, stride, mn_major)
+    return descriptor.mode(offset + descriptor.start_address, descriptor.base_offset)
 
 
-def _mn_major(d: MatrixDescriptor, rows: int, k: int, element_bits: int) -> NDArray[np.int64]:
-    byte = np.arange(rows, dtype=np.int64)[:, None] * element_bits // 8
-    col = np.arange(k, dtype=np.int64)[None, :]
-    width = d.mode.width
-    within = byte % width + (col % 8) * width
-    leading, stride = d.leading_byte_offset, d.stride_byte_offset
-    if width == 16:  # without swizzling the two offsets trade places
+def canonical(line: Any, byte: Any, width: int, leading: Any, stride: Any, mn_major: bool) -> Any:
+    """Offset, before swizzling, of a byte of a line: of one row along k or, MN-major, of one k along M or N.
+
+    width: of the swizzle mode. Eight lines of that many bytes are an atom; leading, stride: bytes from one to the next
+    along a line, and across lines. line, byte, leading, stride: integers, arrays, or anything that has their operators;
+    native code is made with this function, too.
+    """
+    if mn_major and width == _UNIT:  # without swizzling the two offsets trade places
         leading, stride = stride, leading
-    return within + (byte // width) * leading + (col // 8) * stride
+    return line % 8 * width + byte % width + line // 8 * stride + byte // width * leading

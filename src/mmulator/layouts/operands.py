@@ -45,9 +45,8 @@ _G = _down(1, 2, 4)
 _WARPS = _down(16, 32)
 
 
-def _operand_a(form: MatrixForm, rows: int, columns: int, element: ElementType) -> Fragment:
+def operand_a(rows: int, columns: int, room: int, width: int = 32, shift: int = 0, bits: int = 0) -> Fragment:
     """row = g + 8 (r % 2), column = (r / 2) 4E + t E + e, with g = lane / 4, t = lane % 4, E elements a register."""
-    room, width, shift, bits = _element(form, element)
     e = width // room
     lane = _right(e, 2 * e) + _G + (_WARPS if rows == 64 else ())
     high_rows = _down(8) if rows > 8 else ()
@@ -71,16 +70,16 @@ def _operand_b(form: MatrixForm, rows: int, columns: int, element: ElementType) 
     )
 
 
-def _accumulator(rows: int, columns: int, element: ElementType) -> Fragment:
+def accumulator(rows: int, columns: int, bits: int) -> Fragment:
     """32 bits, register i: row = g + 8 (i / 2 % 2), column = 8 (i / 4) + 2 t + i % 2; f16: two of those a register."""
     pair = _right(1)
     lane = _right(2, 4) + _G + (_WARPS if rows == 64 else ())
     high = _down(8) if rows > 8 else ()
     blocks = high + _right(*_doublings(8, columns))
     words = (1 << len(high)) * (columns // 8)
-    if element.bits == 16:
+    if bits == 16:
         return Fragment(rows, columns, words, 16, lane, blocks, pair)
-    return Fragment(rows, columns, 2 * words, element.bits, lane, pair + blocks, (), max(32, element.bits))
+    return Fragment(rows, columns, 2 * words, bits, lane, pair + blocks, (), max(32, bits))
 
 
 def _wmma(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
@@ -118,10 +117,10 @@ def _wmma(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
 
 def _small(form: MatrixForm, matrix: str, element: ElementType) -> Fragment:
     if matrix == "a":
-        return _operand_a(form, form.m, form.k, element)
+        return operand_a(form.m, form.k, *_element(form, element))
     if matrix == "b":
         return _operand_b(form, form.k, form.n, element)
-    return _accumulator(form.m, form.n, element)
+    return accumulator(form.m, form.n, element.bits)
 
 
 # mma.m8n8k4 with .f16: lanes 0-3 and 16-19 compute the first of four matrices, and so on.
@@ -164,6 +163,11 @@ def _matrix_move(form: MatrixForm) -> Fragment:
     return one
 
 
+def memory_bits(form: MatrixForm) -> int:
+    """Bits of an element of a matrix move in memory; those of .b4x16_p64 and .b6x16_p32 lie at the beginning of a row."""
+    return int(form.src_fmt[1]) if form.src_fmt else fragment(form, "r").bits
+
+
 @lru_cache(maxsize=1024)
 def fragment(form: MatrixForm, name: str) -> Fragment:
     """The fragment of a form's operand `a`, `b`, `c`, `d`, or `r` of a load, store or matrix move.
@@ -186,10 +190,10 @@ def fragment(form: MatrixForm, name: str) -> Fragment:
             if form.family == "mma" and form.shape == "m8n8k4" and form.atype and form.atype.name == "f16":
                 return _quad_pairs(form, name, t)
             if name == "a":
-                return _operand_a(form, form.m, form.k // 2 if form.sparse else form.k, t)
+                return operand_a(form.m, form.k // 2 if form.sparse else form.k, *_element(form, t))
             if name == "b":
                 return _operand_b(form, form.k, form.n, t)
-            return _accumulator(form.m, form.n, t)
+            return accumulator(form.m, form.n, t.bits)
     raise OperandError(
         f"operand {name} of {form} is no register fragment",
         hint="fragments: " + ", ".join(s.name for s in form.signatures[-1] if s.kind in ("registers", "register")),

@@ -38,7 +38,10 @@ class Swizzle:
 
     def __call__(self, address: Any, base_offset: int = 0) -> NDArray[np.int64]:
         """Where the byte at `address` (integers, before swizzling) lies. Its own inverse for base_offset 0."""
-        x = np.asarray(address, np.int64)
+        return self.place(np.asarray(address, np.int64), base_offset)
+
+    def place(self, x: Any, base_offset: Any) -> Any:
+        """The same for anything that has the operators of an integer: native code is made with it, too."""
         return x ^ ((((x >> 7) - base_offset) & self.mask) << 4)
 
 

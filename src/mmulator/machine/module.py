@@ -5,23 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from mmulator.codegen.locks import Lock, TimeUp, time_limit
+from mmulator.codegen.locks import TimeUp, time_limit
 from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError, OperandError, UnsupportedError, short_traceback
 from mmulator.isa.targets import Target
-from mmulator.machine.compile.kernel import CompiledKernel, Jit
+from mmulator.machine.backend import Request
+from mmulator.machine.compile.kernel import CompiledKernel
+from mmulator.machine.compile.options import DEFAULT, CompileOptions
+from mmulator.machine.cpu import Cpu, verified
 from mmulator.machine.launch.arguments import pack_arguments
-from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.limits import (
     MAX_BLOCK,
     MAX_GRID,
     check_block,
     check_device,
-    check_local,
     check_shared,
     default_device,
     dimensions,
@@ -30,22 +32,19 @@ from mmulator.machine.launch.limits import (
     watched,
     whole,
 )
-from mmulator.machine.launch.report import Report, class_totals
-from mmulator.machine.launch.shape import LaunchShape
+from mmulator.machine.launch.report import Report
 from mmulator.machine.launch.watch import Watched, Watches
-from mmulator.machine.launch.workers import Workers
 from mmulator.machine.variables import Variables
-from mmulator.program.blocks import build
+from mmulator.program.calls import reached
 from mmulator.program.image import ModuleImage, shared_layout
-from mmulator.ptx.parser import parse_module
 from mmulator.ptx.text import read_file, without_mark
 from mmulator.ptx.tree import Function
 from mmulator.ptx.tree import Module as Tree
-from mmulator.ptx.verify import verify
 from mmulator.source import Source
 from mmulator.tables import element, html_table
 
 Progress = Callable[[str, int, int], None]
+CPU = Cpu()
 
 
 class Module(Mapping[str, "Kernel"]):
@@ -62,8 +61,7 @@ class Module(Mapping[str, "Kernel"]):
     def __init__(self, tree: Tree, parse_seconds: float) -> None:
         self.tree = tree
         self.parse_seconds = parse_seconds
-        self.image = ModuleImage(tree)
-        self.image.initialise()
+        self.loaded = CPU.load(tree)
         self._kernels = {f.name: Kernel(self, f) for f in tree.entries}
 
     @classmethod
@@ -77,10 +75,7 @@ class Module(Mapping[str, "Kernel"]):
         """
         source = read_source(ptx, name)
         start = time.perf_counter()
-        tree = parse_module(source)
-        errors = verify(tree)
-        if errors:
-            raise errors[0]
+        tree = verified(source)
         return cls(tree, time.perf_counter() - start)
 
     @property
@@ -90,6 +85,10 @@ class Module(Mapping[str, "Kernel"]):
     @property
     def version(self) -> tuple[int, int]:
         return self.tree.version
+
+    @property
+    def image(self) -> ModuleImage:
+        return self.loaded.image
 
     @cached_property
     def variables(self) -> Variables:
@@ -154,47 +153,28 @@ class Kernel:
 
     def __init__(self, module: Module, function: Function) -> None:
         self.module, self.function = module, function
-        self._compiled: dict[tuple[str, bool], CompiledKernel] = {}
-        self._compiling = Lock()
 
     @property
     def name(self) -> str:
         return self.function.name
 
     @cached_property
-    def _reached(self) -> list[Function]:
-        """The kernel and the functions that it can call."""
-        return [f.function for f in build(self.module.tree, self.function).functions.values()]
-
-    @cached_property
     def static_shared(self) -> int:
         """Bytes of shared memory that the kernel and the functions it reaches declare."""
-        return shared_layout(self.module.tree, self._reached).static
+        tree = self.module.tree
+        return shared_layout(tree, (f for f, _ in reached(tree, self.function).values())).static
 
     @short_traceback
     def compile(
-        self, device: str | None = None, progress: Progress | None = None, *, watch: bool = False
+        self, device: str | None = None, progress: Progress | None = None, *, options: CompileOptions = DEFAULT
     ) -> CompiledKernel:
-        """Machine code for a device's arithmetic; made once. Raises UnsupportedError naming instruction and line.
-
-        watch: for launches that watch elements.
-        """
+        """Machine code for a device's arithmetic; made once. Raises UnsupportedError naming instruction and line."""
         device = device or default_device(self.module.target)
-        compiled = self._compiled.get((device, watch))
-        if compiled is None:
-            with self._compiling:  # of several threads one does it
-                compiled = self._compiled.get((device, watch)) or self._compile(device, progress, watch)
-        return compiled
-
-    def _compile(self, device: str, progress: Progress | None, watch: bool) -> CompiledKernel:
-        check_local(self._reached)
-        jit = Jit(self.module.tree, self.function, self.module.image, device, watch=watch)
         report = (lambda done, total: progress("compile", done, total)) if progress else None
-        compiled = self._compiled[device, watch] = jit.compile(report)
-        return compiled
+        return CPU.compile(self.module.loaded, self.name, device, options, report)
 
     def _compile_within(
-        self, timeout: float | None, device: str, progress: Progress | None, watch: bool
+        self, timeout: float | None, device: str, progress: Progress | None, options: CompileOptions
     ) -> CompiledKernel:
         done = [0, 0]
 
@@ -205,13 +185,31 @@ class Kernel:
 
         try:
             with time_limit(timeout):
-                return self.compile(device, report, watch=watch)
+                return self.compile(device, report, options=options)
         except TimeUp:
             how_far = f": {done[0]} of {done[1]} instructions are done" if done[1] else ""
             raise LaunchError(
                 f"{self.name} was not compiled within {timeout:g} s{how_far}; nothing was run",
                 hint="what is compiled is kept: the next launch goes on from there, or allow more time",
             ) from None
+
+    def request(
+        self, grid: Any, block: Any, args: Any, shared: Any, device: str, *, seed: Any = 0, threads: Any = None,
+        timeout: Any = None, progress: Progress | None = None, watch: Any = (),
+    ) -> Request:  # fmt: skip
+        """A launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or UnsupportedError."""
+        check_device(device, self.module.target)
+        g, b = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
+        self._check_directives(b, check_block(b))
+        dynamic = whole(shared, "shared")
+        check_shared(self.static_shared, dynamic, device)
+        arguments = pack_arguments(self.function, sequence(args, "args"), self.module.image.next_slot)
+        elements = watched(watch)
+        return Request(
+            g, b, arguments, dynamic, None, whole(seed, "seed"), None if threads is None else whole(threads, "threads", 1),
+            seconds(timeout), (lambda done, total: progress("run", done, total)) if progress else None,
+            Watches(elements, arguments.values, arguments) if elements else None,
+        )  # fmt: skip
 
     @short_traceback
     def launch(
@@ -248,47 +246,31 @@ class Kernel:
         if progress is not None and not callable(progress):
             raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
         device = device or default_device(self.module.target)
-        check_device(device, self.module.target)
-        seed, timeout, watch = whole(seed, "seed"), seconds(timeout), watched(watch)
-        threads = None if threads is None else whole(threads, "threads", 1)
-        shape = self._shape(grid, block, shared, device)
-        arguments = pack_arguments(self.function, sequence(args, "args"), self.module.image.next_slot)
+        request = self.request(
+            grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch
+        )
+        options = CompileOptions(watch=True) if request.watches else DEFAULT
         started = time.perf_counter()
-        watches = Watches(watch, arguments.values, arguments) if watch else None
-        compiled = self._compiled.get((device, bool(watch))) or self._compile_within(timeout, device, progress, bool(watch))
+        compiled = self.module.loaded.compiled.get((self.name, device, options))
+        compiled = compiled or self._compile_within(request.timeout, device, progress, options)
         compile_seconds = time.perf_counter() - started
-        report = (lambda done, total: progress("run", done, total)) if progress else None
-        try:
-            launched = Grid(compiled, shape, arguments, seed, 1 if watch else threads, watches)
-            outcome = Workers(launched, report).run(timeout)
-        except MemoryError:
-            raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
+        ran = CPU.launch(compiled, request)
+        times = {"parse": self.module.parse_seconds, "compile": compile_seconds, "run": ran.seconds}
         return Report(
-            self.name, device, shape.grid, shape.block, shape.shared, seed, outcome.workers,
-            class_totals(outcome.counts, compiled.classes), compiled.macs(outcome.counts),
-            {"parse": self.module.parse_seconds, "compile": compile_seconds, "run": outcome.seconds},
-            compiled.from_cache, list(compiled.notes), "".join(launched.printer.text),
-            watches.stores(int(launched.launch["seen_count"][0]), shape, compiled.sites) if watches else [],
+            self.name, device, request.grid, request.block, self.static_shared + request.shared, request.seed, ran.threads,
+            ran.instructions, ran.macs, times, ran.cached, ran.notes, ran.output, ran.stores,
         )  # fmt: skip
 
-    def _shape(self, grid: Any, block: Any, shared: int, device: str) -> LaunchShape:
-        g = dimensions(grid, "grid", MAX_GRID)
-        b = dimensions(block, "block", MAX_BLOCK)
-        threads = check_block(b)
+    def _check_directives(self, block: tuple[int, int, int], threads: int) -> None:
         directives = self.function.directives
         required = directives.get("reqntid")
-        if required and tuple([*required, 1, 1][:3]) != b:
-            raise LaunchError(f"{self.name} is compiled for a block of {tuple(required)} (.reqntid), not {b}")
+        if required and tuple([*required, 1, 1][:3]) != block:
+            raise LaunchError(f"{self.name} is compiled for a block of {tuple(required)} (.reqntid), not {block}")
         most = directives.get("maxntid")
         if most:
-            limit = 1
-            for n in most:
-                limit *= int(n)
+            limit = prod(int(n) for n in most)
             if threads > limit:
                 raise LaunchError(f"{self.name} is compiled for at most {limit} threads a block (.maxntid), not {threads}")
-        dynamic = whole(shared, "shared")
-        check_shared(self.static_shared, dynamic, device)
-        return LaunchShape(g, b, threads, self.static_shared, dynamic)
 
     def _parameters(self) -> list[tuple[str, str]]:
         """Name and type of each; arrays with their bytes."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mmulator.errors import UnsupportedError
+from mmulator.isa.form import Form
 from mmulator.isa.forms import MatrixForm
-from mmulator.isa.scalar import ScalarForm
 from mmulator.isa.targets import DEVICES, Target
 from mmulator.layouts.sparse.metadata import selectors
 from mmulator.machine.compile.special import SPECIAL_REGISTERS
@@ -90,11 +90,11 @@ def _directives(function: Function) -> Iterator[Unsupported]:
 def reasons(ins: Instruction, module: Module) -> Iterator[Unsupported]:
     """Everything in an instruction that cannot be run."""
     form = ins.form
-    if isinstance(form, ScalarForm):
-        if form.unsupported:
-            yield Unsupported(form.name, form.unsupported, form.section, ins.mnemonic_span)
+    if isinstance(form, Form):
+        if not form.status.runs:
+            yield Unsupported(form.name, form.status.reason, form.section.title, ins.mnemonic_span)
         elif not has_meaning(form):
-            yield Unsupported(form.name, "it has no meaning yet", form.section, ins.mnemonic_span)
+            yield Unsupported(form.name, "it has no meaning yet", form.section.title, ins.mnemonic_span)
     elif isinstance(form, MatrixForm):
         yield from _matrix(ins, form, module.target)
     for operand in flatten(ins.operands):
@@ -107,7 +107,7 @@ def reasons(ins: Instruction, module: Module) -> Iterator[Unsupported]:
             yield from _symbol(ins, operand, module)
 
 
-def has_meaning(form: ScalarForm) -> bool:
+def has_meaning(form: Form) -> bool:
     """Is there a function that says what the instruction does?"""
     load_all()
     return form.opcode in _CONTROL or bool({form.name, form.opcode} & (LOWER.keys() | SEMANTICS.keys()))

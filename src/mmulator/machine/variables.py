@@ -10,8 +10,7 @@ import numpy as np
 from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError
 from mmulator.interop import readable
-from mmulator.isa.scalar import type_bits
-from mmulator.isa.types import TYPES
+from mmulator.isa.types import TYPES, type_bits
 from mmulator.numerics.formats import numpy_dtype
 from mmulator.program.image import ModuleImage
 from mmulator.ptx.tree import Module as Tree
@@ -33,12 +32,8 @@ class Variables(Mapping[str, np.ndarray]):
         self._declared: dict[str, Variable] = {}
         own = [v for v in tree.variables if v.linkage != "extern"]
         for v in (*own, *(v for f in tree.functions for v in f.variables)):
-            at = image.addresses.get(v.name)
-            if v.space not in ("const", "global") or at is None or not v.size:
-                continue
-            memory = next(((b, at - start) for start, b, _ in image.buffers if start <= at < start + b.nbytes), None)
-            if memory is not None:
-                self._arrays[v.name] = _typed(memory[0][memory[1] : memory[1] + v.size], v)
+            if v.space in ("const", "global") and v.name in image.addresses and v.size:
+                self._arrays[v.name] = _typed(image.bytes_of(v.name), v)
                 self._declared[v.name] = v
 
     def _name(self, name: object) -> str:

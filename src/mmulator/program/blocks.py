@@ -13,7 +13,7 @@ from typing import Literal
 
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm, OperandSpec
-from mmulator.program.calls import References, cycles, defined, references
+from mmulator.program.calls import cycles, reached
 from mmulator.program.operands import call_operands
 from mmulator.ptx.tree import (
     Address,
@@ -141,28 +141,26 @@ def _partners(ins: Instruction) -> Together:
     return Together.LIVE if isinstance(last, Immediate) and last.bits("b32") == 0xFFFFFFFF else Together.MASK
 
 
-def build(module: Module, entry: Function, prepare: Callable[[Function], Function] = lambda f: f) -> Program:
-    """Number the blocks of `entry` and of the functions it can reach, each after `prepare` has rewritten it."""
-    functions: dict[str, FunctionBlocks] = {}
-    mentioned: dict[str, References] = {}
-    waiting = [entry]
-    while waiting:
-        function = waiting.pop()
-        if function.name in functions:
-            continue
-        functions[function.name] = FunctionBlocks(prepare(function))
-        found = mentioned[function.name] = references(module, function)
-        waiting += [f for n in sorted(found.calls | found.taken) if (f := defined(module, n)) is not None]
+def build(
+    module: Module, entry: Function, prepare: Callable[[Function], Function] = lambda f: f, *, longest: int = LONGEST
+) -> Program:
+    """Number the blocks of `entry` and of the functions it can reach, each after `prepare` has rewritten it.
+
+    longest: see LONGEST; with 0 every instruction is a block of its own.
+    """
+    found = reached(module, entry)
+    functions = {name: FunctionBlocks(prepare(function)) for name, (function, _) in found.items()}
+    mentioned = {name: mentions for name, (_, mentions) in found.items()}
     blocks: list[Block] = []
     for item in functions.values():
-        _split(item, blocks)
+        _split(item, blocks, longest)
     pointed = frozenset(n for r in mentioned.values() for n in r.taken)
     return Program(module, functions, blocks, cycles(mentioned), pointed)
 
 
 class _Splitter:
-    def __init__(self, item: FunctionBlocks, blocks: list[Block]) -> None:
-        self.item, self.blocks = item, blocks
+    def __init__(self, item: FunctionBlocks, blocks: list[Block], longest: int) -> None:
+        self.item, self.blocks, self.longest = item, blocks, longest
         self.fixups: list[tuple[Block, int, str]] = []
         self.labels: dict[str, int] = {}
         self.together = Together.SOME
@@ -199,11 +197,10 @@ class _Splitter:
         block.targets.append(self.current.index)
 
     def add(self, ins: Instruction) -> None:
-        if self.weight > LONGEST:
+        if self.weight > self.longest:
             together = self.together
             self.fall()
             self.together = together  # nobody else comes here
-        self.weight += 2 + sum(1 for o in flatten(ins.operands) if isinstance(o, Reg))
         special = ends_block(ins)
         sync = needs_warp(ins)
         if ins.opcode == "bra" and ins.guard is not None:
@@ -228,6 +225,7 @@ class _Splitter:
             self.end(ins)
         else:
             self.current.body.append(ins)
+            self.weight += 2 + sum(1 for o in flatten(ins.operands) if isinstance(o, Reg))
             if is_warp_barrier(ins) and self.current.sync and len(self.current.body) == 1:
                 self.fall()  # its lanes may come to several of them, and go on from each
                 self.together = Together.SOME
@@ -290,8 +288,8 @@ class _Splitter:
             block.targets[at] = self.labels[name]
 
 
-def _split(item: FunctionBlocks, blocks: list[Block]) -> None:
-    splitter = _Splitter(item, blocks)
+def _split(item: FunctionBlocks, blocks: list[Block], longest: int) -> None:
+    splitter = _Splitter(item, blocks, longest)
     for statement in item.function.body:
         if isinstance(statement, Label):
             splitter.label(statement.name)

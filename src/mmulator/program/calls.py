@@ -49,6 +49,20 @@ def references(module: Module, function: Function) -> References:
     return found
 
 
+def reached(module: Module, entry: Function) -> dict[str, tuple[Function, References]]:
+    """A kernel and every function that it can come to, each with what it mentions."""
+    found: dict[str, tuple[Function, References]] = {}
+    waiting = [entry]
+    while waiting:
+        function = waiting.pop()
+        if function.name in found:
+            continue
+        mentions = references(module, function)
+        found[function.name] = function, mentions
+        waiting += [f for n in sorted(mentions.calls | mentions.taken) if (f := defined(module, n)) is not None]
+    return found
+
+
 def _mentioned(module: Module, instructions: Iterable[Instruction], found: References) -> Iterator[str]:
     for ins in instructions:
         callee = callee_of(ins) if ins.opcode == "call" else None

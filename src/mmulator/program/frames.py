@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from mmulator.isa.scalar import type_bits
+from mmulator.isa.types import type_bits
 from mmulator.program.addresses import HEADER_BYTES
 from mmulator.program.blocks import CARRY, Block, FunctionBlocks, is_wgmma_issue, registers_of, uses_and_defs
 

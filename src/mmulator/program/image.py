@@ -123,7 +123,7 @@ class ModuleImage:
         variables = list(module.variables)
         for f in module.functions:
             variables += [v for v in f.variables if v.space in ("global", "const")]
-        self._const = self._place_const([v for v in variables if v.space == "const"])
+        self._place_const([v for v in variables if v.space == "const"])
         self._place_global([v for v in variables if v.space == "global" and v.linkage != "extern"])
         self._initial = variables
         defined = [f for f in module.functions if f.is_defined]
@@ -149,7 +149,7 @@ class ModuleImage:
             self.buffers.append((start, buffer, True))
             self.next_slot += slots_for(v.size)
 
-    def _place_const(self, variables: list[Variable]) -> np.ndarray:
+    def _place_const(self, variables: list[Variable]) -> None:
         at = 0
         for v in variables:
             at = align_up(at, max(v.align, 1))
@@ -158,9 +158,11 @@ class ModuleImage:
             if at > 65536:
                 raise LaunchError(f"with {v.name} .const variables take {at} bytes; there are 65536", span=v.span)
         memory = np.zeros(max(at, 1), np.uint8)
+        for v in variables:
+            offset = self.addresses[v.name] - (SLOT_CONST << SLOT_SHIFT)
+            self._memory[v.name] = memory[offset : offset + v.size]
         if variables:
             self.buffers.append((SLOT_CONST << SLOT_SHIFT, memory, False))
-        return memory
 
     def symbol_address(self, name: str) -> int:
         """Address in the variable's own state space: for .const an offset into its window."""
@@ -172,7 +174,7 @@ class ModuleImage:
         for v in self._initial:
             if v.name not in self.addresses:
                 continue
-            memory = self._bytes_of(v)
+            memory = self.bytes_of(v.name)
             if v.initial is not None:
                 data = np.frombuffer(v.initial, np.uint8)
                 memory[: len(data)] = data
@@ -190,9 +192,8 @@ class ModuleImage:
             return self.addresses[r.symbol] if r.generic else self.symbol_address(r.symbol)
         return self.functions.get(r.symbol, 0)
 
-    def _bytes_of(self, v: Variable) -> np.ndarray:
-        start = self.addresses[v.name]
-        if v.space == "const":
-            offset = start - (SLOT_CONST << SLOT_SHIFT)
-            return self._const[offset : offset + v.size]
-        return self._memory[v.name]
+    def bytes_of(self, name: str) -> np.ndarray:
+        """The memory of a variable. Raises LaunchError if the module has none of that name."""
+        if name not in self._memory:
+            raise LaunchError(f"the module has no .global or .const variable {name}")
+        return self._memory[name]

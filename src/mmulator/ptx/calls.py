@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mmulator.isa.scalar import type_bits
+from mmulator.isa.types import type_bits
 from mmulator.ptx.operands import Context, Problem, describe
 from mmulator.ptx.tree import Arguments, Immediate, Operand, Parameter, Reg, Sink, Symbol
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple, cast
 
-from mmulator.isa.scalar import is_type, type_bits
+from mmulator.isa.types import is_type, type_bits
 from mmulator.ptx.cursor import Constant, Cursor
 from mmulator.ptx.tree import Linkage, Parameter, Space, SymbolReference, Variable, f64_to_f32_bits
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mmulator.errors import InvalidInstructionError
-from mmulator.isa.scalar import NoForm, ScalarForm, match
+from mmulator.isa.form import Form
+from mmulator.isa.match import NoForm, match
 from mmulator.isa.targets import Target
 from mmulator.source import Span
 
@@ -31,7 +32,7 @@ def matrix_form(
     return parse_mnemonic(".".join((opcode, *modifiers)), target=target, ptx=ptx, span=span)
 
 
-def find_form(opcode: str, modifiers: tuple[str, ...]) -> ScalarForm | MatrixForm | None:
+def find_form(opcode: str, modifiers: tuple[str, ...]) -> Form | MatrixForm | None:
     """The form, whatever the target; None if there is none."""
     if opcode in MATRIX_OPCODES:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from mmulator.isa.mma import element_by_element, lowered_fp8, lowered_integer, lowered_sparse, register_types
-from mmulator.isa.scalar import type_bits
+from mmulator.isa.types import type_bits
 from mmulator.ptx.operands import Problem, address, describe
 from mmulator.ptx.tree import (
     Address,

@@ -7,8 +7,10 @@ from itertools import chain
 from typing import NamedTuple
 
 from mmulator.errors import similar
-from mmulator.isa.scalar import OperandSpec, ScalarForm, type_bits
+from mmulator.isa.form import Form
+from mmulator.isa.row import OperandSpec
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
+from mmulator.isa.types import type_bits
 from mmulator.ptx.registers import fits, suggestion, type_class
 from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import (
@@ -45,7 +47,7 @@ class Context(NamedTuple):
     module: Module
     function: Function
     instruction: Instruction
-    form: ScalarForm
+    form: Form
 
 
 Problems = Iterator[Problem]

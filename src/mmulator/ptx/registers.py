@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from mmulator.isa.scalar import type_bits
+from mmulator.isa.types import type_bits
 
 # Operand types that only a .b register of the same size may hold.
 _BITS_ONLY = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from mmulator.isa.scalar import OperandSpec
+from mmulator.isa.row import OperandSpec
 from mmulator.isa.video import SELECTORS, masks
 from mmulator.ptx.operands import CHECKS, Context, Problem, Problems
 from mmulator.ptx.tree import Operand, Reg

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from mmulator.isa.scalar import ScalarForm, type_bits
+from mmulator.isa.form import Form
 from mmulator.isa.targets import Target
+from mmulator.isa.types import type_bits
 from mmulator.source import Source, Span
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class Instruction:
 
     opcode: str
     modifiers: tuple[str, ...]
-    form: ScalarForm | MatrixForm | None
+    form: Form | MatrixForm | None
     operands: tuple[Operand, ...]
     guard: tuple[Reg, bool] | None
     span: Span

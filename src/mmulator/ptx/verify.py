@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mmulator.errors import InvalidInstructionError, MmulatorError
-from mmulator.isa.scalar import NoForm, OperandSpec, ScalarForm, match
-from mmulator.isa.targets import TARGETS, Target
+from mmulator.isa.form import Form
+from mmulator.isa.match import NoForm, match
+from mmulator.isa.row import OperandSpec
+from mmulator.isa.targets import TARGETS
 from mmulator.ptx import matrix_operands
 from mmulator.ptx.calls import check_call
 from mmulator.ptx.lookup import MATRIX_OPCODES, matrix_form
@@ -117,10 +119,10 @@ def check_instruction(
         yield from _matrix(module, instruction)
         return
     form = instruction.form
-    if not isinstance(form, ScalarForm):
+    if not isinstance(form, Form):
         yield _no_form(module, instruction)
         return
-    rule = f"{form.section} (PTX ISA 9.1)"
+    rule = str(form.section)
     late = _too_new(form, module)
     if late is not None:
         yield InvalidInstructionError(late[0], span=instruction.mnemonic_span, rule=rule, hint=late[1])
@@ -131,24 +133,20 @@ def check_instruction(
         yield InvalidInstructionError(problem.message, span=problem.span, rule=rule, hint=problem.hint)
 
 
-def _too_new(form: ScalarForm, module: Module) -> tuple[str, str] | None:
-    if module.version < form.ptx:
-        return f"{form} needs PTX {_version(form.ptx)}; this module says {_version(module.version)}", "raise .version"
-    if module.target.number < form.sm:
-        return f"{form} needs .target sm_{form.sm} or higher; this module says {module.target}", "raise .target"
-    target = module.target
-    if form.families and not any(_in_family(target, least) for least in form.families):
-        wanted = " or ".join(f"sm_{n}" for n in form.families)
+def _too_new(form: Form, module: Module) -> tuple[str, str] | None:
+    requires, target = form.requires, module.target
+    if module.version < requires.ptx:
+        return f"{form} needs PTX {_version(requires.ptx)}; this module says {_version(module.version)}", "raise .version"
+    if module.target.number < requires.minimum:
+        return f"{form} needs .target sm_{requires.minimum} or higher; this module says {module.target}", "raise .target"
+    if requires.families and not requires.of_family(target):
+        wanted = " or ".join(f"sm_{n}" for n in requires.families)
         return f"{form} needs a target of the family of {wanted}; this module says {target}", "see docs/supported.md"
-    if form.specific and not target.suffix:
+    if requires.suffixes and not target.suffix:
         return f"{form} needs an architecture-specific target; this module says {target}", f"write {target}a"
-    if form.chip and target.suffix != "a":
+    if requires.suffixes == "a" and target.suffix != "a":
         return f"{form} needs a target of one chip; this module says {target}", f"write sm_{target.number}a"
     return None
-
-
-def _in_family(target: Target, least: int) -> bool:
-    return target.number >= least and target.family() == Target(least).family()
 
 
 def _no_form(module: Module, instruction: Instruction) -> InvalidInstructionError:
@@ -160,7 +158,7 @@ def _no_form(module: Module, instruction: Instruction) -> InvalidInstructionErro
         start = span.start + len(".".join((instruction.opcode, *instruction.modifiers[: found.position]))) + 1
         if module.source.text.startswith(instruction.modifiers[found.position], start):
             span = Span(module.source, start, start + len(instruction.modifiers[found.position]))
-    rule = f"{found.section} (PTX ISA 9.1)" if found.section else "Instruction Set (PTX ISA 9.1)"
+    rule = str(found.section) if found.section else "Instruction Set (PTX ISA 9.1)"
     return InvalidInstructionError(found.message, span=span, rule=rule, hint=found.hint)
 
 
@@ -179,7 +177,7 @@ def _matrix(module: Module, instruction: Instruction) -> Iterator[InvalidInstruc
         yield InvalidInstructionError(problem.message, span=problem.span, rule=str(form.section), hint=problem.hint)
 
 
-def _selected(instruction: Instruction, form: ScalarForm | None) -> list[Problem]:
+def _selected(instruction: Instruction, form: Form | None) -> list[Problem]:
     """Selectors and signs of registers that no operand takes; where one may stand, its check says which."""
     problems: list[Problem] = []
     for n, operand in enumerate(instruction.operands):

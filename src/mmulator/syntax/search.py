@@ -17,9 +17,9 @@ from itertools import product
 from mmulator.errors import InvalidInstructionError, OperandError
 from mmulator.isa.forms import MatrixForm, Row
 from mmulator.isa.tables import FAMILIES, ROWS
-from mmulator.isa.targets import TARGETS, Target, as_pair
+from mmulator.isa.targets import DEVICE_WORDS, TARGETS, Target, as_pair, device_of
 from mmulator.isa.types import TYPES
-from mmulator.syntax.atoms import DEVICE_WORDS, atom_words, device_of
+from mmulator.syntax.atoms import atom_words
 
 # Names that people use, and the words of the tables that they stand for (any of several).
 ALIASES: dict[str, tuple[str, ...]] = {

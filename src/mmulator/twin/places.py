@@ -13,7 +13,7 @@ from mmulator.codegen.lang import Native
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import Fragment, element_of, fragment, scales, sparse
 from mmulator.numerics.profiles import dot_key
-from mmulator.twin.product import IndexTable, MmaSite, Piece, mma_function
+from mmulator.twin.product import IndexTable, Piece, ProductTable, mma_function
 from mmulator.twin.twin import Twin, twin_for
 
 Index = NDArray[np.int64]
@@ -82,7 +82,7 @@ def transposes(form: MatrixForm) -> bool:
 
 
 @dataclass(eq=False)
-class Site:
+class Product:
     """A product from registers to registers, ready to be called: `function` with the address of `table`.
 
     Of a transposed one the first operand of the function is B, and the second A. scratch: bytes that a call needs.
@@ -92,7 +92,7 @@ class Site:
     twin: Twin
     transposed: bool
     sizes: tuple[Piece, Piece, Piece]
-    table: NDArray[Any] = field(default_factory=lambda: np.zeros(1, MmaSite.numpy_dtype()))
+    table: NDArray[Any] = field(default_factory=lambda: np.zeros(1, ProductTable.numpy_dtype()))
     scratch: int = 0
     keep: list[Any] = field(default_factory=list)
     entry: Any = None  # of batch.py, at the first use
@@ -117,18 +117,18 @@ class Site:
         return mma_function(*self.sizes, d, self.form.sparse, self.form.block_scale)
 
     def store(self, name: str, values: Any) -> None:
-        """Put a table into the site: int32 values at an address that stays."""
+        """Put a table into the product: int32 values at an address that stays."""
         array = np.ascontiguousarray(values, np.int32)
         self.keep.append(array)
         self.table[name] = array.ctypes.data
 
 
 @lru_cache(maxsize=4096)
-def site_for(
+def product_for(
     form: MatrixForm, device: str, selector: int = 0, order: str = BY_REGISTER, plain: frozenset[str] = frozenset(),
     flags: int = 0,
-) -> Site:  # fmt: skip
-    """The site of a form on a device. selector: of the metadata. plain: operands (`a`, `b`) that come as rows of a matrix
+) -> Product:  # fmt: skip
+    """The product of a form on a device. selector: of the metadata. plain: operands (`a`, `b`) that come as rows of a matrix
     instead of registers. flags: of the twin, for A and B as they are.
 
     Raises UnsupportedError where the device lacks the instruction, OperandError for a selector it does not have.
@@ -144,8 +144,8 @@ def site_for(
     maps = {"a": operand("a", False), "b": operand("b", True), "c": operand("c" if form.family != "wgmma" else "d", swap)}
     order_of = ("b", "a", "c") if swap else ("a", "b", "c")
     first, second, third = (maps[n][0] for n in order_of)
-    site = Site(form, twin, swap, (first, second, third))
-    table = site.table
+    product = Product(form, twin, swap, (first, second, third))
+    table = product.table
     m, n = (form.n, form.m) if swap else (form.m, form.n)
     table["pack_a"], table["pack_b"], table["dot"] = twin.pack_a, twin.pack_b, twin.dot
     table["m"], table["n"], table["k"] = m, n, form.k
@@ -158,15 +158,15 @@ def site_for(
     copies = fragment(form, "d").copies
     table["copies"] = copies
     for slot, name in zip("abc", order_of):
-        site.store(f"{slot}_map", maps[name][1])
+        product.store(f"{slot}_map", maps[name][1])
         table[f"{slot}_pieces"] = maps[name][1].size // copies
     d_map = register_elements(form, "d", swap, order)
-    site.store("d_map", d_map)
+    product.store("d_map", d_map)
     table["d_places"] = len(d_map)
     if form.sparse:
-        table["places"] = index_table(site.keep, form, selector)
+        table["places"] = index_table(product.keep, form, selector)
     if form.block_scale:
-        _scale_tables(site)
+        _scale_tables(product)
     size = max(form.m * form.k, form.n * form.k, form.m * form.n) * 8
     rooms = {
         "raw": size, "result": form.m * form.n * 8 * copies,
@@ -175,9 +175,9 @@ def site_for(
         "scale_a": form.m * form.scale_vec, "scale_b": form.n * form.scale_vec,
     }  # fmt: skip
     for name, room in rooms.items():
-        table[name] = site.scratch
-        site.scratch += -(-room // 64) * 64
-    return site
+        table[name] = product.scratch
+        product.scratch += -(-room // 64) * 64
+    return product
 
 
 def index_table(keep: list[Any], form: MatrixForm, selector: int) -> int:
@@ -203,13 +203,13 @@ def index_table(keep: list[Any], form: MatrixForm, selector: int) -> int:
     return int(table.ctypes.data)
 
 
-def _scale_tables(site: Site) -> None:
+def _scale_tables(product: Product) -> None:
     """Where the bytes of scale-a-data and scale-b-data lie, in the order of scale_a [m][S] and scale_b [S][n]."""
-    site.table["scales"] = site.form.scale_vec
+    product.table["scales"] = product.form.scale_vec
     for side in "ab":
-        lane, byte = scales.places(site.form, side, 0, 0)
+        lane, byte = scales.places(product.form, side, 0, 0)
         at = 4 * lane[:, None] + byte
-        site.store(f"scale_{side}_map", at if side == "a" else at.T)
+        product.store(f"scale_{side}_map", at if side == "a" else at.T)
 
 
 def scale_step(form: MatrixForm, side: str) -> int:

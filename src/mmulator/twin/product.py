@@ -1,8 +1,8 @@
 # mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, attr-defined"
 """Products of fragments: native functions from registers to registers, around those of the numerics twin.
 
-Registers come in as memory; a Site says where in it each piece of a matrix lies, so that one code serves every form and
-every order of registers and lanes.
+Registers come in as memory; a ProductTable says where in it each piece of a matrix lies, so that one code serves every
+form and every order of registers and lanes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mmulator.codegen.values import Builder, Value
 CONTAINER = {1: u8, 4: u8, 8: u8, 16: u16, 32: u32, 64: u64}
 
 # One mma or wmma.mma form: sizes, the twin's functions, and where each matrix element lies in the fragments.
-MmaSite = Struct("MmaSite", [
+ProductTable = Struct("ProductTable", [
     ("pack_a", u64), ("pack_b", u64), ("dot", u64),
     ("m", i64), ("n", i64), ("k", i64), ("ka", i64),  # ka: columns of A, k / 2 if it is sparse
     ("flags", i64),
@@ -169,47 +169,47 @@ def mma_function(a_piece: Piece, b_piece: Piece, c_piece: Piece, d_bits: int, sp
     d_ty = CONTAINER[d_bits]
 
     def mma(
-        site: ptr_to(MmaSite), scratch: ptr, a: ptr, b: ptr, c: ptr, e: ptr_to(u32), scale_a: ptr, scale_b: ptr,
+        product: ptr_to(ProductTable), scratch: ptr, a: ptr, b: ptr, c: ptr, e: ptr_to(u32), scale_a: ptr, scale_b: ptr,
         select_a: u32, select_b: u32, d: ptr,
     ) -> None:  # fmt: skip
-        m = site.m
-        n = site.n
-        k = site.k
-        raw = scratch + site.raw
-        result = scratch + site.result
-        pa = scratch + site.packed_a
-        pb = scratch + site.packed_b
+        m = product.m
+        n = product.n
+        k = product.k
+        raw = scratch + product.raw
+        result = scratch + product.result
+        pa = scratch + product.packed_a
+        pb = scratch + product.packed_b
         more = []
         raw_b = raw
         if sparse:
-            raw_b = scratch + site.own
-            index = scratch + site.index
-            dense_indices(cast_ptr(IndexTable, site.places), e, cast_ptr(i32, index))
+            raw_b = scratch + product.own
+            index = scratch + product.index
+            dense_indices(cast_ptr(IndexTable, product.places), e, cast_ptr(i32, index))
             more += [index]
         if scaled:
-            factors_a = scratch + site.scale_a
-            factors_b = scratch + site.scale_b
-            collect_scales(scale_a, site.scale_a_map, select_a, m * site.scales, factors_a)
-            collect_scales(scale_b, site.scale_b_map, select_b, n * site.scales, factors_b)
+            factors_a = scratch + product.scale_a
+            factors_b = scratch + product.scale_b
+            collect_scales(scale_a, product.scale_a_map, select_a, m * product.scales, factors_a)
+            collect_scales(scale_b, product.scale_b_map, select_b, n * product.scales, factors_b)
             more += [factors_a, factors_b]
-        for copy in range(site.copies):
-            collect_a(a, site.a_map + copy * site.a_pieces, site.a_pieces, cast_ptr(a_ty, raw))
-            call_pack(site.pack_a, raw, site.ka, m, k, pa)
-            collect_b(b, site.b_map + copy * site.b_pieces, site.b_pieces, cast_ptr(b_ty, raw_b))
-            call_pack(site.pack_b, raw_b, k, n, k, pb)
-            collect_c(c, site.c_map + copy * site.c_pieces, site.c_pieces, cast_ptr(c_ty, raw))
+        for copy in range(product.copies):
+            collect_a(a, product.a_map + copy * product.a_pieces, product.a_pieces, cast_ptr(a_ty, raw))
+            call_pack(product.pack_a, raw, product.ka, m, k, pa)
+            collect_b(b, product.b_map + copy * product.b_pieces, product.b_pieces, cast_ptr(b_ty, raw_b))
+            call_pack(product.pack_b, raw_b, k, n, k, pb)
+            collect_c(c, product.c_map + copy * product.c_pieces, product.c_pieces, cast_ptr(c_ty, raw))
             out = cast_ptr(d_ty, result) + copy * (m * n)
             if sparse:
-                table = cast_ptr(IndexTable, site.places)
+                table = cast_ptr(IndexTable, product.places)
                 if table.drop != 0 and has_mixed(table, e) != 0:
                     room = cast_ptr(u16, raw_b + n * k * 4)
-                    mixed_dot(site.pack_b, site.dot, table, e, pa, site.a_row, cast_ptr(u16, raw_b), room, pb,
-                              cast_ptr(i32, index), cast_ptr(u32, raw), cast_ptr(u32, out), m, n, k, site.flags)  # fmt: skip
+                    mixed_dot(product.pack_b, product.dot, table, e, pa, product.a_row, cast_ptr(u16, raw_b), room, pb,
+                              cast_ptr(i32, index), cast_ptr(u32, raw), cast_ptr(u32, out), m, n, k, product.flags)  # fmt: skip
                 else:
-                    call_dot(site.dot, pa, pb, raw, n, out, n, m, n, k, site.flags, *more)
+                    call_dot(product.dot, pa, pb, raw, n, out, n, m, n, k, product.flags, *more)
             else:
-                call_dot(site.dot, pa, pb, raw, n, out, n, m, n, k, site.flags, *more)
-        spread_d(cast_ptr(d_ty, result), site.d_map, site.d_places, cast_ptr(d_ty, d))
+                call_dot(product.dot, pa, pb, raw, n, out, n, m, n, k, product.flags, *more)
+        spread_d(cast_ptr(d_ty, result), product.d_map, product.d_places, cast_ptr(d_ty, d))
 
     pieces = "_".join(str(x) for x in (*a_piece, *b_piece, *c_piece, d_bits))
     return Native(mma, f"mma_{pieces}{'_sp' if sparse else ''}{'_scaled' if scaled else ''}")
@@ -223,11 +223,12 @@ def batch_function(one: Native) -> Native:
     """`count` products one after the other. places, strides: address and distance in bytes of the OPERANDS."""
 
     def batch(
-        site: ptr_to(MmaSite), scratch: ptr, count: i64, places: ptr_to(u64), strides: ptr_to(u64), select_a: u32, select_b: u32
-    ) -> None:
+        product: ptr_to(ProductTable), scratch: ptr, count: i64, places: ptr_to(u64), strides: ptr_to(u64),
+        select_a: u32, select_b: u32,
+    ) -> None:  # fmt: skip
         for t in range(count):
             at = [ptr(places[i] + u64(t) * strides[i]) for i in range_(OPERANDS)]
-            one(site, scratch, *at[:3], cast_ptr(u32, at[3]), *at[4:6], select_a, select_b, at[6])
+            one(product, scratch, *at[:3], cast_ptr(u32, at[3]), *at[4:6], select_a, select_b, at[6])
 
     return Native(batch, f"batch_{one.name}")
 

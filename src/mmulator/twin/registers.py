@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text
 from mmulator.twin.batch import pointer, room
-from mmulator.twin.places import Site
+from mmulator.twin.places import Product
 from mmulator.twin.product import OPERANDS, batch_function
 from mmulator.twin.twin import CORES, pool
 
@@ -25,31 +25,31 @@ _MACS_OF_A_THREAD = 1 << 18  # less is not worth a thread of its own
 
 
 def run(
-    site: Site, a: Array, b: Array, c: Array | None, e: Array | None = None, scale_a: Array | None = None,
+    product: Product, a: Array, b: Array, c: Array | None, e: Array | None = None, scale_a: Array | None = None,
     scale_b: Array | None = None, *, batch: tuple[int, ...], select: tuple[int, int] = (0, 0),
 ) -> Array:  # fmt: skip
     """D [*batch, lanes, registers].
 
-    a, b, c: registers [..., lanes, registers], or rows of a matrix [..., M or N, K] where the site says so; leading
-    dimensions broadcast to `batch`. c may be None if the site's flags say that it is not read. e: metadata [..., lanes] of
+    a, b, c: registers [..., lanes, registers], or rows of a matrix [..., M or N, K] where the product says so; leading
+    dimensions broadcast to `batch`. c may be None if the product's flags say that it is not read. e: metadata [..., lanes] of
     a sparse form. scale_a, scale_b: scale-a-data and scale-b-data [..., 32] of a block-scaled one; select: bytes from the
     scale factors of selectors 0.
     """
-    out = np.empty((*batch, *site.result), site.word)
+    out = np.empty((*batch, *product.result), product.word)
     count = math.prod(batch)
     if count == 0:
         return out
-    if site.transposed:
+    if product.transposed:
         a, b = b, a
     nothing = out, 0  # never read; c is copied, but its bits do not matter
     given = [nothing if x is None else _fitted(x, own, batch, count) for x, own in zip((a, b, c, e, scale_a, scale_b), _OWN)]
     places = [pointer(x) for x, _ in given]
     places.append(pointer(out))
     strides = _Seven(*(size for _, size in given), out.nbytes // count)
-    native, address = entry(site)
-    parts = min(CORES, count, count * site.macs // _MACS_OF_A_THREAD) if count > 1 else 1
+    native, address = entry(product)
+    parts = min(CORES, count, count * product.macs // _MACS_OF_A_THREAD) if count > 1 else 1
     if parts < 2:
-        native(address, room(site.scratch), count, _Seven(*places), strides, *select)
+        native(address, room(product.scratch), count, _Seven(*places), strides, *select)
         return out
     size = -(-count // parts)
 
@@ -57,7 +57,7 @@ def run(
         first = t * size
         if first < count:
             at = _Seven(*(p + first * s for p, s in zip(places, strides)))
-            native(address, room(site.scratch), min(size, count - first), at, strides, *select)
+            native(address, room(product.scratch), min(size, count - first), at, strides, *select)
 
     list(pool(parts).map(part, range(parts)))
     return out
@@ -74,11 +74,11 @@ def _fitted(array: Array, own: int, batch: tuple[int, ...], count: int) -> tuple
     return array, array.nbytes // count if shape == batch else 0
 
 
-def entry(site: Site) -> tuple[Any, int]:
-    """The compiled loop around the site's product, and the address of the site's table."""
-    if site.entry is None:
-        site.entry = _compiled(site.function), int(site.table.ctypes.data)
-    return site.entry
+def entry(product: Product) -> tuple[Any, int]:
+    """The compiled loop around the product's product, and the address of the product's table."""
+    if product.entry is None:
+        product.entry = _compiled(product.function), int(product.table.ctypes.data)
+    return product.entry
 
 
 @cache

@@ -10,7 +10,7 @@ from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import bitcast, bits_mask, load, mask_bits, select, store
 from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64, u128
 from mmulator.codegen.values import Builder, Value, constant, splat
-from mmulator.isa.scalar import type_bits
+from mmulator.isa.types import type_bits
 from mmulator.machine.state import Warp
 from mmulator.program.addresses import HEADER_LOCAL
 from mmulator.program.blocks import Block

@@ -156,7 +156,7 @@ class Emitter(BlockEmitter):
                 self._indexed(ins)
             case "wgmma.wait":
                 assert ins is not None
-                from mmulator.machine.meaning.matrix import wgmma_wait
+                from mmulator.machine.meaning.wgmma import wgmma_wait
 
                 self.converge(ins)
                 self.flush(everything=True)
@@ -179,7 +179,7 @@ class Emitter(BlockEmitter):
             b.ret(self.call(rt.branch, self.w, self.mask, taken, target, following))
 
     def _indexed(self, ins: Instruction) -> None:
-        from mmulator.machine.meaning.matrix import site_pointer, table
+        from mmulator.machine.meaning.matrix_operands import site_pointer, table
 
         self.flush()
         index = self.spill(U32(self.source(ins.operands[0], "u32")))

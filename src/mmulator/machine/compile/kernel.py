@@ -16,12 +16,15 @@ from mmulator.codegen.loading import ensure, symbols
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
+from mmulator.isa.form import Form
 from mmulator.isa.forms import MatrixForm
-from mmulator.isa.scalar import ScalarForm, type_bits
+from mmulator.isa.types import type_bits
 from mmulator.machine.compile.block import BLOCK_PARAMS
 from mmulator.machine.compile.control import Emitter
+from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.launch.limits import check_frames
-from mmulator.machine.meaning import load_all, matrix
+from mmulator.machine.meaning import load_all
+from mmulator.machine.meaning.wgmma import find_rivals
 from mmulator.machine.runnable import require_supported
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime.scheduler import run_cluster
@@ -31,6 +34,7 @@ from mmulator.program.as_ptxas.contract import contract as contracted
 from mmulator.program.as_ptxas.fold import fold
 from mmulator.program.as_ptxas.inflight import delay_copies, unfenced
 from mmulator.program.blocks import (
+    LONGEST,
     Block,
     Program,
     build,
@@ -55,7 +59,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class MatrixSites:
-    """Tables that matrix instructions of the kernel point to, in the order of their use. Filled by meaning/matrix.py."""
+    """Tables that matrix instructions of the kernel point to, in the order of their use. Filled by machine/meaning/."""
 
     tables: list[np.ndarray] = field(default_factory=list)
     index: dict[Any, int] = field(default_factory=dict)
@@ -98,7 +102,7 @@ class CompiledKernel:
     @cached_property
     def atomic_bytes(self) -> int:
         """Size of the widest atomic operation, 1 if there is none."""
-        forms = (i.form for i in self.sites if i.opcode in ("atom", "red") and isinstance(i.form, ScalarForm))
+        forms = (i.form for i in self.sites if i.opcode in ("atom", "red") and isinstance(i.form, Form))
         return max((type_bits(f["type"]) // 8 for f in forms), default=1)
 
     @cached_property
@@ -120,21 +124,14 @@ class CompiledKernel:
 
 
 class Jit:
-    """Compiles one kernel of a module for one device.
-
-    contract: fuse and fold as ptxas does (contract.py, fold.py). It optimises no module of `.target debug`.
-    watch: note stores to the memory that a launch watches.
-    """
+    """Compiles one kernel of a module for one device."""
 
     def __init__(
-        self, module: Module, function: Function, image: ModuleImage, device: str, *, contract: bool = True,
-        watch: bool = False,
-    ) -> None:  # fmt: skip
+        self, module: Module, function: Function, image: ModuleImage, device: str, options: CompileOptions = DEFAULT
+    ) -> None:
         load_all()
-        self.watch = watch
-        self.module, self.image, self.device = module, image, device
-        self.contract = contract and "debug" not in module.options
-        self.program = build(module, function, self._prepare)
+        self.module, self.image, self.device, self.options = module, image, device, options
+        self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
         functions = [f.function for f in self.program.functions.values()]
         self.unfenced: set[int] = set().union(*(unfenced(f) for f in functions))
         self.numbers = {name: number for number, name in enumerate(self.program.functions)}
@@ -151,7 +148,8 @@ class Jit:
 
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
-        return delay_copies(contracted(fold(function)) if self.contract else function)
+        contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
+        return delay_copies(contracted(fold(function)) if contract else function)
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:
@@ -205,7 +203,7 @@ class Jit:
             done += weight
             if progress:
                 progress(done, total)
-        matrix.find_rivals(self.matrix)
+        find_rivals(self.matrix)
         callees = [(f.entry, places[n]) for n, f in self.program.functions.items()]
         return CompiledKernel(
             self.program, self.image, self.shared, code, self.sites, classes, callees, frame_bytes, local, self.matrix,
@@ -219,7 +217,7 @@ class Jit:
         unseen: dict[str, None] = {}
         for item in self.program.functions.values():
             for ins in item.function.instructions:
-                if isinstance(ins.form, ScalarForm) and ins.form.since_blackwell:
+                if isinstance(ins.form, Form) and ins.form.status.state == "unproven":
                     unseen[ins.mnemonic] = None
                 elif {"approx", "full"} & set(ins.modifiers) and ins.opcode in APPROXIMATE:
                     approximate.add(ins.opcode)

@@ -12,7 +12,7 @@ import numpy as np
 from mmulator.errors import LaunchError, shown
 from mmulator.machine.launch.values import Aggregate as Aggregate
 from mmulator.machine.launch.values import host_array, host_value
-from mmulator.program.addresses import SLOT_SHIFT
+from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
 from mmulator.program.image import slots_for
 from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Parameter
@@ -39,11 +39,25 @@ class Buffer:
 
 @dataclass
 class Arguments:
-    """params: the parameter memory. buffers: one for each different array. values: the arguments, arrays as NumPy's."""
+    """params: the parameter memory. buffers: one for each different array. values: the arguments, arrays as NumPy's.
+
+    offsets: of each parameter in `params`. pointers: (offset in `params`, number of the buffer whose address stands there).
+    """
 
     params: np.ndarray
+    offsets: Sequence[int] = ()
     buffers: list[Buffer] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
+    pointers: list[tuple[int, int]] = field(default_factory=list)
+
+    @classmethod
+    def of_arrays(cls, arrays: Sequence[np.ndarray], first_slot: int = FIRST_GLOBAL_SLOT) -> Arguments:
+        """Of a kernel whose parameters are all pointers. first_slot: of a module without .global variables."""
+        result = cls(np.zeros(8 * len(arrays), np.uint8), range(0, 8 * len(arrays), 8), values=list(arrays))
+        pool = _Pool(first_slot, result)
+        for number, array in enumerate(arrays):
+            pool.place(array, 8 * number, f"argument {number}")
+        return result
 
 
 def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> Arguments:
@@ -57,8 +71,8 @@ def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> 
         )
     offsets = parameter_offsets(params)
     memory = np.zeros(parameter_bytes(params), np.uint8)
-    result = Arguments(memory)
-    pool = _Pool(first_slot, result.buffers)
+    result = Arguments(memory, offsets)
+    pool = _Pool(first_slot, result)
     for number, (p, value, at) in enumerate(zip(params, args, offsets)):
         where = f"argument {number} ({p.name})"
         value = host_value(value, p, where)
@@ -68,12 +82,14 @@ def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> 
                 raise LaunchError(
                     f"{where} is .{p.type}, not a pointer: it cannot take an array of {value.dtype}{value.shape}"
                 )
-            data = struct.pack("<Q", pool.address(value, where))
-        elif isinstance(value, Aggregate):
-            data = _aggregate_bytes(value, p, where, pool)
-        else:
-            data = scalar_bytes(value, p, where)
+            pool.place(value, at, where)
+            continue
+        aggregate = isinstance(value, Aggregate)
+        data = _aggregate_bytes(value, p, where) if aggregate else scalar_bytes(value, p, where)
         memory[at : at + len(data)] = np.frombuffer(data, np.uint8)
+        for offset, array in value.pointers.items() if aggregate else ():
+            place = f"{where}, pointer at byte {offset}"
+            pool.place(host_array(array, place), at + offset, place)
     return result
 
 
@@ -85,19 +101,20 @@ def _lacks_scratch(params: Sequence[Parameter], args: Sequence[Any]) -> bool:
 class _Pool:
     """Windows for arrays: one for each different memory."""
 
-    def __init__(self, first_slot: int, buffers: list[Buffer]) -> None:
-        self.slot, self.buffers = first_slot, buffers
-        self.known: dict[tuple[int, int], Buffer] = {}
+    def __init__(self, first_slot: int, arguments: Arguments) -> None:
+        self.slot, self.arguments = first_slot, arguments
+        self.known: dict[tuple[int, int], int] = {}
 
-    def address(self, array: np.ndarray, where: str) -> int:
+    def place(self, array: np.ndarray, at: int, where: str) -> None:
+        """The address of an array goes into the parameter memory at byte `at`."""
         _check_array(array, where)
-        key = (array.ctypes.data, array.nbytes)
-        buffer = self.known.get(key)
-        if buffer is None:
-            buffer = self.known[key] = Buffer(self.slot << SLOT_SHIFT, array, where)
+        buffers = self.arguments.buffers
+        number = self.known.setdefault((array.ctypes.data, array.nbytes), len(buffers))
+        if number == len(buffers):
+            buffers.append(Buffer(self.slot << SLOT_SHIFT, array, where))
             self.slot += slots_for(array.nbytes)
-            self.buffers.append(buffer)
-        return buffer.start
+        self.arguments.params[at : at + 8] = np.frombuffer(struct.pack("<Q", buffers[number].start), np.uint8)
+        self.arguments.pointers.append((at, number))
 
 
 def _check_array(value: np.ndarray, where: str) -> None:
@@ -113,16 +130,13 @@ def _check_array(value: np.ndarray, where: str) -> None:
         raise LaunchError(f"{where}: an array of Python objects has no bytes to work on")
 
 
-def _aggregate_bytes(value: Aggregate, p: Parameter, where: str, pool: _Pool) -> bytes:
+def _aggregate_bytes(value: Aggregate, p: Parameter, where: str) -> bytes:
     if len(value.data) != p.size:
         raise LaunchError(f"{where} has {p.size} bytes, not {len(value.data)}")
-    data = bytearray(value.data)
-    for offset, array in value.pointers.items():
+    for offset in value.pointers:
         if not 0 <= offset <= p.size - 8:
             raise LaunchError(f"{where}: a pointer at byte {offset} does not fit into {p.size} bytes")
-        place = f"{where}, pointer at byte {offset}"
-        data[offset : offset + 8] = struct.pack("<Q", pool.address(host_array(array, place), place))
-    return bytes(data)
+    return value.data
 
 
 def scalar_bytes(value: Any, p: Parameter, where: str) -> bytes:

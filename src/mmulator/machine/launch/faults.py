@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmulator.errors import ExecutionFault
-from mmulator.isa.scalar import ScalarForm
+from mmulator.isa.form import Form
 from mmulator.machine.launch.faults_warp import describe_partial
 from mmulator.machine.launch.faults_wgmma import describe_warpgroup
 from mmulator.machine.launch.grid import Grid
@@ -43,7 +43,7 @@ def describe_address(grid: Grid, address: int) -> str:
 
 def _space(ins: Instruction) -> str:
     """State space of an access by an offset; one that names no space names a local variable."""
-    written = ins.form["space"] if isinstance(ins.form, ScalarForm) else getattr(ins.form, "space", "")
+    written = ins.form["space"] if isinstance(ins.form, Form) else getattr(ins.form, "space", "")
     return written.partition("::")[0] or "local"
 
 

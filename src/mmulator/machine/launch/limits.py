@@ -9,8 +9,7 @@ from operator import index
 from typing import Any
 
 from mmulator.errors import LaunchError, UnsupportedError
-from mmulator.instruction.execution import check_known
-from mmulator.isa.targets import DEVICES, Target
+from mmulator.isa.targets import DEVICES, Target, check_known
 from mmulator.ptx.tree import Function
 
 KIB = 1024

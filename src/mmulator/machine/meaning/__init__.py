@@ -35,4 +35,22 @@ def load_all() -> None:
     """Import the files that fill LOWER, and what else is imported on the way to code: a forked child cannot wait for it."""
     with no_fork:
         from mmulator.machine.compile import control, special  # noqa: F401
-        from mmulator.machine.meaning import atomics, lanes, matrix, memory, scalar, stack, video_operands  # noqa: F401
+        from mmulator.machine.meaning import (  # noqa: F401
+            atomic,
+            barrier,
+            copies,
+            fence,
+            grid,
+            matrix_move,
+            memory,
+            misc,
+            mma,
+            move,
+            scalar,
+            stack,
+            video,
+            vocabulary,
+            warp,
+            wgmma,
+            wmma,
+        )  # fmt: skip

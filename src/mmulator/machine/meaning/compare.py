@@ -103,6 +103,3 @@ def slct(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     return select(c >= 0, a, b)
 
 
-@semantic("mov")
-def mov(x: Scope, m: Mods, a: Value) -> Result:
-    return a

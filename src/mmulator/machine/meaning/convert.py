@@ -20,8 +20,8 @@ from mmulator.codegen.rounding import STRICT, directed
 from mmulator.codegen.types import f16
 from mmulator.codegen.values import Value, constant
 from mmulator.machine.meaning import minifloat
+from mmulator.machine.meaning.float import flush_tiny, saturate
 from mmulator.machine.meaning.floatbits import FORMATS, bits_of, canonical, concat, flushed, widen
-from mmulator.machine.meaning.floats import flush_tiny, saturate
 from mmulator.machine.meaning.narrow import SMALL, Random, Small, narrow
 from mmulator.machine.meaning.scope import (
     F32,

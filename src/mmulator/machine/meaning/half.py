@@ -10,6 +10,7 @@ from mmulator.codegen.ops import absolute, bitcast, maximum, minimum, select
 from mmulator.codegen.types import Ty, f64
 from mmulator.codegen.values import Value
 from mmulator.machine.meaning.convert import half_bits, odd32
+from mmulator.machine.meaning.float import saturate
 from mmulator.machine.meaning.floatbits import (
     Format,
     flush,
@@ -20,7 +21,6 @@ from mmulator.machine.meaning.floatbits import (
     split,
     widen,
 )
-from mmulator.machine.meaning.floats import saturate
 from mmulator.machine.meaning.scope import UNSIGNED, Mods, Result, Scope, outlined, semantic, to
 
 

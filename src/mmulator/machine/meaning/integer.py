@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mmulator.codegen.ops import absolute, add_saturating, bitcast, maximum, minimum, select, sub_saturating
+from mmulator.codegen.ops import (
+    absolute,
+    add_saturating,
+    bit_reverse,
+    bitcast,
+    leading_zeros,
+    maximum,
+    minimum,
+    popcount,
+    select,
+    sub_saturating,
+)
 from mmulator.codegen.types import Ty, i8, i16, i128, u8, u16, u128
 from mmulator.codegen.values import Value, constant
+from mmulator.machine.meaning.logic import shift_left, shift_right
 from mmulator.machine.meaning.scope import (
     F64,
     I32,
@@ -18,7 +30,9 @@ from mmulator.machine.meaning.scope import (
     Mods,
     Result,
     Scope,
+    known,
     outline,
+    outlined,
     semantic,
     to,
 )
@@ -258,4 +272,122 @@ def dp2a(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     return outline(x, f"ptx_{m.key}", c.ty, lambda a, b, c: _dot(m, a, b, c, (16, 8), low, 2), a, b, c)
 
 
-__all__ = ["unsigned", "wide"]
+# bit fields ---------------------------------------------------------------------------------------------------------
+@semantic("popc")
+def popc(x: Scope, m: Mods, a: Value) -> Result:
+    return to(U32, popcount(a))
+
+
+@semantic("clz")
+def clz(x: Scope, m: Mods, a: Value) -> Result:
+    return to(U32, leading_zeros(a))
+
+
+@semantic("brev")
+def brev(x: Scope, m: Mods, a: Value) -> Result:
+    return bit_reverse(a)
+
+
+@semantic("bfind")
+def bfind(x: Scope, m: Mods, a: Value) -> Result:
+    """Place of the highest bit that differs from the sign (0 for unsigned types), or its distance from the top."""
+    bits = a ^ (a >> (a.ty.bits - 1)) if a.ty.signed else a
+    zeros = U32(leading_zeros(UNSIGNED[a.ty.bits](bits)))
+    place = zeros if m.has("shiftamt") else (a.ty.bits - 1) - zeros
+    return select(bits == 0, 0xFFFFFFFF, place)
+
+
+def _place(count: Value, width: int) -> Value:
+    """A position or length: count & 255 for 32 bits, all of it for 64 (as the hardware has it); constants stay so."""
+    if width == 64:
+        return count
+    n = known(count)
+    return count & 0xFF if n is None else constant(count.b, count.ty, n & 0xFF)
+
+
+def _extract(a: Value, at: Value, length: Value) -> Value:
+    width, n = a.ty.bits, known(length)
+    field = shift_right(a, at)
+    drop = width - minimum(length, width) if n is None else constant(a.b, length.ty, width - min(n, width))
+    result = shift_right(shift_left(field, drop), drop)
+    return select(length == 0, 0, result) if a.ty.signed and not n else result
+
+
+def _insert(a: Value, b: Value, at: Value, length: Value) -> Value:
+    ones = constant(a.b, a.ty, -1)
+    mask = shift_left(~shift_left(ones, length), at)
+    return (b & ~mask) | (shift_left(a, at) & mask)
+
+
+def _on_field(
+    x: Scope, m: Mods, act: Callable[..., Value], values: tuple[Value, ...], at: Value, length: Value
+) -> Value:
+    """Inline where the field is known, else out of line."""
+    width = values[0].ty.bits
+    if known(at) is not None and known(length) is not None:
+        return act(*values, _place(at, width), _place(length, width))
+
+    def body(*sources: Value) -> Value:
+        *others, at, length = sources
+        return act(*others, _place(at, width), _place(length, width))
+
+    return outline(x, f"ptx_{m.key}", values[0].ty, body, *values, at, length)
+
+
+@semantic("bfe")
+def bfe(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
+    """c bits from bit b on; signed: extended with the field's top bit, or the operand's."""
+    return _on_field(x, m, _extract, (a,), b, c)
+
+
+@semantic("bfi")
+def bfi(x: Scope, m: Mods, a: Value, b: Value, c: Value, d: Value) -> Result:
+    """b with the low d bits of a inserted from bit c on."""
+    return _on_field(x, m, _insert, (a, b), c, d)
+
+
+@semantic("szext")
+@outlined(lambda m: SIGNED[32] if m.type == "s32" else U32)
+def szext(m: Mods, a: Value, b: Value) -> Value:
+    """The low b bits, extended; b modulo 32 (.wrap) or everything from 32 on (.clamp)."""
+    n = b & 31
+    ty = SIGNED[32] if m.type == "s32" else U32
+    cut = 32 - n
+    top = shift_left(ty(a), cut)
+    result = select(n == 0, 0, shift_right(top, cut))
+    return select(b >= 32, ty(a), result) if m.has("clamp") else result
+
+
+@semantic("bmsk")
+@outlined(lambda m: U32)
+def bmsk(m: Mods, a: Value, b: Value) -> Value:
+    """b ones from bit a on. .wrap: a and b modulo 32; .clamp: everything from a on if b >= 32, 0 if a >= 32."""
+    start, width = a & 31, b & 31
+    ones = constant(a.b, U32, -1)
+    from_start, to_end = ones << start, shift_left(ones, start + width)
+    if m.has("wrap"):
+        return from_start & ~to_end
+    mask = from_start & ~select(b >= 32, 0, to_end)
+    return select(a >= 32, 0, mask)
+
+
+@semantic("fns")
+@outlined(lambda m: U32)
+def fns(m: Mods, mask: Value, base: Value, offset: Value) -> Value:
+    """The |offset|-th set bit of mask from bit `base` on, upwards or (offset < 0) downwards; 0: bit base itself."""
+    none = constant(mask.b, U32, -1)
+    down = I32(offset) < 0
+    # downwards: the same in the reversed word
+    word = select(down, bit_reverse(mask), mask)
+    start = select(down, 31 - base, base)
+    word = (word >> (start & 31)) << (start & 31)
+    count = select(down, U32(-I32(offset)), U32(offset))
+    place = none
+    for n in range(32):
+        bit = (word >> n) & 1
+        place = select((bit != 0) & (count == 1), n, place)
+        count = count - bit
+    place = select(down & (place != none), 31 - place, place)
+    here = select(((mask >> (base & 31)) & 1) != 0, base, none)
+    result = select(base >= 32, none, select(offset == 0, here, place))
+    return select(offset == -(1 << 31), 0, result)  # measured on an NVIDIA H200

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mmulator.codegen.ops import bitcast, select
 from mmulator.codegen.values import Value, constant
+from mmulator.machine.meaning.float import saturate
 from mmulator.machine.meaning.floatbits import FORMATS, bits_of, flushed
-from mmulator.machine.meaning.floats import saturate
 from mmulator.machine.meaning.scope import F32, U32, Mods, Result, Scope, call_through_memory, semantic
 from mmulator.numerics.sfu.tables import DEFAULT_DEVICE
 from mmulator.twin.sfu import tables_for

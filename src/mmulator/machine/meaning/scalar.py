@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mmulator.codegen.values import Value
-from mmulator.machine.meaning.memory import write_result
+from mmulator.machine.meaning.operands import write_result
 from mmulator.machine.meaning.vocabulary import SEMANTICS
 from mmulator.program.blocks import CARRY, form_name
 from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair, VectorOperand

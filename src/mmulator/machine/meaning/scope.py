@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from mmulator.codegen.lang import Native
 from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr_to, u8, u16, u32, u64, void
 from mmulator.codegen.values import Builder, Value, convert
-from mmulator.isa.scalar import is_type
+from mmulator.isa.types import is_type
 
 LANES = 32
 BOOL = boolean.vec(LANES)

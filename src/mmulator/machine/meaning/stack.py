@@ -8,7 +8,7 @@ from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import constant
 from mmulator.machine.compile.block import LANES
 from mmulator.machine.meaning import lower
-from mmulator.machine.meaning.memory import write_result
+from mmulator.machine.meaning.operands import write_result
 from mmulator.machine.runtime import stack as rt
 from mmulator.ptx.tree import Immediate, Instruction
 

@@ -6,12 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mmulator.codegen.ops import absolute, maximum, minimum, select
 from mmulator.codegen.types import Ty
 from mmulator.codegen.values import Value, constant
-from mmulator.machine.meaning.scope import I32, I64, U32, U64, Mods, Scope, outline, to
+from mmulator.isa.video import ROWS
+from mmulator.machine.meaning import lower
+from mmulator.machine.meaning.operands import write_result
+from mmulator.machine.meaning.scalar import Carry
+from mmulator.machine.meaning.scope import I32, I64, U32, U64, Mods, Scope, mods, outline, to
+from mmulator.ptx.tree import Instruction, Operand, Reg
+
+if TYPE_CHECKING:
+    from mmulator.machine.compile.control import Emitter
 
 
 class Selectors(NamedTuple):
@@ -182,3 +190,32 @@ def simd(x: Scope, m: Mods, s: Selectors, a: Value, b: Value, c: Value) -> Value
         return total
 
     return outline(x, f"ptx_{m.key}_{s.key}", U32, body, a, b, c)
+
+
+# operands with their selectors ---------------------------------------------------------------------------------------
+_SIMD = ("2", "4")
+
+
+def _selector(operand: Operand) -> str:
+    return operand.component if isinstance(operand, Reg) else ""
+
+
+def _negated(operand: Operand) -> bool:
+    return isinstance(operand, Reg) and operand.negated
+
+
+@lower(*{row.opcode for row in ROWS})
+def video_instruction(e: Emitter, ins: Instruction) -> None:
+    d, a, b, *rest = ins.operands
+    m = mods(ins.form)  # type: ignore[arg-type]
+    signs = (_negated(a), _negated(b), bool(rest) and _negated(rest[0]))
+    selectors = Selectors(_selector(d), _selector(a), _selector(b), signs)
+    values = [e.source(o, "u32") for o in (a, b, *rest)]
+    x = Carry(e, ins)
+    if ins.opcode == "vmad":
+        result = mad(x, m, selectors, *values)
+    elif ins.opcode[-1] in _SIMD:
+        result = simd(x, m, selectors, *values)
+    else:
+        result = scalar(x, m, selectors, values[0], values[1], values[2] if rest else None)
+    write_result(e, d, result, ins)

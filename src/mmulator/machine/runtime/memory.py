@@ -1,4 +1,4 @@
-"""Checked memory: addresses of 32 lanes to host pointers, loads, stores, matrix moves.
+"""Checked memory: addresses of 32 lanes to host pointers, loads, stores.
 
 Nothing here touches host memory before the window of the access is known to hold it. After a fault every operation of the
 block does nothing, so that no store of a later instruction lands on a wrong address.
@@ -22,7 +22,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import Struct, Ty, i32, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.types import Ty, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.state import FULL, FaultKind, Warp
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
@@ -298,111 +298,6 @@ def store_function(space: str, size: int, count: int) -> Native:
 def range_(count: int) -> list[int]:
     """Unrolled at compile time."""
     return list(range(count))
-
-
-# matrix moves -------------------------------------------------------------------------------------------------------
-@cache
-def ldmatrix_function(space: str, matrices: int, trans: bool) -> Native:
-    """ldmatrix .m8n8 .b16: lane 8 i + r gives the address of row r of matrix i; dst[32 i + lane] receives a register."""
-    resolve = matrix_space(space)
-    lanes = (1 << (8 * matrices)) - 1
-
-    def ldmatrix(w: ptr_to(Warp), at: ptr_to(u64), dst: ptr_to(u32), site: u32) -> None:
-        host = stack(u64, 32)
-        if resolve(w, lanes, at, 16, READ, site, host) == 0:
-            return
-        for i in range_(matrices):
-            if trans:
-                words = cast_ptr(u16, dst + 32 * i)
-                for r in range_(8):
-                    row = cast_ptr(u16, ptr(host[8 * i + r]))
-                    # element [r][c] lies in lane 4 c + r / 2, half r % 2
-                    for c in range_(8):
-                        words[(4 * c + r // 2) * 2 + r % 2] = row[c]
-            else:
-                for r in range_(8):
-                    store(load(u32.vec(4), ptr(host[8 * i + r])), dst + (32 * i + 4 * r))
-
-    return Native(ldmatrix, f"ldmatrix_{space}_x{matrices}{'_trans' if trans else ''}")
-
-
-@cache
-def stmatrix_function(space: str, matrices: int, trans: bool) -> Native:
-    """stmatrix .m8n8 .b16, the reverse of ldmatrix."""
-    resolve = matrix_space(space)
-    lanes = (1 << (8 * matrices)) - 1
-
-    def stmatrix(w: ptr_to(Warp), at: ptr_to(u64), src: ptr_to(u32), site: u32) -> None:
-        host = stack(u64, 32)
-        if resolve(w, lanes, at, 16, WRITE, site, host) == 0:
-            return
-        for i in range_(matrices):
-            if trans:
-                words = cast_ptr(u16, src + 32 * i)
-                for r in range_(8):
-                    row = cast_ptr(u16, ptr(host[8 * i + r]))
-                    for c in range_(8):
-                        row[c] = words[(4 * c + r // 2) * 2 + r % 2]
-            else:
-                for r in range_(8):
-                    store(load(u32.vec(4), src + (32 * i + 4 * r)), ptr(host[8 * i + r]))
-
-    return Native(stmatrix, f"stmatrix_{space}_x{matrices}{'_trans' if trans else ''}")
-
-
-# 8-bit ldmatrix and stmatrix: 16 elements a row, and the byte of the registers in memory that each is in.
-ByteMoveSite = Struct("ByteMoveSite", [("rows", u32), ("element_bits", u32), ("places", ptr_to(i32))])
-
-
-@cache
-def ldmatrix_bytes_function(space: str) -> Native:
-    """ldmatrix .m16n16 and .m8n16: lane r gives the address of row r; 4- and 6-bit elements are packed in its low bits."""
-    resolve = matrix_space(space)
-
-    def ldmatrix_bytes(w: ptr_to(Warp), move: ptr_to(ByteMoveSite), at: ptr_to(u64), dst: ptr, site: u32) -> None:
-        host = stack(u64, 32)
-        rows = move.rows
-        if resolve(w, u32((u64(1) << u64(rows)) - 1), at, 16, READ, site, host) == 0:
-            return
-        bits = move.element_bits
-        for r in range(rows):
-            row = ptr(host[r])
-            for c in range(u32(16)):
-                first = bits * c
-                value = u32(row[first // 8]) >> (first % 8)
-                if first % 8 + bits > 8:
-                    value = value | (u32(row[first // 8 + 1]) << (8 - first % 8))
-                dst[move.places[16 * r + c]] = u8(value & ((1 << bits) - 1))
-
-    return Native(ldmatrix_bytes, f"ldmatrix_bytes_{space}")
-
-
-@cache
-def stmatrix_bytes_function(space: str) -> Native:
-    """stmatrix .m16n8 .b8: lane r gives the address of row r of the transposed matrix."""
-    resolve = matrix_space(space)
-
-    def stmatrix_bytes(w: ptr_to(Warp), move: ptr_to(ByteMoveSite), at: ptr_to(u64), src: ptr, site: u32) -> None:
-        host = stack(u64, 32)
-        rows = move.rows
-        if resolve(w, u32((u64(1) << u64(rows)) - 1), at, 16, WRITE, site, host) == 0:
-            return
-        for r in range(rows):
-            row = ptr(host[r])
-            for c in range(u32(16)):
-                row[c] = src[move.places[16 * r + c]]
-
-    return Native(stmatrix_bytes, f"stmatrix_bytes_{space}")
-
-
-@native
-def movmatrix(a: ptr_to(u32), d: ptr_to(u32)) -> None:
-    """Transpose an 8 by 8 matrix of 16-bit elements: [r][c] lies in lane 4 r + c / 2, half c % 2."""
-    source = cast_ptr(u16, a)
-    target = cast_ptr(u16, d)
-    for r in range_(8):
-        for c in range_(8):
-            target[(4 * c + r // 2) * 2 + r % 2] = source[(4 * r + c // 2) * 2 + c % 2]
 
 
 MEMORY = [locate, *SPACES.values()]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import trailing_zeros
 from mmulator.codegen.types import i64, ptr, ptr_to, u32, u64
-from mmulator.machine.runtime.tensor import WmmaSite
 from mmulator.machine.state import WATCH_LOG, Warp
+from mmulator.twin.moves import WmmaTable
 
 
 @native
@@ -42,7 +42,7 @@ def note_stores(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, site: u
 
 
 @native
-def note_wmma_store(w: ptr_to(Warp), store: ptr_to(WmmaSite), p: u64, stride: i64, bytes: u32, per: u32, site: u32) -> None:
+def note_wmma_store(w: ptr_to(Warp), store: ptr_to(WmmaTable), p: u64, stride: i64, bytes: u32, per: u32, site: u32) -> None:
     """After a wmma.store of elements of `bytes`, `per` in a register."""
     if w.cta.fault != 0:
         return

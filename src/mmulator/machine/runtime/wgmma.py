@@ -13,18 +13,11 @@ from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u16, u32, u64
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.pending import complete, covered, entry, issue, make_room, queue
-from mmulator.machine.runtime.tensor import (
-    a_fragment,
-    a_registers,
-    accumulator_in,
-    accumulator_out,
-    operand_bytes,
-    transpose16,
-    unpack_bits,
-)
 from mmulator.machine.runtime.waiting import wait_for_lanes, wake_warpgroup
+from mmulator.machine.runtime.wgmma_operands import a_fragment, a_registers, accumulator_in, accumulator_out, operand_bytes
 from mmulator.machine.state import FULL, RESCHEDULE, WGMMA, Completes, FaultKind, Tile, Warp, Warpgroup, WgmmaTable
 from mmulator.twin.product import IndexTable, call_dot, call_pack, dense_indices, has_mixed, mixed_dot
+from mmulator.twin.shared import transpose16, unpack_bits
 
 WARPS = 4  # of a warpgroup
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from mmulator.isa.scalar import ScalarForm
+from mmulator.isa.form import Form
 from mmulator.program.as_ptxas.fuse import Rewriter
 from mmulator.program.as_ptxas.products import Held, Product, form_of, is_product, is_sum
 from mmulator.program.as_ptxas.reaching import Walk
@@ -184,7 +184,7 @@ class Finder:
     def _matches(self, n: int, product: Product) -> bool:
         """Can this sum be one instruction with that product? In another region if that needs no more registers."""
         form = self.instruction(n).form
-        assert isinstance(form, ScalarForm)
+        assert isinstance(form, Form)
         here, there = self.regions.place[n], self.regions.place[product.at]
         near = here[0] == there[0] and there < here
         return (

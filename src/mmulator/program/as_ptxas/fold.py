@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-from mmulator.isa.scalar import ScalarForm
+from mmulator.isa.form import Form
 from mmulator.numerics.sfu.constants import FUNCTIONS, constant, scale_of, unit
 from mmulator.numerics.sfu.operations import F32, f32_bits, flushed, multiply
 from mmulator.numerics.sfu.unit import INFINITY, SIGN, is_nan
@@ -209,7 +209,7 @@ class _Folder:
 
     def _quotient(self, ins: Instruction) -> list[Instruction]:
         form = ins.form
-        assert isinstance(form, ScalarForm)
+        assert isinstance(form, Form)
         a, b = ins.operands[1:]
         x, y = self._constant(a), self._constant(b)
         down, up = scales(form)
@@ -263,7 +263,7 @@ class _Folder:
 def _plain(ins: Instruction, values: list[int]) -> int | None:
     """The ordinary arithmetic that ptxas computes beforehand, too; fma and other roundings it does not."""
     form = ins.form
-    assert isinstance(form, ScalarForm)
+    assert isinstance(form, Form)
     ftz = "ftz" in ins.modifiers
     if ins.opcode == "mov":
         return values[0]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mmulator.isa.scalar import ScalarForm
+from mmulator.isa.form import Form
 from mmulator.program.as_ptxas.products import TYPES, Product
 from mmulator.program.as_ptxas.quotient import factors, instruction, one, quotient_sum
 from mmulator.program.as_ptxas.scale import scaled
@@ -43,7 +43,7 @@ class Rewriter:
     def _fuse(self, n: int, j: int) -> None:
         ins = self.f.instruction(n)
         held = self.f.sums[n][j]
-        assert held is not None and isinstance(ins.form, ScalarForm)
+        assert held is not None and isinstance(ins.form, Form)
         product = held.product
         kind = product.type
         if all(self.fused.get(m) == i for m, i, _ in product.uses):

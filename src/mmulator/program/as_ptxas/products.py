@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mmulator.isa.scalar import ScalarForm
+from mmulator.isa.form import Form
 from mmulator.program.as_ptxas.quotient import is_quotient
 from mmulator.ptx.tree import Instruction, Reg
 
@@ -48,9 +48,9 @@ class Held:
     behind: bool = False  # a neg or a product by 1 with .ftz
 
 
-def form_of(ins: Instruction, *names: str) -> ScalarForm | None:
+def form_of(ins: Instruction, *names: str) -> Form | None:
     form = ins.form
-    return form if isinstance(form, ScalarForm) and form.name in names and not form.unsupported else None
+    return form if isinstance(form, Form) and form.name in names and form.status.runs else None
 
 
 def is_sum(ins: Instruction) -> bool:

@@ -11,21 +11,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-from mmulator.isa.scalar import ScalarForm, match
+from mmulator.isa.form import Form
+from mmulator.isa.match import match
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 
 ONE = 0x3F800000
 Fresh = Callable[[str], Reg]
 
 
-def is_quotient(form: ScalarForm) -> bool:
+def is_quotient(form: Form) -> bool:
     """Does it end in a multiplication?"""
     if form["type"] != "f32" or form["rnd"]:
         return False
     return form.name == "div" or (form.name == "rcp" and not form["ftz"])
 
 
-def scales(form: ScalarForm) -> tuple[bool, bool]:
+def scales(form: Form) -> tuple[bool, bool]:
     """Is a large divisor scaled down, a subnormal one up?"""
     full = form.name == "rcp" or bool(form["full"])
     return full, not form["ftz"]
@@ -34,10 +35,10 @@ def scales(form: ScalarForm) -> tuple[bool, bool]:
 def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand, Operand]:
     """What computes the two factors, and the factors: the numerator, and the reciprocal of the divisor, both scaled."""
     form = ins.form
-    assert isinstance(form, ScalarForm)
+    assert isinstance(form, Form)
     code: list[Instruction] = []
 
-    def emit(form: ScalarForm, *operands: Operand) -> Reg:
+    def emit(form: Form, *operands: Operand) -> Reg:
         result = fresh("f32")
         modifiers = tuple(m for _, m in form.modifiers)
         code.append(Instruction(form.opcode, modifiers, form, (result, *operands), None, ins.span, ins.mnemonic_span))
@@ -57,8 +58,8 @@ def factors(ins: Instruction, fresh: Fresh) -> tuple[list[Instruction], Operand,
 
 def quotient_sum(division: Instruction, like: Instruction, operands: tuple[Operand, ...]) -> Instruction:
     """d = a / b + c with one rounding, in place of the sum `like`: what the factors and `fma` would compute."""
-    assert isinstance(division.form, ScalarForm)
-    assert isinstance(like.form, ScalarForm)
+    assert isinstance(division.form, Form)
+    assert isinstance(like.form, Form)
     form = _internal("sum", division.form)
     if like.form["sat"]:
         form = replace(form, modifiers=(("sat", "sat"), *form.modifiers))
@@ -69,14 +70,14 @@ def one(like: Instruction) -> Immediate:
     return Immediate(ONE, "f32", like.span)
 
 
-def _matched(opcode: str, modifiers: tuple[str, ...]) -> ScalarForm:
+def _matched(opcode: str, modifiers: tuple[str, ...]) -> Form:
     form = match(opcode, modifiers)
-    assert isinstance(form, ScalarForm), form
+    assert isinstance(form, Form), form
     return form
 
 
 @cache
-def _internal(part: str, division: ScalarForm) -> ScalarForm:
+def _internal(part: str, division: Form) -> Form:
     """What PTX has no instruction for: the scale of a divisor, a factor times it, all at once (machine/meaning/quotient.py)."""
     like = _matched(*{"scale": ("abs", ("f32",)), "times": ("mul", ("f32",)), "sum": ("fma", ("rn", "f32"))}[part])
     down, up = scales(division)

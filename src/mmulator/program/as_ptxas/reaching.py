@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mmulator.isa.scalar import ScalarForm
+from mmulator.isa.form import Form
 from mmulator.program.as_ptxas.products import TYPES, Held, Product, form_of, is_copy, is_negation, is_product, is_sum
 from mmulator.program.as_ptxas.quotient import scales
 from mmulator.program.as_ptxas.scale import POWERS, may_scale
@@ -181,7 +181,7 @@ class Walk:
         return entry, meetings
 
 
-def _copied(held: Held | None, form: ScalarForm, negate: bool) -> Held | None:
+def _copied(held: Held | None, form: Form, negate: bool) -> Held | None:
     """A product behind a copy or a change of sign; .ftz does nothing to one that is flushed already."""
     if held is None or held.behind or held.product.type != form["type"] or (form["ftz"] and not held.product.ftz):
         return None

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from mmulator.isa import video
-from mmulator.isa.scalar import ScalarForm
+from mmulator.isa.form import Form
 from mmulator.program.blocks import form_name, uses_and_defs
 from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, NegatedPredicate, Operand, Reg, Symbol
 
@@ -140,13 +140,13 @@ def _is_selected(ins: Instruction) -> bool:
 def _is_macro(ins: Instruction) -> bool:
     """Of arithmetic that is a branch: is it expanded before dead code is looked for, so that its branch stays even so?"""
     form = ins.form
-    return _branches(ins) and ins.opcode != "bfind" and isinstance(form, ScalarForm) and form["type"] != "s32"
+    return _branches(ins) and ins.opcode != "bfind" and isinstance(form, Form) and form["type"] != "s32"
 
 
 def _branches(ins: Instruction) -> bool:
     """is this instruction more than one block of machine code?"""
     form = ins.form
-    if not isinstance(form, ScalarForm):
+    if not isinstance(form, Form):
         return False
     type_name = form["type"]
     match ins.opcode:
@@ -233,7 +233,7 @@ def _constants(function: Function, definitions: Mapping[str, list[int]]) -> dict
 
 def _evaluate(ins: Instruction, known: Mapping[str, int]) -> int | None:
     form = ins.form
-    if not isinstance(form, ScalarForm) or ins.opcode not in ("mov", "setp", "and", "or", "xor", "not"):
+    if not isinstance(form, Form) or ins.opcode not in ("mov", "setp", "and", "or", "xor", "not"):
         return None
     type_name = form["type"]
     if ins.opcode != "setp" and type_name != "pred" and not (ins.opcode == "mov" and type_name[:1] in "bus"):

@@ -1,0 +1,1 @@
+"""Backends besides the CPU."""

@@ -1,0 +1,209 @@
+"""A GPU as a backend, through the CUDA driver: PTX compiled by it, buffers up, launch, buffers down.
+
+NVIDIA's own bindings (extra `gpu`) are loaded when a `Gpu` is made.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
+from mmulator.isa.targets import DEVICES
+from mmulator.machine.backend import Chip, Progress, Ran, Request
+from mmulator.machine.compile.options import DEFAULT, CompileOptions
+from mmulator.ptx.tree import Module as Tree
+
+Array = NDArray[Any]
+_LOG_BYTES = 1 << 14
+_SHARED_ATTRIBUTE = "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
+_DEFAULT_SHARED = 48 << 10
+
+
+class GpuError(MmulatorError):
+    """The driver refused a module, or a kernel failed on the GPU."""
+
+    kind = "GPU error"
+
+
+class Gpu:
+    """GPU `index`. Raises UnsupportedError where there is no GPU, no driver, or no bindings."""
+
+    def __init__(self, index: int = 0, limit_s: float = 60.0) -> None:
+        self._driver = _bindings()
+        self.limit_s = limit_s
+        self._index = index
+        self._room: list[tuple[Any, int]] = []  # device memory, kept from launch to launch
+        self.broken = False
+        try:
+            self._call("cuInit", 0)
+            count = self._call("cuDeviceGetCount")
+        except (GpuError, RuntimeError) as error:
+            raise UnsupportedError(f"no NVIDIA GPU can be used: {error}", hint="see what nvidia-smi says") from None
+        if not 0 <= index < count:
+            raise UnsupportedError(f"there is no GPU {index}: this machine has {count}")
+        self._device = self._call("cuDeviceGet", index)
+        self._start()
+        self.chip = self._ask()
+
+    def _start(self) -> None:
+        context = self._call("cuDevicePrimaryCtxRetain", self._device)
+        self._call("cuCtxSetCurrent", context)
+
+    def _call(self, name: str, *args: Any) -> Any:
+        code, *values = getattr(self._driver, name)(*args)
+        if code != self._driver.CUresult.CUDA_SUCCESS:
+            raise GpuError(f"{name} says {getattr(code, 'name', code)}")
+        return values[0] if len(values) == 1 else tuple(values) or None
+
+    def _ask(self) -> Chip:
+        raw = self._call("cuDeviceGetName", 128, self._device)
+        name = bytes(raw).split(b"\0")[0].decode() if not isinstance(raw, str) else raw
+        attribute = self._driver.CUdevice_attribute
+        major = self._call("cuDeviceGetAttribute", attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, self._device)
+        minor = self._call("cuDeviceGetAttribute", attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, self._device)
+        version = int(self._call("cuDriverGetVersion"))
+        chip = Chip(name, (int(major), int(minor)), f"{version // 1000}.{version % 1000 // 10}", _kernel_driver())
+        if chip.device not in DEVICES:
+            known = ", ".join(DEVICES)
+            raise UnsupportedError(f"{name} is {chip.device}: its arithmetic is not known", hint=f"known: {known}")
+        return chip
+
+    def load(self, ptx: Tree | str) -> Any:
+        """A module from PTX. Raises GpuError with what the driver's compiler says."""
+        text = ptx if isinstance(ptx, str) else ptx.source.text
+        option = self._driver.CUjit_option
+        log = bytes(_LOG_BYTES)  # the driver writes into it
+        try:
+            return self._call(
+                "cuModuleLoadDataEx", text.encode() + b"\0", 2,
+                [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES], [log, _LOG_BYTES],
+            )  # fmt: skip
+        except GpuError as error:
+            said = log.split(b"\0")[0].decode(errors="replace").strip()
+            raise GpuError(f"{error.message}: {said[:2000]}" if said else error.message) from None
+
+    def close(self, module: Any) -> None:
+        """Unload a module; one of a context that a kernel has broken is gone already."""
+        self._driver.cuModuleUnload(module)
+
+    def compile(
+        self, module: Any, entry: str, device: str, options: CompileOptions = DEFAULT, progress: Progress | None = None
+    ) -> Any:
+        """A kernel of a module: the driver compiled it as it was loaded. Raises LaunchError for another chip's arithmetic."""
+        if device != self.chip.device:
+            raise LaunchError(
+                f"the launch asks for {device}, the GPU is {self.chip.device}",
+                hint="leave out --device, and `device` in the launch file",
+            )
+        if options != DEFAULT:
+            raise UnsupportedError(f"a GPU runs kernels as its driver compiles them, not with {options}")
+        return self._call("cuModuleGetFunction", module, entry.encode())
+
+    def launch(self, kernel: Any, request: Request) -> Ran:
+        """Launch and wait.
+
+        Raises GpuError if the kernel fails or does not end in time. After some failures (an illegal instruction) this
+        process cannot use the GPU any more; then `broken` is set.
+        """
+        start = time.perf_counter()
+        try:
+            self._launch(kernel, request)
+        except GpuError:
+            self._reset()
+            raise
+        return Ran(time.perf_counter() - start)
+
+    def _launch(self, function: Any, request: Request) -> None:
+        arguments, shared = request.arguments, request.shared
+        if shared > _DEFAULT_SHARED:
+            attribute = getattr(self._driver.CUfunction_attribute, _SHARED_ATTRIBUTE)
+            self._call("cuFuncSetAttribute", function, attribute, shared)
+        held: list[tuple[int, Array]] = []
+        for buffer in arguments.buffers:
+            pointer = self._place(len(held), buffer.size)
+            self._call("cuMemcpyHtoD", pointer, buffer.array.ctypes.data, buffer.size)
+            held.append((pointer, buffer.array))
+        params = arguments.params.copy()
+        for at, number in arguments.pointers:
+            params[at : at + 8] = np.frombuffer(int(held[number][0]).to_bytes(8, "little"), np.uint8)
+        places = [params.ctypes.data + at for at in arguments.offsets]
+        table = (ctypes.c_void_p * max(1, len(places)))(*places)
+        self._call("cuLaunchKernel", function, *request.grid, *request.block, shared, 0, ctypes.addressof(table), 0)
+        self._wait()
+        for pointer, array in held:
+            if request.back is None or any(array is x for x in request.back):
+                self._call("cuMemcpyDtoH", array.ctypes.data, pointer, array.nbytes)
+
+    def read(self, module: Any, variable: str) -> bytes:
+        """Raises GpuError if the driver knows no such variable."""
+        pointer, size = self._call("cuModuleGetGlobal", module, variable.encode())
+        data = np.empty(int(size), np.uint8)
+        self._call("cuMemcpyDtoH", data.ctypes.data, pointer, data.nbytes)
+        return data.tobytes()
+
+    def write(self, module: Any, variable: str, data: bytes) -> None:
+        """Raises GpuError if the driver knows no such variable, LaunchError if it has another size."""
+        pointer, size = self._call("cuModuleGetGlobal", module, variable.encode())
+        if len(data) != int(size):
+            raise LaunchError(f"{variable} has {int(size)} bytes on the GPU, not {len(data)}")
+        source = np.frombuffer(data, np.uint8)
+        self._call("cuMemcpyHtoD", pointer, source.ctypes.data, source.nbytes)
+
+    def _wait(self) -> None:
+        end = time.monotonic() + self.limit_s
+        while (code := self._driver.cuStreamQuery(0)[0]) == self._driver.CUresult.CUDA_ERROR_NOT_READY:
+            if time.monotonic() > end:
+                raise GpuError(f"the kernel did not end in {self.limit_s:g} s")
+            time.sleep(0)
+        if code != self._driver.CUresult.CUDA_SUCCESS:
+            raise GpuError(f"the kernel failed: {getattr(code, 'name', code)}")
+
+    def _place(self, number: int, size: int) -> Any:
+        """Device memory for the number-th array, grown as needed."""
+        while len(self._room) <= number:
+            self._room.append((None, 0))
+        pointer, room = self._room[number]
+        if pointer is None or room < size:
+            if pointer is not None:
+                self._call("cuMemFree", pointer)
+            room = max(1 << 20, size + size // 4)
+            pointer = self._call("cuMemAlloc", room)
+            self._room[number] = (pointer, room)
+        return pointer
+
+    def _reset(self) -> None:
+        """A context that a kernel has broken is made anew."""
+        self._room = []
+        try:
+            self._driver.cuDevicePrimaryCtxReset(self._device)
+            self._driver.cuDevicePrimaryCtxRelease(self._device)
+            self._start()
+            self._call("cuMemFree", self._call("cuMemAlloc", 16))
+        except GpuError:
+            self.broken = True
+
+
+def _bindings() -> Any:
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        raise UnsupportedError(
+            "NVIDIA's Python bindings are not installed", hint="pip install 'mmulator[gpu]'"
+        ) from None
+    return driver
+
+
+def _kernel_driver() -> str:
+    """Version of the kernel driver, such as 580.65.06; empty where the system does not say."""
+    from pathlib import Path
+
+    try:
+        words = Path("/proc/driver/nvidia/version").read_text().split()
+    except OSError:
+        return ""
+    return next((w for w in words if w.count(".") >= 1 and w[0].isdigit()), "")

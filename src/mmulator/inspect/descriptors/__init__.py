@@ -1,0 +1,1 @@
+"""Matrix descriptors of wgmma: fields, meaning, addresses, what is wrong, bank conflicts, CuTe layouts."""

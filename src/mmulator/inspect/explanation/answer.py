@@ -1,0 +1,98 @@
+"""The answer to `explain`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mmulator.inspect.answer import Answer
+from mmulator.inspect.explanation.arithmetic import Arithmetic
+from mmulator.inspect.explanation.related import Related
+from mmulator.inspect.explanation.rules import Rule
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand of the instruction.
+
+    name, kind, direction: as in isa.forms.OperandSpec. registers: how many a thread gives (0 for a constant), of
+    register type `type`; `types`: all that are accepted. values: the constants that mean something, None for any. what: in
+    words.
+    For a fragment: rows and columns of its matrix (of sparse A the compressed one), element: its type, lanes,
+    per_register: elements in a register; None or 0 otherwise.
+    """
+
+    name: str
+    kind: str
+    direction: str
+    registers: int
+    type: str
+    types: tuple[str, ...]
+    values: tuple[int, ...] | None
+    what: str
+    element: str | None = None
+    rows: int = 0
+    columns: int = 0
+    lanes: int = 0
+    per_register: int = 0
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """Text to paste. title: which way to write the instruction, empty if there is one. ptx: declarations and
+    statement. cuda: a `__device__` function."""
+
+    title: str
+    ptx: str
+    cuda: str
+
+
+@dataclass(frozen=True)
+class Explanation(Answer):
+    """What `explain` answers.
+
+    query: what was asked. mnemonic; section: title and version of its section. computes: in words. macs:
+    multiply-accumulates (of sparse forms those that are done), 0 for an instruction that multiplies nothing. threads:
+    that execute it together. shape: m, n, k, 0 where there is none.
+    requires: targets in words; ptx_version: first PTX version; targets: (target, first PTX version) of each.
+    signatures: operand lists that are accepted. operands: all of them, each once.
+    arithmetic: per device. rules. snippets: to paste. related. matches: what else fits the query, likeliest first.
+    """
+
+    query: str
+    mnemonic: str
+    family: str
+    section: str
+    computes: str
+    shape: tuple[int, int, int]
+    macs: int
+    threads: int
+    requires: str
+    ptx_version: str
+    targets: tuple[tuple[str, str], ...]
+    signatures: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    arithmetic: tuple[Arithmetic, ...]
+    rules: tuple[Rule, ...]
+    snippets: tuple[Snippet, ...]
+    cuda_head: str
+    related: tuple[Related, ...]
+    matches: tuple[str, ...] = ()
+
+    @property
+    def ptx(self) -> str:
+        """Declarations and statement; other ways to write it as comments."""
+        first, *others = self.snippets
+        out = first.ptx
+        for other in others:
+            out += f"\n// or, {other.title}:\n" + "".join(f"// {line}\n" for line in other.ptx.splitlines())
+        return out
+
+    @property
+    def cuda(self) -> str:
+        """`__device__` functions, for each way to write it."""
+        return self.cuda_head + "".join(f"\n{'// ' + s.title + chr(10) if s.title else ''}{s.cuda}" for s in self.snippets)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        return {**asdict(self), "ptx": self.ptx, "cuda": self.cuda}

@@ -1,0 +1,1 @@
+"""Which lane and register holds which element of an operand."""

@@ -1,0 +1,199 @@
+"""The answer to `layout`: one map from (lane, register, index) to (copy, row, column)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.errors import OperandError
+from mmulator.inspect.answer import Answer, png
+from mmulator.inspect.layouts import cute
+
+Index = NDArray[np.int64]
+Maps = tuple[Index, Index, Index]
+
+
+@dataclass(frozen=True, order=True)
+class Holder:
+    """A place in the registers. lane: 0..31, 0..127 for wgmma. register: its number in the operand's vector, from 0.
+
+    index: which element of the register, lowest bits first. name: as in the specification's figures (`a5`: the element
+    number in the lane). low, high: bits of the register.
+    """
+
+    lane: int
+    register: int
+    index: int
+    name: str = field(compare=False)
+    low: int = field(compare=False)
+    high: int = field(compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "lane": self.lane, "register": self.register, "index": self.index, "name": self.name,
+            "bits": [self.low, self.high],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element and all its holders. copy: which matrix, where an operand holds several (else 0)."""
+
+    row: int
+    column: int
+    copy: int
+    holders: tuple[Holder, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        where = {"row": self.row, "column": self.column, "copy": self.copy}
+        return where | {"holders": [h.to_dict() for h in self.holders]}
+
+
+@dataclass(frozen=True)
+class Layout(Answer):
+    """How one operand of an instruction lies in registers.
+
+    kind: `elements`, `metadata` (a column is a chunk of A; one nibble each) or `scales` (one byte each).
+    rows, columns, copies: of the matrix that lies there; of sparse A the compressed one. spans: for sparse A and
+    metadata, the first and last column of the uncompressed A that each column stands for.
+    lanes, registers, register_bits: of the operand. room: bits that an element takes of a register; shift, width: the
+    element's own bits in them. letter: of the names (`a` in `a5`).
+    evidence: on what the layout rests. rule: (name, expression) pairs that give the map in integer arithmetic.
+    maps: copy, row and column of every (lane, register, index); -1 where nothing lies.
+    """
+
+    instruction: str
+    operand: str
+    kind: str
+    type: str
+    rows: int
+    columns: int
+    copies: int
+    lanes: int
+    registers: int
+    register_bits: int
+    room: int
+    shift: int
+    width: int
+    letter: str
+    device: str
+    section: str
+    evidence: str
+    rule: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...]
+    maps: Maps = field(compare=False, repr=False)
+
+    @property
+    def per_register(self) -> int:
+        return int(self.maps[0].shape[2])
+
+    @property
+    def column_name(self) -> str:
+        return "chunk" if self.kind == "metadata" else "column"
+
+    def holder(self, lane: int, register: int, index: int) -> Holder:
+        """A place by its numbers."""
+        name = f"{self.letter}{register * self.per_register + index}"
+        low = index * self.room + self.shift
+        return Holder(lane, register, index, name, low, low + self.width - 1)
+
+    @cached_property
+    def cells(self) -> dict[tuple[int, int, int], tuple[Holder, ...]]:
+        """Holders of every (copy, row, column), in ascending order."""
+        copy, row, column = (m.reshape(-1) for m in self.maps)
+        out: dict[tuple[int, int, int], list[Holder]] = {}
+        per = self.per_register
+        for place in np.nonzero(row >= 0)[0].tolist():
+            rest, index = divmod(place, per)
+            key = (int(copy[place]), int(row[place]), int(column[place]))
+            out.setdefault(key, []).append(self.holder(*divmod(rest, self.registers), index))
+        return {key: tuple(out[key]) for key in sorted(out)}
+
+    def element(self, row: int, column: int, copy: int = 0) -> Element:
+        """The holders of an element. Raises OperandError outside the matrix."""
+        for name, value, limit in zip(
+            ("row", self.column_name, "copy"), (row, column, copy), (self.rows, self.columns, self.copies)
+        ):
+            if not 0 <= value < limit:
+                raise OperandError(f"{name} {value} is outside 0..{limit - 1}")
+        own = (self.maps[0] == copy) & (self.maps[1] == row) & (self.maps[2] == column)
+        return Element(row, column, copy, tuple(self.holder(*place) for place in np.argwhere(own).tolist()))
+
+    def at(self, lane: int, register: int = 0, index: int | None = None) -> tuple[Element, ...]:
+        """What lies in a register, lowest bits first; with an index, that element alone. Empty if the lane has none.
+
+        Raises OperandError for a place outside the operand.
+        """
+        indices = range(self.per_register) if index is None else (index,)
+        for name, value, limit in zip(
+            ("lane", "register", "index"), (lane, register, indices[0]), self.maps[0].shape
+        ):  # fmt: skip
+            if not 0 <= value < limit:
+                raise OperandError(f"{name} {value} is outside 0..{limit - 1}")
+        found = []
+        for i in indices:
+            copy, row, column = (int(m[lane, register, i]) for m in self.maps)
+            if row >= 0:
+                found.append(Element(row, column, copy, (self.holder(lane, register, i),)))
+        return tuple(found)
+
+    @cached_property
+    def cute(self) -> str | None:
+        """The CuTe layout from (thread, value) to an element, or None; `cute_note` says what it means, or why none."""
+        return cute.text(self.offsets)
+
+    @property
+    def offsets(self) -> Index:
+        """What the CuTe layout gives: int64 [lanes, values]; see `cute.offsets`."""
+        return cute.offsets(self.maps, self.rows, self.columns, self.operand == "b")
+
+    @property
+    def cute_note(self) -> str:
+        """What the numbers of the CuTe layout mean, or why there is none."""
+        if self.cute is None:
+            what = "metadata" if self.kind == "metadata" else "scale factors"
+            return f"no CuTe layout: it would map every (thread, value) to an element, and not every lane holds {what} here"
+        column = "chunk" if self.kind == "metadata" else "k" if self.operand == "a" else "n"
+        if self.operand == "b":
+            where = f"n + {self.columns} k"
+        elif self.operand in ("r", "scale_a", "scale_b"):
+            where = f"row + {self.rows} column"
+        else:
+            where = f"m + {self.rows} {column}"
+        if self.copies > 1:
+            where += f" + {self.rows * self.columns} matrix"
+        per = self.per_register
+        text = f"(thread, value) -> {where}; value = {'register' if per == 1 else f'{per} register + index'}"
+        if self.kind == "elements" and self.spans:
+            text += ", k counts stored columns"
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; `elements` lists every element with its holders."""
+        plain = (
+            "instruction", "operand", "kind", "type", "rows", "columns", "copies", "lanes", "registers",
+            "register_bits", "device", "section", "evidence",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in plain} | {
+            "rule": dict(self.rule),
+            "notes": list(self.notes),
+            "columns_of_a": [list(s) for s in self.spans] or None,
+            "cute": self.cute,
+            "elements": [Element(r, c, k, held).to_dict() for (k, r, c), held in self.cells.items()],
+        }
+
+    def svg(self, theme: str = "auto", full: bool = False) -> str:
+        """A drawing. theme: `auto`, `light`, `dark`. full: large ones element by element, not in repeating blocks."""
+        return self.show("svg", theme, full)
+
+    def png(self, theme: str = "light", full: bool = False, scale: float = 2) -> bytes:
+        """The drawing as PNG. Raises UnsupportedError without the extra `draw`."""
+        return png(self.svg(theme, full), scale)
+
+    def _repr_svg_(self) -> str:
+        return self.svg()

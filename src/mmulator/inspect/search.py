@@ -1,0 +1,50 @@
+"""Which instruction is meant: its name, a statement that begins with it, or a few words. Said here for every question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mmulator.errors import OperandError
+from mmulator.isa.forms import MatrixForm
+from mmulator.isa.targets import Target
+from mmulator.syntax import parse_mnemonic
+from mmulator.syntax.search import find_forms
+
+if TYPE_CHECKING:
+    from mmulator.instruction.instruction import Instruction
+
+
+__all__ = ["find_forms", "form_of", "forms_of", "name_in"]
+
+
+def name_in(text: str) -> str:
+    """The full name of an instruction with which a text begins; empty for words that describe one."""
+    first = text.split(None, 1)[0].rstrip(";") if text.strip() else ""
+    return first if "sync" in first.split(".") else ""
+
+
+def forms_of(text: str, target: Target | None = None, ptx: tuple[int, int] | None = None) -> tuple[MatrixForm, ...]:
+    """The forms that a text means, the likeliest first: of a name the one, of words all that fit (`find_forms`).
+
+    Raises InvalidInstructionError where nothing fits, naming what is nearest.
+    """
+    name = name_in(text) if isinstance(text, str) else ""
+    return (parse_mnemonic(name, target=target, ptx=ptx),) if name else find_forms(text, target, ptx)
+
+
+def form_of(
+    instruction: str | Instruction | MatrixForm, prefer: Callable[[MatrixForm], bool] = lambda form: True,
+    example: str = "mma m16n8k16 f16",
+) -> MatrixForm:  # fmt: skip
+    """The form of an instruction, however given: of words the likeliest, or the likeliest that `prefer` says.
+
+    example: of words, for the message. Raises InvalidInstructionError, OperandError for what is no instruction.
+    """
+    if isinstance(instruction, str):
+        found = forms_of(instruction)
+        return next(filter(prefer, found), found[0])
+    form = instruction if isinstance(instruction, MatrixForm) else getattr(instruction, "form", None)
+    if not isinstance(form, MatrixForm):
+        raise OperandError(f"an instruction is needed, not {type(instruction).__name__}", hint=f"such as '{example}'")
+    return form

@@ -1,0 +1,45 @@
+"""ldmatrix, stmatrix and movmatrix on registers and images of memory."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.errors import OperandError
+from mmulator.instruction.operands import Array, Operands, check_inside, column, image, stored, target
+from mmulator.interop import as_array
+from mmulator.isa.forms import MatrixForm
+from mmulator.twin import images
+from mmulator.twin.moves import lines
+
+
+def ldmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
+    memory = image("memory", o["memory"])
+    return images.load_rows(form, memory, _starts(form, o, memory.shape[-1]))
+
+
+def stmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
+    memory = target(o["memory"])
+    starts = _starts(form, o, memory.shape[-1])
+    images.store_rows(form, memory, starts, stored(form, o["r"], memory))
+    return memory
+
+
+def movmatrix(form: MatrixForm, device: str, o: Operands) -> Array:
+    return images.transpose(form, column(form, "a", o["a"])[..., None])
+
+
+def _starts(form: MatrixForm, o: Operands, limit: int) -> NDArray[np.int64]:
+    """Byte offsets that the lanes give, one a row of 16 bytes; all rows inside memory of `limit` bytes."""
+    p = as_array("operand p", o["p"])
+    if p.shape != (32,) or p.dtype.kind not in "iu":
+        raise OperandError(f"operand p is {p.dtype} of shape {p.shape}: 32 integer byte offsets are needed, one a lane")
+    starts = np.ascontiguousarray(p, np.int64)
+    rows = starts[: len(lines(form))]
+    if (rows % 16).any():
+        lane = int(np.argmax(rows % 16 != 0))
+        raise OperandError(
+            f"operand p of lane {lane} is {rows[lane]}: rows start at multiples of 16 bytes", rule=str(form.section)
+        )
+    check_inside("memory", rows, 16, limit)
+    return starts

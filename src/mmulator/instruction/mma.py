@@ -1,0 +1,31 @@
+"""mma and wmma.mma on registers."""
+
+from __future__ import annotations
+
+from mmulator.instruction.operands import Array, Operands, batch, check_metadata, column, integer, registers
+from mmulator.isa.forms import MatrixForm
+from mmulator.layouts import scales
+from mmulator.twin.places import BY_LANE, product_for, scale_step
+from mmulator.twin.registers import run
+
+
+def mma(form: MatrixForm, device: str, o: Operands) -> Array:
+    a, b, c = (registers(form, name, o[name]) for name in "abc")
+    e = scale_a = scale_b = None
+    selector, select = 0, (0, 0)
+    if form.sparse:
+        selector, e = integer("f", o["f"]), column(form, "e", o["e"])
+        check_metadata(form, e, selector, o["strict"])
+    if form.block_scale:
+        scale_a, scale_b = (column(form, f"scale_{side}_data", o[f"scale_{side}_data"]) for side in "ab")
+        select = (_scale_selector(form, "a", o), _scale_selector(form, "b", o))
+    product = product_for(form, device, selector, BY_LANE)
+    leading = batch(a=(a, 2), b=(b, 2), c=(c, 2), e=(e, 1), scale_a_data=(scale_a, 1), scale_b_data=(scale_b, 1))
+    return run(product, a, b, c, e, scale_a, scale_b, batch=leading, select=select)
+
+
+def _scale_selector(form: MatrixForm, side: str, o: Operands) -> int:
+    """Bytes from the scale factors that selectors of 0 name."""
+    byte_id, thread_id = (integer(f"{name}_id_{side}", o[f"{name}_id_{side}"]) for name in ("byte", "thread"))
+    scales.places(form, side, byte_id, thread_id)  # raises for a selector that is not defined
+    return byte_id + thread_id * scale_step(form, side)

@@ -1,0 +1,38 @@
+"""Parallel Synchronization and Communication Instructions (PTX ISA 9.1): bar, barrier."""
+
+from __future__ import annotations
+
+from mmulator.isa.pieces import SYNC, dst, maybe, need, one, pred, row, src, type_
+from mmulator.isa.row import OperandSpec, Row, Slot
+
+_CTA = maybe("cta")
+_BARRIER = src("a", "u32", lo=0, hi=15)
+_WARPS = tuple(range(0, 1025, 32))
+_COUNT = src("b", "u32", values=_WARPS)
+_COUNT_MAYBE = src("b", "u32", values=_WARPS, optional=True)
+_MASK = src("membermask", "b32")
+_BARRIER_NEEDS = need("cta", (7, 8), 30)
+
+
+def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: object) -> Row:
+    return row(name, slots, operands, f"{SYNC}: {name}", **more)  # type: ignore[arg-type]
+
+
+def _barriers(name: str, *aligned: Slot, ptx: tuple[int, int], sm: int) -> tuple[Row, ...]:
+    more = {"ptx": ptx, "sm": sm, "needs": _BARRIER_NEEDS, "leading": "cta"}
+    free = bool(aligned)
+    red = (_BARRIER, _COUNT_MAYBE, pred("c"))
+    return (
+        _sync(f"{name}.sync", _CTA, *aligned, operands=(_BARRIER, _COUNT_MAYBE), free=free, **more),
+        _sync(f"{name}.arrive", _CTA, *aligned, operands=(_BARRIER, _COUNT), free=free, **more),
+        _sync(f"{name}.red.popc", _CTA, *aligned, type_("u32"), operands=(dst(), *red), **more),
+        _sync(f"{name}.red", _CTA, *aligned, one("op", "and", "or"), type_("pred"),
+              operands=(dst(name="p"), *red), **more),
+    )  # fmt: skip
+
+
+ROWS: tuple[Row, ...] = (
+    *_barriers("bar", ptx=(1, 0), sm=0),
+    *_barriers("barrier", maybe("aligned"), ptx=(6, 0), sm=30),
+    _sync("bar.warp.sync", operands=(_MASK,), ptx=(6, 0), sm=30),
+)  # fmt: skip

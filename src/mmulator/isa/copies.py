@@ -1,0 +1,29 @@
+"""Data Movement and Conversion Instructions (PTX ISA 9.1): non-bulk asynchronous copies, cp.async."""
+
+from __future__ import annotations
+
+from mmulator.isa.pieces import CACHE_HINT, MOVES, POLICY, addr, imm, maybe, need, one, row
+from mmulator.isa.row import OperandSpec, Row
+
+_PREFETCH = maybe("prefetch", "L2::64B", "L2::128B", "L2::256B")
+_COPY = (addr("dst"), addr("src"))
+_COPY_SIZE = OperandSpec("src-size", "size", "u32", optional=True)
+_COPY_SHARED = one("dst", "shared", "shared::cta")
+
+
+def _copy_async(op: str, sizes: tuple[int, ...]) -> Row:
+    return row(
+        "cp.async",
+        (one("op", op), _COPY_SHARED, one("src", "global"), CACHE_HINT, _PREFETCH),
+        (*_COPY, imm("cp-size", values=sizes), _COPY_SIZE, POLICY),
+        f"{MOVES}: cp.async", (7, 0), 80, need("L2::cache_hint L2::64B L2::128B L2::256B", (7, 4), 80),
+    )  # fmt: skip
+
+
+ROWS: tuple[Row, ...] = (
+    _copy_async("ca", (4, 8, 16)),
+    _copy_async("cg", (16,)),
+    row("cp.async.commit_group", (), (), f"{MOVES}: cp.async.commit_group", (7, 0), 80),
+    row("cp.async.wait_group", (), (imm("N", 0, (1 << 31) - 1),), f"{MOVES}: cp.async.wait_group", (7, 0), 80),
+    row("cp.async.wait_all", (), (), f"{MOVES}: cp.async.wait_all", (7, 0), 80),
+)  # fmt: skip

@@ -1,0 +1,41 @@
+"""Parallel Synchronization and Communication Instructions (PTX ISA 9.1): membar, fence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mmulator.isa.pieces import SYNC, imm, maybe, need, one, row
+from mmulator.isa.row import OperandSpec, Row, Slot
+
+
+def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: object) -> Row:
+    return row(name, slots, operands, f"{SYNC}: {name}", **more)  # type: ignore[arg-type]
+
+
+def _fence_proxy(m: Mapping[str, str]) -> str | None:
+    return ".alias has no state space" if m["proxy"] == "alias" and "space" in m else None
+
+
+_SHARED_CLUSTER = one("restrict", "sync_restrict::shared::cluster")
+_SHARED_CTA = one("restrict", "sync_restrict::shared::cta")
+_SCOPE = one("scope", "cta", "cluster", "gpu", "sys")
+
+ROWS: tuple[Row, ...] = (
+    _sync("membar", one("level", "cta", "gl", "sys"), operands=()),
+    _sync("membar.proxy", one("proxy", "alias"), operands=(), ptx=(7, 5), sm=70),
+    _sync("fence", maybe("sem", "sc", "acq_rel", "acquire", "release"), _SCOPE, operands=(), ptx=(6, 0), sm=70,
+          needs=(*need("cluster", (7, 8), 90), *need("acquire release", (8, 6), 90))),
+    _sync("fence", one("sem", "acquire"), _SHARED_CLUSTER, one("scope", "cluster"), operands=(), ptx=(8, 6), sm=90),
+    _sync("fence", one("sem", "release"), _SHARED_CTA, one("scope", "cluster"), operands=(), ptx=(8, 6), sm=90),
+    _sync("fence.mbarrier_init.release.cluster", operands=(), ptx=(8, 0), sm=90),
+    _sync("fence.proxy", one("proxy", "alias", "async"), maybe("space", "global", "shared::cta", "shared::cluster"),
+          operands=(), ptx=(7, 5), sm=70, rule=_fence_proxy, needs=need("async", (8, 0), 90)),
+    _sync("fence.proxy.alias", one("sem", "acquire", "release"), one("scope", "sys"), operands=(), ptx=(9, 4), sm=90),
+    _sync("fence.proxy.tensormap::generic", one("sem", "release"), _SCOPE, operands=(), ptx=(8, 3), sm=90),
+    _sync("fence.proxy.tensormap::generic", one("sem", "acquire"), _SCOPE,
+          operands=(OperandSpec("addr", "addr", "u64"), imm("size", 128, 128)), ptx=(8, 3), sm=90),
+    _sync("fence.proxy.async::generic", one("sem", "acquire"), _SHARED_CLUSTER, one("scope", "cluster"), operands=(),
+          ptx=(8, 6), sm=90),
+    _sync("fence.proxy.async::generic", one("sem", "release"), _SHARED_CTA, one("scope", "cluster"), operands=(),
+          ptx=(8, 6), sm=90),
+)  # fmt: skip

@@ -1,0 +1,118 @@
+"""What a kernel runs on, as a seam: the CPU (machine/cpu.py), or a GPU through the CUDA driver (devices/gpu.py).
+
+    module = backend.load(text)
+    kernel = backend.compile(module, "gemm", "sm_90")
+    backend.launch(kernel, Request((2, 2, 1), (128, 1, 1), arguments))
+    backend.read(module, "counter")
+    backend.close(module)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mmulator.isa.targets import TARGETS, Target
+from mmulator.machine.compile.options import DEFAULT, CompileOptions
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mmulator.machine.launch.arguments import Arguments
+    from mmulator.machine.launch.watch import Store, Watches
+    from mmulator.ptx.tree import Module as Tree
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What runs: its name, compute capability, CUDA version that the driver supports, version of the kernel driver."""
+
+    name: str
+    capability: tuple[int, int]
+    cuda: str
+    driver: str = ""
+
+    @property
+    def device(self) -> str:
+        """Name of the arithmetic: `sm_90`."""
+        return f"sm_{self.capability[0]}{self.capability[1]}"
+
+    @property
+    def target(self) -> Target:
+        """The .target with everything that the chip has."""
+        number = 10 * self.capability[0] + self.capability[1]
+        return max((t for t in (Target(number, "a"), Target(number)) if t in TARGETS), key=lambda t: t.suffix)
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Chip:
+        """From what `as_dict` gave."""
+        number = int(data["device"][3:])
+        return cls(data["name"], (number // 10, number % 10), data["cuda"], data["driver"])
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "device": self.device, "target": str(self.target), "cuda": self.cuda, "driver": self.driver}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A launch whose arguments are laid out; the arrays of its buffers are updated in place.
+
+    shared: dynamic bytes. back: the arrays that are wanted afterwards; None for all. The rest is for backends that are no
+    GPU: seed of the scheduler's choices, threads of the host, seconds that it may take, whom to tell how far it is,
+    elements whose stores are noted.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arguments: Arguments
+    shared: int = 0
+    back: Sequence[np.ndarray] | None = None
+    seed: int = 0
+    threads: int | None = None
+    timeout: float | None = None
+    progress: Progress | None = None
+    watches: Watches | None = None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a backend says of a launch. A GPU says how long it took; for the rest see launch/report.py."""
+
+    seconds: float
+    threads: int = 0
+    instructions: dict[str, int] = field(default_factory=dict)
+    macs: int = 0
+    cached: bool = False
+    notes: list[str] = field(default_factory=list)
+    output: str = ""
+    stores: list[Store] = field(default_factory=list)
+
+
+class Backend(Protocol):
+    """chip: what it is. broken: it can run nothing any more, in this process."""
+
+    chip: Chip
+    broken: bool
+
+    def load(self, ptx: Tree | str) -> Any:
+        """A module, of its text or its verified tree, with memory for its variables. Raises MmulatorError."""
+
+    def compile(
+        self, module: Any, entry: str, device: str, options: CompileOptions = DEFAULT, progress: Progress | None = None
+    ) -> Any:
+        """A kernel of a module, for a device's arithmetic; progress(done, total) in instructions. Raises UnsupportedError."""
+
+    def launch(self, kernel: Any, request: Request) -> Ran:
+        """Run it and wait. Raises ExecutionFault or the like; buffers keep what was stored until then."""
+
+    def read(self, module: Any, variable: str) -> bytes:
+        """What a .global or .const variable of the module holds. Raises LaunchError if there is none."""
+
+    def write(self, module: Any, variable: str, data: bytes) -> None:
+        """All bytes of a variable, for the launches that follow. Raises LaunchError."""
+
+    def close(self, module: Any) -> None:
+        """Give up a module and its memory."""

@@ -1,0 +1,101 @@
+"""The CPU as a backend: PTX to machine code, thread blocks on its cores."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mmulator.codegen.locks import Lock
+from mmulator.errors import LaunchError
+from mmulator.machine.backend import Chip, Progress, Ran, Request
+from mmulator.machine.compile.kernel import CompiledKernel, Jit
+from mmulator.machine.compile.options import DEFAULT, CompileOptions
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.limits import check_local
+from mmulator.machine.launch.report import class_totals
+from mmulator.machine.launch.shape import LaunchShape
+from mmulator.machine.launch.workers import Workers
+from mmulator.program.calls import reached
+from mmulator.program.image import ModuleImage
+from mmulator.ptx.parser import parse_module
+from mmulator.ptx.tree import Module as Tree
+from mmulator.ptx.verify import verify
+from mmulator.source import Source
+
+
+class CpuModule:
+    """A module: memory for its variables, and the machine code of its kernels as they are compiled."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.image = ModuleImage(tree)
+        self.image.initialise()
+        self.compiled: dict[tuple[str, str, CompileOptions], CompiledKernel] = {}
+        self.compiling = {f.name: Lock() for f in tree.entries}
+
+
+
+class Cpu:
+    """Stands for a chip where one is asked for (`chip`); a kernel names the device whose arithmetic it wants itself."""
+
+    def __init__(self, device: str = "sm_90") -> None:
+        number = int(device[3:])
+        self.chip = Chip("mmulator", (number // 10, number % 10), "none")
+        self.broken = False
+
+    def load(self, ptx: Tree | str) -> CpuModule:
+        return CpuModule(verified(Source("<ptx>", ptx)) if isinstance(ptx, str) else ptx)
+
+    def compile(
+        self, module: CpuModule, entry: str, device: str, options: CompileOptions = DEFAULT, progress: Progress | None = None
+    ) -> CompiledKernel:
+        """Made once. Raises LaunchError too: for what takes more memory than there is."""
+        key = entry, device, options
+        compiled = module.compiled.get(key)
+        if compiled is None:
+            with module.compiling[entry]:  # of several threads one does it
+                compiled = module.compiled.get(key) or _compile(module, key, progress)
+        return compiled
+
+    def launch(self, kernel: CompiledKernel, request: Request) -> Ran:
+        x, y, z = request.block
+        shape = LaunchShape(request.grid, request.block, x * y * z, kernel.shared.static, request.shared)
+        threads = 1 if request.watches else request.threads
+        try:
+            grid = Grid(kernel, shape, request.arguments, request.seed, threads, request.watches)
+            outcome = Workers(grid, request.progress).run(request.timeout)
+        except MemoryError:
+            raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
+        stores = request.watches.stores(int(grid.launch["seen_count"][0]), shape, kernel.sites) if request.watches else []
+        return Ran(
+            outcome.seconds, outcome.workers, class_totals(outcome.counts, kernel.classes), kernel.macs(outcome.counts),
+            kernel.from_cache, list(kernel.notes), "".join(grid.printer.text), stores,
+        )  # fmt: skip
+
+    def read(self, module: CpuModule, variable: str) -> bytes:
+        return module.image.bytes_of(variable).tobytes()
+
+    def write(self, module: CpuModule, variable: str, data: bytes) -> None:
+        memory = module.image.bytes_of(variable)
+        if len(data) != memory.nbytes:
+            raise LaunchError(f"{variable} has {memory.nbytes} bytes, not {len(data)}")
+        memory[:] = np.frombuffer(data, np.uint8)
+
+    def close(self, module: CpuModule) -> None:
+        module.compiled.clear()
+
+
+def _compile(module: CpuModule, key: tuple[str, str, CompileOptions], progress: Progress | None) -> CompiledKernel:
+    entry, device, options = key
+    function = next(f for f in module.tree.entries if f.name == entry)
+    check_local(f for f, _ in reached(module.tree, function).values())
+    compiled = module.compiled[key] = Jit(module.tree, function, module.image, device, options).compile(progress)
+    return compiled
+
+
+def verified(source: Source) -> Tree:
+    """The tree of a text. Raises what is wrong with it first."""
+    tree = parse_module(source)
+    errors = verify(tree)
+    if errors:
+        raise errors[0]
+    return tree

@@ -1,0 +1,55 @@
+"""cp.async (PTX ISA 9.1, Data Movement and Conversion Instructions: Asynchronous copy)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mmulator.codegen.ops import select
+from mmulator.codegen.types import u32
+from mmulator.codegen.values import constant
+from mmulator.errors import UnsupportedError
+from mmulator.isa.types import type_bits
+from mmulator.machine.compile.block import LANES
+from mmulator.machine.meaning import lower
+from mmulator.machine.runtime import copies, pending
+from mmulator.machine.state import COPIES
+from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Reg
+
+if TYPE_CHECKING:
+    from mmulator.machine.compile.control import Emitter
+
+U32 = u32.vec(LANES)
+
+
+@lower("cp.async")
+def cp_async(e: Emitter, ins: Instruction) -> None:
+    to, source, size, *rest = ins.operands
+    if not isinstance(to, Address) or not isinstance(source, Address) or not isinstance(size, Immediate):
+        raise UnsupportedError("cp.async takes two addresses and a size", span=ins.span)
+    valid = constant(e.b, U32, size.value)
+    for operand in rest:
+        if isinstance(operand, NegatedPredicate) or (isinstance(operand, Reg) and operand.type == "pred"):
+            valid = select(e.source(operand, "pred"), constant(e.b, U32, 0), valid)  # ignore-src
+        elif not (isinstance(operand, Reg) and type_bits(operand.type) == 64):  # 64 bits: a cache policy
+            valid = U32(e.source(operand, "u32"))  # src-size
+    where = e.address(to)
+    e.uses(COPIES, copies.carry_out_copy)
+    e.call(copies.cp_async, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(source)), size.value, e.spill(valid), e.site)
+
+
+@lower("cp.async.commit_group")
+def cp_async_commit(e: Emitter, ins: Instruction) -> None:
+    e.call(pending.commit, e.w, COPIES.queue)
+
+
+@lower("cp.async.wait_group")
+def cp_async_wait(e: Emitter, ins: Instruction) -> None:
+    groups = ins.operands[0]
+    if not isinstance(groups, Immediate):
+        raise UnsupportedError("cp.async.wait_group takes a constant", span=ins.span)
+    e.call(pending.wait, e.w, COPIES.queue, groups.value)
+
+
+@lower("cp.async.wait_all")
+def cp_async_wait_all(e: Emitter, ins: Instruction) -> None:
+    e.call(pending.wait_all, e.w, COPIES.queue)

@@ -1,0 +1,46 @@
+"""ldmatrix, stmatrix and movmatrix (PTX ISA 9.1, Warp Level Matrix Multiply-Accumulate Instructions)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mmulator.codegen.types import u32
+from mmulator.machine.compile.block import LANES
+from mmulator.machine.meaning import lower
+from mmulator.machine.meaning.matrix_operands import address_of, form_of, registers, results, state_space
+from mmulator.machine.meaning.operands import elements
+from mmulator.machine.runtime import matrix_move as rt
+from mmulator.ptx.tree import Instruction
+from mmulator.twin.moves import movmatrix_function
+
+if TYPE_CHECKING:
+    from mmulator.machine.compile.control import Emitter
+
+U32 = u32.vec(LANES)
+
+
+@lower("ldmatrix")
+def ldmatrix(e: Emitter, ins: Instruction) -> None:
+    form = form_of(ins)
+    r, p = ins.operands
+    at = e.spill(address_of(e, p, ins))
+    out = e.room(U32, len(elements(r)))
+    e.call(rt.load_function(state_space(form), form), e.w, at, out, e.site)
+    results(e, r, out, ins)
+
+
+@lower("stmatrix")
+def stmatrix(e: Emitter, ins: Instruction) -> None:
+    form = form_of(ins)
+    p, r = ins.operands
+    source = registers(e, r)
+    at = e.spill(address_of(e, p, ins))
+    e.call(rt.store_function(state_space(form), form), e.w, at, source, e.site)
+
+
+@lower("movmatrix")
+def movmatrix(e: Emitter, ins: Instruction) -> None:
+    d, a = ins.operands
+    out = e.room(U32)
+    e.call(movmatrix_function(form_of(ins)), registers(e, a), out)
+    results(e, d, out, ins)

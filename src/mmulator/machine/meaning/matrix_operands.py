@@ -1,0 +1,72 @@
+"""Operands of matrix instructions: forms, registers side by side in memory, addresses, and the tables they lead to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmulator.codegen.types import ptr_to
+from mmulator.codegen.values import Value
+from mmulator.errors import UnsupportedError
+from mmulator.isa.forms import MatrixForm
+from mmulator.machine.compile.block import storage_type
+from mmulator.machine.meaning.operands import elements, write_result
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand
+
+if TYPE_CHECKING:
+    from mmulator.machine.compile.control import Emitter
+
+
+def form_of(ins: Instruction) -> MatrixForm:
+    assert isinstance(ins.form, MatrixForm)
+    return ins.form
+
+
+def registers(e: Emitter, operand: Operand, bits: int = 32) -> Value:
+    """A vector operand's registers, one after the other in memory (32 lanes each)."""
+    ty = storage_type(f"b{bits}")
+    return e.spill(*(ty(e.source(o, f"b{bits}")) for o in elements(operand)))
+
+
+def results(e: Emitter, operand: Operand, place: Value, ins: Instruction, bits: int = 32) -> None:
+    ty = storage_type(f"b{bits}")
+    for n, o in enumerate(elements(operand)):
+        write_result(e, o, e.fetch(place, ty, n), ins)
+
+
+def state_space(form: MatrixForm) -> str:
+    return form.space.partition("::")[0] or "generic"
+
+
+def address_of(e: Emitter, operand: Operand, ins: Instruction) -> Value:
+    if not isinstance(operand, Address):
+        raise UnsupportedError("an address is wanted", span=ins.span)
+    return e.address(operand)
+
+
+def selector_of(ins: Instruction, operand: Operand) -> int:
+    if not isinstance(operand, Immediate):
+        raise UnsupportedError("the sparsity selector is a constant", span=ins.span)
+    return operand.value
+
+
+def table(e: Emitter, key: Any, make: Any) -> int:
+    """Number of a table of this kernel; made at its first use."""
+    sites = e.jit.matrix
+    if key not in sites.index:
+        sites.index[key] = len(sites.tables)
+        sites.tables.append(make(sites))
+    return sites.index[key]
+
+
+def site_pointer(e: Emitter, number: int, to: Any) -> Value:
+    pointers = e.launch_field("tables")
+    address = pointers[number]
+    return e.b.emit(ptr_to(to), f"inttoptr i64 {address.text} to ptr")
+
+
+def keep(sites: Any, values: np.ndarray) -> int:
+    array = np.ascontiguousarray(values, np.int32)
+    sites.keep.append(array)
+    return int(array.ctypes.data)

@@ -1,0 +1,170 @@
+"""mov, prmt, and conversions of addresses (PTX ISA 9.1, Data Movement and Conversion Instructions)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mmulator.codegen.ops import bitcast, select, shuffle
+from mmulator.codegen.types import u8, u32, u64
+from mmulator.codegen.values import Value, constant
+from mmulator.isa.types import type_bits
+from mmulator.machine.compile.block import LANES, storage_type
+from mmulator.machine.meaning import lower
+from mmulator.machine.meaning.operands import elements, space_of, write_result
+from mmulator.machine.meaning.scope import Mods, Result, Scope, known, outline, semantic
+from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.tree import Instruction, Operand, SpecialRegister, VectorOperand
+
+if TYPE_CHECKING:
+    from mmulator.machine.compile.control import Emitter
+
+U32, U64 = u32.vec(LANES), u64.vec(LANES)
+
+
+@lower("mov")
+def mov(e: Emitter, ins: Instruction) -> None:
+    target, source = ins.operands
+    type_name = ins.form["type"]  # type: ignore[index]
+    if ins.form["vec"] and isinstance(target, VectorOperand):  # type: ignore[index]
+        for each, part in zip(target.elements, _elements(source)):
+            write_result(e, each, e.source(part, type_name), ins)
+    elif isinstance(source, VectorOperand):
+        write_result(e, target, _pack(e, source, type_name), ins)
+    elif isinstance(target, VectorOperand):
+        _unpack(e, target, source, type_name, ins)
+    else:
+        write_result(e, target, e.source(source, type_name), ins)
+
+
+def _elements(source: Operand) -> tuple[Operand, ...]:
+    """Of a vector, or the components of a special register."""
+    if isinstance(source, SpecialRegister):
+        return tuple(SpecialRegister(f"{source.name}.{axis}", source.span) for axis in "xyzw")
+    return elements(source)
+
+
+def _pack(e: Emitter, source: VectorOperand, type_name: str) -> Value:
+    """Elements side by side, the first in the low bits."""
+    bits = type_bits(type_name)
+    each = bits // len(source.elements)
+    wide = storage_type(f"b{bits}")
+    result: Value | None = None
+    for n, element in enumerate(source.elements):
+        part = wide(e.source(element, f"b{each}"))
+        part = part << (n * each) if n else part
+        result = part if result is None else result | part
+    assert result is not None
+    return result
+
+
+def _unpack(e: Emitter, target: VectorOperand, source: Operand, type_name: str, ins: Instruction) -> None:
+    bits = type_bits(type_name)
+    each = bits // len(target.elements)
+    value = storage_type(f"b{bits}")(e.source(source, f"b{bits}"))
+    narrow = storage_type(f"b{each}")
+    parts = [narrow(value >> (n * each) if n else value) for n in range(len(target.elements))]
+    for element, part in zip(target.elements, parts):
+        write_result(e, element, part, ins)
+
+
+_SLOTS = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "param": SLOT_PARAM}
+
+
+@lower("cvta", "cvta.to")
+def cvta(e: Emitter, ins: Instruction) -> None:
+    """Between an address of a state space and a generic address: the slot's number in the upper bits."""
+    target, source = ins.operands
+    value = U64(e.source(source, ins.form["type"]))  # type: ignore[index]
+    slot = _SLOTS.get(space_of(ins))
+    if slot is not None:
+        if form_is_to(ins):
+            value = value & ((1 << SLOT_SHIFT) - 1)
+        else:
+            value = value & ((1 << SLOT_SHIFT) - 1) | (slot << SLOT_SHIFT)
+    write_result(e, target, value, ins)
+
+
+def form_is_to(ins: Instruction) -> bool:
+    return "to" in ins.modifiers
+
+
+@lower("isspacep")
+def isspacep(e: Emitter, ins: Instruction) -> None:
+    target, source = ins.operands
+    slot = U64(e.source(source, "u64")) >> SLOT_SHIFT
+    space = space_of(ins)
+    # parameters lie in global memory, an H100 says
+    answer = slot == _SLOTS[space] if space in _SLOTS else (slot >= FIRST_GLOBAL_SLOT) | (slot == SLOT_PARAM)
+    write_result(e, target, answer, ins)
+
+
+_RANK_SHIFT, _RANK = 24, 0xFF000000
+
+
+@lower("mapa")
+def mapa(e: Emitter, ins: Instruction) -> None:
+    """A block is a cluster of its own: rank 0 is its shared memory, any other lies outside, one window of 16 MiB a rank."""
+    own = U64(e.source(ins.operands[1], ins.form["type"]))  # type: ignore[index]
+    rank = U64(e.source(ins.operands[2], "u32"))
+    write_result(e, ins.operands[0], (own & (0xFFFFFFFFFFFFFFFF ^ _RANK)) | ((rank << _RANK_SHIFT) & _RANK), ins)
+
+
+@lower("getctarank")
+def getctarank(e: Emitter, ins: Instruction) -> None:
+    own = U64(e.source(ins.operands[1], ins.form["type"]))  # type: ignore[index]
+    write_result(e, ins.operands[0], U32((own & _RANK) >> _RANK_SHIFT), ins)
+
+
+_MODES: dict[str, tuple[tuple[int, int, int, int], ...]] = {  # bytes of the result, low first, by the low bits of c
+    "f4e": ((0, 1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5), (3, 4, 5, 6)),
+    "b4e": ((0, 7, 6, 5), (1, 0, 7, 6), (2, 1, 0, 7), (3, 2, 1, 0)),
+    "rc8": ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 2, 2), (3, 3, 3, 3)),
+    "ecl": ((0, 1, 2, 3), (1, 1, 2, 3), (2, 2, 2, 3), (3, 3, 3, 3)),
+    "ecr": ((0, 0, 0, 0), (0, 1, 1, 1), (0, 1, 2, 2), (0, 1, 2, 3)),
+    "rc16": ((0, 1, 0, 1), (2, 3, 2, 3), (0, 1, 0, 1), (2, 3, 2, 3)),
+}
+
+
+def selector_of(picks: tuple[int, int, int, int]) -> int:
+    return sum(pick << 4 * n for n, pick in enumerate(picks))
+
+
+def _permute_known(a: Value, b: Value, selector: int) -> Value:
+    """Bytes by constant numbers: a shuffle, then the bytes that repeat a sign."""
+    bytes_ = u8.vec(4 * LANES)
+    picks = [selector >> 4 * n & 15 for n in range(4)]
+    index = [4 * lane + (pick & 3) + (4 * LANES if pick & 4 else 0) for lane in range(LANES) for pick in picks]
+    moved = bitcast(U32, shuffle(bitcast(bytes_, a), bitcast(bytes_, b), index))
+    signs = sum(0xFF << 8 * n for n, pick in enumerate(picks) if pick & 8)
+    if signs:
+        top = (moved >> 7) & 0x01010101
+        moved = (moved & (0xFFFFFFFF ^ signs)) | ((top * 0xFF) & signs)
+    return moved
+
+
+def _permute(a: Value, b: Value, selector: Value) -> Value:
+    result = constant(a.b, U32, 0)
+    for n in range(4):
+        nibble = (selector >> 4 * n) & 15
+        byte = (select((nibble & 4) != 0, b, a) >> ((nibble & 3) << 3)) & 0xFF
+        repeated = ((byte >> 7) & 1) * 0xFF
+        result = result | (select((nibble & 8) != 0, repeated, byte) << 8 * n)
+    return result
+
+
+@semantic("prmt")
+def prmt(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
+    mode = m.one(tuple(_MODES))
+    number = known(c)
+    if number is not None:
+        return _permute_known(a, b, selector_of(_MODES[mode][number & 3]) if mode else number & 0xFFFF)
+
+    def body(a: Value, b: Value, c: Value) -> Value:
+        if not mode:
+            return _permute(a, b, c)
+        selector = constant(a.b, U32, 0)
+        for n, picks in enumerate(_MODES[mode]):
+            selector = select((c & 3) == n, selector_of(picks), selector)
+        return _permute(a, b, selector)
+
+    return outline(x, f"ptx_prmt_{mode}", U32, body, a, b, c)

@@ -1,0 +1,159 @@
+"""Asynchronous warpgroup-level matrix instructions (PTX ISA 9.1, Asynchronous Warpgroup Level Matrix Multiply-Accumulate
+Instructions)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmulator.codegen.ops import mask_bits, null, trailing_zeros
+from mmulator.codegen.types import u32, u64
+from mmulator.codegen.values import Value, constant, extract
+from mmulator.errors import UnsupportedError
+from mmulator.isa.forms import MatrixForm
+from mmulator.machine.compile.block import LANES
+from mmulator.machine.meaning import lower
+from mmulator.machine.meaning.matrix_operands import form_of, keep, registers, selector_of, site_pointer, table
+from mmulator.machine.meaning.operands import elements
+from mmulator.machine.runtime import pending
+from mmulator.machine.runtime import wgmma as wg
+from mmulator.machine.state import WGMMA, WgmmaTable
+from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, VectorOperand
+from mmulator.twin.forms import twin_of
+from mmulator.twin.places import index_table
+
+if TYPE_CHECKING:
+    from mmulator.machine.compile.control import Emitter
+
+U64 = u64.vec(LANES)
+
+
+@lower("wgmma")
+def wgmma(e: Emitter, ins: Instruction) -> None:
+    form = form_of(ins)
+    match form.op:
+        case "mma_async":
+            _wgmma_issue(e, ins, form)
+        case "commit_group":
+            e.call(pending.commit, e.w, WGMMA.queue)
+        case "fence":
+            pass  # orders registers and shared memory, which the machine does anyway: operands are read no earlier
+        case _:
+            raise UnsupportedError(f"{ins.mnemonic} is not supported", span=ins.span)
+
+
+def _names(operand: Operand, ins: Instruction) -> list[str]:
+    found = []
+    for o in elements(operand):
+        if not isinstance(o, Reg):
+            raise UnsupportedError("registers are wanted here", span=ins.span)
+        found.append(o.name)
+    return found
+
+
+def _immediates(ins: Instruction, rest: tuple[Operand, ...]) -> list[int]:
+    values = []
+    for o in rest:
+        if not isinstance(o, Immediate):
+            raise UnsupportedError("a constant is wanted here", span=ins.span)
+        bits = o.bits("b32")
+        values.append(bits - (1 << 32) if bits >> 31 else bits)
+    return values
+
+
+def _wgmma_issue(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
+    d, a, b_desc, *rest = ins.operands
+    metadata = null(u32)
+    selector = 0
+    if form.sparse:
+        metadata = registers(e, rest[0])
+        selector = selector_of(ins, rest[1])
+        rest = rest[2:]
+    scale_d, *rest = rest
+    in_registers = isinstance(a, VectorOperand)
+    d_names = _names(d, ins)
+    a_names = _names(a, ins) if in_registers else []
+    immediates = _immediates(ins, tuple(rest))
+    scale = immediates[:2] if form.atype is not None and form.atype.is_float else [1, 1]
+    trans = immediates[2:]
+    trans_a, trans_b = ([0, *trans] if in_registers else [*trans, 0])[:2] if trans else (0, 0)
+    if in_registers and trans:
+        trans_a, trans_b = 0, trans[0]
+    elif len(trans) == 2:
+        trans_a, trans_b = trans
+    unfenced = id(ins) in e.jit.unfenced
+    key = ("wgmma", form, tuple(d_names), tuple(a_names), tuple(immediates), selector, e.function_name, unfenced)
+
+    def make(sites: Any) -> np.ndarray:
+        site = _wgmma_site(e, form, d_names, a_names, scale, trans_a, trans_b, sites)
+        site["unfenced"] = unfenced
+        if form.sparse:
+            site["sparse"], site["places"] = 1, index_table(sites.keep, form, selector)
+        return site
+
+    number = table(e, key, make)
+    e.store_registers([*d_names, *a_names])
+    lane = trailing_zeros(e.mask)
+    zero = constant(e.b, u64, 0)
+    a_word = zero if in_registers else _descriptor(e, a, lane)
+    b_word = _descriptor(e, b_desc, lane)
+    keep = mask_bits(e.source(scale_d, "pred"))
+    e.uses(WGMMA, wg.carry_out_wgmma)
+    e.call(wg.wgmma_issue, e.w, site_pointer(e, number, WgmmaTable), a_word, b_word, keep, metadata, e.site)
+
+
+def _descriptor(e: Emitter, operand: Operand, lane: Value) -> Value:
+    if isinstance(operand, Immediate):
+        return constant(e.b, u64, operand.bits("b64"))
+    return extract(U64(e.source(operand, "b64")), lane)
+
+
+def _wgmma_site(
+    e: Emitter, form: MatrixForm, d: list[str], a: list[str], scale: list[int], trans_a: int, trans_b: int, sites: Any
+) -> np.ndarray:
+    twin = twin_of(form, e.device)
+    assert form.dtype is not None and form.atype is not None
+    site = np.zeros(1, WgmmaTable.numpy_dtype())
+    site["pack_a"], site["pack_b"], site["pack_b_rows"], site["dot"] = twin.pack_a, twin.pack_b, twin.pack_b_rows, twin.dot
+    site["n"], site["k"] = form.n, form.k
+    site["element_bits"] = form.atype.bits
+    site["a_in_registers"] = bool(a)
+    site["d_words"], site["d_bits"] = len(d), form.dtype.bits
+    site["mn_major_a"], site["mn_major_b"] = trans_a, trans_b
+    site["flags"] = twin.flags(negate_a=scale[0] == -1, negate_b=scale[1] == -1)
+    slots = tuple(e.frame.slots[n] for n in d)
+    site["tile"] = sites.tiles.setdefault((e.function_name, form.n, form.dtype.bits, slots), len(sites.tiles))
+    sites.tile_bytes = max(sites.tile_bytes, -(-64 * form.n * form.dtype.bits // 8 // 64) * 64)
+    sites.wgmma.append(site)
+    container = max(form.atype.bits, 8) // 8
+    raw = -(-max(64, form.n, 128) * form.k * max(container, 2 if form.sparse else 1) // 64) * 64
+    site["a_row"] = twin.a_bytes(1, form.k)
+    if form.sparse:  # its metadata and indices
+        raw += 512 + 128 * form.k
+    a_bytes = -(-twin.a_bytes(64, form.k) // 64) * 64
+    site["raw_bytes"], site["a_bytes"] = raw, a_bytes
+    sites.scratch_bytes = max(sites.scratch_bytes, 2 * raw + a_bytes + twin.b_bytes(form.n, form.k) + 64)
+    site["d_slots"][0, : len(d)] = slots
+    site["a_slots"][0, : len(a)] = [e.frame.slots[n] for n in a]
+    sites.keep.append(twin)
+    return site
+
+
+def find_rivals(sites: Any) -> None:
+    """Once all wgmma are known: which other tiles hold registers that each accumulates on, and which hold some of its A."""
+    tiles = [(name, frozenset(slots)) for name, _, _, slots in sites.tiles]
+    for site in sites.wgmma:
+        own = int(site["tile"][0])
+        function, slots = tiles[own]
+        a_slots = {int(slot) for slot in site["a_slots"][0]} if site["a_in_registers"][0] else set()
+        for name, wanted, without in (("rival", slots, own), ("a_rival", a_slots, -1)):
+            found = [n for n, (other, held) in enumerate(tiles) if n != without and other == function and held & wanted]
+            site[f"{name}s"], site[f"{name}_count"] = keep(sites, np.array(found, np.int32)), len(found)
+
+
+def wgmma_wait(e: Emitter, ins: Instruction, following: int) -> Value:
+    """The ending of a block at wgmma.wait_group."""
+    groups = ins.operands[0]
+    assert isinstance(groups, Immediate)
+    return e.call(wg.wgmma_wait, e.w, e.mask, groups.value, e.block.index, following)

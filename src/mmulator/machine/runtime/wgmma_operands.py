@@ -1,0 +1,82 @@
+"""Operands of wgmma: matrices out of shared memory, A out of registers, accumulators out of registers into tiles and back.
+
+Where elements lie is said in layouts/ alone; the code is made from there (twin/shared.py, twin/moves.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import load, select, store
+from mmulator.codegen.types import i64, ptr, ptr_to, u32, u64
+from mmulator.codegen.values import Value, constant
+from mmulator.layouts.operands import accumulator, operand_a
+from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.memory import range_
+from mmulator.machine.state import FaultKind, Warp, WgmmaTable
+from mmulator.program.addresses import SHARED_BASE
+from mmulator.twin.doors import Door
+from mmulator.twin.moves import WarpTile
+from mmulator.twin.shared import operand_function
+
+
+# operands in shared memory ------------------------------------------------------------------------------------------
+def _find(w: Value, lane: int, address: Value, size: int, access: int, number: Value) -> Value:
+    """Macro: where `size` bytes of shared memory lie, 0 if they are not all there."""
+    cta = w.field("cta")
+    at, limit = address - SHARED_BASE, u64(cta.field("launch").field("shared_bytes"))
+    return select((at < limit) & (at + size <= limit), u64(cta.field("shared")) + at, constant(w.b, u64, 0))
+
+
+@native
+def refuse_operand(w: ptr_to(Warp), lane: u32, address: u64, size: u32, access: u32, number: u32) -> None:
+    fault(w, FaultKind.WGMMA_ADDRESS, number, lane, address, size)
+
+
+operand_bytes = operand_function(Door("wgmma", Warp, _find, refuse_operand))
+
+
+# registers ----------------------------------------------------------------------------------------------------------
+# One warp's part. Registers of smaller n are the first of these.
+ACCUMULATORS = {bits: WarpTile(accumulator(64, 256, bits)) for bits in (32, 16)}
+A_TILE = WarpTile(operand_a(64, 16, 16))
+
+
+def _registers(site: Any, regs: Any, tile: WarpTile, block: Any) -> list[Any]:
+    """Macro: where the registers of a block lie."""
+    return [regs + i64(site.field("d_slots")[tile.registers * block + r]) for r in range(tile.registers)]
+
+
+@native
+def accumulator_in(site: ptr_to(WgmmaTable), regs: ptr, matrix: ptr) -> None:
+    """D registers of one warp into 16 rows of the tile (row-major, n columns of 32 or 16 bits)."""
+    for bits, tile in ACCUMULATORS.items():
+        if site.d_bits == bits:
+            line = i64(site.n) * (bits // 8)
+            for j in range(i64(site.d_words) // tile.registers):
+                tile.to_matrix(_registers(site, regs, tile, j), matrix + tile.offset(j, line), line)
+
+
+@native
+def accumulator_out(site: ptr_to(WgmmaTable), regs: ptr, matrix: ptr) -> None:
+    """16 rows of the tile into the D registers of one warp."""
+    for bits, tile in ACCUMULATORS.items():
+        if site.d_bits == bits:
+            line = i64(site.n) * (bits // 8)
+            for j in range(i64(site.d_words) // tile.registers):
+                tile.to_registers(matrix + tile.offset(j, line), line, _registers(site, regs, tile, j))
+
+
+@native
+def a_registers(site: ptr_to(WgmmaTable), regs: ptr, out: ptr_to(u32)) -> None:
+    """The A registers of one warp, one after the other."""
+    for r in range_(A_TILE.fragment.registers):
+        store(load(u32.vec(32), regs + i64(site.a_slots[r])), out + 32 * r)
+
+
+@native
+def a_fragment(registers: ptr_to(u32), row_bytes: i64, out: ptr) -> None:
+    """A registers of one warp as 16 rows of `row_bytes` bytes."""
+    for r in range_(A_TILE.fragment.registers // A_TILE.registers):
+        A_TILE.to_matrix([registers + 32 * r], out + A_TILE.offset(r, row_bytes), row_bytes)

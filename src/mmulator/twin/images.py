@@ -1,0 +1,204 @@
+# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, attr-defined"
+"""Moves between arrays: images of memory and registers [..., lanes, registers], many in one native call.
+
+The native code is what kernels run (shared.py, moves.py), made for images instead of windows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.codegen.engine import Library
+from mmulator.codegen.lang import Native, library_text
+from mmulator.codegen.ops import load, stack, store
+from mmulator.codegen.types import i64, ptr, ptr_to, u32, u64
+from mmulator.isa.forms import MatrixForm
+from mmulator.layouts import fragment
+from mmulator.twin.batch import pointer
+from mmulator.twin.doors import IMAGE, Image
+from mmulator.twin.moves import (
+    WmmaTable,
+    movmatrix_function,
+    registers_to_rows,
+    rows_to_registers,
+    symbol,
+    wmma_load_function,
+    wmma_store_function,
+    wmma_table,
+)
+from mmulator.twin.shared import operand_function
+
+Array = NDArray[Any]
+Bytes = NDArray[np.uint8]
+_ImageWords = ctypes.c_uint64 * 3
+_U64 = u64.vec(32)
+
+
+@cache
+def _compiled(function: Native) -> Any:
+    library = Library(library_text([function]))
+    _libraries.append(library)
+    types = [ctypes.c_void_p if ty.kind == "ptr" else getattr(ctypes, f"c_{'' if ty.signed else 'u'}int{ty.bits}")
+             for _, ty in function.params]  # fmt: skip
+    return library.function(function.name, ctypes.c_uint32, *types)
+
+
+_libraries: list[Library] = []  # keeps the code alive
+
+
+def _plain(memory: Bytes) -> tuple[Bytes, Any, int]:
+    """Images one after the other, an Image of the first at address 0, and how many they are."""
+    memory = np.ascontiguousarray(memory)
+    size = memory.shape[-1]
+    return memory, _ImageWords(pointer(memory), 0, size), math.prod(memory.shape[:-1])
+
+
+def _by_register(registers: Array) -> Array:
+    """The order of native code; and from that order to the one of arrays."""
+    return np.ascontiguousarray(np.swapaxes(registers, -1, -2))
+
+
+def _room(form: MatrixForm, name: str, batch: tuple[int, ...]) -> Array:
+    f = fragment(form, name)
+    return np.empty((*batch, f.registers, f.lanes), f"<u{f.register_bits // 8}")
+
+
+# operands of wgmma ---------------------------------------------------------------------------------------------------
+@cache
+def _operands() -> Native:
+    one = operand_function(IMAGE)
+
+    def operands_of_images(
+        image: ptr_to(Image), count: i64, desc: u64, lines: u64, line_bytes: u64, mn_major: u32, out: ptr
+    ) -> u32:
+        target = ptr(out)
+        for _ in range(count):
+            if one(image, desc, lines, line_bytes, mn_major, u32(0), target) == 0:
+                return u32(0)
+            image.host = image.host + image.size
+            target = target + i64(lines * line_bytes)
+        return u32(1)
+
+    return Native(operands_of_images)
+
+
+def operand(memory: Bytes, base: int, descriptor: int, lines: int, line_bytes: int, mn_major: bool) -> Bytes | None:
+    """The lines [..., lines, line_bytes] that a descriptor names in images of shared memory; None if they are not inside.
+
+    base: shared address of an image's first byte. line_bytes: a multiple of 16.
+    """
+    memory, image, count = _plain(memory)
+    image[1] = base & (1 << 64) - 1
+    out = np.empty((*memory.shape[:-1], lines, line_bytes), np.uint8)
+    done = _compiled(_operands())(image, count, descriptor, lines, line_bytes, mn_major, pointer(out))
+    return out if done else None
+
+
+# ldmatrix, stmatrix, movmatrix ------------------------------------------------------------------------------------------
+@cache
+def _rows(form: MatrixForm) -> Native:
+    move = registers_to_rows if form.family == "stmatrix" else rows_to_registers
+    storing = form.family == "stmatrix"
+
+    def rows_of_images(image: ptr_to(Image), count: i64, starts: ptr_to(u64), registers: ptr, size: i64) -> u32:
+        rows = stack(u64, 32)
+        at = ptr(registers)
+        for _ in range(count):
+            store(load(_U64, starts) + u64(image.host), rows)
+            if storing:
+                move(form, at, rows)
+            else:
+                move(form, rows, at)
+            image.host = image.host + image.size
+            at = at + size
+        return u32(1)
+
+    return Native(rows_of_images, f"{symbol(form)}_of_images")
+
+
+def load_rows(form: MatrixForm, memory: Bytes, starts: NDArray[np.int64]) -> Array:
+    """ldmatrix. starts [lanes]: offset of each row, which the images have."""
+    memory, image, count = _plain(memory)
+    out = _room(form, "r", memory.shape[:-1])
+    _compiled(_rows(form))(image, count, pointer(starts), pointer(out), out.nbytes // max(1, count))
+    return _by_register(out)
+
+
+def store_rows(form: MatrixForm, memory: Bytes, starts: NDArray[np.int64], registers: Array) -> None:
+    """stmatrix."""
+    plain, image, count = _plain(memory)
+    given = _by_register(np.broadcast_to(registers, (*memory.shape[:-1], *registers.shape[-2:])))
+    _compiled(_rows(form))(image, count, pointer(starts), pointer(given), given.nbytes // max(1, count))
+    if plain is not memory:
+        memory[...] = plain
+
+
+@cache
+def _transposed(form: MatrixForm) -> Native:
+    one = movmatrix_function(form)
+
+    def movmatrix_of_registers(a: ptr, d: ptr, count: i64, size: i64) -> u32:
+        for t in range(count):
+            one(a + t * size, d + t * size)
+        return u32(1)
+
+    return Native(movmatrix_of_registers, f"{one.name}_of_registers")
+
+
+def transpose(form: MatrixForm, registers: Array) -> Array:
+    """movmatrix."""
+    given = _by_register(registers)
+    out = np.empty_like(given)
+    count = math.prod(given.shape[:-2])
+    _compiled(_transposed(form))(pointer(given), pointer(out), count, out.nbytes // max(1, count))
+    return _by_register(out)
+
+
+# wmma.load and wmma.store -------------------------------------------------------------------------------------------
+@cache
+def _fragments(one: Native) -> Native:
+    def fragments_of_images(
+        image: ptr_to(Image), count: i64, table: ptr_to(WmmaTable), p: u64, stride: i64, registers: ptr, size: i64
+    ) -> u32:
+        at = ptr(registers)
+        for _ in range(count):
+            if one(image, table, p, stride, at, u32(0)) == 0:
+                return u32(0)
+            image.host = image.host + image.size
+            at = at + size
+        return u32(1)
+
+    return Native(fragments_of_images, f"{one.name}s")
+
+
+@lru_cache(maxsize=256)
+def _wmma(form: MatrixForm) -> tuple[Any, int, list[Any]]:
+    keep: list[Any] = []
+    table = wmma_table(keep, form)
+    function = wmma_store_function if form.op.startswith("store") else wmma_load_function
+    return _compiled(_fragments(function(IMAGE, fragment(form, "r").bits))), pointer(table), keep
+
+
+def wmma_load(form: MatrixForm, memory: Bytes, p: int, stride: int) -> Array:
+    """wmma.load of what images have. p: offset in bytes. stride: in elements."""
+    memory, image, count = _plain(memory)
+    out = _room(form, "r", memory.shape[:-1])
+    native, table, _ = _wmma(form)
+    native(image, count, table, p, stride, pointer(out), out.nbytes // max(1, count))
+    return _by_register(out)
+
+
+def wmma_store(form: MatrixForm, memory: Bytes, p: int, stride: int, registers: Array) -> None:
+    """wmma.store."""
+    plain, image, count = _plain(memory)
+    given = _by_register(np.broadcast_to(registers, (*memory.shape[:-1], *registers.shape[-2:])))
+    native, table, _ = _wmma(form)
+    native(image, count, table, p, stride, pointer(given), given.nbytes // max(1, count))
+    if plain is not memory:
+        memory[...] = plain

@@ -1,0 +1,247 @@
+# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, attr-defined"
+"""Native code for fragments that are moved as they are: ldmatrix, stmatrix, movmatrix, wmma.load and wmma.store, and the
+registers of wgmma. All of it is unrolled from `Fragment`s, or follows tables made from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.codegen.lang import Native
+from mmulator.codegen.ops import cast_ptr, load, shuffle, store
+from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.values import Value
+from mmulator.isa.forms import MatrixForm
+from mmulator.layouts import Fragment, fragment
+from mmulator.layouts.operands import memory_bits
+from mmulator.twin.doors import READ, WRITE, Door
+from mmulator.twin.places import operand_places, register_elements
+from mmulator.twin.product import CONTAINER
+
+# Everywhere: registers lie one after the other, the lanes of each together.
+
+
+# ldmatrix, stmatrix, movmatrix ------------------------------------------------------------------------------------------
+def lines(form: MatrixForm) -> NDArray[np.int64]:
+    """Rows of a matrix move as they lie in memory: [row, element], the place of each in the registers."""
+    places = operand_places(form, "r", transposed=bool(form.trans))
+    return places.reshape(-1, places.shape[-1])
+
+
+def runs(places: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(first, where, count): `count` elements from number `first` on lie side by side from `where` on."""
+    out: list[tuple[int, int, int]] = []
+    for number, place in enumerate(map(int, places)):
+        if out and place == out[-1][1] + out[-1][2]:
+            first, where, count = out[-1]
+            out[-1] = first, where, count + 1
+        else:
+            out.append((number, place, 1))
+    return out
+
+
+def symbol(form: MatrixForm) -> str:
+    """What of a matrix move its code depends on."""
+    return "_".join(x for x in (form.family, form.shape, f"x{max(1, form.num)}", form.trans and "trans", form.src_fmt) if x)
+
+
+def rows_to_registers(form: MatrixForm, rows: Value, registers: Value) -> None:
+    """Macro: ldmatrix, from host addresses of rows."""
+    room, bits = fragment(form, "r").bits, memory_bits(form)
+    for number, places in enumerate(lines(form)):
+        row = ptr(rows[number])
+        if bits == room:
+            for first, where, count in runs(places):
+                _copy(CONTAINER[room], count, row, first, registers, where)
+        else:
+            for first, where in enumerate(places):
+                registers[int(where)] = _narrow(row, bits * first, bits)
+
+
+def registers_to_rows(form: MatrixForm, registers: Value, rows: Value) -> None:
+    """Macro: stmatrix, to host addresses of rows."""
+    room = fragment(form, "r").bits
+    for number, places in enumerate(lines(form)):
+        row = ptr(rows[number])
+        for first, where, count in runs(places):
+            _copy(CONTAINER[room], count, registers, where, row, first)
+
+
+def _copy(ty: Any, count: int, source: Value, at: int, target: Value, to: int) -> None:
+    """`count` elements from number `at` to number `to`."""
+    store(load(ty.vec(count) if count > 1 else ty, cast_ptr(ty, source) + at), cast_ptr(ty, target) + to)
+
+
+def _narrow(row: Value, bit: int, bits: int) -> Value:
+    """An element of less than a byte; it may lie across two."""
+    first = bit // 8
+    value = u32(row[first]) >> bit % 8
+    if bit % 8 + bits > 8:
+        value = value | u32(row[first + 1]) << (8 - bit % 8)
+    return u8(value & ((1 << bits) - 1))
+
+
+@cache
+def movmatrix_function(form: MatrixForm) -> Native:
+    """movmatrix of a warp: place by place."""
+    source = operand_places(form, "a", transposed=True).reshape(-1)
+    target = operand_places(form, "d").reshape(-1)
+    pairs = [(int(x), int(y)) for x, y in zip(source, target)]
+    ty = CONTAINER[fragment(form, "d").bits]
+
+    def movmatrix(a: ptr, d: ptr) -> None:
+        source = cast_ptr(ty, a)
+        target = cast_ptr(ty, d)
+        for where, to in pairs:
+            target[to] = source[where]
+
+    return Native(movmatrix, symbol(form))
+
+
+# wmma.load and wmma.store -------------------------------------------------------------------------------------------
+WmmaTable = Struct("WmmaTable", [
+    ("places", i64),  # elements of a fragment over all lanes
+    ("major", ptr_to(i32)), ("minor", ptr_to(i32)),  # of each place: line of the leading dimension, position in it
+])  # fmt: skip
+
+
+def wmma_table(keep: list[Any], form: MatrixForm) -> NDArray[Any]:
+    """The table of a wmma.load or wmma.store. keep: what must live as long as it is used."""
+    f = fragment(form, "r")
+    row, column = divmod(register_elements(form, "r"), f.columns)
+    table = np.zeros(1, WmmaTable.numpy_dtype())
+    table["places"] = row.size
+    for name, values in zip(("major", "minor"), (row, column) if form.layout == "row" else (column, row)):
+        array = np.ascontiguousarray(values, np.int32)
+        keep.append(array)
+        table[name] = array.ctypes.data
+    keep.append(table)
+    return table
+
+
+def default_stride(form: MatrixForm) -> int:
+    """Extent of the leading dimension."""
+    f = fragment(form, "r")
+    return f.columns if form.layout == "row" else f.rows
+
+
+@cache
+def wmma_load_function(door: Door, bits: int) -> Native:
+    """wmma.load: place i of the fragment receives element [major[i]][minor[i]] at p + (major * stride + minor) * size."""
+    ty = CONTAINER[bits]
+    per = max(1, 8 // bits)
+
+    def wmma_load(c: ptr_to(door.context), table: ptr_to(WmmaTable), p: u64, stride: i64, registers: ptr, number: u32) -> u32:
+        out = cast_ptr(ty, registers)
+        for i in range(table.places):
+            at = i64(table.major[i]) * stride + i64(table.minor[i])
+            if bits >= 8:
+                host = door.find(c, 0, p + u64(at * (bits // 8)), bits // 8, READ, number)
+                if host == 0:
+                    return u32(0)
+                out[i] = cast_ptr(ty, ptr(host))[0]
+            else:
+                host = door.find(c, 0, p + u64(at >> (per.bit_length() - 1)), 1, READ, number)
+                if host == 0:
+                    return u32(0)
+                value = (ptr(host)[0] >> u8((at & (per - 1)) * bits)) & ((1 << bits) - 1)
+                shift = u8((i % per) * bits)
+                old = u8(0)
+                if (i % per) != 0:
+                    old = registers[i // per]
+                registers[i // per] = old | (value << shift)
+        return u32(1)
+
+    return Native(wmma_load, f"wmma_load_{door.name}_{bits}")
+
+
+@cache
+def wmma_store_function(door: Door, bits: int) -> Native:
+    """wmma.store, the reverse."""
+    ty = CONTAINER[bits]
+
+    def wmma_store(c: ptr_to(door.context), table: ptr_to(WmmaTable), p: u64, stride: i64, registers: ptr, number: u32) -> u32:
+        source = cast_ptr(ty, registers)
+        for i in range(table.places):
+            at = i64(table.major[i]) * stride + i64(table.minor[i])
+            host = door.find(c, 0, p + u64(at * (bits // 8)), bits // 8, WRITE, number)
+            if host == 0:
+                return u32(0)
+            cast_ptr(ty, ptr(host))[0] = source[i]
+        return u32(1)
+
+    return Native(wmma_store, f"wmma_store_{door.name}_{bits}")
+
+
+# wgmma --------------------------------------------------------------------------------------------------------------
+class WarpTile:
+    """What one warp holds of a fragment, between registers and the rows of a plain matrix: vectors of whole registers.
+
+    `registers` of them make a block, whose words lie side by side in every row; all blocks are alike.
+    """
+
+    def __init__(self, whole: Fragment) -> None:
+        self.fragment = whole
+        _, row, column = (places[:32] for places in whole.maps)
+        byte = column * whole.bits // 8
+        inside = np.arange(whole.per_register) * whole.bits // 8
+        if whole.register_bits != 32 or (row != row[..., :1]).any() or (byte != byte[..., :1] + inside).any():
+            raise ValueError(f"registers of {whole} hold no pieces of rows")
+        self._row, self._byte = row[..., 0], byte[..., 0]
+        self.registers = next(n for n in (1, 2) if all(len(runs(self._words(n, r))) == 1 for r in self._rows(n)))
+
+    def _rows(self, count: int) -> list[int]:
+        return sorted(set(self._row[:, :count].flat))
+
+    def _held(self, count: int, row: int) -> list[tuple[int, int, int]]:
+        """(byte, register, lane) of a row's words, in order."""
+        lane, register = np.nonzero(self._row[:, :count] == row)
+        return sorted((int(self._byte[x, r]), int(r), int(x)) for x, r in zip(lane, register))
+
+    def _words(self, count: int, row: int) -> list[int]:
+        return [byte // 4 for byte, _, _ in self._held(count, row)]
+
+    @cached_property
+    def rows(self) -> list[tuple[int, int, list[tuple[int, int]]]]:
+        """Of a block: row, first byte in it, (register, lane) of the words there."""
+        held = [(row, self._held(self.registers, row)) for row in self._rows(self.registers)]
+        return [(row, words[0][0], [(register, lane) for _, register, lane in words]) for row, words in held]
+
+    def offset(self, block: Any, line_bytes: Any) -> Any:
+        """Bytes of the matrix before a block's; block: its number, a constant or a value."""
+        steps = self.fragment.register[self.registers.bit_length() - 1 :]
+        total, bit = 0 * line_bytes, 0
+        while bit < len(steps):
+            down, right = steps[bit]
+            count = 1
+            while bit + count < len(steps) and steps[bit + count] == (down << count, right << count):
+                count += 1
+            number = (block >> bit) & ((1 << count) - 1)
+            total, bit = total + number * (down * line_bytes + right * self.fragment.bits // 8), bit + count
+        return total
+
+    def to_matrix(self, registers: Sequence[Value], matrix: Value, line_bytes: Value) -> None:
+        """Macro: a block's registers to its place, at `matrix`."""
+        words = [load(u32.vec(32), cast_ptr(u32, r)) for r in registers]
+        order = [32 * register + lane for _, _, held in self.rows for register, lane in held]
+        block = words[0] if order == list(range(32)) else shuffle(words[0], words[-1], order)
+        at = 0
+        for row, byte, held in self.rows:
+            part = shuffle(block, None, range(at, at + len(held)))
+            store(part, cast_ptr(u32, matrix + (row * line_bytes + byte)))
+            at += len(held)
+
+    def to_registers(self, matrix: Value, line_bytes: Value, registers: Sequence[Value]) -> None:
+        """Macro: the reverse."""
+        for row, byte, held in self.rows:
+            part = load(u32.vec(len(held)), cast_ptr(u32, matrix + (row * line_bytes + byte)))
+            for number, register in enumerate(registers):
+                own = [n for n, (r, _) in enumerate(held) if r == number]
+                for first, lane, count in runs([held[n][1] for n in own]):
+                    mine = shuffle(part, None, own[first : first + count])
+                    store(mine, cast_ptr(u32, register) + lane)

@@ -1,0 +1,71 @@
+"""Every operation of atom and red, in every place and type that the tables allow, against an NVIDIA GPU."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from mmulator.errors import UnsupportedError
+from mmulator.machine.meaning.atomic import _combiner
+from mmulator.machine.module import Module
+from tests.data import atomic_vectors
+from tests.data.atomic_vectors import BLOCK, HEAD, Case, cases, kernel
+
+GROUP = 16  # cases in a kernel
+
+
+def chosen_cases() -> list[Case]:
+    """All but integers by generic addresses, where `add`, `exch` and `cas` stand for the rest: only the windows differ."""
+    integer = ("u32", "s32", "u64", "s64", "b32", "b64")
+    return [
+        c for c in cases() if not (c.name.startswith("generic") and c.type in integer and c.op not in ("add", "exch", "cas"))
+    ]
+
+
+def groups() -> dict[str, list[Case]]:
+    found = {}
+    for grid, same in itertools.groupby(sorted(chosen_cases(), key=lambda c: c.grid), key=lambda c: c.grid):
+        together = list(same)
+        for n in range(0, len(together), GROUP):
+            found[f"{grid}-{n // GROUP}"] = together[n : n + GROUP]
+    return found
+
+
+def difference(c: Case, got: np.ndarray, want: np.ndarray) -> str | None:
+    dtype = np.dtype(f"u{min(c.element, 8)}")
+    got, want = got.view(dtype), want.view(dtype)
+    at = np.flatnonzero(got != want)
+    if not len(at):
+        return None
+    operands = ", ".join(f"{n} = {int(x.view(dtype)[at[0]]):#x}" for n, x in c.operands().items())
+    return f"{c.name}: {int(got[at[0]]):#x}, not {int(want[at[0]]):#x}, for {operands}; {len(at)} differ"
+
+
+def test_what_has_no_meaning_is_refused() -> None:
+    """A type that no table of the machine knows is not taken for an integer."""
+    for op, type_name in (("min", "f32"), ("max", "f64"), ("and", "f16"), ("inc", "f32"), ("add", "e4m3x2"), ("mul", "u32")):
+        with pytest.raises(UnsupportedError, match=f"atomic {op} of .{type_name}"):
+            _combiner(op, type_name, shared=False)
+
+
+def test_every_case_was_captured() -> None:
+    missing = [c.name for c in cases() if c.name not in atomic_vectors.stored()]
+    assert not missing, "run tools/capture/atomics.py on a GPU for them"
+
+
+@pytest.mark.parametrize("name", list(groups()))
+def test_atomics_have_the_bits_of_the_hardware(name: str) -> None:
+    chosen = groups()[name]
+    arrays = []
+    for c in chosen:
+        given = [x.copy() for x in c.operands().values()]
+        arrays.append([*given, *([np.zeros_like(given[0])] if c.returns else [])])
+    module = Module.load(HEAD + kernel("k", chosen), name=name)
+    module["k"].launch(chosen[0].grid, BLOCK, [x for held in arrays for x in held], device="sm_90", timeout=60)
+    found = []
+    for c, held in zip(chosen, arrays):
+        results = [held[0], *([held[-1]] if c.returns else [])]
+        found += [difference(c, got, want) for got, want in zip(results, c.results(), strict=True)]
+    assert not any(found), "\n".join(f for f in found if f)

@@ -1,0 +1,271 @@
+"""Warpgroups: accumulators that meet in flight as on the chip, any number of operations and groups, and who takes part."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+
+from mmulator.errors import ExecutionFault
+from mmulator.machine.module import Module
+from tests.support import places
+
+DATA = places.DATA / "wgmma_in_flight"
+HEAD = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 shared, .param .u64 c, .param .u64 out)
+{
+  .shared .align 1024 .b8 tile[32768];
+  .reg .b64 %rd<32>; .reg .pred %p<8>; .reg .b32 %r<32>; .reg .b32 %t<4>; .reg .b32 %d<64>;
+  ld.param.u64 %rd0, [shared]; ld.param.u64 %rd1, [c]; ld.param.u64 %rd2, [out];
+  mov.u32 %r0, %tid.x; mov.u32 %r1, tile; mov.u32 %r2, %r0; mov.u32 %r5, %ntid.x;
+FILL:
+  mad.wide.u32 %rd3, %r2, 16, %rd0;
+  ld.global.v4.b32 {%t0, %t1, %t2, %t3}, [%rd3];
+  mad.lo.u32 %r3, %r2, 16, %r1;
+  st.shared.v4.b32 [%r3], {%t0, %t1, %t2, %t3};
+  add.u32 %r2, %r2, %r5;
+  setp.lt.u32 %p1, %r2, 2048;
+  @%p1 bra FILL;
+  fence.proxy.async;
+  bar.sync 0;
+  shr.u32 %r4, %r1, 4; cvt.u64.u32 %rd4, %r4; or.b64 %rd10, %rd4, 0x0000001000080000;
+"""
+K = {"f16": 16, "bf16": 16, "tf32": 8, "s8": 32, "e4m3": 32}
+PLAIN = {
+    "fence": "  wgmma.fence.sync.aligned;\n",
+    "commit": "  wgmma.commit_group.sync.aligned;\n",
+    "set0": "  mov.b32 %d0, 7;\n",
+    "(": "  mov.u32 %r20, 0;\nLOOP:\n",
+    ")": "  add.u32 %r20, %r20, 1;\n  setp.lt.u32 %p3, %r20, 3;\n  @%p3 bra LOOP;\n",
+}
+
+
+def registers(text: str) -> str:
+    """`0-3` or `1,0,3,2` as operand."""
+    first, _, last = text.partition("-")
+    numbers = range(int(first), int(last) + 1) if last else map(int, text.split(","))
+    return "{" + ", ".join(f"%d{n}" for n in numbers) + "}"
+
+
+def ptx(step: str) -> str:
+    """A word of the notation (tests/data/README.md) as PTX; other text stays."""
+    if step in PLAIN:
+        return PLAIN[step]
+    if found := re.fullmatch(r"wait(\d+)", step):
+        return f"  wgmma.wait_group.sync.aligned {found[1]};\n"
+    if not re.match(r"n\d+:", step):
+        return step
+    n, d, b, *more = step.split(":")
+    types = next((x for x in more if "." in x), "f32.f16.f16")
+    a = next((registers(x[1:]) for x in more if x[0] == "A"), "%rd10")
+    scale = next((x[1:] for x in more if x[0] == "S"), "1")
+    kind = types.split(".")[1]
+    signs = "" if types[:3] == "s32" else ", 1, 1"
+    major = "" if kind not in ("f16", "bf16") else ", 0, 0" if a[0] == "%" else ", 0"
+    at = int(b[1:]) + 12
+    return (
+        f"  add.u64 %rd{at}, %rd10, {256 * (at - 11)};\n"
+        f"  wgmma.mma_async.sync.aligned.m64{n}k{K[kind]}.{types} {registers(d)}, {a}, %rd{at}, {scale}{signs}{major};\n"
+    )
+
+
+def text(steps: str | list[str], count: int) -> str:
+    body = "".join(map(ptx, steps.split() if isinstance(steps, str) else steps))
+    place = f"  mul.lo.u32 %r6, %r0, {4 * count}; cvt.u64.u32 %rd5, %r6; add.u64 %rd6, %rd1, %rd5; add.u64 %rd7, %rd2, %rd5;\n"
+    loads = "".join(f"  ld.global.b32 %d{n}, [%rd6+{4 * n}];\n" for n in range(count))
+    stores = "".join(f"  st.global.b32 [%rd7+{4 * n}], %d{n};\n" for n in range(count))
+    return HEAD + place + loads + body + "END:\n" + stores + "  ret;\n}\n"
+
+
+@cache
+def inputs() -> dict[str, np.ndarray]:
+    with np.load(DATA.with_suffix(".npz")) as file:
+        return {name: file[name] for name in file.files}
+
+
+def run(steps: str | list[str], count: int = 8, threads: int = 128, seed: int = 0) -> np.ndarray:
+    """What the registers %d0 up to `count` hold at the end, in each thread."""
+    shared = inputs()["shared"].astype(np.float16)
+    start = inputs().get(f"c_{count}_{threads}", np.ones((threads, count))).astype(np.float32)
+    out = np.zeros((threads, count), np.uint32)
+    Module.load(text(steps, count))["k"].launch(1, threads, [shared, start, out], seed=seed, timeout=20)
+    return out
+
+
+def fault(steps: str | list[str], threads: int = 128, seed: int = 0) -> str:
+    with pytest.raises(ExecutionFault) as error:
+        run(steps, 8, threads, seed)
+    return str(error.value)
+
+
+# accumulators in flight ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("case", DATA.with_suffix(".txt").read_text().splitlines())
+def test_registers_in_flight_are_those_of_the_chip(case: str) -> None:
+    digest, count, threads, steps = case.split(maxsplit=3)
+    for seed in range(3):
+        words = run(steps, int(count), int(threads), seed)
+        assert hashlib.sha256(words.tobytes()).hexdigest()[:16] == digest, seed
+
+
+# how much is in flight ----------------------------------------------------------------------------------------------
+ONE = "n8:0-3:B0"
+OTHER = "n8:4-7:B1"
+
+
+def one_by_one(steps: str) -> str:
+    return " ".join(f"fence {s} commit wait0 fence" if s[:2] == "n8" else s for s in steps.split())
+
+
+@pytest.mark.parametrize("times", [63, 64, 65, 200])
+@pytest.mark.parametrize("between", ["", " commit"])
+def test_any_number_of_operations_and_groups_in_flight(times: int, between: str) -> None:
+    steps = "fence" + f" {ONE}{between} {OTHER}{between}" * (times // 2) + " commit wait0"
+    assert (run(steps, threads=256, seed=times) == run(one_by_one(steps), threads=256)).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_warp_that_runs_far_ahead_waits_for_the_others(seed: int) -> None:
+    """Warp 0 comes to the loop after the others, which issue 300 operations each, two a turn, without a wait."""
+    late = "  mov.u32 %r21, 0;\n  setp.ge.u32 %p4, %r0, 32;\n  @%p4 bra GO;\nLATE:\n  add.u32 %r21, %r21, 1;\n" + (
+        "  setp.lt.u32 %p5, %r21, 5000;\n  @%p5 bra LATE;\nGO:\n")  # fmt: skip
+    loop = [PLAIN["("], ptx(ONE), ptx(ONE), PLAIN["commit"], PLAIN[")"].replace("3;", "150;", 1)]
+    assert "150" in loop[-1]
+    expected = run(one_by_one(f"{ONE} " * 300), 4)
+    assert (run([late, PLAIN["fence"], *loop, ptx("wait0")], 4, seed=seed) == expected).all()
+
+
+# (steps, whether %d0-3 and %d4-7 have their products)
+WAITS = [
+    (f"{ONE} commit" + " commit" * 99 + " wait70", (True, False)),
+    (f"{ONE} commit" + " commit" * 99 + " wait99", (True, False)),
+    (f"{ONE} commit" + " commit" * 99 + " wait100", (False, False)),
+    (f"{ONE} commit" + " commit" * 64 + " wait63", (True, False)),
+    (f"{ONE} commit" + " commit" * 64 + " wait64", (True, False)),
+    (f"{ONE} commit {OTHER} commit" + " commit" * 200 + " wait201", (True, False)),
+    (f"{ONE} commit {OTHER} commit" + " commit" * 200 + " wait200", (True, True)),
+    (f"commit {ONE} commit wait4611686018427387904", (False, False)),
+    (f"{ONE} commit" + f" {OTHER} commit" * 70 + " wait70", (True, False)),
+    (f"{ONE} commit" + f" {OTHER} commit" * 70 + " wait71", (False, False)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("steps", "done"), WAITS)
+def test_wait_group_leaves_exactly_n_groups(steps: str, done: tuple[bool, bool]) -> None:
+    start = run("")
+    for seed in range(2):
+        changed = (run(f"fence {steps}", seed=seed) != start).reshape(128, 2, 4)
+        assert tuple(changed.any(axis=(0, 2))) == done
+
+
+UNPACKED = """  .reg .b16 %h<4>; .reg .b32 %w<4>;
+  mov.b32 {%h0, %h1}, %d0; mov.b32 {%h2, %h3}, %d1;
+  cvt.u32.u16 %w0, %h0; cvt.u32.u16 %w1, %h1; cvt.s32.s16 %w2, %h2; cvt.u32.u16 %w3, %h3;
+"""
+PACKED = """  cvt.u16.u32 %h0, %w0; cvt.u16.u32 %h1, %w1; cvt.u16.u32 %h2, %w2; cvt.u16.u32 %h3, %w3;
+  mov.b32 %d0, {%h0, %h1}; mov.b32 %d1, {%h2, %h3};
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_halves_taken_out_before_the_wait_are_those_behind_it(seed: int) -> None:
+    """f16 accumulators widened to registers of 32 bits, for an asm that waits for whole registers."""
+    step = ["fence", "n8:0-1:b0:f16.f16.f16", "commit"]
+    plain = run([*step, "wait0"], seed=seed)
+    assert plain[:, :2].any()
+    np.testing.assert_array_equal(run([*step, UNPACKED, "wait0", PACKED], seed=seed), plain)
+
+
+def test_groups_without_any_multiplication() -> None:
+    """There is no queue then: nothing may be written where it would be."""
+    assert (run("fence" + " commit" * 300 + " wait0", threads=1024) == run("", threads=1024)).all()
+
+
+# who takes part -----------------------------------------------------------------------------------------------------
+ALL = f"fence {ONE} commit wait0"
+
+
+@pytest.mark.parametrize(("threads", "warps"), [(32, "1 warp"), (64, "2 warps"), (120, "4 warps"), (160, "1 warp")])
+def test_an_incomplete_warpgroup(threads: int, warps: str) -> None:
+    said = fault(ALL, threads)
+    assert f"of a block of {threads} threads has {threads % 128} of 128 threads, in {warps}" in said
+    assert "rule: a warpgroup is four contiguous warps" in said and "wgmma.mma_async" in said
+
+
+def test_memory_behind_the_warps_is_not_taken_for_warps() -> None:
+    """The fifth warp of 160 threads would find accumulators, which the kernel chooses, where warps 5 to 7 would lie."""
+    pattern = "".join(f"  mov.b32 %d{n}, 0x41414141;\n" for n in range(32))
+    wide = "n64:0-31:B0"
+    first = f"{ptx('fence')}{ptx(wide)}{ptx('commit')}{ptx('wait0')}  bar.sync 0;\n  bra END;\n"
+    last = f"FIFTH:\n  bar.sync 0;\n{ptx(wide) * 3}{ptx('commit')}{ptx('wait0')}"
+    said = fault([pattern, "  setp.ge.u32 %p4, %r0, 128;\n  @%p4 bra FIFTH;\n", first, last], 160)
+    assert "warpgroup 1 of a block of 160 threads has 32 of 128 threads" in said
+
+
+def test_whole_warpgroups_of_an_odd_block() -> None:
+    """Warp 4 issues nothing."""
+    skip = "  setp.ge.u32 %p4, %r0, 128;\n  @%p4 bra END;\n"
+    words = run([skip, *map(ptx, ALL.split())], threads=160)
+    one = np.float32(1).view(np.uint32)
+    assert (words[:128] != one).any() and (words[128:] == one).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [
+        ("setp.lt.u32 %p4, %r0, 4;", "lanes 0 to 3 of warp 0 have exited"),
+        ("setp.eq.u32 %p4, %r0, 77;", "lane 13 of warp 2 has exited"),
+        ("setp.ge.u32 %p4, %r0, 96;", "warp 3 has exited"),
+    ],
+)
+def test_threads_that_have_exited(who: str, said: str, seed: int) -> None:
+    message = fault([f"  {who}\n  @%p4 exit;\n", *map(ptx, ALL.split())], seed=seed)
+    assert said in message and "wgmma.mma_async" in message
+
+
+def test_a_warp_that_exits_while_others_wait() -> None:
+    late = "  mov.u32 %r21, 0;\n  setp.lt.u32 %p4, %r0, 96;\n  @%p4 bra GO;\nLATE:\n  add.u32 %r21, %r21, 1;\n" + (
+        "  setp.lt.u32 %p5, %r21, 5000;\n  @%p5 bra LATE;\n  exit;\nGO:\n")  # fmt: skip
+    assert "warp 3 has exited" in fault([late, *map(ptx, ALL.split())])
+
+
+MMA = "  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%d0, %d1, %d2, %d3}, %rd10, %rd20, %p5, 1, 1, 0, 0;\n"
+DIFFERENT = """
+  setp.ge.u32 %p4, %r0, {0}; setp.ge.u32 %p5, %r0, {1};
+  mov.b64 %rd20, %rd10;
+  @%p4 add.u64 %rd20, %rd20, 2;
+"""
+ISSUE = [ptx("fence"), MMA, ptx("commit"), ptx("wait0")]
+
+
+def test_warps_that_differ_in_an_operand() -> None:
+    said = fault([DIFFERENT.format(96, 0), *ISSUE])
+    assert re.search(r"b-desc is 0x1000080040 in warps 0, 1, 2 and 0x1000080042 in warp 3", said), said
+    assert "a-desc" not in said and "scale-d is" not in said
+    said = fault([DIFFERENT.format(128, 64), *ISSUE])
+    assert "scale-d is 0 in warps 0, 1 and 1 in warps 2, 3" in said and "desc" not in said.partition("\n")[0]
+
+
+def test_lanes_that_differ_in_scale_d() -> None:
+    said = fault([DIFFERENT.format(128, 37), *ISSUE])
+    assert "differs among the lanes of warp 1: true in lanes 5 to 31, false in lanes 0 to 4" in said
+
+
+def test_warps_in_different_instructions() -> None:
+    branch = "  setp.lt.u32 %p4, %r0, 32;\n  @%p4 bra A;\n"
+    said = fault([branch, ptx(ONE), "  bra J;\nA:\n", ptx("n16:0-7:B0"), "J:\n", ptx("commit"), ptx("wait0")])
+    assert re.search(r"m64n16k16\S+ \(line \d+\) in warp 0 and wgmma\S+m64n8k16\S+ \(line \d+\) in warps 1, 2, 3", said)
+
+
+def test_a_fault_names_the_place_of_its_instruction() -> None:
+    """The same wgmma twice; the second finds its descriptor changed."""
+    steps = [ptx("fence"), MMA, ptx("commit"), ptx("wait0"), "  mov.b64 %rd20, 0x3fff;\n", *ISSUE]
+    source = text(["  mov.b64 %rd20, %rd10;\n  setp.eq.u32 %p5, %r0, %r0;\n", *steps], 8)
+    lines = [n for n, line in enumerate(source.splitlines(), 1) if "mma_async" in line]
+    said = fault(["  mov.b64 %rd20, %rd10;\n  setp.eq.u32 %p5, %r0, %r0;\n", *steps])
+    assert said.startswith(f"<ptx>:{lines[1]}:") and "outside of shared memory" in said

@@ -1,0 +1,250 @@
+"""What a user meets at the command line: help, words without quotes, options that would be ignored, terminals of 80 columns."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mmulator.cli import COMMANDS
+from mmulator.cli.app import run
+from tests.support.places import ROOT
+
+SPARSE = ("check", "prune", "compress", "expand", "lanes", "decode")
+
+
+@pytest.fixture(autouse=True)
+def columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert run([*arguments]) == code, capsys.readouterr()
+    captured = capsys.readouterr()
+    text = captured.out + captured.err
+    assert "Traceback" not in text and "has a bug" not in text
+    return text
+
+
+def plain(text: str) -> str:
+    """Without the frames around errors, in one line."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
+# help ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("words", [(), *((c,) for c in COMMANDS), *(("sparse", c) for c in SPARSE)], ids=" ".join)
+def test_help_fits_the_terminal_and_shows_flags_as_flags(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    text = said(capsys, *words, "--help")
+    assert text == said(capsys, *words, "-h") == said(capsys, "help", *words)
+    assert "<bool>" not in text and not re.search(r" --.*<(str|int|path|list)", text)
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    head = text.partition("╭")[0]
+    for paragraph in re.split(r"\n\s*\n", head):  # no line of a paragraph ends where the next word had room
+        lines = [line.rstrip() for line in paragraph.splitlines() if line.strip()]
+        if not lines or lines[0].startswith("   "):
+            continue
+        for line, following in pairwise(lines):
+            assert len(line) + 1 + len(following.split()[0]) > 79, f"broken early: {line!r}"
+
+
+def test_help_shows_a_launch_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """As it is written there it can be read, but for the files."""
+    import tomllib
+
+    text = said(capsys, "run", "--help")
+    block = text.partition("A launch file")[2].partition("╭")[0]
+    data = tomllib.loads("\n".join(line.strip() for line in block.splitlines()))
+    assert {"ptx", "grid", "block", "arg", "variables", "expect"} <= set(data)
+
+
+# words --------------------------------------------------------------------------------------------------------------
+def test_for_takes_words_without_quotes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    np.save(tmp_path / "A.npy", np.eye(16, 32, dtype=np.float16))
+    file = str(tmp_path / "A.npy")
+    want = said(capsys, "sparse", "check", file, "--for", "mma.sp m16n8k32 f16")
+    assert said(capsys, "sparse", "check", file, "--for", "mma.sp", "m16n8k32", "f16") == want
+    assert said(capsys, "sparse", "check", "--for", "mma.sp", "m16n8k32", "f16", file) == want
+    assert "sm_80" in said(capsys, "explain", "mma", "m16n8k16", "f16")
+
+
+def test_a_lane_that_holds_nothing_names_the_selector_with_which_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    decode = ("sparse", "decode", "0xe4e4e4e4", "--for", "mma.sp m16n8k32 f16", "--lane", "2")
+    assert "it does with --selector 1\n" in said(capsys, *decode)
+    assert "lane 2: 0xe4e4e4e4" in said(capsys, *decode, "--selector", "1")
+
+
+# options that would be ignored ------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("list", "--sparse", "--dense"), "not both --sparse and --dense"),
+        (("list", "--full", "--json"), "not both --full and --json"),
+        (("explain", "mma", "--brief", "--ptx-only"), "not both --brief and --ptx-only"),
+        (("explain", "mma", "--json", "--cuda-only"), "not both --cuda-only and --json"),
+        (("layout", "mma", "a", "--theme", "dark"), "it goes with --svg or --png"),
+        (("layout", "mma", "a", "--by", "lane", "--csv"), "not both --by and --csv"),
+        (("layout", "mma", "a", "--full", "--element", "1,1"), "not both --full and --element"),
+        (("descriptor", "--type", "f16", "--theme", "dark"), "it goes with --svg or --png"),
+        (("descriptor", "--type", "f16", "--shared-base", "0"), "it goes with --shared"),
+        (("sparse", "lanes", "--for", "mma.sp m16n8k32 f16", "--tile", "1,1"), "it is of a matrix, and none is given"),
+    ],
+)
+def test_options_without_effect_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:
+    assert message in plain(said(capsys, *words, code=2))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("conformance", "--cases", "5"), "--cases goes with --gpu"),
+        (("conformance", "--seed", "5"), "--seed goes with --gpu"),
+        (("explain", "mma", "--device", "foo"), "unknown device 'foo'"),
+        (("list", "--shape", "m3"), "nearest shape: mma.sync"),
+        (("layout", "mma", "a", "b"), "`a` is no part of a matrix instruction"),
+        (("explain", "hoper"), "did you mean hopper?"),
+        (("explain", "mma", "f16", "wgmma"), "`mma` and `wgmma` are two families"),
+        (("layout", "mma", "m16n8k16", "m16n8k8", "f16", "a"), "`m16n8k8` contradicts the shape"),
+        (("run", "binary.toml"), "is not text in UTF-8, which a launch file is"),
+        (("sparse", "check", "none.npz", "--for", "mma.sp m16n8k32 f16"), "none.npz holds no arrays"),
+    ],
+)
+def test_wrong_use_has_one_clear_message(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("binary.toml").write_bytes(bytes(range(256)))
+    np.savez("none.npz")
+    text = said(capsys, *words, code=1)
+    assert message in text and len(text.splitlines()) <= 3
+
+
+def test_a_hint_about_triton_is_for_its_kernels(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx"
+    for last, hint in ((".param .u32 b, .param .u32 c", False), (".param .u64 .ptr b, .param .u64 .ptr c", True)):
+        path.write_text(f".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, {last}) {{ ret; }}\n")
+        text = said(capsys, "run", str(path), "--grid", "1", "--block", "1", "--arg", "0", code=1)
+        assert "takes 3 arguments" in text and ("Triton" in text) == hint
+
+
+# check --------------------------------------------------------------------------------------------------------------
+TWO = """.version 8.0
+.target sm_90a
+.address_size 64
+.shared .align 16 .b8 unused[1024];
+.shared .align 16 .b8 used[256];
+.visible .entry _Z4gemmIfEvPT_i(.param .u64 out, .param .u32 n)
+{
+  .reg .b64 p; .reg .b32 r;
+  .shared .align 4 .b8 own[512];
+  ld.param.u64 p, [out];
+  ld.shared.u32 r, [used];
+  st.global.u32 [p], r;
+  ret;
+}
+.visible .entry _Z4gemmIiEvPT_i(.param .u64 out, .param .u32 n) { ret; }
+"""
+
+
+def test_check_names_kernels_as_people_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_text(TWO)
+    text = said(capsys, "check", str(path))
+    assert "void gemm<float>(float*, int)" in text and "void gemm<int>(int*, int)" in text
+    text = said(capsys, "check", str(path), "--entry", "gemm<float>")
+    assert "_Z4gemmIfEvPT_i" in text and "_Z4gemmIiEvPT_i" not in text
+    assert "'gemm' is a part of 2 names" in said(capsys, "check", str(path), "--entry", "gemm", code=1)
+    rows = text.partition("  parameters\n")[2].splitlines()
+    assert len(rows) == 3 and all(row.startswith("  ") for row in rows)  # indented like their title
+
+
+def test_check_and_run_agree_on_shared_memory(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of the module's variables those that are named take room, of the kernel's own all: as ptxas counts."""
+    path = tmp_path / "k.ptx"
+    path.write_text(TWO)
+    assert "shared: 768 bytes" in said(capsys, "check", str(path), "--entry", "gemm<float>")
+    launch = ("run", str(path), "--entry", "gemm<float>", "--grid", "1", "--block", "1", "--arg", "out:u32:1", "--arg", "1")
+    assert "768 bytes of shared memory" in plain(said(capsys, *launch))
+
+
+def test_check_says_what_is_wrong_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_text(TWO.replace("ld.shared.u32 r, [used]", "add.u32 r, %yy, 1"))
+    text = said(capsys, "check", str(path), code=1)
+    assert text.count("%yy is not declared") == 1 and "cannot be run" not in text
+    path.write_text(TWO.replace("ld.shared.u32 r, [used]", "mbarrier.init.shared.b64 [used], 1"))
+    assert "1 instruction cannot be run" in said(capsys, "check", str(path), code=1)
+
+
+# run ----------------------------------------------------------------------------------------------------------------
+def test_run_folds_its_lines_on_a_terminal(tmp_path: Path) -> None:
+    """On one of 80 columns, and not into a pipe, which has whole lines for other programs."""
+    path = tmp_path / "a-kernel-with-a-name-that-takes-much-room-in-messages.ptx"
+    path.write_text(TWO)
+    np.savez(tmp_path / "want.npz", C=np.arange(64, dtype=np.float32).reshape(8, 8) / 7)
+    launch = ["run", path.name, "--entry", "gemm<float>", "--grid", "1", "--block", "1", "--arg", "C=out:f32:8x8", "--arg", "1"]
+    launch += ["--expect", str(tmp_path / "want.npz"), "--watch", "C[0,0]", "--watch", "C[7,7]"]
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+    environment["PYTHONPATH"] = str(ROOT / "src")
+    command = [sys.executable, "-m", "mmulator", *launch]
+    piped = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert piped.returncode == 1, piped.stderr
+    assert any(len(line) > 80 for line in piped.stdout.splitlines())
+    main, other = pty.openpty()
+    done = subprocess.run(command, env=environment, cwd=tmp_path, stdout=other, stderr=subprocess.DEVNULL)
+    os.close(other)
+    text = read(main)
+    assert done.returncode == 1
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert " ".join(text.split()).count("stores to C[0, 0]: 1") == 1
+    assert "stores to C[7, 7]: 0" in text  # nobody stores it: that is said
+    assert "bits 0x0 (0.0)" in " ".join(text.split())
+
+
+def test_errors_fit_the_terminal_and_the_caret_stays_below_what_it_shows(tmp_path: Path) -> None:
+    """Long source lines are cut around it, also where `check` prints what it found on standard output."""
+    long = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {c0,c0,c0,c0}, {a,a,a,a}, {a,a}, {c0,c0,c0,%undeclared};"
+    head = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()"
+    text = f"{head}\n{{\n.reg .f32 c0; .reg .b32 a;\n{long}\nret;\n}}\n"
+    (tmp_path / "a-file-with-a-name-that-takes-room.ptx").write_text(text)
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+    environment["PYTHONPATH"] = str(ROOT / "src")
+    for words in (["check"], ["run", "--grid", "1", "--block", "32"]):
+        command = [sys.executable, "-m", "mmulator", words[0], "a-file-with-a-name-that-takes-room.ptx", *words[1:]]
+        main, other = pty.openpty()
+        done = subprocess.run(command, env=environment, cwd=tmp_path, stdout=other, stderr=other)
+        os.close(other)
+        assert done.returncode == 1
+        lines = [line.rpartition("\x1b[2K")[2].replace("\x1b[?25h", "") for line in read(main).splitlines()]  # a bar was there
+        assert [line for line in lines if len(line.rstrip()) > 80] == []
+        at = next(n for n, line in enumerate(lines) if set(line.split()) and set("".join(line.split())) == {"^"})
+        assert lines[at - 1][lines[at].index("^") : lines[at].rindex("^") + 1] == "%undeclared"
+
+
+def read(descriptor: int) -> str:
+    """Everything that a terminal was sent, without styles."""
+    out = io.BytesIO()
+    while True:
+        try:
+            data = os.read(descriptor, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not data:
+            break
+        out.write(data)
+    os.close(descriptor)
+    return re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue().decode()).replace("\r", "")
+
+
+@pytest.mark.parametrize(("macs", "seconds", "text"), [(2e9, 1, "2.0 G/s"), (4096, 0.001, "4.1 M/s"), (4096, 1, "4.1 k/s")])
+def test_rates_of_small_kernels(macs: float, seconds: float, text: str) -> None:
+    from mmulator.machine.launch.report import _rate
+
+    assert _rate(macs / seconds) == text

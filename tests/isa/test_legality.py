@@ -1,0 +1,136 @@
+"""Legality of matrix instructions: verdicts of ptxas, recorded and (where one is installed) fresh, and the table of
+differences of docs/legality.md."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from mmulator.errors import InvalidInstructionError
+from mmulator.instruction.instruction import Instruction
+from mmulator.isa.tables import FAMILIES
+from mmulator.isa.targets import TARGETS
+from tests.support.places import DATA
+from tools.ptxas import compare as ptxas_compare
+from tools.ptxas import differences as differences
+from tools.ptxas.differences import Difference
+from tools.ptxas.verdicts import Ptxas, Statement, compare, ours, packed, recorded, unpacked
+
+VERDICTS = DATA / "matrix_verdicts.txt"
+PTXAS = os.environ.get("MMULATOR_PTXAS")
+needs_ptxas = pytest.mark.skipif(not PTXAS, reason="MMULATOR_PTXAS names no ptxas")
+CASES = [*differences.FOLLOWED, *differences.REFUSED]
+IDS = [f"{c.document[:24]}: {c.ptxas[:32]}" for c in CASES]
+
+
+def test_recorded_verdicts_are_ours() -> None:
+    """2,500 statements, legal and mutated, on every target: whole statements, and names on their own."""
+    groups: dict[object, list[tuple[Statement, bool]]] = defaultdict(list)
+    for s, accepted in recorded(VERDICTS):
+        groups[s.target, s.ptx].append((s, accepted))
+    assert {target for target, _ in groups} >= {t for t in TARGETS if t.number >= 70 and t.number != 101}
+    wrong, families = [], set()
+    for group in groups.values():
+        for (s, accepted), mine in zip(group, ours([s for s, _ in group])):
+            families.add((s.mnemonic.partition(".")[0], accepted))
+            if (mine is None) != accepted:
+                wrong.append(f"{s.target} {s.ptx} {s.text[:200]}: here {mine or 'accepted'}")
+            if accepted:  # an accepted statement has a name that Instruction.parse takes for the same target and version
+                Instruction.parse(s.mnemonic, s.target, s.ptx)
+    assert not wrong, "\n".join(wrong)
+    assert families == {(f, a) for f in FAMILIES for a in (True, False)}
+
+
+def test_packing_statements_keeps_them() -> None:
+    for text in ("{%b32_1, %b32_2, %b32_3}, [%b64_1]", "{%b32_3, %b32_2}, {%f32_1, %f32_2, %u32_3}", "{%r_9, %r_10, %r_11}"):
+        assert unpacked(packed(text)) == text
+    assert packed("{%b32_1, %b32_2, %b32_3}") == "{%b32_1..3}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_differences_from_the_document(case: Difference) -> None:
+    """The example of every row of docs/legality.md has the verdict that the row says."""
+    (error,) = ours([case.statement])
+    assert (error is None) == (case.accepted if case.followed else not case.accepted), error
+
+
+@needs_ptxas
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_differences_are_those_of_ptxas(case: Difference, tmp_path: Path) -> None:
+    ptxas = Ptxas(PTXAS or "", tmp_path)
+    s = case.statement
+    if ptxas.release not in case.judge or not ptxas.knows(s.target, s.ptx):
+        pytest.skip(f"stated for ptxas {case.judge}")
+    (error,) = ptxas.verdicts([s], compiled=True)
+    assert (error is None) == case.accepted, error
+    assert case.followed or differences.refused(s)
+
+
+@needs_ptxas
+def test_verdicts_agree_with_ptxas(tmp_path: Path) -> None:
+    ptxas = Ptxas(PTXAS or "", tmp_path)
+    targets, versions = ptxas_compare.known(ptxas, 75 if ptxas.release > "13" else 70)
+    legal, mutants = ptxas_compare.statements(list(FAMILIES), targets, versions, 600, seed=2)
+    verdicts = list(compare([*random.Random(1).sample(legal, 600), *mutants], ptxas))
+    different = [
+        f"{s.what}: {s.target} {s.text}\n  here {mine}\n  ptxas {theirs}"
+        for s, mine, theirs in verdicts
+        if (mine is None) != (theirs is None) and not (theirs is None and differences.refused(s))
+    ]
+    assert not different, "\n".join(different)
+
+
+ERRORS = [
+    ("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f32_1..4}, {%b32_1..2}, {%b32_1..2}, {%f32_1..4}, %b32_1, 7",
+     "operand f is 7; allowed: 0, 1, 2, 3"),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f32_1..4}, {%f64_1..4}, {%b32_1..2}, {%f32_1..4}",
+     "operand a takes .f16x2 registers; %f64_1 is .f64"),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f32_1..4}, {%f32_1..4}, {%b32_1..2}, {%f32_1..4}",
+     "operand a takes .f16x2 registers; %f32_1 is .f32"),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f32_1, %u32_1, %f32_2, %f32_3}, {%b32_1..4}, {%b32_1..2}, {%f32_1..4}",
+     "operand d takes .f32 registers; %u32_1 is .u32"),
+    ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%s32_1..4}, {%f32_1, %u32_1, %u32_2, %u32_3}, {%b32_1..2}, {%s32_1..4}",
+     "operand a mixes .f32 and .u32 elements"),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {_, _, _, _}, {%b32_1..4}, {%b32_1..2}, {%f32_1..4}",
+     "operand d has no register"),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f32_1..4}, {0, 0, 0, 0}, {%b32_1..2}, {%f32_1..4}",
+     "operand a takes .f16x2 registers, not constants alone"),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {0, %f32_2..4}, {%b32_1..4}, {%b32_1..2}, {%f32_1..4}",
+     "operand d must be a vector of registers, not a constant"),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f32_1..4}, {%b32_1..4}, {%b32_1..2}",
+     "3 operands; mma takes 4"),
+    ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f32_1..4}, %b64_1, %b64_2, %pred_1, 2, 1, 0, 0",
+     "operand imm-scale-a is 2; allowed: -1, 1"),
+    ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f32_1..4}, %b64_1, %b64_2, %b32_1, 1, 1, 0, 0",
+     "operand scale-d takes .pred registers; %b32_1 is .b32"),
+    ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f32_1..4}, %b32_1, %b64_2, 1, 1, 1, 0, 0",
+     "operand a-desc takes .b64 registers; %b32_1 is .b32"),
+    ("ldmatrix.sync.aligned.m8n8.x1.b16 {%b32_1}, [%b16_1]", "operand p takes .b64 registers; %b16_1 is .b16"),
+    ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%b32_1}, [gvar]", "gvar is in .global, not in .shared"),
+    ("wmma.load.c.sync.aligned.row.m16n16k16.f32 {%f32_1..8}, [%b64_1], %b64_2",
+     "operand stride takes .b32 registers; %b64_2 is .b64"),
+    ("wgmma.wait_group.sync.aligned -1", "operand N is -1; allowed: from 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text, message", ERRORS, ids=[m[:40] for _, m in ERRORS])
+def test_errors_name_operand_rule_and_value(text: str, message: str) -> None:
+    mnemonic, _, operands = unpacked(text).partition(" ")
+    (error,) = ours([Statement(mnemonic, (operands,), differences.Target.parse("sm_90a"), (9, 0))])
+    assert error is not None and error.startswith(message), error
+
+
+def test_errors_of_names_name_the_rule() -> None:
+    for name, target, ptx, message in (
+        ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_80", "9.0", "not available for .target sm_80"),
+        ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_89", "8.0", "not available in PTX ISA 8.0"),
+        ("mma.sync.aligned.m16n8k17.row.col.f32.f16.f16.f32", None, None, "`.m16n8k17` cannot be the shape"),
+        ("mma.sync.aligned.m16n8k16.col.col.f32.f16.f16.f32", None, None, "`.col` cannot be the alayout"),
+    ):
+        with pytest.raises(InvalidInstructionError) as caught:
+            Instruction.parse(name, target, ptx)
+        assert message in caught.value.message and caught.value.rule and caught.value.hint

@@ -1,0 +1,36 @@
+"""Real kernels (Triton, nvcc and others) against what an NVIDIA H200 computed: every output, bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+
+from mmulator.errors import UnsupportedError
+from tests.support import corpus
+
+# Instructions of a later release; the error must name them.
+LATER = ("mbarrier", "cp.reduce", "cp.async.bulk", "cp.reduce.async.bulk", "tensormap", "cluster")
+# The H200's output is not what the PTX says, or depends on more than the PTX.
+EXCEPT = {
+    "f32_library_edges": "ptxas makes a selection of a branch, and with a neg.f32 in it flips the sign of one NaN (lgammaf)",
+    "atomics": "cas at and behind index n races with a store of another thread",
+}
+
+
+@pytest.mark.parametrize("name", list(corpus.manifest()))
+def test_kernel_has_the_bits_of_an_h200(name: str) -> None:
+    if name in EXCEPT:
+        pytest.skip(EXCEPT[name])
+    try:
+        outcome = corpus.launch(name)
+    except UnsupportedError as error:
+        assert any(word in error.message for word in LATER), error
+        assert error.span is not None
+        pytest.skip(f"{name}: {error.message}")
+    assert not outcome.differences, "; ".join(map(str, outcome.differences))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("name", ["gemm_f16_odd_sm90", "gemm_f16_odd_sm80", "attention_causal_sm90", "block_scan", "warp_lock"])
+def test_the_schedule_does_not_change_a_correct_kernel(name: str, seed: int) -> None:
+    outcome = corpus.launch(name, seed=seed)
+    assert not outcome.differences, "; ".join(map(str, outcome.differences))

@@ -1,0 +1,321 @@
+"""The documentation does what it says: commands and snippets run, links lead somewhere, tables are current."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mmulator.isa.forms import MatrixForm, OperandSpec
+from mmulator.isa.tables import all_forms
+from mmulator.isa.targets import DEVICES, TARGETS, Target
+from mmulator.machine.module import Module
+from tests.support.places import ROOT
+from tools.pages import spec_map
+
+TUTORIAL = "docs/adding-an-instruction.md"
+PAGES = [
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md"),
+    *sorted(p.relative_to(ROOT).as_posix() for folder in ("docs", "examples") for p in ROOT.glob(f"{folder}/**/*.md")),
+]
+
+
+# reading a page -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Step:
+    """Something a page tells the reader. kind: `shell` (one command), or the language of a fenced block.
+
+    directive: of the comment before it, as `<!-- file: average.ptx -->`. line: where it stands.
+    """
+
+    kind: str
+    text: str
+    directive: str
+    argument: str
+    line: int
+
+
+_DIRECTIVE = re.compile(r"<!-- (\w+)(?:: (.*))? -->$")
+
+
+def steps(text: str) -> Iterator[Step]:
+    """Fenced blocks and indented commands, in order."""
+    lines = text.split("\n")
+    at = 0
+    directive = argument = ""
+    while at < len(lines):
+        line, start = lines[at], at + 1
+        found = _DIRECTIVE.match(line)
+        if found:
+            directive, argument = found[1], found[2] or ""
+        elif line.startswith("```"):
+            end = lines.index("```", at + 1)
+            yield Step(line[3:] or "text", "\n".join(lines[at + 1 : end]) + "\n", directive, argument, start)
+            at, directive = end, ""
+        elif line.startswith("    ") and line.strip():
+            command = line.strip()
+            while command.endswith("\\"):
+                at += 1
+                command = command[:-1] + lines[at].strip()
+            yield Step("shell", command, directive, argument, start)
+            if not (at + 1 < len(lines) and lines[at + 1].startswith("    ")):
+                directive = ""
+        at += 1
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def commands(step: Step) -> list[str]:
+    """The parts of a command line that start with mmulator."""
+    parts = re.split(r"\s*&&\s*", step.text.partition("  #")[0]) if step.kind in ("shell", "sh") else []
+    return [p for p in parts if p.startswith("mmulator ")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that looks like a clone and may be written to."""
+    for name in ("examples", "tests"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))  # it would remember where its sources were
+    return tmp_path
+
+
+def run_mmulator(command: str) -> tuple[int, str]:
+    """Exit code and standard output."""
+    from mmulator.cli.app import run
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        code = run(shlex.split(command)[1:])
+    return code, out.getvalue()
+
+
+def comparable(output: str) -> list[str]:
+    """Lines without what differs from run to run: times and rates, a cache, and with them where such a line is folded."""
+    output = re.sub(r" \(from the cache\)", "", output)
+    output = re.sub(r"[\d.]+ [kMG]/s", "N/s", output)
+    output = re.sub(r"[\d.]+(?= ?s\b| threads)", "N", output)
+    output = re.sub(r"^(time: .*)\n  (\S.*)", r"\1 \2", output, flags=re.MULTILINE)
+    return [line.rstrip() for line in output.strip().splitlines()]
+
+
+# pages --------------------------------------------------------------------------------------------------------------
+COMMANDS = [(page, c) for page in PAGES if page != TUTORIAL for s in steps(read(page)) for c in commands(s)]
+
+
+def test_pages_have_commands_and_snippets() -> None:
+    """The reader above has not lost the pages."""
+    assert len(COMMANDS) >= 6
+    assert sum(s.kind == "python" for p in PAGES for s in steps(read(p))) >= 6
+
+
+@pytest.mark.parametrize("command", sorted({c for _, c in COMMANDS}))
+def test_command_runs(command: str, folder: Path) -> None:
+    code, output = run_mmulator(command)
+    assert code == 0, output
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python blocks of a page, one after the other. A block under `<!-- output: COMMAND -->` is what that prints;
+    `output: python` is what the snippet before it printed. `file: NAME` is a file that later blocks use, `pytest: NAME` one
+    that passes; a block under `needs: MODULE` is left out, by name, where the module is not installed."""
+    printed: str | None = ""
+    space: dict[str, Any] = {}
+    left_out: set[str] = set()
+    monkeypatch.syspath_prepend(folder)
+    for step in [] if page == TUTORIAL else steps(read(page)):
+        if step.directive == "needs" and find_spec(step.argument) is None:
+            left_out.add(step.argument)
+            printed = None
+        elif step.directive in ("file", "pytest"):
+            (folder / step.argument).write_text(step.text)
+            if step.directive == "pytest":
+                printed = run_pytest(folder, step.argument)
+        elif step.directive == "output" and (printed is not None or step.argument != "python"):
+            if step.argument != "python":
+                printed = run_mmulator(step.argument)[1]
+            assert comparable(step.text) == comparable(printed or ""), f"{page}:{step.line}"
+        elif step.kind == "python" and step.directive != "output":
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(compile(step.text, f"{page}:{step.line}", "exec"), space)
+            printed = out.getvalue()
+    if left_out:
+        pytest.skip(f"{page}: all but the blocks that need {', '.join(sorted(left_out))}")
+
+
+def run_pytest(folder: Path, name: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "MMULATOR_TRACEBACK": ""}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_every_option_is_in_the_readme() -> None:
+    shown = set(re.findall(r"`(--[\w-]+)", read("README.md")))
+    from mmulator.cli.run import run
+
+    options = {f"--{name.rstrip('_').replace('_', '-')}" for name in run.__annotations__ if name not in ("file", "return")}
+    assert shown == options
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    text = re.sub(r"```.*?```", "", read(page), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"https?:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        where = (ROOT / page).parent / path if path else ROOT / page
+        assert where.exists(), f"{page}: {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", where.read_text(), re.MULTILINE)
+            known = {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+            assert anchor in known, f"{page}: {target}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_named_files_exist(page: str) -> None:
+    """Paths in backquotes that look like the repository's, from its root or from src/mmulator/."""
+    for name in re.findall(r"`((?:[\w.]+/)+[\w.*]*)`", read(page)):
+        if name.startswith(("src/", "tests/", "tools/", "docs/", "examples/", "benchmarks/", ".ci/", "isa/", "layouts/",
+                            "machine/", "numerics/", "ptx/", "syntax/", "codegen/", "cli/")):  # fmt: skip
+            known = [*ROOT.glob(name), *(ROOT / "src/mmulator").glob(name)]
+            assert known or name == "tests/test_fixed.py", f"{page}: {name}"
+
+
+def test_made_pages_are_up_to_date() -> None:
+    stale = [path.name for path, text in spec_map.pages() if not path.exists() or path.read_text() != text]
+    assert not stale, f"run python -m tools.pages.spec_map: {stale}"
+
+
+def test_pages_speak_of_what_there_is() -> None:
+    """Every region that a page asks for is made, and every maker is used."""
+    asked = {m for page in PAGES for m in re.findall(r"<!-- made: (\w+) -->", read(page))}
+    assert asked == set(spec_map.REGIONS)
+
+
+# supported.md: tried ------------------------------------------------------------------------------------------------
+SAMPLES = [
+    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
+    "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc",
+    "wmma.mma.sync.aligned.row.col.m16n16k16.s32.s8.s8.s32",
+    "wgmma.mma_async.sync.aligned.m64n8k32.f16.e4m3.e5m2",
+    "stmatrix.sync.aligned.m8n8.x1.shared.b16",
+    "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32",
+    "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0",
+    "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16",
+    "ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b4x16_p64",
+]
+
+
+def operand(spec: OperandSpec) -> tuple[str, str]:
+    """(declaration, operand) with some legal value."""
+    names = [f"%{spec.key}{i}" for i in range(spec.count)]
+    match spec.kind:
+        case "registers":
+            return f".reg .{spec.type} {', '.join(names)};", f"{{{', '.join(names)}}}"
+        case "register":
+            return f".reg .{spec.type} {names[0]};", names[0]
+        case "address":
+            return "", "[%cells]"
+        case "descriptor":
+            return "", "0x0000001000010040"
+        case "group":
+            return "", f"{{{', '.join(operand(p)[1] for p in spec.parts)}}}"
+        case _:
+            return "", "1" if spec.values is None or 1 in spec.values else str(spec.values[0])
+
+
+def run_alone(form: MatrixForm) -> None:
+    """Run a kernel of this one instruction."""
+    device = next(d for d in ("sm_90", *DEVICES[::-1]) if spec_map.runs_on(form, d))
+    target = next(t for s in ("a", "f", "") if (t := Target(int(device[3:]), s)) in TARGETS)
+    declared, operands = zip(*map(operand, form.operands))
+    wait = "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" if form.family == "wgmma" else ""
+    text = (
+        f".version 9.0\n.target {target}\n.address_size 64\n.shared .align 1024 .b8 cells[32768];\n"
+        f".visible .entry k() {{\n.reg .b64 %cells;\n{chr(10).join(declared)}\nmov.u64 %cells, cells;\n"
+        f"{form.mnemonic} {', '.join(operands)};\n{wait}\nret;\n}}\n"
+    )
+    Module.load(text)["k"].launch(1, 128, [], device=device, timeout=20)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_what_kernels_can_contain(name: str) -> None:
+    """docs/supported.md says that a kernel can contain every matrix form."""
+    form = next(f for f in all_forms(name.split(".")[0]) if f.mnemonic == name)
+    run_alone(form)
+
+
+# the tutorial -------------------------------------------------------------------------------------------------------
+class Copy:
+    """A copy of src/ that the tutorial is carried out in."""
+
+    def __init__(self, folder: Path) -> None:
+        import shutil
+
+        self.folder = folder
+        shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "tests").mkdir()
+
+    def edit(self, path: str, diff: str) -> None:
+        """Replace the lines of a diff's context and `-` by those of its context and `+`; they must stand there once."""
+        lines = diff.splitlines()
+        old = "".join(line[1:] + "\n" for line in lines if line[0] in " -")
+        new = "".join(line[1:] + "\n" for line in lines if line[0] in " +")
+        text = (self.folder / path).read_text()
+        assert text.count(old) == 1, f"{TUTORIAL}: this is not in {path} (once):\n{old}"
+        (self.folder / path).write_text(text.replace(old, new))
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(self.folder / "src")}
+        words = [sys.executable, *command]
+        return subprocess.run(words, cwd=self.folder, env=environment, capture_output=True, text=True)
+
+
+def test_tutorial(tmp_path: Path) -> None:
+    copy = Copy(tmp_path)
+    done = []
+    for step in steps(read(TUTORIAL)):
+        where = f"{TUTORIAL}:{step.line}"
+        words = shlex.split(step.text) if step.kind == "shell" else []
+        if step.directive == "file":
+            (tmp_path / step.argument).write_text(step.text)
+        elif step.directive == "edit":
+            copy.edit(step.argument, step.text)
+        elif step.directive == "append":
+            with (tmp_path / step.argument).open("a") as file:
+                file.write("\n\n" + step.text)
+        elif step.kind == "python":
+            result = copy.run("-c", step.text)
+            assert result.returncode == 0, f"{where}\n{result.stderr}"
+        elif words[:1] == ["mmulator"]:
+            result = copy.run("-c", f"from mmulator.cli import main; main({words[1:]})")
+            wanted = 1 if step.directive == "fails" else 0
+            assert result.returncode == wanted, f"{where}\n{result.stdout}{result.stderr}"
+        elif words[:1] == ["pytest"]:
+            result = copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *words[1:])
+            assert result.returncode == 0 and "1 passed" in result.stdout, f"{where}\n{result.stdout}"
+        else:
+            continue
+        done.append(step.directive or step.kind)
+    assert done.count("edit") == 3 and {"file", "append", "python", "shell", "fails"} <= set(done)

@@ -1,0 +1,215 @@
+"""What goes wrong in a launch: one typed error that says what, where and what to do; nothing hangs, nothing is overwritten."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from mmulator.errors import ExecutionFault, LaunchError, MmulatorError, UnsupportedError
+from mmulator.machine.launch.values import Aggregate
+from mmulator.machine.module import Module
+from tests.support.ptx_text import STORE_R1, kernel
+
+
+def run(body: str, *, out: np.ndarray | None = None, grid: object = 1, block: object = 32, **options: object) -> np.ndarray:
+    out = np.zeros(32, np.uint32) if out is None else out
+    Module.load(kernel(body), name="test.ptx")["k"].launch(grid, block, [out], timeout=20, **options)
+    return out
+
+
+def fault(body: str, **options: object) -> str:
+    with pytest.raises(ExecutionFault) as caught:
+        run(body, **options)
+    return str(caught.value)
+
+
+# memory -------------------------------------------------------------------------------------------------------------
+def test_store_beyond_the_buffer() -> None:
+    text = fault("  add.s64 %rd1, %rd0, 128;\n  st.global.u32 [%rd1], 7;")
+    assert "out of bounds" in text and "byte 128 of argument 0 (out), which has 128" in text
+    assert "test.ptx:10:3" in text and "^" in text and "block (0, 0, 0), thread (0, 0, 0)" in text
+
+
+def test_store_before_the_buffer() -> None:
+    assert "byte -4 of argument 0" in fault("  st.global.u32 [%rd0+-4], 7;")
+
+
+def test_only_the_wrong_lane_is_named() -> None:
+    body = "  mov.u32 %r1, %tid.x;\n  mul.wide.u32 %rd1, %r1, 8;\n  add.s64 %rd1, %rd0, %rd1;\n  ld.global.u32 %r2, [%rd1];"
+    assert "thread (16, 0, 0)" in fault(body)
+
+
+def test_misaligned() -> None:
+    text = fault("  ld.global.u32 %r1, [%rd0+2];")
+    assert "misaligned" in text and "multiple of" in text
+
+
+def test_null_pointer() -> None:
+    assert "null pointer" in fault("  mov.u64 %rd1, 0;\n  ld.global.u32 %r1, [%rd1+8];")
+
+
+def test_wild_pointer() -> None:
+    assert "no argument owns" in fault("  mov.u64 %rd1, 0x123456789abcde00;\n  ld.global.u32 %r1, [%rd1];")
+
+
+def test_shared_out_of_bounds() -> None:
+    text = fault("  mov.u32 %r1, 5000;\n  st.shared.u32 [%r1], %r1;", shared=64)
+    assert "of shared memory, of which the block has 64" in text
+
+
+def test_one_buffer_never_reaches_another() -> None:
+    a, b = np.zeros(4, np.uint32), np.full(4, 9, np.uint32)
+    text = kernel("  st.global.u32 [%rd0+16], 1;", ".param .u64 out, .param .u64 other")
+    with pytest.raises(ExecutionFault):
+        Module.load(text)["k"].launch(1, 1, [a, b])
+    assert (b == 9).all()
+
+
+def test_nothing_is_stored_after_a_fault() -> None:
+    out = np.zeros(32, np.uint32)
+    with pytest.raises(ExecutionFault):
+        run("  mov.u64 %rd1, 0;\n  ld.global.u32 %r1, [%rd1];\n  st.global.u32 [%rd0], 7;", out=out)
+    assert not out.any()
+
+
+def test_no_fragment_is_stored_after_a_fault() -> None:
+    """The warp is together: the load that faults and the wmma.store are one block of code."""
+    out = np.zeros(256, np.uint16)
+    body = "".join(f"  mov.b32 %r{n}, 7;\n" for n in range(1, 5)) + """
+  mov.u64 %rd5, 0;
+  movmatrix.sync.aligned.m8n8.trans.b16 %r10, %r1;
+  ld.global.u32 %r9, [%rd5];
+  wmma.load.c.sync.aligned.row.m16n16k16.global.f16 {%r11, %r12, %r13, %r14}, [%rd5], 16;
+  wmma.store.d.sync.aligned.row.m16n16k16.global.f16 [%rd0], {%r1, %r2, %r3, %r4}, 16;
+"""
+    with pytest.raises(ExecutionFault, match=r"null pointer: ld\.global\.u32"):
+        Module.load(kernel(body))["k"].launch(1, 32, [out])
+    assert not out.any()
+
+
+def test_const_memory_is_read_only() -> None:
+    top = ".const .align 4 .u32 table[4] = {1, 2, 3, 4};"
+    body = "  mov.u64 %rd1, table;\n  cvta.const.u64 %rd1, %rd1;\n  st.u32 [%rd1], 5;"
+    with pytest.raises(MmulatorError, match="read-only"):
+        Module.load(kernel(body, top=top))["k"].launch(1, 1, [np.zeros(1, np.uint32)])
+
+
+# control ------------------------------------------------------------------------------------------------------------
+def test_trap() -> None:
+    assert "trap executed" in fault("  trap;")
+
+
+def test_endless_loop_stops_at_the_time_limit() -> None:
+    endless = Module.load(kernel("L:\n  bra L;"))["k"]
+    endless.compile()
+    start = time.perf_counter()
+    with pytest.raises(ExecutionFault, match=r"did not finish within 0\.3 s"):
+        endless.launch(1, 32, [np.zeros(1, np.uint32)], timeout=0.3)
+    assert time.perf_counter() - start < 5
+
+
+def test_barrier_that_one_warp_skips() -> None:
+    body = "  mov.u32 %r1, %tid.x;\n  setp.lt.u32 %p1, %r1, 32;\n  @%p1 bra S;\n"
+    body += "  bar.sync 0;\n  bra E;\nS:\n  bar.sync 1, 64;\nE:"
+    text = fault(body, block=64)
+    assert "deadlock" in text and "barrier" in text and "bar.sync" in text
+
+
+def test_exited_threads_do_not_hold_a_barrier() -> None:
+    body = "  mov.u32 %r1, %tid.x;\n  setp.ge.u32 %p1, %r1, 32;\n  @%p1 exit;\n  bar.sync 0;\n  mov.u32 %r1, 3;" + STORE_R1
+    assert (run(body, block=64) == 3).all()
+
+
+def test_shfl_without_its_partners() -> None:
+    body = "  mov.u32 %r1, %tid.x;\n  setp.lt.u32 %p1, %r1, 16;\n  @%p1 bra S;\n"
+    body += "L:\n  bra L;\nS:\n  shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;"
+    lonely = Module.load(kernel(body))["k"]
+    lonely.compile()
+    with pytest.raises(ExecutionFault, match="did not finish"):
+        lonely.launch(1, 32, [np.zeros(1, np.uint32)], timeout=0.3)
+
+
+def test_brx_index_beyond_the_list() -> None:
+    body = "  mov.u32 %r1, 9;\n  ts: .branchtargets A, B;\n  brx.idx %r1, ts;\nA:\n  ret;\nB:\n  ret;"
+    assert "index 9; the list has 2 targets" in fault(body)
+
+
+def test_endless_recursion() -> None:
+    top = ".func f(.param .b32 x)\n{\n .reg .b32 %r<2>;\n ld.param.b32 %r1, [x];\n"
+    top += " { .param .b32 p; st.param.b32 [p], %r1; call f, (p); }\n ret;\n}\n"
+    body = "  mov.b32 %r1, 1;\n  { .param .b32 p; st.param.b32 [p], %r1; call f, (p); }"
+    with pytest.raises(ExecutionFault, match=r"stack overflow|out of bounds"):
+        Module.load(kernel(body, top=top))["k"].launch(1, 32, [np.zeros(1, np.uint32)])
+
+
+# launches -----------------------------------------------------------------------------------------------------------
+K = Module.load(kernel("  ld.param.f32 %f1, [x];", ".param .u64 out, .param .f32 x, .param .u8 small"))["k"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"args": []}, "takes 3 arguments"),
+        ({"args": [np.zeros(3), 1.0]}, "takes 3 arguments"),
+        ({"args": [1.5, 1.0, 0]}, "pass an integer or an array"),
+        ({"args": [np.zeros(3), "x", 0]}, "pass a number"),
+        ({"args": [np.zeros(3), None, 0]}, r"argument 1 \(x\) is .f32, not a pointer: None"),
+        ({"args": [np.zeros(3), 1.0, None]}, r"argument 2 \(small\) is .u8, not a pointer: None"),
+        ({"args": [np.zeros(3), np.zeros(3), 0]}, "not a pointer"),
+        ({"args": [np.zeros(3), 1.0, 256]}, "does not fit .u8"),
+        ({"args": [np.zeros((4, 4)).T[1:], 1.0, 0]}, "not contiguous"),
+        ({"args": [np.broadcast_to(np.zeros(1), 3), 1.0, 0]}, "not contiguous|read-only"),
+        ({"args": [np.zeros(4, ">f4"), 1.0, 0]}, "the array is big-endian"),
+        ({"args": [np.frombuffer(b"abcdefgh", np.uint8), 1.0, 0]}, "read-only"),
+        ({"args": [np.array([None]), 1.0, 0]}, "Python objects"),
+        ({"block": 1025}, "x = 1025"),
+        ({"block": (32, 64)}, "2048 threads"),
+        ({"block": 0}, "must be 1 to"),
+        ({"grid": (1, 2, 3, 4)}, "one to three"),
+        ({"grid": "many"}, "one to three"),
+        ({"grid": (1, 70000)}, "y = 70000"),
+        ({"shared": 300000}, "227|232448"),
+        ({"shared": -1}, "0 or more"),
+    ],
+)
+def test_launch_that_cannot_start(changes: dict[str, object], message: str) -> None:
+    options: dict[str, object] = {"grid": 1, "block": 32, "args": [np.zeros(3), 1.0, 0], "shared": 0} | changes
+    with pytest.raises(LaunchError, match=message):
+        K.launch(**options)  # type: ignore[arg-type]
+
+
+def test_device_that_cannot_run_the_target() -> None:
+    with pytest.raises(UnsupportedError, match="does not run on sm_80"):
+        K.launch(1, 32, [np.zeros(3), 1.0, 0], device="sm_80")
+    with pytest.raises(UnsupportedError, match="unknown device"):
+        K.launch(1, 32, [np.zeros(3), 1.0, 0], device="h100")
+    with pytest.raises(UnsupportedError, match=r"'sm_90a'\n.*no suffix: sm_90 "):
+        K.launch(1, 32, [np.zeros(3), 1.0, 0], device="sm_90a")
+
+
+def test_missing_entry() -> None:
+    with pytest.raises(LaunchError, match="no kernel 'nope'; it has k"):
+        K.module["nope"]
+
+
+def test_block_that_the_kernel_forbids() -> None:
+    text = kernel("").replace("(.param .u64 out)", "(.param .u64 out)\n.reqntid 128")
+    with pytest.raises(LaunchError, match="reqntid"):
+        Module.load(text)["k"].launch(1, 64, [np.zeros(1)])
+
+
+def test_aggregate_with_a_pointer() -> None:
+    body = "  ld.param.u64 %rd1, [s+8];\n  ld.param.u32 %r1, [s];\n  st.global.u32 [%rd1], %r1;"
+    target = np.zeros(1, np.uint32)
+    k = Module.load(kernel(body, ".param .u64 out, .param .align 8 .b8 s[16]"))["k"]
+    k.launch(1, 1, [None, Aggregate(b"\x2a" + bytes(15), {8: target})])
+    assert target[0] == 42
+    with pytest.raises(LaunchError, match="16 bytes, not 4"):
+        k.launch(1, 1, [None, Aggregate(b"1234")])
+
+
+def test_unreadable_files() -> None:
+    with pytest.raises(MmulatorError, match="cannot read"):
+        Module.load("/no/such/file.ptx")

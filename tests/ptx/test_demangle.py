@@ -1,0 +1,90 @@
+"""C++ names: read as binutils reads them, and found by a part of them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from mmulator.demangle import base_name, choose, demangle, readable
+from mmulator.errors import LaunchError
+from tests.support.places import DATA
+
+# name, a blank, what binutils 2.40 makes of it. The names are those of g++ for a small program, of nvcc and of Numba.
+TABLE = dict(line.split(" ", 1) for line in (DATA / "demangled.txt").read_text().splitlines())
+
+
+def test_names_are_read_as_binutils_reads_them() -> None:
+    assert len(TABLE) > 40
+    assert {name: demangle(name) for name in TABLE} == TABLE
+
+
+def test_other_names_stay_as_they_are() -> None:
+    """Nothing is made of a name that is cut off, changed, or none; and nothing fails."""
+    for name in ("gemm", "", "_Z", "_Z4gem", "_ZN", "_Z1fS9_", "_Z1fT_", "_ZN1AC1Ev", "_Z" + "P" * 5000, "_Z" + "N1a" * 3000):
+        assert demangle(name) in (name, "A::A()")
+    generator = random.Random(1)
+    for name in TABLE:
+        for _ in range(40):
+            at = generator.randrange(2, len(name))
+            for other in (name[:at], name[:at] + generator.choice("ZNIESTLPK0_9") + name[at + 1 :]):
+                assert isinstance(demangle(other), str) and isinstance(base_name(other), str)
+
+
+FLOAT, HALF = "_ZN2ns4gemmIfEEvPKfPT_", "_ZN2ns4gemmI6__halfEEvPKfPT_"
+NAMES = [FLOAT, HALF, "_Z4scanPi", "scan_all"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (FLOAT, FLOAT),  # itself
+        ("void ns::gemm<float>(float const*, float*)", FLOAT),
+        ("gemm<float>", FLOAT),
+        ("ns::gemm<__half>", HALF),
+        ("half", HALF),
+        ("scan", "_Z4scanPi"),  # the whole name of one goes before a part of another
+        ("scan(int *)", "_Z4scanPi"),
+        ("all", "scan_all"),
+    ],
+)
+def test_a_name_is_found_by_a_part_that_only_it_has(wanted: str, found: str) -> None:
+    assert choose(NAMES, wanted, "k.ptx has no kernel") == found
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message", "hint"),
+    [
+        ("gemm", "'gemm' is a part of 2 names", "ns::gemm<float>"),
+        ("x", "k.ptx has no kernel 'x'; it has void", None),
+        ("", "''", None),
+    ],
+)
+def test_none_or_several(wanted: str, message: str, hint: str | None) -> None:
+    with pytest.raises(LaunchError) as caught:
+        choose(NAMES, wanted, "k.ptx has no kernel")
+    assert message in caught.value.message
+    assert hint is None or hint in str(caught.value.hint)
+
+
+def test_messages_have_both_names() -> None:
+    assert readable("_Z4scanPi") == "scan(int*) (_Z4scanPi)"
+    assert readable("scan_all") == "scan_all"
+
+
+DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_Z1f1aIiE" + "".join(f"S_IS{d}_S{d}_E" for d in DIGITS),  # doubles 36 times
+        "_Z1f20000" + "a" * 20000 + "S_" * 5000,
+        "_ZN" + "1a" * 15000 + "Ev",
+        "_Z1fI20000" + "a" * 20000 + "Ev" + "T_" * 4000,
+        "_Z1fUlvE" + "9" * 5000 + "_",
+        "_Z1f" + "K" * 100_000 + "i",
+    ],
+)
+def test_names_that_would_grow_without_end_stay_as_they_are(name: str) -> None:
+    assert demangle(name) == base_name(name) == name

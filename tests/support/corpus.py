@@ -1,0 +1,115 @@
+"""Launches of tests/kernels/manifest.json: arguments from their specification, outputs of an H200 to compare with."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mmulator.machine.launch.report import Report
+from mmulator.machine.launch.values import Aggregate
+from mmulator.machine.module import Module
+from tests.support.places import KERNELS
+from tools.capture.inputs import DTYPE, argument_bytes
+
+FOLDER = KERNELS
+
+
+@cache
+def manifest() -> dict[str, Any]:
+    return json.loads((FOLDER / "manifest.json").read_text())  # type: ignore[no-any-return]
+
+
+@cache
+def _outputs() -> Any:
+    return np.load(FOLDER / "outputs.npz")
+
+
+@cache
+def module(ptx: str) -> Module:
+    return Module.load(FOLDER / ptx)
+
+
+def _array(spec: list[Any]) -> np.ndarray:
+    return argument_bytes(spec).copy().view(DTYPE[spec[1]]).reshape(spec[2])
+
+
+def _struct(spec: dict[str, Any], buffers: list[np.ndarray]) -> Aggregate:
+    data = bytearray.fromhex(spec["hex"]) if "hex" in spec else bytearray(spec["struct"])
+    pointers = {}
+    for offset, type_name, value in spec["fields"]:
+        if isinstance(value, dict):
+            pointers[offset] = buffers[value["buffer"]]
+        else:
+            raw = np.array([value]).astype(DTYPE[type_name]).tobytes()
+            data[offset : offset + len(raw)] = raw
+    return Aggregate(bytes(data), pointers)
+
+
+@dataclass
+class Difference:
+    """An output that is not what the H200 left. worst: largest difference over the largest value."""
+
+    argument: str
+    wrong: int
+    size: int
+    worst: float
+    first: int
+
+    def __str__(self) -> str:
+        return f"{self.argument}: {self.wrong} of {self.size} differ, first at {self.first}, worst {self.worst:.3g}"
+
+
+@dataclass
+class Outcome:
+    report: Report
+    differences: list[Difference]
+
+
+def launch(name: str, **options: Any) -> Outcome:
+    """Run a launch of the corpus and compare all its outputs, bit for bit."""
+    entry = manifest()[name]
+    kernel = module(entry["ptx"])[entry["entry"]]
+    buffers = [_array(b) for b in entry.get("buffers", [])]
+    args: list[Any] = []
+    compared: list[tuple[str, list[Any], np.ndarray]] = []
+    for n, spec in enumerate(entry["args"]):
+        if isinstance(spec, list):
+            args.append(_array(spec))
+            if spec[0] in ("out", "inout"):
+                compared.append((f"{name}|{n}", spec, args[-1]))
+        elif isinstance(spec, dict) and "struct" in spec:
+            args.append(_struct(spec, buffers))
+        elif isinstance(spec, dict):
+            args.append(next(iter(spec.values())))
+        else:
+            args.append(spec)
+    for n, (spec, buffer) in enumerate(zip(entry.get("buffers", []), buffers)):
+        if spec[0] in ("out", "inout"):
+            compared.append((f"{name}|b{n}", spec, buffer))
+    args += [0] * (len(kernel.function.params) - len(args))
+    options.setdefault("timeout", 120)
+    report = kernel.launch(entry["grid"], entry["block"], args, entry["shared"], device="sm_90", **options)
+    return Outcome(report, list(_differences(compared)))
+
+
+def _differences(compared: list[tuple[str, list[Any], np.ndarray]]) -> Iterator[Difference]:
+    stored = _outputs()
+    for key, spec, got in compared:
+        if key not in stored:
+            continue  # differs from run to run on the H200 (the manifest's note says why)
+        want = np.frombuffer(stored[key].tobytes(), DTYPE[spec[1]]).reshape(got.shape)
+        same = got.view(f"u{got.itemsize}") == want.view(f"u{got.itemsize}")
+        if not same.all():
+            with np.errstate(all="ignore"):
+                g, w = got.astype(np.float64), want.astype(np.float64)
+                worst = float(np.nanmax(np.abs(g - w)) / max(float(np.nanmax(np.abs(w))), 1e-300))
+            yield Difference(key, int((~same).sum()), got.size, worst, int(np.argmin(same.reshape(-1))))
+
+
+__all__ = ["FOLDER", "Difference", "Outcome", "launch", "manifest", "struct"]

@@ -1,0 +1,358 @@
+"""Every way into memory: a statement for each row of the instruction tables that takes an address, and what it may do.
+
+The statements come from the tables, so a new row with an address is walked too; one whose effect is not known here is named
+by `unknown`. All statements of a module are one kernel that takes the number of the statement and an address:
+
+    walk = Walk(statements())
+    walk.launch(number, address)      # the arrays in `walk` afterwards; raises ExecutionFault
+    walk.allowed(number, address)     # what the specification says, from the windows alone
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmulator.errors import ExecutionFault
+from mmulator.isa import tables
+from mmulator.isa.forms import MatrixForm
+from mmulator.isa.row import OperandSpec, Row
+from mmulator.isa.table import ROWS
+from mmulator.isa.targets import Target
+from mmulator.isa.types import type_bits
+from mmulator.layouts.operands import fragment
+from mmulator.machine.module import Module
+from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED
+
+WINDOW = 1024  # bytes of every window
+TARGET = "sm_100a"
+# What an instruction does with the bytes at its address. `none`: any address will do. `first`: one byte must be there.
+ACCESS = {"ld": "read", "ldu": "read", "st": "write", "atom": "both", "red": "both", "prefetch": "none", "prefetchu": "none",
+          "createpolicy": "none", "fence": "none", "applypriority": "first", "discard": "drop", "cp": "copy",
+          "ldmatrix": "read", "stmatrix": "write", "wmma.load": "read", "wmma.store": "write"}  # fmt: skip
+READS, WRITES = ("read", "both", "first"), ("write", "both", "drop")
+PATTERN = 0xA5  # every byte that a statement writes
+
+
+@dataclass(frozen=True)
+class Statement:
+    """name: of its row. text: with `{0}` for the register that holds the address. space: "" for generic. size: bytes of the
+    access, of each of `lanes`. align: of its address. results: registers that hold what was read, and bits of each."""
+
+    name: str
+    text: str
+    access: str
+    space: str
+    size: int
+    align: int
+    results: tuple[tuple[str, int], ...] = ()
+    lanes: int = 1
+
+
+def rows() -> list[Row]:
+    """Rows of scalar instructions that take an address and run."""
+    every = (row for group in ROWS.values() for row in group)
+    return [r for r in every if r.status.runs and any(o.kind == "addr" for o in r.operands)]
+
+
+def unknown() -> list[str]:
+    """Rows with an address whose effect is not written down in ACCESS."""
+    names = {r.opcode for r in rows()} | {_matrix_name(r.family, r.op) for r in tables.ROWS if _takes_address(r)}
+    return sorted(names - ACCESS.keys())
+
+
+def _matrix_name(family: str, op: str) -> str:
+    return family if op == family else f"{family}.{op.partition('.')[0]}"
+
+
+def _takes_address(row: tables.Row) -> bool:
+    form = next(row.forms())
+    return any(o.kind == "address" for signature in form.signatures for o in signature)
+
+
+def statements(every: bool = False) -> list[Statement]:
+    """every: all types and vectors; else a few sizes."""
+    return [s for r in rows() for s in _of_row(r, every)] + list(_matrix_statements())
+
+
+def _of_row(row: Row, every: bool) -> Iterator[Statement]:
+    groups = {g.name: g for g in row.slots if not g.optional or g.name in ("space", "vec")}
+    choices = {name: ([""] if g.optional else []) + list(g.choices) for name, g in groups.items()}
+    if "space" in choices:
+        choices["space"] = [s for s in choices["space"] if s != "param::func"]  # of functions: local memory
+    for name in choices.keys() & {"type"}:
+        sizes = {type_bits(t): t for t in reversed(choices[name]) if not t.startswith("f")}
+        choices[name] = list(sizes.values()) or choices[name]
+    seen = set()
+    for words in itertools.product(*choices.values()):
+        taken = {n: w for n, w in zip(choices, words) if w}
+        if row.rule is not None and row.rule(taken) is not None:
+            continue
+        bits = type_bits(taken["type"]) * int(taken.get("vec", "v1")[1:]) if "type" in taken else 0
+        key = (taken.get("space"), bits, taken.get("op"))
+        if not every and (key in seen or taken.get("op", "") != _operation(row) or _dull(row, taken)):
+            continue
+        seen.add(key)
+        yield from _written(row, taken)
+
+
+def _operation(row: Row) -> str:
+    """One operation of a row."""
+    return next((g.choices[-1] for g in row.slots if g.name == "op"), "")
+
+
+def _dull(row: Row, taken: dict[str, str]) -> bool:
+    """Aliases of a space, most vectors, and red, which is atom without a result, behave as others do."""
+    bits = type_bits(taken.get("type", "b32"))
+    if taken.get("space", "").startswith(("shared::", "param::")):
+        return bits != 32 or "vec" in taken or taken.get("op", "exch") != "exch"
+    if row.name == "red" and "vec" not in taken:
+        return bits != 32
+    return "vec" in taken and (taken["vec"], type_bits(taken["type"])) not in (("v4", 32), ("v8", 32), ("v8", 16), ("v2", 64))
+
+
+def _written(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
+    words = [row.name, *(taken[g.name] for g in row.slots if g.name in taken)]
+    access = ACCESS[row.opcode]
+    if access == "copy":
+        to, source = "%rd8", "%rd9"  # addresses that are all right
+        size = 16
+        for space, operands in (("global", f"[{to}], [{{0}}], {size}"), ("shared", f"[{{0}}], [{source}], {size}")):
+            kind = "read" if space == "global" else "write"
+            text = f"{'.'.join(words)} {operands}; cp.async.wait_all;"
+            yield Statement(f"{row.name} ({space} operand)", text, "copy-" + kind, space, size, size)
+        return
+    operands, results = [], []
+    for o in row.operands:
+        if o.when or o.optional:
+            continue
+        operands.append(_operand(o, taken, results))
+    size = 128 if access == "drop" else 1 if access == "first" else _bytes(taken)
+    space = taken.get("space", "").partition("::")[0]
+    if access in ("first", "drop"):
+        space = "global"
+    mnemonic = ".".join(words)
+    yield Statement(mnemonic, f"{mnemonic} {', '.join(operands)};", access, space, size, size, tuple(results))
+
+
+def _bytes(taken: dict[str, str]) -> int:
+    return max(type_bits(taken["type"]), 8) // 8 * int(taken.get("vec", "v1")[1:]) if "type" in taken else 1
+
+
+def _operand(o: OperandSpec, taken: dict[str, str], results: list[tuple[str, int]]) -> str:
+    if o.kind == "addr":
+        return "[{0}]"
+    if o.kind == "imm":
+        return str(o.values[0] if o.values else o.lo)
+    type_name = taken.get(o.type, o.type)
+    bits = max(type_bits(type_name), 16)
+    count = int(taken[o.per][1:]) if o.per in taken else 1
+    prefix = f"%d{bits}_" if o.access == "w" else f"%s{bits}_"
+    names = [f"{prefix}{n}" for n in range(count)]
+    if o.access == "w":
+        results += [(n, max(type_bits(type_name), 8)) for n in names]
+    return names[0] if o.per not in taken else "{" + ", ".join(names) + "}"
+
+
+# matrix instructions ------------------------------------------------------------------------------------------------
+def _matrix_statements() -> Iterator[Statement]:
+    """The first form of every operation, space and size of elements."""
+    seen = set()
+    for row in tables.ROWS:
+        if not _takes_address(row) or not row.requires.admits(Target.parse(TARGET)):
+            continue
+        for form in row.forms():
+            space = form.space.partition("::")[0]
+            element = form.type.bits if form.type else form.src_fmt
+            key = (row.family, row.op.partition(".")[0], space, element, form.m if row.family != "wmma" else 0)
+            if key not in seen and form.layout != "col":
+                seen.add(key)
+                yield _matrix_statement(form, space)
+
+
+def _matrix_statement(form: MatrixForm, space: str) -> Statement:
+    access = ACCESS[_matrix_name(form.family, form.op)]
+    size = align = 16
+    if form.family == "wmma":
+        f = fragment(form, "r")
+        size, align = f.rows * f.columns * f.bits // 8, 32
+    spec = next(o for o in form.operands if o.kind == "registers")
+    bits = 64 if form.type and form.type.name == "f64" else 32
+    registers = "{" + ", ".join(f"%{'d' if access == 'read' else 's'}{bits}_{n}" for n in range(spec.count)) + "}"
+    operands = [registers, "[{0}]"] if access == "read" else ["[{0}]", registers]
+    only = "shared" if form.family != "wmma" and not space else ""
+    # ldmatrix and stmatrix by a generic address are for shared memory alone
+    return Statement(form.mnemonic, f"{form.mnemonic} {', '.join(operands)};", access, space or (only and "to-shared"),
+                     size, align, lanes=32)  # fmt: skip
+
+
+# the kernel ---------------------------------------------------------------------------------------------------------
+_FILL = """
+  mov.u32 %i, 0;
+FILL: mul.wide.u32 %rd3, %i, 8; add.u64 %rd4, %rd1, %rd3; ld.global.u64 %rd5, [%rd4];
+  mov.u64 %rd6, cells; add.u64 %rd6, %rd6, %rd3; st.shared.u64 [%rd6], %rd5;
+  mov.u64 %rd6, own; add.u64 %rd6, %rd6, %rd3; st.local.u64 [%rd6], %rd5;
+  add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 128; @%p bra FILL;
+  bar.sync 0;
+"""
+_DUMP = """
+END: bar.sync 0; mov.u32 %i, %tid.x; setp.ne.u32 %p, %i, 0; @%p ret;
+DUMP: mul.wide.u32 %rd3, %i, 8; add.u64 %rd4, %rd2, %rd3;
+  mov.u64 %rd6, cells; add.u64 %rd6, %rd6, %rd3; ld.shared.u64 %rd5, [%rd6]; st.global.u64 [%rd4+64], %rd5;
+  mov.u64 %rd6, own; add.u64 %rd6, %rd6, %rd3; ld.local.u64 %rd5, [%rd6]; st.global.u64 [%rd4+1088], %rd5;
+  add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 128; @%p bra DUMP;
+  ret;
+"""
+
+
+def kernel(chosen: Sequence[Statement]) -> str:
+    registers = [f".reg .b{b} %{x}{b}_<16>;" for b in (16, 32, 64, 128) for x in "ds"]
+    set_up = [f"mov.b{b} %s{b}_{n}, 0x{PATTERN:02x}{f'{PATTERN:02x}' * (b // 8 - 1)};" for b in (16, 32, 64) for n in range(16)]
+    set_up += [f"mov.b128 %s128_{n}, {{%s64_0, %s64_0}};" for n in range(2)]
+    cases = []
+    for number, s in enumerate(chosen):
+        stores = []
+        at = 0
+        for name, bits in s.results:
+            stores.append(f"st.global.b{bits} [%rd2+{at}], {name};")
+            at += bits // 8
+        cases.append(f"W{number}: {s.text.replace('{0}', '%rd0')} {' '.join(stores)} bra END;")
+    lines = "\n".join(cases)
+    return f"""
+.version 9.5
+.target {TARGET}
+.address_size 64
+.const .align 16 .b8 constant[{WINDOW}] = {{{', '.join(map(str, pattern().tolist()))}}};
+.visible .entry k(.param .u64 memory, .param .u64 out, .param .u64 address, .param .u32 number,
+                  .param .align 16 .b8 blob[{WINDOW}])
+{{
+  .reg .b64 %rd<16>; .reg .b32 %i, %n; .reg .pred %p; {' '.join(registers)}
+  .shared .align 16 .b8 cells[{WINDOW}]; .local .align 16 .b8 own[{WINDOW}];
+  ld.param.u64 %rd1, [memory]; ld.param.u64 %rd2, [out]; ld.param.u64 %rd0, [address]; ld.param.u32 %n, [number];
+  mov.u64 %rd8, cells; mov.u64 %rd9, %rd1; {' '.join(set_up)}
+{_FILL}
+ways: .branchtargets {', '.join(f'W{n}' for n in range(len(chosen)))};
+  brx.idx %n, ways;
+{lines}
+{_DUMP}
+}}
+"""
+
+
+def pattern() -> np.ndarray:
+    """The bytes of every window before a statement runs."""
+    return (np.arange(WINDOW) * 37 + 11 & 0xFF).astype(np.uint8)
+
+
+BLOB = 32  # offset of the parameter `blob`
+
+
+class Walk:
+    """One kernel of statements and its windows. memory, out: the arrays, filled anew by each launch."""
+
+    def __init__(self, chosen: Sequence[Statement]) -> None:
+        self.statements = list(chosen)
+        self.kernel = Module.load(kernel(chosen), name="ways.ptx")["k"]
+        self.memory, self.out = np.zeros(WINDOW, np.uint8), np.zeros(64 + 2 * WINDOW, np.uint8)
+        first = self.kernel.module.image.next_slot << 32
+        self.local_bytes = self.kernel.compile().local_bytes
+        # generic address, bytes and whether it may be written
+        self.windows = {
+            "global": (first, WINDOW, True), "shared": (SLOT_SHARED << 32 | SHARED_BASE, WINDOW, True),
+            "local": (SLOT_LOCAL << 32, self.local_bytes, True), "const": (SLOT_CONST << 32, WINDOW, False),
+            "param": (SLOT_PARAM << 32, BLOB + WINDOW, False), "out": (first + (2 << 32), self.out.nbytes, True),
+        }  # fmt: skip
+
+    def launch(self, number: int, address: int) -> None:
+        self.memory[:], self.out[:] = pattern(), 0
+        args = [self.memory, self.out, address & (1 << 64) - 1, number, pattern()]
+        self.kernel.launch(1, self.statements[number].lanes, args, timeout=20, threads=1)
+
+    def base(self, space: str) -> int:
+        """The first address of a window, as its own space counts; of a generic space that of global memory."""
+        start = self.windows[space if space in self.windows else "shared" if space == "to-shared" else "global"][0]
+        return start if space in ("", "global", "to-shared") else start & 0xFFFFFFFF
+
+    def place(self, s: Statement, address: int) -> tuple[str, int] | None:
+        """(window, offset) that an access would reach, if all its bytes are there."""
+        address &= (1 << 64) - 1
+        reachable = {"": tuple(self.windows), "global": ("global", "out", "const", "param"), "to-shared": ("shared",)}
+        for name in reachable.get(s.space, (s.space,)):
+            start, size, _ = self.windows[name]
+            offset = address - (start if s.space in reachable else start & 0xFFFFFFFF)
+            if 0 <= offset <= size - s.size:
+                return name, offset
+        return None
+
+    def allowed(self, number: int, address: int) -> bool | None:
+        """Whether an access is right; None where the specification wants more alignment than hardware checks."""
+        s = self.statements[number]
+        if s.access == "none":
+            return True
+        found = self.place(s, address)
+        if found is None or (s.access in WRITES and not self.windows[found[0]][2]):
+            return False
+        if s.name.startswith("wmma") and address % s.align:
+            return None
+        return address % s.align == 0
+
+    def problem(self, number: int, address: int) -> str | None:
+        """What is wrong with a launch: a fault that should not be, or none that should, or bytes."""
+        s = self.statements[number]
+        where = f"{s.name} at {address & (1 << 64) - 1:#x}"
+        try:
+            self.launch(number, address)
+        except ExecutionFault as error:
+            if self.allowed(number, address):
+                return f"{where}: {error.message}"
+            return None if s.access == "write" and s.lanes > 1 else self._changed(s, None, where)
+        if self.allowed(number, address) is False:
+            return f"{where}: no fault"
+        return self._changed(s, self.place(s, address), where)
+
+    def _changed(self, s: Statement, found: tuple[str, int] | None, where: str) -> str | None:
+        """A difference from what the statement does to the bytes that it accesses, and to those alone."""
+        name, offset = found or ("", 0)
+        before = pattern()
+        content = {"param": np.concatenate([np.zeros(BLOB, np.uint8), before]), "out": np.zeros_like(self.out)}.get(name, before)
+        read = content[offset : offset + s.size]
+        held = {"global": self.memory, "shared": self.out[64 : 64 + WINDOW], "local": self.out[64 + WINDOW :]}
+        if found is None and s.access != "none":  # the dump did not run
+            held = {"global": self.memory}
+        for window, bytes_ in held.items():
+            wanted, inside = before.copy(), slice(offset, offset + s.size) if window == name else slice(0, 0)
+            match s.access:
+                case "write":
+                    wanted[inside] = PATTERN
+                case "both":  # what comes of it is not looked at here
+                    wanted[inside] = bytes_[inside]
+                case "copy-write":
+                    wanted[inside] = before[: inside.stop - inside.start]
+                case "copy-read" if window == "shared":  # the pointers among the parameters are not known here
+                    wanted[: s.size] = bytes_[: s.size] if name == "param" and offset < BLOB else read
+            if (bytes_ != wanted).any():
+                return f"{where}: byte {int(np.flatnonzero(bytes_ != wanted)[0])} of {window} memory changed"
+        known = found and name != "out" and len(read) == s.size and not (name == "param" and offset < BLOB)
+        if s.results and s.access in ("read", "both") and known and (self.out[: s.size] != read).any():
+            return f"{where}: wrong bytes were read"
+        return None
+
+    def edges(self, number: int) -> list[int]:
+        """Addresses at the edges of the statement's window; for one statement of a kind and space also other windows' and
+        addresses far away."""
+        s = self.statements[number]
+        kind = s.name.partition(".")[0], s.space
+        alike = next(n for n, x in enumerate(self.statements) if (x.name.partition(".")[0], x.space) == kind)
+        start, size = self.base(s.space), next(
+            w[1] for n, w in self.windows.items() if n == (s.space if s.space in self.windows else "global")
+        )
+        last = start + (size - s.size) // s.align * s.align
+        inside = [start, start + s.align, last]
+        outside = [start - 1, start - s.align, last + 1, last + s.align, start + size + (1 << 20)]
+        wrapped = [start + (1 << 32), last - (1 << 32), start + (1 << 63), start + s.align // 2 if s.align > 1 else 0]
+        others = [w[0] for w in self.windows.values()] + [0, s.align, 8 << 32, 15 << 32, (1 << 64) - s.align, 0x123456789ABCD000]
+        far = (*wrapped, *others) if number == alike else wrapped[:2]
+        return sorted({a & (1 << 64) - 1 for a in (*inside, *outside, *far)})

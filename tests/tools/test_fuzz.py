@@ -1,0 +1,43 @@
+"""A slice of the fuzzer (tools/fuzz/modules.py), and that it finds what it is there for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support.places import ROOT
+
+
+def fuzz(out: Path, *arguments: str, plant: str = "") -> tuple[int, dict[str, Any]]:
+    command = [sys.executable, "-m", "tools.fuzz.modules", "--jobs", "2", "--quiet", "--out", str(out), *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=240, cwd=ROOT, check=False,
+        env={**os.environ, "MMULATOR_FUZZ_PLANT": plant},
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_slice_finds_nothing(tmp_path: Path) -> None:
+    """The same 500 modules each time; more of them in docs/fuzzing.md."""
+    code, found = fuzz(tmp_path, "--modules", "500", "--launches", "40", "--seed", "7")
+    assert (code, found["failures"]) == (0, [])
+    assert found["modules"] >= 500 and found["loaded"] > 100 and found["refused"] > 200
+    assert found["launched"] >= 40 and found["finished"] > 10 and found["fault"] > 10
+
+
+def test_it_finds_crashes_hangs_and_errors_and_goes_on(tmp_path: Path) -> None:
+    plant = "crash=3,hang=10,error=17"
+    code, found = fuzz(tmp_path, "--modules", "24", "--launches", "0", "--hang", "4", plant=plant)
+    assert code == 1 and found["modules"] == 24
+    assert sorted((f["kind"], f["module"]) for f in found["failures"]) == [("crash", 3), ("error", 17), ("hang", 10)]
+    assert (found["crashes"], found["hangs"], found["errors outside the family"]) == (1, 1, 1)
+    kept = sorted(p.name for p in tmp_path.glob("*-*.*"))
+    assert kept == [f"{name}.{end}" for name in ("crash-3", "error-17", "hang-10") for end in ("ptx", "txt")]
+    assert "ValueError: planted" in (tmp_path / "error-17.txt").read_text()
+    again, more = fuzz(tmp_path, "--modules", "30", "--launches", "0")  # it goes on: 6 modules, and what was found stays
+    assert again == 1 and more["modules"] == 30 and more["failures"] == found["failures"]

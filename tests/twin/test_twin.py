@@ -1,0 +1,208 @@
+"""The compiled twin against the exact model, bit for bit: every kind of plan, adversarial operands, the calling interface."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mmulator.numerics import DotKey, matmul
+from mmulator.twin.twin import fast_matmul, twin_for
+from tests.support.numerics_cases import DISTRIBUTIONS, elements, operands
+
+F32, F16, S32 = ("f32", "f32"), ("f16", "f16"), ("s32", "s32")
+NVF4 = {"kind": "mxf4nvf4", "scale_vec": "4X", "stype": "ue4m3"}
+MXF4 = {"kind": "mxf4", "scale_vec": "2X", "stype": "ue8m0"}
+MXF8 = {"kind": "mxf8f6f4", "scale_vec": "1X", "stype": "ue8m0"}
+
+# One key of every way the twin works (family, A, B, (C, D), k, device, options).
+CASES: list[tuple[str, str, str, tuple[str, str], int, str, dict[str, Any]]] = [
+    ("wgmma", "f16", "f16", F32, 16, "sm_90", {}),
+    ("wgmma", "f16", "f16", F16, 16, "sm_90", {}),
+    ("wgmma", "bf16", "bf16", F32, 16, "sm_90", {}),
+    ("wgmma", "tf32", "tf32", F32, 8, "sm_90", {}),
+    ("wgmma", "e4m3", "e5m2", F32, 32, "sm_90", {}),
+    ("wgmma", "e5m2", "e5m2", F16, 32, "sm_90", {}),
+    ("wgmma", "f16", "f16", F32, 32, "sm_90", {"sparse": True}),
+    ("wgmma", "bf16", "bf16", F32, 32, "sm_90", {"sparse": True}),
+    ("wgmma", "e5m2", "e4m3", F32, 64, "sm_90", {"sparse": True}),
+    ("mma", "f16", "f16", F32, 8, "sm_90", {}),
+    ("mma", "f16", "f16", F32, 16, "sm_80", {}),
+    ("mma", "f16", "f16", F16, 16, "sm_80", {}),
+    ("mma", "bf16", "bf16", F32, 32, "sm_80", {"sparse": True}),
+    ("mma", "tf32", "tf32", F32, 4, "sm_90", {}),
+    ("mma", "tf32", "tf32", F32, 8, "sm_80", {}),
+    ("mma", "tf32", "tf32", F32, 16, "sm_90", {"sparse": True}),
+    ("wmma", "tf32", "tf32", F32, 8, "sm_90", {}),
+    ("wmma", "f16", "f16", F32, 16, "sm_70", {}),
+    ("wmma", "f16", "f16", ("f16", "f32"), 16, "sm_90", {}),
+    ("wmma", "f16", "f16", ("f32", "f16"), 16, "sm_90", {}),
+    ("mma", "e4m3", "e4m3", F32, 32, "sm_90", {}),
+    ("mma", "e5m2", "e5m2", F16, 16, "sm_90", {}),
+    ("mma", "e4m3", "e5m2", F32, 64, "sm_90", {"sparse": True}),
+    ("mma", "e5m2", "e4m3", F32, 16, "sm_90", {}),
+    ("mma", "f16", "f16", F32, 4, "sm_90", {}),
+    ("mma", "f16", "f16", F16, 4, "sm_80", {}),
+    ("mma", "f16", "f16", ("f16", "f32"), 4, "sm_90", {}),
+    ("mma", "e4m3", "e4m3", F32, 32, "sm_89", {}),
+    ("mma", "e5m2", "e5m2", F32, 32, "sm_120", {}),
+    ("mma", "e3m2", "e2m3", F32, 32, "sm_120", {"kind": "f8f6f4"}),
+    ("mma", "e4m3", "e2m1", F32, 32, "sm_120", MXF8),
+    ("mma", "e5m2", "e5m2", F32, 64, "sm_120", {**MXF8, "sparse": True}),
+    ("mma", "e2m1", "e2m1", F32, 64, "sm_120", NVF4),
+    ("mma", "e2m1", "e2m1", F32, 128, "sm_120", {**MXF4, "sparse": True}),
+    ("mma", "s8", "u8", S32, 32, "sm_90", {}),
+    ("mma", "u8", "u8", S32, 32, "sm_90", {"satfinite": True}),
+    ("mma", "s8", "s8", S32, 64, "sm_90", {"sparse": True}),
+    ("mma", "s4", "u4", S32, 64, "sm_90", {"satfinite": True}),
+    ("mma", "b1", "b1", S32, 256, "sm_90", {"bit_op": "xor"}),
+    ("mma", "b1", "b1", S32, 128, "sm_80", {"bit_op": "and"}),
+    ("mma", "f64", "f64", ("f64", "f64"), 4, "sm_90", {}),
+    ("mma", "f64", "f64", ("f64", "f64"), 8, "sm_90", {"rounding": "rp"}),
+    ("mma", "f64", "f64", ("f64", "f64"), 4, "sm_90", {"rounding": "rz"}),
+]
+KEYS = [(DotKey(f, a, b, c, d, k, **o), device) for f, a, b, (c, d), k, device, o in CASES]
+
+
+def name_of(x: Any) -> str:
+    return x if isinstance(x, str) else f"{x.family}-{x.kind or x.dtype}-{x.ctype}-{x.atype}-{x.btype}{'-sp' * x.sparse}"
+
+
+def differences(key: DotKey, device: str, m: int, n: int, k: int, seed: int, names: tuple[str, str, str] | None = None) -> int:
+    (A, B, C), options = operands(key, m, n, k, seed, names)
+    model = matmul(key, device, A, B, C, **options)
+    twin = fast_matmul(key, device, A, B, C, threads=1, **options)
+    assert twin.dtype == model.dtype and twin.shape == model.shape
+    return int((twin != model).sum())
+
+
+@pytest.mark.parametrize(("key", "device"), KEYS, ids=name_of)
+def test_twin_is_the_model(key: DotKey, device: str) -> None:
+    small = key.atype == "f64"  # the model of f64 goes element by element
+    for seed, name in enumerate(DISTRIBUTIONS):
+        shape = (5, 24, 2 * key.k) if small else (19, 88, 3 * key.k)
+        assert differences(key, device, *shape, seed, (name, name, name)) == 0, name
+    for seed in range(2 if small else 8):
+        rng = np.random.default_rng(seed)
+        m, n = (3, 72) if small else (int(rng.integers(1, 40)), 8 * int(rng.integers(1, 20)))
+        assert differences(key, device, m, n, key.k * int(rng.integers(1, 5)), 100 + seed) == 0
+
+
+EXPONENT = {"f32": (23, 256), "f16": (10, 32), "f64": (52, 2048)}
+
+
+@pytest.mark.parametrize(("key", "device"), [c for c in KEYS if c[0].ctype in EXPONENT], ids=name_of)
+def test_every_exponent_of_c(key: DotKey, device: str) -> None:
+    """Beside products of one size: each exponent of C, both signs, mantissas full, empty and between."""
+    low, fields = EXPONENT[key.ctype]
+    m, n = min(fields, 256), 16
+    # a product of its own for each exponent: the fast path gives up where one of its elements does not fit
+    field = (np.arange(m, dtype=np.uint64) * np.uint64(fields // m))[:, None]
+    variant = np.arange(n, dtype=np.uint64)[None, :]
+    sign, mantissa = variant & np.uint64(1), np.where(variant < 8, 0x129E0EC >> 2, (1 << low) - 1).astype(np.uint64)
+    C = sign * np.uint64(fields // 2 << low + 1) | field << np.uint64(low) | mantissa & np.uint64((1 << low) - 1)
+    wrong = 0
+    for seed, names in enumerate([("normal", "normal"), ("tiny", "normal"), ("huge", "huge"), ("wide", "tiny")]):
+        (A, B, D), options = operands(key, 1, n, key.k, seed, (*names, "normal"))
+        given_c = C.astype(D.dtype)[:, None, :]
+        model = matmul(key, device, A, B, given_c, **options)
+        wrong += int((fast_matmul(key, device, A, B, given_c, threads=1, **options) != model).sum())
+    assert not wrong
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(KEYS), st.integers(1, 20), st.integers(1, 9), st.integers(1, 3), st.integers(0, 1 << 32))
+def test_twin_is_the_model_on_any_shape(case: tuple[DotKey, str], m: int, n8: int, steps: int, seed: int) -> None:
+    key, device = case
+    assert differences(key, device, min(m, 4) if key.atype == "f64" else m, 8 * n8, key.k * steps, seed) == 0
+
+
+F16KEY = DotKey("wgmma", "f16", "f16", "f32", "f32", 16)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 0xFFFF), min_size=16, max_size=16),
+    st.lists(st.integers(0, 0xFFFF), min_size=16, max_size=16),
+    st.integers(0, 0xFFFFFFFF),
+)
+def test_any_bits_of_one_f16_dot_product(a: list[int], b: list[int], c: int) -> None:
+    A, B, C = np.array([a], np.uint16), np.array([b], np.uint16).T.copy(), np.array([[c]], np.uint32)
+    assert fast_matmul(F16KEY, "sm_90", A, B, C) == matmul(F16KEY, "sm_90", A, B, C)
+
+
+def test_long_sums_pass_through_memory_unchanged() -> None:
+    """k beyond one pass of the kernel, several threads, blocks of columns and rows that are not full."""
+    for key in (F16KEY, DotKey("wgmma", "f16", "f16", "f16", "f16", 16), DotKey("wgmma", "s8", "s8", "s32", "s32", 32)):
+        (A, B, C), options = operands(key, 130, 200, 640, 5, ("normal", "normal", "normal"))
+        model = matmul(key, "sm_90", A, B, C, **options)
+        for threads in (1, 2, 3):
+            twin = fast_matmul(key, "sm_90", A, B, C, threads=threads, **options)
+            np.testing.assert_array_equal(twin, model)
+
+
+def test_leading_dimensions_are_a_batch() -> None:
+    rng = np.random.default_rng(0)
+    A, B = elements("f16", "normal", (2, 3, 16, 16), rng), elements("f16", "normal", (3, 16, 8), rng)
+    C = elements("f32", "normal", (16, 8), rng)
+    np.testing.assert_array_equal(fast_matmul(F16KEY, "sm_90", A, B, C), matmul(F16KEY, "sm_90", A, B, C))
+
+
+# The native interface -----------------------------------------------------------------------------------------------
+P, I = ctypes.c_void_p, ctypes.c_int64
+
+
+def pack(address: int, raw: Any, ld: int, lines: int, k: int, size: int) -> Any:
+    out = np.full(size + 256, 0xA5, np.uint8)
+    at = -(-out.ctypes.data // 64) * 64
+    ctypes.CFUNCTYPE(None, P, I, I, I, P)(address)(raw.ctypes.data, ld, lines, k, at)
+    start = at - out.ctypes.data
+    assert (out[start + size :] == 0xA5).all(), "wrote beyond the size that was announced"
+    return out[start : start + size]
+
+
+@pytest.mark.parametrize(("key", "device"), [c for c in KEYS if not c[0].sparse and not c[0].scale_blocks], ids=name_of)
+def test_both_orders_of_b_and_strided_c_in_place(key: DotKey, device: str) -> None:
+    twin = twin_for(key, device)
+    m, n, k = 10, 40, 2 * key.k
+    (A, B, C), _ = operands(key, m, n, k, 3, ("normal", "special", "normal"))
+    pad = 7
+    wide_a = np.concatenate([A, np.zeros((m, pad), A.dtype)], axis=1)
+    wide_b = np.concatenate([B, np.zeros((k, pad), B.dtype)], axis=1)
+    across = np.ascontiguousarray(np.concatenate([B.T, np.zeros((n, pad), B.dtype)], axis=1))
+    a = pack(twin.pack_a, wide_a, k + pad, m, k, twin.a_bytes(m, k))
+    rows = pack(twin.pack_b_rows, wide_b, n + pad, n, k, twin.b_bytes(n, k))
+    columns = pack(twin.pack_b, across, k + pad, n, k, twin.b_bytes(n, k))
+    np.testing.assert_array_equal(rows, columns)
+    if C.dtype.itemsize == np.dtype({"f16": "u2", "f64": "u8"}.get(key.dtype, "u4")).itemsize:
+        D = np.full((m, n + pad), 0x5A, C.dtype)
+        D[:, :n] = C
+        dot = ctypes.CFUNCTYPE(None, P, P, P, I, P, I, I, I, I, I)(twin.dot)
+        dot(a.ctypes.data, rows.ctypes.data, D.ctypes.data, n + pad, D.ctypes.data, n + pad, m, n, k, 0)
+        np.testing.assert_array_equal(D[:, :n], matmul(key, device, A, B, C))
+        assert (D[:, n:] == 0x5A).all()
+
+
+def test_a_disabled_c_is_not_read_and_signs_turn() -> None:
+    (A, B, _), _ = operands(F16KEY, 20, 72, 48, 1, ("normal", "normal", "normal"))
+    nan = np.full((20, 72), 0x7FFFFFFF, np.uint32)
+    twin = twin_for(F16KEY, "sm_90")
+    a = pack(twin.pack_a, A, 48, 20, 48, twin.a_bytes(20, 48))
+    b = pack(twin.pack_b_rows, B, 72, 72, 48, twin.b_bytes(72, 48))
+    dot = ctypes.CFUNCTYPE(None, P, P, P, I, P, I, I, I, I, I)(twin.dot)
+    for signs in ((1, 1), (-1, 1), (1, -1), (-1, -1)):
+        D = np.zeros((20, 72), np.uint32)
+        flags = twin.flags(zero_c=True, negate_a=signs[0] < 0, negate_b=signs[1] < 0)
+        dot(a.ctypes.data, b.ctypes.data, nan.ctypes.data, 72, D.ctypes.data, 72, 20, 72, 48, flags)
+        expected = matmul(F16KEY, "sm_90", A, B, None, imm_scale_a=signs[0], imm_scale_b=signs[1])
+        np.testing.assert_array_equal(D, expected)
+
+
+def test_the_rounding_mode_is_restored() -> None:
+    (A, B, C), _ = operands(F16KEY, 16, 64, 16, 0, ("normal", "special", "normal"))
+    fast_matmul(F16KEY, "sm_90", A, B, C, threads=1)
+    assert np.float32(1) + np.float32(2.0**-24) * np.float32(1.5) == np.float32(1 + 2.0**-23)

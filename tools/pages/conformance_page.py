@@ -1,0 +1,185 @@
+"""docs/conformance.md: what was compared with which GPU, from the vectors' reports and the tables.
+
+    python -m tools.pages.conformance_page            # rewrite the page
+    python -m tools.pages.conformance_page --check    # exit code 1 if it is not up to date
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mmulator.conformance.edges import EDGES
+from mmulator.conformance.probes import Observation
+from mmulator.conformance.subjects import group
+from mmulator.errors import MmulatorError
+from mmulator.isa.tables import all_forms
+from mmulator.isa.targets import DEVICES, TARGETS, Target
+from mmulator.numerics.profiles import dot_key, profile_for
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "conformance.md"
+LETTERS = {"measured": "M", "published": "P", "as specified": "S", "inferred": "i"}
+EDGE = "edge: "
+
+HEAD = """<!-- Made by tools/pages/conformance_page.py; do not edit. -->
+
+# Conformance
+
+"Bit for bit" can be checked. On a machine with an NVIDIA GPU:
+
+```
+pip install 'mmulator[gpu]'
+mmulator conformance --gpu
+```
+
+compares the model with the GPU: for every form of a matrix instruction that the GPU
+has it writes PTX, lets the driver compile and run it on operands that are hard to get
+right, and compares all result registers (or memory). It prints a line for each group of
+forms; of a form that differs the first differing element with its operands, the exact
+sum, and both results. `--report FILE.html` writes the same for every form, `--filter`
+chooses forms by regular expression, `--cases` and `--seed` say how many and which
+operands, `--resume` goes on with an interrupted run. The exit code is 0 only if no bit
+differs.
+
+```
+mmulator conformance
+```
+
+without a GPU replays what GPUs answered: `vectors/` of the repository (the folder of the
+clone that it is run in, or `--vectors DIR`). `--gpu --capture DIR` writes such vectors, with GPU, driver,
+compiler and date. They hold results alone: operands follow from a seed, by generators
+whose words do not change from one NumPy to the next.
+
+`mmulator run launch.toml --compare-gpu` runs one launch on both sides, and says which
+thread stored the first differing element of each array, and from which line.
+
+## Cases
+
+A case is eight columns of results with operands of their own: an m16n8 `mma` is one, an
+m64n256 `wgmma` is 32. Loads, stores and matrix moves count executions. The cases of a
+form are shared out among the ways of writing it (selectors; for `wgmma` A in registers or
+in shared memory, signs, transposes) and the kinds of operands:
+
+| kind | operands |
+| --- | --- |
+"""
+
+
+def kinds() -> Iterator[str]:
+    from mmulator.conformance.values import FLOATS, INTEGERS
+
+    for name, function in {**FLOATS, **INTEGERS}.items():
+        text = " ".join((function.__doc__ or "").split("\n\n")[0].split()).rstrip(".")
+        yield f"| {name} | {text} |"
+
+
+def target_of(device: str) -> Target:
+    number = int(device[3:])
+    return next(t for t in (Target(number, "a"), Target(number)) if t in TARGETS)
+
+
+def confidence() -> dict[str, dict[str, str]]:
+    """Group of multiplications -> device -> letter."""
+    out: dict[str, dict[str, str]] = {}
+    for form in all_forms():
+        if form.atype is None:
+            continue
+        for device in DEVICES:
+            if not form.requires.admits(target_of(device)):
+                continue
+            try:
+                letter = LETTERS[profile_for(dot_key(form), device).confidence]
+            except MmulatorError:
+                continue
+            row = out.setdefault(group(form), {})
+            row[device] = " ".join(sorted({letter, *row.get(device, "").split()}))  # shapes may differ
+    return out
+
+
+def measured() -> Iterator[str]:
+    reports = sorted((ROOT / "vectors").glob("sm_*/report.json"))
+    if not reports:
+        yield "No GPU's answers are in the repository yet.\n"
+    for path in reports:
+        data = json.loads(path.read_text())
+        yield from device_section(data, path.parent.name)
+        more = path.with_name("runs.json")
+        runs = json.loads(more.read_text()) if more.exists() else []
+        for run in runs:
+            yield run_line(run)
+        observed = next((r for r in reversed(runs) if r.get("observations")), None)
+        if observed is not None:
+            yield observations(observed)
+
+
+def observations(run: dict[str, Any]) -> str:
+    """What probes saw where the specification promises nothing."""
+    lines = [f"Observed on the {run['gpu']['name']}, where the specification promises nothing:\n"]
+    lines += [f"- {Observation(**o).line()}" for o in run["observations"]]
+    lines.append("\nptxas, which is in the driver too, inserts the wait (C7517) and the fence (C7519) that are missing.")
+    return "\n".join(lines) + "\n"
+
+
+def run_line(data: dict[str, Any]) -> str:
+    """A run without vectors: what it took part in."""
+    gpu, t, run = data["gpu"], data["totals"], data["run"]
+    return (
+        f"{data['date']}, {gpu['name']}, driver {gpu['driver']}, seed {run['seed']}, {run['count']:,} cases a form, "
+        f"{data['what']}:\n"
+        f"{t['forms']:,} forms, {t['cases']:,} cases, {t['words']:,} words, {t['wrong']:,} different.\n"
+    )
+
+
+def device_section(data: dict[str, Any], device: str) -> Iterator[str]:
+    gpu, t = data["gpu"], data["totals"]
+    yield f"### {gpu['name']} ({device})\n"
+    yield (
+        f"{data['date']}, driver {gpu['driver']}, CUDA {gpu['cuda']}, seed {data['run']['seed']}: "
+        f"{t['forms']:,} forms and edges,\n{t['cases']:,} cases, {t['words']:,} words compared, "
+        f"{t['wrong']:,} different.\n"
+    )
+    for row in data["different"]:
+        name, first = row["item"]["name"], row["first"]
+        yield f"- `{name}`: {row['verdict']}. {first['arithmetic'] if first else row['error']}"
+    yield "\n| forms | number | cases | words | different |\n| --- | --- | --- | --- | --- |"
+    groups = [g for g in data["groups"] if not g["group"].startswith(EDGE)]
+    for g in groups:
+        yield f"| {g['group']} | {g['forms']} | {g['cases']:,} | {g['words']:,} | {g['wrong']:,} |"
+    by_name = {g["group"].removeprefix(EDGE): g for g in data["groups"] if g["group"].startswith(EDGE)}
+    yield "\n| question | forms | cases | different |\n| --- | --- | --- | --- |"
+    for edge in EDGES:
+        if g := by_name.get(edge.name):
+            yield f"| {edge.name}: {edge.question} | {g['forms']} | {g['cases']:,} | {g['wrong']:,} |"
+    yield ""
+
+
+def page() -> str:
+    lines = [*kinds(), "| metadata | near one, with any metadata, also what the specification calls invalid |", ""]
+    lines += ["## Measured\n", *measured()]
+    lines += [
+        "## Every device\n",
+        "M: measured on an NVIDIA H200, register by register. P: published models and vectors. S: the",
+        "specification defines the result. i: carried over from a sibling. Empty: the device has no such",
+        "form. [fidelity.md](fidelity.md) has the numbers behind it.\n",
+        "| forms | " + " | ".join(d.removeprefix("sm_") for d in DEVICES) + " |",
+        "|" + " --- |" * (len(DEVICES) + 1),
+    ]
+    for name, row in confidence().items():
+        lines.append(f"| {name} | " + " | ".join(row.get(d, "") for d in DEVICES) + " |")
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    text = page()
+    if "--check" in arguments:
+        return int(not PAGE.exists() or PAGE.read_text() != text)
+    PAGE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,412 @@
+"""What the documentation says of the tables, made from the tables.
+
+    python -m tools.pages.spec_map            # rewrite what has changed
+    python -m tools.pages.spec_map --check    # exit code 1 if a page is not up to date
+
+Whole pages: docs/spec-map.md, docs/supported.md. Regions of other pages stand between `<!-- made: NAME -->` and
+`<!-- end -->`. tests/laws/test_docs.py checks that all of it is up to date.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mmulator.conformance import vectors
+from mmulator.inspect.explanation.arithmetic import runs_on, spans
+from mmulator.isa import special_registers as scalar_registers
+from mmulator.isa import table as scalar_tables
+from mmulator.isa.forms import MatrixForm
+from mmulator.isa.forms import Row as MatrixRow
+from mmulator.isa.row import TYPE_SLOTS, Row
+from mmulator.isa.tables import FAMILIES
+from mmulator.isa.targets import CHIPS, DEVICES
+from mmulator.machine.compile.special import SPECIAL_REGISTERS
+from mmulator.machine.meaning import LOWER, load_all
+from mmulator.machine.meaning import scope as registry
+from mmulator.machine.meaning.vocabulary import SEMANTICS
+from mmulator.numerics import profiles
+from mmulator.numerics.profiles import dot_key
+from mmulator.syntax import parse_mnemonic
+from tools.ptxas import differences as ptxas_differences
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "mmulator"
+HEAD = "<!-- Made by tools/pages/spec_map.py from the tables; do not edit. -->\n\n"
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
+    lines += ["| " + " | ".join(str(c).replace("|", "\\|") for c in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def code(words: Iterable[str]) -> str:
+    return " ".join(f"`{w}`" for w in words)
+
+
+# where things are ---------------------------------------------------------------------------------------------------
+def module_path(module: str) -> str:
+    """Path of a module below src/mmulator/."""
+    return module.removeprefix("mmulator.").replace(".", "/") + ".py"
+
+
+def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that a decorator of machine/meaning/scope.py has wrapped."""
+    while function.__module__ == registry.__name__:
+        inside = [v for v in inspect.getclosurevars(function).nonlocals.values() if inspect.isfunction(v)]
+        inside = [v for v in inside if v.__module__ != registry.__name__] or inside
+        if not inside:
+            break
+        function = inside[0]
+    return function
+
+
+CONTROL = {"bra", "brx", "call", "ret", "exit", "trap", "bar", "barrier"}  # endings of basic blocks: machine/compile/control.py
+
+
+def meaning(row: Row) -> list[str]:
+    """Files that give a scalar row its meaning."""
+    load_all()
+    if not row.status.runs:
+        return []
+    lowering = LOWER.get(row.name) or LOWER.get(row.opcode)
+    if lowering is not None:
+        return [module_path(lowering.__module__)]
+    if row.opcode in CONTROL:
+        return ["machine/compile/control.py", "machine/runtime/control.py"]
+    name = row.name if row.name in SEMANTICS else row.opcode
+    first = next((g for g in row.slots if g.name in TYPE_SLOTS), None)
+    kinds = {registry.kind_of(t) for t in first.choices} if first else {""}
+    found = [registry._TABLE.get((name, k)) or registry._TABLE.get((name, "")) for k in sorted(kinds)]
+    return sorted({module_path(body_of(f).__module__) for f in found if f is not None})
+
+
+def scalar_rows() -> Iterator[tuple[str, str, Row]]:
+    """(file of the table, chapter of the specification, row)."""
+    files = {}
+    for module in vars(scalar_tables).values():
+        for row in getattr(module, "ROWS", ()) if inspect.ismodule(module) else ():
+            files[id(row)] = module_path(module.__name__)
+    for chapter in scalar_tables.CHAPTERS:
+        for row in chapter.ROWS:
+            yield files[id(row)], row.section.title.partition(":")[0], row
+
+
+# docs/spec-map.md ---------------------------------------------------------------------------------------------------
+MATRIX_FILES = {
+    "mma": "execution.py layouts/fragments.py layouts/sparse/ layouts/scales.py machine/meaning/matrix.py",
+    "wgmma": "execution.py layouts/fragments.py layouts/descriptors.py layouts/swizzle.py layouts/sparse/ "
+    "machine/meaning/matrix.py machine/runtime/tensor.py program/as_ptxas/inflight.py",
+    "wmma": "execution.py layouts/fragments.py machine/meaning/matrix.py machine/runtime/tensor.py",
+    "ldmatrix": "execution.py layouts/operands.py machine/meaning/matrix.py machine/runtime/memory.py",
+    "stmatrix": "execution.py layouts/operands.py machine/meaning/matrix.py machine/runtime/memory.py",
+    "movmatrix": "execution.py layouts/operands.py machine/meaning/matrix.py machine/runtime/memory.py",
+}
+LANGUAGE = (
+    ("PTX Module Directives; Identifiers, Constants", "ptx/lexer.py ptx/cursor.py ptx/parser.py"),
+    ("State Spaces, Types, and Variables", "isa/types.py ptx/declarations.py program/image.py machine/state.py"),
+    ("Instruction Operands", "ptx/operands.py ptx/tree.py machine/compile/block.py"),
+    ("Abstracting the ABI: functions, calls, parameters",
+     "ptx/calls.py program/image.py program/calls.py machine/runtime/control.py"),
+    ("Predicated Execution", "ptx/body.py program/blocks.py"),
+    ("Special Registers", "isa/special_registers.py machine/compile/special.py"),
+    (".target and .version, Target Architecture Families", "isa/targets.py ptx/verify.py"),
+    ("Performance-Tuning Directives (.maxntid, .reqntid)", "ptx/resources.py machine/module.py"),
+    ("Memory Consistency Model", "machine/runtime/memory.py (host memory, in program order of the lanes)"),
+    ("Matrix data-types, fragments, strides, descriptors", "isa/types.py layouts/"),
+    ("arithmetic that the specification leaves open", "numerics/profiles.py numerics/dot.py"),
+    ("approximate functions", "numerics/sfu/"),
+)
+
+
+def spec_map() -> str:
+    out = HEAD + (
+        "# From the specification to the code\n\n"
+        "Sections are those of the PTX ISA, version 9.1; files are below `src/mmulator/`.\n"
+        "What is supported of each instruction: [supported.md](supported.md). How the files work together:\n"
+        "[design.md](design.md).\n\n## The language\n\n"
+    )
+    out += table(("section", "files"), ((title, code_paths(files)) for title, files in LANGUAGE))
+    out += "\n## Matrix instructions\n\nArithmetic: `numerics/`, for all of them.\n\n"
+    rows = []
+    for family, members in FAMILIES.items():
+        for title in dict.fromkeys(r.section.title for r in members):
+            here = [r for r in members if r.section.title == title]
+            ops = dict.fromkeys(r.op if r.op != family else family for r in here)
+            forms = len({f for r in here for f in r.forms()})
+            home = f"isa/{'matrix_move' if 'matrix' in family else family}.py"
+            rows.append((title, code(ops), forms, f"`{home}`", code_paths(MATRIX_FILES[family])))
+    out += table(("section", "instructions", "forms", "table", "semantics"), rows)
+    chapters: dict[str, dict[str, list[tuple[str, Row]]]] = {}
+    for file, chapter, row in scalar_rows():
+        chapters.setdefault(chapter, {}).setdefault(row.opcode, []).append((file, row))
+    for chapter, opcodes in chapters.items():
+        out += f"\n## {chapter}\n\n"
+        grouped: dict[tuple[str, str], list[str]] = {}
+        for opcode, members in opcodes.items():
+            tables = sorted({f for f, _ in members})
+            files = sorted({f for _, r in members for f in meaning(r)})
+            grouped.setdefault((" ".join(tables), " ".join(files)), []).append(opcode)
+        out += table(
+            ("instructions", "table", "semantics"),
+            ((code(names), code_paths(t), code_paths(f) or "not supported") for (t, f), names in grouped.items()),
+        )
+    return out
+
+
+def code_paths(text: str) -> str:
+    """`a.py b/` with each path in backquotes and the rest as it is."""
+    return " ".join(f"`{w}`" if w.endswith((".py", "/")) else w for w in text.split())
+
+
+# docs/supported.md --------------------------------------------------------------------------------------------------
+def row_name(row: MatrixRow) -> str:
+    """The mnemonic of a row, with a word for each choice of several."""
+    parts = [row.family if row.op == row.family else f"{row.family}.{row.op}"]
+    for slot in row.slots:
+        choices = [c for c in slot.choices if c]
+        if slot.name == "shape" and len(choices) > 3:
+            choices = [choices[0], "...", choices[-1]]
+        text = "/".join(choices)
+        parts.append(f"{{.{text}}}" if slot.optional else f".{text}")
+    return parts[0] + "".join(parts[1:])
+
+
+def devices_of(row: MatrixRow) -> str:
+    """Devices on which a row runs, as spans of the list of devices."""
+    return spans(d for d in DEVICES if any(runs_on(f, d) for f in row.forms())) or "none"
+
+
+def matrix_lines() -> Iterator[tuple[str, int, str]]:
+    """(mnemonic, forms, devices, in kernels); the loads and stores of wmma in one line for the same devices."""
+    for family, members in FAMILIES.items():
+        seen: set[MatrixForm] = set()
+        moves: dict[tuple[str, str], list[MatrixForm]] = {}
+        for row in members:
+            new = [f for f in row.forms() if f not in seen]
+            seen.update(new)
+            if new and family == "wmma" and row.op != "mma":
+                moves.setdefault((row.op, devices_of(row)), []).extend(new)
+            elif new:
+                yield f"`{row_name(row)}`", len(new), devices_of(row)
+        for (op, where), forms in moves.items():
+            shapes, types = (dict.fromkeys(str(x) for x in xs) for xs in zip(*((f.shape, f.type) for f in forms)))
+            name = f"wmma.{op}.sync.aligned.layout.{'/'.join(shapes)}{{.ss}}.{'/'.join(types)}"
+            yield f"`{name}`", len(forms), where
+        yield f"**{family}**", len(seen), ""
+
+
+def supported() -> str:
+    out = HEAD + (
+        "# What is supported\n\n"
+        "Made from the instruction tables. Everything listed here is parsed and verified.\n\n"
+        "## Matrix instructions\n\n"
+        "*devices*: chips that have the instruction and whose arithmetic is known; `a/b` is a choice, `{...}` may be\n"
+        "left out. `Instruction` and `matmul` take all of them, and a PTX kernel can contain them.\n\n"
+    )
+    lines = list(matrix_lines())
+    out += table(("forms", "number", "devices"), lines)
+    rest: dict[str, dict[str, list[Row]]] = {}
+    for _, chapter, row in scalar_rows():
+        rest.setdefault(chapter, {}).setdefault(row.opcode, []).append(row)
+    out += "\n## Other instructions\n\n"
+    lines, missing = [], []
+    for chapter, opcodes in rest.items():
+        whole = [o for o, rows_ in opcodes.items() if not any(map(reason, rows_))]
+        if whole:
+            lines.append((chapter, code(whole)))
+        reasons: dict[str, list[str]] = {}
+        for rows_ in opcodes.values():
+            for r in rows_:
+                if reason(r):
+                    reasons.setdefault(reason(r), []).append(unsupported_name(r))
+        missing += [(chapter, code(dict.fromkeys(names)), why) for why, names in reasons.items()]
+    out += table(("section", "every form is supported"), lines)
+    out += "\n## Not supported\n\n" + table(("section", "instructions", "why"), missing)
+    have = [n for n in scalar_registers.SPECIAL_REGISTERS if is_read(n)]
+    lack = [n for n in scalar_registers.SPECIAL_REGISTERS if not is_read(n)]
+    out += "\n## Special registers\n\nSupported: " + ", ".join(folded(have)) + ".\n"
+    out += "\nNot supported: " + (", ".join(folded(lack)) or "none") + ".\n"
+    return out
+
+
+def reason(row: Row) -> str:
+    """Why the machine does not run a row; empty if it does."""
+    return (not row.status.runs and row.status.reason) or ("" if meaning(row) else "no semantics yet")
+
+
+def unsupported_name(row: Row) -> str:
+    shown = ("type", "dtype", "stype", "atype") if row.name == "cvt" else ("type", "dtype", "stype")
+    types = [g.choices for g in row.slots if g.name in shown]
+    narrow = [a for a in types if not row.open]
+    return row.name + "".join("." + "/".join(dict.fromkeys(a)) for a in narrow)
+
+
+def is_read(name: str) -> bool:
+    """Whether the machine has a special register; a vector's name stands for its components."""
+    return name in SPECIAL_REGISTERS or f"{name}.x" in SPECIAL_REGISTERS
+
+
+def folded(names: list[str]) -> list[str]:
+    """`pm0 ... pm7` as `pm0..7`, and .x .y .z as one."""
+    out: dict[str, None] = {}
+    numbered: dict[str, list[int]] = {}
+    for name in names:
+        match = re.fullmatch(r"([a-z]+)(\d+)(_64)?", name)
+        if match and match[1] in ("pm", "envreg"):
+            numbered.setdefault(match[1] + "N" + (match[3] or ""), []).append(int(match[2]))
+        else:
+            base, _, axis = name.partition(".")
+            axes = "".join(n[-1] for n in names if n.startswith(base + "."))
+            if not axis and axes:
+                continue
+            out[f"`%{base}" + (f".{axes}`" if axis else "`")] = None
+    return [*out, *(f"`%{k}` (N = {min(v)} to {max(v)})" for k, v in numbered.items())]
+
+
+# regions ------------------------------------------------------------------------------------------------------------
+COLUMNS = (
+    ("f16", "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32"),
+    ("bf16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
+    ("tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"),
+    ("FP8", "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"),
+    ("mx", "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0"),
+    ("sp", "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"),
+    ("wgmma", "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3"),
+    ("int", "wmma.mma.sync.aligned.row.col.m16n16k16.s32.s8.s8.s32"),
+    ("f64", "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"),
+)
+LETTER = {"measured": "M", "published": "P", "as specified": "S", "inferred": "I"}
+
+
+def confidence(name: str, device: str) -> str:
+    form = parse_mnemonic(name)
+    if not runs_on(form, device):
+        return ""
+    return LETTER[profiles.profile_for(dot_key(form), device).confidence]
+
+
+def devices() -> str:
+    rows = [(f"`{d}`", CHIPS[d], *(confidence(m, d) for _, m in COLUMNS)) for d in DEVICES]
+    return table(("device", "chip", *(c for c, _ in COLUMNS)), rows)
+
+
+def arithmetic() -> str:
+    """The rows of numerics/profiles.py."""
+    rows = []
+    for r in profiles.ROWS:
+        kinds = [k for k in r.kinds if k]
+        also = "," if None in r.kinds else ""
+        name = " ".join(r.families) + (f"{also} with " + " ".join(f".kind::{k}" for k in kinds) if kinds else "")
+        floors = f"{r.floor_f32}" + ("" if r.floor_f16 is None else f" / {r.floor_f16}")
+        how = {"fused": "", "halves": "two halves", "groups": "groups of 16"}.get(r.method, r.method)
+        notes = "; ".join(x for x in (how, f"{r.keep} bits kept" if r.keep != 23 else "", r.note) if x)
+        cells = (spans(r.devices), name, " ".join(r.types), r.chunk, r.fraction, floors, r.confidence, notes)
+        rows.append(cells)
+    return table(("device", "instruction", "types", "L", "F", "floor f32 / f16", "confidence", "notes"), rows)
+
+
+def matrix_names(text: str) -> list[str]:
+    return re.findall(r"\b(?:mma|wgmma|wmma|ldmatrix|stmatrix|movmatrix)\.[a-z0-9_.:]+", text)
+
+
+def figures() -> dict[str, int]:
+    """What can be counted in the repository."""
+    manifest = json.loads((ROOT / "tests/kernels/manifest.json").read_text())
+    files = sorted({entry["ptx"] for entry in manifest.values()})
+    texts = [(ROOT / "tests/kernels" / f).read_text() for f in files]
+    cases = json.loads((ROOT / "tests/data/scalar_vectors.json").read_text())["cases"]
+    verdicts = [v for f in ("ptx", "matrix") for v in (ROOT / f"tests/data/{f}_verdicts.txt").read_text().splitlines()]
+    return {
+        "launches": len(manifest),
+        "ptx files": len(files),
+        "matrix names": len({m for t in texts for m in matrix_names(t)}),
+        "statements": len(cases),
+        "results": sum(c["count"] for c in cases),
+        "contraction": (ROOT / "tests/data/contraction_kernels.txt").read_text().count("\n== "),
+        "rows": len(json.loads((ROOT / "tests/data/row_vectors.json").read_text())),
+        "verdicts": sum(v[:2] in ("+ ", "- ") for v in verdicts),
+        "matrix forms": sum(len({f for r in rows for f in r.forms()}) for rows in FAMILIES.values()),
+        "scalar instructions": len(scalar_tables.ROWS),
+    }
+
+
+@cache
+def evidence() -> str:
+    n = figures()
+    executions, words, stored = vectors.extent(ROOT / "vectors")
+    sources = Counter(e["source"].split()[0] for e in json.loads((ROOT / "tests/kernels/manifest.json").read_text()).values())
+    makers = {"nvcc": "nvcc", "triton": "Triton", "numba": "Numba", "by": "by hand"}
+    by = ", ".join(f"{makers.get(k, k)} {v}" for k, v in sources.most_common())
+    run = json.loads((ROOT / "vectors/sm_90/report.json").read_text())
+    return (
+        f"- `vectors/`: {run['totals']['words']:,} result words of {run['totals']['forms']:,} forms and edge cases\n"
+        f"  were compared with an H200 once, {run['totals']['wrong']:,} differ. Of its answers {words:,}\n"
+        f"  words, in {executions:,} executions of all forms, are kept as digests ({stored:,}\n"
+        "  of them in full); `mmulator conformance` replays these.\n"
+        f"- `tests/kernels/`: {n['launches']} launches of real kernels and the outputs of an H200\n"
+        f"  ({by}; {n['ptx files']} PTX files with\n"
+        f"  {n['matrix names']} different matrix instructions). Every output is compared bit for bit.\n"
+        "  Launches that need a later release are skipped by name; the few that cannot\n"
+        "  match are listed in `tests/kernels/test_kernels.py`, with the reason.\n"
+        f"- `tests/data/scalar_vectors.*`: {n['statements']:,} single statements with\n"
+        f"  {n['results']:,} operand tuples, and the results of an H200.\n"
+        f"- `tests/data/contraction_vectors.npz`: {n['contraction']} kernels whose bits depend on what ptxas\n"
+        "  fuses and computes beforehand, and the results of an H100.\n"
+        f"- `tests/data/row_vectors.json`: {n['rows']:,} statements made from the rows of the tables,\n"
+        "  128 operand tuples each, and digests of the results of an H100.\n"
+        "- `tests/data/approx_sm_90.npz`: for every coefficient in the tables of the\n"
+        "  approximate functions, H200 outputs that show it one too large or too small.\n"
+        f"- `tests/data/ptx_verdicts.txt`, `tests/data/matrix_verdicts.txt`: {n['verdicts']:,}\n"
+        "  statements that ptxas accepts or rejects.\n"
+    )
+
+
+def differences(cases: Iterable[ptxas_differences.Difference]) -> str:
+    rows = ((c.document, c.ptxas, c.judge, f"{c.target}, {c.version[0]}.{c.version[1]}") for c in cases)
+    return table(("the document", "ptxas", "of releases", "shown for"), rows)
+
+
+REGIONS: dict[str, Callable[[], str]] = {
+    "devices": devices,
+    "arithmetic": arithmetic,
+    "evidence": evidence,
+    "followed": lambda: differences(ptxas_differences.FOLLOWED),
+    "refused": lambda: differences(ptxas_differences.REFUSED),
+}
+PAGES: dict[str, Callable[[], str]] = {"docs/spec-map.md": spec_map, "docs/supported.md": supported}
+_REGION = re.compile(r"(<!-- made: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def with_regions(text: str) -> str:
+    return _REGION.sub(lambda m: m[1] + "\n" + REGIONS[m[2]]() + "\n" + m[4], text)
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """Every page with something made in it, and its text as it should be."""
+    for name, make in PAGES.items():
+        yield ROOT / name, make()
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = path.read_text()
+        if _REGION.search(text) and path.relative_to(ROOT).as_posix() not in PAGES:
+            yield path, with_regions(text)
+
+
+def main(arguments: list[str]) -> int:
+    stale = [(path, text) for path, text in pages() if not path.exists() or path.read_text() != text]
+    for path, text in stale:
+        print(path.relative_to(ROOT), "is not up to date" if "--check" in arguments else "written")
+        if "--check" not in arguments:
+            path.write_text(text)
+    return int(bool(stale) and "--check" in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
