@@ -68,7 +68,11 @@ def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-CONTROL = {"bra", "brx", "call", "ret", "exit", "trap", "bar", "barrier"}  # endings of basic blocks: machine/compile/control.py
+# endings of basic blocks (machine/compile/control.py), and where the run time has them
+CONTROL = {
+    **dict.fromkeys(("bra", "brx", "exit", "trap"), "control.py"), **dict.fromkeys(("call", "ret"), "calls.py"),
+    **dict.fromkeys(("bar", "barrier"), "barrier.py"),
+}  # fmt: skip
 
 
 def meaning(row: Row) -> list[str]:
@@ -80,7 +84,7 @@ def meaning(row: Row) -> list[str]:
     if lowering is not None:
         return [module_path(lowering.__module__)]
     if row.opcode in CONTROL:
-        return ["machine/compile/control.py", "machine/runtime/control.py"]
+        return ["machine/compile/control.py", f"machine/runtime/{CONTROL[row.opcode]}"]
     name = row.name if row.name in SEMANTICS else row.opcode
     first = next((g for g in row.slots if g.name in TYPE_SLOTS), None)
     kinds = {registry.kind_of(t) for t in first.choices} if first else {""}
@@ -114,7 +118,7 @@ LANGUAGE = (
     ("State Spaces, Types, and Variables", "isa/types.py ptx/declarations.py program/image.py machine/state.py"),
     ("Instruction Operands", "ptx/operands.py ptx/tree.py machine/compile/block.py"),
     ("Abstracting the ABI: functions, calls, parameters",
-     "ptx/calls.py program/image.py program/calls.py machine/runtime/control.py"),
+     "ptx/calls.py program/image.py program/calls.py machine/runtime/calls.py"),
     ("Predicated Execution", "ptx/body.py program/blocks.py"),
     ("Special Registers", "isa/special_registers.py machine/compile/special.py"),
     (".target and .version, Target Architecture Families", "isa/targets.py ptx/verify.py"),

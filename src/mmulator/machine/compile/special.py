@@ -30,7 +30,7 @@ def _lane() -> Value:
 
 _VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 _AXES = {"x": 0, "y": 1, "z": 2}
-# One SM after the other; a block runs on the SM of its number, as far as anyone can tell.
+# One SM after the other; a CTA runs on the SM of its number, as far as anyone can tell.
 _SMS = 132
 
 _TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
@@ -65,7 +65,7 @@ _TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
     "reserved_smem_offset_end": lambda e: constant(e.b, u32, 0x120),
     **{f"reserved_smem_offset_{n}": (lambda e: constant(e.b, u32, 0)) for n in range(2)},
     "reserved_smem_offset_cap": lambda e: constant(e.b, u32, 0x400),
-    # a block outside of any cluster is a cluster of one
+    # a CTA outside of any cluster is a cluster of one
     **{f"cluster_ctaid.{a}": (lambda e: constant(e.b, u32, 0)) for a in _AXES},
     **{f"cluster_nctaid.{a}": (lambda e: constant(e.b, u32, 1)) for a in _AXES},
     **{f"clusterid.{a}": (lambda e, n=n: _cta(e).field("ctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]

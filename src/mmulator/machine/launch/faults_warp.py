@@ -1,4 +1,4 @@
-"""Lanes that do not come together, as sentences: instructions by part of a warp, deadlocks, blocks that do not end."""
+"""Lanes that do not come together, as sentences: instructions by part of a warp, deadlocks, CTAs that do not end."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _describe_held(cta: ResidentCta, found: Sequence[Group], held: Group, ins: I
     )  # fmt: skip
 
 
-# blocks that do not end ----------------------------------------------------------------------------------------------
+# CTAs that do not end ------------------------------------------------------------------------------------------------
 def unfinished(grid: Grid, residents: Sequence[Resident]) -> tuple[str, Group | None]:
     """Where the warps of the first CTA that has begun are, and the first of its lanes that run."""
     begun = sorted((c for r in residents for c in r.each()), key=lambda c: int(c.state["linear"]))
