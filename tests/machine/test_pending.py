@@ -23,7 +23,7 @@ from mmulator.machine.launch.workers import Workers
 from mmulator.machine.module import Module
 from mmulator.machine.runtime.control import exit_lanes
 from mmulator.machine.runtime.mbarrier import complete_part
-from mmulator.machine.runtime.pending import commit, covered, entry, has_room, issue, make_room, queue
+from mmulator.machine.runtime.pending import commit_group, covered, entry, has_room, issue, make_room, queue
 from mmulator.machine.runtime.scheduler import run_cluster
 from mmulator.machine.runtime.waiting import wait_for_lanes
 from mmulator.machine.state import ASYNC_GROUPS, COPIES, AsyncGroup, Completes, Cta, Launch, Stop, Warp
@@ -59,7 +59,7 @@ POINTER, U32, U64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
 
 # operations of a warp -------------------------------------------------------------------------------------------------
 @native
-def note(w: ptr_to(Warp), number: u64) -> u32:
+def note_operation(w: ptr_to(Warp), number: u64) -> u32:
     """What carries out an operation here: its number behind those of the ones before, in shared memory."""
     out = cast_ptr(u32, w.cta.shared)
     out[0] = out[0] + 1
@@ -68,7 +68,7 @@ def note(w: ptr_to(Warp), number: u64) -> u32:
 
 
 @native
-def issue_one(w: ptr_to(Warp)) -> None:
+def issue_noted(w: ptr_to(Warp)) -> None:
     q = queue(w, COPIES)
     if not has_room(q, 1):
         make_room(w, q, u32(1))
@@ -78,13 +78,13 @@ def issue_one(w: ptr_to(Warp)) -> None:
 
 
 def resident(blocks: dict[int, Native], seed: int = 0, cluster: Extent = (1, 1, 1)) -> Resident:
-    """A cluster of CTAs of a warp, with other functions in place of some blocks of code. Its operations are `note`d."""
+    """A cluster of CTAs of a warp, with other functions in place of some blocks of code. Its operations are noted."""
     grid = launched(BLOCKS, np.zeros(4, np.uint32), LaunchShape(cluster, (32, 1, 1), 32, 512, 0, cluster), seed)
     for number, block in blocks.items():
         grid.code[number] = address(block)
     found = Resident(grid)
     found.start(0)
-    found.warps["queues"]["carry_out"] = address(note)
+    found.warps["queues"]["carry_out"] = address(note_operation)
     counts = np.zeros(len(grid.code), np.uint64)
     found.counts[0] = counts.ctypes.data
     found.keep = counts  # type: ignore[attr-defined]
@@ -99,7 +99,7 @@ def carried_out(r: Resident) -> list[int]:
 @pytest.mark.parametrize("seed", range(8))
 def test_operations_are_carried_out_once_and_in_order(seed: int) -> None:
     """Whenever that is: some at once, none before the ones before it, and at most `room` are in flight."""
-    add = function(issue_one, None, POINTER)
+    add = function(issue_noted, None, POINTER)
     runs = []
     for _ in range(2):
         r = resident({}, seed)
@@ -117,7 +117,7 @@ def test_a_full_queue_makes_room() -> None:
     r = resident({})
     queues = r.warps["queues"]
     queues["issued"], queues["done"] = COPIES.room, 0
-    function(issue_one, None, POINTER)(r.arena.at("warps"))
+    function(issue_noted, None, POINTER)(r.arena.at("warps"))
     assert carried_out(r)[:1] == [0] and int(queues["issued"][0, COPIES.queue]) == COPIES.room + 1
 
 
@@ -127,7 +127,7 @@ def test_groups_hold_what_was_issued_before_their_commit() -> None:
     q = r.warps["queues"][:, COPIES.queue]
     at = r.arena.at("warps")
     begin = at + Warp.offset["queues"]
-    close, hold = function(commit, None, POINTER, U32), function(covered, U64, POINTER, U64)
+    close, hold = function(commit_group, None, POINTER, U32), function(covered, U64, POINTER, U64)
     for seed in range(20):
         chance = random.Random(seed)
         q["issued"], q["committed"], q["filled"] = 0, 0, 0
@@ -170,10 +170,10 @@ def test_a_phase_ends_with_the_last_arrival_and_the_last_byte() -> None:
 
 
 @native
-def issue_bytes(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
+def issue_awaited(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
     """Block 0: an operation that brings 64 bytes to the mbarrier behind the notes of the cluster's first CTA; its queue has
     one of a group before it."""
-    issue_one(w)
+    issue_noted(w)
     q = queue(w, COPIES)
     e = entry(w, COPIES, q.issued)
     e.operation.completes = Completes.BYTES
@@ -184,7 +184,7 @@ def issue_bytes(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
 
 
 @native
-def sleep(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
+def sleep_at_mbarrier(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
     """Block 1: until the phase of the mbarrier is over."""
     barrier = cast_ptr(u64, cast_ptr(Cta, w.cta.cluster.ctas).shared + 256)
     if (barrier[0] >> 63) == 0:
@@ -193,7 +193,7 @@ def sleep(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
 
 
 @native
-def skip(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
+def skip_block(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
     return i32(1)
 
 
@@ -212,9 +212,9 @@ def test_what_is_pending_wakes_who_sleeps_at_its_mbarrier(seed: int, cluster: Ex
     """Each CTA brings 64 bytes: the first of them sleeps until those of the last have come."""
     size = cluster[0] * cluster[1] * cluster[2]
     over = word(1, 1, 0, 1)
-    assert asleep({0: issue_bytes, 1: sleep}, seed, cluster, 64 * size) == (Stop.EXITED, over)
-    assert asleep({0: issue_bytes, 1: sleep}, seed, cluster, 64 * size + 1)[0] == Stop.BLOCKED
-    assert asleep({0: skip, 1: sleep}, seed, cluster, 64 * size)[0] == Stop.BLOCKED
+    assert asleep({0: issue_awaited, 1: sleep_at_mbarrier}, seed, cluster, 64 * size) == (Stop.EXITED, over)
+    assert asleep({0: issue_awaited, 1: sleep_at_mbarrier}, seed, cluster, 64 * size + 1)[0] == Stop.BLOCKED
+    assert asleep({0: skip_block, 1: sleep_at_mbarrier}, seed, cluster, 64 * size)[0] == Stop.BLOCKED
 
 
 # clusters -------------------------------------------------------------------------------------------------------------

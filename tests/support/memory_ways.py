@@ -26,6 +26,8 @@ from mmulator.isa.types import type_bits
 from mmulator.layouts.operands import fragment
 from mmulator.machine.module import Module
 from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED
+from mmulator.ptx.tree import Instruction
+from tests.support.tracing import Event, traced
 
 WINDOW = 1024  # bytes of every window
 TARGET = "sm_100a"
@@ -255,7 +257,8 @@ class Walk:
 
     def __init__(self, chosen: Sequence[Statement]) -> None:
         self.statements = list(chosen)
-        self.kernel = Module.load(kernel(chosen), name="ways.ptx")["k"]
+        self.text = kernel(chosen)
+        self.kernel = Module.load(self.text, name="ways.ptx")["k"]
         self.memory, self.out = np.zeros(WINDOW, np.uint8), np.zeros(64 + 2 * WINDOW, np.uint8)
         first = self.kernel.module.image.next_slot << 32
         self.local_bytes = self.kernel.compile().local_bytes
@@ -270,6 +273,16 @@ class Walk:
         self.memory[:], self.out[:] = pattern(), 0
         args = [self.memory, self.out, address & (1 << 64) - 1, number, pattern()]
         self.kernel.launch(1, self.statements[number].lanes, args, timeout=20, threads=1)
+
+    def trace(self, number: int, address: int) -> list[Event]:
+        """What a subscriber sees of a launch."""
+        self.memory[:], self.out[:] = pattern(), 0
+        return traced(self.kernel, 1, self.statements[number].lanes, [self.memory, self.out, address, number, pattern()])
+
+    def is_statement(self, number: int, ins: Instruction | None) -> bool:
+        """Whether an instruction of the kernel is that of a statement."""
+        label = self.text[: self.text.index(f"\nW{number}:") + 1].count("\n") + 1
+        return ins is not None and ins.span.line == label and ins.mnemonic == self.statements[number].text.split()[0]
 
     def base(self, space: str) -> int:
         """The first address of a window, as its own space counts; of a generic space that of global memory."""

@@ -24,11 +24,13 @@ import linecache
 import operator
 import textwrap
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 from mmulator.codegen.types import Ty, boolean, i64, void
-from mmulator.codegen.values import Builder, Value, as_value, constant, module_text
+from mmulator.codegen.values import WIDE, Builder, Value, as_value, constant, module_text
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -51,12 +53,20 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 class Native:
-    """A function of the language. `name` is its symbol; closure constants that matter belong into it."""
+    """A function of the language. `name` is its symbol; closure constants that matter belong into it.
 
-    def __init__(self, function: Callable[..., Any], name: str | None = None, attributes: str = "") -> None:
+    inline: written into whatever calls it, instead of being linked to; only native functions can call it.
+    """
+
+    instrument: Instrument | None = None
+    inline = False
+
+    def __init__(
+        self, function: Callable[..., Any], name: str | None = None, attributes: str = "", inline: bool = False
+    ) -> None:
         self.function = function
         self.name = name or function.__name__
-        self.attributes = attributes
+        self.attributes, self.inline = attributes, inline
         tree = ast.parse(textwrap.dedent(source_of(function))).body[0]
         assert isinstance(tree, ast.FunctionDef)
         self.tree = tree
@@ -77,21 +87,63 @@ class Native:
     def build(self) -> tuple[Builder, list[Native]]:
         """The LLVM function, and the native functions it calls."""
         builder = Builder(self.name, self.returns, self.params, attributes=self.attributes)
+        if self.inline:
+            builder.linkage, builder.attributes = "internal", f"alwaysinline {self.attributes or WIDE}"
         with builder:
             body = _Body(self, builder)
             body.run(self.tree.body)
         return builder, body.calls
+
+    def under(self, instrument: Instrument | None) -> Native | None:
+        """The function under an instrument: itself, if neither it nor what it calls has a hook that the instrument takes."""
+        if instrument is None:
+            return self
+        variants: dict[Instrument, Native] = vars(self).setdefault("variants", {})
+        if instrument not in variants:
+            made = variants[instrument] = copy(self)
+            made.instrument, made.name = instrument, f"{self.name}.{instrument.name}"
+            _, calls = made.build()
+            taken = {id(f) for f in instrument.hooks.values()}
+            if not any(id(f) in taken or (f.instrument is not None and f is not made) for f in calls):
+                variants[instrument] = self
+        return variants[instrument]
 
     def __call__(self, *args: Any) -> Value:
         """Inside other code that is being built: a call."""
         return call(Builder.current(), self, args)
 
 
-def native(function: Callable[..., Any] | None = None, *, name: str | None = None, attributes: str = "") -> Any:
+def native(
+    function: Callable[..., Any] | None = None, *, name: str | None = None, attributes: str = "", inline: bool = False
+) -> Any:
     """Decorator: see the module's docstring."""
     if function is None:
-        return lambda f: Native(f, name, attributes)
-    return Native(function, name, attributes)
+        return lambda f: Native(f, name, attributes, inline)
+    return Native(function, name, attributes, inline)
+
+
+class Hook(Native):
+    """A call that is there only under an instrument which takes it. Without, its arguments are not computed either."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.name = function, function.__name__
+
+    def under(self, instrument: Instrument | None) -> Native | None:
+        """What is called in its place, if anything is."""
+        return instrument.hooks.get(self.name) if instrument is not None else None
+
+
+def hook(function: Callable[..., Any]) -> Hook:
+    """Decorator: parameters and docstring are all that the function needs."""
+    return Hook(function)
+
+
+@dataclass(frozen=True, eq=False)
+class Instrument:
+    """Native functions that are called in the place of hooks, by the hooks' names. `name` ends the symbols of what calls them."""
+
+    name: str
+    hooks: Mapping[str, Native]
 
 
 def call(b: Builder, target: Native, args: Any) -> Value:
@@ -105,6 +157,20 @@ def _pass(b: Builder, value: Any, ty: Ty, target: Native, name: str) -> Value:
     if isinstance(value, Value) and value.ty != ty and not (value.ty.kind == ty.kind == "ptr"):
         raise TypeError(f"{target.name}({name}): {value.ty} where {ty} is wanted")
     return as_value(b, value, ty)
+
+
+def parts(function: Native) -> tuple[list[Builder], list[Native]]:
+    """A function and all that is inlined in it, and the functions that these are linked to."""
+    builders: dict[str, Builder] = {}
+    linked: list[Native] = []
+    waiting = [function]
+    while waiting:
+        one = waiting.pop()
+        if one.name not in builders:
+            builders[one.name], calls = one.build()
+            waiting += [f for f in calls if f.inline]
+            linked += [f for f in calls if not f.inline]
+    return list(builders.values()), linked
 
 
 def library_text(functions: list[Native]) -> str:
@@ -374,6 +440,10 @@ class _Body:
                 return self.eval(target.value) + self.eval(target.slice)
             raise TypeError("address() takes s.field or p[i]")
         function = self.eval(node.func)
+        if isinstance(function, Native):
+            function = function.under(self.native.instrument)
+            if function is None:
+                return None
         args: list[Any] = []
         for a in node.args:
             if isinstance(a, ast.Starred):
@@ -387,4 +457,4 @@ class _Body:
         return function(*args, **keywords)
 
 
-__all__ = ["Native", "boolean", "call", "library_text", "native"]
+__all__ = ["Hook", "Instrument", "Native", "boolean", "call", "hook", "library_text", "native", "parts"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import Native
+from mmulator.codegen.lang import Native, parts
 from mmulator.codegen.locks import Lock
 from mmulator.codegen.values import module_text
 
@@ -29,12 +29,12 @@ def _ensure(function: Native) -> None:
 def _load(function: Native) -> None:
     if function.name in _loaded:
         return
-    builder, calls = function.build()
+    builders, calls = parts(function)
     for callee in calls:
         if callee.name != function.name:
             _load(callee)
-    symbols = {n: _loaded[n] for n in builder.declared if n in _loaded}
-    library = Library(module_text([builder]), 2, symbols)
+    symbols = {n: _loaded[n] for b in builders for n in b.declared if n in _loaded}
+    library = Library(module_text(builders), 2, symbols)
     _libraries.append(library)
     _loaded[function.name] = library.address(function.name)
 

@@ -256,6 +256,11 @@ def fill_bytes(to: Value, byte: int, size: Any) -> None:
     b.call("llvm.memset.p0.i64", void, [ptr(to), constant(b, u8, byte), n, constant(b, boolean, 0)])
 
 
+def advance(pointers: Value, bytes: int) -> Value:
+    """A vector of pointers, each moved on."""
+    return pointers.b.emit(pointers.ty, f"getelementptr i8, {pointers.typed}, i64 {bytes}")
+
+
 def cast_ptr(to: Any, pointer: Value) -> Value:
     """The same pointer, to another type."""
     return Value(pointer.b, ptr_to(to), pointer.text)

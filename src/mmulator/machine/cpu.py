@@ -59,13 +59,13 @@ class Cpu:
     def launch(self, kernel: CompiledKernel, request: Request) -> Ran:
         x, y, z = request.block
         shape = LaunchShape(request.grid, request.block, x * y * z, kernel.shared.static, request.shared)
-        threads = 1 if request.watches else request.threads
+        threads = request.threads or (1 if request.watches else None)
         try:
             grid = Grid(kernel, shape, request.arguments, request.seed, threads, request.watches)
             outcome = Workers(grid, request.progress).run(request.timeout)
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
-        stores = request.watches.stores(int(grid.launch["seen_count"][0]), shape, kernel.sites) if request.watches else []
+        stores = request.watches.stores(shape, kernel.sites) if request.watches else []
         return Ran(
             outcome.seconds, outcome.workers, class_totals(outcome.counts, kernel.classes), kernel.macs(outcome.counts),
             kernel.from_cache, list(kernel.notes), "".join(grid.printer.text), stores,

@@ -235,7 +235,7 @@ class Kernel:
         device: whose arithmetic (`sm_90`); default: that of .target. seed: of the scheduler's choices (when asynchronous
         operations complete). timeout: seconds that compilation may take, and again the run. threads: of the host.
         progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
-        index), whose stores the report lists; the launch then takes one thread of the host.
+        index), whose stores the report lists, in order; on one thread of the host unless `threads` says more.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then).
         """
@@ -249,7 +249,7 @@ class Kernel:
         request = self.request(
             grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch
         )
-        options = CompileOptions(watch=True) if request.watches else DEFAULT
+        options = CompileOptions(events=request.watches.instrument) if request.watches else DEFAULT
         started = time.perf_counter()
         compiled = self.module.loaded.compiled.get((self.name, device, options))
         compiled = compiled or self._compile_within(request.timeout, device, progress, options)

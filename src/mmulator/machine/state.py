@@ -69,10 +69,17 @@ class FaultKind(IntEnum):
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
 
-# Watched memory, at most 8 bytes each, and the last stores to it.
-WATCH_LOG = 4096
-Watch = Struct("Watch", [("host", u64), ("start", u64), ("end", u64)])
-WatchEntry = Struct("WatchEntry", [("block", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64)])
+# What an instrument of the kernel writes down while one worker runs (runtime/events.py). drain: host function that takes the
+# entries when there is no room; those from `open` on are not complete.
+Log = Struct("Log", [
+    ("entries", ptr), ("drain", ptr), ("entry_bytes", u32), ("room", u32), ("count", u32), ("open", u32),
+])  # fmt: skip
+
+# Watched memory, at most 8 bytes each, and a store to it: the how manieth of the launch, by which thread of which CTA.
+Watch = Struct("Watch", [("start", u64), ("end", u64)])
+WatchEntry = Struct("WatchEntry", [
+    ("order", u64), ("cta", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64),
+])  # fmt: skip
 
 # A function of the kernel: its first block of code, and its frames in a warp's register file (program/calls.py).
 Callee = Struct("Callee", [("entry", i32), ("cycle", u32), ("offset", u32), ("stride", u32), ("end", u32)])
@@ -101,11 +108,10 @@ Launch = Struct(
         ("functions", ptr_to(i32)),  # of each function of the module its number among these, -1 if no pointer can reach it
         ("function_count", u64),
         ("print", u64),  # host function that device printf calls
-        ("tables", ptr_to(u64)),  # of matrix instructions
+        ("tables", ptr_to(ptr)),  # of matrix instructions
         ("watches", ptr_to(Watch)),
         ("watch_count", u32),
-        ("seen", ptr_to(WatchEntry)),  # a ring of WATCH_LOG
-        ("seen_count", u64),
+        ("seen", u64),  # stores to them so far
     ],
 )
 
@@ -118,6 +124,7 @@ Cluster = Struct("Cluster", [
     ("ctas", ptr),
     ("warps", ptr),  # of all its CTAs, one after the other
     ("counts", ptr_to(u64)),  # executions of each block function
+    ("log", ptr_to(Log)),  # of the worker that runs it
     ("number", u64),  # in the grid, x fastest
     ("begun", u32),
     ("cta_count", u32), ("warp_count", u32),
@@ -167,7 +174,7 @@ ASYNC_GROUPS = 256  # of a queue, known one by one: the newest that are not empt
 Queue = Struct("Queue", [
     ("entries", ptr),
     ("groups", ptr_to(AsyncGroup)),
-    ("carry_out", u64),  # native function (warp, number of the operation) that returns 0 if it cannot yet
+    ("carry_out", ptr),  # native function (warp, number of the operation) that returns 0 if it cannot yet
     ("room", u32), ("entry_bytes", u32),  # operation n is entry n modulo room
     ("issued", u64), ("done", u64),  # all before `done` are complete
     ("committed", u64), ("filled", u64),  # groups, and those of them that are not empty
@@ -176,7 +183,7 @@ Queue = Struct("Queue", [
 # cp.async: what the lanes of a warp copy with one instruction
 CopyEntry = Struct("CopyEntry", [
     ("operation", Operation),
-    ("mask", u32), ("bytes", u32), ("source", u64, 32), ("target", u64, 32), ("valid", u8, 32),
+    ("mask", u32), ("bytes", u32), ("source", ptr, 32), ("target", ptr, 32), ("valid", u8, 32),
 ])  # fmt: skip
 
 WgmmaTable = Struct("WgmmaTable", [
@@ -252,7 +259,7 @@ Warp = Struct("Warp", [
     ("retired", u64),  # operations of wgmma whose results are in the registers
 ])  # fmt: skip
 
-# An accumulator in flight. live: warps whose registers it is ahead of; last: newest operation in it.
-Tile = Struct("Tile", [("live", u32), ("last", u64), ("table", ptr_to(WgmmaTable)), ("frame", u64, 4)])
+# An accumulator in flight. live: warps whose registers it is ahead of; last, site: newest operation in it.
+Tile = Struct("Tile", [("live", u32), ("site", u32), ("last", u64), ("table", ptr_to(WgmmaTable)), ("frame", u64, 4)])
 
 Warpgroup = Struct("Warpgroup", [("tiles", ptr_to(Tile)), ("first_warp", u32)])

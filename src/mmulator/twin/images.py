@@ -1,4 +1,4 @@
-# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, attr-defined"
+# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, attr-defined, untyped-decorator"
 """Moves between arrays: images of memory and registers [..., lanes, registers], many in one native call.
 
 The native code is what kernels run (shared.py, moves.py), made for images instead of windows.
@@ -15,15 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import Native, library_text
-from mmulator.codegen.ops import load, stack, store
-from mmulator.codegen.types import i64, ptr, ptr_to, u32, u64
+from mmulator.codegen.lang import Native, library_text, native
+from mmulator.codegen.ops import null, stack
+from mmulator.codegen.types import Struct, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import fragment
 from mmulator.twin.batch import pointer
-from mmulator.twin.doors import IMAGE, Image
+from mmulator.twin.doors import Door
 from mmulator.twin.moves import (
     WmmaTable,
+    lines,
     movmatrix_function,
     registers_to_rows,
     rows_to_registers,
@@ -32,12 +33,28 @@ from mmulator.twin.moves import (
     wmma_store_function,
     wmma_table,
 )
-from mmulator.twin.shared import operand_function
+from mmulator.twin.shared import UNIT, operand_function
 
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
 _ImageWords = ctypes.c_uint64 * 3
-_U64 = u64.vec(32)
+
+
+# An image of memory in an array: its first byte, the address of that, and how many there are.
+Image = Struct("Image", [("host", ptr), ("start", u64), ("size", u64)])
+
+
+@native(inline=True)
+def place_in_image(image: ptr_to(Image), lane: u32, address: u64, bytes: u32, access: u32, number: u32) -> ptr:
+    at = address - image.start
+    if at < image.size and at + u64(bytes) <= image.size:
+        return image.host + at
+    return null(u8)
+
+
+@native(inline=True)
+def unit_in_image(image: ptr_to(Image), address: u64, number: u32) -> ptr:
+    return place_in_image(image, u32(0), address, u32(UNIT), u32(0), number)
 
 
 @cache
@@ -72,17 +89,17 @@ def _room(form: MatrixForm, name: str, batch: tuple[int, ...]) -> Array:
 # operands of wgmma ---------------------------------------------------------------------------------------------------
 @cache
 def _operands() -> Native:
-    one = operand_function(IMAGE)
+    one = operand_function(Door("image", Image, unit_in_image))
 
     def operands_of_images(
-        image: ptr_to(Image), count: i64, desc: u64, lines: u64, line_bytes: u64, mn_major: u32, out: ptr
+        image: ptr_to(Image), count: i64, desc: u64, lines: i64, line_bytes: i64, mn_major: u32, out: ptr
     ) -> u32:
         target = ptr(out)
         for _ in range(count):
             if one(image, desc, lines, line_bytes, mn_major, u32(0), target) == 0:
                 return u32(0)
             image.host = image.host + image.size
-            target = target + i64(lines * line_bytes)
+            target = target + lines * line_bytes
         return u32(1)
 
     return Native(operands_of_images)
@@ -104,13 +121,14 @@ def operand(memory: Bytes, base: int, descriptor: int, lines: int, line_bytes: i
 @cache
 def _rows(form: MatrixForm) -> Native:
     move = registers_to_rows if form.family == "stmatrix" else rows_to_registers
-    storing = form.family == "stmatrix"
+    storing, number = form.family == "stmatrix", len(lines(form))
 
     def rows_of_images(image: ptr_to(Image), count: i64, starts: ptr_to(u64), registers: ptr, size: i64) -> u32:
-        rows = stack(u64, 32)
+        rows = stack(ptr, 32)
         at = ptr(registers)
         for _ in range(count):
-            store(load(_U64, starts) + u64(image.host), rows)
+            for row in range(number):
+                rows[row] = image.host + starts[row]
             if storing:
                 move(form, at, rows)
             else:
@@ -180,9 +198,9 @@ def _fragments(one: Native) -> Native:
 @lru_cache(maxsize=256)
 def _wmma(form: MatrixForm) -> tuple[Any, int, list[Any]]:
     keep: list[Any] = []
-    table = wmma_table(keep, form)
+    f, table = fragment(form, "r"), wmma_table(keep, form)
     function = wmma_store_function if form.op.startswith("store") else wmma_load_function
-    return _compiled(_fragments(function(IMAGE, fragment(form, "r").bits))), pointer(table), keep
+    return _compiled(_fragments(function(Door("image", Image, place_in_image), f.bits, f.per_register))), pointer(table), keep
 
 
 def wmma_load(form: MatrixForm, memory: Bytes, p: int, stride: int) -> Array:

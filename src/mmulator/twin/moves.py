@@ -6,7 +6,7 @@ registers of wgmma. All of it is unrolled from `Fragment`s, or follows tables ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from mmulator.codegen.values import Value
 from mmulator.isa.forms import MatrixForm
 from mmulator.layouts import Fragment, fragment
 from mmulator.layouts.operands import memory_bits
-from mmulator.twin.doors import READ, WRITE, Door
+from mmulator.twin.doors import Door
 from mmulator.twin.places import operand_places, register_elements
 from mmulator.twin.product import CONTAINER
 
@@ -27,6 +27,7 @@ from mmulator.twin.product import CONTAINER
 
 
 # ldmatrix, stmatrix, movmatrix ------------------------------------------------------------------------------------------
+@lru_cache(maxsize=256)
 def lines(form: MatrixForm) -> NDArray[np.int64]:
     """Rows of a matrix move as they lie in memory: [row, element], the place of each in the registers."""
     places = operand_places(form, "r", transposed=bool(form.trans))
@@ -51,10 +52,10 @@ def symbol(form: MatrixForm) -> str:
 
 
 def rows_to_registers(form: MatrixForm, rows: Value, registers: Value) -> None:
-    """Macro: ldmatrix, from host addresses of rows."""
+    """Macro: ldmatrix, from pointers to rows."""
     room, bits = fragment(form, "r").bits, memory_bits(form)
     for number, places in enumerate(lines(form)):
-        row = ptr(rows[number])
+        row = rows[number]
         if bits == room:
             for first, where, count in runs(places):
                 _copy(CONTAINER[room], count, row, first, registers, where)
@@ -64,10 +65,10 @@ def rows_to_registers(form: MatrixForm, rows: Value, registers: Value) -> None:
 
 
 def registers_to_rows(form: MatrixForm, registers: Value, rows: Value) -> None:
-    """Macro: stmatrix, to host addresses of rows."""
+    """Macro: stmatrix, to pointers to rows."""
     room = fragment(form, "r").bits
     for number, places in enumerate(lines(form)):
-        row = ptr(rows[number])
+        row = rows[number]
         for first, where, count in runs(places):
             _copy(CONTAINER[room], count, registers, where, row, first)
 
@@ -86,7 +87,7 @@ def _narrow(row: Value, bit: int, bits: int) -> Value:
     return u8(value & ((1 << bits) - 1))
 
 
-@cache
+@lru_cache(maxsize=16)
 def movmatrix_function(form: MatrixForm) -> Native:
     """movmatrix of a warp: place by place."""
     source = operand_places(form, "a", transposed=True).reshape(-1)
@@ -131,25 +132,29 @@ def default_stride(form: MatrixForm) -> int:
 
 
 @cache
-def wmma_load_function(door: Door, bits: int) -> Native:
-    """wmma.load: place i of the fragment receives element [major[i]][minor[i]] at p + (major * stride + minor) * size."""
+def wmma_load_function(door: Door, bits: int, held: int) -> Native:
+    """wmma.load: place i of the fragment receives element [major[i]][minor[i]] at p + (major * stride + minor) * size.
+
+    held: elements in a register. door.place(context, lane, address, bytes, access, number), lane: that of the element.
+    """
     ty = CONTAINER[bits]
-    per = max(1, 8 // bits)
+    per = max(1, 8 // bits)  # elements of a byte
 
     def wmma_load(c: ptr_to(door.context), table: ptr_to(WmmaTable), p: u64, stride: i64, registers: ptr, number: u32) -> u32:
         out = cast_ptr(ty, registers)
         for i in range(table.places):
             at = i64(table.major[i]) * stride + i64(table.minor[i])
+            lane = u32(i) // held & 31
             if bits >= 8:
-                host = door.find(c, 0, p + u64(at * (bits // 8)), bits // 8, READ, number)
-                if host == 0:
+                host = door.place(c, lane, p + u64(at * (bits // 8)), bits // 8, door.access, number)
+                if u64(host) == 0:
                     return u32(0)
-                out[i] = cast_ptr(ty, ptr(host))[0]
+                out[i] = cast_ptr(ty, host)[0]
             else:
-                host = door.find(c, 0, p + u64(at >> (per.bit_length() - 1)), 1, READ, number)
-                if host == 0:
+                host = door.place(c, lane, p + u64(at >> (per.bit_length() - 1)), 1, door.access, number)
+                if u64(host) == 0:
                     return u32(0)
-                value = (ptr(host)[0] >> u8((at & (per - 1)) * bits)) & ((1 << bits) - 1)
+                value = (host[0] >> u8((at & (per - 1)) * bits)) & ((1 << bits) - 1)
                 shift = u8((i % per) * bits)
                 old = u8(0)
                 if (i % per) != 0:
@@ -161,7 +166,7 @@ def wmma_load_function(door: Door, bits: int) -> Native:
 
 
 @cache
-def wmma_store_function(door: Door, bits: int) -> Native:
+def wmma_store_function(door: Door, bits: int, held: int) -> Native:
     """wmma.store, the reverse."""
     ty = CONTAINER[bits]
 
@@ -169,10 +174,11 @@ def wmma_store_function(door: Door, bits: int) -> Native:
         source = cast_ptr(ty, registers)
         for i in range(table.places):
             at = i64(table.major[i]) * stride + i64(table.minor[i])
-            host = door.find(c, 0, p + u64(at * (bits // 8)), bits // 8, WRITE, number)
-            if host == 0:
+            lane = u32(i) // held & 31
+            host = door.place(c, lane, p + u64(at * (bits // 8)), bits // 8, door.access, number)
+            if u64(host) == 0:
                 return u32(0)
-            cast_ptr(ty, ptr(host))[0] = source[i]
+            cast_ptr(ty, host)[0] = source[i]
         return u32(1)
 
     return Native(wmma_store, f"wmma_store_{door.name}_{bits}")

@@ -12,7 +12,7 @@ from mmulator.codegen.ops import load, store
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.layouts.descriptors import canonical, fields
 from mmulator.layouts.swizzle import SWIZZLES
-from mmulator.twin.doors import READ, Door
+from mmulator.twin.doors import Door
 
 UNIT = 16  # bytes that lie together in every canonical layout
 
@@ -21,6 +21,7 @@ def operand_function(door: Door) -> Native:
     """A matrix of shared memory as plain rows: `lines` rows of `line_bytes` bytes, 16 bytes at a time.
 
     K-major: a line is a row (m or n) along k. MN-major: a line is one k along m or n. 0 if the door refuses.
+    door.place(context, address, number): of UNIT bytes.
     """
     modes = tuple(SWIZZLES.values())
 
@@ -35,12 +36,10 @@ def operand_function(door: Door) -> Native:
                     for line in range(u64(lines)):
                         for at in range(u64(0), u64(line_bytes), UNIT):
                             x = mode.place(start + canonical(line, at, mode.width, leading, stride, major), base)
-                            host = door.find(c, 0, x, UNIT, READ, number)
-                            if host == 0:
-                                if door.refuse:
-                                    door.refuse(c, 0, x, UNIT, READ, number)
+                            host = door.place(c, x, number)
+                            if u64(host) == 0:
                                 return u32(0)
-                            store(load(u8.vec(UNIT), ptr(host)), target)
+                            store(load(u8.vec(UNIT), host), target)
                             target = target + UNIT
         return u32(1)
 

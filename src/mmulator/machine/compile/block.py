@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mmulator.codegen.lang import Native
+from mmulator.codegen.lang import Instrument, Native
 from mmulator.codegen.ops import bitcast, bits_mask, load, mask_bits, select, store
-from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64, u128
+from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64, u128, void
 from mmulator.codegen.values import Builder, Value, constant, splat
 from mmulator.isa.types import type_bits
+from mmulator.machine.runtime.events import READ, WRITE, register
 from mmulator.machine.state import Warp
 from mmulator.program.addresses import HEADER_LOCAL
 from mmulator.program.blocks import Block
-from mmulator.program.frames import Frame
+from mmulator.program.frames import Frame, pinned_registers
 from mmulator.ptx.tree import (
     Address,
     Immediate,
@@ -55,36 +56,53 @@ class BlockEmitter:
     """State while a block is written. `values`: registers whose current value is known here; `dirty`: to be stored."""
 
     def __init__(
-        self, b: Builder, block: Block, frame: Frame, symbol: Callable[[Any, Symbol], Value], locals_bytes: int
+        self, b: Builder, block: Block, frame: Frame, symbol: Callable[[Any, Symbol], Value], locals_bytes: int,
+        events: Instrument | None = None,
     ) -> None:
         self.b: Builder = b
         self.block, self.frame = block, frame
         self.w, self.regs, self.mask = b.params
         self._symbol = symbol
+        self.events = events
+        # registers whose every access an instrument sees
+        self.seen = pinned_registers(block.function) if events is not None and register.under(events) is not None else set()
         self.local_bytes = locals_bytes
         self.values: dict[str, Value] = {}
         self.dirty: dict[str, None] = {}
         self.natives: dict[str, Native] = {}
         self.active = bits_mask(self.mask)
         self.site = 0
+        self.current: Instruction | None = None
         self.lanes = LANES
         self._rooms: dict[int, list[str]] = {}  # stack memory by its bytes
         self._taken: dict[int, int] = {}  # how many of each the current instruction has
 
     # native functions -----------------------------------------------------------------------------------------------
     def call(self, function: Native, *args: Any) -> Value:
-        """A call of a native function."""
-        self.natives[function.name] = function
-        return function(*args)
+        """A call of a native function, as it is under the kernel's instrument; of a hook that this does not take, nothing."""
+        called = function.under(self.events)
+        if called is None:
+            return Value(self.b, void, "")
+        self.natives[called.name] = called
+        return called(*args)
 
     # registers ------------------------------------------------------------------------------------------------------
     def read(self, name: str) -> Value:
-        """A register's bits."""
+        """A register's bits, for an instruction that reads it."""
+        if name in self.seen:
+            self._note(name, READ)
+        return self._value(name)
+
+    def _value(self, name: str) -> Value:
         value = self.values.get(name)
         if value is None:
             value = self._load(name)
             self.values[name] = value
         return value
+
+    def _note(self, name: str, access: int) -> None:
+        lanes = self.mask if self.current is None else self.lanes_of(self.current)
+        self.call(register, self.w, lanes, self.frame.slots[name], access, self.site)
 
     def _place(self, name: str) -> Value:
         return self.b.emit(ptr_to(u8), f"getelementptr i8, ptr {self.regs.text}, i64 {self.frame.slots[name]}")
@@ -101,8 +119,10 @@ class BlockEmitter:
         """Set a register from bits of its size; lanes outside `guard` keep theirs."""
         ty = storage_type(self.frame.types[name])
         value = self.to_bits(value, ty)
+        if name in self.seen:
+            self._note(name, WRITE)
         if guard is not None:
-            value = select(guard, value, self.read(name))
+            value = select(guard, value, self._value(name))
         self.values[name] = value
         self.dirty[name] = None
 
@@ -216,7 +236,7 @@ class BlockEmitter:
     # memory for out-of-line functions -------------------------------------------------------------------------------
     def next_site(self, ins: Instruction, sites: list[Instruction]) -> None:
         """Begin an instruction: it has a number, and the stack memory of the one before is free again."""
-        self.site = len(sites)
+        self.site, self.current = len(sites), ins
         sites.append(ins)
         self._taken.clear()
 

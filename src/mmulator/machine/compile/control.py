@@ -16,9 +16,10 @@ from mmulator.machine.compile.block import LANES, BlockEmitter, storage_type
 from mmulator.machine.meaning import LOWER
 from mmulator.machine.meaning.builtins import builtin_abi, builtin_name, call_builtin
 from mmulator.machine.runtime import barrier as bar
-from mmulator.machine.runtime import calls, faults, waiting
+from mmulator.machine.runtime import calls, waiting
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
+from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.stack import stack_restore
 from mmulator.machine.state import FULL, Code, Cta, FaultKind, Kind, Launch
 from mmulator.program.blocks import Block, form_name, is_warp_barrier, is_wgmma_issue, takes_whole_warp
@@ -44,7 +45,7 @@ class Emitter(BlockEmitter):
         self.jit = jit
         self.function_name = block.function.function.name
         self.is_entry = block.function.function.is_entry
-        super().__init__(b, block, frame, jit.symbol, jit.locals[self.function_name].bytes)
+        super().__init__(b, block, frame, jit.symbol, jit.locals[self.function_name].bytes, jit.options.events)
 
     @property
     def device(self) -> str:
@@ -65,7 +66,7 @@ class Emitter(BlockEmitter):
 
     def uses(self, kind: Kind, carry_out: Native) -> None:
         """The kernel issues asynchronous operations of this kind, which a native function carries out."""
-        self.jit.queues[kind] = address(carry_out)
+        self.jit.queues[kind] = address(carry_out.under(self.events) or carry_out)
 
     # instructions ---------------------------------------------------------------------------------------------------
     def instruction(self, ins: Instruction, first: bool = False) -> None:
@@ -137,7 +138,7 @@ class Emitter(BlockEmitter):
             case "exit":
                 if ins is not None and ins.opcode == "trap":
                     lane = trailing_zeros(self.mask)
-                    self.call(faults.fault, self.w, int(FaultKind.TRAP), self.site, lane, u64(lane), 0)
+                    self.call(fault, self.w, int(FaultKind.TRAP), self.site, lane, u64(lane), 0)
                     b.ret(int(Code.RESCHEDULE))
                 else:
                     b.ret(self.call(rt.exit_lanes, self.w, self.mask))
@@ -212,6 +213,7 @@ class Emitter(BlockEmitter):
 
     def after(self, ins: Instruction) -> None:
         """Results of the call or barrier that control comes back from."""
+        self.next_site(ins, self.jit.sites)
         if ins.opcode == "call":
             self._after_call(ins)
             return
@@ -338,6 +340,9 @@ class Emitter(BlockEmitter):
 
     def load_register_parameters(self) -> None:
         """Parameters declared as .reg: from the frame into their registers."""
+        first = next(iter(self.block.body), self.block.last)
+        if first is not None:
+            self.next_site(first, self.jit.sites)
         function, local = self.block.function.function, self.jit.locals[self.function_name]
         for parameter in function.params:
             if parameter.space == "reg":

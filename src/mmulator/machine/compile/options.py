@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mmulator.codegen.lang import Instrument
+
 
 @dataclass(frozen=True)
 class CompileOptions:
     """One kernel with two options is two pieces of machine code.
 
     contract: products and sums are fused and constants folded as ptxas does (program/as_ptxas); a module of `.target debug`
-    is compiled without in any case. watch: stores look whether a launch watches their element. step: every instruction is a
-    block of its own, so that between any two of them all registers that still matter lie in the register file.
+    is compiled without in any case. events: whose functions are called at every access to memory (runtime/events.py). step:
+    every instruction is a block of its own, so that between any two of them all registers that still matter lie in the
+    register file.
     """
 
     contract: bool = True
-    watch: bool = False
+    events: Instrument | None = None
     step: bool = False
 
 

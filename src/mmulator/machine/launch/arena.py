@@ -11,18 +11,21 @@ import ctypes
 import itertools
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from mmulator.codegen import loading
 from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.machine.launch.arguments import Buffer
 
 GUARD = "MMULATOR_GUARD"
 EDGES = ("left", "right")
+STRING = 4096  # bytes of a string that are read
 
 
 def pointer(array: np.ndarray) -> int:
@@ -48,6 +51,30 @@ def guarded(size: int, align: int, edge: str) -> np.ndarray:
             raise MmulatorError(f"{GUARD}: mprotect failed: {os.strerror(ctypes.get_errno())}")
     start = page if edge == "left" else page + (room - size) // align * align
     return np.frombuffer(pages, np.uint8)[start : start + size]
+
+
+PEEK = ctypes.CFUNCTYPE(
+    ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p
+)
+
+
+@cache
+def _peek() -> Callable[[int, int, int, int, int], int]:
+    from mmulator.machine.runtime.windows import peek
+
+    return PEEK(loading.address(peek))
+
+
+def read(warp: int, lane: int, address: int, size: int) -> bytes:
+    """Up to `size` bytes at a generic address of a lane, as far as there is memory. warp: where its struct is."""
+    room = ctypes.create_string_buffer(size)
+    there = _peek()(warp, lane, address, size, ctypes.addressof(room))
+    return room.raw[:there]
+
+
+def read_string(warp: int, lane: int, address: int) -> str:
+    """A C string at such an address."""
+    return read(warp, lane, address, STRING).partition(b"\0")[0].decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)

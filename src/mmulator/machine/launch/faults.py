@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mmulator.errors import ExecutionFault
 from mmulator.isa.form import Form
+from mmulator.machine.launch.arena import read_string
 from mmulator.machine.launch.faults_warp import describe_partial
 from mmulator.machine.launch.faults_wgmma import describe_warpgroup
 from mmulator.machine.launch.grid import Grid
@@ -39,6 +40,11 @@ def describe_address(grid: Grid, address: int) -> str:
         return "memory that no argument owns"
     distance, b = best
     return f"byte {distance} of {b.label}, which has {b.size}"
+
+
+def _message(cta: ResidentCta, address: int) -> str:
+    """The text of a failing assert."""
+    return read_string(cta.warp(int(cta.state["fault_warp"])), int(cta.state["fault_lane"]), address)
 
 
 def _space(ins: Instruction) -> str:
@@ -89,7 +95,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         FaultKind.NULL_POINTER: f"null pointer: {access}",
         FaultKind.READ_ONLY: f"store to read-only memory: {access}",
         FaultKind.TRAP: "trap executed",
-        FaultKind.ASSERTION: f"assertion failed: {grid.read_string(address)}",
+        FaultKind.ASSERTION: f"assertion failed: {_message(cta, address)}",
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
         FaultKind.ALLOCA_OVERFLOW: f"stack overflow: alloca of {address} bytes, of which {size} are left",
         FaultKind.BAD_STACK: f"stackrestore to {address}, which is no place on the stack",

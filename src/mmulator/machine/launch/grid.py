@@ -7,11 +7,11 @@ import os
 import numpy as np
 
 from mmulator.machine.compile.kernel import CompiledKernel
-from mmulator.machine.launch.arena import Heap, Placement, bytes_at, pointer
+from mmulator.machine.launch.arena import Heap, Placement, pointer
 from mmulator.machine.launch.arguments import Arguments, Buffer
-from mmulator.machine.launch.printing import STRING, Printer
+from mmulator.machine.launch.events import Subscriber
+from mmulator.machine.launch.printing import Printer
 from mmulator.machine.launch.shape import LaunchShape
-from mmulator.machine.launch.watch import Watches
 from mmulator.machine.state import LANES, Launch, Window
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 
@@ -23,7 +23,7 @@ class Grid:
 
     def __init__(
         self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
-        watches: Watches | None = None,
+        subscriber: Subscriber | None = None,
     ) -> None:  # fmt: skip
         self.kernel, self.shape, self.arguments, self.seed = kernel, shape, arguments, seed
         self.workers = max(1, min(threads or os.cpu_count() or 1, shape.clusters))
@@ -35,27 +35,13 @@ class Grid:
         self.code = self.heap.hold(kernel.code)
         self.windows = self.heap.hold(self._windows())
         self.stop = np.zeros(1, np.uint32)
-        self.watches = watches
+        self.subscriber = subscriber
         self.tiles = len(kernel.matrix.tiles)
         self.warpgroups = -(-shape.warps // 4) if self.tiles else 0  # of a CTA, where it counts
-        self.printer = Printer(self.read, kernel.local_bytes, shape.shared, self.stop)
+        self.printer = Printer(self.stop)
         self.launch = self._launch()
-
-    def buffer_at(self, address: int) -> Buffer | None:
-        """The buffer of global or const memory that has the byte at a generic address."""
-        return next((b for b in self.buffers if 0 <= address - b.start < b.size), None)
-
-    def read(self, address: int, size: int) -> bytes:
-        """Up to `size` bytes of global or const memory at a generic address, as far as there is memory."""
-        b = self.buffer_at(address)
-        if b is None:
-            return b""
-        offset = address - b.start
-        return bytes_at(b.host + offset, min(size, b.size - offset)).tobytes()
-
-    def read_string(self, address: int) -> str:
-        """A C string in global or const memory."""
-        return self.read(address, STRING).partition(b"\0")[0].decode("utf-8", "replace")
+        if subscriber is not None:
+            subscriber.begin(self.launch, self.workers)
 
     def finish(self) -> None:
         """Bring what was stored to the arrays of the caller, wherever it was stored."""
@@ -100,11 +86,4 @@ class Grid:
         self.tables = [self.heap.hold(t) for t in k.matrix.tables]
         self.table_list = self.heap.hold(np.array([pointer(t) for t in self.tables], np.uint64))
         launch["tables"] = pointer(self.table_list)
-        if self.watches is not None:
-            for watched in self.watches.table:
-                b = self.buffer_at(int(watched["start"]))
-                assert b is not None
-                watched["host"] = b.host + int(watched["start"]) - b.start
-            launch["watches"], launch["watch_count"] = pointer(self.watches.table), len(self.watches.table)
-            launch["seen"] = pointer(self.watches.log)
         return launch

@@ -12,17 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.machine.state import LANES, Cta, Warp
-from mmulator.program.addresses import SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+from mmulator.machine.launch.arena import read, read_string
+from mmulator.machine.state import LANES
 
 # What CUDA knows, as measured: a precision is a number, sizes are h, l and ll. Whatever else begins with % is text.
 _SPEC = re.compile(r"%%|%([-+ #0]*)(\*|\d+)?(?:\.(\d*))?(h|ll?)?([diouxXcsfFeEgGaAp])")
 _BITS = {"": 32, "h": 16, "l": 64, "ll": 64}
 _WORDS, _LONGS = ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint64)
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32, _LONGS, _LONGS, _WORDS)
-WARP, CTA = Warp.numpy_dtype(), Cta.numpy_dtype()
 LIMIT = 1 << 20  # characters kept of a launch, as CUDA keeps 1 MiB
-STRING = 4096  # characters of a format or a string
 
 
 @dataclass(frozen=True)
@@ -136,12 +134,11 @@ def conversions(text: str) -> int:
 class Printer:
     """Collects the text of a launch, at most LIMIT characters. `callback` is what native code calls.
 
-    read: bytes of global and const memory. local_bytes: of a lane. shared: bytes of a CTA. stop: not zero if the launch is to
-    stop. problem: why a call could not be carried out.
+    stop: not zero if the launch is to stop. problem: why a call could not be carried out.
     """
 
-    def __init__(self, read: Callable[[int, int], bytes], local_bytes: int, shared: int, stop: np.ndarray) -> None:
-        self.read_global, self.local_bytes, self.shared, self.stop = read, local_bytes, shared, stop
+    def __init__(self, stop: np.ndarray) -> None:
+        self.stop = stop
         self.text: list[str] = []
         self.size = 0
         self.problem = ""
@@ -157,28 +154,27 @@ class Printer:
         raised; a launch that is to stop prints no more."""
         lane = 0
         try:
-            w = np.frombuffer((ctypes.c_uint8 * WARP.itemsize).from_address(warp), WARP)[0]
             for lane in range(LANES):
                 if self.stop[0]:
                     return 0
                 if mask >> lane & 1:
-                    results[lane] = self._lane(w, lane, int(formats[lane]), int(values[lane]))
+                    results[lane] = self._lane(warp, lane, int(formats[lane]), int(values[lane]))
         except Exception as error:
             self.problem = self.problem or f"{type(error).__name__}: {error}"
             return lane + 1
         return 0
 
-    def _lane(self, w: np.void, lane: int, format_address: int, at: int) -> int:
+    def _lane(self, warp: int, lane: int, format_address: int, at: int) -> int:
         place = at
 
         def argument(size: int) -> bytes:
             nonlocal place
             place = -(-place // size) * size
             place += size
-            return self.read(w, lane, place - size, size).ljust(size, b"\0")
+            return read(warp, lane, place - size, size).ljust(size, b"\0")
 
         def string(address: int) -> str:
-            return self.read(w, lane, address, STRING).partition(b"\0")[0].decode("utf-8", "replace")
+            return read_string(warp, lane, address)
 
         template = string(format_address)
         with self.lock:
@@ -187,18 +183,3 @@ class Printer:
                 self.text.append(text)
                 self.size += len(text)
         return conversions(template)
-
-    def read(self, w: np.void, lane: int, address: int, size: int) -> bytes:
-        """Up to `size` bytes at a lane's generic address, as far as there is memory."""
-        slot, offset = address >> SLOT_SHIFT, address & ((1 << SLOT_SHIFT) - 1)
-        if slot == SLOT_LOCAL:
-            room, host = self.local_bytes, int(w["local"]) + lane * self.local_bytes
-        elif slot == SLOT_SHARED:
-            cta = np.frombuffer((ctypes.c_uint8 * CTA.itemsize).from_address(int(w["cta"])), CTA)[0]
-            offset -= SHARED_BASE
-            room, host = self.shared, int(cta["shared"])
-        else:
-            return self.read_global(address, size)
-        if not 0 <= offset < room:
-            return b""
-        return bytes((ctypes.c_uint8 * min(size, room - offset)).from_address(host + offset))

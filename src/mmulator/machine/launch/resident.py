@@ -134,6 +134,10 @@ class ResidentCta:
         x, y, z = self.state["ctaid"]
         return f"block ({x}, {y}, {z})"
 
+    def warp(self, number: int) -> int:
+        """Where the struct of a warp is."""
+        return self.resident.arena.at("warps") + (self.rank * len(self.warps) + number) * Warp.size
+
     def operation(self, kind: Kind, warp: int, number: int) -> Any:
         """What a warp keeps of the asynchronous operation `number` of a kind."""
         entries = self.resident.arena.view(kind.name, np.dtype(kind.entry.numpy_dtype())).reshape(-1, kind.room)

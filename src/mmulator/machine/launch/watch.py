@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mmulator.codegen.lang import Instrument
+from mmulator.codegen.loading import address
 from mmulator.errors import LaunchError
+from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.arguments import Arguments
+from mmulator.machine.launch.events import Logs
 from mmulator.machine.launch.shape import LaunchShape
-from mmulator.machine.state import WATCH_LOG, Watch, WatchEntry
+from mmulator.machine.state import Watch, WatchEntry
 from mmulator.ptx.tree import Instruction
 
+ROOM = 4096  # of a worker's log
 Watched = tuple[int, Any]  # number of an argument, and an index of one of its elements: a number or a tuple
 
 
@@ -41,12 +47,11 @@ class Store:
 
 
 class Watches:
-    """What is watched, as the machine reads it, and the log that it writes."""
+    """What is watched, as the machine reads it, and the stores that it saw."""
 
     def __init__(self, watched: Sequence[Watched], args: Sequence[Any], arguments: Arguments) -> None:
         self.elements: list[tuple[int, tuple[int, ...]]] = []
         self.table = np.zeros(len(watched), Watch.numpy_dtype())
-        self.log = np.zeros(WATCH_LOG, WatchEntry.numpy_dtype())
         for row, (number, index) in zip(self.table, watched):
             array = args[number] if isinstance(number, int) and 0 <= number < len(args) else None
             if not isinstance(array, np.ndarray):
@@ -60,24 +65,41 @@ class Watches:
                 raise LaunchError(f"watch: elements of {array.itemsize} bytes; at most 8")
             place = array.ctypes.data
             buffer = next(b for b in arguments.buffers if b.array.ctypes.data == place and b.array.nbytes == array.nbytes)
-            row["host"], row["start"] = place + offset, buffer.start + offset
+            row["start"] = buffer.start + offset
             row["end"] = row["start"] + array.itemsize
             self.elements.append((number, at))
 
-    def stores(self, seen: int, shape: LaunchShape, sites: Sequence[Instruction]) -> list[Store]:
-        """`seen` stores in their order; of more than 4,096 the last ones."""
+    @property
+    def instrument(self) -> Instrument:
+        from mmulator.machine.runtime.watch import WATCH
+
+        return WATCH
+
+    def begin(self, launch: np.ndarray, workers: int) -> None:
+        from mmulator.machine.runtime.watch import settle_cluster
+
+        self.logs = Logs(WatchEntry, workers, max(ROOM, 32 * len(self.table)))
+        self._settle = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address(settle_cluster))
+        launch["watches"], launch["watch_count"] = pointer(self.table), len(self.table)
+
+    def log(self, worker: int) -> int:
+        return self.logs.address(worker)
+
+    def settle(self, cluster: int) -> None:
+        self._settle(cluster)
+
+    def stores(self, shape: LaunchShape, sites: Sequence[Instruction]) -> list[Store]:
+        """In the order in which they were seen."""
+        entries = self.logs.all()
+        return [self._store(entry, shape, sites) for entry in entries[np.argsort(entries["order"])]]
+
+    def _store(self, entry: np.void, shape: LaunchShape, sites: Sequence[Instruction]) -> Store:
         (gx, gy, _), (bx, by, _) = shape.grid, shape.block
-        found = []
-        for n in range(max(0, seen - WATCH_LOG), seen):
-            entry = self.log[n % WATCH_LOG]
-            block, thread = int(entry["block"]), int(entry["thread"])
-            ins = sites[int(entry["site"])]
-            number, index = self.elements[int(entry["watch"])]
-            found.append(
-                Store(
-                    number, index, (block % gx, block // gx % gy, block // (gx * gy)),
-                    (thread % bx, thread // bx % by, thread // (bx * by)),
-                    ins.mnemonic, ins.span.source.name, ins.span.line, int(entry["value"]), ins.span.brief,
-                )
-            )
-        return found
+        cta, thread = int(entry["cta"]), int(entry["thread"])
+        ins = sites[int(entry["site"])]
+        number, index = self.elements[int(entry["watch"])]
+        return Store(
+            number, index, (cta % gx, cta // gx % gy, cta // (gx * gy)),
+            (thread % bx, thread // bx % by, thread // (bx * by)), ins.mnemonic, ins.span.source.name, ins.span.line,
+            int(entry["value"]), ins.span.brief,
+        )  # fmt: skip

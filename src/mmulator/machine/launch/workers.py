@@ -101,10 +101,15 @@ class Workers:
     def _run(self, resident: Resident, worker: int) -> None:
         resident.counts[0] = self.count_rows[worker]
         cluster, since = resident.address, time.perf_counter()
+        subscriber = self.grid.subscriber
+        if subscriber is not None:
+            resident.cluster["log"] = subscriber.log(worker)
         while True:
             result = self.run_cluster(cluster, 32 if self.turn == LONGEST_TURN else 8)
             if result != Stop.BUDGET or time.perf_counter() - since > self.turn:
                 break
+        if subscriber is not None:
+            subscriber.settle(cluster)
         if result == Stop.BUDGET:
             with self.lock:
                 self.waiting.append(resident)

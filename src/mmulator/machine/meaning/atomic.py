@@ -13,9 +13,9 @@ from mmulator.errors import UnsupportedError
 from mmulator.isa.types import type_bits
 from mmulator.machine.compile.block import LANES, vector_type
 from mmulator.machine.meaning import lower
-from mmulator.machine.meaning.memory import place_of, watch_stores
-from mmulator.machine.meaning.operands import elements, space_of, write_result
-from mmulator.machine.runtime.atomics import INTEGER_OPERATIONS, atomic_function
+from mmulator.machine.meaning.memory import place_of
+from mmulator.machine.meaning.operands import elements, write_result
+from mmulator.machine.runtime.atomic import INTEGER_OPERATIONS, atomic_function
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Address, Instruction, Operand
 
@@ -152,7 +152,6 @@ def atom(e: Emitter, ins: Instruction) -> None:
     at = e.spill(where)
     for function, lanes in _functions(e, ins, space, where, count):
         e.call(function, e.w, lanes, at, sources[0], sources[-1], place, e.site)
-    watch_stores(e, ins, space_of(ins), at, vector.element.size * count)
     if target is not None:
         for n, operand in enumerate(elements(target)):
             write_result(e, operand, e.fetch(place, vector, n), ins)

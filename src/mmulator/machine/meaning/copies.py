@@ -39,7 +39,7 @@ def cp_async(e: Emitter, ins: Instruction) -> None:
 
 @lower("cp.async.commit_group")
 def cp_async_commit(e: Emitter, ins: Instruction) -> None:
-    e.call(pending.commit, e.w, COPIES.queue)
+    e.call(pending.commit_group, e.w, COPIES.queue)
 
 
 @lower("cp.async.wait_group")
@@ -47,7 +47,7 @@ def cp_async_wait(e: Emitter, ins: Instruction) -> None:
     groups = ins.operands[0]
     if not isinstance(groups, Immediate):
         raise UnsupportedError("cp.async.wait_group takes a constant", span=ins.span)
-    e.call(pending.wait, e.w, COPIES.queue, groups.value)
+    e.call(pending.wait_group, e.w, COPIES.queue, groups.value)
 
 
 @lower("cp.async.wait_all")

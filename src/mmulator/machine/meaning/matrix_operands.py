@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.codegen.types import ptr_to
+from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.values import Value
 from mmulator.errors import UnsupportedError
 from mmulator.isa.forms import MatrixForm
@@ -61,9 +61,7 @@ def table(e: Emitter, key: Any, make: Any) -> int:
 
 
 def site_pointer(e: Emitter, number: int, to: Any) -> Value:
-    pointers = e.launch_field("tables")
-    address = pointers[number]
-    return e.b.emit(ptr_to(to), f"inttoptr i64 {address.text} to ptr")
+    return cast_ptr(to, e.launch_field("tables")[number])
 
 
 def keep(sites: Any, values: np.ndarray) -> int:

@@ -11,8 +11,8 @@ from mmulator.isa.types import type_bits
 from mmulator.machine.compile.block import LANES, vector_type
 from mmulator.machine.meaning import lower
 from mmulator.machine.meaning.operands import elements, nothing, space_of, write_result
+from mmulator.machine.runtime import events, windows
 from mmulator.machine.runtime import memory as rt
-from mmulator.machine.runtime import watch
 from mmulator.ptx.tree import (
     Address,
     Immediate,
@@ -106,11 +106,11 @@ def _parameter_offset(e: Emitter, address: Address, size: int) -> int | None:
 def _load_parameter(e: Emitter, ins: Instruction, names: tuple[Operand, ...], type_name: str, at: int) -> None:
     """A kernel parameter at a constant offset is the same for all lanes."""
     size, parts = _parts(type_name)
-    base = e.launch_field("params")
+    base = windows.parameter(e, ins, at, size * len(names) * parts)
     for n, operand in enumerate(names):
         values = []
         for part in range(parts):
-            place = base + (at + (n * parts + part) * size)
+            place = base + (n * parts + part) * size
             values.append(splat(e.b.load(_ELEMENT[size], place, align=1), LANES))
         value = values[0] if parts == 1 else _join(*values)
         write_result(e, operand, _as_type(value, type_name), ins)
@@ -130,15 +130,7 @@ def st(e: Emitter, ins: Instruction) -> None:
         bits = e.source(operand, f"b{max(type_bits(type_name), 8)}")
         values += [ty(bits)] if parts == 1 else list(_halves(bits))
     place = e.spill(*values)
-    at = e.spill(where)
-    e.call(rt.store_function(space, size, len(values)), e.w, e.lanes_of(ins), at, place, e.site)
-    watch_stores(e, ins, space, at, size * len(values))
-
-
-def watch_stores(e: Emitter, ins: Instruction, space: str, at: Value, size: int) -> None:
-    """Note stores to watched memory, which is global, in a kernel compiled for that."""
-    if e.jit.options.watch and space in ("global", "generic"):
-        e.call(watch.note_stores, e.w, e.lanes_of(ins), at, size, e.site)
+    e.call(rt.store_function(space, size, len(values)), e.w, e.lanes_of(ins), e.spill(where), place, e.site)
 
 
 @lower("applypriority", "discard")
@@ -147,8 +139,8 @@ def touch(e: Emitter, ins: Instruction) -> None:
     is in it, all the bytes; for applypriority, which hardware takes at any address, one."""
     address, size = ins.operands
     assert isinstance(address, Address) and isinstance(size, Immediate)
-    count, access = (size.value, rt.WRITE) if ins.opcode == "discard" else (1, rt.READ)
-    e.call(rt.SPACES["global"], e.w, e.lanes_of(ins), e.spill(e.address(address)), count, access, e.site, e.room(U64))
+    count, access = (size.value, events.WRITE) if ins.opcode == "discard" else (1, events.READ)
+    e.call(windows.SPACES["global"], e.w, e.lanes_of(ins), e.spill(e.address(address)), count, access, e.site, e.room(U64))
 
 
 lower("prefetch", "prefetchu", "createpolicy")(nothing)

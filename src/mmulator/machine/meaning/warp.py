@@ -13,7 +13,7 @@ from mmulator.machine.compile.block import LANES
 from mmulator.machine.meaning import lower
 from mmulator.machine.meaning.floatbits import FORMATS, is_nan_bits, ordered_key
 from mmulator.machine.meaning.operands import pair, write_result
-from mmulator.machine.runtime import lanes as rt
+from mmulator.machine.runtime import warp as rt
 from mmulator.ptx.tree import Instruction
 
 U32, I32 = u32.vec(LANES), i32.vec(LANES)

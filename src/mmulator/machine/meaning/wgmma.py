@@ -36,7 +36,7 @@ def wgmma(e: Emitter, ins: Instruction) -> None:
         case "mma_async":
             _wgmma_issue(e, ins, form)
         case "commit_group":
-            e.call(pending.commit, e.w, WGMMA.queue)
+            e.call(pending.commit_group, e.w, WGMMA.queue)
         case "fence":
             pass  # orders registers and shared memory, which the machine does anyway: operands are read no earlier
         case _:

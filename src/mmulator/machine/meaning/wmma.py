@@ -22,7 +22,6 @@ from mmulator.machine.meaning.matrix_operands import (
     table,
 )
 from mmulator.machine.meaning.mma import multiply
-from mmulator.machine.runtime import watch
 from mmulator.machine.runtime import wmma as rt
 from mmulator.ptx.tree import Instruction, Operand
 from mmulator.twin.moves import WmmaTable, default_stride, wmma_table
@@ -64,7 +63,7 @@ def _wmma_load(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
     out = e.room(storage_type(f"b{f.register_bits}"), f.registers)
-    e.call(rt.load_function(state_space(form), f.bits), e.w, _wmma_table(e, form), at, stride, out, e.site)
+    e.call(rt.load_function(state_space(form), f), e.w, _wmma_table(e, form), at, stride, out, e.site)
     results(e, r, out, ins, f.register_bits)
 
 
@@ -73,7 +72,4 @@ def _wmma_store(e: Emitter, ins: Instruction, form: MatrixForm) -> None:
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
     source = registers(e, r, f.register_bits)
-    places = _wmma_table(e, form)
-    e.call(rt.store_function(state_space(form), f.bits), e.w, places, at, stride, source, e.site)
-    if e.jit.options.watch and state_space(form) in ("global", "generic"):
-        e.call(watch.note_wmma_store, e.w, places, at, stride, f.bits // 8, f.per_register, e.site)
+    e.call(rt.store_function(state_space(form), f), e.w, _wmma_table(e, form), at, stride, source, e.site)

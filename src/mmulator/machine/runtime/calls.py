@@ -5,9 +5,11 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import bits_mask, load, mask_bits, reduce_max, select, store, trailing_zeros
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
+from mmulator.machine.runtime.events import READ, WRITE
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.windows import local_place
 from mmulator.machine.state import RESCHEDULE, FaultKind, Warp
-from mmulator.program.addresses import HEADER_LOCAL, HEADER_RETURN_FRAME, HEADER_RETURN_PC, SLOT_FUNCTION, SLOT_LOCAL
+from mmulator.program.addresses import HEADER_LOCAL, HEADER_RETURN_FRAME, HEADER_RETURN_PC, SLOT_FUNCTION
 
 I32, U32 = i32.vec(32), u32.vec(32)
 
@@ -72,21 +74,16 @@ def find_functions(w: ptr_to(Warp), mask: u32, addresses: ptr_to(u64), targets: 
 @native
 def copy_local(w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u64), size: u32, site: u32) -> None:
     """Parameters of a call: `size` bytes of each lane's local memory to another place in it, by offset."""
-    bytes = w.cta.launch.local_bytes
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        from_ = source[lane]
-        to = target[lane]
-        end = u64(size) + select(from_ > to, from_, to)
-        if end > bytes:
-            fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, (u64(SLOT_LOCAL) << 32) | (end - u64(size)), size)
-        if w.cta.fault != 0:
+        given = local_place(w, lane, source[lane], size, READ, site)
+        taken = local_place(w, lane, target[lane], size, WRITE, site)
+        if u64(given) == 0 or u64(taken) == 0:
             return
-        memory = w.local + u64(lane) * bytes
         for at in range(u64(size)):
-            memory[to + at] = memory[from_ + at]
+            taken[at] = given[at]
 
 
 @native

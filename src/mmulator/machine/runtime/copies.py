@@ -5,26 +5,30 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import load, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
+from mmulator.machine.runtime.events import READ, WRITE, Access, completed
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.memory import READ, WRITE, locate_global, translate_global, translate_shared
 from mmulator.machine.runtime.pending import entry, has_room, issue, make_room, queue
+from mmulator.machine.runtime.windows import locate_global, translate_global, translate_shared
 from mmulator.machine.state import COPIES, Completes, FaultKind, Warp
+
+READ_LATER, WRITE_LATER = READ | int(Access.LATER), WRITE | int(Access.LATER)
 
 
 @native
 def carry_out_copy(w: ptr_to(Warp), number: u64) -> u32:
     e = entry(w, COPIES, number)
+    completed(w, e.mask, READ_LATER | WRITE_LATER)
     left = e.mask
     n = e.bytes
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        to = ptr(e.target[lane])
+        to = e.target[lane]
         valid = u32(e.valid[lane])
         if valid == 16:
-            store(load(u8.vec(16), ptr(e.source[lane])), to)
+            store(load(u8.vec(16), e.source[lane]), to)
         else:
-            source = ptr(e.source[lane])
+            source = e.source[lane]
             for i in range(n):
                 byte = u8(0)
                 if i < valid:
@@ -35,7 +39,7 @@ def carry_out_copy(w: ptr_to(Warp), number: u64) -> u32:
 
 @native
 def copy_sources(
-    w: ptr_to(Warp), reading: u32, at: ptr_to(u64), bytes: u32, valid: ptr_to(u8), site: u32, out: ptr_to(u64)
+    w: ptr_to(Warp), reading: u32, at: ptr_to(u64), bytes: u32, valid: ptr_to(u8), site: u32, out: ptr_to(ptr)
 ) -> u32:
     """Source addresses of the lanes in `reading`: aligned to the size of the copy, and `valid` bytes long."""
     left = reading
@@ -46,7 +50,7 @@ def copy_sources(
         if u32(valid[lane]) != bytes:
             whole = u32(0)
     if whole != 0:
-        return translate_global(w, reading, at, bytes, READ, site, out)
+        return translate_global(w, reading, at, bytes, READ_LATER, site, out)
     left = reading
     while left != 0:
         lane = trailing_zeros(left)
@@ -54,8 +58,8 @@ def copy_sources(
         if (at[lane] & u64(bytes - 1)) != 0:
             fault(w, FaultKind.MISALIGNED, site, lane, at[lane], bytes)
             return u32(0)
-        host = locate_global(w, lane, at[lane], u32(valid[lane]), READ, site)
-        if host == 0:
+        host = locate_global(w, lane, at[lane], u32(valid[lane]), READ_LATER, site)
+        if u64(host) == 0:
             return u32(0)
         out[lane] = host
     return reading
@@ -73,7 +77,7 @@ def cp_async(
     if not has_room(q, 1):
         make_room(w, q, u32(1))
     e = entry(w, COPIES, q.issued)
-    ok = translate_shared(w, mask, to, bytes, WRITE, site, e.target)
+    ok = translate_shared(w, mask, to, bytes, WRITE_LATER, site, e.target)
     if ok == 0:
         return
     reading = u32(0)

@@ -9,7 +9,8 @@ from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import stack
 from mmulator.codegen.types import ptr, ptr_to, u32, u64
 from mmulator.isa.forms import MatrixForm
-from mmulator.machine.runtime.memory import READ, WRITE, matrix_space
+from mmulator.machine.runtime.events import READ, WRITE
+from mmulator.machine.runtime.windows import matrix_space
 from mmulator.machine.state import Warp
 from mmulator.twin.moves import lines, registers_to_rows, rows_to_registers, symbol
 
@@ -22,7 +23,7 @@ def load_function(space: str, form: MatrixForm) -> Native:
     resolve, lanes = matrix_space(space), (1 << len(lines(form))) - 1
 
     def ldmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, number: u32) -> None:
-        rows = stack(u64, 32)
+        rows = stack(ptr, 32)
         if resolve(w, lanes, at, ROW, READ, number, rows) != 0:
             rows_to_registers(form, rows, registers)
 
@@ -35,7 +36,7 @@ def store_function(space: str, form: MatrixForm) -> Native:
     resolve, lanes = matrix_space(space), (1 << len(lines(form))) - 1
 
     def stmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, number: u32) -> None:
-        rows = stack(u64, 32)
+        rows = stack(ptr, 32)
         if resolve(w, lanes, at, ROW, WRITE, number, rows) != 0:
             registers_to_rows(form, registers, rows)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr
-from mmulator.codegen.types import ptr, ptr_to, u32, u64
+from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.mbarrier import complete_part
 from mmulator.machine.runtime.waiting import wake
@@ -37,7 +37,7 @@ def entry(w: Any, kind: Kind, number: Any) -> Any:
 
 def carry_out(function: Any, w: Any, number: Any) -> Value:
     """Macro: call a kind's function."""
-    return Builder.current().call_pointer(ptr(function), u32, [w, number])
+    return Builder.current().call_pointer(function, u32, [w, number])
 
 
 def operation_at(q: Any, number: Any) -> Any:
@@ -133,8 +133,8 @@ def issue(w: ptr_to(Warp), q: ptr_to(Queue), odds: u32) -> None:
 
 # groups -------------------------------------------------------------------------------------------------------------
 @native
-def commit(w: ptr_to(Warp), kind: u32) -> None:
-    """commit_group: a new group of all that was issued since the last one. Empty groups are counted, and leave no entry."""
+def commit_group(w: ptr_to(Warp), kind: u32) -> None:
+    """A new group of all that was issued since the last one. Empty groups are counted, and leave no entry."""
     q = cast_ptr(Queue, w.queues) + kind
     before = u64(0)
     if q.filled != 0:
@@ -173,8 +173,8 @@ def covered(q: ptr_to(Queue), pending: u64) -> u64:
 
 
 @native
-def wait(w: ptr_to(Warp), kind: u32, pending: u64) -> u32:
-    """wait_group: complete all but the newest `pending` groups, and but what was not committed; as `complete`."""
+def wait_group(w: ptr_to(Warp), kind: u32, pending: u64) -> u32:
+    """Complete all but the newest `pending` groups, and but what was not committed; as `complete`."""
     q = cast_ptr(Queue, w.queues) + kind
     return complete(w, q, covered(q, pending))
 

@@ -87,7 +87,7 @@ def run_warp(w: ptr_to(Warp), budget: i64) -> i32:
 
 
 @native
-def begin(cluster: ptr_to(Cluster)) -> None:
+def begin_cluster(cluster: ptr_to(Cluster)) -> None:
     """Where the CTAs of the cluster are in the grid, by rank (x fastest)."""
     launch = cluster.launch
     c = launch.cluster
@@ -110,7 +110,7 @@ def begin(cluster: ptr_to(Cluster)) -> None:
 def run_cluster(cluster: ptr_to(Cluster), slices: i64) -> i32:
     """Run the cluster's warps in turn, each for a slice; back after `slices` rounds, or when it is over."""
     if cluster.begun == 0:
-        begin(cluster)
+        begin_cluster(cluster)
     launch = cluster.launch
     warps = cast_ptr(Warp, cluster.warps)
     n = cluster.warp_count

@@ -11,8 +11,10 @@ from typing import Any
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u16, u32, u64
+from mmulator.machine.runtime.events import READ, WRITE
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.pending import complete, covered, entry, issue, make_room, queue
+from mmulator.machine.runtime.registers import frame_of
 from mmulator.machine.runtime.waiting import wait_for_lanes, wake_warpgroup
 from mmulator.machine.runtime.wgmma_operands import a_fragment, a_registers, accumulator_in, accumulator_out, operand_bytes
 from mmulator.machine.state import FULL, RESCHEDULE, WGMMA, Completes, FaultKind, Tile, Warp, Warpgroup, WgmmaTable
@@ -73,7 +75,8 @@ def retire(tile: ptr_to(Tile), first: ptr_to(Warp), warp: u32) -> None:
     """The tile's result into the registers of one warp, which are ahead of it no longer."""
     table = tile.table
     quarter = 16 * u64(table.n) * u64(table.d_bits) // 8
-    accumulator_out(table, (first + warp).regs + tile.frame[warp], tile_memory(tile, first) + u64(warp) * quarter)
+    regs = frame_of(first + warp, tile.frame[warp], table.d_slots, table.d_words, WRITE, tile.site)
+    accumulator_out(table, regs, tile_memory(tile, first) + u64(warp) * quarter)
     tile.live = tile.live & ~(u32(1) << warp)
 
 
@@ -93,13 +96,14 @@ def hand_over(group: ptr_to(Warpgroup), table: ptr_to(WgmmaTable), first: ptr_to
             source = group.tiles + table.a_rivals[r]
             if (source.live & bit) != 0 and source.frame[i] == frame:
                 retire(source, first, i)
-                a_registers(table, (first + i).regs + frame, op.a)
+                a_registers(table, frame_of(first + i, frame, table.a_slots, u32(4), READ, op.site), op.a)
         own = group.tiles + table.tile
         if (own.live & bit) != 0 and own.frame[i] != frame:
             retire(own, first, i)
         if table.unfenced != 0 and op.scale_d != 0 and (own.live & bit) == 0:
             quarter = 16 * u64(table.n) * u64(table.d_bits) // 8
-            accumulator_in(table, (first + i).regs + frame, tile_memory(own, first) + u64(i) * quarter)
+            regs = frame_of(first + i, frame, table.d_slots, table.d_words, READ, op.site)
+            accumulator_in(table, regs, tile_memory(own, first) + u64(i) * quarter)
             own.frame[i] = frame
             own.live = own.live | bit
         for r in range(table.rival_count):
@@ -215,12 +219,14 @@ def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64) -> None:
     for i in range(u32(WARPS)):
         frame = operation(first + i, number).frame
         if op.scale_d != 0 and ((tile.live >> i) & 1) == 0:
-            accumulator_in(table, (first + i).regs + frame, memory + i64(i) * quarter)
+            regs = frame_of(first + i, frame, table.d_slots, table.d_words, READ, op.site)
+            accumulator_in(table, regs, memory + i64(i) * quarter)
         tile.frame[i] = frame
     multiply(first, number, packed_a, packed_b, memory)
     tile.live = u32(15)
     tile.last = number
     tile.table = table
+    tile.site = op.site
 
 
 @native
@@ -263,7 +269,7 @@ def wgmma_issue(
     if table.sparse != 0:
         store(load(u32.vec(32), metadata), op.meta)
     if table.a_in_registers != 0:
-        a_registers(table, w.regs + op.frame, op.a)
+        a_registers(table, frame_of(w, op.frame, table.a_slots, u32(4), READ, site), op.a)
     issue(w, q, u32(WGMMA.odds))
     first = first_of(w)
     for i in range(u32(WARPS)):

@@ -8,33 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import load, select, store
-from mmulator.codegen.types import i64, ptr, ptr_to, u32, u64
-from mmulator.codegen.values import Value, constant
+from mmulator.codegen.ops import load, store
+from mmulator.codegen.types import i64, ptr, ptr_to, u32
 from mmulator.layouts.operands import accumulator, operand_a
-from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.memory import range_
-from mmulator.machine.state import FaultKind, Warp, WgmmaTable
-from mmulator.program.addresses import SHARED_BASE
+from mmulator.machine.runtime.windows import operand
+from mmulator.machine.state import Warp, WgmmaTable
 from mmulator.twin.doors import Door
 from mmulator.twin.moves import WarpTile
 from mmulator.twin.shared import operand_function
 
-
-# operands in shared memory ------------------------------------------------------------------------------------------
-def _find(w: Value, lane: int, address: Value, size: int, access: int, number: Value) -> Value:
-    """Macro: where `size` bytes of shared memory lie, 0 if they are not all there."""
-    cta = w.field("cta")
-    at, limit = address - SHARED_BASE, u64(cta.field("launch").field("shared_bytes"))
-    return select((at < limit) & (at + size <= limit), u64(cta.field("shared")) + at, constant(w.b, u64, 0))
-
-
-@native
-def refuse_operand(w: ptr_to(Warp), lane: u32, address: u64, size: u32, access: u32, number: u32) -> None:
-    fault(w, FaultKind.WGMMA_ADDRESS, number, lane, address, size)
-
-
-operand_bytes = operand_function(Door("wgmma", Warp, _find, refuse_operand))
+operand_bytes = operand_function(Door("wgmma", Warp, operand))
 
 
 # registers ----------------------------------------------------------------------------------------------------------

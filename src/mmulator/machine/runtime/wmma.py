@@ -1,21 +1,19 @@
-"""wmma.load and wmma.store: the twin's moves through the windows of a launch."""
+"""wmma.load and wmma.store: the twin's moves, through the door."""
 
 from __future__ import annotations
 
 from mmulator.codegen.lang import Native
-from mmulator.machine.runtime.memory import locate_function
+from mmulator.layouts import Fragment
+from mmulator.machine.runtime.events import READ, WRITE
+from mmulator.machine.runtime.windows import locate_function
 from mmulator.machine.state import Warp
 from mmulator.twin.doors import Door
 from mmulator.twin.moves import wmma_load_function, wmma_store_function
 
 
-def _door(space: str) -> Door:
-    return Door(space, Warp, locate_function(space))
+def load_function(space: str, f: Fragment) -> Native:
+    return wmma_load_function(Door(space, Warp, locate_function(space), READ), f.bits, f.per_register)
 
 
-def load_function(space: str, bits: int) -> Native:
-    return wmma_load_function(_door(space), bits)
-
-
-def store_function(space: str, bits: int) -> Native:
-    return wmma_store_function(_door(space), bits)
+def store_function(space: str, f: Fragment) -> Native:
+    return wmma_store_function(Door(space, Warp, locate_function(space), WRITE), f.bits, f.per_register)

@@ -12,7 +12,9 @@ from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import cast_ptr, select, stack, trailing_zeros
 from mmulator.codegen.types import Ty, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
-from mmulator.machine.runtime.memory import SPACES, WRITE, range_
+from mmulator.machine.runtime.events import BOTH
+from mmulator.machine.runtime.memory import range_
+from mmulator.machine.runtime.windows import SPACES
 from mmulator.machine.state import Warp
 
 
@@ -54,20 +56,20 @@ def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = 
     combine: the new value from (old, operand), as a macro, for operations that are none on integers; `name`
     distinguishes it.
     """
-    resolve, size = SPACES[space], ty.size
+    translate, size = SPACES[space], ty.size
     own = combine or _OWN.get(op)
     rmw = "" if own or op == "cas" else _RMW[op][ty.signed]
 
     def atomic(
         w: ptr_to(Warp), mask: u32, at: ptr_to(u64), src: ptr_to(ty), other: ptr_to(ty), dst: ptr_to(ty), site: u32
     ) -> None:
-        host = stack(u64, 32)
-        left = resolve(w, mask, at, size * count, WRITE, site, host)
+        host = stack(ptr, 32)
+        left = translate(w, mask, at, size * count, BOTH, site, host)
         while left != 0:
             lane = trailing_zeros(left)
             left = left & (left - 1)
             for c in range_(count):
-                target = cast_ptr(ty, ptr(host[lane])) + c
+                target = cast_ptr(ty, host[lane]) + c
                 n = lane + 32 * c
                 if op == "cas":
                     dst[n] = compare_exchange(target, src[n], other[n])

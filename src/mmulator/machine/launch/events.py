@@ -1,0 +1,61 @@
+"""What instruments of a kernel wrote down, brought to Python: a log for each worker, taken away whenever it is full."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Protocol
+
+import numpy as np
+
+from mmulator.codegen.lang import Instrument
+from mmulator.codegen.types import Struct
+from mmulator.machine.launch.arena import pointer
+from mmulator.machine.state import Log
+
+LOG = Log.numpy_dtype()
+DRAIN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Subscriber(Protocol):
+    """Who sees the events of a launch. instrument: what its kernel is compiled for (CompileOptions.events)."""
+
+    @property
+    def instrument(self) -> Instrument: ...
+
+    def begin(self, launch: np.ndarray, workers: int) -> None:
+        """Before the launch runs: what native code needs."""
+
+    def log(self, worker: int) -> int:
+        """Where the log of a worker is."""
+
+    def settle(self, cluster: int) -> None:
+        """A worker leaves a cluster alone, for now or for good."""
+
+
+class Logs:
+    """Of all workers of a launch. Entries stay in the order in which their worker made them."""
+
+    def __init__(self, entry: Struct, workers: int, room: int) -> None:
+        self.entries = np.zeros((workers, room), entry.numpy_dtype())
+        self.heads = np.zeros(workers, LOG)
+        self.taken: list[list[np.ndarray]] = [[] for _ in range(workers)]
+        self.callback = DRAIN(self._drain)
+        self.heads["entries"] = pointer(self.entries) + np.arange(workers) * self.entries.strides[0]
+        self.heads["drain"] = ctypes.cast(self.callback, ctypes.c_void_p).value
+        self.heads["entry_bytes"], self.heads["room"] = entry.size, room
+
+    def address(self, worker: int) -> int:
+        return pointer(self.heads) + worker * LOG.itemsize
+
+    def _drain(self, log: int) -> None:
+        """Called from native code, or when the launch is over."""
+        worker = (log - pointer(self.heads)) // LOG.itemsize
+        head = self.heads[worker]
+        self.taken[worker].append(self.entries[worker, : head["count"]].copy())
+        head["count"] = head["open"] = 0
+
+    def all(self) -> np.ndarray:
+        """All entries, one worker's after the other's."""
+        for worker in range(len(self.heads)):
+            self._drain(self.address(worker))
+        return np.concatenate([part for parts in self.taken for part in parts])

@@ -1,0 +1,319 @@
+"""The door to memory: the only code that makes a host pointer of a kernel's address.
+
+Every instruction comes through here, whatever its proxy: bounds, alignment and write permission are checked for all lanes
+before a pointer is given out, faults are recorded here, and here is where an instrument sees the access (events.py). `access`
+says what will be done there. After a fault the door stays shut, so that no store of a later instruction lands on a wrong
+address.
+
+    translate     addresses of the lanes of a warp, a function for each state space (SPACES)
+    locate        one address, which a lane or a warp has computed (locate_function)
+    operand       a piece of a matrix that a descriptor points to
+    parameter     a kernel's parameter whose place was known when the module was read
+    local_place   a place in a lane's own frame
+    peek          bytes for the host, as far as there are any
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import any_lane, bits_mask, copy_bytes, load, mask_bits, minimum, null, stack, store, trailing_zeros
+from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.values import Value, constant
+from mmulator.machine.runtime.events import READ, WRITE, Proxy, accessed, accessed_one, by
+from mmulator.machine.runtime.faults import fault
+from mmulator.machine.state import FaultKind, Warp
+from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+
+U64, POINTERS = u64.vec(32), ptr.vec(32)
+OFFSET_MASK = (1 << SLOT_SHIFT) - 1
+SHARED = SLOT_SHARED << SLOT_SHIFT
+
+
+@native(inline=True)
+def find(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """Host pointer of one lane's generic address, or null and a recorded fault."""
+    launch = w.cta.launch
+    slot = at >> SLOT_SHIFT
+    offset = at & OFFSET_MASK
+    if w.cta.fault != 0:
+        return null(u8)
+    if (at & u64(bytes - 1)) != 0:
+        fault(w, FaultKind.MISALIGNED, site, lane, at, bytes)
+        return null(u8)
+    if slot == SLOT_SHARED:
+        offset = offset - SHARED_BASE
+        if offset + u64(bytes) > u64(launch.shared_bytes) or offset > OFFSET_MASK:
+            fault(w, FaultKind.SHARED_OUT_OF_BOUNDS, site, lane, at, bytes)
+            return null(u8)
+        return w.cta.shared + offset
+    if slot == SLOT_LOCAL:
+        if offset + u64(bytes) > launch.local_bytes:
+            fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, at, bytes)
+            return null(u8)
+        return w.local + (u64(lane) * launch.local_bytes + offset)
+    if slot == 0:
+        fault(w, FaultKind.NULL_POINTER, site, lane, at, bytes)
+        return null(u8)
+    if slot >= launch.slots:
+        fault(w, FaultKind.OUT_OF_BOUNDS, site, lane, at, bytes)
+        return null(u8)
+    window = launch.windows + slot
+    offset = at - window.start
+    if window.size < u64(bytes) or offset > window.size - u64(bytes):
+        fault(w, FaultKind.OUT_OF_BOUNDS, site, lane, at, bytes)
+        return null(u8)
+    if (access & WRITE) != 0 and window.writable == 0:
+        fault(w, FaultKind.READ_ONLY, site, lane, at, bytes)
+        return null(u8)
+    return ptr(window.host + offset)
+
+
+# one address --------------------------------------------------------------------------------------------------------
+@native
+def locate(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """Host pointer of one lane's generic address, or null and a recorded fault."""
+    host = find(w, lane, at, bytes, access, site)
+    if u64(host) != 0:
+        accessed_one(w, lane, at, bytes, access, site)
+    return host
+
+
+@native
+def locate_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """`locate` for an address of the shared window."""
+    if at > OFFSET_MASK:
+        fault(w, FaultKind.BEYOND_SPACE, site, lane, at, bytes)
+        return null(u8)
+    return locate(w, lane, at | SHARED, bytes, access, site)
+
+
+@native
+def locate_global(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """`locate` for an address of the global space."""
+    slot = at >> SLOT_SHIFT
+    if slot == SLOT_SHARED or slot == SLOT_LOCAL:
+        fault(w, FaultKind.WRONG_SPACE, site, lane, at, bytes)
+        return null(u8)
+    return locate(w, lane, at, bytes, access, site)
+
+
+@native
+def locate_of_warp(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """`locate` for a generic address that is the same for all lanes: local memory is that of lane 0."""
+    host = find(w, u32(0), at, bytes, access, site)
+    if u64(host) != 0:
+        accessed_one(w, lane, at, bytes, access, site)
+    return host
+
+
+def locate_function(space: str) -> Native:
+    """`locate` for what one address of a warp leads to. `lane` has the register that is read or written."""
+    return {"shared": locate_shared, "global": locate_global}.get(space, locate_of_warp)
+
+
+# addresses of the lanes of a warp -----------------------------------------------------------------------------------
+@native
+def translate_each(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
+) -> u32:
+    """Lane by lane; 0 if any faults."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        host = find(w, lane, at[lane], bytes, access, site)
+        if u64(host) == 0:
+            return u32(0)
+        out[lane] = host
+    accessed(w, mask, at, 0, bytes, access, site)
+    return mask
+
+
+@native
+def outside_global(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, site: u32) -> u32:
+    """1 and a fault if a lane of an access to .global has the generic address of shared or local memory."""
+    slots = load(U64, at) >> SLOT_SHIFT
+    wrong = mask_bits((slots == SLOT_SHARED) | (slots == SLOT_LOCAL)) & mask
+    if wrong != 0:
+        lane = trailing_zeros(wrong)
+        fault(w, FaultKind.WRONG_SPACE, site, lane, at[lane], bytes)
+        return u32(1)
+    return u32(0)
+
+
+def _slots(space: str) -> Native:
+    """Generic addresses of the lanes in `mask` to host pointers. Returns mask, or 0 if nothing may be done."""
+    only_global = space == "global"
+
+    def translate_slots(
+        w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
+    ) -> u32:
+        if mask == 0 or w.cta.fault != 0:
+            return u32(0)
+        launch = w.cta.launch
+        a = load(U64, at)
+        m = bits_mask(mask)
+        first = at[trailing_zeros(mask)]
+        slot = first >> SLOT_SHIFT
+        if slot >= FIRST_GLOBAL_SLOT and slot < launch.slots:
+            window = launch.windows + slot
+            offset = a - window.start
+            wrong = (offset > window.size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
+            if any_lane(wrong & m) == 0 and window.size >= u64(bytes) and ((access & WRITE) == 0 or window.writable != 0):
+                store(POINTERS(offset + window.host), out)
+                accessed(w, mask, at, 0, bytes, access, site)
+                return mask
+        if only_global:
+            if outside_global(w, mask, at, bytes, site) != 0:
+                return u32(0)
+        return translate_each(w, mask, at, bytes, access, site, out)
+
+    return Native(translate_slots, "translate" if space == "generic" else f"translate_{space}")
+
+
+translate, translate_global = _slots("generic"), _slots("global")
+
+
+@native
+def translate_shared(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
+) -> u32:
+    """The same for addresses of the shared window."""
+    cta = w.cta
+    if mask == 0 or cta.fault != 0:
+        return u32(0)
+    a = load(U64, at)
+    size = u64(cta.launch.shared_bytes)
+    offset = a - SHARED_BASE
+    wrong = (offset > size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
+    bad = mask_bits(wrong) & mask
+    if size < u64(bytes):
+        bad = mask
+    if bad != 0:
+        lane = trailing_zeros(bad)
+        kind = u32(FaultKind.SHARED_OUT_OF_BOUNDS)
+        if (at[lane] & u64(bytes - 1)) != 0:
+            kind = u32(FaultKind.MISALIGNED)
+        fault(w, kind, site, lane, at[lane], bytes)
+        return u32(0)
+    store(POINTERS(offset + u64(cta.shared)), out)
+    accessed(w, mask, at, SHARED, bytes, access, site)
+    return mask
+
+
+@native
+def translate_to_shared(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
+) -> u32:
+    """Generic addresses of an instruction that works on shared memory alone."""
+    if mask == 0 or w.cta.fault != 0:
+        return u32(0)
+    a = load(U64, at)
+    wrong = mask_bits((a >> SLOT_SHIFT) != SLOT_SHARED) & mask
+    if wrong != 0:
+        lane = trailing_zeros(wrong)
+        fault(w, FaultKind.NOT_SHARED, site, lane, at[lane], bytes)
+        return u32(0)
+    offsets = stack(u64, 32)
+    store(a & OFFSET_MASK, offsets)
+    return translate_shared(w, mask, offsets, bytes, access, site, out)
+
+
+def _offsets_into(slot: int, space: str) -> Native:
+    """The same for a space whose addresses are offsets into one window, below 4 GiB."""
+
+    def translate_offsets(
+        w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
+    ) -> u32:
+        if mask == 0 or w.cta.fault != 0:
+            return u32(0)
+        a = load(U64, at)
+        beyond = mask_bits(a > OFFSET_MASK) & mask
+        if beyond != 0:
+            lane = trailing_zeros(beyond)
+            fault(w, FaultKind.BEYOND_SPACE, site, lane, at[lane], bytes)
+            return u32(0)
+        generic = stack(u64, 32)
+        store(a | (slot << SLOT_SHIFT), generic)
+        return translate_each(w, mask, generic, bytes, access, site, out)
+
+    return Native(translate_offsets, f"translate_{space}")
+
+
+SPACES: dict[str, Native] = {
+    "generic": translate, "global": translate_global, "shared": translate_shared, "local": _offsets_into(SLOT_LOCAL, "local"),
+    "const": _offsets_into(SLOT_CONST, "const"), "param": _offsets_into(SLOT_PARAM, "param"),
+}  # fmt: skip
+
+
+def matrix_space(space: str) -> Native:
+    """What translates the addresses of ldmatrix and stmatrix."""
+    return translate_shared if space == "shared" else translate_to_shared
+
+
+# where the address is known or made here ----------------------------------------------------------------------------
+UNIT = 16  # bytes that lie together in every canonical layout of a matrix
+
+
+@native(inline=True)
+def operand(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
+    """16 bytes of a matrix that a descriptor points to, at an address of the shared window; null and a fault if they are not
+    there."""
+    cta = w.cta
+    place = at - SHARED_BASE
+    end = u64(cta.launch.shared_bytes)
+    if place + UNIT > end or place > end:
+        fault(w, FaultKind.WGMMA_ADDRESS, site, u32(0), at, u32(UNIT))
+        return null(u8)
+    accessed_one(w, u32(0), at | SHARED, u32(UNIT), by(READ, Proxy.ASYNC), site)
+    return cta.shared + place
+
+
+@native(inline=True)
+def local_place(w: ptr_to(Warp), lane: u32, offset: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """`bytes`, however many, of a lane's local memory; null and a fault if they are not there."""
+    size = w.cta.launch.local_bytes
+    if offset > size or u64(bytes) > size - offset:
+        fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, (SLOT_LOCAL << SLOT_SHIFT) | offset, bytes)
+    if w.cta.fault != 0:
+        return null(u8)
+    accessed_one(w, lane, (SLOT_LOCAL << SLOT_SHIFT) | offset, bytes, access, site)
+    return w.local + (u64(lane) * size + offset)
+
+
+def parameter(e: Any, ins: Any, at: int, bytes: int) -> Value:
+    """The pointer, in code of a block, to bytes of the kernel's parameters that are known to be there."""
+    if e.events is not None:
+        place = e.spill(constant(e.b, U64, at))
+        e.call(accessed, e.w, e.lanes_of(ins), place, SLOT_PARAM << SLOT_SHIFT, bytes, READ, e.site)
+    return e.launch_field("params") + at
+
+
+# the host's own reading ---------------------------------------------------------------------------------------------
+@native
+def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
+    """Copy up to `bytes` from a lane's generic address on, as far as there is memory; how many. No fault, and after one too."""
+    launch = w.cta.launch
+    slot = at >> SLOT_SHIFT
+    offset = at & OFFSET_MASK
+    size = u64(0)
+    host = null(u8)
+    if slot == SLOT_SHARED:
+        offset = offset - SHARED_BASE
+        size = u64(launch.shared_bytes)
+        host = w.cta.shared
+    elif slot == SLOT_LOCAL:
+        size = launch.local_bytes
+        host = w.local + u64(lane) * size
+    elif slot < launch.slots:
+        window = launch.windows + slot
+        offset = at - window.start
+        size = window.size
+        host = ptr(window.host)
+    if offset >= size:
+        return u64(0)
+    count = minimum(bytes, size - offset)
+    copy_bytes(out, host + offset, count)
+    return count

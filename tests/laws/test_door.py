@@ -1,0 +1,216 @@
+"""Memory has one door: nothing else makes a pointer of an address, and who subscribes there sees every access."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mmulator.machine
+from mmulator.codegen.lang import Hook, Native
+from mmulator.codegen.values import Builder
+from mmulator.machine.compile.kernel import Jit
+from mmulator.machine.module import Module
+from mmulator.machine.runtime import events
+from mmulator.machine.runtime.events import Access, Proxy
+from tests.support.memory_ways import READS, WRITES, Walk, statements
+from tests.support.tracing import MEMORY, REGISTER, REGISTERS, TRACE, Event, traced
+
+MACHINE = Path(mmulator.machine.__file__).parent
+RUNTIME = sorted(p.stem for p in (MACHINE / "runtime").glob("*.py") if p.stem != "__init__")
+DOOR = "windows"
+FIELDS = {"shared", "local", "windows", "host", "params"}  # of structs: where the memory behind a kernel's addresses lies
+READERS = {"field", "field_address", "warp", "launch_field"}  # that read a field by its name
+
+
+def natives() -> list[Native]:
+    """All of the native run time: functions of its files, and those that its factories have made for other tests."""
+    found = {}
+    for name in RUNTIME:
+        for value in vars(importlib.import_module(f"mmulator.machine.runtime.{name}")).values():
+            for one in value.values() if isinstance(value, dict) else [value]:
+                if isinstance(one, Native) and not isinstance(one, Hook):
+                    found[one.name] = one
+    return list(found.values())
+
+
+def made_pointers(text: str) -> list[str]:
+    """Pointers made of integers, but for those to functions, which are called and nothing else."""
+    names = re.findall(r"(%\w+) = inttoptr ", text)
+    return [n for n in names if re.search(rf"{n}\b(?! = inttoptr|\()", text)]
+
+
+# the law ------------------------------------------------------------------------------------------------------------
+def test_only_the_door_makes_pointers_of_integers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In LLVM text: of the run time, of whatever kernels with every way into memory call, and of their blocks."""
+    called: dict[str, Native] = {f.name: f for f in natives()}
+    blocks: list[Builder] = []
+    write = Jit._write
+
+    def keep(jit: Jit, block: object) -> tuple[Builder, dict[str, Native]]:
+        builder, functions = write(jit, block)  # type: ignore[arg-type]
+        blocks.append(builder)
+        called.update(functions)
+        return builder, functions
+
+    monkeypatch.setattr(Jit, "_write", keep)
+    Module.load(walk().text)["k"].compile()
+    Module.load(PIPELINE)["k"].compile()
+    assert len(called) > 100 and blocks
+    waiting, texts = list(called.values()), {}
+    while waiting:
+        one = waiting.pop()
+        if one.name not in texts:
+            builder, calls = one.build()
+            texts[one.name] = builder.text()
+            waiting += calls
+            called[one.name] = one
+    for name, text in texts.items():
+        module = getattr(called[name], "function", natives).__module__
+        if module.startswith("mmulator.machine") and made_pointers(text):  # the twin knows no addresses
+            assert module == f"mmulator.machine.runtime.{DOOR}", f"{name} makes a pointer of an integer"
+    for b in blocks:
+        assert not made_pointers(b.text()), b.name
+
+
+@pytest.mark.parametrize("path", sorted(MACHINE.glob("*/*.py")), ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_only_the_door_knows_where_memory_lies(path: Path) -> None:
+    if path.parent.name == "launch":
+        return  # Python, which places memory and passes it on
+    for node in ast.walk(ast.parse(path.read_text())):
+        name = node.attr if isinstance(node, ast.Attribute) and path.parent.name == "runtime" else None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS:
+            first = node.args[0] if node.args else None
+            name = first.value if isinstance(first, ast.Constant) else None
+        if name in FIELDS:
+            assert path.stem == DOOR, f"line {node.lineno}: {name} is the door's"  # type: ignore[attr-defined]
+
+
+# subscribers --------------------------------------------------------------------------------------------------------
+@cache
+def walk() -> Walk:
+    return Walk(statements())
+
+
+def test_every_way_into_memory_passes_the_door() -> None:
+    """Of each row the bytes that it accesses, all of them and no others, and what it does there."""
+    w = walk()
+    for number, s in enumerate(w.statements):
+        address = w.base(s.space)
+        if w.allowed(number, address) is False:
+            continue  # parameters and constants cannot be written
+        found = [e for e in w.trace(number, address) if e.kind == MEMORY and w.is_statement(number, e.instruction)]
+        wanted = Access(0)
+        if s.access in READS or s.access == "copy-read":
+            wanted |= Access.READ
+        if s.access in WRITES or s.access == "copy-write":
+            wanted |= Access.WRITE
+        window, offset = w.place(s, address) or ("", 0)
+        start = w.windows[window][0] + offset if window else 0
+        seen = [e for e in found if e.access & wanted]
+        if s.access == "none":
+            assert not found, s.name
+            continue
+        touched = set().union(*(e.touched for e in seen if e.access & wanted == wanted & e.access))
+        assert touched == set(range(start, start + s.size)), f"{s.name}: {sorted(touched)[:4]} ... of {start}"
+        later = Access.LATER if s.access.startswith("copy") else Access(0)
+        assert {e.access & (Access.READ | Access.WRITE | Access.LATER) for e in seen} == {wanted | later}, s.name
+        assert (s.access == "both") == any(e.access & Access.ATOMIC for e in seen), s.name
+
+
+PIPELINE = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.func (.reg .u32 r) twice (.reg .u32 x) { add.u32 r, x, x; ret; }
+.func (.param .b32 r) thrice (.param .align 4 .b8 x[12])
+{ .reg .b32 %a; ld.param.b32 %a, [x+8]; mul.lo.u32 %a, %a, 3; st.param.b32 [r], %a; ret; }
+.visible .entry k(.param .u64 out, .param .u32 n) {
+  .reg .b64 %rd<8>; .reg .b32 %r<20>; .reg .f32 %d<4>; .reg .pred %p;
+  .shared .align 1024 .b8 s[4096]; .local .align 4 .b8 own[16];
+  ld.param.u64 %rd0, [out];
+  ld.param.u32 %r0, [n];
+  mov.u32 %r1, %tid.x; mov.u32 %r2, s; mad.lo.u32 %r3, %r1, 16, %r2; mul.wide.u32 %rd1, %r1, 16; add.u64 %rd1, %rd0, %rd1;
+  cp.async.ca.shared.global [%r3], [%rd1], 16;
+  cp.async.wait_all;
+  bar.sync 0;
+  fence.proxy.async;
+  mov.f32 %d0, 0f00000000; mov.f32 %d1, %d0; mov.f32 %d2, %d0; mov.f32 %d3, %d0;
+  wgmma.fence.sync.aligned;
+  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%d0, %d1, %d2, %d3}, DESCA, DESCB, 1, 1, 1, 0, 0;
+  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%d0, %d1, %d2, %d3}, {%r4, %r5, %r6, %r7}, DESCB, 1, 1, 1, 0;
+  wgmma.commit_group.sync.aligned;
+  wgmma.wait_group.sync.aligned 0;
+  add.f32 %d0, %d0, %d1;
+  st.local.u32 [own+4], %r1;
+  ld.local.u32 %r8, [own+4];
+  call (%r8), twice, (%r8);
+  { .param .b32 r; .param .align 4 .b8 x[12]; st.param.b32 [x+8], %r8; call (r), thrice, (x); ld.param.b32 %r8, [r]; }
+  st.global.f32 [%rd1], %d0;
+  ret;
+}
+""".replace("DESCA", str(1024 >> 4 | 8 << 16 | 16 << 32)).replace("DESCB", str(3072 >> 4 | 8 << 16 | 16 << 32))
+SHARED, LOCAL, PARAM = 1 << 32, 2 << 32, 4 << 32
+
+
+def test_asynchronous_operations_parameters_and_frames() -> None:
+    """What has no address of its own in the text: operands of wgmma, a kernel's parameters, frames, registers in flight."""
+    module = Module.load(PIPELINE)
+    out = np.zeros(128 * 4, np.uint32)
+    first = module.image.next_slot << 32
+    found = traced(module["k"], 1, 128, [out, 5], seed=3)
+    memory = [e for e in found if e.kind == MEMORY]
+
+    def of(name: str) -> list[Event]:
+        return [e for e in memory if e.instruction is not None and re.match(name, e.instruction.mnemonic)]
+
+    def bytes_of(name: str, access: Access = Access.READ | Access.WRITE) -> set[int]:
+        return set().union(*(e.touched for e in of(name) if e.access & access))
+
+    assert bytes_of(r"ld\.param\.u64") == set(range(PARAM, PARAM + 8))
+    assert {m for e in of(r"ld\.param\.u32") for m in [e.mask]} == {0xFFFFFFFF} and len(of(r"ld\.param\.u32")) == 4
+    assert bytes_of("cp.async", Access.READ) == set(range(first, first + 2048))
+    assert bytes_of("cp.async", Access.WRITE) == set(range(SHARED + 1024, SHARED + 1024 + 2048))
+    operands = of("wgmma")
+    assert {e.proxy for e in operands} == {Proxy.ASYNC} and {e.proxy for e in memory if e not in operands} == {Proxy.GENERIC}
+    assert sum(len(e.touched) for e in operands) == 64 * 16 * 2 + 2 * 8 * 16 * 2  # A once, B twice
+    assert bytes_of("wgmma") == set(range(SHARED + 1024, SHARED + 3072)) | set(range(SHARED + 3072, SHARED + 3328))
+    own = bytes_of(r"st\.local")
+    assert len(own) == 4 and own == bytes_of(r"ld\.local") and min(own) >> 32 == LOCAL >> 32
+    assert {a >> 32 for e in of("call|st\\.param|ld\\.param\\.b32|ret") for a in e.touched} == {LOCAL >> 32}
+    assert {e.access & Access.WRITE for e in of("call")} == {Access(0), Access.WRITE}  # arguments to the frame, and the results
+    assert bytes_of(r"st\.global", Access.WRITE) == {first + 16 * n + i for n in range(128) for i in range(4)}
+
+    registers = [(e.instruction.opcode, e.access & Access.WRITE, e.count) for e in found if e.kind == REGISTERS and e.instruction]
+    assert registers.count(("wgmma", Access.WRITE, 4)) == 4  # D, of four warps, at the wait
+    assert registers.count(("wgmma", Access(0), 4)) == 8  # D before, and A
+    one = [e.instruction.mnemonic for e in found if e.kind == REGISTER and e.instruction and e.access == Access.READ]
+    assert one.count("add.f32") == 8 and one.count("mov.f32") == 12  # two registers, and three, of four warps
+
+
+def test_events_of_several_workers_are_all_there() -> None:
+    text = PIPELINE[: PIPELINE.index(".func")] + """
+.visible .entry k(.param .u64 out) { .reg .b64 %rd<4>; .reg .b32 %r<4>; .reg .pred %p;
+  ld.param.u64 %rd0, [out]; mov.u32 %r0, %ctaid.x; mov.u32 %r1, 0;
+L: red.global.add.u32 [%rd0], 1; add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, 100; @%p bra L; ret; }
+"""
+    out = np.zeros(1, np.uint32)
+    found = [e for e in traced(Module.load(text)["k"], 16, 32, [out], threads=4) if e.access & Access.ATOMIC]
+    assert out[0] == 16 * 32 * 100
+    assert np.bincount([e.cta for e in found]).tolist() == [100] * 16
+
+
+def test_without_a_subscriber_nothing_is_there() -> None:
+    """A hook leaves no trace in the code of the run time; with one, only what reaches a hook is another function."""
+    hooks = {name for name, value in vars(events).items() if isinstance(value, Hook)}
+    assert hooks == set(TRACE.hooks)
+    for function in natives():
+        text = "".join(b.text() for b in [function.build()[0]])
+        assert not any(f"@{h}(" in text for h in hooks) and "trace" not in text, function.name
+        other = function.under(TRACE)
+        assert other is function or (other and re.search(r"@(trace_|[\w.]+\.trace\()", other.build()[0].text())), function.name

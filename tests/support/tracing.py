@@ -1,0 +1,136 @@
+"""A subscriber that writes down every event of a launch: which bytes, which way, by which instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mmulator.codegen.lang import Instrument, native
+from mmulator.codegen.ops import cast_ptr, load, store
+from mmulator.codegen.types import Struct, i32, ptr_to, u32, u64
+from mmulator.machine.compile.options import CompileOptions
+from mmulator.machine.launch.events import Logs
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.limits import default_device
+from mmulator.machine.launch.shape import LaunchShape
+from mmulator.machine.launch.workers import Workers
+from mmulator.machine.module import Kernel
+from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Proxy, entry, reserve
+from mmulator.machine.state import Warp
+from mmulator.ptx.tree import Instruction
+
+MEMORY, COMPLETED, REGISTERS, REGISTER = range(4)
+NO_SITE = 0xFFFFFFFF
+# at: generic addresses of the lanes in `mask`, or slots of `count` registers
+Entry = Struct("TraceEntry", [
+    ("kind", u32), ("cta", u32), ("warp", u32), ("mask", u32), ("bytes", u32), ("access", u32), ("site", u32), ("count", u32),
+    ("at", u64, 32),
+])  # fmt: skip
+
+
+@native
+def trace_entry(w: ptr_to(Warp), kind: u32, mask: u32, bytes: u32, access: u32, site: u32) -> ptr_to(Entry):
+    reserve(w.cta.cluster.log, u32(1))
+    e = cast_ptr(Entry, entry(w.cta.cluster.log))
+    e.kind = kind
+    e.cta = w.cta.linear
+    e.warp = w.index
+    e.mask = mask
+    e.bytes = bytes
+    e.access = access
+    e.site = site
+    return e
+
+
+@native
+def trace_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+    e = trace_entry(w, u32(MEMORY), mask, bytes, access, site)
+    store(load(u64.vec(32), at) | base, e.at)
+
+
+@native
+def trace_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+    e = trace_entry(w, u32(MEMORY), u32(1) << lane, bytes, access, site)
+    e.at[lane] = at
+
+
+@native
+def trace_completed(w: ptr_to(Warp), mask: u32, access: u32) -> None:
+    trace_entry(w, u32(COMPLETED), mask, u32(0), access, u32(NO_SITE))
+
+
+@native
+def trace_registers(w: ptr_to(Warp), frame: u64, slots: ptr_to(i32), count: u32, access: u32, site: u32) -> None:
+    e = trace_entry(w, u32(REGISTERS), u32(0xFFFFFFFF), u32(0), access, site)
+    e.count = count
+
+
+@native
+def trace_register(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, site: u32) -> None:
+    e = trace_entry(w, u32(REGISTER), mask, u32(0), access, site)
+    e.at[0] = u64(slot)
+
+
+TRACE = Instrument("trace", {
+    "accessed": trace_lanes, "accessed_one": trace_one, "completed": trace_completed, "registers": trace_registers,
+    "register": trace_register,
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Event:
+    """What one entry says. addresses: of the lanes that take part. count: registers."""
+
+    kind: int
+    instruction: Instruction | None
+    cta: int
+    warp: int
+    mask: int
+    bytes: int
+    access: Access
+    proxy: Proxy
+    count: int
+    addresses: dict[int, int]
+
+    @property
+    def touched(self) -> set[int]:
+        """Every byte."""
+        return {a + n for a in self.addresses.values() for n in range(self.bytes)}
+
+
+class Trace:
+    instrument = TRACE
+
+    def begin(self, launch: np.ndarray, workers: int) -> None:
+        self.logs = Logs(Entry, workers, 64)
+
+    def log(self, worker: int) -> int:
+        return self.logs.address(worker)
+
+    def settle(self, cluster: int) -> None:
+        pass
+
+    def events(self, sites: Sequence[Instruction]) -> Iterator[Event]:
+        for e in self.logs.all():
+            access, mask = int(e["access"]), int(e["mask"])
+            lanes = {n: int(e["at"][n]) for n in range(32) if mask >> n & 1}
+            yield Event(
+                int(e["kind"]), sites[e["site"]] if e["site"] != NO_SITE else None, int(e["cta"]), int(e["warp"]), mask,
+                int(e["bytes"]), Access(access & (1 << PROXY_SHIFT) - 1), Proxy(access >> PROXY_SHIFT), int(e["count"]), lanes,
+            )  # fmt: skip
+
+
+def traced(
+    kernel: Kernel, grid: int, block: int, args: Sequence[Any], *, seed: int = 0, threads: int = 1, shared: int = 0
+) -> list[Event]:
+    """Every event of a launch, those of one worker in order."""
+    compiled = kernel.compile(options=CompileOptions(events=TRACE))
+    request = kernel.request(grid, block, args, shared, default_device(kernel.module.target))
+    x, y, z = request.block
+    shape = LaunchShape(request.grid, request.block, x * y * z, compiled.shared.static, shared)
+    trace = Trace()
+    Workers(Grid(compiled, shape, request.arguments, seed, threads, trace), None).run(60)
+    return list(trace.events(compiled.sites))
