@@ -123,7 +123,7 @@ def make_room(w: ptr_to(Warp), q: ptr_to(Queue), count: u32) -> u32:
     return complete(w, q, q.issued + u64(count) - u64(q.room))
 
 
-@native
+@native(inline=True)
 def issue(w: ptr_to(Warp), q: ptr_to(Queue), odds: u32) -> None:
     """The entry behind the last one is filled. One in `odds` is carried out now, if that takes no other warp."""
     q.issued = q.issued + 1
