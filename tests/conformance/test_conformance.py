@@ -669,8 +669,8 @@ def test_a_gpu_runs_its_own_arithmetic_as_its_driver_compiles(driver: Driver) ->
     module = gpu.load(KERNEL)
     with pytest.raises(LaunchError, match="asks for sm_80, the GPU is sm_90"):
         gpu.compile(module, "k", "sm_80")
-    with pytest.raises(UnsupportedError, match="watch=True"):
-        gpu.compile(module, "k", DEVICE, CompileOptions(watch=True))
+    with pytest.raises(UnsupportedError, match="step=True"):
+        gpu.compile(module, "k", DEVICE, CompileOptions(step=True))
 
 
 class Corrupting(Gpu):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
+
+import numpy as np
 
 from mmulator.codegen.lang import Instrument, native
 from mmulator.codegen.ops import cast_ptr, load, store
@@ -13,7 +14,9 @@ from mmulator.codegen.types import Struct, i32, ptr_to, u32, u64
 from mmulator.isa.targets import default_device
 from mmulator.machine.compile.options import CompileOptions
 from mmulator.machine.launch.events import Logs
-from mmulator.machine.launch.grid import Grid, LaunchShape, Runner
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.shape import LaunchShape
+from mmulator.machine.launch.workers import Workers
 from mmulator.machine.module import Kernel
 from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Proxy, entry, reserve
 from mmulator.machine.state import Warp
@@ -30,8 +33,8 @@ Entry = Struct("TraceEntry", [
 
 @native
 def trace_entry(w: ptr_to(Warp), kind: u32, mask: u32, bytes: u32, access: u32, site: u32) -> ptr_to(Entry):
-    reserve(w.cta.log, u32(1))
-    e = cast_ptr(Entry, entry(w.cta.log))
+    reserve(w.cta.cluster.log, u32(1))
+    e = cast_ptr(Entry, entry(w.cta.cluster.log))
     e.kind = kind
     e.cta = w.cta.linear
     e.warp = w.index
@@ -101,13 +104,13 @@ class Event:
 class Trace:
     instrument = TRACE
 
-    def begin(self, grid: Grid) -> None:
-        self.logs = Logs(Entry, grid.workers, 64)
+    def begin(self, launch: np.ndarray, workers: int) -> None:
+        self.logs = Logs(Entry, workers, 64)
 
     def log(self, worker: int) -> int:
         return self.logs.address(worker)
 
-    def settle(self, cta: int) -> None:
+    def settle(self, cluster: int) -> None:
         pass
 
     def events(self, sites: Sequence[Instruction]) -> Iterator[Event]:
@@ -125,8 +128,9 @@ def traced(
 ) -> list[Event]:
     """Every event of a launch, those of one worker in order."""
     compiled = kernel.compile(options=CompileOptions(events=TRACE))
-    request = kernel.request(grid, block, list(args), shared, default_device(kernel.module.target))
-    shape = LaunchShape(request.grid, request.block, prod(request.block), kernel.static_shared, request.shared)
+    request = kernel.request(grid, block, args, shared, default_device(kernel.module.target))
+    x, y, z = request.block
+    shape = LaunchShape(request.grid, request.block, x * y * z, compiled.shared.static, shared)
     trace = Trace()
-    Runner(Grid(compiled, shape, request.arguments, seed, threads, trace), None).run(60)
+    Workers(Grid(compiled, shape, request.arguments, seed, threads, trace), None).run(60)
     return list(trace.events(compiled.sites))

@@ -81,7 +81,7 @@ LANGUAGE = (
     ("State Spaces, Types, and Variables", "isa/types.py ptx/declarations.py program/image.py machine/state.py"),
     ("Instruction Operands", "ptx/operands.py ptx/tree.py machine/emit/block.py"),
     ("Abstracting the ABI: functions, calls, parameters",
-     "ptx/calls.py program/image.py program/calls.py machine/runtime/control.py"),
+     "ptx/calls.py program/image.py program/calls.py machine/runtime/calls.py"),
     ("Predicated Execution", "ptx/body.py program/blocks.py"),
     ("Special Registers", "isa/special_registers.py machine/meaning/special_registers.py"),
     (".target and .version, Target Architecture Families", "isa/targets.py ptx/verify.py"),

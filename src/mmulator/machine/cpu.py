@@ -9,8 +9,11 @@ from mmulator.errors import LaunchError
 from mmulator.machine.backend import Chip, Progress, Ran, Request
 from mmulator.machine.compile.kernel import CompiledKernel, Jit
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
-from mmulator.machine.launch.grid import Grid, LaunchShape, Runner, class_totals
+from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.limits import check_local
+from mmulator.machine.launch.report import class_totals
+from mmulator.machine.launch.shape import LaunchShape
+from mmulator.machine.launch.workers import Workers
 from mmulator.program.calls import reached
 from mmulator.program.image import ModuleImage
 from mmulator.ptx.parser import parse_module
@@ -59,12 +62,12 @@ class Cpu:
         threads = request.threads or (1 if request.watches else None)
         try:
             grid = Grid(kernel, shape, request.arguments, request.seed, threads, request.watches)
-            outcome = Runner(grid, request.progress).run(request.timeout)
+            outcome = Workers(grid, request.progress).run(request.timeout)
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
-        stores = request.watches.stores(grid) if request.watches else []
+        stores = request.watches.stores(shape, kernel.sites) if request.watches else []
         return Ran(
-            outcome.seconds, outcome.workers, class_totals(kernel, outcome.counts), kernel.macs(outcome.counts),
+            outcome.seconds, outcome.workers, class_totals(outcome.counts, kernel.classes), kernel.macs(outcome.counts),
             kernel.from_cache, list(kernel.notes), "".join(grid.printer.text), stores,
         )  # fmt: skip
 

@@ -1,11 +1,13 @@
 """What a running launch is made of: the structs that Python fills and native code runs on.
 
-One `Launch` for all blocks, one `Cta` a resident block, one `Warp` for each 32 threads. A warp's registers lie in its
-register file, one slot of 32 lanes for each register that lives across basic blocks.
+One `Launch` for all CTAs. What is resident is a `Cluster` of CTAs, which one worker runs; a CTA (the thread block of CUDA)
+has a `Warp` for each 32 threads, and `block` is a basic block of code. A warp's registers lie in its register file, one slot
+of 32 lanes for each register that lives across blocks. A warp has a `Queue` for each kind of asynchronous operation.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 from mmulator.codegen.types import Struct, i32, ptr, ptr_to, u8, u32, u64
@@ -23,12 +25,15 @@ class Code(IntEnum):
     RESCHEDULE = -1  # the lanes' program counters have been written; choose again
 
 
+RESCHEDULE = int(Code.RESCHEDULE)
+
+
 class Stop(IntEnum):
-    """Why a warp or a block stopped running."""
+    """Why a warp or a cluster stopped running."""
 
     BUDGET = 0  # time slice used up
     EXITED = 1
-    BLOCKED = 2  # no lane can go on by itself; for a block: deadlock
+    BLOCKED = 2  # no lane can go on by itself; for a cluster: deadlock
     FAULT = 3
     INTERRUPTED = 4
 
@@ -70,13 +75,13 @@ Log = Struct("Log", [
     ("entries", ptr), ("drain", ptr), ("entry_bytes", u32), ("room", u32), ("count", u32), ("open", u32),
 ])  # fmt: skip
 
-# Watched memory, at most 8 bytes each, and a store to it: the how manieth of the launch, by which thread of which block.
+# Watched memory, at most 8 bytes each, and a store to it: the how manieth of the launch, by which thread of which CTA.
 Watch = Struct("Watch", [("start", u64), ("end", u64)])
 WatchEntry = Struct("WatchEntry", [
-    ("order", u64), ("block", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64),
+    ("order", u64), ("cta", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64),
 ])  # fmt: skip
 
-# A function of the kernel: its first block, and its frames in a warp's register file (program/calls.py).
+# A function of the kernel: its first block of code, and its frames in a warp's register file (program/calls.py).
 Callee = Struct("Callee", [("entry", i32), ("cycle", u32), ("offset", u32), ("stride", u32), ("end", u32)])
 
 Launch = Struct(
@@ -89,9 +94,10 @@ Launch = Struct(
         ("stop", ptr_to(u32)),  # set from outside to interrupt
         ("local_bytes", u64),  # of a lane
         ("seed", u64),
-        ("grid", u32, 3),
-        ("block", u32, 3),
-        ("warps", u32),
+        ("nctaid", u32, 3),
+        ("ntid", u32, 3),
+        ("cluster", u32, 3),  # CTAs of a cluster
+        ("warps", u32),  # of a CTA
         ("threads", u32),
         ("entry", i32),
         ("shared_bytes", u32),
@@ -102,7 +108,7 @@ Launch = Struct(
         ("functions", ptr_to(i32)),  # of each function of the module its number among these, -1 if no pointer can reach it
         ("function_count", u64),
         ("print", u64),  # host function that device printf calls
-        ("sites", ptr_to(ptr)),  # tables of matrix instructions
+        ("tables", ptr_to(ptr)),  # of matrix instructions
         ("watches", ptr_to(Watch)),
         ("watch_count", u32),
         ("seen", u64),  # stores to them so far
@@ -112,43 +118,75 @@ Launch = Struct(
 # A barrier in use. arrived: threads, as its count has them; came: threads that have executed it.
 Barrier = Struct("Barrier", [("arrived", u32), ("came", u32), ("count", u32), ("pending", u32), ("red", u32)])
 
-Cta = Struct("Cta", [
+# What one worker runs: CTAs that may wait for each other, and for each other's operations.
+Cluster = Struct("Cluster", [
     ("launch", ptr_to(Launch)),
-    ("warps", ptr),
-    ("shared", ptr),
+    ("ctas", ptr),
+    ("warps", ptr),  # of all its CTAs, one after the other
     ("counts", ptr_to(u64)),  # executions of each block function
     ("log", ptr_to(Log)),  # of the worker that runs it
-    ("groups", ptr),
+    ("number", u64),  # in the grid, x fastest
+    ("begun", u32),
+    ("cta_count", u32), ("warp_count", u32),
+    ("next_warp", u32),  # whose turn is first
+])  # fmt: skip
+
+Cta = Struct("Cta", [
+    ("launch", ptr_to(Launch)),
+    ("cluster", ptr_to(Cluster)),
+    ("warps", ptr),
+    ("shared", ptr),
+    ("warpgroups", ptr),
     ("tiles", ptr),
     ("tile_memory", ptr),
     ("scratch", ptr),
     ("ctaid", u32, 3),
     ("linear", u32),
+    ("rank", u32),  # in its cluster
     ("live_threads", u32),
-    ("next_warp", u32),
     ("fault", u32),  # FaultKind
     ("fault_site", u32),
     ("fault_lane", u32),
     ("fault_warp", u32),
     ("fault_address", u64),
     ("fault_bytes", u32),
-    ("slices", u64),
     ("barriers", Barrier, NUM_BARRIERS),
 ])  # fmt: skip
 
-# cp.async: one entry an instruction of a warp
-COPY_QUEUE = 128
-CopyEntry = Struct("CopyEntry", [
-    ("mask", u32), ("bytes", u32), ("source", ptr, 32), ("target", ptr, 32), ("valid", u8, 32),
-    ("group", u32),  # groups that the warp had committed before
+
+# Asynchronous operations (runtime/pending.py) -----------------------------------------------------------------------
+class Completes(IntEnum):
+    """Who hears that an operation is complete."""
+
+    GROUP = 0  # whoever waits for the group that it is committed to
+    ARRIVAL = 1  # an mbarrier, at which it arrives
+    BYTES = 2  # an mbarrier, which expects its bytes
+
+
+# How every entry of a queue begins. barrier: on the host.
+Operation = Struct("Operation", [("completes", u32), ("bytes", u32), ("barrier", ptr_to(u64))])
+
+# A committed group that is not empty: its number, and the operations up to its end.
+AsyncGroup = Struct("AsyncGroup", [("number", u64), ("end", u64)])
+ASYNC_GROUPS = 256  # of a queue, known one by one: the newest that are not empty
+
+# Operations that a warp has issued, of one kind. They and the groups are numbered through; of groups empty ones, too.
+Queue = Struct("Queue", [
+    ("entries", ptr),
+    ("groups", ptr_to(AsyncGroup)),
+    ("carry_out", ptr),  # native function (warp, number of the operation) that returns 0 if it cannot yet
+    ("room", u32), ("entry_bytes", u32),  # operation n is entry n modulo room
+    ("issued", u64), ("done", u64),  # all before `done` are complete
+    ("committed", u64), ("filled", u64),  # groups, and those of them that are not empty
 ])  # fmt: skip
 
-# wgmma: what one warp has issued, and the groups that it has committed. A warp is at most WGMMA_QUEUE operations ahead of
-# what has been computed; of groups that are not empty the newest WGMMA_GROUPS are known one by one.
-WGMMA_QUEUE = 64
-WGMMA_GROUPS = 256
+# cp.async: what the lanes of a warp copy with one instruction
+CopyEntry = Struct("CopyEntry", [
+    ("operation", Operation),
+    ("mask", u32), ("bytes", u32), ("source", ptr, 32), ("target", ptr, 32), ("valid", u8, 32),
+])  # fmt: skip
 
-WgmmaSite = Struct("WgmmaSite", [
+WgmmaTable = Struct("WgmmaTable", [
     ("pack_a", u64), ("pack_b", u64), ("pack_b_rows", u64), ("dot", u64),  # functions of the numerics twin
     ("n", u32), ("k", u32),
     ("element_bits", u32), ("a_in_registers", u32),
@@ -168,23 +206,36 @@ WgmmaSite = Struct("WgmmaSite", [
     ("a_row", u32),  # bytes of a row of packed A
 ])  # fmt: skip
 
-WgmmaOp = Struct("WgmmaOp", [
-    ("site", ptr_to(WgmmaSite)), ("a_desc", u64), ("b_desc", u64), ("frame", u64), ("scale_d", u32),
-    ("place", u32),  # of the instruction in the text
+# wgmma: one warp's part of an operation
+WgmmaEntry = Struct("WgmmaEntry", [
+    ("operation", Operation),
+    ("table", ptr_to(WgmmaTable)), ("a_desc", u64), ("b_desc", u64), ("frame", u64), ("scale_d", u32),
+    ("site", u32),
     ("meta", u32, 32),  # sp-meta of the lanes
     ("a", u32, 128),  # A, if it is in registers
 ])  # fmt: skip
 
-# A committed group that is not empty: its number, and the operations up to its end.
-WgmmaGroup = Struct("WgmmaGroup", [("number", u64), ("end", u64)])
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of asynchronous operation. entry: what a queue keeps of one, of `room` at most (a power of two). One in `odds` is
+    carried out at once."""
+
+    name: str
+    queue: int  # among the queues of a warp
+    entry: Struct
+    room: int
+    odds: int
+
+
+COPIES = Kind("copies", 0, CopyEntry, 128, 4)
+WGMMA = Kind("wgmma", 1, WgmmaEntry, 64, 2)
+KINDS = (COPIES, WGMMA)
 
 Warp = Struct("Warp", [
     ("cta", ptr_to(Cta)),
     ("regs", ptr),
     ("local", ptr),
-    ("copies", ptr_to(CopyEntry)),
-    ("ops", ptr_to(WgmmaOp)),
-    ("groups", ptr_to(WgmmaGroup)),
     ("lane_pc", i32.vec(32)),
     ("lane_frame", u32.vec(32)),
     ("sync_pc", i32.vec(32)), ("sync_next", i32.vec(32)),  # bar.warp.sync that a lane last waited at, and the block behind it
@@ -195,7 +246,7 @@ Warp = Struct("Warp", [
     ("tid_z", u32.vec(32)),
     ("bar_result", u32.vec(32)),  # of the barrier that last released a lane
     ("live", u32),  # lanes that exist and have not exited
-    ("waiting", u32),  # lanes that wait for others at a .sync instruction
+    ("waiting", u32),  # lanes that wait for others, or for something that is pending
     ("held", u32),  # of those that wait: for lanes of this warp
     ("at_barrier", u32),
     ("bar_lanes", u32, NUM_BARRIERS),
@@ -204,12 +255,11 @@ Warp = Struct("Warp", [
     ("pc", i32),
     ("frame", u32),
     ("turns", u32),
-    ("copy_head", u32), ("copy_tail", u32),  # entries copy_head .. copy_tail - 1 are pending
-    ("copy_groups", u32),  # committed groups
-    ("issued", u64), ("committed", u64), ("retired", u64), ("group_tail", u64),
+    ("queues", Queue, len(KINDS)),
+    ("retired", u64),  # operations of wgmma whose results are in the registers
 ])  # fmt: skip
 
-# An accumulator in flight. live: warps whose registers it is ahead of; last, place: newest operation in it.
-Tile = Struct("Tile", [("live", u32), ("place", u32), ("last", u64), ("site", ptr_to(WgmmaSite)), ("frame", u64, 4)])
+# An accumulator in flight. live: warps whose registers it is ahead of; last, site: newest operation in it.
+Tile = Struct("Tile", [("live", u32), ("site", u32), ("last", u64), ("table", ptr_to(WgmmaTable)), ("frame", u64, 4)])
 
-Group = Struct("Group", [("executed", u64), ("tiles", ptr_to(Tile)), ("first_warp", u32)])
+Warpgroup = Struct("Warpgroup", [("tiles", ptr_to(Tile)), ("first_warp", u32)])

@@ -18,15 +18,15 @@ from mmulator.codegen.locks import no_fork
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
-from mmulator.isa.effects import Ends, Memory, Queue
+from mmulator.isa.effects import Ends, Memory
 from mmulator.isa.types import type_bits
 from mmulator.lazy import cached_property
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.machine.emit.code import MatrixSites
 from mmulator.machine.emit.emitter import Emitter
-from mmulator.machine.runtime import control as rt
-from mmulator.machine.state import STACK_BYTES, Callee
+from mmulator.machine.runtime.scheduler import run_cluster
+from mmulator.machine.state import STACK_BYTES, Callee, Kind
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.as_ptxas.contract import contract as contracted
 from mmulator.program.as_ptxas.fold import fold
@@ -63,7 +63,8 @@ class CompiledKernel:
 
     code: address of each block's function. sites: instruction of each site number. classes: per block, instructions
     by class. callees: of each function its first block and the place of its frames. frame_bytes: register file of a warp.
-    local_bytes: local memory of a lane.
+    local_bytes: local memory of a lane. queues: kinds of asynchronous operations that it issues, and the
+    address of the native function that carries one out.
     """
 
     program: Program
@@ -76,6 +77,7 @@ class CompiledKernel:
     frame_bytes: int
     local_bytes: int
     matrix: MatrixSites
+    queues: dict[Kind, int]
     instructions: int
     seconds: float
     from_cache: bool
@@ -87,10 +89,6 @@ class CompiledKernel:
         """Size of the widest atomic operation, 1 if there is none."""
         forms = (i.form for i in self.sites if i.effects.memory is Memory.ATOMIC)
         return max((type_bits(f["type"]) // 8 for f in forms), default=1)
-
-    @cached_property
-    def uses_copies(self) -> bool:
-        return any(i.effects.queue is Queue.COPIES for i in self.sites)
 
     @cached_property
     def callee_table(self) -> np.ndarray:
@@ -139,6 +137,7 @@ class Jit:
         self.parameter_bytes = parameter_bytes(function.params)
         self.sites: list[Instruction] = []
         self.matrix = MatrixSites()
+        self.queues: dict[Kind, int] = {}
 
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
@@ -176,7 +175,7 @@ class Jit:
         places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
         local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
         check_frames(self.program.entry.function, frame_bytes, local)
-        ensure(rt.CONTROL)
+        ensure([run_cluster])
         blocks = self.program.blocks
         code = np.zeros(len(blocks), np.uint64)
         classes = [Counter(instruction_class(i) for i in _instructions(b)) for b in blocks]
@@ -203,8 +202,8 @@ class Jit:
         self.meaning.wgmma.find_rivals(self.matrix)
         callees = [(f.entry, places[n]) for n, f in self.program.functions.items()]
         return CompiledKernel(
-            self.program, self.image, self.shared, code, self.sites, classes, callees, frame_bytes, local, self.matrix, total,
-            time.perf_counter() - start, cached, libraries, self.notes(),
+            self.program, self.image, self.shared, code, self.sites, classes, callees, frame_bytes, local, self.matrix,
+            self.queues, total, time.perf_counter() - start, cached, libraries, self.notes(),
         )  # fmt: skip
 
     def notes(self) -> list[str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from mmulator.codegen.lang import Native
+from mmulator.codegen.loading import address
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import u64, u128
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.emit.block import LANES, BlockEmitter, storage_type
 from mmulator.machine.emit.code import KernelCode
 from mmulator.machine.runtime import memory as mem
-from mmulator.machine.state import Cta, Launch
+from mmulator.machine.state import Cta, Kind, Launch
 from mmulator.program.blocks import Block
 from mmulator.program.frames import Frame
 from mmulator.program.image import LocalFrame
@@ -53,6 +55,10 @@ class Emitter(BlockEmitter):
 
     def launch_field(self, name: str) -> Any:
         return cast_ptr(Launch, cast_ptr(Cta, self.warp("cta")).field("launch")).field(name)
+
+    def uses(self, kind: Kind, carry_out: Native) -> None:
+        """The kernel issues asynchronous operations of this kind, which a native function carries out."""
+        self.kernel.queues[kind] = address(carry_out.under(self.events) or carry_out)
 
     # local memory ---------------------------------------------------------------------------------------------------
     def local_address(self, offset: int) -> Value:

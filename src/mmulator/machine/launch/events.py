@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from mmulator.codegen.lang import Instrument
 from mmulator.codegen.types import Struct
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.state import Log
-
-if TYPE_CHECKING:
-    from mmulator.machine.launch.grid import Grid
 
 LOG = Log.numpy_dtype()
 DRAIN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -25,14 +22,14 @@ class Subscriber(Protocol):
     @property
     def instrument(self) -> Instrument: ...
 
-    def begin(self, grid: Grid) -> None:
+    def begin(self, launch: np.ndarray, workers: int) -> None:
         """Before the launch runs: what native code needs."""
 
     def log(self, worker: int) -> int:
         """Where the log of a worker is."""
 
-    def settle(self, cta: int) -> None:
-        """A worker leaves a block alone, for now or for good."""
+    def settle(self, cluster: int) -> None:
+        """A worker leaves a cluster alone, for now or for good."""
 
 
 class Logs:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mmulator.errors import ExecutionFault, LimitReached
 from mmulator.machine.launch.arena import read_string
 from mmulator.machine.launch.faults_warp import describe_partial
 from mmulator.machine.launch.faults_wgmma import describe_warpgroup
-from mmulator.machine.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind, Warp
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.resident import Resident, ResidentCta
+from mmulator.machine.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
 from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_FUNCTION, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Instruction
-
-if TYPE_CHECKING:
-    from mmulator.machine.launch.grid import Grid, Resident
 
 _OFFSET = (1 << SLOT_SHIFT) - 1
 
 
-def _thread(grid: Grid, resident: Resident, warp: int, lane: int) -> str:
+def _thread(grid: Grid, cta: ResidentCta, warp: int, lane: int) -> str:
     bx, by, _ = grid.shape.block
     t = warp * LANES + lane
-    x, y, z = resident.cta["ctaid"][0]
-    return f"block ({x}, {y}, {z}), thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
+    return f"{cta}, thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
 
 
 def describe_address(grid: Grid, address: int) -> str:
@@ -45,10 +41,9 @@ def describe_address(grid: Grid, address: int) -> str:
     return f"byte {distance} of {b.label}, which has {b.size}"
 
 
-def _message(resident: Resident, address: int) -> str:
+def _message(cta: ResidentCta, address: int) -> str:
     """The text of a failing assert."""
-    cta = resident.cta[0]
-    return read_string(resident.arena.at("warps") + int(cta["fault_warp"]) * Warp.size, int(cta["fault_lane"]), address)
+    return read_string(cta.warp(int(cta.state["fault_warp"])), int(cta.state["fault_lane"]), address)
 
 
 def _space(ins: Instruction) -> str:
@@ -78,15 +73,17 @@ _RULES = {
 
 
 def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
-    cta = resident.cta[0]
-    kind = FaultKind(int(cta["fault"]))
-    ins = grid.kernel.sites[int(cta["fault_site"])]
+    """The first fault of a CTA of the cluster."""
+    cta = next(c for c in resident.each() if c.state["fault"])
+    state = cta.state
+    kind = FaultKind(int(state["fault"]))
+    ins = grid.kernel.sites[int(state["fault_site"])]
     if kind in (FaultKind.WGMMA_LANES, FaultKind.WGMMA_MISMATCH, FaultKind.WGMMA_SCALE):
-        return describe_warpgroup(grid, resident)
+        return describe_warpgroup(grid, cta)
     if kind == FaultKind.PARTIAL_WARP:
-        return describe_partial(grid, resident)
-    address, size = int(cta["fault_address"]), int(cta["fault_bytes"])
-    who = _thread(grid, resident, int(cta["fault_warp"]), int(cta["fault_lane"]))
+        return describe_partial(grid, cta)
+    address, size = int(state["fault_address"]), int(state["fault_bytes"])
+    who = _thread(grid, cta, int(state["fault_warp"]), int(state["fault_lane"]))
     where = f"address 0x{address:x}, {describe_address(grid, address)}"
     access = f"{ins.mnemonic} of {size} bytes at {where}"
     text = {
@@ -97,7 +94,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         FaultKind.NULL_POINTER: f"null pointer: {access}",
         FaultKind.READ_ONLY: f"store to read-only memory: {access}",
         FaultKind.TRAP: "trap executed",
-        FaultKind.ASSERTION: f"assertion failed: {_message(resident, address)}",
+        FaultKind.ASSERTION: f"assertion failed: {_message(cta, address)}",
         FaultKind.STACK_OVERFLOW: "stack overflow in a call",
         FaultKind.ALLOCA_OVERFLOW: f"stack overflow: alloca of {address} bytes, of which {size} are left",
         FaultKind.BAD_STACK: f"stackrestore to {address}, which is no place on the stack",

@@ -1,19 +1,17 @@
-"""Lanes that do not come together, as sentences: instructions by part of a warp, deadlocks, blocks that do not end."""
+"""Lanes that do not come together, as sentences: instructions by part of a warp, deadlocks, CTAs that do not end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mmulator.errors import ExecutionFault
 from mmulator.isa.effects import Ends, Together
-from mmulator.machine.launch.whereabouts import Group, block_text, groups, lanes_text, warps_text
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.resident import Resident, ResidentCta
+from mmulator.machine.launch.whereabouts import Group, groups, lanes_text, warps_text
 from mmulator.machine.state import FULL, LANES, NUM_BARRIERS
 from mmulator.program.blocks import takes_whole_warp
 from mmulator.ptx.tree import Instruction
-
-if TYPE_CHECKING:
-    from mmulator.machine.launch.grid import Grid, Resident
 
 _BARRIER = (
     "bar.sync: every participating thread must arrive (PTX ISA 9.1, Parallel Synchronization and Communication Instructions)"
@@ -53,13 +51,13 @@ def _rule(ins: Instruction) -> str:
 
 
 # instructions for whole warps ----------------------------------------------------------------------------------------
-def describe_partial(grid: Grid, resident: Resident) -> ExecutionFault:
+def describe_partial(grid: Grid, cta: ResidentCta) -> ExecutionFault:
     """What a PARTIAL_WARP fault means: which lanes execute the instruction, and why the others do not."""
-    cta = resident.cta[0]
-    ins = grid.kernel.sites[int(cta["fault_site"])]
-    warp, lanes = int(cta["fault_warp"]), int(cta["fault_address"])
+    state = cta.state
+    ins = grid.kernel.sites[int(state["fault_site"])]
+    warp, lanes = int(state["fault_warp"]), int(state["fault_address"])
     here, off = lanes & FULL, lanes >> LANES
-    live = int(resident.warps[warp]["live"])
+    live = int(cta.warps[warp]["live"])
     threads = min(grid.shape.threads - warp * LANES, LANES)
     exist = (1 << threads) - 1
     why = []
@@ -69,10 +67,10 @@ def describe_partial(grid: Grid, resident: Resident) -> ExecutionFault:
         why.append(f"{lanes_text(exist & ~live)} {_have(exist & ~live)} exited")
     if threads < LANES:
         why.append(f"{lanes_text(FULL & ~exist)} do not exist, since the block has {grid.shape.threads} threads")
-    why += [str(g) for g in _others(groups(grid, resident), warp, here | off)]
+    why += [str(g) for g in _others(groups(grid, cta), warp, here | off)]
     hint = _SAME_BRANCH
     if ins.effects.ends is Ends.BARRIER:
-        why = [str(g) for g in _others(groups(grid, resident), warp, here)]
+        why = [str(g) for g in _others(groups(grid, cta), warp, here)]
         hint = "let the whole warp take one branch, or write barrier.sync without .aligned, at which lanes may arrive one by one"
     elif threads < LANES:
         hint = "launch a multiple of 32 threads, or let only whole warps reach it"
@@ -80,7 +78,7 @@ def describe_partial(grid: Grid, resident: Resident) -> ExecutionFault:
         hint = "let no lane of the warp return before its last such instruction"
     return ExecutionFault(
         f"{ins.mnemonic} by part of a warp: {lanes_text(here)} of warp {warp} {_does(here)} it; {'; '.join(why)}, in "
-        f"{block_text(resident)}", span=ins.span, rule=_rule(ins), hint=hint,
+        f"{cta}", span=ins.span, rule=_rule(ins), hint=hint,
     )  # fmt: skip
 
 
@@ -104,14 +102,14 @@ def _others(found: Sequence[Group], warp: int, known: int) -> list[Group]:
 # deadlocks -----------------------------------------------------------------------------------------------------------
 def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
     """All warps wait: say for what. Lanes that wait for their own warp come first, since nobody else can help them."""
-    found = groups(grid, resident)
+    found, cta = max(((groups(grid, c), c) for c in resident.each()), key=lambda x: _telling(x[0]))
     held = next((g for g in found if g.state == "held"), None)
     if held is not None and held.instruction is not None:
-        return _describe_held(resident, found, held, held.instruction)
+        return _describe_held(cta, found, held, held.instruction)
     first = next((g for g in found if g.state == "waits"), found[0] if found else None)
     waits = first is not None and first.state == "waits"
     return ExecutionFault(
-        f"deadlock in {block_text(resident)}: {warps_text(found)}{_arrived(resident)}",
+        f"deadlock in {cta}: {warps_text(found)}{_arrived(cta)}",
         span=first.instruction.span if first is not None and first.instruction is not None else None,
         rule=_WARPGROUP if waits else _BARRIER,
         hint="let the four warps of a warpgroup take the same branches"
@@ -120,18 +118,23 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
     )
 
 
-def _arrived(resident: Resident) -> str:
+def _telling(found: Sequence[Group]) -> int:
+    """Which CTA of a cluster says most of why it does not go on."""
+    return 2 * any(g.state == "held" for g in found) + bool(found)
+
+
+def _arrived(cta: ResidentCta) -> str:
     """`; 32 of 64 threads have arrived at barrier 1`."""
-    cta = resident.cta[0]
+    state = cta.state
     said = []
     for n in range(NUM_BARRIERS):
-        arrived, count = int(cta["barriers"]["arrived"][n]), int(cta["barriers"]["count"][n])
+        arrived, count = int(state["barriers"]["arrived"][n]), int(state["barriers"]["count"][n])
         if arrived:
-            said.append(f"{arrived} of {count or int(cta['live_threads'])} threads have arrived at barrier {n}")
+            said.append(f"{arrived} of {count or int(state['live_threads'])} threads have arrived at barrier {n}")
     return "".join(f"; {text}" for text in said)
 
 
-def _describe_held(resident: Resident, found: Sequence[Group], held: Group, ins: Instruction) -> ExecutionFault:
+def _describe_held(cta: ResidentCta, found: Sequence[Group], held: Group, ins: Instruction) -> ExecutionFault:
     others = _others(found, held.warp, held.lanes)
     same = [g for g in others if g.instruction is not None and g.instruction.opcode == ins.opcode]
     hint = _SAME_BRANCH
@@ -144,17 +147,17 @@ def _describe_held(resident: Resident, found: Sequence[Group], held: Group, ins:
     elsewhere = "; ".join(str(g) for g in others) or "no other lane is left"
     return ExecutionFault(
         f"deadlock: {ins.mnemonic} by {part}: {lanes_text(held.lanes)} of warp {held.warp} {wait} at it; {elsewhere}, in "
-        f"{block_text(resident)}", span=ins.span, rule=_rule(ins), hint=hint,
+        f"{cta}", span=ins.span, rule=_rule(ins), hint=hint,
     )  # fmt: skip
 
 
-# blocks that do not end ----------------------------------------------------------------------------------------------
+# CTAs that do not end ------------------------------------------------------------------------------------------------
 def unfinished(grid: Grid, residents: Sequence[Resident]) -> tuple[str, Group | None]:
-    """Where the warps of the first block that has begun are, and the first of its lanes that run."""
-    begun = sorted(residents, key=lambda r: int(r.cta["linear"][0]))
+    """Where the warps of the first CTA that has begun are, and the first of its lanes that run."""
+    begun = sorted((c for r in residents for c in r.each()), key=lambda c: int(c.state["linear"]))
     if not begun:
         return "no block has begun", None
     found = groups(grid, begun[0])
     first = next((g for g in found if g.state == "runs"), found[0] if found else None)
     more = f", and {len(begun) - 1} more blocks" if len(begun) > 1 else ""
-    return f"{block_text(begun[0])} is at {warps_text(found)}{more}", first
+    return f"{begun[0]} is at {warps_text(found)}{more}", first

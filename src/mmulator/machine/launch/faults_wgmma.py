@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.launch.whereabouts import block_text, lanes_text
-from mmulator.machine.state import FULL, LANES, WGMMA_QUEUE, FaultKind, WgmmaOp
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.resident import ResidentCta
+from mmulator.machine.launch.whereabouts import lanes_text
+from mmulator.machine.state import FULL, LANES, WGMMA, FaultKind
 from mmulator.ptx.tree import Instruction
-
-if TYPE_CHECKING:
-    from mmulator.machine.launch.grid import Grid, Resident
 
 WARPS = 4
 _SECTION = "PTX ISA 9.1, Asynchronous Warpgroup Level Matrix Multiply-Accumulate Operation"
@@ -22,18 +19,18 @@ _ALIGNED = f"all threads in the warpgroup must execute the same wgmma.mma_async 
 _SAME = f"the contents of a matrix descriptor, and scale-d, must be the same in all warps of the warpgroup ({_SECTION})"
 
 
-def describe_warpgroup(grid: Grid, resident: Resident) -> ExecutionFault:
+def describe_warpgroup(grid: Grid, cta: ResidentCta) -> ExecutionFault:
     """What a WGMMA_LANES, WGMMA_MISMATCH or WGMMA_SCALE fault means."""
-    cta = resident.cta[0]
-    ins = grid.kernel.sites[int(cta["fault_site"])]
-    first = int(cta["fault_warp"]) // WARPS * WARPS
-    describe = {FaultKind.WGMMA_LANES: _incomplete, FaultKind.WGMMA_SCALE: _scale}.get(FaultKind(int(cta["fault"])), _different)
-    text, rule, hint = describe(grid, resident, ins, first)
-    return ExecutionFault(f"{text}, in {block_text(resident)}", span=ins.span, rule=rule, hint=hint)
+    state = cta.state
+    ins = grid.kernel.sites[int(state["fault_site"])]
+    first = int(state["fault_warp"]) // WARPS * WARPS
+    describe = {FaultKind.WGMMA_LANES: _incomplete, FaultKind.WGMMA_SCALE: _scale}.get(FaultKind(int(state["fault"])), _different)
+    text, rule, hint = describe(grid, cta, ins, first)
+    return ExecutionFault(f"{text}, in {cta}", span=ins.span, rule=rule, hint=hint)
 
 
 # warps that are not whole --------------------------------------------------------------------------------------------
-def _incomplete(grid: Grid, resident: Resident, ins: Instruction, first: int) -> tuple[str, str, str]:
+def _incomplete(grid: Grid, cta: ResidentCta, ins: Instruction, first: int) -> tuple[str, str, str]:
     threads, warps = grid.shape.threads, grid.shape.warps
     name = f"{ins.mnemonic} by an incomplete warpgroup"
     if threads < (first + WARPS) * LANES:
@@ -44,11 +41,11 @@ def _incomplete(grid: Grid, resident: Resident, ins: Instruction, first: int) ->
             _WARPGROUP,
             "launch a multiple of 128 threads, or let only whole warpgroups reach the wgmma",
         )
-    number = int(resident.cta[0]["fault_address"])
+    number = int(cta.state["fault_address"])
     gone = []
-    for w in resident.warps[first : first + WARPS]:
+    for w in cta.warps[first : first + WARPS]:
         exited = FULL & ~int(w["live"])
-        if exited and int(w["issued"]) <= number:
+        if exited and int(w["queues"]["issued"][WGMMA.queue]) <= number:
             who = f"warp {int(w['index'])}"
             some = f"{lanes_text(exited)} of {who} {'has' if exited.bit_count() == 1 else 'have'} exited"
             gone.append(f"{who} has exited" if exited == FULL else some)
@@ -59,11 +56,10 @@ def _plural(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def _scale(grid: Grid, resident: Resident, ins: Instruction, first: int) -> tuple[str, str, str]:
-    cta = resident.cta[0]
-    on = int(cta["fault_address"])
+def _scale(grid: Grid, cta: ResidentCta, ins: Instruction, first: int) -> tuple[str, str, str]:
+    on, warp = int(cta.state["fault_address"]), int(cta.state["fault_warp"])
     return (
-        f"scale-d of {ins.mnemonic} differs among the lanes of warp {int(cta['fault_warp'])}: true in {lanes_text(on)}, false in "
+        f"scale-d of {ins.mnemonic} differs among the lanes of warp {warp}: true in {lanes_text(on)}, false in "
         f"{lanes_text(FULL & ~on)}",
         _SAME,
         "compute it from values that all 128 threads share; what a chip takes depends on how ptxas writes the predicate",
@@ -76,10 +72,10 @@ _OPERANDS: tuple[tuple[str, str, Callable[[int], str]], ...] = (
 )  # fmt: skip
 
 
-def _different(grid: Grid, resident: Resident, ins: Instruction, first: int) -> tuple[str, str, str]:
-    ops = _operations(resident, first)
-    if len({int(op["site"]) for op in ops}) > 1:
-        said = [(_statement(grid.kernel.sites[int(op["place"])]), int(op["site"])) for op in ops]
+def _different(grid: Grid, cta: ResidentCta, ins: Instruction, first: int) -> tuple[str, str, str]:
+    ops = _operations(cta, first)
+    if len({int(op["table"]) for op in ops}) > 1:
+        said = [(_statement(grid.kernel.sites[int(op["site"])]), int(op["table"])) for op in ops]
         return (
             f"the warps of a warpgroup issue different wgmma instructions: {_by_warp(first, said)}",
             _ALIGNED,
@@ -97,11 +93,10 @@ def _different(grid: Grid, resident: Resident, ins: Instruction, first: int) -> 
     )
 
 
-def _operations(resident: Resident, first: int) -> list[Any]:
+def _operations(cta: ResidentCta, first: int) -> list[Any]:
     """What each of the four warps issued as the operation that was to be computed."""
-    ops = resident.arena.view("ops", np.dtype(WgmmaOp.numpy_dtype()))
-    at = int(resident.cta[0]["fault_address"]) % WGMMA_QUEUE
-    return [ops[warp * WGMMA_QUEUE + at] for warp in range(first, first + WARPS)]
+    number = int(cta.state["fault_address"])
+    return [cta.operation(WGMMA, warp, number) for warp in range(first, first + WARPS)]
 
 
 def _statement(ins: Instruction) -> str:

@@ -12,13 +12,14 @@ from mmulator.isa.targets import DEVICES, Target, check_known
 from mmulator.ptx.tree import Function
 
 KIB = 1024
-# Shared memory of one block in KiB, opted in.
+# Shared memory of one CTA in KiB, opted in.
 SHARED_KIB: dict[str, int] = {
     "sm_70": 96, "sm_72": 96, "sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_89": 99, "sm_90": 227,
     "sm_100": 227, "sm_103": 227, "sm_120": 99, "sm_121": 99,
 }  # fmt: skip
 MAX_LOCAL = 512 * KIB  # local memory of a thread
-LARGE = 1 << 22  # bytes of a block from which on the memory of this machine is looked at
+MAX_FRAMES = 1 << 31  # bytes of all frames
+LARGE = 1 << 22  # bytes of a cluster from which on the memory of this machine is looked at
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
@@ -55,7 +56,7 @@ def dimensions(value: object, what: str, limits: tuple[int, int, int]) -> tuple[
 
 
 def check_block(block: tuple[int, int, int]) -> int:
-    """Threads of a block. Raises LaunchError over 1024."""
+    """Threads of a CTA. Raises LaunchError over 1024."""
     threads = block[0] * block[1] * block[2]
     if threads > MAX_THREADS:
         raise LaunchError(f"a block of {block} has {threads} threads; at most {MAX_THREADS} are allowed")
@@ -63,7 +64,7 @@ def check_block(block: tuple[int, int, int]) -> int:
 
 
 def check_shared(static: int, dynamic: int, device: str) -> int:
-    """Shared bytes of a block. Raises LaunchError over what the chip has."""
+    """Shared bytes of a CTA. Raises LaunchError over what the chip has."""
     limit = SHARED_KIB[device] * KIB
     if dynamic < 0:
         raise LaunchError(f"shared is {dynamic}; it must be 0 or more bytes")
@@ -97,18 +98,18 @@ def host_memory() -> int:
         return 1 << 34
 
 
-def check_host(block_bytes: int, workers: int) -> int:
-    """How many blocks of so many bytes may be held at once. Raises LaunchError if this machine cannot hold one a worker."""
-    if block_bytes < LARGE:
+def check_host(cluster_bytes: int, workers: int) -> int:
+    """How many clusters of so many bytes may be held at once. Raises LaunchError if this machine cannot hold one a worker."""
+    if cluster_bytes < LARGE:
         return 1 << 20
     room = host_memory() // 2
-    if block_bytes * workers > room:
+    if cluster_bytes * workers > room:
         raise LaunchError(
-            f"{workers} thread block{'s' * (workers > 1)} of {block_bytes} bytes{' each' * (workers > 1)} (registers, local and "
-            f"shared memory) do{'es' * (workers == 1)} not fit into the memory of this machine",
+            f"{workers} thread block{'s' * (workers > 1)} of {cluster_bytes} bytes{' each' * (workers > 1)} (registers, "
+            f"local and shared memory) do{'es' * (workers == 1)} not fit into the memory of this machine",
             hint="fewer threads a block" + ", or --threads 1 (threads=1)" * (workers > 1),
         )  # fmt: skip
-    return max(workers, room // 2 // max(block_bytes, 1))
+    return max(workers, room // 2 // max(cluster_bytes, 1))
 
 
 # kinds of what a launch is given ------------------------------------------------------------------------------------

@@ -8,13 +8,12 @@ import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from mmulator.machine.launch.arena import read, read_string
 from mmulator.machine.state import LANES
-
-if TYPE_CHECKING:
-    from mmulator.machine.launch.grid import Grid
 
 # What CUDA knows, as measured: a precision is a number, sizes are h, l and ll. Whatever else begins with % is text.
 _SPEC = re.compile(r"%%|%([-+ #0]*)(\*|\d+)?(?:\.(\d*))?(h|ll?)?([diouxXcsfFeEgGaAp])")
@@ -135,11 +134,11 @@ def conversions(text: str) -> int:
 class Printer:
     """Collects the text of a launch, at most LIMIT characters. `callback` is what native code calls.
 
-    problem: why a call could not be carried out.
+    stop: not zero if the launch is to stop. problem: why a call could not be carried out.
     """
 
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
+    def __init__(self, stop: np.ndarray) -> None:
+        self.stop = stop
         self.text: list[str] = []
         self.size = 0
         self.problem = ""
@@ -156,7 +155,7 @@ class Printer:
         lane = 0
         try:
             for lane in range(LANES):
-                if self.grid.stop[0]:
+                if self.stop[0]:
                     return 0
                 if mask >> lane & 1:
                     results[lane] = self._lane(warp, lane, int(formats[lane]), int(values[lane]))

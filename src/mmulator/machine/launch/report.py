@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -97,3 +99,13 @@ def _size(shape: tuple[int, int, int]) -> str:
 def _rate(per_second: float) -> str:
     unit, size = next(((u, s) for u, s in (("G", 1e9), ("M", 1e6)) if per_second >= s), ("k", 1e3))
     return f"{per_second / size:.1f} {unit}/s"
+
+
+def class_totals(counts: Iterable[int], classes: Iterable[Counter[str]]) -> dict[str, int]:
+    """Executed warp instructions by class, most frequent first, of blocks of code: executions and instructions by class."""
+    total: Counter[str] = Counter()
+    for executed, of_block in zip(counts, classes):
+        if executed:
+            for name, number in of_block.items():
+                total[name] += int(executed) * number
+    return dict(total.most_common())

@@ -13,11 +13,13 @@ from mmulator.codegen.loading import address
 from mmulator.errors import LaunchError
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.arguments import Arguments
+from mmulator.machine.launch.events import Logs
+from mmulator.machine.launch.shape import LaunchShape
 from mmulator.machine.state import Watch, WatchEntry
+from mmulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
-    from mmulator.machine.launch.grid import Grid
 
 ROOM = 4096  # of a worker's log
 Watched = tuple[int, Any]  # number of an argument, and an index of one of its elements: a number or a tuple
@@ -75,32 +77,31 @@ class Watches:
 
         return WATCH
 
-    def begin(self, grid: Grid) -> None:
-        from mmulator.machine.launch.events import Logs
-        from mmulator.machine.runtime.watch import settle_cta
+    def begin(self, launch: np.ndarray, workers: int) -> None:
+        from mmulator.machine.runtime.watch import settle_cluster
 
-        self.logs = Logs(WatchEntry, grid.workers, max(ROOM, 32 * len(self.table)))
-        self._settle = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address(settle_cta))
-        grid.launch["watches"], grid.launch["watch_count"] = pointer(self.table), len(self.table)
+        self.logs = Logs(WatchEntry, workers, max(ROOM, 32 * len(self.table)))
+        self._settle = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address(settle_cluster))
+        launch["watches"], launch["watch_count"] = pointer(self.table), len(self.table)
 
     def log(self, worker: int) -> int:
         return self.logs.address(worker)
 
-    def settle(self, cta: int) -> None:
-        self._settle(cta)
+    def settle(self, cluster: int) -> None:
+        self._settle(cluster)
 
-    def stores(self, grid: Grid) -> list[Store]:
+    def stores(self, shape: LaunchShape, sites: Sequence[Instruction]) -> list[Store]:
         """In the order in which they were seen."""
         entries = self.logs.all()
-        return [self._store(grid, entry) for entry in entries[np.argsort(entries["order"])]]
+        return [self._store(entry, shape, sites) for entry in entries[np.argsort(entries["order"])]]
 
-    def _store(self, grid: Grid, entry: np.void) -> Store:
-        (gx, gy, _), (bx, by, _) = grid.shape.grid, grid.shape.block
-        block, thread = int(entry["block"]), int(entry["thread"])
-        ins = grid.kernel.sites[int(entry["site"])]
+    def _store(self, entry: np.void, shape: LaunchShape, sites: Sequence[Instruction]) -> Store:
+        (gx, gy, _), (bx, by, _) = shape.grid, shape.block
+        cta, thread = int(entry["cta"]), int(entry["thread"])
+        ins = sites[int(entry["site"])]
         number, index = self.elements[int(entry["watch"])]
         return Store(
-            number, index, (block % gx, block // gx % gy, block // (gx * gy)),
+            number, index, (cta % gx, cta // gx % gy, cta // (gx * gy)),
             (thread % bx, thread // bx % by, thread // (bx * by)), ins.mnemonic, ins.span.source.name, ins.span.line,
             int(entry["value"]), ins.span.brief,
         )  # fmt: skip

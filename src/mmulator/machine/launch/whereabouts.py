@@ -1,18 +1,17 @@
-"""Where the lanes of a block are, and for what they wait: what a deadlock, a time limit and an interruption report."""
+"""Where the lanes of a CTA are, and for what they wait: what a deadlock, a time limit and an interruption report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from mmulator.isa.effects import Ends
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.resident import ResidentCta
 from mmulator.machine.state import LANES, NUM_BARRIERS
 from mmulator.program.blocks import Block, Program
 from mmulator.ptx.tree import Instruction
-
-if TYPE_CHECKING:
-    from mmulator.machine.launch.grid import Grid, Resident
 
 MOST = 4  # warps that a message names
 State = Literal["runs", "waits", "held", "barrier"]
@@ -57,14 +56,9 @@ def place_text(ins: Instruction | None) -> str:
     return f"{ins.mnemonic} ({ins.span.source.name}:{ins.span.line}{f', {location}' if location else ''})"
 
 
-def block_text(resident: Resident) -> str:
-    x, y, z = resident.cta["ctaid"][0]
-    return f"block ({x}, {y}, {z})"
-
-
-def groups(grid: Grid, resident: Resident) -> list[Group]:
-    """All lanes of a block that have not exited, warp by warp."""
-    return [g for w in resident.warps for g in _of_warp(grid.kernel.program, w)]
+def groups(grid: Grid, cta: ResidentCta) -> list[Group]:
+    """All lanes of a CTA that have not exited, warp by warp."""
+    return [g for w in cta.warps for g in _of_warp(grid.kernel.program, w)]
 
 
 def _of_warp(program: Program, w: Any) -> Iterator[Group]:

@@ -9,7 +9,7 @@ from mmulator.isa.effects import Together
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means, receives
-from mmulator.machine.runtime import control as rt
+from mmulator.machine.runtime import barrier as rt
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 
 U32 = u32.vec(LANES)

@@ -8,9 +8,9 @@ from mmulator.codegen.values import Value, constant, extract
 from mmulator.errors import UnsupportedError
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
-from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.printing import device_print
 from mmulator.machine.runtime.windows import peek
 from mmulator.machine.state import Code, FaultKind
 from mmulator.program.blocks import BUILTINS
@@ -48,7 +48,7 @@ def call_builtin(e: Emitter, ins: Instruction, name: str) -> None:
         return
     place = e.spill(constant(e.b, U32, 0))
     e.natives[peek.name] = peek  # the host reads with it, when there is no time to compile it
-    e.call(rt.device_print, e.w, e.mask, *(e.spill(v) for v in values), place, e.site)
+    e.call(device_print, e.w, e.mask, *(e.spill(v) for v in values), place, e.site)
     if function.returns:
         where = e.spill(U64(e.local_base()) + (e.local_bytes + builtin_abi(function).returns[0]))
         e.call(mem.store_function("local", 4, 1), e.w, e.mask, where, place, e.site)

@@ -10,7 +10,7 @@ from mmulator.errors import UnsupportedError
 from mmulator.machine.emit.block import LANES, storage_type
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.builtins import builtin_abi, builtin_name, call_builtin
-from mmulator.machine.runtime import control as rt
+from mmulator.machine.runtime import calls as rt
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime.stack import stack_restore
 from mmulator.program.image import SAVED_STACK, Abi, prototype_abi

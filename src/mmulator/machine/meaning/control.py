@@ -13,6 +13,7 @@ from mmulator.machine.meaning import calls
 from mmulator.machine.meaning.binding import means, receives
 from mmulator.machine.meaning.matrix_operands import site_pointer, table
 from mmulator.machine.runtime import control as rt
+from mmulator.machine.runtime.calls import return_lanes
 from mmulator.program.blocks import takes_whole_warp
 from mmulator.ptx.tree import Instruction
 
@@ -58,7 +59,7 @@ def leave(e: Emitter) -> None:
         return
     e.flush()
     calls.store_register_returns(e)
-    e.b.ret(e.call(rt.return_lanes, e.w, e.regs, e.mask))
+    e.b.ret(e.call(return_lanes, e.w, e.regs, e.mask))
 
 
 @means("bra")

@@ -8,7 +8,7 @@ from mmulator.codegen.values import constant
 from mmulator.isa.effects import Together
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
-from mmulator.machine.runtime import control as rt
+from mmulator.machine.runtime import waiting as rt
 from mmulator.machine.runtime.wgmma import enter_warpgroup
 from mmulator.machine.state import FULL
 from mmulator.program.blocks import is_wgmma_issue

@@ -10,7 +10,8 @@ from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
-from mmulator.machine.runtime import copies
+from mmulator.machine.runtime import copies, pending
+from mmulator.machine.state import COPIES
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Reg
 
 U32 = u32.vec(LANES)
@@ -28,22 +29,23 @@ def cp_async(e: Emitter, ins: Instruction) -> None:
         elif not (isinstance(operand, Reg) and type_bits(operand.type) == 64):  # 64 bits: a cache policy
             valid = U32(e.source(operand, "u32"))  # src-size
     where = e.address(to)
+    e.uses(COPIES, copies.carry_out_copy)
     e.call(copies.cp_async, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(source)), size.value, e.spill(valid), e.site)
 
 
 @means("cp.async.commit_group")
 def cp_async_commit(e: Emitter, ins: Instruction) -> None:
-    e.call(copies.cp_async_commit, e.w)
+    e.call(pending.commit_group, e.w, COPIES.queue)
 
 
 @means("cp.async.wait_group")
 def cp_async_wait(e: Emitter, ins: Instruction) -> None:
-    pending = ins.operands[0]
-    if not isinstance(pending, Immediate):
+    groups = ins.operands[0]
+    if not isinstance(groups, Immediate):
         raise UnsupportedError("cp.async.wait_group takes a constant", span=ins.span)
-    e.call(copies.cp_async_wait, e.w, pending.value)
+    e.call(pending.wait_group, e.w, COPIES.queue, groups.value)
 
 
 @means("cp.async.wait_all")
 def cp_async_wait_all(e: Emitter, ins: Instruction) -> None:
-    e.call(copies.cp_async_wait_all, e.w)
+    e.call(pending.wait_all, e.w, COPIES.queue)

@@ -59,7 +59,7 @@ def table(e: Emitter, key: Any, make: Any) -> int:
 
 
 def site_pointer(e: Emitter, number: int, to: Any) -> Value:
-    return cast_ptr(to, e.launch_field("sites")[number])
+    return cast_ptr(to, e.launch_field("tables")[number])
 
 
 def keep(sites: Any, values: np.ndarray) -> int:

@@ -28,15 +28,15 @@ def _lane() -> Value:
 
 _VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 _AXES = {"x": 0, "y": 1, "z": 2}
-# One SM after the other; a block runs on the SM of its number, as far as anyone can tell.
+# One SM after the other; a CTA runs on the SM of its number, as far as anyone can tell.
 _SMS = 132
 
 _TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
     # the fourth component of the vectors is 0 on an H100
     **{f"{name}.w": (lambda e: constant(e.b, u32, 0)) for name in _VECTORS},
     **{f"tid.{a}": (lambda e, a=a: e.warp(f"tid_{a}")) for a in _AXES},  # type: ignore[misc]
-    **{f"ntid.{a}": (lambda e, n=n: _launch(e, "block")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
-    **{f"nctaid.{a}": (lambda e, n=n: _launch(e, "grid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    **{f"ntid.{a}": (lambda e, n=n: _launch(e, "ntid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    **{f"nctaid.{a}": (lambda e, n=n: _launch(e, "nctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
     **{f"ctaid.{a}": (lambda e, n=n: _cta(e).field("ctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
     "laneid": lambda e: _lane(),
     "warpid": lambda e: e.warp("index"),
@@ -63,11 +63,11 @@ _TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
     "reserved_smem_offset_end": lambda e: constant(e.b, u32, 0x120),
     **{f"reserved_smem_offset_{n}": (lambda e: constant(e.b, u32, 0)) for n in range(2)},
     "reserved_smem_offset_cap": lambda e: constant(e.b, u32, 0x400),
-    # a block outside of any cluster is a cluster of one
+    # a CTA outside of any cluster is a cluster of one
     **{f"cluster_ctaid.{a}": (lambda e: constant(e.b, u32, 0)) for a in _AXES},
     **{f"cluster_nctaid.{a}": (lambda e: constant(e.b, u32, 1)) for a in _AXES},
     **{f"clusterid.{a}": (lambda e, n=n: _cta(e).field("ctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
-    **{f"nclusterid.{a}": (lambda e, n=n: _launch(e, "grid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    **{f"nclusterid.{a}": (lambda e, n=n: _launch(e, "nctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
     "is_explicit_cluster": lambda e: constant(e.b, u32, 0),
     "current_graph_exec": lambda e: constant(e.b, u64, 0),
     "cluster_ctarank": lambda e: constant(e.b, u32, 0),

@@ -18,8 +18,9 @@ from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.convergence import converge
 from mmulator.machine.meaning.matrix_operands import form_of, keep, registers, selector_of, site_pointer, table
 from mmulator.machine.meaning.operands import elements
+from mmulator.machine.runtime import pending
 from mmulator.machine.runtime import wgmma as wg
-from mmulator.machine.state import WgmmaSite
+from mmulator.machine.state import WGMMA, WgmmaTable
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, VectorOperand
 from mmulator.twin.forms import twin_of
 from mmulator.twin.places import index_table
@@ -34,7 +35,7 @@ def fence(e: Emitter, ins: Instruction) -> None:
 
 @means("wgmma.commit_group")
 def commit_group(e: Emitter, ins: Instruction) -> None:
-    e.call(wg.wgmma_commit, e.w)
+    e.call(pending.commit_group, e.w, WGMMA.queue)
 
 
 def _names(operand: Operand, ins: Instruction) -> list[str]:
@@ -95,7 +96,8 @@ def mma_async(e: Emitter, ins: Instruction) -> None:
     a_word = zero if in_registers else _descriptor(e, a, lane)
     b_word = _descriptor(e, b_desc, lane)
     keep = mask_bits(e.source(scale_d, "pred"))
-    e.call(wg.wgmma_issue, e.w, site_pointer(e, number, WgmmaSite), a_word, b_word, keep, metadata, e.site)
+    e.uses(WGMMA, wg.carry_out_wgmma)
+    e.call(wg.wgmma_issue, e.w, site_pointer(e, number, WgmmaTable), a_word, b_word, keep, metadata, e.site)
 
 
 def _descriptor(e: Emitter, operand: Operand, lane: Value) -> Value:
@@ -108,7 +110,7 @@ def _wgmma_site(
     e: Emitter, form: Form, d: list[str], a: list[str], scale: list[int], trans_a: int, trans_b: int, sites: Any
 ) -> np.ndarray:
     twin = twin_of(form, e.device)
-    site = np.zeros(1, WgmmaSite.numpy_dtype())
+    site = np.zeros(1, WgmmaTable.numpy_dtype())
     site["pack_a"], site["pack_b"], site["pack_b_rows"], site["dot"] = twin.pack_a, twin.pack_b, twin.pack_b_rows, twin.dot
     site["n"], site["k"] = form.n, form.k
     site["element_bits"] = form.atype.bits
@@ -149,8 +151,8 @@ def find_rivals(sites: Any) -> None:
 @means("wgmma.wait_group")
 def wait_group(e: Emitter, ins: Instruction) -> None:
     """Ends a block: the registers of what is done are written behind its back."""
-    pending = ins.operands[0]
-    assert isinstance(pending, Immediate)
+    groups = ins.operands[0]
+    assert isinstance(groups, Immediate)
     converge(e, ins)
     e.flush(everything=True)
-    e.b.ret(e.call(wg.wgmma_wait, e.w, e.mask, pending.value, e.block.index, e.block.targets[0]))
+    e.b.ret(e.call(wg.wgmma_wait, e.w, e.mask, groups.value, e.block.index, e.block.targets[0]))

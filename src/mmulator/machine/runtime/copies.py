@@ -7,15 +7,17 @@ from mmulator.codegen.ops import load, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import READ, WRITE, Access, completed
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.memory import hash_choice
+from mmulator.machine.runtime.pending import entry, has_room, issue, make_room, queue
 from mmulator.machine.runtime.windows import locate_global, translate_global, translate_shared
-from mmulator.machine.state import COPY_QUEUE, CopyEntry, FaultKind, Warp
+from mmulator.machine.state import COPIES, Completes, FaultKind, Warp
 
 READ_LATER, WRITE_LATER = READ | int(Access.LATER), WRITE | int(Access.LATER)
 
 
 @native
-def do_copy(e: ptr_to(CopyEntry)) -> None:
+def carry_out_copy(w: ptr_to(Warp), number: u64) -> u32:
+    e = entry(w, COPIES, number)
+    completed(w, e.mask, READ_LATER | WRITE_LATER)
     left = e.mask
     n = e.bytes
     while left != 0:
@@ -32,20 +34,7 @@ def do_copy(e: ptr_to(CopyEntry)) -> None:
                 if i < valid:
                     byte = source[i]
                 to[i] = byte
-
-
-@native
-def finish_copies(w: ptr_to(Warp), end: u32) -> None:
-    """Complete the copies before queue position `end`, unless the block has faulted."""
-    head = w.copy_head
-    if w.cta.fault != 0:
-        head = end
-    while head != end:
-        e = w.copies + (head & (COPY_QUEUE - 1))
-        completed(w, e.mask, READ_LATER | WRITE_LATER)
-        do_copy(e)
-        head = head + 1
-    w.copy_head = head
+    return u32(1)
 
 
 @native
@@ -82,11 +71,12 @@ def cp_async(
 ) -> None:
     """Queue a copy of `bytes` a lane, of which `valid[lane]` are read and the rest are zeros.
 
-    Source addresses are checked now; the data is read and written later: at once, or when a wait asks, as the seed says.
+    Source addresses are checked now; the data is read and written when the copy is carried out.
     """
-    e = w.copies + (w.copy_tail & (COPY_QUEUE - 1))
-    if w.copy_tail - w.copy_head >= COPY_QUEUE:
-        finish_copies(w, w.copy_head + 1)
+    q = queue(w, COPIES)
+    if not has_room(q, 1):
+        make_room(w, q, u32(1))
+    e = entry(w, COPIES, q.issued)
     ok = translate_shared(w, mask, to, bytes, WRITE_LATER, site, e.target)
     if ok == 0:
         return
@@ -105,30 +95,5 @@ def cp_async(
         return
     e.mask = ok
     e.bytes = bytes
-    e.group = w.copy_groups
-    w.copy_tail = w.copy_tail + 1
-    cta = w.cta
-    chance = hash_choice(cta.launch.seed, u64(cta.linear) * 64 + u64(w.index), u64(w.copy_tail))
-    if (chance & 3) == 0:
-        finish_copies(w, w.copy_tail)
-
-
-@native
-def cp_async_commit(w: ptr_to(Warp)) -> None:
-    w.copy_groups = w.copy_groups + 1
-
-
-@native
-def cp_async_wait(w: ptr_to(Warp), pending: u32) -> None:
-    """Leave the newest `pending` groups that were committed, and what was not; complete everything older."""
-    if pending < w.copy_groups:
-        first = w.copy_groups - pending  # the oldest group that may go on
-        end = w.copy_head
-        while end != w.copy_tail and (w.copies + (end & (COPY_QUEUE - 1))).group < first:
-            end = end + 1
-        finish_copies(w, end)
-
-
-@native
-def cp_async_wait_all(w: ptr_to(Warp)) -> None:
-    finish_copies(w, w.copy_tail)
+    e.operation.completes = Completes.GROUP
+    issue(w, q, u32(COPIES.odds))

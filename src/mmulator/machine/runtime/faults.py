@@ -9,7 +9,7 @@ from mmulator.machine.state import Warp
 
 @native
 def fault(w: ptr_to(Warp), kind: u32, site: u32, lane: u32, at: u64, bytes: u32) -> None:
-    """Record the first fault of the block; from now on its memory operations do nothing."""
+    """Record first fault of the CTA; from now on its memory operations do nothing."""
     cta = w.cta
     if cta.fault == 0:
         cta.fault = kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from mmulator.codegen.lang import Native, native
+from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import advance, all_lanes, bits_mask, cast_ptr, gather, iota, load, stack, store, trailing_zeros
 from mmulator.codegen.types import Ty, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.events import READ, WRITE
@@ -79,11 +79,4 @@ def range_(count: int) -> list[int]:
     return list(range(count))
 
 
-# chance --------------------------------------------------------------------------------------------------------------
-@native
-def hash_choice(seed: u64, a: u64, b: u64) -> u64:
-    """A well-mixed number from three; the machine's only source of chance."""
-    x = seed * 0x9E3779B97F4A7C15 + a * 0xBF58476D1CE4E5B9 + b * 0x94D049BB133111EB + 0x2545F4914F6CDD1D
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
-    return x ^ (x >> 31)
+MEMORY = [*SPACES.values()]

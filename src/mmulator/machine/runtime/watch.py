@@ -8,7 +8,7 @@ from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.machine.runtime.atomic import atomic_rmw
 from mmulator.machine.runtime.events import WRITE, Access, entry, reserve
 from mmulator.machine.runtime.windows import peek
-from mmulator.machine.state import Cta, Warp, WatchEntry
+from mmulator.machine.state import Cluster, Warp, WatchEntry
 
 KIND = WRITE | int(Access.LATER)  # what is written later is shared memory, which nobody watches
 
@@ -16,7 +16,7 @@ KIND = WRITE | int(Access.LATER)  # what is written later is shared memory, whic
 @native
 def settle(w: ptr_to(Warp)) -> None:
     """Complete what was written down: the stores have been done since, and nothing after them."""
-    log = w.cta.log
+    log = w.cta.cluster.log
     while log.open != log.count:
         e = cast_ptr(WatchEntry, log.entries) + log.open
         x = w.cta.launch.watches + e.watch
@@ -31,9 +31,9 @@ def note(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32) -> None:
     for i in range(launch.watch_count):
         x = launch.watches + i
         if at < x.end and at + u64(bytes) > x.start:
-            e = cast_ptr(WatchEntry, entry(w.cta.log))
+            e = cast_ptr(WatchEntry, entry(w.cta.cluster.log))
             e.order = atomic_rmw("add", address(launch.seen), u64(1))  # noqa: F821
-            e.block = w.cta.linear
+            e.cta = w.cta.linear
             e.thread = w.index * 32 + lane
             e.site = site
             e.watch = i
@@ -44,7 +44,7 @@ def note(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32) -> None:
 def watch_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
     settle(w)
     if (access & KIND) == WRITE:
-        reserve(w.cta.log, w.cta.launch.watch_count)
+        reserve(w.cta.cluster.log, w.cta.launch.watch_count)
         note(w, lane, at, bytes, site)
 
 
@@ -52,7 +52,7 @@ def watch_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
 def watch_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
     settle(w)
     if (access & KIND) == WRITE:
-        reserve(w.cta.log, w.cta.launch.watch_count * 32)
+        reserve(w.cta.cluster.log, w.cta.launch.watch_count * 32)
         left = mask
         while left != 0:
             lane = trailing_zeros(left)
@@ -61,9 +61,9 @@ def watch_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u
 
 
 @native
-def settle_cta(cta: ptr_to(Cta)) -> None:
-    """When a worker leaves a block alone."""
-    settle(cast_ptr(Warp, cta.warps))
+def settle_cluster(cluster: ptr_to(Cluster)) -> None:
+    """When a worker leaves a cluster alone."""
+    settle(cast_ptr(Warp, cluster.warps))
 
 
 WATCH = Instrument("watch", {"accessed": watch_lanes, "accessed_one": watch_one})

@@ -13,7 +13,7 @@ from mmulator.codegen.types import i64, ptr, ptr_to, u32
 from mmulator.layouts.operands import accumulator, operand_a
 from mmulator.machine.runtime.memory import range_
 from mmulator.machine.runtime.windows import operand
-from mmulator.machine.state import Warp, WgmmaSite
+from mmulator.machine.state import Warp, WgmmaTable
 from mmulator.twin.doors import Door
 from mmulator.twin.moves import WarpTile
 from mmulator.twin.shared import operand_function
@@ -33,7 +33,7 @@ def _registers(site: Any, regs: Any, tile: WarpTile, block: Any) -> list[Any]:
 
 
 @native
-def accumulator_in(site: ptr_to(WgmmaSite), regs: ptr, matrix: ptr) -> None:
+def accumulator_in(site: ptr_to(WgmmaTable), regs: ptr, matrix: ptr) -> None:
     """D registers of one warp into 16 rows of the tile (row-major, n columns of 32 or 16 bits)."""
     for bits, tile in ACCUMULATORS.items():
         if site.d_bits == bits:
@@ -43,7 +43,7 @@ def accumulator_in(site: ptr_to(WgmmaSite), regs: ptr, matrix: ptr) -> None:
 
 
 @native
-def accumulator_out(site: ptr_to(WgmmaSite), regs: ptr, matrix: ptr) -> None:
+def accumulator_out(site: ptr_to(WgmmaTable), regs: ptr, matrix: ptr) -> None:
     """16 rows of the tile into the D registers of one warp."""
     for bits, tile in ACCUMULATORS.items():
         if site.d_bits == bits:
@@ -53,7 +53,7 @@ def accumulator_out(site: ptr_to(WgmmaSite), regs: ptr, matrix: ptr) -> None:
 
 
 @native
-def a_registers(site: ptr_to(WgmmaSite), regs: ptr, out: ptr_to(u32)) -> None:
+def a_registers(site: ptr_to(WgmmaTable), regs: ptr, out: ptr_to(u32)) -> None:
     """The A registers of one warp, one after the other."""
     for r in range_(A_TILE.fragment.registers):
         store(load(u32.vec(32), regs + i64(site.a_slots[r])), out + 32 * r)

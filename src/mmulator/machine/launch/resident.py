@@ -1,0 +1,144 @@
+"""A resident cluster: the memory of its CTAs while one worker runs them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mmulator.machine.launch.arena import Arena, pointer
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.shape import Extent
+from mmulator.machine.state import (
+    ASYNC_GROUPS,
+    LANES,
+    STACK_BYTES,
+    AsyncGroup,
+    Cluster,
+    Cta,
+    Kind,
+    Tile,
+    Warp,
+    Warpgroup,
+)
+
+CHANGED = ("ctas", "warps", "warpgroups")  # parts that are described, and that a run changes
+CLUSTER, CTA, WARP, WARPGROUP = (s.numpy_dtype() for s in (Cluster, Cta, Warp, Warpgroup))
+
+
+@lru_cache(maxsize=64)
+def thread_numbers(block: Extent) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """x, y and z of each lane of a CTA's warps, and each warp's mask of lanes that are threads."""
+    bx, by, bz = block
+    threads = bx * by * bz
+    thread = np.arange(-(-threads // LANES) * LANES).reshape(-1, LANES)
+    live = np.bitwise_or.reduce((thread < threads) << np.arange(LANES), axis=1)
+    return thread % bx, thread // bx % by, thread // (bx * by), live.astype(np.uint32)
+
+
+class Resident:
+    """Memory of one cluster while it runs. number: of the cluster in the grid. size: CTAs."""
+
+    def __init__(self, grid: Grid) -> None:
+        k, s = grid.kernel, grid.shape
+        self.grid, self.size, self.number = grid, s.cluster_size, 0
+        warps, groups = s.warps * self.size, grid.warpgroups * self.size
+        self.shared = [f"shared{rank}" for rank in range(self.size)]
+        parts = {
+            "cluster": Cluster.size,
+            "ctas": Cta.size * self.size,
+            "warps": Warp.size * warps,
+            "warpgroups": Warpgroup.size * groups,
+            "tiles": Tile.size * groups * grid.tiles,
+            "tile_memory": k.matrix.tile_bytes * groups * grid.tiles,
+            "scratch": k.matrix.scratch_bytes,
+            **{kind.name: kind.entry.size * kind.room * warps for kind in k.queues},
+            **{f"{kind.name} groups": AsyncGroup.size * ASYNC_GROUPS * warps for kind in k.queues},
+            "regs": k.frame_bytes * warps,
+        }
+        atomic = grid.atomic_bytes
+        windows = {"local": (k.local_bytes * LANES * warps, atomic), **dict.fromkeys(self.shared, (s.shared, atomic))}
+        self.arena = Arena({name: (size, 8) for name, size in parts.items()} | windows, grid.heap)
+        self.cluster = self.arena.view("cluster", CLUSTER)
+        self.ctas = self.arena.view("ctas", CTA)
+        self.warps = self.arena.view("warps", WARP)
+        self._describe()
+        self.fresh = self.arena.copy(*CHANGED)
+        self.numbers, self.begun, self.next_warp, self.counts = (
+            self.cluster[name] for name in ("number", "begun", "next_warp", "counts")
+        )
+        self.address = self.arena.at("cluster")
+        self.used = False
+
+    def start(self, number: int) -> None:
+        """Set up cluster `number` of the grid (x fastest)."""
+        if self.used:  # a new one is zero, and what no thread touches is never asked for
+            self.arena.restore(self.fresh)
+            self.arena.clear("tiles", "regs", "local", *self.shared)
+        self.used, self.number = True, number
+        self.numbers[0], self.begun[0] = number, 0
+        if seed := self.grid.seed:
+            self.next_warp[0] = (number * 0x9E3779B1 + seed) % len(self.warps)
+
+    def _describe(self) -> None:
+        """What is the same for all clusters."""
+        g, a, s, k = self.grid, self.arena, self.grid.shape, self.grid.kernel
+        cluster, warps = self.cluster, self.warps
+        launch = pointer(g.launch)
+        cluster["launch"] = launch
+        cluster["ctas"], cluster["warps"], cluster["warp_count"] = a.at("ctas"), a.at("warps"), len(warps)
+        cluster["cta_count"] = self.size
+        self.ctas["launch"], self.ctas["cluster"] = launch, a.at("cluster")
+        self.ctas["scratch"], self.ctas["live_threads"] = a.at("scratch"), s.threads
+        tiles = g.warpgroups * g.tiles
+        for rank, cta in enumerate(self.ctas):
+            cta["rank"], cta["shared"] = rank, a.at(self.shared[rank])
+            cta["warps"] = a.at("warps") + rank * s.warps * Warp.size
+            cta["warpgroups"] = a.at("warpgroups") + rank * g.warpgroups * Warpgroup.size
+            cta["tiles"] = a.at("tiles") + rank * tiles * Tile.size
+            cta["tile_memory"] = a.at("tile_memory") + rank * tiles * k.matrix.tile_bytes
+            own = warps[rank * s.warps : (rank + 1) * s.warps]
+            own["cta"] = a.at("ctas") + rank * Cta.size
+            own["index"] = np.arange(s.warps)
+            own["tid_x"], own["tid_y"], own["tid_z"], own["live"] = thread_numbers(s.block)
+        index = np.arange(len(warps))
+        warps["regs"] = a.at("regs") + index * k.frame_bytes
+        warps["local"] = a.at("local") + index * k.local_bytes * LANES
+        warps["lane_pc"] = k.program.entry.entry
+        warps["stack"] = STACK_BYTES
+        for kind, carry_out in k.queues.items():
+            queues = warps["queues"][:, kind.queue]
+            queues["entries"] = a.at(kind.name) + index * kind.entry.size * kind.room
+            queues["groups"] = a.at(f"{kind.name} groups") + index * AsyncGroup.size * ASYNC_GROUPS
+            queues["carry_out"], queues["room"], queues["entry_bytes"] = carry_out, kind.room, kind.entry.size
+        if g.warpgroups:
+            groups, number = a.view("warpgroups", WARPGROUP), np.arange(g.warpgroups * self.size)
+            groups["tiles"] = a.at("tiles") + number * Tile.size * g.tiles
+            groups["first_warp"] = number % g.warpgroups * 4
+
+    def each(self) -> list[ResidentCta]:
+        return [ResidentCta(self, rank) for rank in range(self.size)]
+
+
+class ResidentCta:
+    """A CTA of a resident cluster, as those read it who report. state: its `Cta`. warps: a `Warp` each."""
+
+    def __init__(self, resident: Resident, rank: int) -> None:
+        self.resident, self.rank = resident, rank
+        self.state = resident.ctas[rank]
+        warps = resident.grid.shape.warps
+        self.warps = resident.warps[rank * warps : (rank + 1) * warps]
+
+    def __str__(self) -> str:
+        x, y, z = self.state["ctaid"]
+        return f"block ({x}, {y}, {z})"
+
+    def warp(self, number: int) -> int:
+        """Where the struct of a warp is."""
+        return self.resident.arena.at("warps") + (self.rank * len(self.warps) + number) * Warp.size
+
+    def operation(self, kind: Kind, warp: int, number: int) -> Any:
+        """What a warp keeps of the asynchronous operation `number` of a kind."""
+        entries = self.resident.arena.view(kind.name, np.dtype(kind.entry.numpy_dtype())).reshape(-1, kind.room)
+        return entries[self.rank * len(self.warps) + warp, number % kind.room]

@@ -1,0 +1,186 @@
+"""Asynchronous operations: issued now, carried out later, in the order of their issue.
+
+A warp has a queue for each kind of them (state.py, KINDS). An operation is complete when its kind's function has carried it
+out: at once, if the seed says so; else when somebody waits for the group that it was committed to, when the queue is full, or,
+if it completes an mbarrier, when no lane of the cluster can go on otherwise. So whoever forgets to wait sees the memory
+or the registers of before, for some seeds.
+
+A kind is an entry of state.py that begins with an `Operation`, and a function that carries one out. To issue:
+
+    if not has_room(q, 1): make_room(w, q, 1)
+    fill the entry of number q.issued
+    issue(w, q, odds)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.codegen.values import Builder, Value
+from mmulator.machine.runtime.mbarrier import complete_part
+from mmulator.machine.runtime.waiting import wake
+from mmulator.machine.state import ASYNC_GROUPS, KINDS, Cluster, Completes, Kind, Operation, Queue, Stop, Warp
+
+
+def queue(w: Any, kind: Kind) -> Any:
+    """Macro: a warp's queue of a kind."""
+    return cast_ptr(Queue, w.field("queues")) + kind.queue
+
+
+def entry(w: Any, kind: Kind, number: Any) -> Any:
+    """Macro: where a warp keeps operation `number` of a kind."""
+    return cast_ptr(kind.entry, queue(w, kind).field("entries")) + (number & (kind.room - 1))
+
+
+def carry_out(function: Any, w: Any, number: Any) -> Value:
+    """Macro: call a kind's function."""
+    return Builder.current().call_pointer(function, u32, [w, number])
+
+
+def operation_at(q: Any, number: Any) -> Any:
+    """Macro: how the entry of operation `number` begins."""
+    return cast_ptr(Operation, q.field("entries") + (number & u64(q.field("room") - 1)) * u64(q.field("entry_bytes")))
+
+
+# chance -------------------------------------------------------------------------------------------------------------
+def hash_choice(seed: Any, a: Any, b: Any) -> Any:
+    """Macro: a well-mixed number from three; the machine's only source of chance."""
+    x = seed * 0x9E3779B97F4A7C15 + a * 0xBF58476D1CE4E5B9 + b * 0x94D049BB133111EB + 0x2545F4914F6CDD1D
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
+    return x ^ (x >> 31)
+
+
+def choice(w: Any, q: Any, number: Any) -> Any:
+    """Macro: what the seed has for operation `number` of a queue: it depends on CTA, warp, kind and number, on nothing else."""
+    kind = (u64(q) - u64(w.field("queues"))) // Queue.size
+    cta = w.field("cta")
+    seed = cta.field("launch").field("seed")
+    return hash_choice(seed, u64(cta.field("linear")) * 64 + u64(w.field("index")), number + (kind << 48))
+
+
+# completion ---------------------------------------------------------------------------------------------------------
+@native
+def tell(w: ptr_to(Warp), o: ptr_to(Operation)) -> None:
+    """An operation that completes an mbarrier is complete: the mbarrier hears of it, and who sleeps at one looks again."""
+    if o.completes == Completes.ARRIVAL:
+        complete_part(o.barrier, u64(1), u64(0))
+    if o.completes == Completes.BYTES:
+        complete_part(o.barrier, u64(0), u64(o.bytes))
+    wake(w.cta.cluster)
+
+
+@native
+def complete(w: ptr_to(Warp), q: ptr_to(Queue), end: u64) -> u32:
+    """Carry out what was issued before `end`: 1 when that is done, or the CTA has a fault; 0 if it takes other warps."""
+    while q.done < end and w.cta.fault == 0:
+        number = q.done
+        if carry_out(q.carry_out, w, number) == 0:
+            return u32(0)
+        if w.cta.fault == 0:
+            q.done = number + 1
+            o = operation_at(q, number)
+            if o.completes != Completes.GROUP:
+                tell(w, o)
+    return u32(1)
+
+
+@native
+def complete_for_sleepers(cluster: ptr_to(Cluster)) -> u32:
+    """No lane of the cluster can go on by itself: BUDGET if an operation that completes an mbarrier could be completed, of
+    which one may have waited, or FAULT; BLOCKED if there is none, which is a deadlock."""
+    warps = cast_ptr(Warp, cluster.warps)
+    for i in range(cluster.warp_count):
+        w = warps + i
+        for kind in KINDS:
+            q = queue(w, kind)
+            number = q.done
+            while number != q.issued and operation_at(q, number).completes == Completes.GROUP:
+                number = number + 1
+            if number != q.issued:
+                done = complete(w, q, number + 1)
+                if w.cta.fault != 0:
+                    return u32(Stop.FAULT)
+                if done != 0:
+                    return u32(Stop.BUDGET)
+    return u32(Stop.BLOCKED)
+
+
+# issue --------------------------------------------------------------------------------------------------------------
+def has_room(q: Any, count: Any) -> Any:
+    """Macro: whether `count` operations can be issued."""
+    return q.field("issued") + count <= q.field("done") + u64(q.field("room"))
+
+
+@native
+def make_room(w: ptr_to(Warp), q: ptr_to(Queue), count: u32) -> u32:
+    """Before `count` operations are issued: 0 if the queue has no room for them until other warps have issued theirs."""
+    if has_room(q, u64(count)):
+        return u32(1)
+    return complete(w, q, q.issued + u64(count) - u64(q.room))
+
+
+@native(inline=True)
+def issue(w: ptr_to(Warp), q: ptr_to(Queue), odds: u32) -> None:
+    """The entry behind the last one is filled. One in `odds` is carried out now, if that takes no other warp."""
+    q.issued = q.issued + 1
+    if (choice(w, q, q.issued) & u64(odds - 1)) == 0:
+        complete(w, q, q.issued)
+
+
+# groups -------------------------------------------------------------------------------------------------------------
+@native
+def commit_group(w: ptr_to(Warp), kind: u32) -> None:
+    """A new group of all that was issued since the last one. Empty groups are counted, and leave no entry."""
+    q = cast_ptr(Queue, w.queues) + kind
+    before = u64(0)
+    if q.filled != 0:
+        newest = q.groups + ((q.filled - 1) & (ASYNC_GROUPS - 1))
+        before = newest.end
+    if q.issued > before:
+        group = q.groups + (q.filled & (ASYNC_GROUPS - 1))
+        group.number = q.committed
+        group.end = q.issued
+        q.filled = q.filled + 1
+    q.committed = q.committed + 1
+
+
+@native
+def covered(q: ptr_to(Queue), pending: u64) -> u64:
+    """How many operations are in all but the newest `pending` groups.
+
+    The newest ASYNC_GROUPS groups that are not empty are known; for older ones, what the oldest known covers: more is
+    complete then than was asked for, as may be on a chip.
+    """
+    if pending >= q.committed:
+        return u64(0)
+    wanted = q.committed - pending - 1
+    at = q.filled
+    oldest = u64(0)
+    if at > ASYNC_GROUPS:
+        oldest = at - ASYNC_GROUPS
+    found = u64(0)
+    while at > oldest:
+        at = at - 1
+        group = q.groups + (at & (ASYNC_GROUPS - 1))
+        if group.number <= wanted or (at == oldest and oldest != 0):
+            found = group.end
+            break
+    return found
+
+
+@native
+def wait_group(w: ptr_to(Warp), kind: u32, pending: u64) -> u32:
+    """Complete all but the newest `pending` groups, and but what was not committed; as `complete`."""
+    q = cast_ptr(Queue, w.queues) + kind
+    return complete(w, q, covered(q, pending))
+
+
+@native
+def wait_all(w: ptr_to(Warp), kind: u32) -> u32:
+    """Complete whatever was issued, committed or not."""
+    q = cast_ptr(Queue, w.queues) + kind
+    return complete(w, q, q.issued)

@@ -1,0 +1,90 @@
+"""Lanes that wait: for others of their warp, for other warps, for something that is pending; and who wakes them."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, select, trailing_zeros
+from mmulator.codegen.types import i32, ptr_to, u32, u64
+from mmulator.machine.runtime.faults import fault
+from mmulator.machine.state import FULL, RESCHEDULE, Cluster, FaultKind, Warp
+
+I32, U32 = i32.vec(32), u32.vec(32)
+
+
+@native
+def set_pcs(w: ptr_to(Warp), mask: u32, pc: i32) -> None:
+    w.lane_pc = select(bits_mask(mask), I32(pc), w.lane_pc)
+
+
+@native
+def wait_for_lanes(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
+    """Lanes at the start of block `pc` whose partners are elsewhere: it will run again, and counts then."""
+    counts = w.cta.cluster.counts
+    counts[pc] = counts[pc] - 1
+    w.waiting = w.waiting | mask
+    set_pcs(w, mask, pc)
+    return i32(RESCHEDULE)
+
+
+@native
+def wait_for_partners(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
+    """The same, when the partners are lanes of this warp: nobody else can let these go on."""
+    w.held = w.held | mask
+    return wait_for_lanes(w, mask, pc)
+
+
+@native
+def wait_for_members(w: ptr_to(Warp), mask: u32, members: u32, pc: i32, next: i32) -> i32:
+    """At a bar.warp.sync. If the others wait at one too, wherever it is, with the same mask, all go on."""
+    missing = members & w.live & ~mask
+    come = w.held & mask_bits((w.lane_pc == w.sync_pc) & (w.sync_members == members))
+    if (missing & ~come) != 0:
+        m = bits_mask(mask)
+        w.sync_pc = select(m, I32(pc), w.sync_pc)
+        w.sync_next = select(m, I32(next), w.sync_next)
+        w.sync_members = select(m, U32(members), w.sync_members)
+        return wait_for_partners(w, mask, pc)
+    counts = w.cta.cluster.counts
+    left = missing
+    while left != 0:
+        at = w.lane_pc[trailing_zeros(left)]
+        counts[at] = counts[at] + 1
+        left = left & ~mask_bits(w.lane_pc == at)
+    w.lane_pc = select(bits_mask(missing), w.sync_next, w.lane_pc)
+    w.waiting = w.waiting & ~missing
+    w.held = w.held & ~missing
+    return next
+
+
+@native
+def partial_warp(w: ptr_to(Warp), here: u32, off: u32, site: u32) -> i32:
+    """The fault of an instruction for whole warps: lanes that execute it, and lanes for which its predicate is false."""
+    fault(w, FaultKind.PARTIAL_WARP, site, trailing_zeros(here), u64(here) | (u64(off) << 32), u32(0))
+    return i32(RESCHEDULE)
+
+
+@native
+def wait_for_warp(w: ptr_to(Warp), mask: u32, pc: i32, site: u32) -> i32:
+    """Part of a warp is at an instruction for whole warps. The others may come, unless some are gone for good."""
+    if w.live != FULL:
+        return partial_warp(w, mask, u32(0), site)
+    return wait_for_partners(w, mask, pc)
+
+
+@native
+def wake_warpgroup(w: ptr_to(Warp)) -> None:
+    """Warps that wait for this one at a wgmma look again."""
+    cta = w.cta
+    warps = cast_ptr(Warp, cta.warps)
+    for i in range(w.index & ~u32(3), (w.index | 3) + 1):
+        if i < cta.launch.warps:
+            other = warps + i
+            other.waiting = u32(0)
+
+
+@native
+def wake(cluster: ptr_to(Cluster)) -> None:
+    """All lanes that wait look again."""
+    warps = cast_ptr(Warp, cluster.warps)
+    for i in range(cluster.warp_count):
+        (warps + i).waiting = u32(0)
