@@ -63,7 +63,8 @@ def measure(case: tuple[Any, ...], size: int, threads: int, rounds: int, clock: 
     import numpy as np
 
     from mmulator.numerics import DotKey
-    from mmulator.twin.twin import fast_matmul, twin_for
+    from mmulator.twin.matrices import twin_matmul
+    from mmulator.twin.twin import twin_for
 
     family, t, d, k, device, options = case
     key = DotKey(family, t, t, d, d, k, **options)
@@ -83,7 +84,7 @@ def measure(case: tuple[Any, ...], size: int, threads: int, rounds: int, clock: 
     ours = theirs = float("inf")
     for _ in range(rounds):
         for _ in range(2):
-            ours = min(ours, timed(clock, lambda: fast_matmul(key, device, A, B, None, threads=threads, **extra)))
+            ours = min(ours, timed(clock, lambda: twin_matmul(key, device, A, B, None, threads=threads, **extra)))
         for _ in range(6):  # its threads take a while to wake up
             theirs = min(theirs, timed(clock, lambda: x @ y))
     macs = size * size * columns / 1e9

@@ -1,6 +1,7 @@
 """The error family. Each error says what, where, which rule of the specification, and what to do.
 
-`MmulatorError` is the root; nothing else is raised for a user's mistake.
+`MmulatorError` is the root; nothing else is raised for a user's mistake. `InternalError` stands beside the family: it is
+raised for a mistake of ours, and whoever catches the user's does not catch it.
 """
 
 from __future__ import annotations
@@ -119,15 +120,27 @@ class LaunchError(MmulatorError, ValueError):
 
 
 class ExecutionFault(MmulatorError):
-    """A running kernel did what the hardware would trap, or cannot go on (deadlock, time limit)."""
+    """A running kernel did what the hardware would trap, or cannot go on (deadlock)."""
 
     kind = "execution fault"
+
+
+class LimitReached(ExecutionFault):
+    """A running kernel wants more than it is given here: time, calls in calls, stack."""
+
+    kind = "limit reached"
 
 
 class UndefinedBehaviour(MmulatorError):
     """A running kernel did what the specification calls undefined behaviour."""
 
     kind = "undefined behaviour"
+
+
+class InternalError(Exception):
+    """What cannot happen did: mmulator has a bug."""
+
+    kind = "internal error"
 
 
 def similar(word: str, known: Iterable[str], count: int = 2, cutoff: float = 0.6) -> list[str]:

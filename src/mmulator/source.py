@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from functools import cached_property
 
+from mmulator.lazy import cached_property
 from mmulator.location import LineTable, Location
 from mmulator.location import printable as printable
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.errors import ExecutionFault, InvalidInstructionError, UnsupportedError
+from mmulator.errors import ExecutionFault, InvalidInstructionError, LimitReached, UnsupportedError
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target, default_device
 from mmulator.machine.launch.limits import check_device
 from mmulator.machine.module import Module
@@ -400,7 +400,7 @@ def test_alloca_lasts_until_its_function_returns() -> None:
     kernel.launch(1, LANES, [results, 4])
     assert results[:, 0].tolist() == [(4 + 4 * i) * (i + 2) // 2 for i in range(LANES)]
     assert not results[:, 1:].any()
-    with pytest.raises(ExecutionFault, match=r"stack overflow: alloca of \d+ bytes, of which \d+ are left"):
+    with pytest.raises(LimitReached, match=r"stack overflow: alloca of \d+ bytes, of which \d+ are left"):
         kernel.launch(1, LANES, [results, 400])
 
 
@@ -410,7 +410,7 @@ def test_stackrestore_takes_what_stacksave_gave() -> None:
     assert not launch(body.replace("{size}", "100").replace("{value}", "r2"))[0].any()
     with pytest.raises(ExecutionFault, match="no place on the stack"):
         launch("mov.u32 r1, 9000; stackrestore.u32 r1;")
-    with pytest.raises(ExecutionFault, match="stack overflow"):
+    with pytest.raises(LimitReached, match="stack overflow"):
         launch(body.replace("{size}", "8200").replace("{value}", "r2"))
 
 

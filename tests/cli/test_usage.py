@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from mmulator.cli.app import command_tree, run
+from mmulator.errors import InternalError
 from tests.support.places import ROOT
 
 
@@ -41,6 +42,18 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> 
     text = captured.out + captured.err
     assert "Traceback" not in text and "has a bug" not in text
     return text
+
+
+def test_a_bug_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise InternalError("a lane that is no lane")
+
+    monkeypatch.setattr("mmulator.cli.app._command", broken)
+    assert run(["layout", "mma m16n8k16 f16", "a"]) == 1
+    assert "internal error: mmulator has a bug: a lane that is no lane" in capsys.readouterr().err
+    monkeypatch.setenv("MMULATOR_TRACEBACK", "1")
+    with pytest.raises(InternalError):
+        run(["layout", "mma m16n8k16 f16", "a"])
 
 
 def plain(text: str) -> str:

@@ -7,7 +7,11 @@ import gc
 import inspect
 import textwrap
 
-from mmulator.codegen.lang import Native
+import pytest
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.types import CodeError, i64, u32
+from mmulator.errors import InternalError, MmulatorError
 from mmulator.machine.compile.kernel import meanings
 
 
@@ -18,3 +22,15 @@ def test_the_source_of_every_native_function_is_whole() -> None:
     for f in natives:
         (whole,) = ast.parse(textwrap.dedent(inspect.getsource(f.function))).body
         assert ast.dump(whole) == ast.dump(f.tree), f.name
+
+
+def test_code_that_does_not_fit_names_the_line_once_and_is_no_mistake_of_a_user() -> None:
+    @native
+    def wrong(n: i64) -> i64:
+        if n > 0:
+            n = u32(n)
+        return n
+
+    with pytest.raises(CodeError, match=r"^wrong, line 4: n is i64, not u32 in `n = u32\(n\)`$") as caught:
+        wrong.build()
+    assert isinstance(caught.value, InternalError) and not isinstance(caught.value, MmulatorError)

@@ -160,7 +160,7 @@ def test_cancellation_cancels() -> None:
     """Many results lose most of their bits: the sum is far below its largest term."""
     _, a, b, c = kind("cancel")
     key = dot_key(parse_mnemonic(SOME[0]))
-    d = arrays.matmul(key, DEVICE, a, b, c).view(np.float32)
+    d = arrays.model_matmul(key, DEVICE, a, b, c).view(np.float32)
     assert (np.abs(d) < 2.0**-6).mean() > 0.1
 
 
@@ -168,7 +168,7 @@ def test_integers_reach_both_ends() -> None:
     form = parse_mnemonic(SOME[4])
     p = problem(form, DEVICE)
     a, b, c = values.operands(Stream("test"), "saturate", p, 200)
-    d = arrays.matmul(dot_key(form), DEVICE, a, b, c).astype(np.uint32).view(np.int32)
+    d = arrays.model_matmul(dot_key(form), DEVICE, a, b, c).astype(np.uint32).view(np.int32)
     for end in (-(1 << 31), (1 << 31) - 1):
         assert 0.05 < (d == end).mean() < 0.45
 
@@ -318,10 +318,10 @@ def test_another_arithmetic_does_not_pass(name: str, changes: Any, monkeypatch: 
         found = {}
         for kind_ in ("align", "floor", "ties", "near"):
             a, b, c = (x[:, :16] if x.shape[1] == 64 else x for x in values.operands(Stream(kind_), kind_, p, 40))
-            want = arrays.matmul(key, DEVICE, a, b, c)
+            want = arrays.model_matmul(key, DEVICE, a, b, c)
             for module in ("dot", "arrays"):
                 monkeypatch.setattr(f"mmulator.numerics.{module}.profile_for", lambda *_, c=change: replace(right, **c))
-            found[kind_] = int((arrays.matmul(key, DEVICE, a, b, c) != want).sum())
+            found[kind_] = int((arrays.model_matmul(key, DEVICE, a, b, c) != want).sum())
             monkeypatch.undo()
         assert sum(found.values()) > 0, change
 

@@ -14,7 +14,7 @@ from tests.support import places
 ROOT = places.ROOT / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
-    ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",), ("syntax",),
+    ("lazy",), ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",), ("syntax",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
     ("ptx",), ("program",), ("machine",), ("devices", "sanitizer"), ("jobs",),
@@ -52,102 +52,6 @@ def test_imports_go_one_way(path: Path) -> None:
         assert RANK[other] < RANK[own], f"{path} ({own}) imports {other}"
 
 
-# circles ------------------------------------------------------------------------------------------------------------
-# `ty(x)` converts, and a Value has a type; the command line's list of commands, until it is in one file.
-CIRCLES = {frozenset({"codegen.types", "codegen.values"}), frozenset({"cli", "cli.app"})}
-
-
-def module_of(path: Path) -> str:
-    return ".".join(("mmulator", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
-
-
-MODULES = {"mmulator", *map(module_of, FILES)}
-
-
-def runs(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything in a file that runs, also inside functions; `if TYPE_CHECKING` does not."""
-    for child in ast.iter_child_nodes(node):
-        if not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
-            yield child
-            yield from runs(child)
-
-
-def imports(path: Path) -> set[str]:
-    """Modules of the package that a file imports, in functions too."""
-    found: set[str] = set()
-    for node in runs(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {a.name for a in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{a.name}" for a in node.names}
-            found |= (names & MODULES) or {node.module}
-    return found & MODULES
-
-
-GRAPH = {module_of(p): imports(p) for p in FILES}
-
-
-def reached(module: str) -> set[str]:
-    seen: set[str] = set()
-    waiting = [module]
-    while waiting:
-        new = GRAPH.get(waiting.pop(), set()) - seen
-        seen |= new
-        waiting += new
-    return seen
-
-
-def test_no_circles_of_imports() -> None:
-    reach = {module: reached(module) for module in GRAPH}
-    circles = {frozenset(n.removeprefix("mmulator.") for n in reach[m] if m in reach.get(n, ())) for m in GRAPH if m in reach[m]}
-    assert circles <= CIRCLES
-
-
-# What stands in machine/, the lower before the higher: structs and native code, what a block's code is written with, what
-# instructions do, kernels, launches. Files beside the folders are on top; the structs are below all.
-WINGS = ("state", "runtime", "emit", "meaning", "compile", "launch")
-
-
-@pytest.mark.parametrize("wing", WINGS)
-def test_the_machine_has_walls(wing: str) -> None:
-    below = WINGS[: WINGS.index(wing) + 1]
-    for module, names in GRAPH.items():
-        if module.startswith(f"mmulator.machine.{wing}"):
-            others = {n.split(".")[2] for n in names if n.startswith("mmulator.machine.")}
-            assert others <= {*below}, f"{module} imports {sorted(others - {*below})}"
-
-
-# chapters -----------------------------------------------------------------------------------------------------------
-CHAPTERS = {module.__name__.rpartition(".")[2] for module in (*table.CHAPTERS, mma, wmma, wgmma, matrix_move)}
-# Files of machine/meaning/ that say nothing of a chapter: what functions share, and rows that program/as_ptxas/ makes.
-VOCABULARY = {
-    "approximate", "binding", "builtins", "calls", "convergence", "floatbits", "lanewise", "matrix_operands", "minifloat",
-    "narrow", "operands", "quotient", "scope", "special_registers",
-}  # fmt: skip
-
-
-def test_chapters_have_one_name_on_every_storey() -> None:
-    """A file of meanings is named as the file of its rows in isa/, and so are its tests in chapters/."""
-    meanings = {p.stem for p in (ROOT / "machine" / "meaning").glob("*.py")} - {"__init__"}
-    assert meanings <= CHAPTERS | VOCABULARY
-    assert not CHAPTERS & VOCABULARY
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_file_needs_a_map(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= LONGEST
-
-
-def test_import_is_light() -> None:
-    import subprocess
-    import sys
-
-    heavy = ["llvmlite", "numpy", "ml_dtypes", "rich", "typer"]
-    code = f"import mmulator, sys; print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 # circles ---------------------------------------------------------------------------------------------------------------
 def name_of(path: Path) -> str:
     parts = path.relative_to(ROOT.parent).with_suffix("").parts
@@ -157,10 +61,19 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for path in FILES}
 
 
-def imports(module: str) -> set[str]:
-    """Modules of the package that a module imports, inside functions and for types alone too."""
+def runs(node: ast.AST) -> Iterator[ast.AST]:
+    """All of a file but what is for types alone."""
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
+            yield child
+            yield from runs(child)
+
+
+def imports(module: str, for_types: bool = True) -> set[str]:
+    """Modules of the package that a module imports, inside functions and perhaps for types alone too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+    tree = ast.parse(MODULES[module].read_text())
+    for node in ast.walk(tree) if for_types else runs(tree):
         if isinstance(node, ast.Import):
             found |= {a.name for a in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -198,12 +111,64 @@ def circles(graph: dict[str, set[str]]) -> list[set[str]]:
 
 
 CIRCLES = {frozenset({"mmulator.codegen.types", "mmulator.codegen.values"})}  # a type makes values, a value has a type
-OPEN_YET = ("isa", "machine", "program")
+OPEN_YET = ("isa", "machine", "program")  # of types
 
 
-def test_there_is_no_circle_of_imports() -> None:
-    found = {frozenset(c) for c in circles({module: imports(module) for module in MODULES})}
-    assert {c for c in found if not all(m.split(".")[1] in OPEN_YET for m in c)} == CIRCLES
+@pytest.mark.parametrize("for_types", [False, True])
+def test_there_is_no_circle_of_imports(for_types: bool) -> None:
+    found = {frozenset(c) for c in circles({module: imports(module, for_types) for module in MODULES})}
+    if for_types:
+        found = {c for c in found if not all(m.split(".")[1] in OPEN_YET for m in c)}
+    assert found == CIRCLES
+
+
+# What stands in machine/, the lower before the higher: structs and native code, what a block's code is written with, what
+# instructions do, kernels, launches. Files beside the folders are on top; the structs are below all.
+WINGS = ("state", "runtime", "emit", "meaning", "compile", "launch")
+
+
+@pytest.mark.parametrize("wing", WINGS)
+def test_the_machine_has_walls(wing: str) -> None:
+    below = WINGS[: WINGS.index(wing) + 1]
+    for module in MODULES:
+        if module.startswith(f"mmulator.machine.{wing}"):
+            others = {n.split(".")[2] for n in imports(module, for_types=False) if n.startswith("mmulator.machine.")}
+            assert others <= {*below}, f"{module} imports {sorted(others - {*below})}"
+
+
+# chapters -----------------------------------------------------------------------------------------------------------
+CHAPTERS = {module.__name__.rpartition(".")[2] for module in (*table.CHAPTERS, mma, wmma, wgmma, matrix_move)}
+# Files of machine/meaning/ that say nothing of a chapter: what functions share, and rows that program/as_ptxas/ makes.
+VOCABULARY = {
+    "approximate", "binding", "builtins", "calls", "convergence", "floatbits", "lanewise", "matrix_operands", "minifloat",
+    "narrow", "operands", "quotient", "scope", "special_registers",
+}  # fmt: skip
+# The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
+NATIVE = {
+    "calls", "events", "faults", "pending", "printing", "registers", "scheduler", "waiting", "watch", "wgmma_operands", "windows",
+}  # fmt: skip
+
+
+def test_chapters_have_one_name_on_every_storey() -> None:
+    """A file of meanings, and one of native code, is named as the file of its rows in isa/."""
+    for storey, shared in (("meaning", VOCABULARY), ("runtime", NATIVE)):
+        files = {p.stem for p in (ROOT / "machine" / storey).glob("*.py")} - {"__init__"}
+        assert files <= CHAPTERS | shared and not CHAPTERS & shared
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_file_needs_a_map(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST
+
+
+def test_import_is_light() -> None:
+    import subprocess
+    import sys
+
+    heavy = ["llvmlite", "numpy", "ml_dtypes", "rich", "typer"]
+    code = f"import mmulator, sys; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 # answers and views -----------------------------------------------------------------------------------------------------

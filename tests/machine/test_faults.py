@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from mmulator.errors import ExecutionFault, LaunchError, MmulatorError, UnsupportedError
+from mmulator.errors import ExecutionFault, LaunchError, LimitReached, MmulatorError, UnsupportedError
 from mmulator.machine.launch.values import Aggregate
 from mmulator.machine.module import Module
 from tests.support.ptx_text import STORE_R1, kernel
@@ -105,7 +105,7 @@ def test_endless_loop_stops_at_the_time_limit() -> None:
     endless = Module.load(kernel("L:\n  bra L;"))["k"]
     endless.compile()
     start = time.perf_counter()
-    with pytest.raises(ExecutionFault, match=r"did not finish within 0\.3 s"):
+    with pytest.raises(LimitReached, match=r"did not finish within 0\.3 s"):
         endless.launch(1, 32, [np.zeros(1, np.uint32)], timeout=0.3)
     assert time.perf_counter() - start < 5
 

@@ -107,6 +107,28 @@ def child(work):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_fork_while_a_property_is_computed(tmp_path: Path) -> None:
+    code = FORKED + """
+from mmulator.lazy import cached_property
+begun = threading.Event()
+class Slow:
+    @cached_property
+    def value(self):
+        begun.set()
+        time.sleep(0.5)
+        return object()
+slow = Slow()
+thread = threading.Thread(target=lambda: slow.value)
+thread.start()
+begun.wait()
+print(child(lambda: Slow().value))
+thread.join()
+print(slow.value is slow.value)
+"""
+    assert finish(start(code, tmp_path)) == "0\nTrue\n"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_fork(tmp_path: Path) -> None:
     """After matmul, whose threads the child lacks; while other threads compile; and from a forked child again."""
     code = FORKED + """

@@ -90,3 +90,11 @@ def test_command(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type:
     for wrong, message in messages.items():
         assert run([*launch, "--watch", wrong]) == 1
         assert message in capsys.readouterr().err
+
+
+def test_no_store_is_forgotten_however_many_there_are_and_on_several_threads() -> None:
+    out, total = np.zeros(64, np.uint32), np.zeros(1, np.uint32)
+    report = Module.load(TEXT)["k"].launch(200, 64, [out, total], watch=[(1, 0)], threads=4)
+    assert len(report.stores) == total[0] == 200 * 64 and report.threads == 4
+    assert {(s.block[0], s.thread[0]) for s in report.stores} == {(b, t) for b in range(200) for t in range(64)}
+    assert {s.value for s in report.stores} <= set(range(32, 200 * 64 + 1))

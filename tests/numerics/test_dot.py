@@ -11,7 +11,7 @@ import pytest
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.isa.targets import DEVICES
 from mmulator.isa.types import TYPES
-from mmulator.numerics import DotKey, matmul, profile_for
+from mmulator.numerics import DotKey, model_matmul, profile_for
 from mmulator.numerics.dot import dot
 from mmulator.numerics.formats import container, element_type
 from mmulator.numerics.profiles import ROWS
@@ -187,19 +187,19 @@ def test_sparse_does_not_read_what_is_not_selected() -> None:
     B = np.full((32, 8), bits("f16", np.nan)[0], np.uint16)
     B[::2] = bits("f16", 2.0)[0]
     index = np.tile(np.arange(16) * 2, (16, 1))
-    D = matmul(key, "sm_90", A, B, np.zeros((16, 8), np.uint32), indices=index)
+    D = model_matmul(key, "sm_90", A, B, np.zeros((16, 8), np.uint32), indices=index)
     assert (D.view(np.float32) == 32.0).all()
 
 
 def test_integer_sums_wrap_or_clamp_once_an_instruction() -> None:
     full = np.full((1, 32), 0x7F, np.uint8)
     C = np.array([[0x7FFFFFFF]], np.uint32)
-    wrap = matmul(DotKey("mma", "s8", "s8", "s32", "s32", 32), "sm_90", full, full.T, C)
-    clamp = matmul(DotKey("mma", "s8", "s8", "s32", "s32", 32, satfinite=True), "sm_90", full, full.T, C)
+    wrap = model_matmul(DotKey("mma", "s8", "s8", "s32", "s32", 32), "sm_90", full, full.T, C)
+    clamp = model_matmul(DotKey("mma", "s8", "s8", "s32", "s32", 32, satfinite=True), "sm_90", full, full.T, C)
     assert wrap[0, 0] == 0x7FFFFFFF + 32 * 127 * 127 and clamp[0, 0] == 0x7FFFFFFF
     # two instructions: the clamped sum is the next one's C
     both = np.concatenate([full, np.full_like(full, 0x81)], axis=1)
-    chained = matmul(
+    chained = model_matmul(
         DotKey("mma", "s8", "s8", "s32", "s32", 32, satfinite=True), "sm_90", both, np.full((64, 1), 0x7F, np.uint8), C
     )
     assert chained[0, 0] == 0x7FFFFFFF - 32 * 127 * 127
@@ -209,7 +209,7 @@ def test_integer_sums_wrap_or_clamp_once_an_instruction() -> None:
 def test_f64_is_a_chain_in_the_rounding_mode(mode: str, expected: float) -> None:
     key = DotKey("mma", "f64", "f64", "f64", "f64", 4, rounding=mode)
     a, b = (np.array([[x, 0, 0, 0]]).view(np.uint64) for x in (2.0**-30, 2.0**-30))
-    D = matmul(key, "sm_90", a, b.T.copy(), np.array([[1.0]]).view(np.uint64))
+    D = model_matmul(key, "sm_90", a, b.T.copy(), np.array([[1.0]]).view(np.uint64))
     assert D.view(np.float64)[0, 0] == expected
 
 
@@ -217,10 +217,10 @@ def test_scale_d_zero_and_negation() -> None:
     key = key_of("wgmma", "f16")
     A = np.full((1, 16), bits("f16", 1.5)[0], np.uint16)
     C = np.full((1, 1), NAN32, np.uint32)
-    assert matmul(key, "sm_90", A, A.T, None).view(np.float32)[0, 0] == 36.0
-    assert matmul(key, "sm_90", A, A.T, None, imm_scale_a=-1).view(np.float32)[0, 0] == -36.0
-    assert matmul(key, "sm_90", A, A.T, None, imm_scale_a=-1, imm_scale_b=-1).view(np.float32)[0, 0] == 36.0
-    assert matmul(key, "sm_90", A, A.T, C, imm_scale_a=-1)[0, 0] == NAN32
+    assert model_matmul(key, "sm_90", A, A.T, None).view(np.float32)[0, 0] == 36.0
+    assert model_matmul(key, "sm_90", A, A.T, None, imm_scale_a=-1).view(np.float32)[0, 0] == -36.0
+    assert model_matmul(key, "sm_90", A, A.T, None, imm_scale_a=-1, imm_scale_b=-1).view(np.float32)[0, 0] == 36.0
+    assert model_matmul(key, "sm_90", A, A.T, C, imm_scale_a=-1)[0, 0] == NAN32
 
 
 def test_groups_of_mxf4_are_aligned_on_scale_exponents() -> None:
@@ -274,7 +274,7 @@ def name_of(x: Any) -> str:
 def test_arrays_are_single_elements(key: DotKey, device: str) -> None:
     for seed, name in enumerate(DISTRIBUTIONS):
         (A, B, C), options = operands(key, 2, 8, 2 * key.k, seed, (name, name, "wide" if seed % 2 else name))
-        D = matmul(key, device, A, B, C, **options)
+        D = model_matmul(key, device, A, B, C, **options)
         for i, j in np.ndindex(2, 4):
             assert int(D[i, j]) == _chained(key, device, A, B, C, i, j, options), (name, i, j)
 
@@ -333,12 +333,12 @@ def test_shapes_that_do_not_fit_are_said() -> None:
     key = key_of("mma", "f16")
     A, B, C = np.zeros((16, 16), np.uint16), np.zeros((16, 8), np.uint16), np.zeros((16, 8), np.uint32)
     with pytest.raises(OperandError, match=r"K a multiple of 16"):
-        matmul(key, "sm_90", A[:, :8], B[:8], C)
+        model_matmul(key, "sm_90", A[:, :8], B[:8], C)
     with pytest.raises(OperandError, match=r"A is float16(.|\n)*raw elements of \.f16 come as uint16"):
-        matmul(key, "sm_90", A.view(np.float16), B, C)
+        model_matmul(key, "sm_90", A.view(np.float16), B, C)
     with pytest.raises(OperandError, match=r"C is uint32 \(16, 4\)"):
-        matmul(key, "sm_90", A, B, C[:, :4])
+        model_matmul(key, "sm_90", A, B, C[:, :4])
     with pytest.raises(OperandError, match=r"indices come with sparse"):
-        matmul(key, "sm_90", A, B, C, indices=np.zeros((16, 16), int))
+        model_matmul(key, "sm_90", A, B, C, indices=np.zeros((16, 16), int))
     with pytest.raises(OperandError, match=r"scale_a and scale_b come with block-scaled"):
-        matmul(key, "sm_90", A, B, C, scale_a=np.zeros((16, 1), np.uint8), scale_b=np.zeros((1, 8), np.uint8))
+        model_matmul(key, "sm_90", A, B, C, scale_a=np.zeros((16, 1), np.uint8), scale_b=np.zeros((1, 8), np.uint8))

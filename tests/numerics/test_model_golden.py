@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from mmulator.isa.types import TYPES
-from mmulator.numerics import DotKey, matmul
+from mmulator.numerics import DotKey, model_matmul
 from mmulator.numerics.formats import container, element_type, numpy_dtype, unpack
 
 SIZES = {"b1": 1, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8, "f16": 16, "bf16": 16, "f64": 64}
@@ -287,7 +287,7 @@ SOURCES: dict[str, Callable[[], Iterator[Case]]] = {
 def test_model_gives_the_bits_of_the_hardware(source: str) -> None:
     wrong, elements = [], 0
     for case in SOURCES[source]():
-        D = matmul(case.key, case.device, case.A, case.B, case.C, **case.options)
+        D = model_matmul(case.key, case.device, case.A, case.B, case.C, **case.options)
         elements += D.size
         if (D != case.D).any():
             wrong.append(f"{case.name} on {case.device}: {int((D != case.D).sum())} of {D.size}")

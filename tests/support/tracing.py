@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from mmulator.codegen.lang import Instrument, native
 from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import Struct, i32, ptr_to, u32, u64
+from mmulator.isa.targets import default_device
 from mmulator.machine.compile.options import CompileOptions
-from mmulator.machine.launch.arguments import pack_arguments
 from mmulator.machine.launch.events import Logs
-from mmulator.machine.launch.grid import Grid, Runner
-from mmulator.machine.launch.limits import default_device
+from mmulator.machine.launch.grid import Grid, LaunchShape, Runner
 from mmulator.machine.module import Kernel
 from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Proxy, entry, reserve
 from mmulator.machine.state import Warp
@@ -125,8 +125,8 @@ def traced(
 ) -> list[Event]:
     """Every event of a launch, those of one worker in order."""
     compiled = kernel.compile(options=CompileOptions(events=TRACE))
-    shape = kernel._shape(grid, block, shared, default_device(kernel.module.target))
-    arguments = pack_arguments(kernel.function, list(args), kernel.module.image.next_slot)
+    request = kernel.request(grid, block, list(args), shared, default_device(kernel.module.target))
+    shape = LaunchShape(request.grid, request.block, prod(request.block), kernel.static_shared, request.shared)
     trace = Trace()
-    Runner(Grid(compiled, shape, arguments, seed, threads, trace), None).run(60)
+    Runner(Grid(compiled, shape, request.arguments, seed, threads, trace), None).run(60)
     return list(trace.events(compiled.sites))

@@ -16,7 +16,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import fragment, operand_addresses, scales, sparse
 from mmulator.numerics.profiles import dot_key, profile_for
-from mmulator.twin.twin import fast_matmul
+from mmulator.twin.matrices import twin_matmul
 
 DEVICES = ("sm_90", "sm_120", "sm_70")
 SPECIAL = {
@@ -123,7 +123,7 @@ def step_by_step(form: Form, device: str, o: dict[str, Any]) -> Any:
         for side in "ab":
             ids = o[f"byte_id_{side}"], o[f"thread_id_{side}"]
             more[f"scale_{side}"] = scales.from_registers(o[f"scale_{side}_data"], form, side, *ids)
-    return fragment(form, "d").to_registers(fast_matmul(dot_key(form), device, a, b, c, **more))
+    return fragment(form, "d").to_registers(twin_matmul(dot_key(form), device, a, b, c, **more))
 
 
 @pytest.mark.parametrize(("name", "form", "device"), CASES, ids=[c[0] for c in CASES])

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmulator.numerics import DotKey, matmul
-from mmulator.twin.twin import fast_matmul, twin_for
+from mmulator.numerics import DotKey, model_matmul
+from mmulator.twin.matrices import twin_matmul
+from mmulator.twin.twin import twin_for
 from tests.support.numerics_cases import DISTRIBUTIONS, elements, operands
 
 F32, F16, S32 = ("f32", "f32"), ("f16", "f16"), ("s32", "s32")
@@ -74,8 +75,8 @@ def name_of(x: Any) -> str:
 
 def differences(key: DotKey, device: str, m: int, n: int, k: int, seed: int, names: tuple[str, str, str] | None = None) -> int:
     (A, B, C), options = operands(key, m, n, k, seed, names)
-    model = matmul(key, device, A, B, C, **options)
-    twin = fast_matmul(key, device, A, B, C, threads=1, **options)
+    model = model_matmul(key, device, A, B, C, **options)
+    twin = twin_matmul(key, device, A, B, C, threads=1, **options)
     assert twin.dtype == model.dtype and twin.shape == model.shape
     return int((twin != model).sum())
 
@@ -109,8 +110,8 @@ def test_every_exponent_of_c(key: DotKey, device: str) -> None:
     for seed, names in enumerate([("normal", "normal"), ("tiny", "normal"), ("huge", "huge"), ("wide", "tiny")]):
         (A, B, D), options = operands(key, 1, n, key.k, seed, (*names, "normal"))
         given_c = C.astype(D.dtype)[:, None, :]
-        model = matmul(key, device, A, B, given_c, **options)
-        wrong += int((fast_matmul(key, device, A, B, given_c, threads=1, **options) != model).sum())
+        model = model_matmul(key, device, A, B, given_c, **options)
+        wrong += int((twin_matmul(key, device, A, B, given_c, threads=1, **options) != model).sum())
     assert not wrong
 
 
@@ -132,16 +133,16 @@ F16KEY = DotKey("wgmma", "f16", "f16", "f32", "f32", 16)
 )
 def test_any_bits_of_one_f16_dot_product(a: list[int], b: list[int], c: int) -> None:
     A, B, C = np.array([a], np.uint16), np.array([b], np.uint16).T.copy(), np.array([[c]], np.uint32)
-    assert fast_matmul(F16KEY, "sm_90", A, B, C) == matmul(F16KEY, "sm_90", A, B, C)
+    assert twin_matmul(F16KEY, "sm_90", A, B, C) == model_matmul(F16KEY, "sm_90", A, B, C)
 
 
 def test_long_sums_pass_through_memory_unchanged() -> None:
     """k beyond one pass of the kernel, several threads, blocks of columns and rows that are not full."""
     for key in (F16KEY, DotKey("wgmma", "f16", "f16", "f16", "f16", 16), DotKey("wgmma", "s8", "s8", "s32", "s32", 32)):
         (A, B, C), options = operands(key, 130, 200, 640, 5, ("normal", "normal", "normal"))
-        model = matmul(key, "sm_90", A, B, C, **options)
+        model = model_matmul(key, "sm_90", A, B, C, **options)
         for threads in (1, 2, 3):
-            twin = fast_matmul(key, "sm_90", A, B, C, threads=threads, **options)
+            twin = twin_matmul(key, "sm_90", A, B, C, threads=threads, **options)
             np.testing.assert_array_equal(twin, model)
 
 
@@ -149,7 +150,7 @@ def test_leading_dimensions_are_a_batch() -> None:
     rng = np.random.default_rng(0)
     A, B = elements("f16", "normal", (2, 3, 16, 16), rng), elements("f16", "normal", (3, 16, 8), rng)
     C = elements("f32", "normal", (16, 8), rng)
-    np.testing.assert_array_equal(fast_matmul(F16KEY, "sm_90", A, B, C), matmul(F16KEY, "sm_90", A, B, C))
+    np.testing.assert_array_equal(twin_matmul(F16KEY, "sm_90", A, B, C), model_matmul(F16KEY, "sm_90", A, B, C))
 
 
 # The native interface -----------------------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ def test_both_orders_of_b_and_strided_c_in_place(key: DotKey, device: str) -> No
         D[:, :n] = C
         dot = ctypes.CFUNCTYPE(None, P, P, P, I, P, I, I, I, I, I)(twin.dot)
         dot(a.ctypes.data, rows.ctypes.data, D.ctypes.data, n + pad, D.ctypes.data, n + pad, m, n, k, 0)
-        np.testing.assert_array_equal(D[:, :n], matmul(key, device, A, B, C))
+        np.testing.assert_array_equal(D[:, :n], model_matmul(key, device, A, B, C))
         assert (D[:, n:] == 0x5A).all()
 
 
@@ -198,11 +199,11 @@ def test_a_disabled_c_is_not_read_and_signs_turn() -> None:
         D = np.zeros((20, 72), np.uint32)
         flags = twin.flags(zero_c=True, negate_a=signs[0] < 0, negate_b=signs[1] < 0)
         dot(a.ctypes.data, b.ctypes.data, nan.ctypes.data, 72, D.ctypes.data, 72, 20, 72, 48, flags)
-        expected = matmul(F16KEY, "sm_90", A, B, None, imm_scale_a=signs[0], imm_scale_b=signs[1])
+        expected = model_matmul(F16KEY, "sm_90", A, B, None, imm_scale_a=signs[0], imm_scale_b=signs[1])
         np.testing.assert_array_equal(D, expected)
 
 
 def test_the_rounding_mode_is_restored() -> None:
     (A, B, C), _ = operands(F16KEY, 16, 64, 16, 0, ("normal", "special", "normal"))
-    fast_matmul(F16KEY, "sm_90", A, B, C, threads=1)
+    twin_matmul(F16KEY, "sm_90", A, B, C, threads=1)
     assert np.float32(1) + np.float32(2.0**-24) * np.float32(1.5) == np.float32(1 + 2.0**-23)

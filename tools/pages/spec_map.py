@@ -65,14 +65,16 @@ def scalar_rows() -> Iterator[tuple[str, str, Row]]:
 
 
 # docs/spec-map.md ---------------------------------------------------------------------------------------------------
+_MOVE = ("instruction/matrix_move.py layouts/operands.py twin/moves.py machine/meaning/matrix_move.py "
+         "machine/runtime/matrix_move.py")  # fmt: skip
 MATRIX_FILES = {
-    "mma": "execution.py layouts/fragments.py layouts/sparse/ layouts/scales.py machine/meaning/mma.py",
-    "wgmma": "execution.py layouts/fragments.py layouts/descriptors.py layouts/swizzle.py layouts/sparse/ "
-    "machine/meaning/wgmma.py machine/runtime/wgmma.py machine/runtime/tensor.py program/as_ptxas/inflight.py",
-    "wmma": "execution.py layouts/fragments.py machine/meaning/wmma.py machine/runtime/tensor.py",
-    "ldmatrix": "execution.py layouts/operands.py machine/meaning/matrix_move.py machine/runtime/memory.py",
-    "stmatrix": "execution.py layouts/operands.py machine/meaning/matrix_move.py machine/runtime/memory.py",
-    "movmatrix": "execution.py layouts/operands.py machine/meaning/matrix_move.py machine/runtime/memory.py",
+    "mma": "instruction/mma.py layouts/fragments.py layouts/sparse/ layouts/scales.py twin/product.py machine/meaning/mma.py",
+    "wgmma": "instruction/wgmma.py layouts/fragments.py layouts/descriptors.py layouts/swizzle.py layouts/sparse/ "
+    "twin/shared.py twin/moves.py machine/meaning/wgmma.py machine/runtime/wgmma.py program/as_ptxas/inflight.py",
+    "wmma": "instruction/wmma.py layouts/fragments.py twin/moves.py machine/meaning/wmma.py machine/runtime/wmma.py",
+    "ldmatrix": _MOVE,
+    "stmatrix": _MOVE,
+    "movmatrix": _MOVE.rpartition(" ")[0],
 }
 LANGUAGE = (
     ("PTX Module Directives; Identifiers, Constants", "ptx/lexer.py ptx/cursor.py ptx/parser.py"),

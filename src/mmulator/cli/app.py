@@ -16,7 +16,7 @@ import typer
 
 from mmulator import __version__
 from mmulator.cli.output import Terminal, WrongUsage, print_error
-from mmulator.errors import MmulatorError
+from mmulator.errors import InternalError, MmulatorError
 from mmulator.source import printable
 
 # Commands. Each is the function (or application) of that name, in the module of that name or the one in _MODULES.
@@ -177,10 +177,9 @@ def _run(arguments: list[str]) -> int:
             raise
         if os.environ.get("MMULATOR_TRACEBACK"):
             raise
-        bug = MmulatorError(
-            f"mmulator has a bug: {type(error).__name__}: {error}",
-            hint="set MMULATOR_TRACEBACK=1 to see where, and report it",
-        )
+        what = error if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
+        bug = MmulatorError(f"mmulator has a bug: {what}", hint="set MMULATOR_TRACEBACK=1 to see where, and report it")
+        bug.kind = InternalError.kind
         print_error(bug, as_json="--json" in arguments)
         return 1
     return code if isinstance(code, int) else 0

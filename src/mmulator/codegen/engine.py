@@ -21,6 +21,7 @@ from typing import Any
 
 from mmulator.codegen.locks import TimeUp, no_fork, remaining
 from mmulator.codegen.store import store
+from mmulator.errors import InternalError
 
 _FORMAT = "2"
 
@@ -226,7 +227,7 @@ class Library:
     def address(self, name: str) -> int:
         found = int(self._engine.get_function_address(name))
         if not found:
-            raise KeyError(name)
+            raise InternalError(f"the machine code has no function {name}")
         return found
 
     def function(self, name: str, returns: Any, *arguments: Any) -> Any:

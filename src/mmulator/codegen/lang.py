@@ -11,8 +11,8 @@ What can be written: assignments (a local keeps its first type), augmented assig
 `for i in range(...)`, `break`, `continue`, `return`, calls of other native functions, of types (conversion) and of the
 functions in ops.py. `p[i]` loads and stores; `s.field` of a pointer to a Struct. `and`, `or`, `not` work on booleans and do
 not short-circuit. A condition, or a `for` over anything but range(Value), that Python can evaluate is evaluated at compile
-time: an `if` on a Python bool keeps one arm, a `for` over a Python sequence is unrolled. Names from the enclosing scopes are
-compile-time constants; calling an ordinary Python function makes it a macro.
+time: an `if` on a Python bool keeps one arm, a `for` over a Python sequence (`unrolled(n)` is one) is unrolled. Names from the
+enclosing scopes are compile-time constants; calling an ordinary Python function makes it a macro.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from mmulator.codegen.types import Ty, boolean, i64, void
+from mmulator.codegen.types import CodeError, Ty, boolean, i64, void
 from mmulator.codegen.values import WIDE, Builder, Value, as_value, constant, module_text
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
@@ -68,7 +68,8 @@ class Native:
         self.name = name or function.__name__
         self.attributes, self.inline = attributes, inline
         tree = ast.parse(textwrap.dedent(source_of(function))).body[0]
-        assert isinstance(tree, ast.FunctionDef)
+        if not isinstance(tree, ast.FunctionDef):
+            raise CodeError(f"{self.name} is no function")
         self.tree = tree
         closure = inspect.getclosurevars(function)
         self.nonlocals = dict(closure.nonlocals)
@@ -78,7 +79,7 @@ class Native:
 
     def _annotation(self, node: ast.expr | None) -> Ty:
         if node is None:
-            raise TypeError(f"{self.name}: every parameter needs a type")
+            raise CodeError(f"{self.name}: every parameter needs a type")
         if isinstance(node, ast.Constant) and node.value is None:
             return void
         code = compile(ast.Expression(node), self.name, "eval")
@@ -148,14 +149,14 @@ class Instrument:
 
 def call(b: Builder, target: Native, args: Any) -> Value:
     if len(args) != len(target.params):
-        raise TypeError(f"{target.name} takes {len(target.params)} arguments, not {len(args)}")
+        raise CodeError(f"{target.name} takes {len(target.params)} arguments, not {len(args)}")
     values = [_pass(b, a, ty, target, n) for a, (n, ty) in zip(args, target.params)]
     return b.call(target.name, target.returns, values)
 
 
 def _pass(b: Builder, value: Any, ty: Ty, target: Native, name: str) -> Value:
     if isinstance(value, Value) and value.ty != ty and not (value.ty.kind == ty.kind == "ptr"):
-        raise TypeError(f"{target.name}({name}): {value.ty} where {ty} is wanted")
+        raise CodeError(f"{target.name}({name}): {value.ty} where {ty} is wanted")
     return as_value(b, value, ty)
 
 
@@ -186,6 +187,11 @@ def library_text(functions: list[Native]) -> str:
     return module_text([done[n] for n in sorted(done)])
 
 
+def unrolled(*bounds: int) -> range:
+    """`for i in unrolled(4)`: the body four times, `i` a number of Python's, where `range` is a loop at run time."""
+    return range(*bounds)
+
+
 class _Body:
     """Walks one function body. Locals live in stack slots; LLVM's SROA turns them into registers."""
 
@@ -202,8 +208,11 @@ class _Body:
     def _new_slot(self, name: str, ty: Ty) -> None:
         self.slots[name] = self.b.alloca(ty, align=min(64, max(ty.size, 1) & -max(ty.size, 1)))
 
-    def _error(self, node: ast.AST, message: str) -> TypeError:
-        return TypeError(f"{self.native.name}, line {getattr(node, 'lineno', '?')}: {message}")
+    def _located(self, statement: ast.stmt, error: Exception) -> CodeError:
+        said = f"{error} in `{ast.unparse(statement).splitlines()[0]}`"
+        located = CodeError(f"{self.native.name}, line {statement.lineno}: {said}")
+        located.located = True
+        return located
 
     # statements -----------------------------------------------------------------------------------------------------
     def run(self, body: list[ast.stmt]) -> None:
@@ -212,12 +221,10 @@ class _Body:
                 return
             try:
                 getattr(self, f"_do_{type(statement).__name__}")(statement)
-            except TypeError as error:
-                if getattr(error, "located", False):
+            except (CodeError, TypeError) as error:  # a macro that is called wrongly is Python's own TypeError
+                if isinstance(error, CodeError) and error.located:
                     raise
-                located = self._error(statement, f"{error} in `{ast.unparse(statement).splitlines()[0]}`")
-                located.located = True  # type: ignore[attr-defined]
-                raise located from error
+                raise self._located(statement, error) from error
 
     def _do_Pass(self, node: ast.Pass) -> None:
         pass
@@ -245,7 +252,7 @@ class _Body:
                         self._new_slot(name, value.ty)
                         slot = self.slots[name]
                     elif slot.ty.to != value.ty:
-                        raise TypeError(f"{name} is {slot.ty.to}, not {value.ty}")
+                        raise CodeError(f"{name} is {slot.ty.to}, not {value.ty}")
                     self.b.store(value, slot)
                 elif name in self.slots:
                     self.b.store(constant(self.b, self.slots[name].ty.to, value), self.slots[name])
@@ -260,7 +267,7 @@ class _Body:
                 for t, v in zip(targets, value, strict=True):
                     self._assign(t, v)
             case _:
-                raise TypeError(f"cannot assign to {ast.unparse(target)}")
+                raise CodeError(f"cannot assign to {ast.unparse(target)}")
 
     def _do_AugAssign(self, node: ast.AugAssign) -> None:
         load = ast.copy_location(ast.parse(ast.unparse(node.target), mode="eval").body, node)
@@ -325,7 +332,7 @@ class _Body:
         start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
         typed = next((a.ty for a in args if isinstance(a, Value)), i64)
         if not isinstance(node.target, ast.Name):
-            raise TypeError("a range is counted by one name")
+            raise CodeError("a range is counted by one name")
         name = node.target.id
         self._assign(node.target, typed(as_value(b, start, typed)))
         limit = as_value(b, stop, typed)
@@ -359,7 +366,7 @@ class _Body:
                     return self.b.load(self.slots[name].ty.to, self.slots[name])
                 if name in self.native.scope:
                     return self.native.scope[name]
-                raise TypeError(f"unknown name {name}")
+                raise CodeError(f"unknown name {name}")
             case ast.BinOp(left=left, op=op, right=right):
                 return _BINARY[type(op)](self.eval(left), self.eval(right))
             case ast.UnaryOp(op=op, operand=operand):
@@ -389,7 +396,7 @@ class _Body:
             case ast.Call():
                 return self._call(node)
             case _:
-                raise TypeError(f"{type(node).__name__} is not part of the language")
+                raise CodeError(f"{type(node).__name__} is not part of the language")
 
     def _index(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Slice):
@@ -438,7 +445,7 @@ class _Body:
                 return self.eval(target.value).field_address(target.attr)
             if isinstance(target, ast.Subscript):
                 return self.eval(target.value) + self.eval(target.slice)
-            raise TypeError("address() takes s.field or p[i]")
+            raise CodeError("address() takes s.field or p[i]")
         function = self.eval(node.func)
         if isinstance(function, Native):
             function = function.under(self.native.instrument)
@@ -457,4 +464,4 @@ class _Body:
         return function(*args, **keywords)
 
 
-__all__ = ["Hook", "Instrument", "Native", "boolean", "call", "hook", "library_text", "native", "parts"]
+__all__ = ["Hook", "Instrument", "Native", "boolean", "call", "hook", "library_text", "native", "parts", "unrolled"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mmulator.codegen.types import Ty, boolean, i64, ptr, ptr_to, u32, void
+from mmulator.codegen.types import CodeError, Ty, boolean, i64, ptr, ptr_to, u32, u64, void
 from mmulator.codegen.values import Builder, Value, as_value, constant, lanes_constant, mangle, splat, unify
 
 
 def select(condition: Value, yes: Any, no: Any) -> Value:
     """condition ? yes : no, lane by lane for vectors."""
     if not isinstance(yes, Value) and not isinstance(no, Value):
-        raise TypeError("select needs one typed arm")
+        raise CodeError("select needs one typed arm")
     a, c = unify(yes, no) if isinstance(yes, Value) else unify(no, yes)[::-1]
     if condition.ty.lanes and not a.ty.lanes:
         a, c = splat(a, condition.ty.lanes), splat(c, condition.ty.lanes)
@@ -259,6 +259,13 @@ def fill_bytes(to: Value, byte: int, size: Any) -> None:
 def advance(pointers: Value, bytes: int) -> Value:
     """A vector of pointers, each moved on."""
     return pointers.b.emit(pointers.ty, f"getelementptr i8, {pointers.typed}, i64 {bytes}")
+
+
+def elements_at(pointer: Value, indices: Value) -> Value:
+    """Pointers to the elements of these numbers (a vector of integers)."""
+    at = (i64 if indices.ty.signed else u64).vec(indices.ty.lanes)(indices)
+    ty = pointer.ty.vec(at.ty.lanes)
+    return pointer.b.emit(ty, f"getelementptr [{pointer.ty.to.size} x i8], {pointer.typed}, {at.typed}")
 
 
 def cast_ptr(to: Any, pointer: Value) -> Value:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
+from mmulator.errors import InternalError
+
 Kind = Literal["int", "float", "ptr", "void"]
+
+
+class CodeError(InternalError):
+    """Code that is being generated does not fit together. located: the message names the line of a @native function."""
+
+    located = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class Ty:
 @cache
 def _vector(ty: Ty, lanes: int) -> Ty:
     if ty.lanes:
-        raise TypeError(f"{ty} is a vector already")
+        raise CodeError(f"{ty} is a vector already")
     return Ty(f"{ty.name}x{lanes}", ty.kind, ty.bits, ty.signed, lanes)
 
 

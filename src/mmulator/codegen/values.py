@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import local
 from typing import Any
 
-from mmulator.codegen.types import Struct, Ty, boolean, f64, i64, ptr, ptr_to, u8, u64, void
+from mmulator.codegen.types import CodeError, Struct, Ty, boolean, f64, i64, ptr, ptr_to, u8, u64, void
 
 
 class Value:
@@ -33,7 +33,7 @@ class Value:
             a, c = c, a
         op = int_op if a.ty.kind == "int" else float_op
         if op is None or a.ty.kind not in ("int", "float"):
-            raise TypeError(f"{int_op} is not defined on {a.ty}")
+            raise CodeError(f"{int_op} is not defined on {a.ty}")
         return self.b.emit(a.ty, f"{op} {a.ty.llvm} {a.text}, {c.text}")
 
     def __add__(self, other: Any) -> Value:
@@ -131,7 +131,7 @@ class Value:
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
-        raise TypeError("a run-time Value has no truth at compile time; use if_, select or @native's if")
+        raise CodeError("a run-time Value has no truth at compile time; use if_, select or @native's if")
 
     # access ---------------------------------------------------------------------------------------------------------
     def __getitem__(self, index: Any) -> Any:
@@ -172,7 +172,7 @@ def float_text(ty: Ty, value: float) -> str:
 def constant(b: Builder, ty: Ty, value: int | float | bool) -> Value:
     if ty.kind == "ptr":
         if value != 0:
-            raise TypeError("only null is a constant pointer")
+            raise CodeError("only null is a constant pointer")
         return Value(b, ty, "null")
     if ty.kind == "float":
         text = float_text(ty, float(value))
@@ -204,7 +204,7 @@ def unify(a: Value, other: Any) -> tuple[Value, Value]:
     elif other.ty.lanes and not a.ty.lanes:
         a = splat(a, other.ty.lanes)
     if a.ty != other.ty and not (a.ty.kind == other.ty.kind == "ptr"):
-        raise TypeError(f"operands of {a.ty} and {other.ty}: convert one of them")
+        raise CodeError(f"operands of {a.ty} and {other.ty}: convert one of them")
     return a, other
 
 
@@ -227,7 +227,7 @@ def convert(ty: Ty, value: Any) -> Value:
         element = ty.element if ty.kind != "ptr" else ty
         return splat(convert(element, value), ty.lanes)
     if ty.lanes != source.lanes:
-        raise TypeError(f"{source} does not convert to {ty}")
+        raise CodeError(f"{source} does not convert to {ty}")
     if ty.kind == "ptr" and source.kind == "ptr":
         return Value(b, ty, value.text)
     if value.text[0] not in "%@<sz" and ty.kind == source.kind == "int":
@@ -248,7 +248,7 @@ def convert(ty: Ty, value: Any) -> Value:
         case "int", "ptr":
             op = "inttoptr"
         case _:
-            raise TypeError(f"{source} does not convert to {ty}")
+            raise CodeError(f"{source} does not convert to {ty}")
     return b.emit(ty, f"{op} {value.typed} to {ty.llvm}")
 
 
@@ -285,7 +285,7 @@ class Builder:
     @classmethod
     def current(cls) -> Builder:
         if not _thread.open:
-            raise RuntimeError("no function is being built")
+            raise CodeError("no function is being built")
         return _thread.open[-1]
 
     def __enter__(self) -> Builder:
@@ -323,7 +323,7 @@ class Builder:
 
     def branch_if(self, condition: Value, yes: str, no: str) -> None:
         if condition.ty != boolean:
-            raise TypeError(f"a condition is bool, not {condition.ty}")
+            raise CodeError(f"a condition is bool, not {condition.ty}")
         self._lines.append(f"  br i1 {condition.text}, label %{yes}, label %{no}")
         self.terminated = True
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from mmulator.conformance.values import Problem
@@ -15,6 +14,7 @@ from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import Target
 from mmulator.isa.types import F16
 from mmulator.layouts import sparse
+from mmulator.lazy import cached_property
 from mmulator.numerics.profiles import dot_key, profile_for
 
 ORDERING = ("fence", "commit_group", "wait_group")  # wgmma operations without a result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.targets import Target, as_pair
 from mmulator.isa.types import ElementType
 from mmulator.layouts import Fragment, element_of, fragment, sparse
+from mmulator.lazy import cached_property
 from mmulator.numerics.formats import from_raw, to_raw
 from mmulator.numerics.profiles import dot_key
 from mmulator.syntax import parse_instruction
@@ -175,9 +176,9 @@ class Instruction:
             scale_b = _matrix("scale_b", form.stype, scale_b, (form.scale_vec, form.n))
         elif scale_a is not None or scale_b is not None:
             raise OperandError(f"{form} takes no scale_a or scale_b")
-        from mmulator.twin.twin import fast_matmul
+        from mmulator.twin.matrices import twin_matmul
 
-        d = fast_matmul(
+        d = twin_matmul(
             key, device, a, b, c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, indices=indices,
             scale_a=scale_a, scale_b=scale_b,
         )  # fmt: skip

@@ -76,9 +76,9 @@ def matmul(
         raise OperandError(f"A is compressed and {form} is dense", hint="`sparse.expand` gives the dense A")
     else:
         a = _padded(a, -1, steps * form.k)
-    from mmulator.twin.twin import fast_matmul
+    from mmulator.twin.matrices import twin_matmul
 
-    d = fast_matmul(
+    d = twin_matmul(
         dot_key(form), device, a, b, c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, indices=indices,
         **_scales(form, scale_a, scale_b, k, steps),
     )  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 from mmulator.instruction.operands import Array, Operands, batch, check_metadata, column, integer, registers
 from mmulator.isa.form import Form
 from mmulator.layouts import scales
-from mmulator.twin.places import BY_LANE, product_for, scale_step
+from mmulator.layouts.places import BY_LANE
+from mmulator.twin.places import product_for, scale_step
 from mmulator.twin.registers import run
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import product
 
 from mmulator.isa.effects import Effects
 from mmulator.isa.row import BLACKWELL, OperandSpec, Requirement, Row, Section, Signature, Slot, Status
 from mmulator.isa.types import NO_TYPE, TYPES, ElementType
+from mmulator.lazy import cached_property
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from mmulator.isa.effects import LANEWISE, Effects
 from mmulator.isa.targets import TARGETS, Target
 from mmulator.isa.types import is_type
+from mmulator.lazy import cached_property
 
 if TYPE_CHECKING:
     from mmulator.isa.form import Form

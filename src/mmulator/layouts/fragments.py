@@ -11,7 +11,6 @@ an NVIDIA H200. Those of `.m16n16` and `.m16n8` matrix moves follow CUTLASS's la
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError, shown
 from mmulator.interop import as_array
+from mmulator.lazy import cached_property
 
 Array = NDArray[np.unsignedinteger]
 Index = NDArray[np.int64]

@@ -56,8 +56,9 @@ class Cpu:
     def launch(self, kernel: CompiledKernel, request: Request) -> Ran:
         x, y, z = request.block
         shape = LaunchShape(request.grid, request.block, x * y * z, kernel.shared.static, request.shared)
+        threads = request.threads or (1 if request.watches else None)
         try:
-            grid = Grid(kernel, shape, request.arguments, request.seed, request.threads, request.watches)
+            grid = Grid(kernel, shape, request.arguments, request.seed, threads, request.watches)
             outcome = Runner(grid, request.progress).run(request.timeout)
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None

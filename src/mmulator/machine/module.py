@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from mmulator.codegen.locks import TimeUp, time_limit
 from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError, UnsupportedError, short_traceback
 from mmulator.isa.targets import Target, default_device
+from mmulator.lazy import cached_property
 from mmulator.machine.backend import Request
 from mmulator.machine.compile.kernel import CompiledKernel
 from mmulator.machine.compile.options import DEFAULT, CompileOptions

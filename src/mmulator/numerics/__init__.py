@@ -7,7 +7,7 @@ arrays.py     the same for whole matrices, in NumPy
 sfu/          approximate functions
 """
 
-from mmulator.numerics.arrays import matmul
+from mmulator.numerics.arrays import model_matmul
 from mmulator.numerics.profiles import DotKey, Profile, profile_for
 
-__all__ = ["DotKey", "Profile", "matmul", "profile_for"]
+__all__ = ["DotKey", "Profile", "model_matmul", "profile_for"]

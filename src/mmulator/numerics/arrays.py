@@ -23,7 +23,7 @@ _NO_TERM = -100000  # exponent of a zero: below every floor
 _CELLS = 1 << 22  # products held at once
 
 
-def matmul(
+def model_matmul(
     key: DotKey,
     device: str,
     A: Array,

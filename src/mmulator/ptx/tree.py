@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal, TypeAlias
 
 from mmulator.isa.effects import LANEWISE, Effects
@@ -17,6 +16,7 @@ from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
 from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
+from mmulator.lazy import cached_property
 from mmulator.source import Source, Span
 
 Space = Literal["global", "const", "shared", "local", "param", "reg", "func", "label", "prototype", ""]

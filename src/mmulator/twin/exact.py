@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mmulator.codegen.lang import Native
+from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
     add_saturating,
     any_lane,
@@ -29,17 +29,16 @@ from mmulator.codegen.ops import (
     select,
     store,
 )
+from mmulator.codegen.rounding import set_rounding, strict
 from mmulator.codegen.types import Ty, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.isa.types import ElementType
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.profiles import DotKey, Profile
 from mmulator.twin.pack import transpose16
-from mmulator.twin.tile import OUTLINED, set_rounding, strict
+from mmulator.twin.tile import OUTLINED
 
 RAW = {8: u8, 16: u16, 32: u32, 64: u64}
-range_, enumerate_ = range, enumerate
-ROUNDING = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
 COLUMNS = (64, 16)
 
 
@@ -56,7 +55,7 @@ class Exact:
     sparse: bool
     saturate: bool
     bit_op: str | None
-    rounding: int
+    rounding: str
 
     @property
     def products(self) -> int:
@@ -77,14 +76,13 @@ class Exact:
 
 def exact_for(key: DotKey, p: Profile) -> Exact:
     a, b = element_type(key.atype), element_type(key.btype)
-    rounding = ROUNDING[key.rounding]
     match p.method:
         case "bits":
-            return Exact(a, b, u32, u32, 32, key.k, key.sparse, False, key.bit_op, rounding)
+            return Exact(a, b, u32, u32, 32, key.k, key.sparse, False, key.bit_op, key.rounding)
         case "fma":
-            return Exact(a, b, f64, f64, 1, key.k, key.sparse, False, None, rounding)
+            return Exact(a, b, f64, f64, 1, key.k, key.sparse, False, None, key.rounding)
         case _:
-            return Exact(a, b, f32, i32, 1, key.k, key.sparse, key.satfinite, None, rounding)
+            return Exact(a, b, f32, i32, 1, key.k, key.sparse, key.satfinite, None, key.rounding)
 
 
 # packing ------------------------------------------------------------------------------------------------------------
@@ -159,8 +157,8 @@ def pack_b_exact(e: Exact, name: str, rows: bool) -> Native:
     def transpose_columns(raw: ptr, ldb: i64, n: i64, lanes: i64, column: i64, target: ptr, pitch: i64) -> None:
         # 16 columns by 16 of k at a time; k is a multiple of 16
         for r in range(i64(0), lanes, 16):
-            lines = [line(raw, (column + j) * ldb + r, n - column > j) for j in range_(16)]
-            for step, across in enumerate_(transpose16(lines)):
+            lines = [line(raw, (column + j) * ldb + r, n - column > j) for j in unrolled(16)]
+            for step, across in enumerate(transpose16(lines)):
                 store(across, cast_ptr(lane, target) + (r + step) * pitch)
 
     def line(raw: Value, at: Value, there: Value) -> Value:
@@ -203,7 +201,7 @@ def multiply_add(e: Exact, a: Value, b: Value, total: Value) -> Value:
         case "int", _:
             return total + popcount(a & b if e.bit_op == "and" else a ^ b)
         case _, 64:
-            return strict("fma", f64.vec(16), [b, a, total], "v16f64")
+            return strict("fma", f64.vec(16), b, a, total)
         case _:  # exact either way
             return total.b.intrinsic("fmuladd", total.ty, [b, a, total])
 
@@ -214,7 +212,7 @@ def quiet(value: Value) -> Value:
 
 def multiply_add_nan(a: Value, b: Value, total: Value) -> Value:
     """The f64 step with the rule for NaN spelled out: the first NaN of b, c, a, made quiet; else the default one."""
-    result = strict("fma", f64.vec(16), [b, a, total], "v16f64")
+    result = strict("fma", f64.vec(16), b, a, total)
     result = select(result == result, result, bitcast(f64.vec(16), i64.vec(16)(-(1 << 51))))
     for x in (a, total, b):
         result = select(x == x, result, quiet(x))
@@ -394,14 +392,14 @@ def dot_exact(e: Exact, name: str) -> Native:
                 j += width
 
     inner = Native(core, f"{name}_core", OUTLINED)
-    turn = e.lane is f64 and e.rounding != 1
+    turn = e.lane is f64 and e.rounding != "rn"
 
     def dot(a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64) -> None:
         if turn:
             set_rounding(e.rounding)
         inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32))
         if turn:
-            set_rounding(1)
+            set_rounding("rn")
 
     def dot_sparse(
         a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32)

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.codegen.lang import Native
+from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, maximum, minimum, null, stack, store
+from mmulator.codegen.rounding import set_rounding
 from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32
 from mmulator.codegen.values import Value
 from mmulator.twin.plan import NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
 from mmulator.twin.slow import after_function, load_function, scale_exponents, slow_function, store_function
-from mmulator.twin.tile import BYTES, OUTLINED, SIGN, D, F, Row, set_rounding, uadd_sat
+from mmulator.twin.tile import BYTES, OUTLINED, SIGN, D, F, Row, uadd_sat
 
 ZERO_C, NEGATE_A, NEGATE_B = 1, 2, 4  # flags
 
@@ -67,7 +68,7 @@ def chunk_function(plan: Plan, name: str, columns: int, height: int, slow: Nativ
         ) -> None:  # fmt: skip
             rows = [Row(plan, a + a_stride * r, source + pitch * r, vectors) for r in heights]
             align(b, index, index_stride, rows)
-            bad = [row.align(bias(row, top, scale_a + scale_stride * r, scale_b, n)) for r, row in enumerate_(rows)]
+            bad = [row.align(bias(row, top, scale_a + scale_stride * r, scale_b, n)) for r, row in enumerate(rows)]
             lost = any_of(bad)
             for r in heights:
                 lost = lost | (tiny[r] != 0) | (rows[r].header[0] != 0)
@@ -78,7 +79,7 @@ def chunk_function(plan: Plan, name: str, columns: int, height: int, slow: Nativ
                     lost = any_lane(any_of([row.overflow for row in rows]))
                 if ~lost:
                     for r in heights:
-                        for v in range_(vectors):
+                        for v in unrolled(vectors):
                             store(results[r][v], state + pitch * r, 16 * v)
             if lost:
                 for r in heights:
@@ -90,9 +91,6 @@ def chunk_function(plan: Plan, name: str, columns: int, height: int, slow: Nativ
         return Native(chunk, f"{name}_{which}", OUTLINED)
 
     return [make(which) for which in range(len(plan.order))]
-
-
-enumerate_, range_ = enumerate, range
 
 
 def any_of(masks: list[Value]) -> Value:
@@ -222,32 +220,32 @@ def dot_function(plan: Plan, name: str) -> Native:
     inner = Native(core, f"{name}_core", OUTLINED)
 
     def dot(a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64) -> None:
-        set_rounding(0)
+        set_rounding("rz")
         inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32), null(u8), null(u8))
-        set_rounding(1)
+        set_rounding("rn")
 
     def dot_sparse(
         a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32)
     ) -> None:
-        set_rounding(0)
+        set_rounding("rz")
         inner(a, b, c, ldc, d, ldd, m, n, k, flags, index, null(u8), null(u8))
-        set_rounding(1)
+        set_rounding("rn")
 
     def dot_scaled(
         a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64,
         scale_a: ptr, scale_b: ptr,
     ) -> None:  # fmt: skip
-        set_rounding(0)
+        set_rounding("rz")
         inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32), scale_a, scale_b)
-        set_rounding(1)
+        set_rounding("rn")
 
     def dot_sparse_scaled(
         a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32),
         scale_a: ptr, scale_b: ptr,
     ) -> None:  # fmt: skip
-        set_rounding(0)
+        set_rounding("rz")
         inner(a, b, c, ldc, d, ldd, m, n, k, flags, index, scale_a, scale_b)
-        set_rounding(1)
+        set_rounding("rn")
 
     plain, scaled = (dot, dot_sparse), (dot_scaled, dot_sparse_scaled)
     return Native((scaled if plan.scaled else plain)[plan.sparse], name)

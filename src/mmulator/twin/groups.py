@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mmulator.codegen.lang import Native
+from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
     absolute,
     bitcast,
@@ -133,7 +133,7 @@ def row_function(g: Groups, name: str) -> Native:
         sums = []
         for s in groups:
             total, any_bits = F(0.0), U(0)
-            for j in range_(s * GROUP, s * GROUP + GROUP):
+            for j in unrolled(s * GROUP, s * GROUP + GROUP):
                 place = b + j * COLUMNS
                 if g.sparse:
                     place = b + i64(index[j]) * COLUMNS
@@ -163,9 +163,6 @@ def row_function(g: Groups, name: str) -> Native:
         store(select(special == special, result, bitcast(F, U(NAN))), state)
 
     return Native(row, name, OUTLINED)
-
-
-range_ = range
 
 
 def dot_groups(g: Groups, name: str) -> Native:

@@ -16,18 +16,19 @@ from numpy.typing import NDArray
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text, native
-from mmulator.codegen.ops import null, stack
+from mmulator.codegen.ops import null
 from mmulator.codegen.types import Struct, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.isa.form import Form
 from mmulator.layouts import fragment
-from mmulator.twin.batch import pointer
 from mmulator.twin.doors import Door
 from mmulator.twin.moves import (
+    ROWS,
     WmmaTable,
-    lines,
+    matrices,
     movmatrix_function,
-    registers_to_rows,
-    rows_to_registers,
+    registers_of,
+    registers_to_row,
+    row_to_registers,
     symbol,
     wmma_load_function,
     wmma_store_function,
@@ -73,7 +74,7 @@ def _plain(memory: Bytes) -> tuple[Bytes, Any, int]:
     """Images one after the other, an Image of the first at address 0, and how many they are."""
     memory = np.ascontiguousarray(memory)
     size = memory.shape[-1]
-    return memory, _ImageWords(pointer(memory), 0, size), math.prod(memory.shape[:-1])
+    return memory, _ImageWords(memory.ctypes.data, 0, size), math.prod(memory.shape[:-1])
 
 
 def _by_register(registers: Array) -> Array:
@@ -113,26 +114,26 @@ def operand(memory: Bytes, base: int, descriptor: int, lines: int, line_bytes: i
     memory, image, count = _plain(memory)
     image[1] = base & (1 << 64) - 1
     out = np.empty((*memory.shape[:-1], lines, line_bytes), np.uint8)
-    done = _compiled(_operands())(image, count, descriptor, lines, line_bytes, mn_major, pointer(out))
+    done = _compiled(_operands())(image, count, descriptor, lines, line_bytes, mn_major, out.ctypes.data)
     return out if done else None
 
 
 # ldmatrix, stmatrix, movmatrix ------------------------------------------------------------------------------------------
 @cache
 def _rows(form: Form) -> Native:
-    move = registers_to_rows if form.family == "stmatrix" else rows_to_registers
-    storing, number = form.family == "stmatrix", len(lines(form))
+    storing, blocks = form.family == "stmatrix", matrices(form)
 
     def rows_of_images(image: ptr_to(Image), count: i64, starts: ptr_to(u64), registers: ptr, size: i64) -> u32:
-        rows = stack(ptr, 32)
         at = ptr(registers)
         for _ in range(count):
-            for row in range(number):
-                rows[row] = image.host + starts[row]
-            if storing:
-                move(form, at, rows)
-            else:
-                move(form, rows, at)
+            for block in range(i64(blocks)):
+                own = registers_of(form, block, at)
+                for number in ROWS:
+                    row = image.host + starts[len(ROWS) * block + number]
+                    if storing:
+                        registers_to_row(form, number, own, row)
+                    else:
+                        row_to_registers(form, number, row, own)
             image.host = image.host + image.size
             at = at + size
         return u32(1)
@@ -144,7 +145,7 @@ def load_rows(form: Form, memory: Bytes, starts: NDArray[np.int64]) -> Array:
     """ldmatrix. starts [lanes]: offset of each row, which the images have."""
     memory, image, count = _plain(memory)
     out = _room(form, "r", memory.shape[:-1])
-    _compiled(_rows(form))(image, count, pointer(starts), pointer(out), out.nbytes // max(1, count))
+    _compiled(_rows(form))(image, count, starts.ctypes.data, out.ctypes.data, out.nbytes // max(1, count))
     return _by_register(out)
 
 
@@ -152,7 +153,7 @@ def store_rows(form: Form, memory: Bytes, starts: NDArray[np.int64], registers: 
     """stmatrix."""
     plain, image, count = _plain(memory)
     given = _by_register(np.broadcast_to(registers, (*memory.shape[:-1], *registers.shape[-2:])))
-    _compiled(_rows(form))(image, count, pointer(starts), pointer(given), given.nbytes // max(1, count))
+    _compiled(_rows(form))(image, count, starts.ctypes.data, given.ctypes.data, given.nbytes // max(1, count))
     if plain is not memory:
         memory[...] = plain
 
@@ -174,7 +175,7 @@ def transpose(form: Form, registers: Array) -> Array:
     given = _by_register(registers)
     out = np.empty_like(given)
     count = math.prod(given.shape[:-2])
-    _compiled(_transposed(form))(pointer(given), pointer(out), count, out.nbytes // max(1, count))
+    _compiled(_transposed(form))(given.ctypes.data, out.ctypes.data, count, out.nbytes // max(1, count))
     return _by_register(out)
 
 
@@ -200,7 +201,7 @@ def _wmma(form: Form) -> tuple[Any, int, list[Any]]:
     keep: list[Any] = []
     f, table = fragment(form, "r"), wmma_table(keep, form)
     function = wmma_store_function if form.op.startswith("store") else wmma_load_function
-    return _compiled(_fragments(function(Door("image", Image, place_in_image), f.bits, f.per_register))), pointer(table), keep
+    return _compiled(_fragments(function(Door("image", Image, place_in_image), f.bits, f.per_register))), table.ctypes.data, keep
 
 
 def wmma_load(form: Form, memory: Bytes, p: int, stride: int) -> Array:
@@ -208,7 +209,7 @@ def wmma_load(form: Form, memory: Bytes, p: int, stride: int) -> Array:
     memory, image, count = _plain(memory)
     out = _room(form, "r", memory.shape[:-1])
     native, table, _ = _wmma(form)
-    native(image, count, table, p, stride, pointer(out), out.nbytes // max(1, count))
+    native(image, count, table, p, stride, out.ctypes.data, out.nbytes // max(1, count))
     return _by_register(out)
 
 
@@ -217,6 +218,6 @@ def wmma_store(form: Form, memory: Bytes, p: int, stride: int, registers: Array)
     plain, image, count = _plain(memory)
     given = _by_register(np.broadcast_to(registers, (*memory.shape[:-1], *registers.shape[-2:])))
     native, table, _ = _wmma(form)
-    native(image, count, table, p, stride, pointer(given), given.nbytes // max(1, count))
+    native(image, count, table, p, stride, given.ctypes.data, given.nbytes // max(1, count))
     if plain is not memory:
         memory[...] = plain

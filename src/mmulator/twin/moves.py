@@ -6,7 +6,7 @@ registers of wgmma. All of it is unrolled from `Fragment`s, or follows tables ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,16 +14,31 @@ from numpy.typing import NDArray
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import cast_ptr, load, shuffle, store
-from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.isa.form import Form
 from mmulator.layouts import Fragment, fragment
 from mmulator.layouts.operands import memory_bits
+from mmulator.layouts.places import operand_places, register_elements
+from mmulator.lazy import cached_property
 from mmulator.twin.doors import Door
-from mmulator.twin.places import operand_places, register_elements
-from mmulator.twin.product import CONTAINER
 
 # Everywhere: registers lie one after the other, the lanes of each together.
+ROWS = tuple(range(8))  # of a matrix move, which are unrolled
+CONTAINER = {1: u8, 4: u8, 8: u8, 16: u16, 32: u32, 64: u64}
+
+
+def additive(number: Any, steps: Sequence[int]) -> Any:
+    """The sum of the steps of the bits that are set in a number, a constant or a value. Steps that double are one product."""
+    total, bit = 0, 0
+    while bit < len(steps):
+        count = 1
+        while bit + count < len(steps) and steps[bit + count] == steps[bit] << count:
+            count += 1
+        if steps[bit]:
+            total = ((number >> bit) & ((1 << count) - 1)) * steps[bit] + total
+        bit += count
+    return total
 
 
 # ldmatrix, stmatrix, movmatrix ------------------------------------------------------------------------------------------
@@ -32,6 +47,17 @@ def lines(form: Form) -> NDArray[np.int64]:
     """Rows of a matrix move as they lie in memory: [row, element], the place of each in the registers."""
     places = operand_places(form, "r", transposed=bool(form.trans))
     return places.reshape(-1, places.shape[-1])
+
+
+@lru_cache(maxsize=256)
+def _steps(form: Form) -> list[int]:
+    """What a bit of a row's number adds to its places."""
+    places = lines(form)
+    first = places[:, 0]
+    steps = [int(first[1 << bit]) for bit in range((len(places) - 1).bit_length())]
+    if (places != [places[0] + additive(number, steps) for number in range(len(places))]).any():
+        raise ValueError(f"rows of {form} are not alike")
+    return steps
 
 
 def runs(places: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -51,26 +77,32 @@ def symbol(form: Form) -> str:
     return "_".join(x for x in (form.family, form.shape, f"x{max(1, form.num)}", form.trans and "trans", form.src_fmt) if x)
 
 
-def rows_to_registers(form: Form, rows: Value, registers: Value) -> None:
-    """Macro: ldmatrix, from pointers to rows."""
-    room, bits = fragment(form, "r").bits, memory_bits(form)
-    for number, places in enumerate(lines(form)):
-        row = rows[number]
-        if bits == room:
-            for first, where, count in runs(places):
-                _copy(CONTAINER[room], count, row, first, registers, where)
-        else:
-            for first, where in enumerate(places):
-                registers[int(where)] = _narrow(row, bits * first, bits)
+def matrices(form: Form) -> int:
+    """How many times ROWS a matrix move has."""
+    return len(lines(form)) // len(ROWS)
 
 
-def registers_to_rows(form: Form, registers: Value, rows: Value) -> None:
-    """Macro: stmatrix, to pointers to rows."""
-    room = fragment(form, "r").bits
-    for number, places in enumerate(lines(form)):
-        row = rows[number]
-        for first, where, count in runs(places):
-            _copy(CONTAINER[room], count, registers, where, row, first)
+def registers_of(form: Form, number: Value, registers: Value) -> Value:
+    """Macro: where the places of ROWS number `number` are counted from."""
+    return cast_ptr(CONTAINER[fragment(form, "r").bits], registers) + additive(number, _steps(form)[len(ROWS).bit_length() - 1 :])
+
+
+def row_to_registers(form: Form, number: int, row: Value, registers: Value) -> None:
+    """Macro: ldmatrix, of one of ROWS, from a pointer to it."""
+    room, bits, out = fragment(form, "r").bits, memory_bits(form), registers + additive(number, _steps(form))
+    if bits == room:
+        for first, where, count in runs(lines(form)[0]):
+            _copy(CONTAINER[room], count, row, first, out, where)
+    else:
+        for first, where in enumerate(lines(form)[0]):
+            out[int(where)] = _narrow(row, bits * first, bits)
+
+
+def registers_to_row(form: Form, number: int, registers: Value, row: Value) -> None:
+    """Macro: stmatrix, of one of ROWS, to a pointer to it."""
+    ty, source = CONTAINER[fragment(form, "r").bits], registers + additive(number, _steps(form))
+    for first, where, count in runs(lines(form)[0]):
+        _copy(ty, count, source, where, row, first)
 
 
 def _copy(ty: Any, count: int, source: Value, at: int, target: Value, to: int) -> None:
@@ -220,16 +252,10 @@ class WarpTile:
 
     def offset(self, block: Any, line_bytes: Any) -> Any:
         """Bytes of the matrix before a block's; block: its number, a constant or a value."""
-        steps = self.fragment.register[self.registers.bit_length() - 1 :]
-        total, bit = 0 * line_bytes, 0
-        while bit < len(steps):
-            down, right = steps[bit]
-            count = 1
-            while bit + count < len(steps) and steps[bit + count] == (down << count, right << count):
-                count += 1
-            number = (block >> bit) & ((1 << count) - 1)
-            total, bit = total + number * (down * line_bytes + right * self.fragment.bits // 8), bit + count
-        return total
+        f = self.fragment
+        steps = f.register[self.registers.bit_length() - 1 :]
+        right = [across * f.bits // 8 for _, across in steps]
+        return additive(block, [down for down, _ in steps]) * line_bytes + additive(block, right)
 
     def to_matrix(self, registers: Sequence[Value], matrix: Value, line_bytes: Value) -> None:
         """Macro: a block's registers to its place, at `matrix`."""

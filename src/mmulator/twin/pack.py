@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.codegen.lang import Native
+from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
     bitcast,
     cast_ptr,
@@ -263,28 +263,25 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
             top = i32(-999)
             if relative:
                 for j in range(i64(0), n if columns != WIDE_COLUMNS else i64(columns)):
-                    for step in range_(0, kk, 16):
+                    for step in unrolled(0, kk, 16):
                         line = cast_ptr(ty, raw) + (j * ldb + inst * kk + step)
                         top = maximum(top, Decoded(t, read_k(ty, line, min(16, kk - step))).largest())
                 if top == -999:
                     top = i32(0)
                 headers[inst * 16] = top
-            for step in range_(0, kk, 16):
+            for step in unrolled(0, kk, 16):
                 for v in vectors:
                     lines = [
                         read_line(ty, raw, ldb, j, n, columns, inst * kk + step, min(16, kk - step))
-                        for j in range_(16 * v, 16 * v + 16)
+                        for j in unrolled(16 * v, 16 * v + 16)
                     ]
-                    for r, across in enumerate_(transpose16(lines)):
+                    for r, across in enumerate(transpose16(lines)):
                         store(across, room, r * columns + 16 * v)
                 for r in range(i64(0), i64(min(16, kk - step))):
                     parts = [load(U, room, r * columns + 16 * v) for v in vectors]
                     emit(out + (inst * kk + step + r) * row_bytes, parts, top if relative else None)
 
     return Native(pack_rows if rows else pack_columns, name)
-
-
-range_, enumerate_ = range, enumerate
 
 
 def read_k(ty: Any, line: Value, count: int) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,44 +11,14 @@ from numpy.typing import NDArray
 
 from mmulator.codegen.lang import Native
 from mmulator.isa.form import Form
-from mmulator.layouts import Fragment, element_of, fragment, scales, sparse
+from mmulator.layouts import element_of, fragment, scales, sparse
+from mmulator.layouts.places import BY_REGISTER, operand_places, register_elements
+from mmulator.lazy import cached_property
 from mmulator.numerics.profiles import dot_key
 from mmulator.twin.product import IndexTable, Piece, ProductTable, mma_function
 from mmulator.twin.twin import Twin, twin_for
 
 Index = NDArray[np.int64]
-
-# How registers lie in memory: register after register with its lanes together, or lane after lane with its registers.
-BY_REGISTER, BY_LANE = "by register", "by lane"
-
-
-def _place(f: Fragment, lane: Index, register: Index, index: Index, order: str) -> Index:
-    word = register * f.lanes + lane if order == BY_REGISTER else lane * f.registers + register
-    return word * f.per_register + index
-
-
-def operand_places(form: Form, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
-    """For each matrix element (copies, rows, columns) its place in the registers, counted in elements.
-
-    transposed: for each (copies, columns, rows).
-    """
-    f = fragment(form, name)
-    copies, rows, columns = np.meshgrid(np.arange(f.copies), np.arange(f.rows), np.arange(f.columns), indexing="ij")
-    places = _place(f, *f.locate(rows, columns, copies), order)
-    return places.transpose(0, 2, 1) if transposed else places
-
-
-def register_elements(form: Form, name: str, transposed: bool = False, order: str = BY_REGISTER) -> Index:
-    """For each place in the registers, the number of the matrix element (copies, rows, columns) it holds.
-
-    transposed: its number in (copies, columns, rows).
-    """
-    f = fragment(form, name)
-    number = np.arange(f.copies * f.rows * f.columns).reshape(f.copies, f.rows, f.columns)
-    if transposed:
-        number = np.arange(number.size).reshape(f.copies, f.columns, f.rows).transpose(0, 2, 1)
-    held = number.reshape(-1)[f.flat].reshape(f.lanes, f.registers, f.per_register)
-    return (held.transpose(1, 0, 2) if order == BY_REGISTER else held).reshape(-1)
 
 
 def pieces(form: Form, name: str, places: Index) -> tuple[Piece, Index]:

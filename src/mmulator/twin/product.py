@@ -11,11 +11,10 @@ from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import bits_mask, cast_ptr, gather, load, store
+from mmulator.codegen.ops import bits_mask, cast_ptr, elements_at, gather, load, store
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64, void
 from mmulator.codegen.values import Builder, Value
-
-CONTAINER = {1: u8, 4: u8, 8: u8, 16: u16, 32: u32, 64: u64}
+from mmulator.twin.moves import CONTAINER
 
 # One mma or wmma.mma form: sizes, the twin's functions, and where each matrix element lies in the fragments.
 ProductTable = Struct("ProductTable", [
@@ -67,8 +66,7 @@ def dense_indices(table: ptr_to(IndexTable), metadata: ptr_to(u32), out: ptr_to(
     vector = u32.vec(16)
     every = bits_mask(u16(0xFFFF))
     for i in range(i64(0), table.count, 16):
-        at = u64.vec(16)(load(vector, table.lane + i)) * 4 + u64(metadata)
-        word = gather(vector, ptr.vec(16)(at), every)
+        word = gather(vector, elements_at(metadata, load(vector, table.lane + i)), every)
         value = ((word >> load(vector, table.shift + i)) & 3) >> table.drop
         store(load(vector, table.base + i) + value * table.group, out + i)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text
-from mmulator.twin.batch import pointer, room
 from mmulator.twin.places import Product
 from mmulator.twin.product import OPERANDS, batch_function
-from mmulator.twin.twin import CORES, pool
+from mmulator.twin.threads import pointer, room, shares, together, worth
 
 Array = NDArray[Any]
 _P, _I, _U = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
 _Seven = ctypes.c_uint64 * OPERANDS
 _OWN = (2, 2, 2, 1, 1, 1)  # dimensions of an operand that are not leading ones
-_MACS_OF_A_THREAD = 1 << 18  # less is not worth a thread of its own
 
 
 def run(
@@ -47,19 +45,13 @@ def run(
     places.append(pointer(out))
     strides = _Seven(*(size for _, size in given), out.nbytes // count)
     native, address = entry(product)
-    parts = min(CORES, count, count * product.macs // _MACS_OF_A_THREAD) if count > 1 else 1
-    if parts < 2:
-        native(address, room(product.scratch), count, _Seven(*places), strides, *select)
-        return out
-    size = -(-count // parts)
 
-    def part(t: int) -> None:
-        first = t * size
-        if first < count:
-            at = _Seven(*(p + first * s for p, s in zip(places, strides)))
-            native(address, room(product.scratch), min(size, count - first), at, strides, *select)
+    def part(first: int, size: int) -> None:
+        at = _Seven(*(p + first * s for p, s in zip(places, strides)))
+        native(address, room(product.scratch), size, at, strides, *select)
 
-    list(pool(parts).map(part, range(parts)))
+    threads = worth(count * product.macs) if count > 1 else 1
+    together([partial(part, *s) for s in shares(count, threads)], threads)
     return out
 
 

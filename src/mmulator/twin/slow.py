@@ -22,10 +22,11 @@ from mmulator.codegen.ops import (
     store,
     trunc,
 )
+from mmulator.codegen.rounding import set_rounding
 from mmulator.codegen.types import boolean, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.twin.plan import LOWEST, Plan
-from mmulator.twin.tile import INF, NAN, OUTLINED, SIGN, B, D, F, I, U, keep_bits, set_rounding
+from mmulator.twin.tile import INF, NAN, OUTLINED, SIGN, B, D, F, I, U, keep_bits
 
 NAN_SCALE = 9999
 
@@ -52,9 +53,9 @@ def slow_function(plan: Plan, name: str) -> Native:
         a: ptr, b: ptr, index: ptr_to(i32), source: ptr_to(f32), state: ptr_to(f32), columns: i64, row_bytes: i64,
         first: i32, scale_a: ptr, scale_b: ptr, n: i64,
     ) -> u32:  # fmt: skip
-        set_rounding(1)
+        set_rounding("rn")
         tiny = inner(a, b, index, source, state, columns, row_bytes, first, scale_a, scale_b, n)
-        set_rounding(0)
+        set_rounding("rz")
         return tiny
 
     return Native(slow, name, OUTLINED)
@@ -243,8 +244,8 @@ def after_function(plan: Plan, name: str) -> Native:
     inner = Native(nearest, f"{name}_nearest", OUTLINED)
 
     def after(state: ptr_to(f32), extra: ptr_to(f32), size: i64) -> None:
-        set_rounding(1)
+        set_rounding("rn")
         inner(state, extra, size)
-        set_rounding(0)
+        set_rounding("rz")
 
     return Native(after, name, OUTLINED)

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.ops import absolute, any_lane, bitcast, cast_ptr, leading_zeros, load, maximum, minimum, select, shuffle
-from mmulator.codegen.types import Ty, boolean, f32, f64, i32, i64, u8, u32
-from mmulator.codegen.values import WIDE, Builder, Value
+from mmulator.codegen.rounding import strict
+from mmulator.codegen.types import boolean, f32, f64, i32, i64, u8, u32
+from mmulator.codegen.values import WIDE, Value
 from mmulator.twin.plan import A_BIAS, B_BIAS, HIGHEST, LOWEST, WINDOW, Plan
 
 I, U, F, D, B = i32.vec(16), u32.vec(16), f32.vec(16), f64.vec(16), boolean.vec(16)
@@ -20,23 +21,6 @@ BYTES = u8.vec(64)
 CLAMPED = A_BIAS + B_BIAS - WINDOW  # relative codes up to here may hide a smaller exponent
 OUTLINED = f"noinline {WIDE}"
 NAN, INF, SIGN = 0x7FFFFFFF, 0x7F800000, 0x80000000
-
-
-def strict(name: str, ty: Ty, args: list[Value], suffix: str) -> Value:
-    """A floating-point operation in the rounding mode of the moment."""
-    b = Builder.current()
-    full = f"llvm.experimental.constrained.{name}.{suffix}"
-    types = ", ".join(a.ty.llvm for a in args)
-    b.declared[full] = f"declare {ty.llvm} @{full}({types}, metadata, metadata)"
-    given = ", ".join(a.typed for a in args)
-    return b.emit(ty, f'call {ty.llvm} @{full}({given}, metadata !"round.dynamic", metadata !"fpexcept.ignore")')
-
-
-def set_rounding(mode: int) -> None:
-    """0 toward zero, 1 to nearest even, 2 up, 3 down."""
-    b = Builder.current()
-    b.declared["llvm.set.rounding"] = "declare void @llvm.set.rounding(i32)"
-    b.line(f"call void @llvm.set.rounding(i32 {mode})")
 
 
 class Row:
@@ -126,9 +110,8 @@ class Row:
     def step(self, j: int, values: list[Value], row: Value) -> None:
         """Product j: add a * b, and count the inexact negative ones."""
         plan, ty = self.plan, D if self.plan.double else F
-        suffix = "v16f64" if plan.double else "v16f32"
         a = ty(self.values[j])
-        self.sums = [strict("fma", ty, [b, a, s], suffix) for b, s in zip(values, self.sums)]
+        self.sums = [strict("fma", ty, b, a, s) for b, s in zip(values, self.sums)]
         last = load(BYTES, row + (len(self.vectors) * 16 * plan.lane + 64) + i64(self.offsets[j]))
         weight = uadd_sat(last, self.codes(self.lasts, j))
         self.inexact = select(weight < self.bound, self.inexact + 2, self.inexact)
@@ -168,7 +151,7 @@ def usub_sat(a: Value, c: Value) -> Value:
 
 def rounded(plan: Plan, total: Value, power: Value) -> Value:
     """total * 2**(emax - F) toward zero to f32; no overflow, no subnormals in the range of the fast path."""
-    value = strict("sitofp", F, [total], "v16f32.v16i32") * bitcast(F, power - (plan.fraction << 23))
+    value = strict("sitofp", F, total) * bitcast(F, power - (plan.fraction << 23))
     return value if plan.keep == 23 else keep_bits(plan, value)
 
 

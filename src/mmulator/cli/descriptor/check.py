@@ -39,9 +39,9 @@ def check(
 
     WORD, or fields as for encode. The exit code is 0 only if the hardware reads the matrix that is meant.
 
-    Examples: mmulator descriptor check 0x4000004000010048 wgmma m64n64 f16 --base 0x480
+    Examples: mmulator descriptor check 0x4000004000010048 wgmma m64n64 f16
 
-    mmulator descriptor check --type f16 --swizzle 64B --access ldmatrix --access k:16
+    mmulator descriptor check --type f16 --swizzle 64B --access ldmatrix
 
     mmulator descriptor check --access @addresses.txt:4
     """
@@ -76,7 +76,7 @@ def _by_itself(word: int, said: bool, access: list[str] | None, json: bool) -> N
         print_json({"ok": True, **fields.to_dict(), "accesses": [c.to_dict() for c in found]})
         return
     if said:
-        text.print_verdict(word, "by itself; --for or --type says of which matrix", fields.findings)
+        text.print_verdict(word, None, fields.findings)
     text.print_conflicts(found)
 
 
@@ -93,7 +93,7 @@ def _of_a_matrix(
     if json:
         print_json(as_data(descriptor_fields(word), answer, [], [], found, None))
     else:
-        text.print_verdict(word, text.matrix(tile), answer.findings)
+        text.print_verdict(word, tile, answer.findings)
         text.print_conflicts(found)
     if not answer.ok:
         raise typer.Exit(1)

@@ -37,7 +37,7 @@ def encode(
 
     mmulator descriptor encode --type bf16 --mn 128 --swizzle 64B --svg tile.svg
 
-    mmulator descriptor encode --start-address 0x400 --lbo 16 --sbo 1024 --swizzle 128B
+    mmulator descriptor encode --lbo 16 --sbo 1024 --swizzle 128B
     """
     from mmulator.cli.descriptor.tell import Wanted, tell
 

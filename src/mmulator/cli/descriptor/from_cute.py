@@ -41,9 +41,9 @@ def from_cute(
     It reads what CuTe prints, the notation of the specification, and CUTLASS's atoms. The exit code is 1 if no
     descriptor has the layout's addresses.
 
-    Examples: mmulator descriptor from-cute "Sw<3,4,3> o smem_ptr[16b](0x400) o (64,64):(64,1)" --type f16
+    Examples: mmulator descriptor from-cute "Sw<3,4,3> o (64,64):(64,1)"
 
-    mmulator descriptor from-cute "tile_to_shape(Layout_K_SW128_Atom<half_t>, (128,64))" wgmma m64n128 f16
+    mmulator descriptor from-cute "Layout_K_SW128_Atom<half_t>" wgmma m64n8 f16
     """
     from mmulator.cli.descriptor.tell import Wanted, tell
     from mmulator.cli.output import exclude

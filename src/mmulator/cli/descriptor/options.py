@@ -36,12 +36,12 @@ _out = partial(_option, "Output")
 Word = Annotated[str, typer.Argument(metavar="WORD", help="A descriptor's 64 bits as a number.", show_default=False)]
 _INSTRUCTION = "The wgmma that reads it, as with --for."
 Instruction = Annotated[
-    Texts, typer.Argument(metavar="[INSTRUCTION]", help=_INSTRUCTION, show_default=False, autocompletion=instruction_words)
+    Texts, typer.Argument(metavar="INSTRUCTION", help=_INSTRUCTION, show_default=False, autocompletion=instruction_words)
 ]
 Words = Annotated[
     Texts,
     typer.Argument(
-        metavar="[WORD] [INSTRUCTION]", show_default=False, autocompletion=instruction_words,
+        metavar="WORD INSTRUCTION", show_default=False, autocompletion=instruction_words,
         help="A word whose fields are taken where none is given; the wgmma that reads it, as with --for.",
     ),
 ]  # fmt: skip

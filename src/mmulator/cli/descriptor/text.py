@@ -30,15 +30,18 @@ def print_fields(fields: DescriptorFields, findings: bool = True) -> None:
         print_findings(fields.findings)
 
 
-def matrix(tile: Tile) -> str:
+def _matrix(tile: Tile) -> str:
     """What is described, and what reads it."""
     return f"{tile}" + (f", read by {tile.instruction}" if tile.instruction else "")
 
 
-def print_verdict(word: int, of: str, findings: tuple[Finding, ...]) -> None:
+def print_verdict(word: int, tile: Tile | None, findings: tuple[Finding, ...]) -> None:
     """A word, what it is checked for, and what is wrong or that nothing is."""
     print(f"{word:#018x}")
-    _item("matrix", of)
+    if tile is not None:
+        _item("matrix", _matrix(tile))
+    else:
+        _item("matrix", "not known: only the word is checked; --for or --type says more")
     if not findings:
         _item("checked", "nothing is wrong")
     print_findings(findings)
@@ -49,7 +52,7 @@ def print_answer(answer: DescriptorAnswer, derived: CuteAnswer | None) -> None:
     mn, k = answer.atom
     first, last = answer.bytes
     print()
-    _item("matrix", matrix(tile))
+    _item("matrix", _matrix(tile))
     for short, o in zip(("LBO", "SBO"), answer.offsets):
         _item(short, f"{o.text} [{o.rule}]")
     what = f"{mode.name} swizzle atom" if mode.mask else "core matrix"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from mmulator.inspect.descriptors.banks import BankConflicts, bank_conflicts, ti
 from mmulator.inspect.descriptors.checks import Finding
 from mmulator.inspect.descriptors.tile import Placed, Tile, canonical
 from mmulator.layouts.descriptors import MatrixDescriptor
+from mmulator.lazy import cached_property
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.types import TYPES, ElementType
 from mmulator.layouts.descriptors import MatrixDescriptor, operand_addresses
 from mmulator.layouts.swizzle import Swizzle, swizzle
+from mmulator.lazy import cached_property
 
 MAJORNESS = "Shared Memory Matrix Layout (PTX ISA 9.1)"
 

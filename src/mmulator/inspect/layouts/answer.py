@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from mmulator.errors import OperandError
 from mmulator.inspect.answer import Answer, png
 from mmulator.inspect.layouts import cute
+from mmulator.lazy import cached_property
 
 Index = NDArray[np.int64]
 Maps = tuple[Index, Index, Index]

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -20,12 +20,12 @@ from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import UnsupportedError
 from mmulator.isa.effects import Ends, Memory, Queue
 from mmulator.isa.types import type_bits
+from mmulator.lazy import cached_property
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.machine.emit.code import MatrixSites
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime import control as rt
-from mmulator.machine.runtime import memory as mem
 from mmulator.machine.state import STACK_BYTES, Callee
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.as_ptxas.contract import contract as contracted
@@ -176,7 +176,7 @@ class Jit:
         places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
         local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
         check_frames(self.program.entry.function, frame_bytes, local)
-        ensure([*rt.CONTROL, *mem.MEMORY])
+        ensure(rt.CONTROL)
         blocks = self.program.blocks
         code = np.zeros(len(blocks), np.uint64)
         classes = [Counter(instruction_class(i) for i in _instructions(b)) for b in blocks]

@@ -10,6 +10,7 @@ from mmulator.codegen.lang import Instrument, Native
 from mmulator.codegen.ops import bitcast, bits_mask, load, mask_bits, select, store
 from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64, u128, void
 from mmulator.codegen.values import Builder, Value, constant, splat
+from mmulator.errors import InternalError
 from mmulator.isa.types import type_bits
 from mmulator.machine.runtime.events import READ, WRITE, register
 from mmulator.machine.state import Warp
@@ -197,7 +198,7 @@ class BlockEmitter:
                 return self.typed(self.symbol(operand), ty, "")
             case Sink():
                 return constant(self.b, ty, 0)
-        raise TypeError(f"{operand} is no source")
+        raise InternalError(f"{operand} is no source")
 
     def typed(self, value: Value, ty: Ty, declared: str) -> Value:
         """Register bits as a computing type; a wider register gives its low bits, a narrower is extended by its type."""

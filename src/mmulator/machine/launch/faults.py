@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mmulator.errors import ExecutionFault
+from mmulator.errors import ExecutionFault, LimitReached
 from mmulator.machine.launch.arena import read_string
 from mmulator.machine.launch.faults_warp import describe_partial
 from mmulator.machine.launch.faults_wgmma import describe_warpgroup
@@ -68,6 +68,7 @@ _HINTS = {
     FaultKind.BARRIER_COUNTS: "name the count everywhere or nowhere; an H200 traps even if the one left out would be the same",
     FaultKind.STACK_OVERFLOW: "recursion is too deep for the stack that is kept for it (64 calls)",
 }
+_LIMITS = (FaultKind.STACK_OVERFLOW, FaultKind.ALLOCA_OVERFLOW)
 _RULES = {
     FaultKind.BARRIER_LANES: "barrier: a warp arrives at one barrier, with one thread count (PTX ISA 9.1, Parallel "
     "Synchronization and Communication Instructions: bar)",
@@ -115,7 +116,8 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         f"barrier {address}, and this thread another",
         FaultKind.WGMMA_ADDRESS: f"matrix descriptor outside of shared memory: {describe_address(grid, address)}",
     }[kind]
-    return ExecutionFault(f"{text}, in {who}", span=ins.span, rule=_RULES.get(kind), hint=_HINTS.get(kind))
+    error = LimitReached if kind in _LIMITS else ExecutionFault
+    return error(f"{text}, in {who}", span=ins.span, rule=_RULES.get(kind), hint=_HINTS.get(kind))
 
 
 def _count(threads: int) -> str:

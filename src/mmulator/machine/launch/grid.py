@@ -10,15 +10,15 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mmulator.codegen.loading import address
-from mmulator.errors import ExecutionFault
+from mmulator.errors import LimitReached
 from mmulator.machine.compile.kernel import CompiledKernel
 from mmulator.machine.launch.arena import Arena, Heap, Placement, pointer
 from mmulator.machine.launch.arguments import Arguments, Buffer
-from mmulator.machine.launch.events import Subscriber
 from mmulator.machine.launch.faults import describe_fault
 from mmulator.machine.launch.faults_warp import describe_deadlock, unfinished
 from mmulator.machine.launch.limits import check_host
@@ -42,6 +42,9 @@ from mmulator.machine.state import (
     Window,
 )
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
+
+if TYPE_CHECKING:
+    from mmulator.machine.launch.events import Subscriber
 
 MAX_RESIDENT = 264  # blocks kept half-done while they wait for others
 # Seconds until a block is set aside. Turns get shorter while no block ends: perhaps all wait for one that has not begun.
@@ -368,9 +371,9 @@ class Runner:
     def _how_far(self) -> str:
         return f"{self.finished} of {self.grid.shape.blocks} blocks are done"
 
-    def _too_late(self, timeout: float | None) -> ExecutionFault:
+    def _too_late(self, timeout: float | None) -> LimitReached:
         where, first = unfinished(self.grid, self._begun())
-        return ExecutionFault(
+        return LimitReached(
             f"{self.grid.kernel.program.entry.function.name} did not finish within {timeout:g} s: {self._how_far()}; {where}",
             span=first.instruction.span if first is not None and first.instruction is not None else None,
             hint="an endless loop, or a larger --timeout is needed",

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.codegen.lang import Instrument
 from mmulator.codegen.loading import address
 from mmulator.errors import LaunchError
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.arguments import Arguments
-from mmulator.machine.launch.events import Logs
 from mmulator.machine.state import Watch, WatchEntry
 
 if TYPE_CHECKING:
+    from mmulator.codegen.lang import Instrument
     from mmulator.machine.launch.grid import Grid
 
 ROOM = 4096  # of a worker's log
@@ -77,6 +76,7 @@ class Watches:
         return WATCH
 
     def begin(self, grid: Grid) -> None:
+        from mmulator.machine.launch.events import Logs
         from mmulator.machine.runtime.watch import settle_cta
 
         self.logs = Logs(WatchEntry, grid.workers, max(ROOM, 32 * len(self.table)))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr_to, u8, u16, u32, u64, void
+from mmulator.codegen.types import CodeError, Ty, boolean, f32, f64, i8, i16, i32, i64, ptr_to, u8, u16, u32, u64, void
 from mmulator.codegen.values import Builder, Value, convert
 from mmulator.isa.types import is_type
 
@@ -145,7 +145,7 @@ class Outlined(Native):
         with builder:
             result = self._body(*(p[0] for p in sources))
             if result.ty.llvm != self._out.llvm:
-                raise TypeError(f"{self.name}: {result.ty} where {self._out} is stored")
+                raise CodeError(f"{self.name}: {result.ty} where {self._out} is stored")
             builder.store(result, place)
             builder.ret()
         return builder, []

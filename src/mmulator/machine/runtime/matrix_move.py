@@ -7,25 +7,28 @@ from functools import cache
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import stack
-from mmulator.codegen.types import ptr, ptr_to, u32, u64
+from mmulator.codegen.types import i64, ptr, ptr_to, u32, u64
 from mmulator.isa.form import Form
 from mmulator.machine.runtime.events import READ, WRITE
 from mmulator.machine.runtime.windows import matrix_space
 from mmulator.machine.state import Warp
-from mmulator.twin.moves import lines, registers_to_rows, rows_to_registers, symbol
+from mmulator.twin.moves import ROWS, matrices, registers_of, registers_to_row, row_to_registers, symbol
 
-ROW = 16  # bytes
+BYTES = 16  # of a row
 
 
 @cache
 def load_function(space: str, form: Form) -> Native:
     """ldmatrix: lane i gives the address of row i."""
-    resolve, lanes = matrix_space(space), (1 << len(lines(form))) - 1
+    translate, count = matrix_space(space), matrices(form)
 
-    def ldmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, number: u32) -> None:
+    def ldmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
         rows = stack(ptr, 32)
-        if resolve(w, lanes, at, ROW, READ, number, rows) != 0:
-            rows_to_registers(form, rows, registers)
+        if translate(w, (1 << len(ROWS) * count) - 1, at, BYTES, READ, site, rows) != 0:
+            for block in range(i64(count)):
+                own = registers_of(form, block, registers)
+                for number in ROWS:
+                    row_to_registers(form, number, rows[len(ROWS) * block + number], own)
 
     return Native(ldmatrix, f"{symbol(form)}_{space}")
 
@@ -33,11 +36,14 @@ def load_function(space: str, form: Form) -> Native:
 @cache
 def store_function(space: str, form: Form) -> Native:
     """stmatrix, the reverse. Of rows that overlap the last wins."""
-    resolve, lanes = matrix_space(space), (1 << len(lines(form))) - 1
+    translate, count = matrix_space(space), matrices(form)
 
-    def stmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, number: u32) -> None:
+    def stmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
         rows = stack(ptr, 32)
-        if resolve(w, lanes, at, ROW, WRITE, number, rows) != 0:
-            registers_to_rows(form, registers, rows)
+        if translate(w, (1 << len(ROWS) * count) - 1, at, BYTES, WRITE, site, rows) != 0:
+            for block in range(i64(count)):
+                own = registers_of(form, block, registers)
+                for number in ROWS:
+                    registers_to_row(form, number, own, rows[len(ROWS) * block + number])
 
     return Native(stmatrix, f"{symbol(form)}_{space}")

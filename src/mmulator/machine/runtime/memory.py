@@ -26,9 +26,9 @@ def load_function(space: str, size: int, count: int) -> Native:
         ok = translate(w, mask, at, size * count, READ, site, host)
         if ok == 0:
             return
-        base = host[0]
-        if ok == FULL and all_lanes((load(U64, host) - u64(base)) == iota(U64, 0, size * count)) and count == 1:
-            store(load(vector, base), dst)
+        where = load(U64, host)
+        if ok == FULL and all_lanes((where - where[0]) == iota(U64, 0, size * count)) and count == 1:
+            store(load(vector, host[0]), dst)
             return
         if size >= 4:
             h = load(POINTERS, host)
@@ -58,9 +58,9 @@ def store_function(space: str, size: int, count: int) -> Native:
         ok = translate(w, mask, at, size * count, WRITE, site, host)
         if ok == 0:
             return
-        base = host[0]
-        if count == 1 and ok == FULL and all_lanes((load(U64, host) - u64(base)) == iota(U64, 0, size)):
-            store(load(vector, src), base)
+        where = load(U64, host)
+        if count == 1 and ok == FULL and all_lanes((where - where[0]) == iota(U64, 0, size)):
+            store(load(vector, src), host[0])
             return
         values = cast_ptr(element, src)
         left = ok
@@ -87,6 +87,3 @@ def hash_choice(seed: u64, a: u64, b: u64) -> u64:
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB
     return x ^ (x >> 31)
-
-
-MEMORY = [hash_choice, *SPACES.values()]

@@ -1,6 +1,6 @@
 """The door to the register file for what reads and writes registers behind the program's back: asynchronous operations.
 
-Instructions of a block read and write registers as values (machine/compile/block.py), which an instrument sees there.
+Instructions of a block read and write registers as values (machine/emit/block.py), which an instrument sees there.
 """
 
 from __future__ import annotations

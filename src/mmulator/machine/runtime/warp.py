@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import bits_mask, cast_ptr, gather, iota, load, mask_bits, select, store, trailing_zeros
-from mmulator.codegen.types import Ty, i32, ptr, ptr_to, u32, u64
+from mmulator.codegen.ops import bits_mask, cast_ptr, elements_at, gather, iota, load, mask_bits, select, store, trailing_zeros
+from mmulator.codegen.types import Ty, i32, ptr_to, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.state import FULL
 
-U32, I32, U64 = u32.vec(32), i32.vec(32), u64.vec(32)
+U32, I32 = u32.vec(32), i32.vec(32)
 LOWEST = 0x80000000
 
 
@@ -39,8 +39,7 @@ def shfl_function(mode: str) -> Native:
             source = low | (by & ~segment)
             ok = source <= high
         source = select(ok, source, lane)
-        pointers = ptr.vec(32)(U64(U32(source)) * 4 + u64(a))
-        store(gather(U32, pointers, bits_mask(u32(FULL))), d)
+        store(gather(U32, elements_at(a, U32(source)), bits_mask(u32(FULL))), d)
         return mask_bits(ok)
 
     return Native(shfl, f"shfl_{mode}")

@@ -1,0 +1,60 @@
+"""How work is shared out among threads: native code that holds no interpreter lock, and memory for each thread."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+CORES = os.cpu_count() or 1
+_MACS_OF_A_THREAD = 1 << 18  # less is not worth a thread of its own
+
+
+def worth(macs: int, most: int | None = None) -> int:
+    """Threads that so many multiply-accumulates are worth; `most`: all cores."""
+    return max(1, min(most or CORES, macs // _MACS_OF_A_THREAD))
+
+
+def shares(count: int, parts: int, unit: int = 1) -> list[tuple[int, int]]:
+    """(first, size) of each part of `count` things, in whole units: at most so many parts."""
+    size = max(1, -(-count // parts // unit) * unit)
+    return [(first, min(size, count - first)) for first in range(0, count, size)]
+
+
+def together(tasks: Sequence[Callable[[], object]], threads: int) -> None:
+    """Do all of them: one after the other, or on so many threads."""
+    if threads < 2 or len(tasks) < 2:
+        for task in tasks:
+            task()
+    else:
+        list(_pool(threads).map(lambda task: task(), tasks))
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="mmulator")
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # its threads do not exist there
+
+_room = threading.local()
+
+
+def room(size: int, which: str = "scratch") -> int:
+    """Address of at least `size` bytes of this thread's own, a multiple of 64. `which`: several do not overlap."""
+    memory, length, address = getattr(_room, which, (None, 0, 0))
+    if length < size:
+        memory = np.empty(size + 64, np.uint8)
+        address = (pointer(memory) + 63) & -64
+        setattr(_room, which, (memory, size, address))
+    return int(address)
+
+
+def pointer(array: Any) -> int:
+    """Address of an array's first byte."""
+    return int(array.ctypes.data)
