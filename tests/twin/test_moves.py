@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mmulator.isa.tables import all_forms
 
 from mmulator.codegen import loading
 from mmulator.codegen.lang import Native
 from mmulator.instruction.execution import execute
 from mmulator.instruction.wgmma import shared_matrix
 from mmulator.isa.form import Form
+from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES
 from mmulator.isa.types import TYPES
 from mmulator.layouts import MatrixDescriptor, element_of, fragment, operand_addresses
@@ -39,7 +39,7 @@ def call(function: Native, *arguments: Any) -> int:
 
 
 def forms(*families: str) -> list[Form]:
-    return [f for family in families for f in all_forms(family)]
+    return [f for family in families for f in matrix_forms(family)]
 
 
 # operands of wgmma --------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_accumulators_lie_where_layouts_says() -> None:
     """Of every n and type: registers to a tile, and back to registers elsewhere in the frame."""
     seen = set()
     for form in forms("wgmma"):
-        if form.dtype is None or (form.n, form.dtype.bits) in seen:
+        if not form.dtype or (form.n, form.dtype.bits) in seen:
             continue
         seen.add((form.n, form.dtype.bits))
         f, bits = fragment(form, "d"), form.dtype.bits
@@ -131,7 +131,7 @@ def test_accumulators_lie_where_layouts_says() -> None:
 def test_a_in_registers_lies_where_layouts_says() -> None:
     shapes = set()
     for form in forms("wgmma"):
-        if form.atype is None:
+        if not form.atype:
             continue
         f, bits = fragment(form, "a"), form.atype.bits
         if (f.columns, bits) in shapes or f.registers != 4:
