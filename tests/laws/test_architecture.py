@@ -53,8 +53,8 @@ def test_imports_go_one_way(path: Path) -> None:
 
 
 # circles ------------------------------------------------------------------------------------------------------------
-# `ty(x)` converts, and a Value has a type; the command line's list of commands, until it is in one file.
-CIRCLES = {frozenset({"codegen.types", "codegen.values"}), frozenset({"cli", "cli.app"})}
+# `ty(x)` converts, and a Value has a type.
+CIRCLES = {frozenset({"codegen.types", "codegen.values"})}
 
 
 def module_of(path: Path) -> str:
@@ -152,71 +152,14 @@ def test_import_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
-# circles ---------------------------------------------------------------------------------------------------------------
-def name_of(path: Path) -> str:
-    parts = path.relative_to(ROOT.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-MODULES = {name_of(path): path for path in FILES}
-
-
-def imports(module: str) -> set[str]:
-    """Modules of the package that a module imports, inside functions and for types alone too."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
-        if isinstance(node, ast.Import):
-            found |= {a.name for a in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for a in node.names:
-                whole = f"{node.module}.{a.name}"
-                found.add(whole if whole in MODULES else node.module)
-    return (found & MODULES.keys()) - {module}
-
-
-def circles(graph: dict[str, set[str]]) -> list[set[str]]:
-    """Sets of modules each of which imports every other, directly or not (Tarjan's strongly connected components)."""
-    number: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    path: list[str] = []
-    out: list[set[str]] = []
-
-    def visit(module: str) -> None:
-        number[module] = lowest[module] = len(number)
-        path.append(module)
-        for other in graph[module]:
-            if other not in number:
-                visit(other)
-            if other in path:
-                lowest[module] = min(lowest[module], lowest[other])
-        if lowest[module] == number[module]:
-            at = path.index(module)
-            if len(path) - at > 1:
-                out.append(set(path[at:]))
-            del path[at:]
-
-    for module in graph:
-        if module not in number:
-            visit(module)
-    return out
-
-
-CIRCLES = {frozenset({"mmulator.codegen.types", "mmulator.codegen.values"})}  # a type makes values, a value has a type
-OPEN_YET = ("isa", "machine", "program")
-
-
-def test_there_is_no_circle_of_imports() -> None:
-    found = {frozenset(c) for c in circles({module: imports(module) for module in MODULES})}
-    assert {c for c in found if not all(m.split(".")[1] in OPEN_YET for m in c)} == CIRCLES
-
-
 # answers and views -----------------------------------------------------------------------------------------------------
 VIEWS = "mmulator.inspect.views"
 
 
 def test_nothing_below_imports_a_view() -> None:
     """Views know the answers; an answer finds its view by the table of inspect/answer.py, and the commands use both."""
-    known = {m for m in MODULES if any(i.startswith(VIEWS) for i in imports(m))}
+    known = {module_of(p) for p in FILES if f"from {VIEWS}" in p.read_text() or f"import {VIEWS}" in p.read_text()}
+    assert known
     assert all(m.startswith((VIEWS, "mmulator.cli")) for m in known), known
 
 
