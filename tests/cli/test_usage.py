@@ -48,7 +48,7 @@ def test_a_bug_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     def broken(*_: object, **__: object) -> None:
         raise InternalError("a lane that is no lane")
 
-    monkeypatch.setattr("mmulator.cli.app._command", broken)
+    monkeypatch.setattr("mmulator.cli.app.command_tree", broken)
     assert run(["layout", "mma m16n8k16 f16", "a"]) == 1
     assert "internal error: mmulator has a bug: a lane that is no lane" in capsys.readouterr().err
     monkeypatch.setenv("MMULATOR_TRACEBACK", "1")
