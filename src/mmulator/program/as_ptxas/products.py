@@ -52,7 +52,9 @@ class Held:
 def form_of(ins: Instruction, *wanted: Algebra) -> Form | None:
     """The form of an instruction that computes one of these."""
     form = ins.form
-    return form if isinstance(form, Form) and form.effects.algebra in wanted else None
+    if form is None or form.effects.algebra not in wanted:
+        return None
+    return form if isinstance(form, Form) else None
 
 
 def is_sum(ins: Instruction) -> bool:
