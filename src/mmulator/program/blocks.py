@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from mmulator.errors import UnsupportedError
-from mmulator.isa.effects import Ends, Queue, Step, Together
+from mmulator.isa.effects import Effects, Ends, Queue, Step, Together
 from mmulator.program.calls import cycles, reached
 from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Module, Operand, Reg, Symbol, flatten
 
@@ -22,6 +22,7 @@ WGMMA_BLOCK = 32  # wgmma.mma_async in one basic block, at most: half of what a 
 # so longer blocks are cut; what lives across a cut goes through memory, which costs little every few hundred instructions.
 LONGEST = 4000
 
+# These stand at the start of a block, which waits for the lanes that they name.
 _WAITS_FOR_LANES = (Together.MEMBERS, Together.MEETING, Together.WARP, Together.WARPGROUP)
 
 
@@ -70,11 +71,6 @@ class Program:
     @property
     def entry(self) -> FunctionBlocks:
         return next(iter(self.functions.values()))
-
-
-def needs_warp(ins: Instruction) -> bool:
-    """Does it stand at the start of a block, which waits for the lanes that it names?"""
-    return ins.effects.together in _WAITS_FOR_LANES
 
 
 def takes_whole_warp(ins: Instruction) -> bool:
@@ -173,7 +169,7 @@ class _Splitter:
             self.together = together  # nobody else comes here
         effects = ins.effects
         special = effects.ends is not Ends.NO
-        sync = needs_warp(ins)
+        sync = effects.together in _WAITS_FOR_LANES
         if effects.ends is Ends.BRANCH and ins.guard is not None:
             block = self.current
             block.ending, block.last = Ends.BRANCH, ins
@@ -185,11 +181,7 @@ class _Splitter:
         around = self.current if guarded else None
         if guarded:
             self.guard(ins)
-        alone = (
-            effects.ends is Ends.WAIT or self.crowded(ins)
-            or (effects.together is Together.WARPGROUP and not self.current.sync)
-        )  # fmt: skip
-        if sync and (alone or self.together < _partners(ins)):
+        if sync and (self.begins(ins, effects) or self.together < _partners(ins)):
             # a wait is tried again from the start of its block: nothing may stand before it
             if self.current.body or self.current.after:
                 self.fall()
@@ -207,6 +199,11 @@ class _Splitter:
             if self.current.body or self.current.sync or self.current.after is not None:
                 self.fall()  # lanes that skip it do not receive its results either
             around.targets.append(self.current.index)
+
+    def begins(self, ins: Instruction, effects: Effects) -> bool:
+        """Does it begin a block, whoever is here?"""
+        warpgroup = effects.together is Together.WARPGROUP and not self.current.sync
+        return warpgroup or effects.ends is Ends.WAIT or self.crowded(ins)
 
     def crowded(self, ins: Instruction) -> bool:
         """A block asks at its start for room in the queue for all wgmma in it."""

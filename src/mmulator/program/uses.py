@@ -36,10 +36,11 @@ def uses_and_defs(ins: Instruction) -> tuple[set[str], set[str]]:
                 defs |= names
             if "r" in access or isinstance(operand, Address):
                 uses |= names
-    if "r" in effects.carry:
-        uses.add(CARRY)
-    if "w" in effects.carry:
-        defs.add(CARRY)
+    if effects.carry:
+        if "r" in effects.carry:
+            uses.add(CARRY)
+        if "w" in effects.carry:
+            defs.add(CARRY)
     if ins.guard is not None:
         uses.add(ins.guard[0].name)
         uses |= defs

@@ -24,8 +24,8 @@ from mmulator.ptx.tree import Function, Immediate, Instruction, Label, Operand, 
 
 _UNIT = (Algebra.RECIPROCAL, Algebra.EXPONENTIAL)
 _SIGNS = (Algebra.NEGATION, Algebra.MAGNITUDE)
-_ACTS_ON = frozenset((*_UNIT, *_SIGNS, Algebra.QUOTIENT, Algebra.PRODUCT, Algebra.SELECTION, Algebra.FUNCTION))
-_PLAIN = frozenset((*_SIGNS, Algebra.COPY, Algebra.SUM, Algebra.DIFFERENCE, Algebra.PRODUCT, Algebra.CONVERSION))
+_ACTS_ON = (*_UNIT, *_SIGNS, Algebra.QUOTIENT, Algebra.PRODUCT, Algebra.SELECTION, Algebra.FUNCTION)
+_PLAIN = (*_SIGNS, Algebra.COPY, Algebra.SUM, Algebra.DIFFERENCE, Algebra.PRODUCT, Algebra.CONVERSION)
 _LEAVES = (Ends.BRANCH, Ends.INDEXED, Ends.CALL, Ends.RETURN, Ends.EXIT)
 _RAW = {Algebra.NEGATION: ("xor", SIGN), Algebra.MAGNITUDE: ("and", SIGN - 1)}
 _NOTHING = Algebra.NONE, None  # made of nothing that is known
@@ -44,6 +44,8 @@ def _starts(ins: Instruction) -> bool:
 
 
 def _acts_on(ins: Instruction) -> bool:
+    if ins.form is None or ins.form.effects.algebra not in _ACTS_ON:  # most are not: not even a call
+        return False
     form = form_of(ins, *_ACTS_ON)
     if form is None or form["type"] != "f32" or form["rnd"] or not isinstance(ins.operands[0], Reg):
         return False
