@@ -1,4 +1,4 @@
-"""Matrix instructions in a kernel against `Instruction.execute`: two implementations of the same registers and arithmetic.
+"""Matrix instructions in a kernel against `Instruction.execute`: the same native code, handed operands in two ways.
 
 Forms that hardware vectors cover are in test_machine_golden.py; here are those of devices without any.
 """
