@@ -1,4 +1,4 @@
-# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, attr-defined"
+# mypy: disable-error-code="valid-type"
 """Whole matrices through the twin: one large product shared out among threads, or many small ones in one native call."""
 
 from __future__ import annotations
