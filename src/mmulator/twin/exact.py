@@ -6,7 +6,7 @@ of columns so that a row k of a block is contiguous. Integers multiply in f32 la
 """
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
-# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, misc, call-overload"
+# mypy: disable-error-code="valid-type, arg-type, index, operator"
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, attr-defined, untyped-decorator"
+# mypy: disable-error-code="valid-type, operator"
 """Moves between arrays: images of memory and registers [..., lanes, registers], many in one native call.
 
 The native code is what kernels run (shared.py, moves.py), made for images instead of windows.

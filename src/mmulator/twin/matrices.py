@@ -1,4 +1,4 @@
-# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, attr-defined"
+# mypy: disable-error-code="valid-type"
 """Whole matrices through the twin: one large product shared out among threads, or many small ones in one native call."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mmulator.codegen.values import Builder, Value
 from mmulator.numerics.arrays import batch_shape, check_operands
 from mmulator.numerics.formats import container, element_type
 from mmulator.numerics.profiles import DotKey
-from mmulator.twin.threads import pointer, room, shares, together, worth
+from mmulator.twin.threads import pointer, room, shares, split, together, worth
 from mmulator.twin.twin import Twin, twin_for
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
@@ -159,8 +159,7 @@ def _many(twin: Twin, operands: list[Any], out: Any, shape: _Shape, flags: int, 
         rooms = room(twin.a_bytes(m, k), "a"), room(twin.b_bytes(n, k), "b"), room(size_c, "c")
         native(twin.functions, at, strides, size, lda, m, n, k, flags, *rooms, size_c)
 
-    threads = worth(count * m * n * k, most) if count > 1 else 1
-    together([partial(part, *s) for s in shares(count, threads)], threads)
+    split(part, count, worth(count * m * n * k, most) if count > 1 else 1)
 
 
 __all__ = ["twin_matmul"]

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, attr-defined"
+# mypy: disable-error-code="valid-type, arg-type, index"
 """Native code for fragments that are moved as they are: ldmatrix, stmatrix, movmatrix, wmma.load and wmma.store, and the
 registers of wgmma. All of it is unrolled from `Fragment`s, or follows tables made from them.
 """

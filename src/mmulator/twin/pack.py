@@ -1,7 +1,7 @@
 """Packing of operands for the compiled twin of fused dot products (layouts: twin_plan.py). All macros over Values."""
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
-# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, attr-defined"
+# mypy: disable-error-code="valid-type, arg-type"
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, attr-defined"
+# mypy: disable-error-code="valid-type, arg-type, attr-defined, index"
 """Products of fragments: native functions from registers to registers, around those of the numerics twin.
 
 Registers come in as memory; a ProductTable says where in it each piece of a matrix lies, so that one code serves every

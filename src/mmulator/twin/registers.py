@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text
 from mmulator.twin.places import Product
 from mmulator.twin.product import OPERANDS, batch_function
-from mmulator.twin.threads import pointer, room, shares, together, worth
+from mmulator.twin.threads import pointer, room, split, worth
 
 Array = NDArray[Any]
 _P, _I, _U = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
@@ -47,11 +47,13 @@ def run(
     native, address = entry(product)
 
     def part(first: int, size: int) -> None:
-        at = _Seven(*(p + first * s for p, s in zip(places, strides)))
+        at = _Seven(*([p + first * s for p, s in zip(places, strides)] if first else places))
         native(address, room(product.scratch), size, at, strides, *select)
 
-    threads = worth(count * product.macs) if count > 1 else 1
-    together([partial(part, *s) for s in shares(count, threads)], threads)
+    if count == 1:
+        part(0, 1)
+    else:
+        split(part, count, worth(count * product.macs))
     return out
 
 

@@ -1,7 +1,7 @@
 """The slower path of fused dot products, in f64, for any operands; and the accumulator's way in and out of memory."""
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
-# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, misc, call-overload"
+# mypy: disable-error-code="valid-type, arg-type"
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The compiled twin of mma.m8n8k4 .f16 where no tensor core runs it: f32 arithmetic to nearest even, as `dot.software`."""
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
-# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, misc, call-overload"
+# mypy: disable-error-code="valid-type, arg-type"
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,14 @@ def shares(count: int, parts: int, unit: int = 1) -> list[tuple[int, int]]:
     """(first, size) of each part of `count` things, in whole units: at most so many parts."""
     size = max(1, -(-count // parts // unit) * unit)
     return [(first, min(size, count - first)) for first in range(0, count, size)]
+
+
+def split(part: Callable[[int, int], None], count: int, threads: int) -> None:
+    """Do `part(first, size)` for all of `count` things, on so many threads."""
+    if threads < 2:
+        part(0, count)
+    else:
+        together([partial(part, *share) for share in shares(count, threads)], threads)
 
 
 def together(tasks: Sequence[Callable[[], object]], threads: int) -> None:

@@ -4,7 +4,7 @@ Everything here runs with the rounding mode set to toward zero.
 """
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
-# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, misc, call-overload"
+# mypy: disable-error-code="valid-type"
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="valid-type, no-any-return, arg-type, assignment, operator, index, attr-defined"
+# mypy: disable-error-code="valid-type"
 """ldmatrix and stmatrix: rows that lanes give the addresses of, and the twin's moves between them and registers."""
 
 from __future__ import annotations
