@@ -169,7 +169,7 @@ def _matrix_statements() -> Iterator[Statement]:
         for form in forms_of(row):
             space = form.space.partition("::")[0]
             element = form.type.bits if form.type else form.src_fmt
-            key = (row.family, row.op.partition(".")[0], space, element, form.m if row.family != "wmma" else 0)
+            key = (row.opcode, row.op.partition(".")[0], space, element, form.m if row.opcode != "wmma" else 0)
             if key not in seen and form.layout != "col":
                 seen.add(key)
                 yield _matrix_statement(form, space)
