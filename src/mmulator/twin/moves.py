@@ -122,10 +122,10 @@ def _narrow(row: Value, bit: int, bits: int) -> Value:
 @lru_cache(maxsize=16)
 def movmatrix_function(form: Form) -> Native:
     """movmatrix of a warp."""
-    return _place_by_place(form, operand_places(form, "a", transposed=True))
+    return place_by_place(form, operand_places(form, "a", transposed=True))
 
 
-def _place_by_place(form: Form, source: NDArray[np.int64]) -> Native:
+def place_by_place(form: Form, source: NDArray[np.int64]) -> Native:
     """Each element of d from its place in the registers of a: `source`, by matrix, row and column of d."""
     target = operand_places(form, "d").reshape(-1)
     pairs = [(int(x), int(y)) for x, y in zip(source.reshape(-1), target)]
