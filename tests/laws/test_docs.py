@@ -23,6 +23,7 @@ from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.machine.module import Module
+from tests.laws.test_architecture import RANK
 from tests.laws.test_rows import EXCUSES
 from tests.support.places import ROOT
 from tools.pages import spec_map
@@ -39,7 +40,7 @@ PAGES = [
 class Step:
     """Something a page tells the reader. kind: `shell` (one command), or the language of a fenced block.
 
-    directive: of the comment before it, as `<!-- file: average.ptx -->`. line: where it stands.
+    directive: of the comment before it, as `<!-- file: average.ptx -->`. line: where it stands, in the page or a part of it.
     """
 
     kind: str
@@ -154,13 +155,20 @@ def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatc
             if step.argument != "python":
                 printed = run_mmulator(step.argument)[1]
             assert comparable(step.text) == comparable(printed or ""), f"{page}:{step.line}"
-        elif step.kind == "python" and step.directive != "output":
+        elif step.kind == "python" and step.directive not in ("output", "quote"):
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
                 exec(compile(step.text, f"{page}:{step.line}", "exec"), space)
             printed = out.getvalue()
     if left_out:
         pytest.skip(f"{page}: all but the blocks that need {', '.join(sorted(left_out))}")
+
+
+def test_quotations_are_in_the_files() -> None:
+    quotes = [(page, s) for page in PAGES for s in steps(read(page)) if s.directive == "quote"]
+    assert sum(page == "docs/reading.md" for page, _ in quotes) == 8
+    for page, step in quotes:
+        assert step.text.strip("\n") in read(step.argument), f"{page}:{step.line}: not in {step.argument}"
 
 
 def run_pytest(folder: Path, name: str) -> str:
@@ -189,11 +197,22 @@ def test_links_lead_somewhere(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_named_files_exist(page: str) -> None:
     """Paths in backquotes that look like the repository's, from its root or from src/mmulator/."""
+    folders = {p.name for root in (ROOT, ROOT / "src/mmulator") for p in root.iterdir() if p.is_dir()}
     for name in re.findall(r"`((?:[\w.]+/)+[\w.*]*)`", read(page)):
-        if name.startswith(("src/", "tests/", "tools/", "docs/", "examples/", "benchmarks/", ".ci/", "isa/", "layouts/",
-                            "machine/", "numerics/", "ptx/", "syntax/", "codegen/", "cli/")):  # fmt: skip
+        if name.partition("/")[0] in folders:
             known = [*ROOT.glob(name), *(ROOT / "src/mmulator").glob(name)]
             assert known, f"{page}: {name}"
+
+
+def test_the_map_is_complete() -> None:
+    """The table of the house has every file and folder of src/mmulator/, in the order of the layers."""
+    named = [n.strip("`/") for line in re.findall(r"^\| ((?:`[\w./]+`(?:, )?)+) \|", read("docs/design.md"), re.MULTILINE)
+             for n in line.split(", ")]  # fmt: skip
+    there = {p.name for p in (ROOT / "src/mmulator").iterdir() if p.name not in ("__init__.py", "__main__.py", "__pycache__", "py.typed")}
+    house = [n for n in named if n in there]
+    assert {*house} == there and len(house) == len(there)
+    ranks = [RANK[n.removesuffix(".py")] for n in house]
+    assert ranks == sorted(ranks)
 
 
 def test_made_pages_are_up_to_date() -> None:
@@ -321,11 +340,12 @@ def carry_out(copy: Copy, step: Step) -> bool:
     return True
 
 
-def test_tutorial(tmp_path: Path) -> None:
-    """Three instructions, added to a copy as the page says. Each has a row, a function, a kernel, a test and what laws want."""
+SIZES = re.split(r"^## ", read(TUTORIAL), flags=re.MULTILINE)[1:4]
+
+
+@pytest.mark.parametrize("part", SIZES, ids=["lane-wise", "memory", "matrix"])
+def test_tutorial(part: str, tmp_path: Path) -> None:
+    """An instruction, added to a copy as the page says: a row, a function, a kernel that runs, a test, what the laws want."""
     copy = Copy(tmp_path)
-    parts = re.split(r"^## ", read(TUTORIAL), flags=re.MULTILINE)[1:4]
-    for part in parts:
-        done = [s.directive or s.kind for s in steps(part) if carry_out(copy, s)]
-        assert done.count("file") == 2 and {"edit", "append", "shell"} <= {*done}, part[:40]
-    assert "flipmatrix" in parts[2]
+    done = [s.directive or s.kind for s in steps(part) if carry_out(copy, s)]
+    assert done.count("file") == 2 and {"edit", "append", "shell"} <= {*done}
