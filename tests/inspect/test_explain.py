@@ -23,8 +23,9 @@ from mmulator.inspect.explanation.explain import explain_form
 from mmulator.inspect.explanation.paste import function_name, nvcc_options, paste_target, ptx_module, signatures
 from mmulator.inspect.listing import shape_set
 from mmulator.instruction.instruction import Instruction
+from mmulator.isa.effects import Memory
 from mmulator.isa.form import Form
-from mmulator.isa.matrix import matrix_forms
+from mmulator.isa.matrix import FAMILIES, matrix_forms
 from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.layouts import fragment
 from mmulator.numerics.profiles import dot_key, profile_for
@@ -34,7 +35,6 @@ from mmulator.source import Source, Span
 from mmulator.syntax import parse_mnemonic
 
 FORMS = list(dict.fromkeys(matrix_forms()))
-FAMILIES = ("mma", "wgmma", "wmma", "ldmatrix", "stmatrix", "movmatrix")
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,8 @@ def test_cuda_functions_fit_their_statement(explained: Explained) -> None:
             written = sum(s.count if s.kind == "registers" else 1 for s in operands if s.access != "r")
             assert [c[0] in "=+" for c in constraints] == [True] * written + [False] * (len(constraints) - written)
             assert text.count("(") == text.count(")") and e.mnemonic in text
-            assert ('"memory"' in text) == (form.op != "mma" and form.family not in ("mma", "movmatrix"))
+            between_registers = form.is_move and form.effects.memory is Memory.NONE
+            assert ('"memory"' in text) == (form.op != "mma" and not between_registers)
 
 
 def test_targets_arithmetic_and_rules(explained: Explained) -> None:
