@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from mmulator.inspect.listing import shape_set
 from mmulator.isa.form import Form, forms_of
 from mmulator.isa.matrix import FAMILIES
+from mmulator.isa.names.mnemonic import parse_mnemonic
+from mmulator.isa.names.words import select
 from mmulator.isa.types import ElementType
-from mmulator.syntax import parse_mnemonic
-from mmulator.syntax.search import select
 
 
 @dataclass(frozen=True)

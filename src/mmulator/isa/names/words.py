@@ -17,10 +17,10 @@ from itertools import product
 from mmulator.errors import InvalidInstructionError, OperandError
 from mmulator.isa.form import Form, form_of, forms_of
 from mmulator.isa.matrix import FAMILIES, MATRIX_ROWS
+from mmulator.isa.names.cutlass import atom_words
 from mmulator.isa.row import Row
 from mmulator.isa.targets import DEVICE_WORDS, TARGETS, Target, as_pair, device_of
 from mmulator.isa.types import TYPES
-from mmulator.syntax.atoms import atom_words
 
 # Names that people use, and the words of the tables that they stand for (any of several).
 ALIASES: dict[str, tuple[str, ...]] = {

@@ -7,10 +7,10 @@ from functools import lru_cache
 from mmulator.errors import InvalidInstructionError
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import FAMILIES
+from mmulator.isa.names.cutlass import atom_words
+from mmulator.isa.names.mnemonic import parse_mnemonic
+from mmulator.isa.names.words import find_forms, parse_query, rank, split
 from mmulator.isa.targets import Target
-from mmulator.syntax.atoms import atom_words
-from mmulator.syntax.mnemonic import parse_mnemonic
-from mmulator.syntax.search import find_forms, parse_query, rank, split
 
 _OPEN = 8  # entries of a rank that weigh what was asked for; later ones are habits
 _INPUTS = 4  # the entry that counts operand types nobody asked for
