@@ -11,7 +11,7 @@ from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning import calls
 from mmulator.machine.meaning.binding import means, receives
-from mmulator.machine.meaning.matrix_operands import site_pointer, table
+from mmulator.machine.meaning.matrix_operands import table_pointer
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime.calls import return_lanes
 from mmulator.program.blocks import takes_whole_warp
@@ -75,8 +75,7 @@ def brx(e: Emitter, ins: Instruction) -> None:
     e.flush()
     index = e.spill(U32(e.source(ins.operands[0], "u32")))
     targets = e.block.targets
-    number = table(e, ("brx", e.block.index), lambda sites: np.array(targets, np.int32))
-    goals = site_pointer(e, number, i32)
+    goals = table_pointer(e, i32, ("brx", e.block.index), lambda tables: np.array(targets, np.int32))
     e.b.ret(e.call(rt.branch_indexed, e.w, e.mask, index, goals, len(targets), e.site))
 
 

@@ -6,7 +6,7 @@ from mmulator.codegen.types import u32
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
-from mmulator.machine.meaning.matrix_operands import address_of, form_of, registers, results, state_space
+from mmulator.machine.meaning.matrix_operands import address_of, registers, results, state_space
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.runtime import matrix_move as rt
 from mmulator.ptx.tree import Instruction
@@ -17,7 +17,7 @@ U32 = u32.vec(LANES)
 
 @means("ldmatrix")
 def ldmatrix(e: Emitter, ins: Instruction) -> None:
-    form = form_of(ins)
+    form = ins.form
     r, p = ins.operands
     at = e.spill(address_of(e, p, ins))
     out = e.room(U32, len(elements(r)))
@@ -27,7 +27,7 @@ def ldmatrix(e: Emitter, ins: Instruction) -> None:
 
 @means("stmatrix")
 def stmatrix(e: Emitter, ins: Instruction) -> None:
-    form = form_of(ins)
+    form = ins.form
     p, r = ins.operands
     source = registers(e, r)
     at = e.spill(address_of(e, p, ins))
@@ -38,5 +38,5 @@ def stmatrix(e: Emitter, ins: Instruction) -> None:
 def movmatrix(e: Emitter, ins: Instruction) -> None:
     d, a = ins.operands
     out = e.room(U32)
-    e.call(movmatrix_function(form_of(ins)), registers(e, a), out)
+    e.call(movmatrix_function(ins.form), registers(e, a), out)
     results(e, d, out, ins)
