@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from mmulator.errors import InternalError
+
 Kind = Literal["float", "signed", "unsigned", "bits", "pred", "none"]
 NanStyle = Literal["ieee", "all_ones", "none"]
 
@@ -39,7 +41,7 @@ class ElementType:
             used = self.exponent + self.mantissa + self.has_sign
             # tf32 keeps 19 bits of a 32-bit container; ue4m3 has 7 bits of 8
             if used != self.bits and self.name not in ("tf32", "ue4m3"):
-                raise AssertionError(f"{self.name}: fields take {used} of {self.bits} bits")
+                raise InternalError(f"{self.name}: fields take {used} of {self.bits} bits")
 
     @property
     def is_float(self) -> bool:

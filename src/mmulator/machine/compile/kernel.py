@@ -17,7 +17,7 @@ from mmulator.codegen.loading import ensure, symbols
 from mmulator.codegen.locks import no_fork
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
-from mmulator.errors import UnsupportedError
+from mmulator.errors import InternalError
 from mmulator.isa.effects import Ends, Memory
 from mmulator.isa.types import type_bits
 from mmulator.lazy import cached_property
@@ -160,9 +160,7 @@ class Jit:
         callee = self.module.function(name)
         if callee is not None and callee.name in self.image.functions:
             return constant(b, u64, self.image.functions[callee.name])
-        raise UnsupportedError(
-            f"{name} is declared here but defined elsewhere", span=symbol.span, hint="link the modules into one first"
-        )
+        raise InternalError(f"{name} has no address")
 
     def special(self, e: BlockEmitter, name: str) -> Value:
         return self.meaning.special_registers.special_register(e, name)

@@ -7,6 +7,7 @@ import numpy as np
 from mmulator.codegen.ops import mask_bits
 from mmulator.codegen.types import i32, u32
 from mmulator.codegen.values import Value
+from mmulator.errors import must_be
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning import calls
@@ -28,9 +29,7 @@ def go_on(e: Emitter) -> None:
 
 def part_ways(e: Emitter, ins: Instruction) -> None:
     """Where the guard is true to the first of two blocks: that of a branch, or of an instruction that stands alone."""
-    guard = e.guard(ins)
-    assert guard is not None
-    taken = mask_bits(guard) & e.mask
+    taken = mask_bits(must_be(e.guard(ins), Value)) & e.mask
     e.flush()
     _branch(e, ins, taken, *e.block.targets)
 

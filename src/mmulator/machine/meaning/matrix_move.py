@@ -19,7 +19,7 @@ U32 = u32.vec(LANES)
 def ldmatrix(e: Emitter, ins: Instruction) -> None:
     form = ins.form
     r, p = ins.operands
-    at = e.spill(address_of(e, p, ins))
+    at = e.spill(address_of(e, p))
     out = e.room(U32, len(elements(r)))
     e.call(rt.load_function(state_space(form), form), e.w, at, out, e.site)
     results(e, r, out, ins)
@@ -30,7 +30,7 @@ def stmatrix(e: Emitter, ins: Instruction) -> None:
     form = ins.form
     p, r = ins.operands
     source = registers(e, r)
-    at = e.spill(address_of(e, p, ins))
+    at = e.spill(address_of(e, p))
     e.call(rt.store_function(state_space(form), form), e.w, at, source, e.site)
 
 

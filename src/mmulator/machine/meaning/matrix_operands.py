@@ -9,7 +9,7 @@ import numpy as np
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import Struct, Ty
 from mmulator.codegen.values import Value
-from mmulator.errors import UnsupportedError
+from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.machine.emit.block import storage_type
 from mmulator.machine.emit.code import MatrixTables
@@ -34,16 +34,13 @@ def state_space(form: Form) -> str:
     return form.space.partition("::")[0] or "generic"
 
 
-def address_of(e: Emitter, operand: Operand, ins: Instruction) -> Value:
-    if not isinstance(operand, Address):
-        raise UnsupportedError("an address is wanted", span=ins.span)
-    return e.address(operand)
+def address_of(e: Emitter, operand: Operand) -> Value:
+    return e.address(must_be(operand, Address))
 
 
-def selector_of(ins: Instruction, operand: Operand) -> int:
-    if not isinstance(operand, Immediate):
-        raise UnsupportedError("the sparsity selector is a constant", span=ins.span)
-    return operand.value
+def selector_of(operand: Operand) -> int:
+    """The sparsity selector."""
+    return must_be(operand, Immediate).value
 
 
 def table_pointer(e: Emitter, to: Ty | Struct, key: Hashable, make: Callable[[MatrixTables], np.ndarray]) -> Value:

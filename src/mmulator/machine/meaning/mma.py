@@ -39,7 +39,7 @@ def multiply(e: Emitter, ins: Instruction, form: Form) -> None:
     d, a, b, c, *rest = ins.operands
     selector, metadata = 0, null(u32)
     if form.sparse:
-        selector, metadata = selector_of(ins, rest[1]), registers(e, rest[0])
+        selector, metadata = selector_of(rest[1]), registers(e, rest[0])
         rest = rest[2:]
     factors, select = [null(u8)] * 2, [constant(e.b, u32, 0)] * 2
     if form.block_scale:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from mmulator.codegen.ops import cast_ptr, iota
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, splat
+from mmulator.errors import InternalError
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
 from mmulator.machine.emit.block import BlockEmitter
 from mmulator.machine.state import Cta
@@ -83,10 +84,10 @@ def _cycles(e: BlockEmitter) -> Value:
 
 
 def prove() -> None:
-    """Every special register of isa/special_registers.py has a value here, and the other way round. Raises AssertionError."""
+    """Every special register of isa/special_registers.py has a value here, and the other way round. Raises InternalError."""
     wanted = {n for n, info in SPECIAL_REGISTERS.items() if not info.vector}
     if wanted != _TABLE.keys():
-        raise AssertionError(
+        raise InternalError(
             f"{sorted(wanted ^ _TABLE.keys())}: in isa/special_registers.py or machine/meaning/special_registers.py, not in both"
         )
 

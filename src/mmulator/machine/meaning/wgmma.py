@@ -8,7 +8,7 @@ import numpy as np
 from mmulator.codegen.ops import mask_bits, null, trailing_zeros
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, extract
-from mmulator.errors import UnsupportedError
+from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.code import MatrixTables
@@ -37,23 +37,13 @@ def commit_group(e: Emitter, ins: Instruction) -> None:
     e.call(pending.commit_group, e.w, WGMMA.queue)
 
 
-def _names(operand: Operand, ins: Instruction) -> list[str]:
-    found = []
-    for o in elements(operand):
-        if not isinstance(o, Reg):
-            raise UnsupportedError("registers are wanted here", span=ins.span)
-        found.append(o.name)
-    return found
+def _names(operand: Operand) -> list[str]:
+    return [must_be(o, Reg).name for o in elements(operand)]
 
 
-def _immediates(ins: Instruction, rest: tuple[Operand, ...]) -> list[int]:
-    values = []
-    for o in rest:
-        if not isinstance(o, Immediate):
-            raise UnsupportedError("a constant is wanted here", span=ins.span)
-        bits = o.bits("b32")
-        values.append(bits - (1 << 32) if bits >> 31 else bits)
-    return values
+def _immediates(operands: list[Operand]) -> list[int]:
+    values = [must_be(o, Immediate).bits("b32") for o in operands]
+    return [bits - (1 << 32) if bits >> 31 else bits for bits in values]
 
 
 @means("wgmma.mma_async")
@@ -64,13 +54,13 @@ def mma_async(e: Emitter, ins: Instruction) -> None:
     selector = 0
     if form.sparse:
         metadata = registers(e, rest[0])
-        selector = selector_of(ins, rest[1])
+        selector = selector_of(rest[1])
         rest = rest[2:]
     scale_d, *rest = rest
     in_registers = isinstance(a, VectorOperand)
-    d_names = _names(d, ins)
-    a_names = _names(a, ins) if in_registers else []
-    immediates = _immediates(ins, tuple(rest))
+    d_names = _names(d)
+    a_names = _names(a) if in_registers else []
+    immediates = _immediates(rest)
     scale = immediates[:2] if form.atype.is_float else [1, 1]
     trans = immediates[2:]
     trans_a, trans_b = [0] * (2 - len(trans)) + trans  # of A in registers there is none
@@ -146,8 +136,7 @@ def find_rivals(tables: MatrixTables) -> None:
 @means("wgmma.wait_group")
 def wait_group(e: Emitter, ins: Instruction) -> None:
     """Ends a block: the registers of what is done are written behind its back."""
-    groups = ins.operands[0]
-    assert isinstance(groups, Immediate)
+    groups = must_be(ins.operands[0], Immediate)
     converge(e, ins)
     e.flush(everything=True)
     e.b.ret(e.call(wg.wgmma_wait, e.w, e.mask, groups.value, e.block.index, e.block.targets[0]))

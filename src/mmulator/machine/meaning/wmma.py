@@ -40,7 +40,7 @@ def _wmma_table(e: Emitter, form: Form) -> Value:
 def _wmma_place(e: Emitter, ins: Instruction, form: Form, operand: Operand, rest: tuple[Operand, ...]) -> Any:
     """(address, stride in elements) of the warp: those of its first lane."""
     lane = trailing_zeros(e.mask)
-    at = extract(address_of(e, operand, ins), lane)
+    at = extract(address_of(e, operand), lane)
     stride = constant(e.b, i64, default_stride(form))
     if rest:
         stride = i64(bitcast(i32, extract(U32(e.source(rest[0], "b32")), lane)))

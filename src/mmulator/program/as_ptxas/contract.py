@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
+from mmulator.errors import must_be
 from mmulator.isa.effects import Algebra, Memory
 from mmulator.program.as_ptxas.products import Held, Product, form_of, is_product, is_sum
 from mmulator.program.as_ptxas.reaching import Walk
@@ -54,9 +55,7 @@ class Finder:
         Walk(self).run()
 
     def instruction(self, n: int) -> Instruction:
-        ins = self.fn.body[n]
-        assert isinstance(ins, Instruction)
-        return ins
+        return must_be(self.fn.body[n], Instruction)
 
     def only(self, name: str) -> int | None:
         """The one statement that writes a register, unguarded; None if there is no such."""
