@@ -169,14 +169,6 @@ def run_pytest(folder: Path, name: str) -> str:
     return done.stdout
 
 
-def test_every_option_is_in_the_readme() -> None:
-    shown = set(re.findall(r"`(--[\w-]+)", read("README.md")))
-    from mmulator.cli.run import run
-
-    options = {f"--{name.rstrip('_').replace('_', '-')}" for name in run.__annotations__ if name not in ("file", "return")}
-    assert shown == options
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
     text = re.sub(r"```.*?```", "", read(page), flags=re.DOTALL)

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from mmulator.errors import InternalError
 from mmulator.isa.effects import LANEWISE, Effects
 from mmulator.isa.targets import TARGETS, Target
 from mmulator.isa.types import is_type
 from mmulator.lazy import cached_property
-
-if TYPE_CHECKING:
-    from mmulator.isa.form import Form
 
 Kind = Literal[
     "dst",  # register written (or `_` where the row says so)
@@ -235,7 +232,7 @@ class Row:
     leading: str = ""
     free: bool = False
     effects: Effects = LANEWISE
-    signatures: Callable[[Form], tuple[Signature, ...]] | None = None
+    signatures: Callable[..., tuple[Signature, ...]] | None = None
     implied: tuple[tuple[str, str], ...] = ()
 
     @cached_property

@@ -85,9 +85,10 @@ S4 = ElementType("s4", 4, "signed", numpy="int4")
 U4 = ElementType("u4", 4, "unsigned", numpy="uint4", has_sign=False)
 B1 = ElementType("b1", 1, "bits", numpy="uint8", has_sign=False)
 
+_LETTERS: tuple[tuple[str, Kind, str], ...] = (("s", "signed", "int"), ("u", "unsigned", "uint"), ("b", "bits", "uint"))
 _SCALAR = [
-    ElementType(f"{letter}{bits}", bits, kind, numpy=f"{numpy}{bits}", has_sign=kind == "signed")  # type: ignore[arg-type]
-    for letter, kind, numpy in (("s", "signed", "int"), ("u", "unsigned", "uint"), ("b", "bits", "uint"))
+    ElementType(f"{letter}{bits}", bits, kind, numpy=f"{numpy}{bits}", has_sign=kind == "signed")
+    for letter, kind, numpy in _LETTERS
     for bits in (8, 16, 32, 64)
 ]
 B128 = ElementType("b128", 128, "bits", has_sign=False)

@@ -82,7 +82,7 @@ def matrices(form: Form) -> int:
     return len(lines(form)) // len(ROWS)
 
 
-def registers_of(form: Form, number: Value, registers: Value) -> Value:
+def registers_of(form: Form, number: Any, registers: Value) -> Value:
     """Macro: where the places of ROWS number `number` are counted from."""
     return cast_ptr(CONTAINER[fragment(form, "r").bits], registers) + additive(number, _steps(form)[len(ROWS).bit_length() - 1 :])
 

@@ -35,7 +35,7 @@ def parse_instruction(text: str, target: Target | None = None, ptx: tuple[int, i
     first, best = found[0], ranks[found[0]]
     rivals = {_subject(f): f for f in reversed(found) if _rivals(f, first) and ranks[f][:_OPEN] == best[:_OPEN]}
     # the types that were asked for are accumulators of the first, but operands of another
-    rivals |= {_subject(f): f for f in reversed(found) if ranks[f][_INPUTS] < best[_INPUTS]}  # type: ignore[operator]
+    rivals |= {_subject(f): f for f in reversed(found) if ranks[f][_INPUTS] < best[_INPUTS]}
     if len(rivals) == 1:
         return first
     names = [f.mnemonic for f in reversed(rivals.values())]

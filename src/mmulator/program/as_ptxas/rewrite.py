@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from mmulator.errors import must_be
 from mmulator.isa.effects import Algebra
+from mmulator.program.as_ptxas.facts import Facts
 from mmulator.program.as_ptxas.products import TYPES, Held, Product
 from mmulator.program.as_ptxas.quotient import factors, instruction, one, quotient_sum
 from mmulator.program.as_ptxas.scale import scaled
 from mmulator.ptx.tree import Function, Immediate, Instruction, Operand, Reg, Statement
 
-if TYPE_CHECKING:
-    from mmulator.program.as_ptxas.contract import Finder
-
 
 class Rewriter:
     """The body with sums fused."""
 
-    def __init__(self, finder: Finder, fused: Mapping[int, int], scaled: Mapping[int, tuple[Product, int]]) -> None:
-        self.f, self.fused, self.scaled = finder, fused, scaled
-        self.registers = dict(finder.fn.registers)
+    def __init__(self, facts: Facts, fused: Mapping[int, int], scaled: Mapping[int, tuple[Product, int]]) -> None:
+        self.f, self.fused, self.scaled = facts, fused, scaled
+        self.registers = dict(facts.fn.registers)
         self.before: dict[int, list[Statement]] = defaultdict(list)
         self.replaced: dict[int, Instruction] = {}
         self.copies: dict[tuple[int, int], Operand] = {}
