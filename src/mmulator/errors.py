@@ -17,6 +17,7 @@ from mmulator.source import Span, printable
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def shown(value: object) -> str:
@@ -141,6 +142,13 @@ class InternalError(Exception):
     """What cannot happen did: mmulator has a bug."""
 
     kind = "internal error"
+
+
+def must_be(value: object, kind: type[T]) -> T:
+    """The value, of which it was made sure elsewhere that it is of this type. Raises InternalError."""
+    if not isinstance(value, kind):
+        raise InternalError(f"{shown(value)} where a {kind.__name__} must be")
+    return value
 
 
 def similar(word: str, known: Iterable[str], count: int = 2, cutoff: float = 0.6) -> list[str]:

@@ -153,14 +153,23 @@ def test_a_sparsity_selector_that_the_chip_refuses_is_named_by_check() -> None:
     assert named.span.text == "2" and caught.value.span is not None and caught.value.span.text == "2"
 
 
-def test_a_variable_of_another_module_is_named_by_check() -> None:
+NOT_HERE = {  # (before the kernel, in it): what is said
+    ("", "ld.global.b32 r, [there];"): "there .* defined elsewhere",
+    (".extern .func f();", "mov.b64 d, f;"): "f .* defined elsewhere",
+    (".func f(.param .b64 x) { ret; }", "call f, (given);"): "given .* cannot be passed on by its name",
+    ("", "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {g, g1, g2, g3}, {r, r, r, 5}, d, 1, 1, 1, 0;"): "5 as operand a",
+}
+
+
+@pytest.mark.parametrize(("before", "body"), NOT_HERE)
+def test_check_names_what_a_launch_refuses(before: str, body: str) -> None:
     text = (
-        ".version 8.0\n.target sm_90\n.address_size 64\n.extern .global .b32 there;\n"
-        ".visible .entry k() { .reg .b32 r; ld.global.b32 r, [there]; ret; }\n"
+        f".version 8.0\n.target sm_90a\n.address_size 64\n.extern .global .b32 there;\n{before}\n"
+        f".visible .entry k(.param .b64 given) {{ .reg .b32 r; .reg .b64 d; .reg .f32 g, g1, g2, g3; {body} ret; }}\n"
     )
     (named,) = unsupported(parse_module(Source("e.ptx", text)))
-    with pytest.raises(UnsupportedError, match="defined elsewhere") as caught:
-        Module.load(text)["k"].launch(1, LANES)
+    with pytest.raises(UnsupportedError, match=NOT_HERE[before, body]) as caught:
+        Module.load(text)["k"].compile()
     assert caught.value.message == named.error.message
 
 

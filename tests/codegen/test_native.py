@@ -10,6 +10,7 @@ import textwrap
 import pytest
 
 from mmulator.codegen.lang import Native, native
+from mmulator.codegen.loading import address
 from mmulator.codegen.types import CodeError, i64, u32
 from mmulator.errors import InternalError, MmulatorError
 from mmulator.machine.compile.kernel import meanings
@@ -34,3 +35,24 @@ def test_code_that_does_not_fit_names_the_line_once_and_is_no_mistake_of_a_user(
     with pytest.raises(CodeError, match=r"^wrong, line 4: n is i64, not u32 in `n = u32\(n\)`$") as caught:
         wrong.build()
     assert isinstance(caught.value, InternalError) and not isinstance(caught.value, MmulatorError)
+
+
+def test_two_native_functions_cannot_have_one_name() -> None:
+    """They are linked by it: the second would be the first."""
+
+    def plus(n: int, name: str) -> Native:
+        def function(x: i64) -> i64:
+            return x + n
+
+        return Native(function, name)
+
+    assert address(plus(1, "test_plus")) == address(plus(1, "test_plus"))
+    with pytest.raises(InternalError, match="test_plus is the name of two"):
+        address(plus(2, "test_plus"))
+
+    @native(name="test_plus")
+    def other(x: i64) -> i64:
+        return x
+
+    with pytest.raises(InternalError, match="test_plus is the name of two"):
+        address(other)

@@ -25,6 +25,7 @@ from mmulator.conformance.stream import Stream
 from mmulator.conformance.subjects import Subject, all_subjects, forms, problem, subjects
 from mmulator.devices.gpu import Gpu, GpuError
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
+from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.targets import Target
 from mmulator.jobs.job import load_job
 from mmulator.machine.backend import Backend, Ran, Request
@@ -39,7 +40,6 @@ from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Parameter
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
-from mmulator.syntax import parse_mnemonic
 from tests.support.places import ROOT
 
 HOPPER = Target(90, "a")

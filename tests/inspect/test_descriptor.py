@@ -34,8 +34,8 @@ from mmulator.inspect.descriptors.from_cute import tile_of_layout
 from mmulator.inspect.descriptors.tile import canonical, tile_of
 from mmulator.inspect.views.tile import cells, draw_text
 from mmulator.instruction.wgmma import shared_matrix
+from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.layouts import SWIZZLES, MatrixDescriptor
-from mmulator.syntax import parse_mnemonic
 from tests.support.places import ROOT
 
 F16 = "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16"

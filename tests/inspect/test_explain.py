@@ -26,13 +26,13 @@ from mmulator.instruction.instruction import Instruction
 from mmulator.isa.effects import Memory
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import FAMILIES, matrix_forms
+from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.layouts import fragment
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source, Span
-from mmulator.syntax import parse_mnemonic
 
 FORMS = list(dict.fromkeys(matrix_forms()))
 

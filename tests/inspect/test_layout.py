@@ -29,8 +29,8 @@ from mmulator.inspect.views.tables import CSV_COLUMNS, lane_table, matrix_table,
 from mmulator.instruction.instruction import Instruction
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
+from mmulator.isa.names.words import find_forms
 from mmulator.layouts import fragment, scales, sparse
-from mmulator.syntax.search import find_forms
 from tests.support.places import ROOT
 
 DENSE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mmulator.errors import LaunchError
+from mmulator.isa.names.words import find_forms
 from mmulator.jobs.comparison import Expectation, Tolerance, check_expectation, compare, ulps
 from mmulator.jobs.pattern import accumulator, part_of, where_in_registers, where_wrong
 from mmulator.layouts import fragment
-from mmulator.syntax.search import find_forms
 
 BITS = Tolerance()
 NARROW = (

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mmulator.codegen.values import Value
+from mmulator.errors import InternalError
 from mmulator.isa import integer, table
 from mmulator.isa.row import Status
 from mmulator.machine import meaning
@@ -33,7 +34,7 @@ sadder.__module__ = "mmulator.machine.meaning.integer"  # where it is said to st
 
 def test_a_row_that_runs_needs_a_meaning(bound: None) -> None:
     rows = (*integer.ROWS, INVENTED)
-    with pytest.raises(AssertionError, match=r"sadder of kind int in isa/integer\.py runs .* machine/meaning/integer\.py"):
+    with pytest.raises(InternalError, match=r"sadder of kind int in isa/integer\.py runs .* machine/meaning/integer\.py"):
         prove("integer", rows, "isa/integer.py")
     prove("integer", (*integer.ROWS, replace(INVENTED, status=Status("not modelled", "why not"))), "isa/integer.py")
     lanewise("sadder", kinds="int")(sadder)
@@ -44,12 +45,12 @@ def test_a_row_that_runs_needs_a_meaning(bound: None) -> None:
 def test_a_meaning_needs_a_row(bound: None, names: str) -> None:
     lanewise(names)(sadder)
     wanted = f"{names} has a meaning in machine/meaning/integer.py, but no row in isa/integer.py"
-    with pytest.raises(AssertionError, match=re.escape(wanted)):
+    with pytest.raises(InternalError, match=re.escape(wanted)):
         prove("integer", integer.ROWS, "isa/integer.py")
 
 
 def test_a_row_has_one_meaning(bound: None) -> None:
-    with pytest.raises(AssertionError, match=r"sad has two meanings in machine/meaning/integer\.py"):
+    with pytest.raises(InternalError, match=r"sad has two meanings in machine/meaning/integer\.py"):
         lanewise("sad", kinds="int")(sadder)
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mmulator.errors import OperandError
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
+from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.layouts import SWIZZLES, Fragment, MatrixDescriptor, fragment, operand_addresses
-from mmulator.syntax import parse_mnemonic
 
 FRAGMENTS: dict[Fragment, tuple[Form, str]] = {
     fragment(form, o.name): (form, o.name)

@@ -11,8 +11,8 @@ import mmulator as mm
 from mmulator.errors import OperandError
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
+from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.layouts import sparse
-from mmulator.syntax import parse_mnemonic
 
 SPARSE = [f for f in matrix_forms() if f.sparse]
 # one form for each way of placing and reading metadata

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mmulator.isa.form import Form
+from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.machine.module import Module
-from mmulator.syntax import parse_mnemonic
 
 FOLDER = os.environ.get("MMULATOR_GOLDEN", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="MMULATOR_GOLDEN names no folder of hardware vectors")

@@ -4,7 +4,7 @@ outside the family, and keeps what caused them.
     python -m tools.fuzz.modules --modules 1000000 --launches 100000 --seed 1
     python -m tools.fuzz.modules --seed 1 --case 4711        # one module again: its text, and what becomes of it
 
-Module N of a seed is always the same (fuzz_cases.py). `--out` keeps what was done, so that the same command goes on after
+Module N of a seed is always the same (cases.py). `--out` keeps what was done, so that the same command goes on after
 an interruption. Exit code 0: nothing was found.
 """
 

@@ -24,11 +24,11 @@ from mmulator.isa import table as scalar_tables
 from mmulator.isa.effects import Memory
 from mmulator.isa.form import Form, forms_of
 from mmulator.isa.matrix import FAMILIES, FILES
+from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.row import Row
 from mmulator.isa.targets import CHIPS, DEVICES
 from mmulator.numerics import profiles
 from mmulator.numerics.profiles import dot_key
-from mmulator.syntax import parse_mnemonic
 from tools.ptxas import differences as ptxas_differences
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -115,7 +115,7 @@ def _rewritten(arguments: list[str]) -> list[str]:
         arguments = _with_devices(arguments)
     if arguments[:1] not in (["sparse"], ["descriptor"]) or "--for" not in arguments:
         return arguments
-    from mmulator.syntax.search import is_word
+    from mmulator.isa.names.words import is_word
 
     at = arguments.index("--for") + 2
     end = at

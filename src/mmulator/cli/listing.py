@@ -66,8 +66,8 @@ def _forms(
     """What fits, in the order of the tables. Raises InvalidInstructionError where nothing does."""
     from mmulator.errors import InvalidInstructionError
     from mmulator.isa.matrix import FAMILIES
+    from mmulator.isa.names.words import find_forms, legal_forms
     from mmulator.isa.targets import check_known
-    from mmulator.syntax.search import find_forms, legal_forms
 
     if family is not None and family not in FAMILIES:
         raise InvalidInstructionError(f"--family {family}: no such family", hint=f"one of {', '.join(FAMILIES)}")

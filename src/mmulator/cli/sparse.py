@@ -231,8 +231,8 @@ def _form(text: str) -> Form:
     """Of a full name, or of words that leave no doubt about A's type, M and K: `mma.sp m16n8k32 f16`."""
     from mmulator.errors import OperandError
     from mmulator.inspect.search import forms_of, name_in
+    from mmulator.isa.names.words import parse_query, split
     from mmulator.layouts.sparse import form_of
-    from mmulator.syntax.search import parse_query, split
 
     fitting = forms_of(text)
     if name_in(text):

@@ -95,6 +95,15 @@ class Native:
             body.run(self.tree.body)
         return builder, body.calls
 
+    def is_like(self, other: Native) -> bool:
+        """Whether this is the same function, made twice: the same lines, on the same constants. Who has its name must be."""
+        if type(self) is not type(other):
+            return False
+        pairs = [(self.nonlocals.get(n), value) for n, value in other.nonlocals.items()]
+        constants = all(a == b for a, b in pairs if isinstance(b, int | str))
+        called = all(isinstance(a, Native) and a.name == b.name for a, b in pairs if isinstance(b, Native))
+        return self.function.__code__ is other.function.__code__ and constants and called
+
     def under(self, instrument: Instrument | None) -> Native | None:
         """The function under an instrument: itself, if neither it nor what it calls has a hook that the instrument takes."""
         if instrument is None:

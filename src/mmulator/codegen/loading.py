@@ -8,8 +8,10 @@ from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, parts
 from mmulator.codegen.locks import Lock
 from mmulator.codegen.values import module_text
+from mmulator.errors import InternalError
 
 _loaded: dict[str, int] = {}
+_functions: dict[str, Native] = {}  # the same, by name: one function has it
 _libraries: list[Library] = []  # keeps the code alive
 _lock = Lock()
 
@@ -21,13 +23,16 @@ def ensure(functions: Iterable[Native]) -> None:
 
 
 def _ensure(function: Native) -> None:
-    if function.name not in _loaded:
+    if _functions.get(function.name) is not function:
         with _lock:
             _load(function)
 
 
 def _load(function: Native) -> None:
-    if function.name in _loaded:
+    known = _functions.get(function.name)
+    if known is not None:
+        if not known.is_like(function):
+            raise InternalError(f"{function.name} is the name of two native functions: they are linked by it")
         return
     builders, calls = parts(function)
     for callee in calls:
@@ -37,6 +42,7 @@ def _load(function: Native) -> None:
     library = Library(module_text(builders), 2, symbols)
     _libraries.append(library)
     _loaded[function.name] = library.address(function.name)
+    _functions[function.name] = function
 
 
 def address(function: Native) -> int:

@@ -13,8 +13,8 @@ from mmulator.conformance import cases, compare, kernels
 from mmulator.conformance.subjects import Subject, subjects
 from mmulator.errors import MmulatorError
 from mmulator.instruction import execution
+from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.machine.backend import Backend
-from mmulator.syntax import parse_mnemonic
 
 Array = NDArray[Any]
 Results = dict[str, Array]

@@ -23,10 +23,10 @@ from mmulator.conformance.subjects import Subject, forms, group, subjects
 from mmulator.conformance.vectors import Vector
 from mmulator.devices.gpu import Gpu
 from mmulator.errors import MmulatorError
+from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.targets import Target
 from mmulator.machine.backend import Backend, Chip
 from mmulator.machine.cpu import Cpu
-from mmulator.syntax import parse_mnemonic
 
 Verdict = Literal["same", "different", "error"]
 _BATCH_BYTES = 48 << 20

@@ -168,7 +168,7 @@ def _entry(v: Vector, kinds: int) -> list[Any]:
 @lru_cache(maxsize=8)
 def read(path: Path) -> tuple[dict[str, Any], dict[str, list[Vector]]]:
     """Provenance, and the vectors by mnemonic. Raises MmulatorError for a file that is none of ours, or too new."""
-    from mmulator.syntax import parse_mnemonic
+    from mmulator.isa.names.mnemonic import parse_mnemonic
 
     try:
         with np.load(path) as stored:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from mmulator.errors import OperandError
 from mmulator.isa.form import Form
+from mmulator.isa.names.mnemonic import parse_mnemonic
+from mmulator.isa.names.words import find_forms, is_word
 from mmulator.isa.targets import Target
-from mmulator.syntax import parse_mnemonic
-from mmulator.syntax.search import find_forms, is_word
 
 if TYPE_CHECKING:
     from mmulator.instruction.instruction import Instruction

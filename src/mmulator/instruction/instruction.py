@@ -13,13 +13,13 @@ from mmulator.errors import OperandError, UnsupportedError, short_traceback, sho
 from mmulator.instruction import execution
 from mmulator.instruction.operands import check_signs, words
 from mmulator.isa.form import Form
+from mmulator.isa.names.instruction import parse_instruction
 from mmulator.isa.targets import Target, as_pair
 from mmulator.isa.types import ElementType
 from mmulator.layouts import Fragment, element_of, fragment, sparse
 from mmulator.lazy import cached_property
 from mmulator.numerics.formats import from_raw, to_raw
 from mmulator.numerics.profiles import dot_key
-from mmulator.syntax import parse_instruction
 from mmulator.tables import element, html_table
 
 Array = NDArray[Any]

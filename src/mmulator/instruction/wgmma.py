@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import OperandError
+from mmulator.errors import InternalError, OperandError
 from mmulator.instruction.operands import (
     OFFSETS,
     Array,
@@ -89,7 +89,7 @@ def shared_matrix(
     if found is None:
         address = operand_addresses(MatrixDescriptor.decode(descriptor), rows, k, element.bits, mn_major)
         check_inside("shared", address - base, max(1, element.bits // 8), shared.shape[-1], base)
-        raise AssertionError("all elements are inside, and a line is not")
+        raise InternalError("all elements are inside, and a line is not")
     if element.bits == 1:
         return np.unpackbits(found, axis=-1, bitorder="little")
     matrix = found.view(f"<u{element.bits // 8}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mmulator.isa.effects import ACTS, Ends, Together
 from mmulator.isa.pieces import SYNC, dst, maybe, need, one, pred, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
@@ -18,8 +20,8 @@ _ALIGNED = _WAITS.of(("aligned",))  # bar is barrier.aligned
 _MEETS = ACTS.but(together=Together.MEETING, counted_as="barrier")
 
 
-def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: object) -> Row:
-    return row(name, slots, operands, f"{SYNC}: {name}", **more)  # type: ignore[arg-type]
+def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: Any) -> Row:
+    return row(name, slots, operands, f"{SYNC}: {name}", **more)
 
 
 def _barriers(name: str, *aligned: Slot, ptx: tuple[int, int], sm: int) -> tuple[Row, ...]:

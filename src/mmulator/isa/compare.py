@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mmulator.isa.effects import LANEWISE, Algebra, Effects
 from mmulator.isa.pieces import BITS16_64, FTZ, INT16_64, dst, need, one, pred, row, src, type_
-from mmulator.isa.row import Need, OperandSpec, Row
+from mmulator.isa.row import Need, OperandSpec, Row, Slot
 
 _ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 _UNSIGNED = ("lo", "ls", "hi", "hs")
@@ -20,7 +20,7 @@ _SOURCES = (*BITS16_64, *INT16_64, "f32", "f64")
 _P_A_B = (OperandSpec("p", "dstpred", "pred", "w", sink=True), src("a"), src("b"))
 
 
-def _comparison(slot: str) -> object:
+def _comparison(slot: str) -> Callable[[Mapping[str, str]], str | None]:
     def check(m: Mapping[str, str]) -> str | None:
         type = m[slot]
         letter = "f" if type.startswith(("f", "bf")) else type[0]
@@ -35,13 +35,13 @@ def _comparison(slot: str) -> object:
     return check
 
 
-def _compare(name: str, slots: tuple[object, ...], operands: tuple[OperandSpec, ...], half: bool = False) -> Row:
+def _compare(name: str, slots: tuple[Slot, ...], operands: tuple[OperandSpec, ...], half: bool = False) -> Row:
     chapter = "Half Precision Comparison" if half else "Comparison and Selection"
     needs: tuple[Need, ...] = need("bf16 bf16x2", (7, 8), 90) if half else ()
     return row(
-        name, slots, operands, f"{chapter} Instructions: {name}",  # type: ignore[arg-type]
+        name, slots, operands, f"{chapter} Instructions: {name}",
         (4, 2) if half else (1, 0), 53 if half else 0, needs,
-        rule=_comparison("stype" if name == "set" else "type"),  # type: ignore[arg-type]
+        rule=_comparison("stype" if name == "set" else "type"),
         effects=Effects(algebra=Algebra.COMPARISON) if name == "setp" else LANEWISE,
     )  # fmt: skip
 

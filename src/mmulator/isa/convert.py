@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from mmulator.isa.effects import Algebra, Effects
 from mmulator.isa.pieces import FTZ, MOVES, SAT, dst, maybe, need, one, row, src, type_
@@ -69,11 +70,11 @@ def _conversion(m: Mapping[str, str]) -> str | None:
 
 
 def _cvt(
-    *slots: Slot, operands: tuple[OperandSpec, ...], ptx: tuple[int, int], sm: int, needs: str = "", **more: object
+    *slots: Slot, operands: tuple[OperandSpec, ...], ptx: tuple[int, int], sm: int, needs: str = "", **more: Any
 ) -> Row:
     return row(
         "cvt", slots, operands, f"{MOVES}: cvt", ptx, sm,
-        need("satfinite", (8, 1), 80) if needs == "satfinite" else (), **more,  # type: ignore[arg-type]
+        need("satfinite", (8, 1), 80) if needs == "satfinite" else (), **more,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from mmulator.isa.effects import ACTS, Effects, Ptxas
 from mmulator.isa.pieces import SYNC, imm, maybe, need, one, row
@@ -12,8 +13,8 @@ _ORDERS = ACTS.but(counted_as="barrier")
 _EXPANDED = _ORDERS.but(ptxas=Ptxas.EXPANDED)
 
 
-def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects = _ORDERS, **more: object) -> Row:
-    return row(name, slots, operands, f"{SYNC}: {name}", effects=effects, **more)  # type: ignore[arg-type]
+def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects = _ORDERS, **more: Any) -> Row:
+    return row(name, slots, operands, f"{SYNC}: {name}", effects=effects, **more)
 
 
 def _fence_proxy(m: Mapping[str, str]) -> str | None:

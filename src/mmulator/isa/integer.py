@@ -41,10 +41,10 @@ def _integer(
     operands: tuple[OperandSpec, ...],
     ptx: tuple[int, int] = (1, 0),
     sm: int = 0,
-    **more: object,
+    **more: Any,
 ) -> Row:
     section = f"Integer Arithmetic Instructions: {name}"
-    return row(name, slots, operands, section, ptx, sm, leading=_leading(slots), **more)  # type: ignore[arg-type]
+    return row(name, slots, operands, section, ptx, sm, leading=_leading(slots), **more)
 
 
 def _leading(slots: tuple[Slot, ...]) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mmulator.isa.effects import Algebra, Effects, Ptxas
 from mmulator.isa.pieces import BITS16_64, D_A, D_A_B, INT16_64, dst, imm, one, pred, row, src, type_
-from mmulator.isa.row import OperandSpec, Row
+from mmulator.isa.row import OperandSpec, Row, Slot
 
 
-def _logic(name: str, *slots: object, operands: tuple[OperandSpec, ...], **more: object) -> Row:
-    return row(name, slots, operands, f"Logic and Shift Instructions: {name}", **more)  # type: ignore[arg-type]
+def _logic(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: Any) -> Row:
+    return row(name, slots, operands, f"Logic and Shift Instructions: {name}", **more)
 
 
 _LUT = imm("immLut", 0, 255)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mmulator.errors import InternalError
 from mmulator.isa.effects import ACTS, Together
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature
@@ -170,7 +171,7 @@ def _row(requires: Requirement, **choices: Choice) -> Row:
     given = {**_ALWAYS, **choices}
     ordered = {name: given.pop(name) for name in _ORDER if name in given}
     if given:
-        raise AssertionError(f"unknown slots {given}")
+        raise InternalError(f"unknown slots {given}")
     section = SPARSE if "sparse" in choices else DENSE
     return matrix_row("mma", slots(**ordered), requires, section, _signatures, MULTIPLIES)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mmulator.isa.effects import Algebra, Effects
 from mmulator.isa.pieces import MOVES, dst, maybe, need, one, reg, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
@@ -14,8 +16,8 @@ _MOV_TYPES = (
 )  # fmt: skip
 
 
-def _move(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: object) -> Row:
-    return row(name, slots, operands, f"{MOVES}: {name}", **more)  # type: ignore[arg-type]
+def _move(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: Any) -> Row:
+    return row(name, slots, operands, f"{MOVES}: {name}", **more)
 
 
 _SPACES = ("const", "global", "local", "shared", "shared::cta", "shared::cluster", "param", "param::entry")

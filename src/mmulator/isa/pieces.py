@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from mmulator.isa.effects import ACTS, LANEWISE, Algebra, Effects
 from mmulator.isa.row import BLACKWELL, RUNS, Need, OperandSpec, Requirement, Row, Section, Slot, Status
@@ -101,28 +102,28 @@ def need(modifiers: str, ptx: tuple[int, int], sm: int) -> tuple[Need, ...]:
 # Operands
 
 
-def dst(type: str = "type", name: str = "d", **more: object) -> OperandSpec:
-    return OperandSpec(name, "dst", type, "w", **more)  # type: ignore[arg-type]
+def dst(type: str = "type", name: str = "d", **more: Any) -> OperandSpec:
+    return OperandSpec(name, "dst", type, "w", **more)
 
 
-def src(name: str, type: str = "type", **more: object) -> OperandSpec:
-    return OperandSpec(name, "src", type, **more)  # type: ignore[arg-type]
+def src(name: str, type: str = "type", **more: Any) -> OperandSpec:
+    return OperandSpec(name, "src", type, **more)
 
 
-def reg(name: str, type: str = "type", **more: object) -> OperandSpec:
-    return OperandSpec(name, "reg", type, **more)  # type: ignore[arg-type]
+def reg(name: str, type: str = "type", **more: Any) -> OperandSpec:
+    return OperandSpec(name, "reg", type, **more)
 
 
-def imm(name: str, lo: int | None = None, hi: int | None = None, **more: object) -> OperandSpec:
-    return OperandSpec(name, "imm", "u32", lo=lo, hi=hi, **more)  # type: ignore[arg-type]
+def imm(name: str, lo: int | None = None, hi: int | None = None, **more: Any) -> OperandSpec:
+    return OperandSpec(name, "imm", "u32", lo=lo, hi=hi, **more)
 
 
-def pred(name: str, **more: object) -> OperandSpec:
-    return OperandSpec(name, "pred", "pred", **more)  # type: ignore[arg-type]
+def pred(name: str, **more: Any) -> OperandSpec:
+    return OperandSpec(name, "pred", "pred", **more)
 
 
-def addr(name: str = "a", **more: object) -> OperandSpec:
-    return OperandSpec(name, "addr", "u64", **more)  # type: ignore[arg-type]
+def addr(name: str = "a", **more: Any) -> OperandSpec:
+    return OperandSpec(name, "addr", "u64", **more)
 
 
 POLICY = OperandSpec("cache-policy", "reg", "b64", when="hint")

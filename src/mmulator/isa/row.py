@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from mmulator.errors import InternalError
 from mmulator.isa.effects import LANEWISE, Effects
 from mmulator.isa.targets import TARGETS, Target
 from mmulator.isa.types import is_type
 from mmulator.lazy import cached_property
-
-if TYPE_CHECKING:
-    from mmulator.isa.form import Form
 
 Kind = Literal[
     "dst",  # register written (or `_` where the row says so)
@@ -234,7 +232,7 @@ class Row:
     leading: str = ""
     free: bool = False
     effects: Effects = LANEWISE
-    signatures: Callable[[Form], tuple[Signature, ...]] | None = None
+    signatures: Callable[..., tuple[Signature, ...]] | None = None
     implied: tuple[tuple[str, str], ...] = ()
 
     @cached_property
@@ -258,21 +256,21 @@ class Row:
 
 
 def prove(row: Row) -> None:
-    """What must hold of every row; raises AssertionError at import if a table is wrong."""
+    """What must hold of every row; raises InternalError at import if a table is wrong."""
     slots = {s.name for s in row.slots}
     if len(slots) != len(row.slots):
-        raise AssertionError(f"{row.name}: two slots of one name")
+        raise InternalError(f"{row.name}: two slots of one name")
     for slot in row.slots:
         if slot.name in TYPE_SLOTS and row.name != "cvt.pack" and not all(map(is_type, slot.choices)):
-            raise AssertionError(f"{row.name}: {slot.choices} are not all types")
+            raise InternalError(f"{row.name}: {slot.choices} are not all types")
     for operand in row.operands:
         named = operand.type.removeprefix("wide:")
         if named and named not in slots and not is_type(named):
-            raise AssertionError(f"{row.name}: operand {operand.name} has type {operand.type}")
+            raise InternalError(f"{row.name}: operand {operand.name} has type {operand.type}")
         for reference in (operand.when, operand.per):
             if reference and reference not in slots:
-                raise AssertionError(f"{row.name}: operand {operand.name} refers to {reference}")
+                raise InternalError(f"{row.name}: operand {operand.name} refers to {reference}")
     if not any(map(row.requires.admits, TARGETS)):
-        raise AssertionError(f"{row.name}: no target admits {row.requires}")
+        raise InternalError(f"{row.name}: no target admits {row.requires}")
     if not row.section.title or (row.open and row.status.runs):
-        raise AssertionError(f"{row.name}: no section, or no reason")
+        raise InternalError(f"{row.name}: no section, or no reason")

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from mmulator.errors import InternalError
+
 Kind = Literal["float", "signed", "unsigned", "bits", "pred", "none"]
 NanStyle = Literal["ieee", "all_ones", "none"]
 
@@ -39,7 +41,7 @@ class ElementType:
             used = self.exponent + self.mantissa + self.has_sign
             # tf32 keeps 19 bits of a 32-bit container; ue4m3 has 7 bits of 8
             if used != self.bits and self.name not in ("tf32", "ue4m3"):
-                raise AssertionError(f"{self.name}: fields take {used} of {self.bits} bits")
+                raise InternalError(f"{self.name}: fields take {used} of {self.bits} bits")
 
     @property
     def is_float(self) -> bool:
@@ -83,9 +85,10 @@ S4 = ElementType("s4", 4, "signed", numpy="int4")
 U4 = ElementType("u4", 4, "unsigned", numpy="uint4", has_sign=False)
 B1 = ElementType("b1", 1, "bits", numpy="uint8", has_sign=False)
 
+_LETTERS: tuple[tuple[str, Kind, str], ...] = (("s", "signed", "int"), ("u", "unsigned", "uint"), ("b", "bits", "uint"))
 _SCALAR = [
-    ElementType(f"{letter}{bits}", bits, kind, numpy=f"{numpy}{bits}", has_sign=kind == "signed")  # type: ignore[arg-type]
-    for letter, kind, numpy in (("s", "signed", "int"), ("u", "unsigned", "uint"), ("b", "bits", "uint"))
+    ElementType(f"{letter}{bits}", bits, kind, numpy=f"{numpy}{bits}", has_sign=kind == "signed")
+    for letter, kind, numpy in _LETTERS
     for bits in (8, 16, 32, 64)
 ]
 B128 = ElementType("b128", 128, "bits", has_sign=False)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 from mmulator.isa.pieces import INT32, maybe, one, row
-from mmulator.isa.row import OperandSpec, Row, Slot
+from mmulator.isa.row import Kind, OperandSpec, Row, Slot
 
 _TYPES = (one("dtype", *INT32), one("atype", *INT32), one("btype", *INT32))
 _SHIFT_TYPES = (one("dtype", *INT32), one("atype", *INT32), one("btype", "u32"))
@@ -27,16 +28,16 @@ def masks(letter: str, count: int) -> tuple[str, ...]:
     )
 
 
-def _d(kind: str, type: str = "dtype") -> OperandSpec:
-    return OperandSpec("d", kind, type, "w")  # type: ignore[arg-type]
+def _d(kind: Kind, type: str = "dtype") -> OperandSpec:
+    return OperandSpec("d", kind, type, "w")
 
 
-def _operands(d: str, source: str, type: str = "dtype", btype: str = "btype") -> tuple[OperandSpec, ...]:
-    return _d(d, type), OperandSpec("a", source, "atype"), OperandSpec("b", source, btype)  # type: ignore[arg-type]
+def _operands(d: Kind, source: Kind, type: str = "dtype", btype: str = "btype") -> tuple[OperandSpec, ...]:
+    return _d(d, type), OperandSpec("a", source, "atype"), OperandSpec("b", source, btype)
 
 
-def _c(type: str = "dtype", **more: object) -> OperandSpec:
-    return OperandSpec("c", "src", type, **more)  # type: ignore[arg-type]
+def _c(type: str = "dtype", **more: Any) -> OperandSpec:
+    return OperandSpec("c", "src", type, **more)
 
 
 def _scalar(name: str, *slots: Slot, d: str = "dtype") -> tuple[Row, ...]:
@@ -52,8 +53,8 @@ def _scalar(name: str, *slots: Slot, d: str = "dtype") -> tuple[Row, ...]:
 def _simd(name: str, *slots: Slot, saturates: bool, d: str = "dtype") -> tuple[Row, ...]:
     """With a merge into c, or added up with it."""
     section = f"SIMD Video Instructions: {name}"
-    n = name[-1]
-    operands = (*_operands(f"vmask{n}", f"vsrc{n}", d), OperandSpec("c", "reg", d))
+    kinds: tuple[Kind, Kind] = ("vmask4", "vsrc4") if name.endswith("4") else ("vmask2", "vsrc2")
+    operands = (*_operands(*kinds, d), OperandSpec("c", "reg", d))
     merge = (*slots, _SAT) if saturates else slots
     return (
         row(name, merge, operands, section, (3, 0), 30),
@@ -62,8 +63,8 @@ def _simd(name: str, *slots: Slot, saturates: bool, d: str = "dtype") -> tuple[R
 
 
 def _mad(*slots: Slot, signs: str) -> Row:
-    source = f"vsrc{signs}"
-    operands = (*_operands("dst", source), OperandSpec("c", "vneg" if signs else "src", "dtype"))
+    kinds: tuple[Kind, Kind] = ("vsrc-", "vneg") if signs else ("vsrc", "src")
+    operands = (*_operands("dst", kinds[0]), OperandSpec("c", kinds[1], "dtype"))
     return row("vmad", (*_TYPES, *slots, _SAT, _SCALE), operands, "Scalar Video Instructions: vmad", (2, 0), 20)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mmulator.isa.effects import Effects, Ptxas, Together
 from mmulator.isa.pieces import BITS32_64, INT32, MOVES, SYNC, dst, maybe, one, pred, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
@@ -14,8 +16,8 @@ _TOGETHER = Effects(together=Together.MEMBERS, ptxas=Ptxas.GUARDED, counted_as="
 _ALONE = Effects(ptxas=Ptxas.GUARDED, counted_as="warp")
 
 
-def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects = _TOGETHER, **more: object) -> Row:
-    return row(name, slots, operands, f"{SYNC}: {name}", effects=effects, **more)  # type: ignore[arg-type]
+def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects = _TOGETHER, **more: Any) -> Row:
+    return row(name, slots, operands, f"{SYNC}: {name}", effects=effects, **more)
 
 
 ROWS: tuple[Row, ...] = (

@@ -14,6 +14,9 @@ from mmulator.errors import OperandError
 from mmulator.isa.form import Form
 
 Index = NDArray[np.int64]
+# What a selector may say: byte-id by .scale_vec, thread-id by operand.
+BYTE_IDS = {1: range(4), 2: range(0, 3, 2), 4: range(1)}
+THREADS = {"a": 2, "b": 4}
 _RULE = "Block Scaling for mma.sync (PTX ISA 9.1)"
 
 
@@ -25,8 +28,7 @@ def places(form: Form, side: str, byte_id: int, thread_id: int) -> tuple[Index, 
     outside the specification's range.
     """
     size = form.scale_vec
-    threads, bytes_allowed = (2 if side == "a" else 4), {1: range(4), 2: range(0, 3, 2), 4: range(1)}[size]
-    for name, value, allowed in (("byte-id", byte_id, bytes_allowed), ("thread-id", thread_id, range(threads))):
+    for name, value, allowed in (("byte-id", byte_id, BYTE_IDS[size]), ("thread-id", thread_id, range(THREADS[side]))):
         if value not in allowed:
             raise OperandError(
                 f"{name}-{side} is {value}: for .scale_vec::{size}X it must be one of {', '.join(map(str, allowed))}",

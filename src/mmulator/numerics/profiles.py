@@ -224,7 +224,8 @@ def _exact(key: DotKey, device: str) -> Profile:
     if not first <= number <= last or (key.family == "wgmma" and device != "sm_90"):
         raise UnsupportedError(f"{_say(key)} does not run on {device}", hint=_elsewhere(key))
     confidence: Confidence = "measured" if device in _HOPPER else "as specified"
-    method: Method = {"f64": "fma", "b1": "bits"}.get(key.atype, "integer")  # type: ignore[assignment]
+    methods: dict[str, Method] = {"f64": "fma", "b1": "bits"}
+    method: Method = methods.get(key.atype, "integer")
     return Profile(method, confidence, note="products in ascending k" if method == "fma" else "")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from mmulator.errors import UnsupportedError
+from mmulator.errors import must_be
 from mmulator.isa.effects import Effects, Ends, Queue, Step, Together
 from mmulator.program.calls import cycles, reached
 from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Module, Operand, Reg, Symbol, flatten
@@ -210,10 +210,8 @@ class _Splitter:
         return is_wgmma_issue(ins) and sum(map(is_wgmma_issue, self.current.body)) >= WGMMA_BLOCK
 
     def target(self, block: Block, operand: Operand) -> None:
-        if not isinstance(operand, LabelRef):
-            raise UnsupportedError("a branch goes to a label", span=operand.span)
         block.targets.append(-1)
-        self.fixups.append((block, len(block.targets) - 1, operand.name))
+        self.fixups.append((block, len(block.targets) - 1, must_be(operand, LabelRef).name))
 
     def end(self, ins: Instruction) -> None:
         block = self.current
@@ -227,10 +225,7 @@ class _Splitter:
         else:
             block.ending = ends
         if ends is Ends.INDEXED:
-            name = ins.operands[1]
-            if not isinstance(name, Symbol):
-                raise UnsupportedError("brx.idx needs a .branchtargets list", span=ins.span)
-            for label in self.item.function.targets[name.name].targets:
+            for label in self.item.function.targets[must_be(ins.operands[1], Symbol).name].targets:
                 self.target(block, label)
         if ends not in (Ends.CALL, Ends.BARRIER, Ends.WAIT):
             self.current = self.new()

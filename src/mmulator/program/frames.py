@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from mmulator.errors import must_be
 from mmulator.isa.effects import Ends
 from mmulator.isa.types import type_bits
 from mmulator.program.addresses import HEADER_BYTES
@@ -49,8 +50,7 @@ def block_uses_defs(block: Block) -> tuple[set[str], set[str], set[str]]:
         step(*uses_and_defs(ins))
     if block.last is not None:
         if block.ending is Ends.BRANCH:
-            assert block.last.guard is not None
-            step({block.last.guard[0].name}, set())
+            step({must_be(block.last.guard, tuple)[0].name}, set())
         else:
             step(uses_and_defs(block.last)[0], set())
     return reads, writes, touched

@@ -68,7 +68,7 @@ def _of(module: Module, functions: Iterable[Function]) -> Iterator[Unsupported]:
         yield from _directives(function)
         yield from _predicates(function)
         for ins in function.instructions:
-            yield from reasons(ins, module)
+            yield from reasons(ins, function, module)
 
 
 def _directives(function: Function) -> Iterator[Unsupported]:
@@ -94,7 +94,7 @@ def _predicates(function: Function) -> Iterator[Unsupported]:
             )  # fmt: skip
 
 
-def reasons(ins: Instruction, module: Module) -> Iterator[Unsupported]:
+def reasons(ins: Instruction, function: Function, module: Module) -> Iterator[Unsupported]:
     """Everything in an instruction that cannot be run; nothing of one that does not exist."""
     if isinstance(ins.found, NoForm):
         return
@@ -105,11 +105,14 @@ def reasons(ins: Instruction, module: Module) -> Iterator[Unsupported]:
         yield from _matrix(ins, form, module.target)
     for operand in flatten(ins.operands):
         if isinstance(operand, Symbol):
-            yield from _symbol(ins, operand, module)
+            yield from _symbol(ins, operand, function, module)
 
 
-def _symbol(ins: Instruction, operand: Symbol, module: Module) -> Iterator[Unsupported]:
+def _symbol(ins: Instruction, operand: Symbol, function: Function, module: Module) -> Iterator[Unsupported]:
     name = operand.name
+    elsewhere = Unsupported(
+        name, "declared here but defined elsewhere", _section(ins), operand.span, "link the modules into one first"
+    )
     if ins.effects.ends is Ends.CALL and operand.space == "func":
         callee = module.function(name)
         if name not in BUILTINS and (callee is None or not callee.is_defined):
@@ -119,12 +122,19 @@ def _symbol(ins: Instruction, operand: Symbol, module: Module) -> Iterator[Unsup
             )  # fmt: skip
         elif callee is not None and not callee.is_defined:
             yield from _builtin(ins, operand, callee)
+    elif ins.effects.ends is Ends.CALL and function.is_entry and name in (p.name for p in function.params):
+        yield Unsupported(
+            name, "a parameter of the kernel cannot be passed on by its name", _section(ins), operand.span,
+            "load it into a register first",
+        )  # fmt: skip
+    elif operand.space == "func":
+        callee = module.function(name)
+        if callee is not None and not callee.is_defined:
+            yield elsewhere
     elif operand.space in ("global", "const"):
         variable = module.variable(name)
         if variable is not None and variable.linkage == "extern":
-            yield Unsupported(
-                name, "declared here but defined elsewhere", _section(ins), operand.span, "link the modules into one first"
-            )
+            yield elsewhere
 
 
 # Functions of CUDA's runtime: bytes of results and arguments, and what they are.
@@ -156,8 +166,9 @@ def _matrix(ins: Instruction, form: Form, target: Target) -> Iterator[Unsupporte
     specs = next((s for s in form.signatures if len(s) == len(ins.operands)), ())
     for operand, spec in zip(ins.operands, specs):
         for part in operand.elements if isinstance(operand, VectorOperand) else (operand,):
-            constant = isinstance(part, Immediate) and spec.kind in ("registers", "register")
-            if constant and (part.literal == "f64") != ("f64" in spec.types):  # type: ignore[union-attr]
+            if not isinstance(part, Immediate) or spec.kind not in ("registers", "register"):
+                continue
+            if form.effects.together is Together.WARPGROUP or (part.literal == "f64") != ("f64" in spec.types):
                 yield Unsupported(
                     str(form),
                     f"{part.span.text} as operand {spec.name} of {form.family} passes in ptxas, but has no meaning in the "

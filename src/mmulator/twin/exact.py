@@ -353,42 +353,25 @@ def dot_exact(e: Exact, name: str) -> Native:
                     panel = panel + begin * (kk // per) * width * size
                 there = minimum(n - j, width)
                 i = i64(0)
-                if width == 64:
-                    for h in heights[64]:
-                        while i + h <= m:
-                            kernels[64, h](
-                                a + (i * a_stride + begin * lanes_of_a) * size,
-                                a_stride,
-                                panel,
-                                index + i * a_stride + begin * lanes_of_a,
-                                a_stride,
-                                (end - begin) * lanes_of_a,
-                                source + (i * lds + j) * out_size,
-                                lds,
-                                zero,
-                                d + (i * ldd + j) * out_size,
-                                ldd,
-                                there,
-                            )
-                            i += h
-                else:
-                    for h in heights[16]:
-                        while i + h <= m:
-                            kernels[16, h](
-                                a + (i * a_stride + begin * lanes_of_a) * size,
-                                a_stride,
-                                panel,
-                                index + i * a_stride + begin * lanes_of_a,
-                                a_stride,
-                                (end - begin) * lanes_of_a,
-                                source + (i * lds + j) * out_size,
-                                lds,
-                                zero,
-                                d + (i * ldd + j) * out_size,
-                                ldd,
-                                there,
-                            )
-                            i += h
+                for w in COLUMNS:
+                    if width == w:
+                        for h in heights[w]:
+                            while i + h <= m:
+                                kernels[w, h](
+                                    a + (i * a_stride + begin * lanes_of_a) * size,
+                                    a_stride,
+                                    panel,
+                                    index + i * a_stride + begin * lanes_of_a,
+                                    a_stride,
+                                    (end - begin) * lanes_of_a,
+                                    source + (i * lds + j) * out_size,
+                                    lds,
+                                    zero,
+                                    d + (i * ldd + j) * out_size,
+                                    ldd,
+                                    there,
+                                )
+                                i += h
                 j += width
 
     inner = Native(core, f"{name}_core", OUTLINED)

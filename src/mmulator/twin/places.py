@@ -64,7 +64,7 @@ class Product:
     table: NDArray[Any] = field(default_factory=lambda: np.zeros(1, ProductTable.numpy_dtype()))
     scratch: int = 0
     keep: list[Any] = field(default_factory=list)
-    entry: Any = None  # of batch.py, at the first use
+    entry: Any = None  # of its batches, at the first use
 
     @cached_property
     def result(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from mmulator.codegen.lang import Native, native
+from mmulator.codegen.lang import Native, native, unrolled
 from mmulator.codegen.ops import bits_mask, cast_ptr, elements_at, gather, load, store
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64, void
 from mmulator.codegen.values import Builder, Value
@@ -225,12 +225,7 @@ def batch_function(one: Native) -> Native:
         select_a: u32, select_b: u32,
     ) -> None:  # fmt: skip
         for t in range(count):
-            at = [ptr(places[i] + u64(t) * strides[i]) for i in range_(OPERANDS)]
+            at = [ptr(places[i] + u64(t) * strides[i]) for i in unrolled(OPERANDS)]
             one(product, scratch, *at[:3], cast_ptr(u32, at[3]), *at[4:6], select_a, select_b, at[6])
 
     return Native(batch, f"batch_{one.name}")
-
-
-def range_(count: int) -> list[int]:
-    """Unrolled at compile time."""
-    return list(range(count))

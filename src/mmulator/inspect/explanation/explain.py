@@ -11,8 +11,8 @@ from mmulator.inspect.explanation.rules import rules
 from mmulator.inspect.explanation.words import computes, operands, signature
 from mmulator.inspect.search import forms_of, name_in
 from mmulator.isa.form import Form
+from mmulator.isa.names.words import split
 from mmulator.isa.targets import Target, as_pair
-from mmulator.syntax.search import split
 
 
 def find(text: str, target: Target | None, ptx: tuple[int, int] | None) -> tuple[Form, ...]:

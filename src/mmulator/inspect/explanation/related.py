@@ -9,9 +9,9 @@ from mmulator.inspect.listing import shape_set
 from mmulator.isa.effects import Memory
 from mmulator.isa.form import Form, forms_of
 from mmulator.isa.matrix import FAMILIES
+from mmulator.isa.names.mnemonic import parse_mnemonic
+from mmulator.isa.names.words import select
 from mmulator.isa.types import ElementType
-from mmulator.syntax import parse_mnemonic
-from mmulator.syntax.search import select
 
 
 @dataclass(frozen=True)

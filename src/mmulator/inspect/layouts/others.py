@@ -9,8 +9,8 @@ from mmulator.inspect.layouts.answer import Element, Layout
 from mmulator.inspect.layouts.layout import layout, operand_of
 from mmulator.inspect.search import form_of, name_in
 from mmulator.isa.form import Form
+from mmulator.isa.names.words import find_forms, parse_query, split
 from mmulator.layouts import fragment
-from mmulator.syntax.search import find_forms, parse_query, split
 
 
 def _others(text: str, found: Layout) -> Iterator[Layout]:

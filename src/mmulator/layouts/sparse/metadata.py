@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from mmulator.errors import OperandError, shown
 from mmulator.interop import as_array
 from mmulator.isa.form import Form
+from mmulator.isa.names.instruction import parse_instruction
 from mmulator.isa.types import ElementType
-from mmulator.syntax import parse_instruction
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]

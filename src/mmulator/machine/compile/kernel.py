@@ -17,13 +17,13 @@ from mmulator.codegen.loading import ensure, symbols
 from mmulator.codegen.locks import no_fork
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
-from mmulator.errors import UnsupportedError
+from mmulator.errors import InternalError
 from mmulator.isa.effects import Ends, Memory
 from mmulator.isa.types import type_bits
 from mmulator.lazy import cached_property
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
-from mmulator.machine.emit.code import MatrixSites
+from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime.scheduler import run_cluster
 from mmulator.machine.state import STACK_BYTES, Callee, Kind
@@ -76,7 +76,7 @@ class CompiledKernel:
     callees: list[tuple[int, Place]]
     frame_bytes: int
     local_bytes: int
-    matrix: MatrixSites
+    matrix: MatrixTables
     queues: dict[Kind, int]
     instructions: int
     seconds: float
@@ -136,7 +136,7 @@ class Jit:
         self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
         self.parameter_bytes = parameter_bytes(function.params)
         self.sites: list[Instruction] = []
-        self.matrix = MatrixSites()
+        self.matrix = MatrixTables()
         self.queues: dict[Kind, int] = {}
 
     def _prepare(self, function: Function) -> Function:
@@ -160,9 +160,7 @@ class Jit:
         callee = self.module.function(name)
         if callee is not None and callee.name in self.image.functions:
             return constant(b, u64, self.image.functions[callee.name])
-        raise UnsupportedError(
-            f"{name} is declared here but defined elsewhere", span=symbol.span, hint="link the modules into one first"
-        )
+        raise InternalError(f"{name} has no address")
 
     def special(self, e: BlockEmitter, name: str) -> Value:
         return self.meaning.special_registers.special_register(e, name)

@@ -57,7 +57,7 @@ class Names(Protocol):
     """What names in a kernel stand for."""
 
     def symbol(self, e: Any, symbol: Symbol) -> Value:
-        """Address of a variable. Raises UnsupportedError if it is defined elsewhere."""
+        """Address of a variable."""
 
     def special(self, e: Any, name: str) -> Value:
         """A special register, for 32 lanes."""

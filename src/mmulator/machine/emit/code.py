@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class MatrixSites:
-    """Tables that matrix instructions of the kernel point to, in the order of their use. Filled by machine/meaning/."""
+class MatrixTables:
+    """Tables that instructions of the kernel point to, in the order of their use. Filled by machine/meaning/."""
 
     tables: list[np.ndarray] = field(default_factory=list)
     index: dict[Any, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class KernelCode(Names, Protocol):
     device: str
     options: CompileOptions
     sites: list[Instruction]
-    matrix: MatrixSites
+    matrix: MatrixTables
     queues: dict[Kind, int]
     unfenced: set[int]
     numbers: dict[str, int]

@@ -21,7 +21,7 @@ from mmulator.ptx.tree import Function, Parameter
 @dataclass
 class Buffer:
     """A window of device memory. start: its generic address. label: how messages name it. host: where its bytes are during
-    a launch: the array's, or a copy's (placing.py)."""
+    a launch: the array's, or a copy's (arena.py)."""
 
     start: int
     array: np.ndarray

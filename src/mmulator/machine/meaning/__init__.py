@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from mmulator.errors import MmulatorError
+from mmulator.errors import InternalError, MmulatorError
 from mmulator.isa import matrix_move as matrix_move_rows
 from mmulator.isa import mma as mma_rows
 from mmulator.isa import table
@@ -66,7 +66,7 @@ def _prove_all() -> None:
         prove(name, rows.ROWS, rows.__name__.removeprefix("mmulator.").replace(".", "/") + ".py")
     strangers = bound_files() - {rows.__name__.rpartition(".")[2] for rows in tables}
     if strangers:
-        raise AssertionError(f"machine/meaning/: {strangers} name no file of rows")
+        raise InternalError(f"machine/meaning/: {strangers} name no file of rows")
     special_registers.prove()
 
 
@@ -94,7 +94,8 @@ def write_block(e: Emitter) -> None:
         load_register_parameters(e)
     if block.after is not None:
         receive = meaning_of(block.after.form).receive
-        assert receive is not None, block.after
+        if receive is None:
+            raise InternalError(f"control comes back to {block.after}, which receives nothing")
         e.begin(block.after)
         receive(e, block.after)
     for n, ins in enumerate(block.body):

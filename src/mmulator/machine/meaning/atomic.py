@@ -8,7 +8,7 @@ from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import bitcast, is_nan, mask_bits, select
 from mmulator.codegen.types import Ty, f16, f32, f64, i32, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant
-from mmulator.errors import UnsupportedError
+from mmulator.errors import InternalError, must_be
 from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES, vector_type
 from mmulator.machine.emit.emitter import Emitter
@@ -124,7 +124,7 @@ def _combiner(op: str, type_name: str, shared: bool) -> tuple[Ty, Combine | None
         return u64, _f64_add(shared), "_f64" + ("_shared" if shared else "")
     if op in INTEGER_OPERATIONS and type_name[0] in "usb" and type_name[1:].isdigit():
         return u128 if type_name == "b128" else vector_type(type_name).element, None, ""
-    raise UnsupportedError(f"atomic {op} of .{type_name} has no meaning in the machine yet")
+    raise InternalError(f"atomic {op} of .{type_name} has no meaning")
 
 
 @means("atom", "red")
@@ -133,9 +133,7 @@ def atom(e: Emitter, ins: Instruction) -> None:
     form = ins.form
     operands = list(ins.operands)
     target: Operand | None = None if ins.opcode == "red" else operands.pop(0)
-    address = operands.pop(0)
-    if not isinstance(address, Address):
-        raise UnsupportedError("an atomic operation takes an address", span=ins.span)
+    address = must_be(operands.pop(0), Address)
     op, type_name = form["op"], form["type"]
     space, where = place_of(e, ins, address)
     vector = _combiner(op, type_name, False)[0].vec(LANES)

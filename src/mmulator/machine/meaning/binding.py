@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from mmulator.errors import InternalError
 from mmulator.isa.form import Form
 from mmulator.isa.row import Row
 from mmulator.isa.types import is_type
@@ -49,7 +50,7 @@ def _bind(names: Iterable[str], kinds: str, function: Callable[..., Any], lanewi
         for kind in kinds.split() or [""]:
             bound = _written.setdefault(_file(function), {})
             if (name, kind) in bound:
-                raise AssertionError(f"{name} has two meanings in machine/meaning/{_file(function)}.py")
+                raise InternalError(f"{name} has two meanings in machine/meaning/{_file(function)}.py")
             bound[name, kind] = Meaning(function, lanewise)
 
 
@@ -101,7 +102,7 @@ def _prefixes(name: str) -> Iterator[str]:
 def prove(chapter: str, rows: Iterable[Row], table: str) -> None:
     """Every row of the file `table` that runs has a meaning in the file of this chapter, and every meaning there has a row.
 
-    Raises AssertionError, which names both files.
+    Raises InternalError, which names both files.
     """
     bound, used = _written.get(chapter, {}), set()
     told_apart = any(kind for _, kind in bound)
@@ -115,13 +116,13 @@ def prove(chapter: str, rows: Iterable[Row], table: str) -> None:
             key = next(((n, k) for n in _prefixes(name) for k in (kind, "") if (n, k) in bound), None)
             if key is None:
                 of = f" of kind {kind}" * bool(kind)
-                raise AssertionError(f"{name}{of} in {table} runs and has no meaning in {file}")
+                raise InternalError(f"{name}{of} in {table} runs and has no meaning in {file}")
             used.add(key)
             found = bound[key]
             _meanings.setdefault((row.section.title, name), {})[key[1]] = Meaning(found.function, found.lanewise, receiver)
     for name, kind in bound.keys() - used:
         of = f" of kind {kind}" * bool(kind)
-        raise AssertionError(f"{name}{of} has a meaning in {file}, but no row in {table} that runs")
+        raise InternalError(f"{name}{of} has a meaning in {file}, but no row in {table} that runs")
 
 
 def bound_files() -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.ops import trailing_zeros
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, extract
-from mmulator.errors import UnsupportedError
+from mmulator.errors import must_be
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime import memory as mem
@@ -37,8 +37,7 @@ def builtin_abi(function: Function) -> Abi:
 
 def call_builtin(e: Emitter, ins: Instruction, name: str) -> None:
     """End a block by such a call, of a function that is declared as CUDA has it (program/runnable.py)."""
-    function = e.kernel.module.function(name)
-    assert function is not None  # the call was verified
+    function = must_be(e.kernel.module.function(name), Function)
     _, arguments = call_operands(ins)
     values = [_argument(e, a) for a in arguments[:2]]
     if name == "__assertfail":
@@ -59,8 +58,5 @@ def call_builtin(e: Emitter, ins: Instruction, name: str) -> None:
 def _argument(e: Emitter, operand: Operand) -> Value:
     """A 64-bit argument: a .param variable, a register or a constant."""
     if isinstance(operand, Symbol):
-        offset = e.frame_offset(operand.name)
-        if offset is None:
-            raise UnsupportedError(f"{operand.name} cannot be passed", span=operand.span)
-        return e.local_value(U64(e.local_base()) + offset, 64)
+        return e.local_value(U64(e.local_base()) + must_be(e.frame_offset(operand.name), int), 64)
     return U64(e.source(operand, "b64"))

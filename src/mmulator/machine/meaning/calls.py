@@ -6,7 +6,7 @@ from typing import Any
 
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Value, constant
-from mmulator.errors import UnsupportedError
+from mmulator.errors import must_be
 from mmulator.machine.emit.block import LANES, storage_type
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.builtins import builtin_abi, builtin_name, call_builtin
@@ -15,13 +15,13 @@ from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime.stack import stack_restore
 from mmulator.program.image import SAVED_STACK, Abi, prototype_abi
 from mmulator.program.operands import call_operands, callee_of
-from mmulator.ptx.tree import Instruction, Operand, Parameter, Reg, Symbol
+from mmulator.ptx.tree import Function, Instruction, Operand, Parameter, Reg, Symbol
 
 U64, I32 = u64.vec(LANES), i32.vec(LANES)
 
 
 def call(e: Emitter, ins: Instruction) -> None:
-    """End a block by a call. Raises UnsupportedError for what cannot be passed."""
+    """End a block by a call."""
     if (name := builtin_name(ins, e.kernel.module)) is not None:
         call_builtin(e, ins, name)
         return
@@ -37,8 +37,7 @@ def call(e: Emitter, ins: Instruction) -> None:
         where = e.spill(U64(e.source(callee, "u64")))
         e.call(rt.find_functions, e.w, e.mask, where, targets)
     else:
-        function = e.kernel.module.function(callee.name)
-        assert function is not None
+        function = must_be(e.kernel.module.function(callee.name), Function)
         targets = e.spill(constant(e.b, I32, e.kernel.numbers[function.name]))
     if e.kernel.stack:
         _save_stack(e)
@@ -68,21 +67,16 @@ def _abi(e: Emitter, ins: Instruction) -> tuple[Abi, Any, Any]:
     callee = callee_of(ins)
     module, caller = e.kernel.module, e.block.function.function
     if isinstance(callee, Symbol) and callee.space == "func":
-        function = module.function(callee.name)
-        if function is not None and builtin_name(ins, module) is not None:
+        function = must_be(module.function(callee.name), Function)
+        if builtin_name(ins, module) is not None:
             return builtin_abi(function), function.params, function.returns
-        assert function is not None
         return e.kernel.locals[function.name].abi, function.params, function.returns
-    name = ins.operands[-1]
-    if isinstance(name, Symbol) and name.name in caller.prototypes:
-        p = caller.prototypes[name.name]
+    name = must_be(ins.operands[-1], Symbol).name
+    if name in caller.prototypes:
+        p = caller.prototypes[name]
         return prototype_abi(p), p.params, p.returns
-    if isinstance(name, Symbol) and name.name in caller.targets:
-        first = caller.targets[name.name].targets[0]
-        function = module.function(first.name)
-        if function is not None:
-            return e.kernel.locals[function.name].abi, function.params, function.returns
-    raise UnsupportedError("an indirect call needs a .callprototype", span=ins.span)
+    function = must_be(module.function(caller.targets[name].targets[0].name), Function)
+    return e.kernel.locals[function.name].abi, function.params, function.returns
 
 
 def _copy(e: Emitter, size: int, source: Value, target: Value) -> None:
@@ -92,10 +86,7 @@ def _copy(e: Emitter, size: int, source: Value, target: Value) -> None:
 
 def _pass(e: Emitter, operand: Operand, target: Value, parameter: Any) -> None:
     if isinstance(operand, Symbol):
-        offset = e.frame_offset(operand.name)
-        if offset is None:
-            raise UnsupportedError(f"{operand.name} cannot be passed", span=operand.span)
-        _copy(e, parameter.size, e.local_address(offset), target)
+        _copy(e, parameter.size, e.local_address(must_be(e.frame_offset(operand.name), int)), target)
         return
     bits = passed_bits(parameter)
     e.store_local(target, storage_type(f"b{bits}")(e.source(operand, f"b{bits}")))

@@ -7,11 +7,12 @@ import numpy as np
 from mmulator.codegen.ops import mask_bits
 from mmulator.codegen.types import i32, u32
 from mmulator.codegen.values import Value
+from mmulator.errors import must_be
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning import calls
 from mmulator.machine.meaning.binding import means, receives
-from mmulator.machine.meaning.matrix_operands import site_pointer, table
+from mmulator.machine.meaning.matrix_operands import table_pointer
 from mmulator.machine.runtime import control as rt
 from mmulator.machine.runtime.calls import return_lanes
 from mmulator.program.blocks import takes_whole_warp
@@ -28,9 +29,7 @@ def go_on(e: Emitter) -> None:
 
 def part_ways(e: Emitter, ins: Instruction) -> None:
     """Where the guard is true to the first of two blocks: that of a branch, or of an instruction that stands alone."""
-    guard = e.guard(ins)
-    assert guard is not None
-    taken = mask_bits(guard) & e.mask
+    taken = mask_bits(must_be(e.guard(ins), Value)) & e.mask
     e.flush()
     _branch(e, ins, taken, *e.block.targets)
 
@@ -75,8 +74,7 @@ def brx(e: Emitter, ins: Instruction) -> None:
     e.flush()
     index = e.spill(U32(e.source(ins.operands[0], "u32")))
     targets = e.block.targets
-    number = table(e, ("brx", e.block.index), lambda sites: np.array(targets, np.int32))
-    goals = site_pointer(e, number, i32)
+    goals = table_pointer(e, i32, ("brx", e.block.index), lambda tables: np.array(targets, np.int32))
     e.b.ret(e.call(rt.branch_indexed, e.w, e.mask, index, goals, len(targets), e.site))
 
 

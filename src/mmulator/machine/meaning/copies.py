@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.ops import select
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant
-from mmulator.errors import UnsupportedError
+from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
@@ -20,17 +20,17 @@ U32 = u32.vec(LANES)
 @means("cp.async")
 def cp_async(e: Emitter, ins: Instruction) -> None:
     to, source, size, *rest = ins.operands
-    if not isinstance(to, Address) or not isinstance(source, Address) or not isinstance(size, Immediate):
-        raise UnsupportedError("cp.async takes two addresses and a size", span=ins.span)
-    valid = constant(e.b, U32, size.value)
+    bytes_ = must_be(size, Immediate).value
+    valid = constant(e.b, U32, bytes_)
     for operand in rest:
         if isinstance(operand, NegatedPredicate) or (isinstance(operand, Reg) and operand.type == "pred"):
             valid = select(e.source(operand, "pred"), constant(e.b, U32, 0), valid)  # ignore-src
         elif not (isinstance(operand, Reg) and type_bits(operand.type) == 64):  # 64 bits: a cache policy
             valid = U32(e.source(operand, "u32"))  # src-size
-    where = e.address(to)
+    where = e.address(must_be(to, Address))
+    given = must_be(source, Address)
     e.uses(COPIES, copies.carry_out_copy)
-    e.call(copies.cp_async, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(source)), size.value, e.spill(valid), e.site)
+    e.call(copies.cp_async, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(given)), bytes_, e.spill(valid), e.site)
 
 
 @means("cp.async.commit_group")
@@ -40,10 +40,7 @@ def cp_async_commit(e: Emitter, ins: Instruction) -> None:
 
 @means("cp.async.wait_group")
 def cp_async_wait(e: Emitter, ins: Instruction) -> None:
-    groups = ins.operands[0]
-    if not isinstance(groups, Immediate):
-        raise UnsupportedError("cp.async.wait_group takes a constant", span=ins.span)
-    e.call(pending.wait_group, e.w, COPIES.queue, groups.value)
+    e.call(pending.wait_group, e.w, COPIES.queue, must_be(ins.operands[0], Immediate).value)
 
 
 @means("cp.async.wait_all")

@@ -7,7 +7,7 @@ from mmulator.codegen.types import u32
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
-from mmulator.machine.meaning.matrix_operands import address_of, form_of, registers, results, state_space
+from mmulator.machine.meaning.matrix_operands import address_of, registers, results, state_space
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.runtime import matrix_move as rt
 from mmulator.ptx.tree import Instruction
@@ -18,9 +18,9 @@ U32 = u32.vec(LANES)
 
 @means("ldmatrix")
 def ldmatrix(e: Emitter, ins: Instruction) -> None:
-    form = form_of(ins)
+    form = ins.form
     r, p = ins.operands
-    at = e.spill(address_of(e, p, ins))
+    at = e.spill(address_of(e, p))
     out = e.room(U32, len(elements(r)))
     e.call(rt.load_function(state_space(form), form), e.w, at, out, e.site)
     results(e, r, out, ins)
@@ -28,16 +28,16 @@ def ldmatrix(e: Emitter, ins: Instruction) -> None:
 
 @means("stmatrix")
 def stmatrix(e: Emitter, ins: Instruction) -> None:
-    form = form_of(ins)
+    form = ins.form
     p, r = ins.operands
     source = registers(e, r)
-    at = e.spill(address_of(e, p, ins))
+    at = e.spill(address_of(e, p))
     e.call(rt.store_function(state_space(form), form), e.w, at, source, e.site)
 
 
 @means("movmatrix")
 def movmatrix(e: Emitter, ins: Instruction) -> None:
-    between_registers(e, ins, movmatrix_function(form_of(ins)))
+    between_registers(e, ins, movmatrix_function(ins.form))
 
 
 def between_registers(e: Emitter, ins: Instruction, move: Native) -> None:

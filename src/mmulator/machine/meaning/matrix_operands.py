@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Hashable
 
 import numpy as np
 
 from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.types import Struct, Ty
 from mmulator.codegen.values import Value
-from mmulator.errors import UnsupportedError
+from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.machine.emit.block import storage_type
+from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.operands import elements, write_result
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand
-
-
-def form_of(ins: Instruction) -> Form:
-    assert isinstance(ins.form, Form)
-    return ins.form
 
 
 def registers(e: Emitter, operand: Operand, bits: int = 32) -> Value:
@@ -37,32 +34,26 @@ def state_space(form: Form) -> str:
     return form.space.partition("::")[0] or "generic"
 
 
-def address_of(e: Emitter, operand: Operand, ins: Instruction) -> Value:
-    if not isinstance(operand, Address):
-        raise UnsupportedError("an address is wanted", span=ins.span)
-    return e.address(operand)
+def address_of(e: Emitter, operand: Operand) -> Value:
+    return e.address(must_be(operand, Address))
 
 
-def selector_of(ins: Instruction, operand: Operand) -> int:
-    if not isinstance(operand, Immediate):
-        raise UnsupportedError("the sparsity selector is a constant", span=ins.span)
-    return operand.value
+def selector_of(operand: Operand) -> int:
+    """The sparsity selector."""
+    return must_be(operand, Immediate).value
 
 
-def table(e: Emitter, key: Any, make: Any) -> int:
-    """Number of a table of this kernel; made at its first use."""
-    sites = e.kernel.matrix
-    if key not in sites.index:
-        sites.index[key] = len(sites.tables)
-        sites.tables.append(make(sites))
-    return sites.index[key]
+def table_pointer(e: Emitter, to: Ty | Struct, key: Hashable, make: Callable[[MatrixTables], np.ndarray]) -> Value:
+    """A table of this kernel, of structs `to`; made at its first use."""
+    tables = e.kernel.matrix
+    if key not in tables.index:
+        tables.index[key] = len(tables.tables)
+        tables.tables.append(make(tables))
+    return cast_ptr(to, e.launch_field("tables")[tables.index[key]])
 
 
-def site_pointer(e: Emitter, number: int, to: Any) -> Value:
-    return cast_ptr(to, e.launch_field("tables")[number])
-
-
-def keep(sites: Any, values: np.ndarray) -> int:
+def keep(tables: MatrixTables, values: np.ndarray) -> int:
+    """Address of a copy of these numbers that lives as long as the kernel."""
     array = np.ascontiguousarray(values, np.int32)
-    sites.keep.append(array)
+    tables.keep.append(array)
     return int(array.ctypes.data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmulator.codegen.types import Ty, u8, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant, splat
-from mmulator.errors import UnsupportedError
+from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES, vector_type
 from mmulator.machine.emit.emitter import Emitter
@@ -46,9 +46,7 @@ def place_of(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value
 
 @means("ld", "ldu")
 def ld(e: Emitter, ins: Instruction) -> None:
-    target, address = ins.operands[:2]
-    if not isinstance(address, Address):
-        raise UnsupportedError("a load takes an address", span=ins.span)
+    target, address = ins.operands[0], must_be(ins.operands[1], Address)
     names = elements(target)
     type_name = ins.form["type"]
     size, parts = _parts(type_name)
@@ -113,9 +111,7 @@ def _load_parameter(e: Emitter, ins: Instruction, names: tuple[Operand, ...], ty
 
 @means("st")
 def st(e: Emitter, ins: Instruction) -> None:
-    address, source = ins.operands[:2]
-    if not isinstance(address, Address):
-        raise UnsupportedError("a store takes an address", span=ins.span)
+    address, source = must_be(ins.operands[0], Address), ins.operands[1]
     type_name = ins.form["type"]
     space, where = place_of(e, ins, address)
     size, parts = _parts(type_name)
@@ -132,9 +128,8 @@ def st(e: Emitter, ins: Instruction) -> None:
 def touch(e: Emitter, ins: Instruction) -> None:
     """No effect on a value that may be read, but as on hardware there must be global memory: for discard, which loses what
     is in it, all the bytes; for applypriority, which hardware takes at any address, one."""
-    address, size = ins.operands
-    assert isinstance(address, Address) and isinstance(size, Immediate)
-    count, access = (size.value, events.WRITE) if ins.opcode == "discard" else (1, events.READ)
+    address, size = must_be(ins.operands[0], Address), must_be(ins.operands[1], Immediate).value
+    count, access = (size, events.WRITE) if ins.opcode == "discard" else (1, events.READ)
     e.call(windows.SPACES["global"], e.w, e.lanes_of(ins), e.spill(e.address(address)), count, access, e.site, e.room(U64))
 
 

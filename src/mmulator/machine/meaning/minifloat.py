@@ -3,6 +3,8 @@ random bits (PTX ISA 9.1: cvt)."""
 
 from __future__ import annotations
 
+from functools import reduce
+
 from mmulator.codegen.ops import select, shuffle
 from mmulator.codegen.values import Value
 from mmulator.machine.meaning.floatbits import bits_of, split, widen
@@ -60,11 +62,11 @@ def stochastic(x: Scope, m: Mods, a: Value, b: Value, e: Value, f: Value, rbits:
         first, second = rbits >> 16, rbits & 0xFFFF
         if target.bits == 4:  # the upper bytes of both halves are for a and b
             first, second = ((rbits >> 16) & 0xFF00) | ((rbits >> 8) & 0xFF), ((rbits >> 8) & 0xFF00) | (rbits & 0xFF)
-        result = None
-        for value, random in ((a, first), (b, first), (e, second), (f, second)):
-            code = narrow(value, target, "rs", finite=True, relu=m.has("relu"), random=Random(random, 16))
-            result = code if result is None else (result << width) | code
-        assert result is not None
+        codes = (
+            narrow(value, target, "rs", finite=True, relu=m.has("relu"), random=Random(random, 16))
+            for value, random in ((a, first), (b, first), (e, second), (f, second))
+        )
+        result = reduce(lambda high, low: (high << width) | low, codes)
         return to(U16, result) if width == 4 else result
 
     return outline(x, f"ptx_{m.key}", U16 if width == 4 else U32, body, a, b, e, f, rbits)

@@ -5,8 +5,6 @@ Fragments come from layouts/, arithmetic from the numerics twin.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mmulator.codegen.ops import cast_ptr, null, trailing_zeros
@@ -14,16 +12,16 @@ from mmulator.codegen.types import u8, u32
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
+from mmulator.layouts.scales import BYTE_IDS, THREADS
 from mmulator.machine.emit.block import storage_type
+from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import (
-    form_of,
     registers,
     results,
     selector_of,
-    site_pointer,
-    table,
+    table_pointer,
 )
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.state import Cta
@@ -34,14 +32,14 @@ from mmulator.twin.product import ProductTable
 
 @means("mma")
 def mma(e: Emitter, ins: Instruction) -> None:
-    multiply(e, ins, form_of(ins))
+    multiply(e, ins, ins.form)
 
 
 def multiply(e: Emitter, ins: Instruction, form: Form) -> None:
     d, a, b, c, *rest = ins.operands
     selector, metadata = 0, null(u32)
     if form.sparse:
-        selector, metadata = selector_of(ins, rest[1]), registers(e, rest[0])
+        selector, metadata = selector_of(rest[1]), registers(e, rest[0])
         rest = rest[2:]
     factors, select = [null(u8)] * 2, [constant(e.b, u32, 0)] * 2
     if form.block_scale:
@@ -49,20 +47,20 @@ def multiply(e: Emitter, ins: Instruction, form: Form) -> None:
         select = [_scale_selector(e, form, "a", ids_a), _scale_selector(e, form, "b", ids_b)]
         factors = [cast_ptr(u8, registers(e, o)) for o in (scale_a, scale_b)]
     product = product_for(form, e.device, selector)
-    number = table(e, ("mma", form, selector), lambda sites: _keep_product(sites, product))
+    table = table_pointer(e, ProductTable, ("mma", form, selector), lambda tables: _keep_product(tables, product))
     width = {x: fragment(form, x).register_bits for x in "abcd"}
     out = e.room(storage_type(f"b{width['d']}"), len(elements(d)))
     places = [registers(e, o, width[x]) for x, o in zip("abc", (a, b, c))]
     if product.transposed:
         places[:2] = places[1::-1]
     scratch = cast_ptr(Cta, e.warp("cta")).field("scratch")
-    e.call(product.function, site_pointer(e, number, ProductTable), scratch, *places, metadata, *factors, *select, out)
+    e.call(product.function, table, scratch, *places, metadata, *factors, *select, out)
     results(e, d, out, ins, width["d"])
 
 
-def _keep_product(sites: Any, product: Product) -> np.ndarray:
-    sites.scratch_bytes = max(sites.scratch_bytes, product.scratch)
-    sites.keep.append(product)
+def _keep_product(tables: MatrixTables, product: Product) -> np.ndarray:
+    tables.scratch_bytes = max(tables.scratch_bytes, product.scratch)
+    tables.keep.append(product)
     return product.table
 
 
@@ -72,9 +70,8 @@ def _scale_selector(e: Emitter, form: Form, side: str, operand: Operand) -> Valu
     Registers are taken modulo what the selector may be, so that the bytes are always those of the operand.
     """
     byte_id, thread_id = elements(operand)
-    threads = 2 if side == "a" else 4
     at = constant(e.b, u32, 0)
-    for o, limit, step in ((byte_id, 5 - form.scale_vec, 1), (thread_id, threads, scale_step(form, side))):
+    for o, limit, step in ((byte_id, BYTE_IDS[form.scale_vec].stop, 1), (thread_id, THREADS[side], scale_step(form, side))):
         if isinstance(o, Immediate):
             at = at + constant(e.b, u32, o.value * step)
         else:

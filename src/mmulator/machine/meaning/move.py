@@ -5,6 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.ops import bitcast, select, shuffle
 from mmulator.codegen.types import u8, u32, u64
 from mmulator.codegen.values import Value, constant
+from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES, storage_type
 from mmulator.machine.emit.emitter import Emitter
@@ -49,8 +50,7 @@ def _pack(e: Emitter, source: VectorOperand, type_name: str) -> Value:
         part = wide(e.source(element, f"b{each}"))
         part = part << (n * each) if n else part
         result = part if result is None else result | part
-    assert result is not None
-    return result
+    return must_be(result, Value)
 
 
 def _unpack(e: Emitter, target: VectorOperand, source: Operand, type_name: str, ins: Instruction) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from mmulator.codegen.ops import bitcast, minimum, select
 from mmulator.codegen.types import Ty
 from mmulator.codegen.values import Value, constant
+from mmulator.errors import must_be
 from mmulator.machine.meaning.floatbits import bits_of, widen
 
 
@@ -111,9 +112,8 @@ def narrow(
 
 def _overflow(mode: str, negative: Value, target: Small, magnitude: Value) -> Value:
     """Infinity, or the greatest finite number where rounding goes toward zero."""
-    assert target.infinity is not None
     ty = magnitude.ty
-    infinity = constant(magnitude.b, ty, target.infinity)
+    infinity = constant(magnitude.b, ty, must_be(target.infinity, int))
     match mode:
         case "rz":
             return select(magnitude == 0x7F800000, infinity, target.largest)

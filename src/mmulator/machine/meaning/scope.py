@@ -139,6 +139,9 @@ class Outlined(Native):
         self._out, self._body = out, body
         self.params = [*((f"a{n}", ptr_to(t)) for n, t in enumerate(ins)), ("d", ptr_to(out))]
 
+    def is_like(self, other: Native) -> bool:
+        return isinstance(other, Outlined) and self._body.__code__ is other._body.__code__ and self.params == other.params
+
     def build(self) -> tuple[Builder, list[Native]]:
         builder = Builder(self.name, void, self.params, attributes=self.attributes)
         *sources, place = builder.params

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from mmulator.codegen.ops import cast_ptr, iota
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, splat
+from mmulator.errors import InternalError
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
 from mmulator.machine.emit.block import BlockEmitter
 from mmulator.machine.state import Cta
 
 U32 = u32.vec(32)
+Read: TypeAlias = "Callable[[BlockEmitter], Value]"
 
 
 def _cta(e: BlockEmitter) -> Value:
@@ -26,18 +29,30 @@ def _lane() -> Value:
     return iota(U32)
 
 
+def _thread(axis: str) -> Read:
+    return lambda e: e.warp(f"tid_{axis}")
+
+
+def _size(field: str, axis: int) -> Read:
+    return lambda e: _launch(e, field)[axis]
+
+
+def _place(axis: int) -> Read:
+    return lambda e: _cta(e).field("ctaid")[axis]
+
+
 _VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 _AXES = {"x": 0, "y": 1, "z": 2}
 # One SM after the other; a CTA runs on the SM of its number, as far as anyone can tell.
 _SMS = 132
 
-_TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
+_TABLE: dict[str, Read] = {
     # the fourth component of the vectors is 0 on an H100
     **{f"{name}.w": (lambda e: constant(e.b, u32, 0)) for name in _VECTORS},
-    **{f"tid.{a}": (lambda e, a=a: e.warp(f"tid_{a}")) for a in _AXES},  # type: ignore[misc]
-    **{f"ntid.{a}": (lambda e, n=n: _launch(e, "ntid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
-    **{f"nctaid.{a}": (lambda e, n=n: _launch(e, "nctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
-    **{f"ctaid.{a}": (lambda e, n=n: _cta(e).field("ctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    **{f"tid.{a}": _thread(a) for a in _AXES},
+    **{f"ntid.{a}": _size("ntid", n) for a, n in _AXES.items()},
+    **{f"nctaid.{a}": _size("nctaid", n) for a, n in _AXES.items()},
+    **{f"ctaid.{a}": _place(n) for a, n in _AXES.items()},
     "laneid": lambda e: _lane(),
     "warpid": lambda e: e.warp("index"),
     "nwarpid": lambda e: constant(e.b, u32, 64),
@@ -66,8 +81,8 @@ _TABLE: dict[str, Callable[[BlockEmitter], Value]] = {
     # a CTA outside of any cluster is a cluster of one
     **{f"cluster_ctaid.{a}": (lambda e: constant(e.b, u32, 0)) for a in _AXES},
     **{f"cluster_nctaid.{a}": (lambda e: constant(e.b, u32, 1)) for a in _AXES},
-    **{f"clusterid.{a}": (lambda e, n=n: _cta(e).field("ctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
-    **{f"nclusterid.{a}": (lambda e, n=n: _launch(e, "nctaid")[n]) for a, n in _AXES.items()},  # type: ignore[misc]
+    **{f"clusterid.{a}": _place(n) for a, n in _AXES.items()},
+    **{f"nclusterid.{a}": _size("nctaid", n) for a, n in _AXES.items()},
     "is_explicit_cluster": lambda e: constant(e.b, u32, 0),
     "current_graph_exec": lambda e: constant(e.b, u64, 0),
     "cluster_ctarank": lambda e: constant(e.b, u32, 0),
@@ -83,10 +98,10 @@ def _cycles(e: BlockEmitter) -> Value:
 
 
 def prove() -> None:
-    """Every special register of isa/special_registers.py has a value here, and the other way round. Raises AssertionError."""
+    """Every special register of isa/special_registers.py has a value here, and the other way round. Raises InternalError."""
     wanted = {n for n, info in SPECIAL_REGISTERS.items() if not info.vector}
     if wanted != _TABLE.keys():
-        raise AssertionError(
+        raise InternalError(
             f"{sorted(wanted ^ _TABLE.keys())}: in isa/special_registers.py or machine/meaning/special_registers.py, not in both"
         )
 

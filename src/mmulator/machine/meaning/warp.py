@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.ops import bits_mask, iota, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import constant, splat
-from mmulator.errors import UnsupportedError
+from mmulator.errors import InternalError
 from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
@@ -49,7 +49,7 @@ def vote(e: Emitter, ins: Instruction) -> None:
         case "ballot":
             result = agreeing
         case _:
-            raise UnsupportedError(f"vote.{mode}", span=ins.span)
+            raise InternalError(f"vote.{mode}")
     write_result(e, target, result, ins)
 
 

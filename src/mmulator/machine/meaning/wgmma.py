@@ -3,20 +3,19 @@ Instructions)."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mmulator.codegen.ops import mask_bits, null, trailing_zeros
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, extract
-from mmulator.errors import UnsupportedError
+from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.convergence import converge
-from mmulator.machine.meaning.matrix_operands import form_of, keep, registers, selector_of, site_pointer, table
+from mmulator.machine.meaning.matrix_operands import keep, registers, selector_of, table_pointer
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.runtime import pending
 from mmulator.machine.runtime import wgmma as wg
@@ -38,58 +37,44 @@ def commit_group(e: Emitter, ins: Instruction) -> None:
     e.call(pending.commit_group, e.w, WGMMA.queue)
 
 
-def _names(operand: Operand, ins: Instruction) -> list[str]:
-    found = []
-    for o in elements(operand):
-        if not isinstance(o, Reg):
-            raise UnsupportedError("registers are wanted here", span=ins.span)
-        found.append(o.name)
-    return found
+def _names(operand: Operand) -> list[str]:
+    return [must_be(o, Reg).name for o in elements(operand)]
 
 
-def _immediates(ins: Instruction, rest: tuple[Operand, ...]) -> list[int]:
-    values = []
-    for o in rest:
-        if not isinstance(o, Immediate):
-            raise UnsupportedError("a constant is wanted here", span=ins.span)
-        bits = o.bits("b32")
-        values.append(bits - (1 << 32) if bits >> 31 else bits)
-    return values
+def _immediates(operands: list[Operand]) -> list[int]:
+    values = [must_be(o, Immediate).bits("b32") for o in operands]
+    return [bits - (1 << 32) if bits >> 31 else bits for bits in values]
 
 
 @means("wgmma.mma_async")
 def mma_async(e: Emitter, ins: Instruction) -> None:
-    form = form_of(ins)
+    form = ins.form
     d, a, b_desc, *rest = ins.operands
     metadata = null(u32)
     selector = 0
     if form.sparse:
         metadata = registers(e, rest[0])
-        selector = selector_of(ins, rest[1])
+        selector = selector_of(rest[1])
         rest = rest[2:]
     scale_d, *rest = rest
     in_registers = isinstance(a, VectorOperand)
-    d_names = _names(d, ins)
-    a_names = _names(a, ins) if in_registers else []
-    immediates = _immediates(ins, tuple(rest))
+    d_names = _names(d)
+    a_names = _names(a) if in_registers else []
+    immediates = _immediates(rest)
     scale = immediates[:2] if form.atype.is_float else [1, 1]
     trans = immediates[2:]
-    trans_a, trans_b = ([0, *trans] if in_registers else [*trans, 0])[:2] if trans else (0, 0)
-    if in_registers and trans:
-        trans_a, trans_b = 0, trans[0]
-    elif len(trans) == 2:
-        trans_a, trans_b = trans
+    trans_a, trans_b = [0] * (2 - len(trans)) + trans  # of A in registers there is none
     unfenced = id(ins) in e.kernel.unfenced
     key = ("wgmma", form, tuple(d_names), tuple(a_names), tuple(immediates), selector, e.function_name, unfenced)
 
-    def make(sites: Any) -> np.ndarray:
-        site = _wgmma_site(e, form, d_names, a_names, scale, trans_a, trans_b, sites)
-        site["unfenced"] = unfenced
+    def make(tables: MatrixTables) -> np.ndarray:
+        table = _wgmma_table(e, form, d_names, a_names, scale, trans_a, trans_b, tables)
+        table["unfenced"] = unfenced
         if form.sparse:
-            site["sparse"], site["places"] = 1, index_table(sites.keep, form, selector)
-        return site
+            table["sparse"], table["places"] = 1, index_table(tables.keep, form, selector)
+        return table
 
-    number = table(e, key, make)
+    table = table_pointer(e, WgmmaTable, key, make)
     e.store_registers([*d_names, *a_names])
     lane = trailing_zeros(e.mask)
     zero = constant(e.b, u64, 0)
@@ -97,7 +82,7 @@ def mma_async(e: Emitter, ins: Instruction) -> None:
     b_word = _descriptor(e, b_desc, lane)
     keep = mask_bits(e.source(scale_d, "pred"))
     e.uses(WGMMA, wg.carry_out_wgmma)
-    e.call(wg.wgmma_issue, e.w, site_pointer(e, number, WgmmaTable), a_word, b_word, keep, metadata, e.site)
+    e.call(wg.wgmma_issue, e.w, table, a_word, b_word, keep, metadata, e.site)
 
 
 def _descriptor(e: Emitter, operand: Operand, lane: Value) -> Value:
@@ -106,53 +91,52 @@ def _descriptor(e: Emitter, operand: Operand, lane: Value) -> Value:
     return extract(U64(e.source(operand, "b64")), lane)
 
 
-def _wgmma_site(
-    e: Emitter, form: Form, d: list[str], a: list[str], scale: list[int], trans_a: int, trans_b: int, sites: Any
+def _wgmma_table(
+    e: Emitter, form: Form, d: list[str], a: list[str], scale: list[int], trans_a: int, trans_b: int, tables: MatrixTables
 ) -> np.ndarray:
     twin = twin_of(form, e.device)
-    site = np.zeros(1, WgmmaTable.numpy_dtype())
-    site["pack_a"], site["pack_b"], site["pack_b_rows"], site["dot"] = twin.pack_a, twin.pack_b, twin.pack_b_rows, twin.dot
-    site["n"], site["k"] = form.n, form.k
-    site["element_bits"] = form.atype.bits
-    site["a_in_registers"] = bool(a)
-    site["d_words"], site["d_bits"] = len(d), form.dtype.bits
-    site["mn_major_a"], site["mn_major_b"] = trans_a, trans_b
-    site["flags"] = twin.flags(negate_a=scale[0] == -1, negate_b=scale[1] == -1)
+    table = np.zeros(1, WgmmaTable.numpy_dtype())
+    table["pack_a"], table["pack_b"], table["pack_b_rows"], table["dot"] = twin.pack_a, twin.pack_b, twin.pack_b_rows, twin.dot
+    table["n"], table["k"] = form.n, form.k
+    table["element_bits"] = form.atype.bits
+    table["a_in_registers"] = bool(a)
+    table["d_words"], table["d_bits"] = len(d), form.dtype.bits
+    table["mn_major_a"], table["mn_major_b"] = trans_a, trans_b
+    table["flags"] = twin.flags(negate_a=scale[0] == -1, negate_b=scale[1] == -1)
     slots = tuple(e.frame.slots[n] for n in d)
-    site["tile"] = sites.tiles.setdefault((e.function_name, form.n, form.dtype.bits, slots), len(sites.tiles))
-    sites.tile_bytes = max(sites.tile_bytes, -(-64 * form.n * form.dtype.bits // 8 // 64) * 64)
-    sites.wgmma.append(site)
+    table["tile"] = tables.tiles.setdefault((e.function_name, form.n, form.dtype.bits, slots), len(tables.tiles))
+    tables.tile_bytes = max(tables.tile_bytes, -(-64 * form.n * form.dtype.bits // 8 // 64) * 64)
+    tables.wgmma.append(table)
     container = max(form.atype.bits, 8) // 8
     raw = -(-max(64, form.n, 128) * form.k * max(container, 2 if form.sparse else 1) // 64) * 64
-    site["a_row"] = twin.a_bytes(1, form.k)
+    table["a_row"] = twin.a_bytes(1, form.k)
     if form.sparse:  # its metadata and indices
         raw += 512 + 128 * form.k
     a_bytes = -(-twin.a_bytes(64, form.k) // 64) * 64
-    site["raw_bytes"], site["a_bytes"] = raw, a_bytes
-    sites.scratch_bytes = max(sites.scratch_bytes, 2 * raw + a_bytes + twin.b_bytes(form.n, form.k) + 64)
-    site["d_slots"][0, : len(d)] = slots
-    site["a_slots"][0, : len(a)] = [e.frame.slots[n] for n in a]
-    sites.keep.append(twin)
-    return site
+    table["raw_bytes"], table["a_bytes"] = raw, a_bytes
+    tables.scratch_bytes = max(tables.scratch_bytes, 2 * raw + a_bytes + twin.b_bytes(form.n, form.k) + 64)
+    table["d_slots"][0, : len(d)] = slots
+    table["a_slots"][0, : len(a)] = [e.frame.slots[n] for n in a]
+    tables.keep.append(twin)
+    return table
 
 
-def find_rivals(sites: Any) -> None:
+def find_rivals(tables: MatrixTables) -> None:
     """Once all wgmma are known: which other tiles hold registers that each accumulates on, and which hold some of its A."""
-    tiles = [(name, frozenset(slots)) for name, _, _, slots in sites.tiles]
-    for site in sites.wgmma:
-        own = int(site["tile"][0])
+    tiles = [(name, frozenset(slots)) for name, _, _, slots in tables.tiles]
+    for table in tables.wgmma:
+        own = int(table["tile"][0])
         function, slots = tiles[own]
-        a_slots = {int(slot) for slot in site["a_slots"][0]} if site["a_in_registers"][0] else set()
+        a_slots = {int(slot) for slot in table["a_slots"][0]} if table["a_in_registers"][0] else set()
         for name, wanted, without in (("rival", slots, own), ("a_rival", a_slots, -1)):
             found = [n for n, (other, held) in enumerate(tiles) if n != without and other == function and held & wanted]
-            site[f"{name}s"], site[f"{name}_count"] = keep(sites, np.array(found, np.int32)), len(found)
+            table[f"{name}s"], table[f"{name}_count"] = keep(tables, np.array(found, np.int32)), len(found)
 
 
 @means("wgmma.wait_group")
 def wait_group(e: Emitter, ins: Instruction) -> None:
     """Ends a block: the registers of what is done are written behind its back."""
-    groups = ins.operands[0]
-    assert isinstance(groups, Immediate)
+    groups = must_be(ins.operands[0], Immediate)
     converge(e, ins)
     e.flush(everything=True)
     e.b.ret(e.call(wg.wgmma_wait, e.w, e.mask, groups.value, e.block.index, e.block.targets[0]))

@@ -15,12 +15,10 @@ from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import (
     address_of,
-    form_of,
     registers,
     results,
-    site_pointer,
     state_space,
-    table,
+    table_pointer,
 )
 from mmulator.machine.meaning.mma import multiply
 from mmulator.machine.runtime import wmma as rt
@@ -32,18 +30,17 @@ U32 = u32.vec(LANES)
 
 @means("wmma.mma")
 def wmma_mma(e: Emitter, ins: Instruction) -> None:
-    multiply(e, ins, form_of(ins))
+    multiply(e, ins, ins.form)
 
 
 def _wmma_table(e: Emitter, form: Form) -> Value:
-    number = table(e, ("wmma", form), lambda sites: wmma_table(sites.keep, form))
-    return site_pointer(e, number, WmmaTable)
+    return table_pointer(e, WmmaTable, ("wmma", form), lambda tables: wmma_table(tables.keep, form))
 
 
 def _wmma_place(e: Emitter, ins: Instruction, form: Form, operand: Operand, rest: tuple[Operand, ...]) -> Any:
     """(address, stride in elements) of the warp: those of its first lane."""
     lane = trailing_zeros(e.mask)
-    at = extract(address_of(e, operand, ins), lane)
+    at = extract(address_of(e, operand), lane)
     stride = constant(e.b, i64, default_stride(form))
     if rest:
         stride = i64(bitcast(i32, extract(U32(e.source(rest[0], "b32")), lane)))
@@ -52,7 +49,7 @@ def _wmma_place(e: Emitter, ins: Instruction, form: Form, operand: Operand, rest
 
 @means("wmma.load")
 def wmma_load(e: Emitter, ins: Instruction) -> None:
-    form = form_of(ins)
+    form = ins.form
     r, p, *rest = ins.operands
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
@@ -63,7 +60,7 @@ def wmma_load(e: Emitter, ins: Instruction) -> None:
 
 @means("wmma.store")
 def wmma_store(e: Emitter, ins: Instruction) -> None:
-    form = form_of(ins)
+    form = ins.form
     p, r, *rest = ins.operands
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))

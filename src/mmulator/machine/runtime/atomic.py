@@ -8,12 +8,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from mmulator.codegen.lang import Native
+from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import cast_ptr, select, stack, trailing_zeros
 from mmulator.codegen.types import Ty, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.events import BOTH
-from mmulator.machine.runtime.memory import range_
 from mmulator.machine.runtime.windows import SPACES
 from mmulator.machine.state import Warp
 
@@ -68,7 +67,7 @@ def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = 
         while left != 0:
             lane = trailing_zeros(left)
             left = left & (left - 1)
-            for c in range_(count):
+            for c in unrolled(count):
                 target = cast_ptr(ty, host[lane]) + c
                 n = lane + 32 * c
                 if op == "cas":

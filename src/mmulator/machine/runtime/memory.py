@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from mmulator.codegen.lang import Native
+from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import advance, all_lanes, bits_mask, cast_ptr, gather, iota, load, stack, store, trailing_zeros
 from mmulator.codegen.types import Ty, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.events import READ, WRITE
@@ -32,7 +32,7 @@ def load_function(space: str, size: int, count: int) -> Native:
             return
         if size >= 4:
             h = load(POINTERS, host)
-            for c in range_(count):
+            for c in unrolled(count):
                 store(gather(vector, advance(h, c * size), bits_mask(ok)), cast_ptr(vector, dst) + c)
             return
         out = cast_ptr(element, dst)
@@ -41,7 +41,7 @@ def load_function(space: str, size: int, count: int) -> Native:
             lane = trailing_zeros(left)
             left = left & (left - 1)
             source = cast_ptr(element, host[lane])
-            for c in range_(count):
+            for c in unrolled(count):
                 out[lane + 32 * c] = source[c]
 
     return Native(load_, f"load_{space}_{size}x{count}")
@@ -68,15 +68,10 @@ def store_function(space: str, size: int, count: int) -> Native:
             lane = trailing_zeros(left)
             left = left & (left - 1)
             target = cast_ptr(element, host[lane])
-            for c in range_(count):
+            for c in unrolled(count):
                 target[c] = values[lane + 32 * c]
 
     return Native(store_, f"store_{space}_{size}x{count}")
-
-
-def range_(count: int) -> list[int]:
-    """Unrolled at compile time."""
-    return list(range(count))
 
 
 MEMORY = [*SPACES.values()]

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.codegen.lang import native
+from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import load, store
 from mmulator.codegen.types import i64, ptr, ptr_to, u32
 from mmulator.layouts.operands import accumulator, operand_a
-from mmulator.machine.runtime.memory import range_
 from mmulator.machine.runtime.windows import operand
 from mmulator.machine.state import Warp, WgmmaTable
 from mmulator.twin.doors import Door
@@ -55,12 +54,12 @@ def accumulator_out(site: ptr_to(WgmmaTable), regs: ptr, matrix: ptr) -> None:
 @native
 def a_registers(site: ptr_to(WgmmaTable), regs: ptr, out: ptr_to(u32)) -> None:
     """The A registers of one warp, one after the other."""
-    for r in range_(A_TILE.fragment.registers):
+    for r in unrolled(A_TILE.fragment.registers):
         store(load(u32.vec(32), regs + i64(site.a_slots[r])), out + 32 * r)
 
 
 @native
 def a_fragment(registers: ptr_to(u32), row_bytes: i64, out: ptr) -> None:
     """A registers of one warp as 16 rows of `row_bytes` bytes."""
-    for r in range_(A_TILE.fragment.registers // A_TILE.registers):
+    for r in unrolled(A_TILE.fragment.registers // A_TILE.registers):
         A_TILE.to_matrix([registers + 32 * r], out + A_TILE.offset(r, row_bytes), row_bytes)

@@ -2,8 +2,8 @@
 
 fold.py      arithmetic with constants is computed, what undoes itself goes; quotient.py: divisions as ptxas writes them
 contract.py  which products and sums become one instruction. products.py: what counts as one; regions.py: straight lines of
-             the machine code; reaching.py: which product a register holds; scale.py: products by powers of two;
-             rewrite.py: the function with the choice made
+             the machine code; facts.py: what registers hold; reaching.py: which product, at each place; scale.py: products by
+             powers of two; rewrite.py: the function with the choice made
 inflight.py  copies of accumulators in flight wait for them
 
 What an instruction is to them, its row says (`Effects.ptxas`, `Effects.algebra`). Each instruction of a result knows the one of

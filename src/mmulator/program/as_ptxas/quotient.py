@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
+from mmulator.errors import must_be
 from mmulator.isa.effects import LANEWISE, Algebra
 from mmulator.isa.form import Form
 from mmulator.isa.match import match, row_of
@@ -24,9 +25,7 @@ _LIKE = {"scale": ("abs", ("f32",)), "times": ("mul", ("f32",)), "sum": ("fma", 
 
 
 def _row(part: str) -> Row:
-    row = row_of(*_LIKE[part])
-    assert row is not None
-    return replace(row, name=f"quotient.{part}")
+    return replace(must_be(row_of(*_LIKE[part]), Row), name=f"quotient.{part}")
 
 
 ROWS = tuple(map(_row, _LIKE))
@@ -82,9 +81,7 @@ def one(like: Instruction) -> Immediate:
 
 
 def _matched(opcode: str, modifiers: tuple[str, ...]) -> Form:
-    form = match(opcode, modifiers)
-    assert isinstance(form, Form), form
-    return form
+    return must_be(match(opcode, modifiers), Form)
 
 
 @cache

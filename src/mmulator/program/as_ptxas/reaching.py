@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from mmulator.isa.effects import Algebra
 from mmulator.isa.form import Form
+from mmulator.program.as_ptxas.facts import Facts
 from mmulator.program.as_ptxas.products import TYPES, Held, Product, form_of, is_copy, is_negation, is_product, is_sum
 from mmulator.program.as_ptxas.quotient import scales
 from mmulator.program.as_ptxas.scale import POWERS, may_scale
 from mmulator.program.uses import registers_of
 from mmulator.ptx.tree import Instruction, Operand, Reg
-
-if TYPE_CHECKING:
-    from mmulator.program.as_ptxas.contract import Finder
 
 _CARRIES_PRODUCT = (Algebra.NEGATION, Algebra.MAGNITUDE, Algebra.PRODUCT, Algebra.QUOTIENT, Algebra.RECIPROCAL)
 _SEVERAL = -1  # in place of a definition: it depends on the way there
@@ -27,8 +24,8 @@ class Walk:
     Where definitions of a register meet, none is known, and products among them count as read by something else.
     """
 
-    def __init__(self, finder: Finder) -> None:
-        self.f = finder
+    def __init__(self, facts: Facts) -> None:
+        self.f = facts
         self.held: dict[int, Held | None] = {}  # by the statement that wrote the register
         self.early: set[int] = set()  # read before they were walked over: round a loop
         self.current: dict[str, int] = {}

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from mmulator.errors import must_be
 from mmulator.isa.effects import Algebra
-from mmulator.program.as_ptxas.products import TYPES, Product
+from mmulator.program.as_ptxas.facts import Facts
+from mmulator.program.as_ptxas.products import TYPES, Held, Product
 from mmulator.program.as_ptxas.quotient import factors, instruction, one, quotient_sum
 from mmulator.program.as_ptxas.scale import scaled
 from mmulator.ptx.tree import Function, Immediate, Instruction, Operand, Reg, Statement
-
-if TYPE_CHECKING:
-    from mmulator.program.as_ptxas.contract import Finder
 
 
 class Rewriter:
     """The body with sums fused."""
 
-    def __init__(self, finder: Finder, fused: Mapping[int, int], scaled: Mapping[int, tuple[Product, int]]) -> None:
-        self.f, self.fused, self.scaled = finder, fused, scaled
-        self.registers = dict(finder.fn.registers)
+    def __init__(self, facts: Facts, fused: Mapping[int, int], scaled: Mapping[int, tuple[Product, int]]) -> None:
+        self.f, self.fused, self.scaled = facts, fused, scaled
+        self.registers = dict(facts.fn.registers)
         self.before: dict[int, list[Statement]] = defaultdict(list)
         self.replaced: dict[int, Instruction] = {}
         self.copies: dict[tuple[int, int], Operand] = {}
@@ -42,8 +40,7 @@ class Rewriter:
 
     def _fuse(self, n: int, j: int) -> None:
         ins = self.f.instruction(n)
-        held = self.f.sums[n][j]
-        assert held is not None
+        held = must_be(self.f.sums[n][j], Held)
         product = held.product
         kind = product.type
         if all(self.fused.get(m) == i for m, i, _ in product.uses):
@@ -129,8 +126,7 @@ class Rewriter:
         if isinstance(operand, Immediate):
             literal = kind if kind in ("f32", "f64") else "int"
             return Immediate(operand.bits(kind) ^ sign, literal, operand.span)  # type: ignore[arg-type]
-        assert isinstance(operand, Reg)
-        result = self._fresh(operand.type, operand)
+        result = self._fresh(must_be(operand, Reg).type, must_be(operand, Reg))
         change = ("xor", ("b64",), (result, operand, Immediate(sign, "int", operand.span)))  # there is no neg of pairs of f32
         opcode, modifiers, operands = change if kind == "f32x2" else ("neg", (kind,), (result, operand))
         self.before[n].append(instruction(ins, opcode, modifiers, operands, None))

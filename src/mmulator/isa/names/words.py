@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import product
+from typing import Any
 
 from mmulator.errors import InvalidInstructionError, OperandError
 from mmulator.isa.form import Form, form_of, forms_of
 from mmulator.isa.matrix import FAMILIES, MATRIX_ROWS
+from mmulator.isa.names.cutlass import atom_words
 from mmulator.isa.row import Row
 from mmulator.isa.targets import DEVICE_WORDS, TARGETS, Target, as_pair, device_of
 from mmulator.isa.types import TYPES
-from mmulator.syntax.atoms import atom_words
 
 # Names that people use, and the words of the tables that they stand for (any of several).
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -117,7 +118,8 @@ def parse_query(words: list[str]) -> Query:
         elif (shape := _shape_of(word)) is not None:
             if any(new and old and new != old for new, old in zip(shape, query.shape)):
                 raise InvalidInstructionError(f"`{word}` contradicts the shape that is named before it")
-            query.shape = tuple(new or old for new, old in zip(shape, query.shape))  # type: ignore[assignment]
+            m, n, k = (new or old for new, old in zip(shape, query.shape))
+            query.shape = m, n, k
         else:
             near = difflib.get_close_matches(word, [*vocabulary(), "m16n8k16", "m64n128k16"], 3, 0.6)
             raise InvalidInstructionError(
@@ -176,7 +178,7 @@ _COMMON = ("f16", "bf16", "e4m3", "s8", "tf32", "f64", "e5m2", "u8", "e2m1", "s4
 _FAMILY_RANK = {family: i for i, family in enumerate(FAMILIES)}
 
 
-def rank(form: Form, query: Query) -> tuple[object, ...]:
+def rank(form: Form, query: Query) -> tuple[Any, ...]:
     """Sorts the forms of a query: what people mean first."""
     asked = {c for choices in query.words for c in choices}
     first = str(form.atype or form.type or "")

@@ -7,10 +7,10 @@ from functools import lru_cache
 from mmulator.errors import InvalidInstructionError
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import FAMILIES
+from mmulator.isa.names.cutlass import atom_words
+from mmulator.isa.names.mnemonic import parse_mnemonic
+from mmulator.isa.names.words import find_forms, parse_query, rank, split
 from mmulator.isa.targets import Target
-from mmulator.syntax.atoms import atom_words
-from mmulator.syntax.mnemonic import parse_mnemonic
-from mmulator.syntax.search import find_forms, parse_query, rank, split
 
 _OPEN = 8  # entries of a rank that weigh what was asked for; later ones are habits
 _INPUTS = 4  # the entry that counts operand types nobody asked for
@@ -35,7 +35,7 @@ def parse_instruction(text: str, target: Target | None = None, ptx: tuple[int, i
     first, best = found[0], ranks[found[0]]
     rivals = {_subject(f): f for f in reversed(found) if _rivals(f, first) and ranks[f][:_OPEN] == best[:_OPEN]}
     # the types that were asked for are accumulators of the first, but operands of another
-    rivals |= {_subject(f): f for f in reversed(found) if ranks[f][_INPUTS] < best[_INPUTS]}  # type: ignore[operator]
+    rivals |= {_subject(f): f for f in reversed(found) if ranks[f][_INPUTS] < best[_INPUTS]}
     if len(rivals) == 1:
         return first
     names = [f.mnemonic for f in reversed(rivals.values())]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mmulator.cli.app import run
+from mmulator.isa.names.cutlass import atom_words
+from mmulator.isa.names.words import find_forms, split
 from mmulator.isa.targets import CHIPS, DEVICE_WORDS, DEVICES, device_of
-from mmulator.syntax.atoms import atom_words
-from mmulator.syntax.search import find_forms, split
 
 ATOMS = {
     "SM80_16x8x16_F32F16F16F32_TN": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",

@@ -1,0 +1,116 @@
+"""What is known of a function's registers: who writes them, which are constants, what acts on nothing."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from mmulator.errors import must_be
+from mmulator.isa.effects import Algebra, Memory
+from mmulator.program.as_ptxas.products import Held, Product, form_of
+from mmulator.program.as_ptxas.regions import Regions, regions_of
+from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Operand, Reg, Symbol
+
+_COPIES = (Algebra.COPY, Algebra.NEGATION, Algebra.MAGNITUDE)
+
+
+class Facts:
+    """What is known of a function: what its registers hold, and, after a walk (reaching.py), which products its sums read."""
+
+    def __init__(self, function: Function) -> None:
+        self.fn = function
+        self.regions: Regions = regions_of(function)
+        self.definitions = {name: list(where) for name, where in self.regions.definitions.items()}
+        self.dead = self._dead()
+        if self.dead & self.regions.cuts:
+            self.regions = regions_of(function, self.dead)
+        self.constants = self._constants()
+        self.resident = self._resident()
+        self.order = sorted((place, n) for n, place in self.regions.place.items() if n not in self.dead)
+        self.sums: dict[int, tuple[Held | None, Held | None]] = {}
+        self.scalings: dict[int, tuple[Product, int]] = {}  # a product by a power of two -> the product that it scales
+
+    def instruction(self, n: int) -> Instruction:
+        return must_be(self.fn.body[n], Instruction)
+
+    def only(self, name: str) -> int | None:
+        """The one statement that writes a register, unguarded; None if there is no such."""
+        where = self.definitions.get(name, ())
+        return where[0] if len(where) == 1 and where[0] not in self.regions.guarded else None
+
+    def _dead(self) -> set[int]:
+        """Statements that act on nothing: not reached, or without effect but for registers that nothing reads."""
+        accesses = self.regions.accesses
+        dead = {n for n in accesses if n not in self.regions.place}
+        count: Counter[str] = Counter()
+        for n, (reads, writes) in accesses.items():
+            if n in dead:
+                for name in writes:
+                    self.definitions[name].remove(n)
+            else:
+                count.update(reads)
+
+        def removable(n: int) -> bool:
+            ins, (reads, writes) = self.instruction(n), accesses[n]
+            return (
+                n not in dead and bool(writes) and ins.effects.pure
+                and all(count[name] <= (name in reads) for name in writes)  # its own: of a guarded write, what it may leave
+            )  # fmt: skip
+
+        waiting = [n for n in accesses if removable(n)]
+        while waiting:
+            n = waiting.pop()
+            if n in dead:
+                continue
+            dead.add(n)
+            reads, writes = accesses[n]
+            for name in writes:
+                self.definitions[name].remove(n)
+            count.subtract(reads)
+            waiting += [m for name in reads if count[name] <= 1 for m in self.definitions.get(name, ()) if removable(m)]
+        return dead
+
+    def _constants(self) -> dict[str, Immediate]:
+        """Registers that only ever hold one constant."""
+        found = {}
+        for name in self.definitions:
+            n = self.only(name)
+            ins = None if n is None else self.instruction(n)
+            if ins is not None and ins.effects.algebra is Algebra.COPY and isinstance(ins.operands[1], Immediate):
+                found[name] = ins.operands[1]
+        return found
+
+    def _resident(self) -> set[str]:
+        """Registers whose value an instruction can read in the constant bank: constants, kernel parameters, .const."""
+        found = set(self.constants)
+        copies: dict[str, list[str]] = defaultdict(list)
+        for name in self.definitions:
+            n = self.only(name)
+            ins = None if n is None else self.instruction(n)
+            if ins is None or len(ins.operands) < 2:
+                continue
+            source = ins.operands[1]
+            if isinstance(source, Address):
+                if isinstance(source.base, Symbol) and self._is_resident(ins):
+                    found.add(name)
+            elif isinstance(source, Reg) and (form := form_of(ins, *_COPIES)) is not None and not form["ftz"]:
+                copies[source.name].append(name)
+        waiting = list(found)
+        while waiting:
+            for name in copies.pop(waiting.pop(), ()):
+                found.add(name)
+                waiting.append(name)
+        return found
+
+    def _is_resident(self, load: Instruction) -> bool:
+        reads = load.effects.memory is Memory.READ and not load.form.is_matrix
+        space = load.form["space"].partition("::")[0] if reads else ""
+        return space == "const" or (space == "param" and self.fn.is_entry)
+
+    def constant(self, operand: Operand, type_name: str) -> int | None:
+        """Bits of a constant operand."""
+        if isinstance(operand, Reg):
+            operand = self.constants.get(operand.name, operand)
+        return operand.bits(type_name) if isinstance(operand, Immediate) else None
+
+    def is_resident(self, operand: Operand) -> bool:
+        return isinstance(operand, Immediate) or (isinstance(operand, Reg) and operand.name in self.resident)
