@@ -113,6 +113,7 @@ def test_block_scaled_and_small_formats(part: int) -> None:
         check_mma(form, seed)
 
 
+@pytest.mark.usefixtures("quickly")
 def test_scale_selectors_in_registers() -> None:
     scaled = [f for f in FORMS if f.block_scale]
     for seed, form in enumerate(scaled[:: len(scaled) // 12]):

@@ -30,7 +30,7 @@ from tests.support.scalar_harness import bits, execute, form_of, run
 from tools.capture import rows as row_vectors
 
 GROUP = 40  # statements in one module, so that parsing and compiling are shared
-KERNELS = 12  # of row vectors in one test
+KERNELS = 6  # of row vectors in one test
 Replay = Callable[[], Iterable[str]]  # what is wrong
 # Chapters of what stands around the statement that a text is about: the last of these, if there is nothing else.
 AROUND = ("control", "barrier", "memory", "integer", "logic", "compare", "move", "convert")
