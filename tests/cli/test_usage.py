@@ -94,6 +94,11 @@ def test_every_option_is_documented(words: tuple[str, ...]) -> None:
         assert all(re.search(rf"{name}(?![\w-])", page) for name in names), names
 
 
+def test_the_readme_names_no_option_that_is_not_there() -> None:
+    known = {name for command in ALL.values() for option in command.params for name in option.opts}
+    assert set(re.findall(r"`(--[\w-]+)", (ROOT / "README.md").read_text())) <= known
+
+
 def test_help_shows_a_launch_file(capsys: pytest.CaptureFixture[str]) -> None:
     """As it is written there it can be read, but for the files."""
     import tomllib

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,8 @@ _OWN = {"float16", "float32", "float64", "int8", "int16", "int32", "int64", "uin
 
 
 class Tensor:
+    __module__ = "torch_stub"  # a tensor's library is the first part of its module's name, as `torch` is
+
     def __init__(self, array: Any, name: str, **attributes: Any) -> None:
         self.array, self.dtype = array, f"torch.{name}"
         self.attributes = {"device": "cpu", "layout": "torch.strided", "requires_grad": False, **attributes}
@@ -68,3 +71,6 @@ class Tensor:
         if self.dtype[6:] not in _OWN:
             raise TypeError(f"Got unsupported ScalarType {self.dtype}")
         return self.array
+
+
+sys.modules.setdefault("torch_stub", sys.modules[__name__])

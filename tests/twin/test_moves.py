@@ -20,7 +20,7 @@ from mmulator.layouts import MatrixDescriptor, element_of, fragment, operand_add
 from mmulator.layouts.operands import memory_bits
 from mmulator.layouts.swizzle import SWIZZLES
 from mmulator.machine.runtime.wgmma_operands import a_fragment, accumulator_in, accumulator_out, operand_bytes
-from mmulator.machine.state import Cta, FaultKind, Launch, Warp, WgmmaSite
+from mmulator.machine.state import Cta, FaultKind, Launch, Warp, WgmmaTable
 from mmulator.program.addresses import SHARED_BASE
 
 Array = np.ndarray
@@ -112,7 +112,7 @@ def test_accumulators_lie_where_layouts_says() -> None:
         given = RNG.integers(0, 1 << 32, (f.lanes, f.registers), dtype=np.uint32)
         matrix = f.to_matrix(given)
         slots = 128 * RNG.permutation(f.registers)
-        site = np.zeros(1, WgmmaSite.numpy_dtype())
+        site = np.zeros(1, WgmmaTable.numpy_dtype())
         site["n"], site["d_bits"], site["d_words"] = form.n, bits, f.registers
         site["d_slots"][0, : f.registers] = slots
         for warp in range(4):

@@ -27,7 +27,7 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from mmulator.codegen.types import CodeError, Ty, boolean, i64, void
 from mmulator.codegen.values import WIDE, Builder, Value, as_value, constant, module_text
@@ -114,9 +114,13 @@ class Native:
         return call(Builder.current(), self, args)
 
 
+@overload
+def native(function: Callable[..., Any], /) -> Native: ...
+@overload
+def native(*, name: str | None = None, attributes: str = "", inline: bool = False) -> Callable[[Callable[..., Any]], Native]: ...
 def native(
     function: Callable[..., Any] | None = None, *, name: str | None = None, attributes: str = "", inline: bool = False
-) -> Any:
+) -> Native | Callable[[Callable[..., Any]], Native]:
     """Decorator: see the module's docstring."""
     if function is None:
         return lambda f: Native(f, name, attributes, inline)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from mmulator.errors import UnsupportedError
 from mmulator.isa.effects import Ends, Together
+from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
 from mmulator.isa.targets import DEVICES, Target, default_device
 from mmulator.layouts.sparse.metadata import selectors
@@ -94,7 +95,9 @@ def _predicates(function: Function) -> Iterator[Unsupported]:
 
 
 def reasons(ins: Instruction, module: Module) -> Iterator[Unsupported]:
-    """Everything in an instruction that cannot be run."""
+    """Everything in an instruction that cannot be run; nothing of one that does not exist."""
+    if isinstance(ins.found, NoForm):
+        return
     form = ins.form
     if not form.status.runs:
         yield Unsupported(form.name, form.status.reason, form.section.title, ins.mnemonic_span)

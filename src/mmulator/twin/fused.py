@@ -1,4 +1,4 @@
-"""The compiled twin of fused dot products: loops over packed operands (idea and layouts: twin_plan.py).
+"""The compiled twin of fused dot products: loops over packed operands (idea and layouts: plan.py).
 
 `core` runs with the rounding mode set to toward zero; functions that need round-to-nearest set it for themselves and
 are never inlined. Between chunks the accumulator is a row-major tile of f32 values on the stack, its sign turned if the

@@ -1,4 +1,4 @@
-"""Packing of operands for the compiled twin of fused dot products (layouts: twin_plan.py). All macros over Values."""
+"""Packing of operands for the compiled twin of fused dot products (layouts: plan.py). All macros over Values."""
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
 # mypy: disable-error-code="valid-type, arg-type"

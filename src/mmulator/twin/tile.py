@@ -1,4 +1,4 @@
-"""The fast path of one chunk of a fused dot product: one row of A against 16 or 64 columns of B (idea: twin_plan.py).
+"""The fast path of one chunk of a fused dot product: one row of A against 16 or 64 columns of B (idea: plan.py).
 
 Everything here runs with the rounding mode set to toward zero.
 """

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmulator.codegen.loading import address
-from mmulator.errors import ExecutionFault
+from mmulator.errors import LimitReached
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.faults import describe_fault
 from mmulator.machine.launch.faults_warp import describe_deadlock, unfinished
@@ -170,9 +170,9 @@ class Workers:
         shape = self.grid.shape
         return f"{self.finished * shape.cluster_size} of {shape.ctas} blocks are done"
 
-    def _too_late(self, timeout: float | None) -> ExecutionFault:
+    def _too_late(self, timeout: float | None) -> LimitReached:
         where, first = unfinished(self.grid, self._begun())
-        return ExecutionFault(
+        return LimitReached(
             f"{self.grid.kernel.program.entry.function.name} did not finish within {timeout:g} s: {self._how_far()}; {where}",
             span=first.instruction.span if first is not None and first.instruction is not None else None,
             hint="an endless loop, or a larger --timeout is needed",
