@@ -12,7 +12,10 @@ from mmulator.machine.meaning.atomic import _combiner
 from mmulator.machine.module import Module
 from tests.data import atomic_vectors
 from tests.data.atomic_vectors import BLOCK, HEAD, Case, cases, kernel
+from tests.support import rows, vectors
 
+test_vectors = vectors.replay("atomic")
+test_rows = rows.run_or_refused("atomic")
 GROUP = 16  # cases in a kernel
 
 

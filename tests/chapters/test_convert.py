@@ -11,8 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support import rows, vectors
 from tests.support import scalar_oracle as oracle
+from tests.support.one_block import launch
 from tests.support.scalar_harness import bits, run
+
+test_vectors = vectors.replay("convert")
+test_rows = rows.run_or_refused("convert")
+test_forms = rows.computed("convert")
+test_corners = vectors.measured(
+    # .ftz flushes what is subnormal after rounding with any exponent, though as a subnormal it would round up
+    ("cvt.rn.ftz.f32.f64", (0xB80FFFFFE0000000,), 0x80000000),
+    ("cvt.rp.ftz.f32.f64", (0x380FFFFFD0000000,), 0x00000000),
+    # but a subnormal .f32 is no zero to a conversion to .f16
+    ("cvt.rp.ftz.f16.f32", (0x00000001,), 0x0001),
+)  # fmt: skip
 
 FLOATS = {"f16": oracle.F16, "bf16": oracle.BF16, "f32": oracle.F32, "f64": oracle.F64}
 INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
@@ -267,3 +280,90 @@ def test_pack(target: str) -> None:
     else:
         got = run(f"cvt.pack.sat.{target}.s32.b32", a, b, c)
         assert got.tolist() == [(0x89ABCDEF << 2 * size | w) & 0xFFFFFFFF for w in want]
+
+
+# random bits, and formats that no vector has -------------------------------------------------------------------------
+RANDOM = {"f16": (13, (28, 16), (12, 0)), "bf16": (16, (31, 16), (15, 0))}
+FORMATS = {"f16": oracle.F16, "bf16": oracle.BF16, **SMALL}
+
+
+def stochastic(code: int, name: str, random: int, bits: int, finite: bool) -> int:
+    """Away from zero if the random bits and the highest bits that are cut off carry; in exact fractions."""
+    f = FORMATS[name]
+    value = oracle.decode(code, oracle.F32)
+    if value.kind == "nan":
+        return f.nan
+    if value.kind == "number":
+        size = abs(value.value)
+        step = Fraction(2) ** (max(oracle.floor_log2(size) if size else -500, 1 - f.bias) - f.mantissa)
+        whole, part = divmod(size / step, 1)
+        whole += (int(part * (1 << bits)) + random) >> bits
+        size = whole * step
+        largest = oracle.decode(f.top, f).value
+        if size > largest:
+            size = largest if finite else size * 4
+        value = oracle.number(-size if value.negative else size, value.negative)
+    return oracle.encode(value, f, "rz" if finite else "rn", finite=finite)
+
+
+def numbers(rng: np.random.Generator, n: int) -> np.ndarray:
+    """f32 around the range of the small formats, subnormal results, ends and NaN."""
+    exponent = rng.integers(90, 150, n)
+    made = (rng.integers(0, 2, n) << 31 | exponent << 23 | rng.integers(0, 1 << 23, n)).astype(np.uint32)
+    made[:8] = [0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00000, 0x477FF000, 0x3F800000, 0x00000001]
+    return made
+
+
+@pytest.mark.parametrize(("name", "finite"), list(product(RANDOM, (False, True))))
+def test_two_halves_with_random_bits(name: str, finite: bool) -> None:
+    bits, high, low = RANDOM[name]
+    rng = np.random.default_rng(3)
+    a, b = numbers(rng, 256), numbers(rng, 256)[::-1].copy()
+    rbits = rng.integers(0, 1 << 32, 256, dtype=np.uint32)
+    got = run(f"cvt.rs{'.satfinite' * finite}.{name}x2.f32", a, b, rbits)
+    want = [
+        stochastic(int(x), name, int(r) >> high[1] & (1 << bits) - 1, bits, finite) << 16
+        | stochastic(int(y), name, int(r) >> low[1] & (1 << bits) - 1, bits, finite)
+        for x, y, r in zip(a, b, rbits)
+    ]
+    assert got.tolist() == want
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_four_small_numbers_with_random_bits(name: str) -> None:
+    rng = np.random.default_rng(5)
+    sources = [numbers(rng, 64) for _ in range(4)]
+    rbits = rng.integers(0, 1 << 32, 64, dtype=np.uint32)
+    r, f = [f"r{n}" for n in range(1, 6)], [f"f{n}" for n in range(1, 5)]
+    loads = " ".join(f"ld.global.b32 {x}, [in{n}];" for n, x in enumerate((*f, r[4])))
+    d, width = ("h1", 4) if name == "e2m1" else ("r1", 8)
+    store = "st.global.b16 [out], h1;" if width == 4 else "st.global.b32 [out], r1;"
+    body = f"{loads} cvt.rs.satfinite.{name}x4.f32 {d}, {{{', '.join(f)}}}, r5; {store}"
+    results, _ = launch(body, *sources, rbits, target="sm_100a", block=64)
+    for n in range(64):
+        word = int(rbits[n])
+        first, second = word >> 16, word & 0xFFFF
+        if width == 4:
+            first, second = (word >> 24) << 8 | (word >> 8) & 0xFF, (word >> 16 & 0xFF) << 8 | word & 0xFF
+        want = 0
+        for source, random in zip(sources, (first, first, second, second)):
+            want = want << width | stochastic(int(source[n]), name, random, 16, True)
+        assert results[n, 0] == want, (n, [hex(int(s[n])) for s in sources], hex(word))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_halves_to_small_formats_and_back(name: str) -> None:
+    """Every .bf16 (and .f16) to the format as its .f32 would be; every code to .bf16 exactly."""
+    every = np.arange(65536, dtype=np.uint32)
+    widened = every.astype(np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
+    for half, single in (("bf16", every << 16), ("f16", widened)):
+        if (name, half) in (("e4m3", "f16"), ("e5m2", "f16")):
+            continue  # has a vector
+        got = run(f"cvt.rn.satfinite.{name}x2.{half}x2", every << 16 | every[::-1])
+        assert np.array_equal(got, run(f"cvt.rn.satfinite.{name}x2.f32", single, single[::-1].copy()))
+    codes = np.arange(256 if name != "e2m1" else 16)
+    f = SMALL[name]
+    codes = codes[codes < 1 << f.bits]
+    want = [oracle.encode(oracle.decode(int(c), f), oracle.BF16) for c in codes]
+    packed = codes.astype(np.uint8 if name == "e2m1" else np.uint16)
+    assert (run(f"cvt.rn.bf16x2.{name}x2", packed) & 0xFFFF).tolist() == want

@@ -1,4 +1,5 @@
-"""Warpgroups: accumulators that meet in flight as on the chip, any number of operations and groups, and who takes part."""
+"""Warpgroups: when results arrive, accumulators that meet in flight as on the chip, any number of operations and groups, and
+who takes part."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import pytest
 from mmulator.errors import ExecutionFault
 from mmulator.machine.module import Module
 from tests.support import places
+from tests.support.ptx_text import kernel
 
 DATA = places.DATA / "wgmma_in_flight"
 HEAD = """.version 8.7
@@ -269,3 +271,118 @@ def test_a_fault_names_the_place_of_its_instruction() -> None:
     lines = [n for n, line in enumerate(source.splitlines(), 1) if "mma_async" in line]
     said = fault(["  mov.b64 %rd20, %rd10;\n  setp.eq.u32 %p5, %r0, %r0;\n", *steps])
     assert said.startswith(f"<ptx>:{lines[1]}:") and "outside of shared memory" in said
+
+
+# when results arrive -------------------------------------------------------------------------------------------------
+# A block of 128 threads; 8 KB of shared memory are filled with f16 ones. Descriptor %rd10: no swizzle, LBO 128, SBO 256.
+FILLED = """
+  .shared .align 128 .b8 tile[8192];
+  mov.u32 %r40, %tid.x;
+  mov.u32 %r41, tile;
+  mad.lo.u32 %r42, %r40, 4, %r41;
+  mov.u32 %r43, 0;
+FILL:
+  st.shared.b32 [%r42], 0x3C003C00;
+  add.u32 %r42, %r42, 512;
+  add.u32 %r43, %r43, 1;
+  setp.lt.u32 %p1, %r43, 16;
+  @%p1 bra FILL;
+  fence.proxy.async;
+  bar.sync 0;
+  shr.u32 %r44, %r41, 4;
+  cvt.u64.u32 %rd10, %r44;
+  or.b64 %rd10, %rd10, 0x0000001000080000;
+  mov.f32 %f1, 0f40A00000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
+  mov.f32 %f5, %f1; mov.f32 %f6, %f1; mov.f32 %f7, %f1; mov.f32 %f8, %f1;
+"""
+ACCUMULATE = "  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f{0},%f{1},%f{2},%f{3}}}, %rd10, %rd10, {4}, 1, 1, 0, 0;\n"
+FIRST, SECOND = ACCUMULATE.format(1, 2, 3, 4, "1"), ACCUMULATE.format(5, 6, 7, 8, "1")
+FENCE, COMMIT = "  wgmma.fence.sync.aligned;\n", "  wgmma.commit_group.sync.aligned;\n"
+STORE_BOTH = """
+  mad.wide.u32 %rd20, %r40, 8, %rd0;
+  st.global.v2.f32 [%rd20], {%f1, %f5};
+"""
+
+
+def wait(n: int) -> str:
+    return f"  wgmma.wait_group.sync.aligned {n};\n"
+
+
+def products(body: str, seed: int = 0, block: int = 128) -> np.ndarray:
+    out = np.zeros((block, 2), np.float32)
+    Module.load(kernel(FILLED + body))["k"].launch(1, block, [out], seed=seed, timeout=20)
+    return out
+
+
+SEEDS = range(12)
+START, DONE = 5.0, 21.0  # the accumulator's first value, and with 16 products of 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wait_group_brings_the_result(seed: int) -> None:
+    assert (products(FENCE + FIRST + COMMIT + wait(0) + STORE_BOTH, seed)[:, 0] == DONE).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_without_a_wait_the_registers_keep_their_value(seed: int) -> None:
+    assert (products(FENCE + FIRST + COMMIT + STORE_BOTH, seed) == START).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_without_a_commit_the_wait_covers_nothing(seed: int) -> None:
+    assert (products(FENCE + FIRST + wait(0) + STORE_BOTH, seed) == START).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wait_group_n_leaves_n_groups_pending(seed: int) -> None:
+    out = products(FENCE + FIRST + COMMIT + SECOND + COMMIT + wait(1) + STORE_BOTH, seed)
+    assert (out[:, 0] == DONE).all() and (out[:, 1] == START).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_group_holds_all_that_was_issued_before_its_commit(seed: int) -> None:
+    assert (products(FENCE + FIRST + SECOND + COMMIT + wait(0) + STORE_BOTH, seed) == DONE).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_accumulation_goes_on_in_flight(seed: int) -> None:
+    assert (products(FENCE + FIRST + FIRST + COMMIT + FIRST + COMMIT + wait(0) + STORE_BOTH, seed)[:, 0] == START + 48).all()
+
+
+def test_scale_d_off_does_not_read_the_accumulator() -> None:
+    nan = "  mov.f32 %f1, 0f7FC00000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;\n"
+    assert (products(nan + FENCE + ACCUMULATE.format(1, 2, 3, 4, "0") + COMMIT + wait(0) + STORE_BOTH)[:, 0] == 16).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_copy_before_the_wait_means_the_value_after_it(seed: int) -> None:
+    """ptxas renames; compilers rely on it."""
+    body = FENCE + FIRST + COMMIT + "  mov.f32 %f9, %f1;\n" + wait(0) + "  mov.f32 %f5, %f9;\n" + STORE_BOTH
+    assert (products(body, seed) == DONE).all()
+
+
+def test_operands_are_read_between_issue_and_wait() -> None:
+    """Shared memory overwritten too early: one outcome a seed, both outcomes among seeds."""
+    overwrite = "  bar.sync 0;\n" + "".join(f"  st.shared.b32 [%r41+{4 * n}], 0;\n" for n in range(16)) + "  bar.sync 0;\n"
+    body = FENCE + FIRST + COMMIT + overwrite + wait(0) + STORE_BOTH
+    results = {seed: products(body, seed).tobytes() for seed in range(16)}
+    assert len(set(results.values())) == 2
+    assert all(products(body, seed).tobytes() == results[seed] for seed in range(4))
+
+
+def test_warps_that_issue_different_operations() -> None:
+    body = FENCE + "  setp.lt.u32 %p2, %r40, 64;\n  @%p2 bra A;\n" + FIRST + "  bra J;\nA:\n" + SECOND + "J:\n" + COMMIT + wait(0)
+    with pytest.raises(ExecutionFault, match="different wgmma"):
+        products(body)
+
+
+def test_a_warp_that_never_issues() -> None:
+    body = "  setp.lt.u32 %p2, %r40, 32;\n  @%p2 bra E;\n" + FENCE + FIRST + COMMIT + wait(0) + "E:\n"
+    with pytest.raises(ExecutionFault, match=r"wgmma\.mma_async\S+ by an incomplete warpgroup: warp 0 has exited"):
+        products(body)
+
+
+def test_descriptor_outside_of_shared_memory() -> None:
+    body = "  mov.b64 %rd10, 0x0000001000083FFF;\n" + FENCE + FIRST + COMMIT + wait(0)
+    with pytest.raises(ExecutionFault, match="matrix descriptor outside"):
+        products(body)

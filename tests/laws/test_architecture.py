@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mmulator.isa import matrix_move, mma, table, wgmma, wmma
-from tests.support import places
+from tests.support import places, rows, vectors
 
 ROOT = places.ROOT / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
@@ -152,6 +152,16 @@ def test_chapters_have_one_name_on_every_storey() -> None:
     for storey, shared in (("machine/meaning", VOCABULARY), ("machine/runtime", NATIVE), ("instruction", OWN)):
         files = {p.stem for p in (ROOT / storey).glob("*.py")} - {"__init__"}
         assert files <= CHAPTERS | shared and not CHAPTERS & shared
+
+
+def test_every_chapter_has_its_file_of_tests() -> None:
+    """It replays the vectors that there are of it, and goes through its rows, but for those of matrices."""
+    tests = places.ROOT / "tests" / "chapters"
+    assert {p.stem for p in tests.glob("*.py")} == {f"test_{chapter}" for chapter in CHAPTERS}
+    for chapter in CHAPTERS:
+        text = (tests / f"test_{chapter}.py").read_text()
+        assert (f'test_vectors = vectors.replay("{chapter}")' in text) == (chapter in vectors.chapters()), chapter
+        assert (f'test_rows = rows.run_or_refused("{chapter}")' in text) == bool(rows.rows_of(chapter)), chapter
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))

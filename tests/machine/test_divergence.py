@@ -7,7 +7,6 @@ import threading
 import numpy as np
 import pytest
 
-from mmulator.errors import ExecutionFault
 from mmulator.machine.module import Module
 from mmulator.program.blocks import build
 from tests.support.ptx_text import STORE_R1, kernel
@@ -146,15 +145,3 @@ def test_a_call_with_many_parameters() -> None:
     assert (got == n * LANES + n * (n - 1) // 2).all()
 
 
-def test_barriers_in_registers() -> None:
-    """They may differ between warps; between the lanes of one an H200 traps."""
-    body = """
-  mov.u32 %r2, %tid.x; shr.u32 %r2, %r2, {shift}; add.u32 %r3, %r2, {first}; setp.eq.u32 %p2, 0, 0; mov.b32 %r4, 32;
-  barrier.red.popc.u32 %r1, %r3, %r4, %p2;
-  barrier.sync %r2, 32;
-"""
-    assert (run(body.format(shift=5, first=3) + STORE_R1, block=64) == 32).all()
-    with pytest.raises(ExecutionFault, match=r"lane 0 barrier 3, and this thread another, in .* thread \(16, 0, 0\)"):
-        run(body.format(shift=4, first=3) + STORE_R1)
-    with pytest.raises(ExecutionFault, match=r"barrier 1[67] with a count of 32"):
-        run(body.format(shift=5, first=16) + STORE_R1, block=64)

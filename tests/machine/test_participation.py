@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
-from mmulator.machine.launch.report import Report
 from mmulator.machine.module import Module
 from tests.support.ptx_text import STORE_R1, kernel
+from tests.support.warps import START, fault, launch
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 REGISTERS = "{%f0,%f1,%f2,%f3}, {%r4,%r5,%r6,%r7}, {%r8,%r9}, {%f0,%f1,%f2,%f3}"
@@ -29,22 +29,6 @@ WHOLE = {
     "movmatrix.sync.aligned.m8n8.trans.b16": "%r10, %r10",
     "setmaxnreg.inc.sync.aligned.u32": "128",
 }
-START = """
-  .shared .align 128 .b8 memory[4096];
-  mov.u32 %r20, memory; mov.u32 %r30, %laneid; setp.lt.u32 %p1, %r30, 16; setp.eq.u32 %p2, %r30, 3; mov.b32 %r1, 1;
-"""
-
-
-def launch(body: str, block: int = 32, timeout: float = 20) -> tuple[np.ndarray, Report]:
-    out = np.zeros(max(block, 32), np.uint32)
-    report = Module.load(kernel(START + body), name="test.ptx")["k"].launch(1, block, [out], timeout=timeout)
-    return out, report
-
-
-def fault(body: str, block: int = 32, timeout: float = 20) -> str:
-    with pytest.raises(ExecutionFault) as caught:
-        launch(body, block, timeout)
-    return str(caught.value)
 
 
 HALF = "lanes 0 to 15 of warp 0"
@@ -116,90 +100,7 @@ def test_lanes_that_wait_for_each_other_are_found_while_other_warps_run() -> Non
     assert time.perf_counter() - start < 10
 
 
-MEETING = """
-  mov.b32 %r1, 0; shl.b32 %r2, %r30, 2; mov.u32 %r3, memory; add.u32 %r3, %r3, %r2; xor.b32 %r4, %r2, 124; mov.u32 %r5, memory;
-  add.u32 %r4, %r4, %r5; st.shared.b32 [%r3], %r30; mov.b32 %r6, {mask}; setp.gt.u32 %p4, %r30, 27; mov.b32 %r7, 0;
-  {early}
-L: @%p1 bra LOW;
-  bar.warp.sync %r6;
-  ld.shared.b32 %r1, [%r4];
-  bra NEXT;
-LOW:
-  @%p2 add.u32 %r1, %r1, 0;
-  bar.warp.sync {low};
-  ld.shared.b32 %r1, [%r4];
-NEXT:
-  @%p1 bra M;
-  bar.warp.sync %r6;
-M: @%p1 bar.warp.sync {low};
-  add.u32 %r1, %r1, 1;
-  st.shared.b32 [%r3], %r1;
-  add.u32 %r7, %r7, 1; setp.lt.u32 %p5, %r7, 3; @%p5 bra L;
-"""
-
-
-@pytest.mark.parametrize("early", ["", "@%p4 exit;"])
-def test_lanes_meet_at_several_bar_warp_sync_with_one_mask(early: str) -> None:
-    """Three rounds of s[lane] = s[31 - lane] + 1; lanes that have exited keep their first value."""
-    out, report = launch(MEETING.format(mask="-1", low="-1", early=early) + STORE_R1)
-    here, lane = 28 if early else 32, np.arange(32)
-    want = np.where(31 - lane < here, 34 - lane, 32 - lane)
-    np.testing.assert_array_equal(out, np.where(lane < here, want, 0))
-    assert report.instructions["barrier"] == 3 * 2 * 2
-
-
-def test_lanes_at_several_bar_warp_sync_with_different_masks() -> None:
-    text = fault(MEETING.format(mask="-1", low="0x8000ffff", early=""))
-    assert "bar.warp.sync by part of its member mask" in text and "must name the same mask at each" in text
-
-
-def test_a_member_mask_whose_lanes_are_elsewhere() -> None:
-    text = fault("@%p1 bra B;\nbar.warp.sync -1;\nbra E;\nB:\nshfl.sync.bfly.b32 %r2, %r30, 1, 31, -1;\nE:")
-    assert "bar.warp.sync by part of its member mask" in text or "shfl.sync.bfly.b32 by part of its member mask" in text
-    assert "every thread that the member mask names" in text and "lanes 16 to 31 wait" in text
-
-
 # barriers and time -------------------------------------------------------------------------------------------------
-def test_one_barrier_with_two_counts() -> None:
-    text = fault("mov.u32 %r31, %tid.x; setp.lt.u32 %p3, %r31, 32;\n@%p3 bar.sync 1, 64;\n@!%p3 bar.sync 1, 96;", 96)
-    assert "barrier 1 with a count of 96 threads where 64 threads are expected" in text
-    assert "must name the same thread count" in text
-
-
-def test_a_count_is_named_everywhere_or_nowhere() -> None:
-    """As on an H200, which traps."""
-    body = "mov.u32 %r31, %tid.x; setp.lt.u32 %p3, %r31, 32;\n@%p3 bar.sync 1, 96;\n@!%p3 bar.sync 1;"
-    assert "barrier 1 with a count of all threads of the block where 96 threads are expected" in fault(body, 96)
-
-
-# What an H200 stored: the lower and the upper half of each of two warps.
-HALVES = {
-    "two places": ("@%p1 bra B; barrier.sync 0; mov.b32 %r1, 2; bra E;\nB: barrier.sync 0; mov.b32 %r1, 3;\nE:", 3, 2),
-    "a reduction at two places": (
-        "@%p1 bra B; barrier.red.popc.u32 %r1, 3, 64, %p5; bra E;\nB: barrier.red.popc.u32 %r1, 3, 64, %p5;\nE:", 64, 64,
-    ),
-    "half a warp does not wait": ("mov.u32 %r31, %tid.x; setp.ge.u32 %p3, %r31, 32; @%p3 bra B; @%p1 bar.arrive 1, 64; bra E;\n"
-                                  "B: bar.sync 1, 64;\nE:", 1, 1),
-    "half a warp goes by": ("@!%p1 bra E; bar.sync 0; mov.b32 %r1, 2;\nE:", 2, 1),
-    "half a warp counts 32": ("@%p1 bar.sync 1, 64;", 1, 1),
-    "a warp is enough": ("@%p1 bar.sync 1, 32;", 1, 1),
-    "a reduction of half a warp": ("@%p1 barrier.red.popc.u32 %r1, 3, 32, %p5;", 16, 1),
-}  # fmt: skip
-
-
-def test_one_warp_at_two_barrier_instructions() -> None:
-    """ptxas brings the warp together before bar.sync, so that an H200 hangs, or not, as the code comes out."""
-    text = fault("@%p1 bra B;\nbar.sync 0;\nbra E;\nB:\nbar.sync 0;\nE:", 64)
-    assert "bar.sync by part of a warp" in text and "wait at bar.sync (test.ptx:" in text
-    assert "all threads of the warp must execute the same instruction" in text and "without .aligned" in text
-
-
-@pytest.mark.parametrize("name", HALVES)
-def test_a_warp_arrives_at_a_barrier_as_one(name: str) -> None:
-    """It arrives when all its threads that have not exited are there, and counts 32."""
-    body, low, high = HALVES[name]
-    out, _ = launch(f"setp.eq.u32 %p5, 0, 0; {body}{STORE_R1}", 64)
-    assert (out.reshape(2, 2, 16) == np.array([low, high])[None, :, None]).all()
 
 
 def test_a_time_limit_says_where_the_warps_are() -> None:

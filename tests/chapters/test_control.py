@@ -1,0 +1,7 @@
+"""Control flow: that every row is written. (What it does: kernels, machine/test_divergence.py and test_calls.py.)"""
+
+from __future__ import annotations
+
+from tests.support import rows
+
+test_rows = rows.run_or_refused("control")

@@ -1,0 +1,7 @@
+"""Miscellaneous instructions: hints, and what is for debuggers. (trap: machine/test_faults.py.)"""
+
+from __future__ import annotations
+
+from tests.support import rows
+
+test_rows = rows.run_or_refused("misc")

@@ -1,0 +1,59 @@
+"""Moves, permutations of bytes, addresses of one space in another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support import rows, vectors
+from tests.support.integers import check_any, check_constants, check_edges
+from tests.support.one_block import LANES, launch
+
+test_vectors = vectors.replay("move")
+test_rows = rows.run_or_refused("move")
+test_forms = rows.computed("move")
+
+
+def permuted(a: int, b: int, c: int) -> int:
+    both, out = (a & 0xFFFFFFFF) | b << 32, 0
+    for n in range(4):
+        pick = c >> 4 * n & 15
+        byte = both >> 8 * (pick & 7) & 255
+        out |= (255 * (byte >> 7) if pick & 8 else byte) << 8 * n
+    return out
+
+
+FORMS = {"prmt.b32": permuted}
+
+
+@pytest.mark.parametrize("mnemonic", FORMS)
+def test_edges(mnemonic: str) -> None:
+    check_edges(mnemonic, FORMS[mnemonic])
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.data())
+def test_any_operands(data: Any) -> None:
+    check_any(FORMS, data)
+
+
+KNOWN = [
+    *(("prmt.b32", {"c": c}) for c in (0x3210, 0x5410, 0x7632, 0x0123, 0xFEDC, 0x8888, 0x4444, 0x9A10, 0x765C3)),
+    *((f"prmt.b32.{m}", {"c": c}) for m in ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16") for c in range(5)),
+]
+
+
+@pytest.mark.parametrize(("mnemonic", "constants"), KNOWN)
+def test_known_operands_change_nothing(mnemonic: str, constants: dict[str, int]) -> None:
+    check_constants(mnemonic, constants)
+
+
+def test_moves_of_vectors() -> None:
+    body = "ld.global.b32 r1, [in0]; add.u32 r2, r1, 1; mov.v2.b32 {r3, r4}, {r1, r2}; mov.v4.u32 {r5, r6, r7, r8}, %tid;"
+    source = np.arange(LANES, dtype=np.uint32) * 7
+    results, _ = launch(body + "st.global.v4.b32 [out], {r3, r4, r5, r8};", source)
+    assert np.array_equal(results, np.stack([source, source + 1, np.arange(LANES), 0 * source], 1))

@@ -1,0 +1,57 @@
+"""What is legal and cannot be run: `check` names it as a launch does; and what no chip was asked is noted."""
+
+from __future__ import annotations
+
+import pytest
+
+from mmulator.errors import UnsupportedError
+from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target, default_device
+from mmulator.machine.launch.limits import check_device
+from mmulator.machine.module import Module
+from mmulator.program.runnable import unsupported
+from mmulator.ptx import parse_module
+from mmulator.source import Source
+from tests.support.one_block import launch
+
+
+def test_a_target_that_is_no_device_runs_on_a_later_one() -> None:
+    for target in TARGETS:
+        device = default_device(target)
+        if target.runs_on(device):
+            check_device(device, target)
+        else:
+            with pytest.raises(UnsupportedError, match="does not run") as caught:
+                check_device(device, target)
+            assert device not in str(caught.value.hint) and "is modelled" in str(caught.value.hint)
+        version = "{}.{}".format(*PTX_VERSIONS[-1])
+        text = f".version {version}\n.target {target}\n.visible .entry k() {{ ret; }}\n"
+        named = [u.name for u in unsupported(parse_module(Source("t.ptx", text)))]
+        assert named == ([] if target.runs_on(device) else [f".target {target}"])
+    assert [default_device(Target(n)) for n in (88, 101, 107, 110)] == ["sm_89", "sm_103", "sm_120", "sm_120"]
+
+
+NOT_HERE = {  # (before the kernel, in it): what is said
+    ("", "ld.global.b32 r, [there];"): "there .* defined elsewhere",
+    (".extern .func f();", "mov.b64 d, f;"): "f .* defined elsewhere",
+    (".func f(.param .b64 x) { ret; }", "call f, (given);"): "given .* cannot be passed on by its name",
+    ("", "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {g, g1, g2, g3}, {r, r, r, 5}, d, 1, 1, 1, 0;"): "5 as operand a",
+}
+
+
+@pytest.mark.parametrize(("before", "body"), NOT_HERE)
+def test_check_names_what_a_launch_refuses(before: str, body: str) -> None:
+    text = (
+        f".version 8.0\n.target sm_90a\n.address_size 64\n.extern .global .b32 there;\n{before}\n"
+        f".visible .entry k(.param .b64 given) {{ .reg .b32 r; .reg .b64 d; .reg .f32 g, g1, g2, g3; {body} ret; }}\n"
+    )
+    (named,) = unsupported(parse_module(Source("e.ptx", text)))
+    with pytest.raises(UnsupportedError, match=NOT_HERE[before, body]) as caught:
+        Module.load(text)["k"].compile()
+    assert caught.value.message == named.error.message
+
+
+def test_what_no_chip_was_asked_is_noted() -> None:
+    body = "mov.b64 d1, 0; add.rn.f32x2 d1, d1, d1; add.f32.f16 f1, h1, f1; add.f32 f1, f1, f1; st.global.f32 [out], f1;"
+    _, report = launch(body, target="sm_100a")
+    assert report.notes == ["add.rn.f32x2, add.f32.f16: as the PTX ISA describes them; no chip that has them was asked"]
+    assert launch("add.f32 f1, f1, f1; st.global.f32 [out], f1;")[1].notes == []

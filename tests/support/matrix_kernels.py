@@ -1,0 +1,37 @@
+"""Kernels of one matrix instruction, for sm_120: registers from memory, the instruction, registers to memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mmulator import Module
+
+HEAD = ".version 9.1\n.target sm_120a\n.address_size 64\n"
+CASES = 8
+
+
+def registers(name: str, count: int) -> str:
+    return "{" + ", ".join(f"%{name}{i}" for i in range(count)) + "}"
+
+
+def load(name: str, count: int) -> list[str]:
+    """Registers of a thread from [cases][32][count] words."""
+    head = [f"ld.param.u64 %p, [{name}];", f"mad.wide.u32 %p, %at, {4 * count}, %p;"]
+    return head + [f"ld.global.b32 %{name}{i}, [%p+{4 * i}];" for i in range(count)]
+
+
+def store(name: str, count: int) -> list[str]:
+    head = [f"ld.param.u64 %p, [{name}];", f"mad.wide.u32 %p, %at, {4 * count}, %p;"]
+    return head + [f"st.global.b32 [%p+{4 * i}], %{name}{i};" for i in range(count)]
+
+
+def kernel(counts: dict[str, int], body: list[str], extra: str = "") -> Module:
+    declared = " ".join(f".reg .b32 %{n}<{c}>;" for n, c in counts.items())
+    params = ", ".join(f".param .u64 {n}" for n in counts)
+    head = f"{declared} .reg .b64 %p, %q; .reg .b32 %at, %t, %s; {extra} mov.u32 %t, %tid.x; mov.u32 %at, %ctaid.x;"
+    lines = [head, "mad.lo.u32 %at, %at, 32, %t;", *body, "ret;"]
+    return Module.load(f"{HEAD}.visible .entry k({params})\n{{\n" + "\n".join(lines) + "\n}\n")
+
+
+def run(module: Module, arrays: list[np.ndarray]) -> None:
+    module["k"].launch(CASES, 32, arrays, device="sm_120", timeout=60)

@@ -1,0 +1,28 @@
+"""A block of threads that run a few statements on words of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mmulator.machine.module import Module
+
+LANES = 32
+
+
+def launch(body: str, *arrays: np.ndarray, target: str = "sm_90a", block: int = LANES, entry: str = "") -> Any:
+    """One block. `in0`, `in1`, ... are addresses of the thread's words of 4 bytes, `out` of 16 bytes."""
+    pointers = "".join(
+        f"ld.param.u64 in{n}, [given{n}]; mad.wide.u32 in{n}, t, 4, in{n};\n" for n in range(len(arrays))
+    )
+    parameters = ", ".join((*(f".param .u64 given{n}" for n in range(len(arrays))), ".param .u64 results"))
+    registers = " ".join(f".reg .{t} {x}<9>;" for t, x in (("b32", "r"), ("b64", "d"), ("f32", "f"), ("b16", "h"), ("pred", "p")))
+    text = (
+        f".version 9.5\n.target {target}\n.address_size 64\n.visible .entry k({parameters}) {entry}\n{{\n"
+        f".reg .b32 t; .reg .b64 in<{len(arrays) + 1}>, out; {registers}\nmov.u32 t, %tid.x;\n{pointers}"
+        f"ld.param.u64 out, [results]; mad.wide.u32 out, t, 16, out;\n{body}\nret;\n}}\n"
+    )
+    results = np.zeros((block, 4), np.uint32)
+    report = Module.load(text, name="k.ptx")["k"].launch(1, block, [*(a.copy() for a in arrays), results], timeout=30)
+    return results, report

@@ -1,0 +1,184 @@
+"""The rows of a chapter, each in the forms that it has: written to the end, or refused by name.
+
+    test_rows = rows.run_or_refused("logic")
+    test_forms = rows.computed("logic")     # of chapters whose instructions only compute
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import product
+
+import pytest
+
+from mmulator.codegen.types import ptr_to, void
+from mmulator.codegen.values import Builder, constant, module_text
+from mmulator.errors import UnsupportedError
+from mmulator.isa.form import Form
+from mmulator.isa.match import match
+from mmulator.isa.row import Row
+from mmulator.isa.targets import PTX_VERSIONS, default_device
+from mmulator.machine.compile.kernel import Jit
+from mmulator.machine.emit.block import vector_type
+from mmulator.machine.meaning.binding import compute, meaning_of
+from mmulator.machine.module import Module
+from mmulator.program.image import ModuleImage
+from mmulator.program.runnable import unsupported
+from mmulator.ptx import parse_module
+from mmulator.ptx.verify import verify
+from mmulator.source import Source
+from tests.support.scalar_harness import BOOL, HarnessScope
+from tests.support.vectors import NAMES
+from tools.capture import row_forms
+
+DECLARED = "".join(
+    f".reg .{t} %{t}_<40>; " for t in ("b8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64",
+                                       "pred", "b128")
+)  # fmt: skip
+# Control flow and what stands in a list of its own
+WRITTEN = {
+    "bra": "bra L; L:", "brx": "TARGETS: .branchtargets L; brx.idx %u32_1, TARGETS; L:", "ret": "ret;", "exit": "exit;",
+    "call": "call (%b32_1), f, (%b32_2);", "trap": "trap;",
+}  # fmt: skip
+
+
+def rows_of(chapter: str) -> tuple[Row, ...]:
+    return tuple(row for row in row_forms.rows() if row in NAMES[chapter].ROWS)
+
+
+# run, or refused ----------------------------------------------------------------------------------------------------
+def run_or_refused(chapter: str) -> Callable[..., None]:
+    """A test that `check` and a launch agree on every row: what check lets through is written to the end, what it names is
+    raised, with the reason that the row gives."""
+
+    @pytest.mark.parametrize("opcode", sorted({row.opcode for row in rows_of(chapter)}))
+    def test(opcode: str) -> None:
+        for row in (r for r in rows_of(chapter) if r.opcode == opcode):
+            groups = [*_groups(row)]
+            assert groups, row_forms.row_key(row)
+            for target, statements, runs in groups:
+                if runs:
+                    _is_written(row, text_of(statements, target))
+                else:
+                    for statement in statements:
+                        _is_refused(row, text_of([statement], target))
+
+    return test
+
+
+def _is_written(row: Row, text: str) -> None:
+    tree = parse_module(Source("rows.ptx", text))
+    assert verify(tree) == (), row_forms.row_key(row)
+    assert unsupported(tree) == (), row_forms.row_key(row)
+    _write_all(text)
+
+
+def _is_refused(row: Row, text: str) -> None:
+    named = unsupported(parse_module(Source("rows.ptx", text)))
+    assert [u.name for u in named] == [row.name], row_forms.row_key(row)
+    assert named[0].reason and named[0].reason == row.status.reason, row_forms.row_key(row)
+    for way in (_write_all, _launch):
+        with pytest.raises(UnsupportedError) as caught:
+            way(text)
+        assert caught.value.message == f"{row.name} cannot be run: {named[0].reason}", row_forms.row_key(row)
+
+
+def _write_all(text: str) -> None:
+    """Write the code of every instruction of the kernel, without compiling it."""
+    tree = parse_module(Source("rows.ptx", text))
+    kernel = next(f for f in tree.functions if f.is_entry)
+    jit = Jit(tree, kernel, ModuleImage(tree), default_device(tree.target))
+    for block in jit.program.blocks:
+        jit._write(block)
+
+
+def _launch(text: str) -> None:
+    Module.load(text, name="rows.ptx")["k"].launch(1, 32)
+
+
+def text_of(statements: list[str], target: str) -> str:
+    version = "{}.{}".format(*PTX_VERSIONS[-1])
+    return (
+        f".version {version}\n.target {target}\n.address_size 64\n.func (.reg .b32 r) f(.reg .b32 a) {{ mov.b32 r, a; ret; }}\n"
+        f".visible .entry k()\n{{ {DECLARED}\n" + "\n".join(statements) + "\nret; }\n"
+    )
+
+
+def _target_of(form: Form) -> str:
+    """A target that has the form, and a device."""
+    if form.requires.families:
+        return f"sm_{form.requires.families[-1]}a"
+    return "sm_100a" if form.requires.minimum > 90 else "sm_90a"
+
+
+def _some(row: Row) -> list[tuple[row_forms.Words, Form]]:
+    """Some forms. Of a row whose modifiers seldom go together, as those of ld, more are drawn."""
+    return next((found for most in (30, 300, 3000) if (found := [*row_forms.forms(row, most)])), [])
+
+
+def _groups(row: Row) -> Iterator[tuple[str, list[str], bool]]:
+    """(target, statements, whether they are supported) of the forms of a row."""
+    found: dict[tuple[str, bool], list[str]] = {}
+    for words, form in _some(row):
+        if row.opcode == "cvta" and "u32" in words:
+            continue  # of modules with addresses of 32 bits
+        text = WRITTEN.get(row.opcode) or row_forms.statement(row.opcode, words, form)
+        found.setdefault((_target_of(form), form.status.runs), []).append(text)
+        if row.opcode in WRITTEN:
+            break
+    for (target, runs), statements in found.items():
+        yield target, statements, runs
+
+
+# computed -----------------------------------------------------------------------------------------------------------
+def computed(chapter: str) -> Callable[..., None]:
+    """A test that every form of every lane-wise row can be written: results have the type of the destination, sign included
+    (it says how a wider register is filled), and LLVM takes the text, that of the functions which are called as well."""
+
+    @pytest.mark.parametrize("name", sorted({row.name for row in rows_of(chapter) if _is_lanewise(row)}))
+    def test(name: str) -> None:
+        written: dict[str, Builder] = {}
+        forms = {k: f for r in rows_of(chapter) if r.name == name for k, f in _forms_of(r).items()}
+        for number, form in enumerate(forms.values()):
+            b, scope = _function(f"form{number}", form)
+            written[b.name] = b
+            written |= {n: f.build()[0] for n, f in scope.natives.items() if n not in written}
+        assert forms
+        import llvmlite.binding
+
+        llvmlite.binding.parse_assembly(module_text(list(written.values()))).verify()
+
+    return test
+
+
+@cache
+def _is_lanewise(row: Row) -> bool:
+    return any(form.status.runs and meaning_of(form).lanewise for _, form in row_forms.forms(row, 8))
+
+
+def _forms_of(row: Row) -> dict[str, Form]:
+    """Every legal choice of modifiers."""
+    choices = [(*g.choices, "") if g.optional else g.choices for g in row.slots]
+    found = {}
+    for words in product(*choices):
+        chosen = tuple(filter(None, words))
+        for modifiers in ((*row.fixed, *chosen), (*chosen, *row.fixed)):
+            form = match(row.opcode, modifiers)
+            if isinstance(form, Form) and form.status.runs:
+                found[str(form)] = form
+    return found
+
+
+def _function(name: str, form: Form) -> tuple[Builder, HarnessScope]:
+    sources = [o for o in form.operands if "w" not in o.access for _ in range(o.count)]
+    types = [vector_type(o.type) for o in sources if o.kind != "imm"]
+    b = Builder(name, void, [(f"p{n}", ptr_to(ty)) for n, ty in enumerate(types)])
+    with b:
+        scope = HarnessScope(b, constant(b, BOOL, 0))
+        values = iter(b.load(ty, p) for ty, p in zip(types, b.params))
+        result = compute(scope, form, *(0x96 if o.kind == "imm" else next(values) for o in sources))
+        b.ret()
+    first = result[0] if isinstance(result, tuple) else result
+    assert first.ty == vector_type(form.operands[0].type), str(form)
+    return b, scope
