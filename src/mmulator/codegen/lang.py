@@ -31,6 +31,7 @@ from typing import Any, overload
 
 from mmulator.codegen.types import CodeError, Ty, boolean, i64, void
 from mmulator.codegen.values import WIDE, Builder, Value, as_value, constant, module_text
+from mmulator.lazy import cached_property
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -67,15 +68,31 @@ class Native:
         self.function = function
         self.name = name or function.__name__
         self.attributes, self.inline = attributes, inline
-        tree = ast.parse(textwrap.dedent(source_of(function))).body[0]
+
+    # read when it is first called for: a program compiles few of the functions that it imports
+
+    @cached_property
+    def tree(self) -> ast.FunctionDef:
+        tree = ast.parse(textwrap.dedent(source_of(self.function))).body[0]
         if not isinstance(tree, ast.FunctionDef):
             raise CodeError(f"{self.name} is no function")
-        self.tree = tree
-        closure = inspect.getclosurevars(function)
-        self.nonlocals = dict(closure.nonlocals)
-        self.scope: ChainMap[str, Any] = ChainMap(self.nonlocals, function.__globals__, vars(builtins))
-        self.returns: Ty = self._annotation(tree.returns) if tree.returns else void
-        self.params = [(a.arg, self._annotation(a.annotation)) for a in tree.args.args]
+        return tree
+
+    @cached_property
+    def nonlocals(self) -> dict[str, Any]:
+        return dict(inspect.getclosurevars(self.function).nonlocals)
+
+    @cached_property
+    def scope(self) -> ChainMap[str, Any]:
+        return ChainMap(self.nonlocals, self.function.__globals__, vars(builtins))
+
+    @cached_property
+    def returns(self) -> Ty:
+        return self._annotation(self.tree.returns) if self.tree.returns else void
+
+    @cached_property
+    def params(self) -> list[tuple[str, Ty]]:
+        return [(a.arg, self._annotation(a.annotation)) for a in self.tree.args.args]
 
     def _annotation(self, node: ast.expr | None) -> Ty:
         if node is None:

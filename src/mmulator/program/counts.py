@@ -15,7 +15,7 @@ def instruction_class(ins: Instruction) -> str:
 
 def instruction_macs(ins: Instruction) -> int:
     """Multiply-accumulates that one warp executes with this instruction."""
-    form = ins.form
     if not ins.effects.multiplies:
         return 0
+    form = ins.form
     return form.m * form.n * form.k * _LANES // form.lanes

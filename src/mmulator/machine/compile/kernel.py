@@ -101,11 +101,14 @@ class CompiledKernel:
         numbers = {n: number for number, n in enumerate(self.program.functions) if n in self.program.pointed}
         return np.array([numbers.get(n, -1) for n in self.image.function_names], np.int32)
 
+    @cached_property
+    def block_macs(self) -> list[int]:
+        """Of each block the multiply-accumulates of its matrix instructions."""
+        return [sum(instruction_macs(i) for i in b.body) for b in self.program.blocks]
+
     def macs(self, counts: np.ndarray) -> int:
         """Multiply-accumulates of matrix instructions, from the executions of each block."""
-        return sum(
-            int(n) * sum(instruction_macs(i) for i in b.body) for n, b in zip(counts, self.program.blocks) if n
-        )
+        return sum(int(n) * macs for n, macs in zip(counts, self.block_macs) if macs)
 
 
 @cache

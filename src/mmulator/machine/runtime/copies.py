@@ -27,6 +27,8 @@ def carry_out_copy(w: ptr_to(Warp), number: u64) -> u32:
         valid = u32(e.valid[lane])
         if valid == 16:
             store(load(u8.vec(16), e.source[lane]), to)
+        elif valid == n and n == 4:
+            store(load(u8.vec(4), e.source[lane]), to)
         else:
             source = e.source[lane]
             for i in range(n):
