@@ -140,6 +140,7 @@ VOCABULARY = {
     "approximate", "binding", "builtins", "calls", "convergence", "floatbits", "lanewise", "matrix_operands", "minifloat",
     "narrow", "operands", "quotient", "scope", "special_registers",
 }  # fmt: skip
+OWN = {"execution", "instruction", "matmul", "operands"}  # of instruction/
 # The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
 NATIVE = {
     "calls", "events", "faults", "pending", "printing", "registers", "scheduler", "waiting", "watch", "wgmma_operands", "windows",
@@ -147,9 +148,9 @@ NATIVE = {
 
 
 def test_chapters_have_one_name_on_every_storey() -> None:
-    """A file of meanings, and one of native code, is named as the file of its rows in isa/."""
-    for storey, shared in (("meaning", VOCABULARY), ("runtime", NATIVE)):
-        files = {p.stem for p in (ROOT / "machine" / storey).glob("*.py")} - {"__init__"}
+    """A file of meanings, one of native code, and one of `Instruction`, is named as the file of its rows in isa/."""
+    for storey, shared in (("machine/meaning", VOCABULARY), ("machine/runtime", NATIVE), ("instruction", OWN)):
+        files = {p.stem for p in (ROOT / storey).glob("*.py")} - {"__init__"}
         assert files <= CHAPTERS | shared and not CHAPTERS & shared
 
 

@@ -21,8 +21,9 @@ from mmulator.conformance import vectors
 from mmulator.inspect.explanation.arithmetic import runs_on, spans
 from mmulator.isa import special_registers as scalar_registers
 from mmulator.isa import table as scalar_tables
+from mmulator.isa.effects import Memory
 from mmulator.isa.form import Form, forms_of
-from mmulator.isa.matrix import FAMILIES
+from mmulator.isa.matrix import FAMILIES, FILES
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.row import Row
 from mmulator.isa.targets import CHIPS, DEVICES
@@ -65,16 +66,12 @@ def scalar_rows() -> Iterator[tuple[str, str, Row]]:
 
 
 # docs/spec-map.md ---------------------------------------------------------------------------------------------------
-_MOVE = ("instruction/matrix_move.py layouts/operands.py twin/moves.py machine/meaning/matrix_move.py "
-         "machine/runtime/matrix_move.py")  # fmt: skip
 MATRIX_FILES = {
     "mma": "instruction/mma.py layouts/fragments.py layouts/sparse/ layouts/scales.py twin/product.py machine/meaning/mma.py",
     "wgmma": "instruction/wgmma.py layouts/fragments.py layouts/descriptors.py layouts/swizzle.py layouts/sparse/ "
     "twin/shared.py twin/moves.py machine/meaning/wgmma.py machine/runtime/wgmma.py program/as_ptxas/inflight.py",
     "wmma": "instruction/wmma.py layouts/fragments.py twin/moves.py machine/meaning/wmma.py machine/runtime/wmma.py",
-    "ldmatrix": _MOVE,
-    "stmatrix": _MOVE,
-    "movmatrix": _MOVE.rpartition(" ")[0],
+    "matrix_move": "instruction/matrix_move.py layouts/operands.py twin/moves.py machine/meaning/matrix_move.py",
 }
 LANGUAGE = (
     ("PTX Module Directives; Identifiers, Constants", "ptx/lexer.py ptx/cursor.py ptx/parser.py"),
@@ -108,8 +105,9 @@ def spec_map() -> str:
             here = [r for r in members if r.section.title == title]
             ops = dict.fromkeys(r.op if r.op != family else family for r in here)
             forms = len({f for r in here for f in forms_of(r)})
-            home = f"isa/{'matrix_move' if 'matrix' in family else family}.py"
-            rows.append((title, code(ops), forms, f"`{home}`", code_paths(MATRIX_FILES[family])))
+            file = FILES[family]
+            native = f" machine/runtime/{file}.py" if file == "matrix_move" and here[0].effects.memory is not Memory.NONE else ""
+            rows.append((title, code(ops), forms, f"`isa/{file}.py`", code_paths(MATRIX_FILES[file] + native)))
     out += table(("section", "instructions", "forms", "table", "semantics"), rows)
     chapters: dict[str, dict[str, list[tuple[str, Row]]]] = {}
     for file, chapter, row in scalar_rows():

@@ -24,7 +24,7 @@ def list(
     ] = None,
     ptx: Annotated[str | None, typer.Option(help="What this .version has, such as 8.0.")] = None,
     type: Annotated[str | None, typer.Option(help="An element type of A, B, C or D, such as bf16 or fp8.")] = None,
-    family: Annotated[str | None, typer.Option(help="mma, wgmma, wmma, ldmatrix, stmatrix or movmatrix.")] = None,
+    family: Annotated[str | None, typer.Option(help="mma, wgmma, wmma, or a matrix move: ldmatrix and others.")] = None,
     shape: Annotated[str | None, typer.Option(help="A shape or part of one: m16n8k16, n128, k32.")] = None,
     sparse: Annotated[bool, typer.Option("--sparse", help="With sparse A.")] = False,
     dense: Annotated[bool, typer.Option("--dense", help="Without sparse A.")] = False,

@@ -16,6 +16,7 @@ from mmulator.conformance import memory
 from mmulator.conformance.stream import Stream
 from mmulator.conformance.subjects import Subject, chunks, problem
 from mmulator.conformance.values import Problem, kinds, operands
+from mmulator.isa.effects import Memory
 from mmulator.isa.form import Form
 from mmulator.layouts import MatrixDescriptor, fragment, sparse
 
@@ -100,7 +101,8 @@ def build(
     plan = [(kind, n, Stream(seed, subject.name, kind, first)) for kind, n in zip(names, share) if n]
     if form.family == "wgmma":
         return _wgmma(subject, device, plan, wish or Wish())
-    return _BUILD["mma" if form.op == "mma" else form.family](subject, device, plan)
+    build = _matrix_move if form.is_move else _mma if form.op == "mma" else _wmma_move
+    return build(subject, device, plan)
 
 
 Plan = list[tuple[str, int, Stream]]
@@ -174,7 +176,7 @@ def image_bytes(subject: Subject) -> int:
         return sum(place.room for place in _places(subject).values())
     if form.family == "wmma" and form.op != "mma":
         return _wmma_bytes(form)
-    return 4096 if form.family in ("ldmatrix", "stmatrix") else 0
+    return 4096 if form.is_move and form.effects.memory is not Memory.NONE else 0
 
 
 def _wgmma(subject: Subject, device: str, plan: Plan, wish: Wish) -> Batch:
@@ -268,7 +270,7 @@ def _wmma_move(subject: Subject, device: str, plan: Plan) -> Batch:
 
 def _matrix_move(subject: Subject, device: str, plan: Plan) -> Batch:
     form = subject.form
-    if form.family == "movmatrix":
+    if form.effects.memory is Memory.NONE:
         words = np.concatenate([s.words(count, 32) for _, count, s in plan])
         return Batch(subject, len(words), (Segment(0, len(words), plan[0][0]),), {"a": words})
     size = image_bytes(subject)
@@ -279,19 +281,10 @@ def _matrix_move(subject: Subject, device: str, plan: Plan) -> Batch:
             rows = np.argsort(s.words(size // 16), kind="stable")[:32] if kind == "rows anywhere" else np.arange(32)
             p = (16 * rows).astype(np.uint32)
             made: dict[str, Array] = {"p": np.broadcast_to(p, (n, 32))}
-            if form.family == "stmatrix":
+            if form.effects.memory is Memory.WRITE:
                 made["r"] = s.words(n, 32, fragment(form, "r").registers)
             parts.append(made)
             images.append(s.words(n, size // 4).view(np.uint8))
             segments.append(Segment(at, n, kind, {"p": p}))
             at += n
     return Batch(subject, at, tuple(segments), _joined(parts), np.concatenate(images))
-
-
-_BUILD = {
-    "mma": _mma,
-    "wmma": _wmma_move,
-    "ldmatrix": _matrix_move,
-    "stmatrix": _matrix_move,
-    "movmatrix": _matrix_move,
-}

@@ -38,7 +38,7 @@ def model(batch: Batch, device: str) -> Array:
     parts = []
     for s in batch.segments:
         d = execution.execute(form, device, operands_of(batch, s), strict=False)
-        parts.append(d[..., None] if d.ndim == 2 and form.family == "movmatrix" else d)
+        parts.append(d[..., None] if d.ndim == 2 and form.is_move and batch.image is None else d)
     return np.concatenate(parts)
 
 

@@ -67,7 +67,7 @@ def group(form: Form) -> str:
         return form.family
     factors = dict.fromkeys(_CLASSES.get(str(t), str(t)) for t in (form.atype, form.btype))
     types = f"kind::{form.kind}" if form.kind else " x ".join(factors)
-    c = f", C {form.ctype}" if form.ctype not in (None, form.dtype) else ""
+    c = f", C {form.ctype}" if form.ctype and form.ctype is not form.dtype else ""
     return f"{name} {types} -> {form.dtype}{c}"
 
 

@@ -5,16 +5,18 @@ One file a family; `execute` checks that the operands are the instruction's and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib import import_module
 
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.instruction.operands import Array, Operands
+from mmulator.isa.effects import Step
 from mmulator.isa.form import Form
+from mmulator.isa.matrix import FILES
+from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import DEVICES, check_known
 
-_BLOCK_SCALE = ("scale_a_data", "byte_id_a", "thread_id_a", "scale_b_data", "byte_id_b", "thread_id_b")
 _WGMMA_DEFAULTS: Operands = {
     "shared_base": 0, "scale_d": 1, "imm_scale_a": 1, "imm_scale_b": 1, "imm_trans_a": 0, "imm_trans_b": 0,
     "a": None, "a_desc": None, "d": None,
@@ -24,19 +26,21 @@ _DEFAULTS: dict[str, Operands] = {"wgmma": _WGMMA_DEFAULTS, "wmma": {"stride": N
 
 @lru_cache(maxsize=1024)
 def keywords(form: Form) -> tuple[str, ...]:
-    """Keywords that `execute` takes for a form."""
-    if form.family == "wgmma":
-        sp = ("sp_meta", "sp_sel") if form.sparse else ()
-        rest = {s.key: None for signature in form.signatures for s in signature}
-        return tuple(dict.fromkeys(("d", "a", "a_desc", "b_desc", "shared", "shared_base", *sp, *rest)))
-    if form.family == "mma":
-        sp = ("e", "f") if form.sparse else ()
-        return ("a", "b", "c", *sp, *(_BLOCK_SCALE if form.block_scale else ()))
-    if form.family == "wmma":
-        if form.op == "mma":
-            return ("a", "b", "c")
-        return ("memory", "p", "stride", *(("r",) if form.op == "store.d" else ()))
-    return {"ldmatrix": ("memory", "p"), "stmatrix": ("memory", "p", "r"), "movmatrix": ("a",)}[form.family]
+    """Keywords that `execute` takes for a form: its operands that are read, and the memory that they point to."""
+    return tuple(dict.fromkeys(key for signature in reversed(form.signatures) for spec in signature for key in _keys(spec)))
+
+
+def _keys(spec: OperandSpec) -> Iterator[str]:
+    match spec.kind:
+        case "group":
+            for part in spec.parts:
+                yield from _keys(part)
+        case "address":
+            yield from ("memory", spec.key)
+        case "descriptor":
+            yield from (spec.key, "shared", "shared_base")
+        case _ if spec.access != "w":
+            yield spec.key
 
 
 def execute(form: Form, device: str, operands: Operands, *, strict: bool = True) -> Array:
@@ -75,23 +79,11 @@ def _check_device(form: Form, device: str) -> None:
         )
 
 
-# Of each family and operation the function that runs it; its file is read at the first use.
-_RUN = {
-    ("mma", "mma"): "mma.mma",
-    ("wmma", "mma"): "mma.mma",
-    ("wgmma", "mma_async"): "wgmma.wgmma",
-    **{("wmma", f"load.{x}"): "wmma.load" for x in "abc"},
-    ("wmma", "store.d"): "wmma.store",
-    **{(x, x): f"matrix_move.{x}" for x in ("ldmatrix", "stmatrix", "movmatrix")},
-}
-
-
 @lru_cache(maxsize=1024)
 def _function(form: Form) -> Callable[[Form, str, Operands], Array]:
-    place = _RUN.get((form.family, form.op))
-    if place is None:
+    """The function named as the operation (`mma_async`, `load`) in the file here that is named as its rows' in isa/."""
+    if form.effects.step in (Step.FENCE, Step.COMMIT, Step.WAIT):
         raise UnsupportedError(
             f"{form} orders other instructions and has no result", hint="run a kernel that contains it"
         )
-    file, _, name = place.partition(".")
-    return getattr(import_module(f"mmulator.instruction.{file}"), name)
+    return getattr(import_module(f"mmulator.instruction.{FILES[form.family]}"), form.op.partition(".")[0])

@@ -10,7 +10,7 @@ from mmulator.instruction.operands import Array, Operands, check_inside, column,
 from mmulator.interop import as_array
 from mmulator.isa.form import Form
 from mmulator.twin import images
-from mmulator.twin.moves import lines
+from mmulator.twin.moves import lines, movmatrix_function
 
 
 def ldmatrix(form: Form, device: str, o: Operands) -> Array:
@@ -26,7 +26,7 @@ def stmatrix(form: Form, device: str, o: Operands) -> Array:
 
 
 def movmatrix(form: Form, device: str, o: Operands) -> Array:
-    return images.transpose(form, column(form, "a", o["a"])[..., None])
+    return images.between_registers(movmatrix_function(form), column(form, "a", o["a"])[..., None])
 
 
 def _starts(form: Form, o: Operands, limit: int) -> NDArray[np.int64]:

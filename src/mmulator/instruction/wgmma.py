@@ -30,7 +30,7 @@ from mmulator.twin.registers import run
 from mmulator.twin.twin import Twin
 
 
-def wgmma(form: Form, device: str, o: Operands) -> Array:
+def mma_async(form: Form, device: str, o: Operands) -> Array:
     if (o["a"] is None) == (o["a_desc"] is None):
         raise OperandError("operands a and a_desc: exactly one of them is needed")
     scale_d = bool(integer("scale_d", o["scale_d"], range(2)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mmulator.errors import OperandError
+from mmulator.instruction.mma import mma as mma  # of fragments, as the other one
 from mmulator.instruction.operands import OFFSETS, Array, Operands, check_inside, image, integer, stored, target
 from mmulator.isa.form import Form
 from mmulator.layouts import fragment

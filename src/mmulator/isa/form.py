@@ -251,6 +251,11 @@ class Form:
         return int(self["num"].removeprefix("x") or 0)
 
     @property
+    def is_move(self) -> bool:
+        """Whether it moves matrices of m by n as they are: the rows of isa/matrix_move.py."""
+        return self.m > 0 and not self.k
+
+    @property
     def trans(self) -> bool:
         return bool(self["trans"])
 

@@ -43,7 +43,7 @@ def _store(form: Form) -> tuple[Signature, ...]:
     return ((_address(form), _vector(form, "r")),)
 
 
-def _transpose(form: Form) -> tuple[Signature, ...]:
+def _across(form: Form) -> tuple[Signature, ...]:
     d = operand("d", "register", REGISTERS_ANY32, access="w")
     return ((d, operand("a", "register", REGISTERS_ANY32)),)
 
@@ -88,7 +88,7 @@ ROWS: tuple[Row, ...] = (
         slots(sync="sync", aligned="aligned", shape="m8n8", trans="trans", type="b16"),
         Requirement((7, 8), 75),
         MOVMATRIX,
-        _transpose,
+        _across,
         _MOVES,
     ),
 )

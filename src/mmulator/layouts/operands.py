@@ -147,7 +147,7 @@ def _quad_pairs(form: Form, matrix: str, element: ElementType) -> Fragment:
 
 
 def _matrix_move(form: Form) -> Fragment:
-    """The `r`, `d` and `a` operands of ldmatrix, stmatrix and movmatrix: `num` matrices, as the fragment shows them.
+    """The `r`, `d` and `a` operands of a matrix move: `num` matrices, as the fragment shows them.
 
     ldmatrix with .trans: the matrix after transposition. stmatrix with .trans: the one before.
     """
@@ -174,7 +174,7 @@ def fragment(form: Form, name: str) -> Fragment:
 
     Raises OperandError for an operand that is no fragment in registers.
     """
-    if form.family in ("ldmatrix", "stmatrix", "movmatrix"):
+    if form.is_move:
         if name in ("r", "a", "d"):
             return _matrix_move(form)
     elif form.family == "wmma":

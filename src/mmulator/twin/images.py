@@ -25,7 +25,6 @@ from mmulator.twin.moves import (
     ROWS,
     WmmaTable,
     matrices,
-    movmatrix_function,
     registers_of,
     registers_to_row,
     row_to_registers,
@@ -159,23 +158,21 @@ def store_rows(form: Form, memory: Bytes, starts: NDArray[np.int64], registers: 
 
 
 @cache
-def _transposed(form: Form) -> Native:
-    one = movmatrix_function(form)
-
-    def movmatrix_of_registers(a: ptr, d: ptr, count: i64, size: i64) -> u32:
+def _each(one: Native) -> Native:
+    def move_of_registers(a: ptr, d: ptr, count: i64, size: i64) -> u32:
         for t in range(count):
             one(a + t * size, d + t * size)
         return u32(1)
 
-    return Native(movmatrix_of_registers, f"{one.name}_of_registers")
+    return Native(move_of_registers, f"{one.name}_of_registers")
 
 
-def transpose(form: Form, registers: Array) -> Array:
-    """movmatrix."""
+def between_registers(one: Native, registers: Array) -> Array:
+    """movmatrix and the like. one: the move of a warp, of its registers and those of the result."""
     given = _by_register(registers)
     out = np.empty_like(given)
     count = math.prod(given.shape[:-2])
-    _compiled(_transposed(form))(given.ctypes.data, out.ctypes.data, count, out.nbytes // max(1, count))
+    _compiled(_each(one))(given.ctypes.data, out.ctypes.data, count, out.nbytes // max(1, count))
     return _by_register(out)
 
 

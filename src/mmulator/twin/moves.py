@@ -121,19 +121,23 @@ def _narrow(row: Value, bit: int, bits: int) -> Value:
 
 @lru_cache(maxsize=16)
 def movmatrix_function(form: Form) -> Native:
-    """movmatrix of a warp: place by place."""
-    source = operand_places(form, "a", transposed=True).reshape(-1)
+    """movmatrix of a warp."""
+    return place_by_place(form, operand_places(form, "a", transposed=True))
+
+
+def place_by_place(form: Form, source: NDArray[np.int64]) -> Native:
+    """Each element of d from its place in the registers of a: `source`, by matrix, row and column of d."""
     target = operand_places(form, "d").reshape(-1)
-    pairs = [(int(x), int(y)) for x, y in zip(source, target)]
+    pairs = [(int(x), int(y)) for x, y in zip(source.reshape(-1), target)]
     ty = CONTAINER[fragment(form, "d").bits]
 
-    def movmatrix(a: ptr, d: ptr) -> None:
+    def move(a: ptr, d: ptr) -> None:
         source = cast_ptr(ty, a)
         target = cast_ptr(ty, d)
         for where, to in pairs:
             target[to] = source[where]
 
-    return Native(movmatrix, symbol(form))
+    return Native(move, symbol(form))
 
 
 # wmma.load and wmma.store -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mmulator.inspect.listing import shape_set
+from mmulator.isa.effects import Memory
 from mmulator.isa.form import Form, forms_of
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.names.mnemonic import parse_mnemonic
@@ -145,14 +146,16 @@ def _wmma_users(form: Form) -> Iterator[Related]:
 
 
 def _moves(form: Form) -> Iterator[Related]:
-    pair = {"ldmatrix": "stmatrix", "stmatrix": "ldmatrix", "movmatrix": "ldmatrix"}[form.family]
+    pair = "stmatrix" if form.effects.memory is Memory.READ else "ldmatrix"
     same = [o for o in dict.fromkeys(select(pair, lambda o: o.trans == form.trans))
             if (o.shape == form.shape or form.m != 8) and o.num == max(1, form.num)]  # fmt: skip
     space = form.space or "shared"
     same.sort(key=lambda o: (o.shape != form.shape, o.space != space))
     if same:
-        does = {"ldmatrix": "loads", "stmatrix": "stores"}[pair]
-        yield Related(f"{does} the same" if form.family != "movmatrix" else "loads transposed", same[0].mnemonic)
+        does = "stores" if pair == "stmatrix" else "loads"
+        what = "the same" if form.effects.memory is not Memory.NONE else "transposed" if form.trans else "such a matrix"
+        yield Related(f"{does} {what}", same[0].mnemonic)
+
     def other_count(o: Form) -> bool:
         alike = (o.shape, o.trans, o.space, o.src_fmt) == (form.shape, form.trans, form.space, form.src_fmt)
         return alike and o.num != form.num
@@ -170,11 +173,10 @@ _SOURCES: dict[str, Callable[[Form], tuple[Iterator[Related], ...]]] = {
     "wgmma": lambda f: (_order(f),),
     "wmma.mma": lambda f: (_products(f), _wmma_companions(f), _across_families(f, ("mma", "wgmma"))),
     "wmma": lambda f: (_wmma_users(f),),
-    **dict.fromkeys(("ldmatrix", "stmatrix", "movmatrix"), lambda f: (_moves(f),)),
 }
 
 
 def related(form: Form) -> tuple[Related, ...]:
     """What goes with a form; every instruction named exists."""
-    sources = _SOURCES.get(f"{form.family}.{form.op}") or _SOURCES[form.family]
+    sources = _SOURCES.get(f"{form.family}.{form.op}") or _SOURCES.get(form.family, lambda f: (_moves(f),))
     return tuple(dict.fromkeys(r for source in sources(form) for r in source if r.instruction != form.mnemonic))

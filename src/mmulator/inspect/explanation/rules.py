@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mmulator.isa.effects import Memory
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.types import TYPES
@@ -145,6 +146,13 @@ def _and(*tests: _Test) -> _Test:
 
 _async = _is("wgmma", "mma_async")
 _moves = _is("wmma", "load", "store")
+
+
+def _addressed(form: Form) -> bool:
+    """A matrix move from or to memory."""
+    return form.is_move and form.effects.memory is not Memory.NONE
+
+
 _DESCRIPTORS = "Matrix Descriptor Format"
 _FENCE = "Asynchronous Multiply-and-Accumulate Instruction: wgmma.fence"
 _WAIT = "Asynchronous Multiply-and-Accumulate Instruction: wgmma.wait_group"
@@ -203,14 +211,12 @@ _TABLE: tuple[tuple[_Test, _Text, str | None, bool], ...] = (
     (_moves, _wmma_stride, "Matrix Storage for WMMA", True),
     (_moves, _spaces, None, False),
     # matrix moves
-    (_is("ldmatrix"), _matrix_addresses, None, False),
-    (_is("stmatrix"), _matrix_addresses, None, False),
+    (_addressed, _matrix_addresses, None, False),
     (_and(_is("ldmatrix"), lambda f: f.requires.minimum <= 75 and f.num < 4), _spare_lanes, None, True),
-    (lambda f: f.family in ("ldmatrix", "stmatrix") and not f.space, "p is a generic address that points to .shared memory.",
-     None, False),
+    (lambda f: _addressed(f) and not f.space, "p is a generic address that points to .shared memory.", None, False),
     (lambda f: f.src_fmt != "", lambda f: f"Memory holds 16 elements of {f.src_fmt[1]} bits a row, then padding "
      f"({f.src_fmt}); registers get a byte for each.", None, False),
-    (_is("movmatrix"), "Registers in, registers out: memory is not touched.", None, False),
+    (lambda f: f.is_move and not _addressed(f), "Registers in, registers out: memory is not touched.", None, False),
 )  # fmt: skip
 
 

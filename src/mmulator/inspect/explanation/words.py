@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mmulator.inspect.explanation.answer import Operand
+from mmulator.isa.effects import Memory
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec
 from mmulator.layouts import element_of, fragment
@@ -81,11 +82,12 @@ def computes(form: Form) -> str:
         verb, where = ("Loads", "from") if form.op.startswith("load") else ("Stores", "to")
         layout = "row-major" if form.layout == "row" else "column-major"
         return f"{verb} {_WMMA_MATRIX[form.op[-1]]}, {rows} x {columns} {form.type} {layout}, {where} memory, by one warp."
-    if form.family == "movmatrix":
-        return "Transposes an 8 x 8 matrix of 16-bit elements across the registers of a warp."
     width = 16 if (form.m, form.n) == (8, 8) else 8
+    if form.effects.memory is Memory.NONE:
+        verb = "Transposes" if form.trans else "Moves"
+        return f"{verb} an {form.m} x {form.n} matrix of {width}-bit elements across the registers of a warp."
     count = "a matrix" if form.num == 1 else f"{form.num} matrices"
-    verb, where = ("Loads", "from") if form.family == "ldmatrix" else ("Stores", "to")
+    verb, where = ("Loads", "from") if form.effects.memory is Memory.READ else ("Stores", "to")
     turned = ", transposed" if form.trans else ""
     packed = f", {form.src_fmt[1]} bits each in memory" if form.src_fmt else ""
     return f"{verb} {count} of {form.m} x {form.n} {width}-bit elements{packed} {where} shared memory{turned}, by one warp."

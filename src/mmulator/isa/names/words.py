@@ -175,7 +175,7 @@ def _in_order(wanted: list[tuple[str, ...]], have: tuple[str, ...]) -> bool:
 
 
 _COMMON = ("f16", "bf16", "e4m3", "s8", "tf32", "f64", "e5m2", "u8", "e2m1", "s4", "u4", "b1")
-_FAMILY_RANK = {name: i for i, name in enumerate(("mma", "wgmma", "wmma", "ldmatrix", "stmatrix", "movmatrix"))}
+_FAMILY_RANK = {family: i for i, family in enumerate(FAMILIES)}
 
 
 def rank(form: Form, query: Query) -> tuple[Any, ...]:

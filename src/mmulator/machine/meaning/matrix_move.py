@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmulator.codegen.lang import Native
 from mmulator.codegen.types import u32
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
@@ -36,7 +37,11 @@ def stmatrix(e: Emitter, ins: Instruction) -> None:
 
 @means("movmatrix")
 def movmatrix(e: Emitter, ins: Instruction) -> None:
+    between_registers(e, ins, movmatrix_function(ins.form))
+
+
+def between_registers(e: Emitter, ins: Instruction, move: Native) -> None:
     d, a = ins.operands
     out = e.room(U32)
-    e.call(movmatrix_function(ins.form), registers(e, a), out)
+    e.call(move, registers(e, a), out)
     results(e, d, out, ins)
