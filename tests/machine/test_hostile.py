@@ -124,9 +124,13 @@ MANY: dict[str, tuple[str, Callable[[Module], object]]] = {
 @pytest.mark.parametrize("name", MANY)
 def test_names_take_time_in_proportion(name: str) -> None:
     text, wanted = MANY[name]
-    began = time.process_time()
-    assert wanted(Module.load(text))
-    assert time.process_time() - began < 2
+
+    def seconds() -> float:
+        began = time.process_time()
+        assert wanted(Module.load(text))
+        return time.process_time() - began
+
+    assert any(seconds() < 2 for _ in range(3))  # once may be disturbed; what is not in proportion takes ten seconds
 
 
 def test_wrong_names_take_no_time_for_hints() -> None:
