@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.isa import matrix_move, mma, table, wgmma, wmma
+from mmulator.isa import table
 from tests.support import places, rows, vectors
 
 ROOT = places.ROOT / "src" / "mmulator"
@@ -134,7 +134,7 @@ def test_the_machine_has_walls(wing: str) -> None:
 
 
 # chapters -----------------------------------------------------------------------------------------------------------
-CHAPTERS = {module.__name__.rpartition(".")[2] for module in (*table.CHAPTERS, mma, wmma, wgmma, matrix_move)}
+CHAPTERS = {module.__name__.rpartition(".")[2] for module in table.CHAPTERS}
 # Files of machine/meaning/ that say nothing of a chapter: what functions share, and rows that program/as_ptxas/ makes.
 VOCABULARY = {
     "approximate", "binding", "builtins", "calls", "convergence", "floatbits", "lanewise", "matrix_operands", "minifloat",
