@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import rows, vectors
-from tests.support.integers import ALL, BITS, Oracle, check, check_any, check_constants, check_edges, of_types, signed
+from tests.support.integers import ALL, BITS, Oracle, any_operands, check, edges, known_operands, of_types, signed
 from tests.support.scalar_harness import run
 
 test_vectors = vectors.replay("integer")
@@ -125,15 +124,8 @@ for _a, _b in product("us", repeat=2):
     FORMS[f"dp2a.hi.{_a}32.{_b}32"] = lambda a, b, c, k=_a + _b: dot(a, b, c, k, (16, 8), 16)
 
 
-@pytest.mark.parametrize("mnemonic", FORMS)
-def test_edges(mnemonic: str) -> None:
-    check_edges(mnemonic, FORMS[mnemonic])
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.data())
-def test_any_operands(data: Any) -> None:
-    check_any(FORMS, data)
+test_edges = edges(FORMS)
+test_any_operands = any_operands(FORMS, 100)
 
 
 @pytest.mark.parametrize("mnemonic", ["div.u16", "rem.s16", "mul.hi.s16", "div.s16"])
@@ -150,9 +142,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("mnemonic", "constants"), KNOWN)
-def test_known_operands_change_nothing(mnemonic: str, constants: dict[str, int]) -> None:
-    check_constants(mnemonic, constants)
+test_known_operands_change_nothing = known_operands(KNOWN)
 
 
 # carry ---------------------------------------------------------------------------------------------------------------

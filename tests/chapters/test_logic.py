@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.support import rows, vectors
-from tests.support.integers import ALL, BITS, Oracle, check_any, check_constants, check_edges, of_types
+from tests.support.integers import ALL, BITS, Oracle, any_operands, edges, known_operands, of_types
 from tests.support.scalar_harness import run
 
 test_vectors = vectors.replay("logic")
@@ -31,15 +27,8 @@ FORMS["shf.l.clamp.b32"] = lambda a, b, c: (b << 32 | a) << min(c, 32) >> 32
 FORMS["shf.r.clamp.b32"] = lambda a, b, c: (b << 32 | a) >> min(c, 32)
 
 
-@pytest.mark.parametrize("mnemonic", FORMS)
-def test_edges(mnemonic: str) -> None:
-    check_edges(mnemonic, FORMS[mnemonic])
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.data())
-def test_any_operands(data: Any) -> None:
-    check_any(FORMS, data)
+test_edges = edges(FORMS)
+test_any_operands = any_operands(FORMS, 40)
 
 
 KNOWN = [
@@ -49,9 +38,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("mnemonic", "constants"), KNOWN)
-def test_known_operands_change_nothing(mnemonic: str, constants: dict[str, int]) -> None:
-    check_constants(mnemonic, constants)
+test_known_operands_change_nothing = known_operands(KNOWN)
 
 
 @pytest.mark.parametrize("lut", range(256))

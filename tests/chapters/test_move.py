@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.support import rows, vectors
-from tests.support.integers import check_any, check_constants, check_edges
+from tests.support.integers import any_operands, edges, known_operands
 from tests.support.one_block import LANES, launch
 
 test_vectors = vectors.replay("move")
@@ -30,15 +25,8 @@ def permuted(a: int, b: int, c: int) -> int:
 FORMS = {"prmt.b32": permuted}
 
 
-@pytest.mark.parametrize("mnemonic", FORMS)
-def test_edges(mnemonic: str) -> None:
-    check_edges(mnemonic, FORMS[mnemonic])
-
-
-@settings(max_examples=10, deadline=None)
-@given(st.data())
-def test_any_operands(data: Any) -> None:
-    check_any(FORMS, data)
+test_edges = edges(FORMS)
+test_any_operands = any_operands(FORMS, 10)
 
 
 KNOWN = [
@@ -47,9 +35,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("mnemonic", "constants"), KNOWN)
-def test_known_operands_change_nothing(mnemonic: str, constants: dict[str, int]) -> None:
-    check_constants(mnemonic, constants)
+test_known_operands_change_nothing = known_operands(KNOWN)
 
 
 def test_moves_of_vectors() -> None:

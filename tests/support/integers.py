@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmulator.isa.types import type_bits
@@ -76,3 +78,29 @@ def check_constants(mnemonic: str, constants: dict[str, int]) -> None:
     every = iter(free)
     all_of_them = [np.full(free[0].shape, constants[n], np.uint32) if n in constants else next(every) for n in names]
     assert np.array_equal(run(mnemonic, *free, **constants), run(mnemonic, *all_of_them))
+
+
+# The tests of a chapter, each made from its table.
+def edges(forms: Mapping[str, Oracle]) -> Any:
+    @pytest.mark.parametrize("mnemonic", forms)
+    def test_edges(mnemonic: str) -> None:
+        check_edges(mnemonic, forms[mnemonic])
+
+    return test_edges
+
+
+def any_operands(forms: Mapping[str, Oracle], examples: int) -> Any:
+    @settings(max_examples=examples, deadline=None)
+    @given(st.data())
+    def test_any_operands(data: Any) -> None:
+        check_any(forms, data)
+
+    return test_any_operands
+
+
+def known_operands(known: Sequence[tuple[str, dict[str, int]]]) -> Any:
+    @pytest.mark.parametrize(("mnemonic", "constants"), known)
+    def test_known_operands_change_nothing(mnemonic: str, constants: dict[str, int]) -> None:
+        check_constants(mnemonic, constants)
+
+    return test_known_operands_change_nothing
