@@ -17,7 +17,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("lazy",), ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
-    ("ptx",), ("program",), ("machine",), ("devices", "sanitizer"), ("jobs",),
+    ("ptx",), ("program",), ("machine",), ("devices", "sanitizer"), ("driver",), ("triton", "doors"), ("jobs",),
     ("conformance",), ("inspect",), ("cli", "explorer"), ("__main__",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

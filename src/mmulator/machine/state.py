@@ -90,6 +90,8 @@ Launch = Struct(
         ("code", ptr_to(u64)),  # address of each block's function
         ("windows", ptr_to(Window)),
         ("slots", u64),
+        ("regions", ptr_to(Window)),  # memory at the host's own addresses, by start; the first is empty, at 0
+        ("region_count", u64),
         ("params", ptr),
         ("stop", ptr_to(u32)),  # set from outside to interrupt
         ("local_bytes", u64),  # of a lane

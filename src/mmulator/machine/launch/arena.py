@@ -21,7 +21,7 @@ import numpy as np
 from mmulator.codegen import loading
 from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.errors import LaunchError, MmulatorError
-from mmulator.machine.launch.arguments import Buffer
+from mmulator.machine.launch.arguments import Buffer, Region
 
 GUARD = "MMULATOR_GUARD"
 EDGES = ("left", "right")
@@ -119,16 +119,16 @@ class Placement:
     others may have arrays in the same memory.
     """
 
-    def __init__(self, buffers: Sequence[Buffer], align: int, heap: Heap) -> None:
+    def __init__(self, buffers: Sequence[Buffer | Region], align: int, heap: Heap) -> None:
         self.copies: list[tuple[np.ndarray, np.ndarray, bool]] = []
         self._before: list[np.ndarray] | None = None
         if align == 1 and not heap.edge:
             return
         for group in _overlapping(buffers):
-            if heap.edge or any(b.host % align for b in group):
+            if heap.edge or any(b.host % align for b in group if b.host != b.start):
                 self._copy(group, align, heap)
 
-    def _copy(self, group: list[Buffer], align: int, heap: Heap) -> None:
+    def _copy(self, group: list[Buffer | Region], align: int, heap: Heap) -> None:
         low, high = group[0].host, max(b.host + b.size for b in group)
         for b in group[1:]:
             if (b.host - low) % align:
@@ -171,9 +171,9 @@ class Placement:
             _copying.__exit__()
 
 
-def _overlapping(buffers: Sequence[Buffer]) -> Iterator[list[Buffer]]:
+def _overlapping(buffers: Sequence[Buffer | Region]) -> Iterator[list[Buffer | Region]]:
     """Buffers in the order of their memory, those together that share some."""
-    group: list[Buffer] = []
+    group: list[Buffer | Region] = []
     end = 0
     for b in sorted(buffers, key=lambda b: b.host):
         if group and b.host >= end:

@@ -38,8 +38,24 @@ class Buffer:
 
 
 @dataclass
+class Region:
+    """Memory of the host that a kernel sees at its own address, as drivers have it (driver/memory.py). host: where its bytes
+    are during a launch: there, or in a copy (arena.py)."""
+
+    start: int
+    size: int
+    label: str
+    writable: bool = True
+    host: int = 0
+
+    def __post_init__(self) -> None:
+        self.host = self.start
+
+
+@dataclass
 class Arguments:
     """params: the parameter memory. buffers: one for each different array. values: the arguments, arrays as NumPy's.
+    regions: other memory that the kernel may touch; none overlaps another.
 
     offsets: of each parameter in `params`. pointers: (offset in `params`, number of the buffer whose address stands there).
     """
@@ -49,6 +65,7 @@ class Arguments:
     buffers: list[Buffer] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
     pointers: list[tuple[int, int]] = field(default_factory=list)
+    regions: Sequence[Region] = ()
 
     @classmethod
     def of_arrays(cls, arrays: Sequence[np.ndarray], first_slot: int = FIRST_GLOBAL_SLOT) -> Arguments:

@@ -24,14 +24,15 @@ def _thread(grid: Grid, cta: ResidentCta, warp: int, lane: int) -> str:
 def describe_address(grid: Grid, address: int) -> str:
     """`byte 4096 of argument 2 (out), which has 4096`."""
     slot, offset = address >> SLOT_SHIFT, address & _OFFSET
-    if slot == SLOT_SHARED or (slot == 0 and address >= SHARED_BASE):
-        return f"byte {offset - SHARED_BASE} of shared memory, of which the block has {grid.shape.shared}"
     names = {0: "the null page", SLOT_LOCAL: "local memory", SLOT_CONST: "const memory", SLOT_PARAM: "the parameters",
              SLOT_FUNCTION: "code"}  # fmt: skip
-    if slot in names:
-        return f"byte {offset} of {names[slot]}"
+    if not any(0 <= address - r.start < r.size for r in grid.arguments.regions):
+        if slot == SLOT_SHARED or (slot == 0 and address >= SHARED_BASE):
+            return f"byte {offset - SHARED_BASE} of shared memory, of which the block has {grid.shape.shared}"
+        if slot in names:
+            return f"byte {offset} of {names[slot]}"
     best = None
-    for b in grid.buffers:
+    for b in grid.memory:
         distance = address - b.start
         if -(1 << 31) < distance < b.size + (1 << 32) and (best is None or abs(distance) < abs(best[0])):
             best = distance, b

@@ -8,7 +8,7 @@ import numpy as np
 
 from mmulator.machine.compile.kernel import CompiledKernel
 from mmulator.machine.launch.arena import Heap, Placement, pointer
-from mmulator.machine.launch.arguments import Arguments, Buffer
+from mmulator.machine.launch.arguments import Arguments, Buffer, Region
 from mmulator.machine.launch.events import Subscriber
 from mmulator.machine.launch.printing import Printer
 from mmulator.machine.launch.shape import LaunchShape
@@ -28,12 +28,14 @@ class Grid:
         self.kernel, self.shape, self.arguments, self.seed = kernel, shape, arguments, seed
         self.workers = max(1, min(threads or os.cpu_count() or 1, shape.clusters))
         self.buffers = [*(Buffer(s, b, "a module variable", w) for s, b, w in kernel.image.buffers), *arguments.buffers]
+        self.memory: list[Buffer | Region] = [*self.buffers, *arguments.regions]
         self.heap = Heap.from_environment()
         self.atomic_bytes = kernel.atomic_bytes
-        self.placement = Placement(self.buffers, self.atomic_bytes, self.heap)
+        self.placement = Placement(self.memory, self.atomic_bytes, self.heap)
         self.params = self.heap.hold(arguments.params)
         self.code = self.heap.hold(kernel.code)
         self.windows = self.heap.hold(self._windows())
+        self.regions = self.heap.hold(self._regions())
         self.stop = np.zeros(1, np.uint32)
         self.subscriber = subscriber
         self.tiles = len(kernel.matrix.tiles)
@@ -63,12 +65,17 @@ class Grid:
         windows[SLOT_PARAM] = (pointer(self.params), SLOT_PARAM << SLOT_SHIFT, self.params.nbytes, 0)
         return windows
 
+    def _regions(self) -> np.ndarray:
+        rows = [(0, 0, 0, 0), *((r.host, r.start, r.size, int(r.writable)) for r in self.arguments.regions)]
+        return np.array(sorted(rows, key=lambda row: row[1]), WINDOW)
+
     def _launch(self) -> np.ndarray:
         k, s = self.kernel, self.shape
         launch = np.zeros(1, LAUNCH)
         launch["code"] = pointer(self.code)
         launch["windows"] = pointer(self.windows)
         launch["slots"] = len(self.windows)
+        launch["regions"], launch["region_count"] = pointer(self.regions), len(self.regions)
         launch["params"] = pointer(self.params)
         launch["stop"] = pointer(self.stop)
         launch["local_bytes"] = k.local_bytes

@@ -23,12 +23,26 @@ from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.machine.runtime.events import READ, WRITE, Proxy, accessed, accessed_one, by
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.state import FaultKind, Warp
+from mmulator.machine.state import FaultKind, Launch, Warp, Window
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 
 U64, POINTERS = u64.vec(32), ptr.vec(32)
 OFFSET_MASK = (1 << SLOT_SHIFT) - 1
 SHARED = SLOT_SHARED << SLOT_SHIFT
+
+
+@native
+def region(launch: ptr_to(Launch), at: u64) -> ptr_to(Window):
+    """The last region of the host's memory that begins at an address or before it; it may end before it, too."""
+    low = u64(0)
+    high = launch.region_count
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if launch.regions[middle].start <= at:
+            low = middle
+        else:
+            high = middle
+    return launch.regions + low
 
 
 @native(inline=True)
@@ -53,16 +67,15 @@ def find(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32
             fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, at, bytes)
             return null(u8)
         return w.local + (u64(lane) * launch.local_bytes + offset)
-    if slot == 0:
-        fault(w, FaultKind.NULL_POINTER, site, lane, at, bytes)
-        return null(u8)
-    if slot >= launch.slots:
-        fault(w, FaultKind.OUT_OF_BOUNDS, site, lane, at, bytes)
-        return null(u8)
     window = launch.windows + slot
+    if slot == 0 or slot >= launch.slots:
+        window = region(launch, at)
     offset = at - window.start
     if window.size < u64(bytes) or offset > window.size - u64(bytes):
-        fault(w, FaultKind.OUT_OF_BOUNDS, site, lane, at, bytes)
+        kind = u32(FaultKind.OUT_OF_BOUNDS)
+        if slot == 0:
+            kind = u32(FaultKind.NULL_POINTER)
+        fault(w, kind, site, lane, at, bytes)
         return null(u8)
     if (access & WRITE) != 0 and window.writable == 0:
         fault(w, FaultKind.READ_ONLY, site, lane, at, bytes)
@@ -157,8 +170,10 @@ def _slots(space: str) -> Native:
         m = bits_mask(mask)
         first = at[trailing_zeros(mask)]
         slot = first >> SLOT_SHIFT
-        if slot >= FIRST_GLOBAL_SLOT and slot < launch.slots:
+        if slot >= FIRST_GLOBAL_SLOT:
             window = launch.windows + slot
+            if slot >= launch.slots:
+                window = region(launch, first)
             offset = a - window.start
             wrong = (offset > window.size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
             if any_lane(wrong & m) == 0 and window.size >= u64(bytes) and ((access & WRITE) == 0 or window.writable != 0):
@@ -307,8 +322,10 @@ def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
     elif slot == SLOT_LOCAL:
         size = launch.local_bytes
         host = w.local + u64(lane) * size
-    elif slot < launch.slots:
+    else:
         window = launch.windows + slot
+        if slot == 0 or slot >= launch.slots:
+            window = region(launch, at)
         offset = at - window.start
         size = window.size
         host = ptr(window.host)

@@ -1,0 +1,56 @@
+"""The chips that may stand there, as programs ask for them (CUDA C++ Programming Guide, Compute Capabilities; data sheets)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mmulator.isa.targets import check_known
+from mmulator.machine.launch.limits import KIB, SHARED_KIB
+
+
+@dataclass(frozen=True)
+class Device:
+    """A chip. name: of the arithmetic, `sm_90`. product: what programs print. clocks in kHz, bus in bits, memory in bytes."""
+
+    name: str
+    product: str
+    multiprocessors: int
+    clock: int
+    memory_clock: int
+    memory_bus: int
+    memory: int
+    l2: int
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        number = int(self.name[3:])
+        return number // 10, number % 10
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory that a block may opt in to."""
+        return SHARED_KIB[self.name] * KIB
+
+
+GIB, MIB = 1 << 30, 1 << 20
+_CHIPS = (
+    Device("sm_70", "Tesla V100-SXM2-32GB", 80, 1530000, 877000, 4096, 32 * GIB, 6 * MIB),
+    Device("sm_72", "Xavier", 8, 1377000, 2133000, 256, 32 * GIB, MIB // 2),
+    Device("sm_75", "Tesla T4", 40, 1590000, 5001000, 256, 16 * GIB, 4 * MIB),
+    Device("sm_80", "NVIDIA A100-SXM4-80GB", 108, 1410000, 1593000, 5120, 80 * GIB, 40 * MIB),
+    Device("sm_86", "NVIDIA GeForce RTX 3090", 82, 1695000, 9751000, 384, 24 * GIB, 6 * MIB),
+    Device("sm_87", "Orin", 16, 1300000, 1600000, 256, 32 * GIB, 4 * MIB),
+    Device("sm_89", "NVIDIA GeForce RTX 4090", 128, 2520000, 10501000, 384, 24 * GIB, 72 * MIB),
+    Device("sm_90", "NVIDIA H100 80GB HBM3", 132, 1980000, 2619000, 5120, 80 * GIB, 50 * MIB),
+    Device("sm_100", "NVIDIA B200", 148, 1965000, 3996000, 8192, 180 * GIB, 126 * MIB),
+    Device("sm_103", "NVIDIA B300", 148, 1965000, 3996000, 8192, 288 * GIB, 126 * MIB),
+    Device("sm_120", "NVIDIA GeForce RTX 5090", 170, 2407000, 14001000, 512, 32 * GIB, 96 * MIB),
+    Device("sm_121", "NVIDIA GB10", 48, 2418000, 8533000, 256, 128 * GIB, 24 * MIB),
+)
+CHIPS = {chip.name: chip for chip in _CHIPS}
+
+
+def chip(name: str) -> Device:
+    """Raises UnsupportedError if nothing is known of a device."""
+    check_known(name)
+    return CHIPS[name]

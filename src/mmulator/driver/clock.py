@@ -1,0 +1,18 @@
+"""A clock for programs that measure: how long counted work would take a chip, roughly.
+
+Nothing here says how fast a GPU is. The figure grows with the instructions and multiply-accumulates that a kernel executes,
+and is the same each time, so that an autotuner chooses the same configuration on each machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+LAUNCH = 2e-6  # seconds that a launch takes, whatever it does
+WARP_INSTRUCTIONS = 4 * 132 * 1.5e9  # a second: four schedulers a multiprocessor
+MACS = 132 * 4096 * 1.5e9  # a second, of matrix instructions
+
+
+def seconds(instructions: Mapping[str, int], macs: int) -> float:
+    """Of one launch. instructions: executed by warps, by class."""
+    return LAUNCH + sum(instructions.values()) / WARP_INSTRUCTIONS + macs / MACS

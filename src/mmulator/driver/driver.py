@@ -1,0 +1,80 @@
+"""One driver a process: the device that stands there, its memory, its streams, and what is told of each launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mmulator.driver import clock
+from mmulator.driver.chips import Device, chip
+from mmulator.driver.functions import Extent, Function, LoadedModule
+from mmulator.driver.memory import Memory
+from mmulator.driver.settings import Settings
+from mmulator.driver.streams import Stream
+from mmulator.machine.launch.arguments import Region
+from mmulator.machine.launch.report import Report
+
+Listener = Callable[[Report], None]
+
+
+class Driver:
+    """A device with its memory. listeners: are called with the report of each launch."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings.from_environment()
+        self.device: Device = chip(self.settings.device)
+        self.memory = Memory()
+        self.default_stream = Stream(0)
+        self.streams: dict[int, Stream] = {0: self.default_stream}
+        self.listeners: list[Listener] = []
+
+    def load(self, ptx: str, name: str = "<ptx>") -> LoadedModule:
+        """A module of PTX text. Raises PtxSyntaxError, InvalidInstructionError or UnsupportedError."""
+        return LoadedModule(ptx, name, self.device.name)
+
+    def stream(self, handle: int = 0) -> Stream:
+        """The stream of a handle; one that nobody made is the default stream."""
+        return self.streams.get(handle, self.default_stream)
+
+    def new_stream(self) -> Stream:
+        made = Stream()
+        self.streams[made.handle] = made
+        return made
+
+    def launch(
+        self, function: Function, grid: object, block: object, params: bytes | bytearray, regions: Sequence[Region] = (),
+        shared: int = 0, stream: Stream | None = None, *, cluster: Extent = (1, 1, 1),
+    ) -> Report:  # fmt: skip
+        """Run a kernel and wait.
+
+        grid: blocks, block: threads, (x, y, z) each. params: the parameter memory, with addresses as they are. regions: the
+        memory that the kernel was given; it may touch that, and what the program has the address of. shared: dynamic shared
+        bytes. Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then).
+        """
+        g, b = function.check(grid, block, bytes(params), shared, cluster)
+        memory = self.memory.regions(regions)
+        report = function.run(g, b, bytes(params), memory, shared, self.settings.seed, self.settings)
+        (stream or self.default_stream).seconds += clock.seconds(report.instructions, report.macs)
+        if report.output:
+            print(report.output, end="", flush=True)
+        for listener in self.listeners:
+            listener(report)
+        return report
+
+
+_current: list[Driver] = []
+
+
+def current() -> Driver:
+    """The process's driver; the environment says what device it has."""
+    if not _current:
+        _current.append(Driver())
+    return _current[0]
+
+
+def use(driver: Driver | None = None, **settings: Any) -> Driver:
+    """Make a driver the process's: the one given, or one with the current settings but these."""
+    made = driver or Driver(replace(current().settings if _current else Settings.from_environment(), **settings))
+    _current[:] = [made]
+    return made
