@@ -6,13 +6,11 @@ and is the same each time, so that an autotuner chooses the same configuration o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 LAUNCH = 2e-6  # seconds that a launch takes, whatever it does
 WARP_INSTRUCTIONS = 4 * 132 * 1.5e9  # a second: four schedulers a multiprocessor
 MACS = 132 * 4096 * 1.5e9  # a second, of matrix instructions
 
 
-def seconds(instructions: Mapping[str, int], macs: int) -> float:
-    """Of one launch. instructions: executed by warps, by class."""
-    return LAUNCH + sum(instructions.values()) / WARP_INSTRUCTIONS + macs / MACS
+def seconds(instructions: int, macs: int) -> float:
+    """Of one launch. instructions: executed by warps."""
+    return LAUNCH + instructions / WARP_INSTRUCTIONS + macs / MACS

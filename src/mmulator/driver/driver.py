@@ -52,10 +52,10 @@ class Driver:
         memory that the kernel was given; it may touch that, and what the program has the address of. shared: dynamic shared
         bytes. Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then).
         """
-        g, b = function.check(grid, block, bytes(params), shared, cluster)
+        g, b = function.check(grid, block, params, shared, cluster)
         memory = self.memory.regions(regions)
-        report = function.run(g, b, bytes(params), memory, shared, self.settings.seed, self.settings)
-        (stream or self.default_stream).seconds += clock.seconds(report.instructions, report.macs)
+        report = function.run(g, b, params, memory, shared, self.settings.seed, self.settings)
+        (stream or self.default_stream).seconds += clock.seconds(report.total_instructions, report.macs)
         if report.output:
             print(report.output, end="", flush=True)
         for listener in self.listeners:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mmulator.machine.launch.arguments import Arguments
+    from mmulator.machine.launch.report import Work
     from mmulator.machine.launch.watch import Store, Watches
     from mmulator.ptx.tree import Module as Tree
 
@@ -83,8 +84,7 @@ class Ran:
 
     seconds: float
     threads: int = 0
-    instructions: dict[str, int] = field(default_factory=dict)
-    macs: int = 0
+    work: Work | None = None
     cached: bool = False
     notes: list[str] = field(default_factory=list)
     output: str = ""

@@ -4,14 +4,41 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mmulator.demangle import demangle
 from mmulator.machine.launch.watch import Store
 from mmulator.tables import element, html_table, text_table
 
+if TYPE_CHECKING:
+    from mmulator.machine.backend import Ran, Request
+    from mmulator.machine.compile.kernel import CompiledKernel
+
 _COLUMNS = ("instructions of warps", "executed")
+
+
+class Work:
+    """What a launch executed. It is added up when it is asked for: few launches are. counts: executions of each block of code."""
+
+    def __init__(self, kernel: CompiledKernel, counts: np.ndarray) -> None:
+        self._counts, self._classes = counts, kernel.classes
+        self._weights, self._macs = kernel.block_instructions, kernel.matrix_blocks
+
+    @property
+    def total(self) -> int:
+        """Warp instructions."""
+        return int(self._counts @ self._weights)
+
+    @property
+    def instructions(self) -> dict[str, int]:
+        return class_totals(self._counts.tolist(), self._classes)
+
+    @property
+    def macs(self) -> int:
+        return sum(int(self._counts[n]) * macs for n, macs in self._macs)
 
 
 @dataclass(repr=False)
@@ -39,9 +66,33 @@ class Report:
     output: str = ""
     stores: list[Store] = field(default_factory=list)
 
+    @classmethod
+    def of(
+        cls, kernel: str, device: str, static_shared: int, request: Request, ran: Ran, parse_seconds: float,
+        compile_seconds: float,
+    ) -> Report:  # fmt: skip
+        """Of a launch on the CPU. static_shared: bytes that the kernel declares."""
+        report = cls.__new__(cls)
+        report.__dict__.update(
+            kernel=kernel, device=device, grid=request.grid, block=request.block, shared=static_shared + request.shared,
+            seed=request.seed, threads=ran.threads, cached=ran.cached, notes=ran.notes, output=ran.output, stores=ran.stores,
+            seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds}, _work=ran.work,
+        )  # fmt: skip
+        return report
+
+    def __getattr__(self, name: str) -> Any:
+        """`instructions` and `macs` of such a report, when they are asked for."""
+        if name not in ("instructions", "macs") or "_work" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.__dict__.setdefault(name, getattr(self.__dict__["_work"], name))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
     @property
     def total_instructions(self) -> int:
-        return sum(self.instructions.values())
+        work: Work | None = self.__dict__.get("_work")
+        return sum(self.instructions.values()) if work is None else work.total
 
     @property
     def head(self) -> str:
