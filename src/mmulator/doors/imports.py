@@ -4,10 +4,10 @@
     after_import("torch", f)         f(module) runs when it is imported, before the program goes on
 
 Each function runs once, those of a module in the order in which they came, in the thread that imports. What one raises, the
-program's `import` raises, and the next import of the module begins anew. `after_import` of a module that is there already runs at once. A door is a module with a function
-`install()`; `DOORS` says which library opens which, and `open_doors()` makes ready for all of them: `mmulator exec` calls it in
-each process, whoever wants doors without exec may call it, too. The rest of the program does not see the hooks: loaders,
-`__spec__` and `__file__` are what they would be.
+program's `import` raises, and the next import of the module begins anew. `after_import` of a module that is there already
+runs at once. A door is a module with a function `install()`; `DOORS` says which library opens which, and `open_doors()` makes
+ready for all of them: `mmulator exec` calls it in each process, whoever wants doors without exec may call it, too. The rest
+of the program does not see the hooks: loaders, `__spec__` and `__file__` are what they would be.
 """
 
 from __future__ import annotations
