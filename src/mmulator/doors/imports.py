@@ -19,11 +19,8 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
-
-from mmulator.errors import LaunchError
 
 Before = Callable[[], object]
 After = Callable[[ModuleType], object]
@@ -42,7 +39,7 @@ def open_doors() -> None:
 
     Raises what opening a door raises."""
     for name, door in DOORS.items():
-        if door not in _ready and find_spec(door) is not None:
+        if door not in _ready:
             _ready.add(door)
             after_import(name, partial(_open, door))
 
@@ -57,6 +54,8 @@ _ready: set[str] = set()
 def before_import(name: str, run: Before) -> None:
     """Raises LaunchError if the module is imported already."""
     if name in sys.modules:
+        from mmulator.errors import LaunchError
+
         raise LaunchError(f"{name} is imported already", hint="open the door before the program imports it")
     _Finder.register()
     _before[name].append(run)
