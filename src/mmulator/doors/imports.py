@@ -32,12 +32,18 @@ DOORS = {
     "cupy": "mmulator.doors.cupy",
     "cuda.core": "mmulator.doors.cuda_core",
 }
+# What a library does not look at twice: modules whose `prepare()` runs before it does.
+PREPARED = {"torch.cuda": "mmulator.doors.torch.cuda"}
 
 
 def open_doors() -> None:
-    """Each library of the table finds its door when it is imported, and those that are imported already at once.
+    """Each library of the tables finds its door when it is imported, and those that are imported already at once.
 
     Raises what opening a door raises."""
+    for name, door in PREPARED.items():
+        if door not in _ready and name not in sys.modules:
+            _ready.add(door)
+            before_import(name, partial(_prepare, door))
     for name, door in DOORS.items():
         if door not in _ready:
             _ready.add(door)
@@ -46,6 +52,10 @@ def open_doors() -> None:
 
 def _open(door: str, _: ModuleType) -> None:
     import_module(door).install()
+
+
+def _prepare(door: str) -> None:
+    import_module(door).prepare()
 
 
 _ready: set[str] = set()
