@@ -29,7 +29,8 @@ def invalid_device() -> Exception:
         "GPU device may be out of range, do you have enough GPUs?\n"
         "Search for `cudaErrorInvalidDevice' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html "
         "for more information.\n"
-        "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.\n"
+        "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
+        "incorrect.\n"
         "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
         "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
     )
@@ -96,8 +97,6 @@ class Properties(NamedTuple):
             f"L2_cache_size={self.L2_cache_size >> 20}MB)"
         )
 
-    __str__ = __repr__
-
 
 # Threads of a multiprocessor (CUDA C++ Programming Guide, Compute Capabilities); 2048 for the others.
 _THREADS = {"sm_75": 1024, "sm_86": 1536, "sm_87": 1536, "sm_89": 1536, "sm_120": 1536, "sm_121": 1536}
@@ -127,7 +126,7 @@ def architectures() -> str:
 def set_sync_debug_mode(mode: int | str) -> None:
     """Raises UnsupportedError for all but the default: every operation is synchronous here."""
     if mode not in (0, "default"):
-        raise UnsupportedError("torch.cuda.set_sync_debug_mode", hint="all operations are synchronous on this machine")
+        raise UnsupportedError(f"torch.cuda.set_sync_debug_mode({mode!r}): all operations are synchronous here")
 
 
 def set_memory_fraction(fraction: float, device: int) -> None:
