@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from mmulator.doors.torch import cuda_device, cuda_memory, cuda_streams
+from mmulator.doors.torch import cuda_compile, cuda_device, cuda_memory, cuda_streams
 from mmulator.errors import UnsupportedError
 
 
@@ -148,6 +148,7 @@ def prepare() -> None:
     made |= {name: refuse(f"torch._C.{name}", "there are no CUDA graphs, and there is one pool of memory") for name in _REFUSED}
     vars(torch._C).update(made, __getattr__=_missing)
     torch.version.cuda = cuda_device.version()
+    cuda_compile.prepare()
 
 
 # What has taken from torch._C what it needs, in the order in which it is executed anew where the door opens late.

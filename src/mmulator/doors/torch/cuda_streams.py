@@ -157,6 +157,8 @@ def functions() -> dict[str, Any]:
         "_cuda_setStream": set_current,
         "_cuda_isCurrentStreamCapturing": lambda: False,
         "_cuda_sleep": sleep,
-        "_accelerator_getStream": lambda device: torch.cuda.current_stream(),
+        "_accelerator_getStream": lambda device: torch.Stream(
+            stream_id=current_handle(device), device_index=0, device_type=DEVICE_TYPE
+        ),
         "_accelerator_setStream": lambda stream: set_current(stream.stream_id),
     }
