@@ -21,6 +21,7 @@ _STRINGS = re.compile(r'\.section\s+"?\.debug_str"?\s*\{([^}]*)')
 _BYTES = re.compile(r"[\w$]+:|\.\w+|0[xX][0-9a-fA-F]{1,9}|\d{1,9}")
 # Only these are read, and only as one line: PTX from elsewhere can name any file.
 _SUFFIXES = (".py", ".pyx", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".inl", ".rs", ".jl")
+PROGRAM: set[str] = set()  # files that a launch says the kernel was compiled from: quoted wherever they lie
 _MAX_BYTES = 8 << 20
 _MAX_CALLS = 32
 
@@ -115,7 +116,7 @@ def _readable(path: Path, beside: Path) -> bool:
     wanted = os.environ.get("MMULATOR_QUOTE_SOURCE", "")
     if path.suffix.lower() not in _SUFFIXES or wanted == "0":
         return False
-    if wanted == "1":
+    if wanted == "1" or str(path) in PROGRAM:
         return True
     for folder in (Path.cwd(), beside.resolve()):
         if folder != Path(folder.anchor) and path.is_relative_to(folder):
