@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 _FILE = re.compile(
     r'^[^/\n"]*?\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"(?:[ \t]*,[ \t]*(\d{1,18})[ \t]*,[ \t]*(\d{1,18}))?', re.MULTILINE
 )
+_ASM = "// begin inline asm", "// end inline asm"  # LLVM counts lines in between, as if the program had them
 _STRINGS = re.compile(r'\.section\s+"?\.debug_str"?\s*\{([^}]*)')
 _BYTES = re.compile(r"[\w$]+:|\.\w+|0[xX][0-9a-fA-F]{1,9}|\d{1,9}")
 # Only these are read, and only as one line: PTX from elsewhere can name any file.
@@ -163,6 +164,9 @@ class LineTable:
     def at(self, offset: int, text: str, name: str) -> Location | None:
         """What the text, called `name`, was compiled from at a character offset."""
         index = bisect_right(self.marks, offset, key=lambda mark: mark.offset) - 1
+        begin = text.rfind(_ASM[0], 0, offset)
+        if begin > text.rfind(_ASM[1], 0, offset):  # each line of it seems to be a line of the program: the first is meant
+            index = min(max(index, 0), bisect_right(self.marks, begin, key=lambda mark: mark.offset))
         if index < 0 or not self.marks[index].file:
             return None
         if index not in self._known:

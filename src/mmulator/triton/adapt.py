@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from mmulator.driver import current
+from mmulator.errors import MmulatorError
 from mmulator.triton.arrays import stand_in
 from mmulator.triton.bench import measure
+from mmulator.triton.where import located
 
 BENCHMARKS = ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton")
 _originals: dict[str, Callable[..., Any]] = {}
@@ -58,7 +60,10 @@ def _binder_of(signature: Any, params: Any, backend: Any) -> Callable[..., Any]:
         except TypeError:
             if not is_active():
                 raise
-            others, named = [stand_in(a) for a in args], {k: stand_in(v) for k, v in kwargs.items()}
+            try:
+                others, named = [stand_in(a) for a in args], {k: stand_in(v) for k, v in kwargs.items()}
+            except MmulatorError as error:
+                raise located(error) from None
             if all(new is old for new, old in zip([*others, *named.values()], [*args, *kwargs.values()])):
                 raise
         return bind(*others, **named)

@@ -18,7 +18,7 @@ from mmulator.triton.arrays import ArrayPointer, stand_in
 Regions = dict[int, Region]  # by their first byte
 Convert = Callable[[Any, Regions], Any]
 Path = tuple[int, ...]
-_CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # by bytes; Triton declares a half as two bytes
 
 
 # pointers -------------------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def _give(start: int, size: int, label: str, writable: bool, regions: Regions) -
     if known is None:
         regions[start] = Region(start, size, label, writable)
     elif known.label != label:
-        regions[start] = Region(start, max(size, known.size), f"{known.label}, {label}", writable or known.writable)
+        regions[start] = Region(start, max(size, known.size), f"{known.label} and {label}", writable or known.writable)
 
 
 def _check_device(value: Any, label: str, number: int, door: Any, address: int) -> None:
@@ -227,7 +227,7 @@ def _convert(slot: Slot, number: int, param: Parameter) -> Convert:
     if ty in _FLOATS:
         return _float(label, ty)
     if ty[0] in "iu" and ty[1:].isdigit():
-        return _integer(label, param.bits, signed=ty[0] == "i")
+        return _integer(label, 8 * param.size, signed=ty[0] == "i")
     raise UnsupportedError(f"{label} is of Triton's type {ty}, which is not supported")
 
 
@@ -235,9 +235,9 @@ def _format(params: Sequence[Parameter], offsets: Sequence[int], size: int) -> s
     """Of `struct`: all parameters as unsigned integers, at their offsets."""
     out, at = "<", 0
     for p, offset in zip(params, offsets):
-        if p.shape:
+        if p.size not in _CODES:
             raise UnsupportedError(f"parameter {p.name} has {p.size} bytes: tensor maps (cp.async.bulk.tensor) are not supported")
-        out += "x" * (offset - at) + _CODES[p.bits]
-        at = offset + p.bits // 8
+        out += "x" * (offset - at) + _CODES[p.size]
+        at = offset + p.size
     return out + "x" * (size - at)
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_MAX_THREADS, _REQUIRED_THREADS, _FRAME, _MIN_STACK = 0x05, 0x10, 0x11, 0x12  # attributes of .nv.info
+_MAX_THREADS, _REQUIRED_THREADS, _FRAME, _MIN_STACK, _REGISTERS = 0x05, 0x10, 0x11, 0x12, 0x2F  # attributes of .nv.info
 _SIZED = 4  # a format of attributes: a length and bytes follow
 REGISTERS = 65536  # of a multiprocessor
 
@@ -26,7 +26,7 @@ def resources(cubin: bytes, name: str) -> Resources:
     registers, stack, threads = 0, 0, 1024
     for section, info, data in _sections(cubin):
         if section == f".text.{name}":
-            registers = info >> 24
+            registers = registers or info >> 24
         elif section == f".nv.info.{name}":
             for attribute, value in _attributes(data):
                 if attribute in (_MAX_THREADS, _REQUIRED_THREADS) and len(value) == 12:
@@ -34,8 +34,10 @@ def resources(cubin: bytes, name: str) -> Resources:
                     threads = x * y * z
         elif section == ".nv.info":
             for attribute, value in _attributes(data):
-                if attribute in (_FRAME, _MIN_STACK) and len(value) == 8:
-                    stack = max(stack, struct.unpack("<2I", value)[1])
+                if len(value) == 8:  # a symbol and a number; of Triton's cubins the only kernel
+                    number = struct.unpack("<2I", value)[1]
+                    registers = number if attribute == _REGISTERS else registers
+                    stack = max(stack, number) if attribute in (_FRAME, _MIN_STACK) else stack
     fit = REGISTERS // (-(-registers // 8) * 8 * 32) * 32 if registers else 1024
     return Resources(registers, stack // 4, min(threads, fit, 1024))
 

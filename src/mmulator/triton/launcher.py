@@ -16,7 +16,7 @@ from mmulator.machine.launch.report import Report
 from mmulator.triton.arguments import Packer, slots
 from mmulator.triton.cubin import resources
 from mmulator.triton.versions import interface
-from mmulator.triton.where import line_of_launch
+from mmulator.triton.where import located
 
 RESIDENT = 264  # blocks that run side by side
 Hook = Callable[[Any], Any]
@@ -158,12 +158,6 @@ class _Room:
 
     def data_ptr(self) -> int:
         return self.address
-
-
-def located(error: MmulatorError) -> MmulatorError:
-    """The error, which says now which line of the program launched the kernel."""
-    error.launch = error.launch or line_of_launch()
-    return error
 
 
 def check_metadata(metadata: Any) -> None:

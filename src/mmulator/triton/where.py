@@ -7,6 +7,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
+from mmulator.errors import MmulatorError
 from mmulator.lazy import cached_property
 
 _LIBRARIES = ("mmulator", "triton", "torch", "helion")  # whose lines are not the program's
@@ -38,3 +39,9 @@ def line_of_launch() -> str | None:
             return None
         frame = frame.f_back
     return None
+
+
+def located(error: MmulatorError) -> MmulatorError:
+    """The error, which says now which line of the program launched the kernel."""
+    error.launch = error.launch or line_of_launch()
+    return error
