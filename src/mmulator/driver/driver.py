@@ -55,7 +55,7 @@ class Driver:
         g, b = function.check(grid, block, bytes(params), shared, cluster)
         memory = self.memory.regions(regions)
         report = function.run(g, b, bytes(params), memory, shared, self.settings.seed, self.settings)
-        (stream or self.default_stream).seconds += clock.seconds(report.instructions, report.macs)
+        (stream or self.default_stream).seconds += clock.seconds(report)
         if report.output:
             print(report.output, end="", flush=True)
         for listener in self.listeners:

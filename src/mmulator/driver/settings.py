@@ -31,6 +31,12 @@ def _seed(text: str) -> int:
     return int(text)
 
 
+def _autotune(text: str) -> str:
+    if text not in ("measure", "first"):
+        raise ValueError("measure, or first for the first configuration")
+    return text
+
+
 def _seconds(text: str) -> float | None:
     number = float(text)
     if not number >= 0:
@@ -42,7 +48,8 @@ def _seconds(text: str) -> float | None:
 class Settings:
     """device: the chip that stands there, and whose arithmetic it has. seed: of the scheduler's choices. seeds: under how many
     each kernel is launched. timeout: seconds that a launch may take. threads: of the host. report: "" for none, "1" for a few
-    lines a kernel on standard error, else a file for lines of JSON."""
+    lines a kernel on standard error, else a file for lines of JSON. autotune: `measure` by counted work, or take the `first`
+    configuration."""
 
     device: str = "sm_90"
     seed: int = 0
@@ -50,6 +57,7 @@ class Settings:
     timeout: float | None = None
     threads: int | None = None
     report: str = ""
+    autotune: str = "measure"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -68,4 +76,5 @@ class Settings:
 
 _READ: dict[str, Callable[[str], Any]] = {
     "device": _device, "seed": _seed, "seeds": _natural, "timeout": _seconds, "threads": _natural, "report": str,
+    "autotune": _autotune,
 }  # fmt: skip
