@@ -46,10 +46,13 @@ class MmulatorDriver(DriverBase):
         return current().device.capability
 
     def get_current_device(self) -> int:
-        return 0
+        """Triton keeps what it compiled by this number."""
+        from mmulator.driver import current
+
+        return current().ordinal
 
     def set_current_device(self, device: int) -> None:
-        if device != 0:
+        if device not in (0, self.get_current_device()):
             raise ValueError(f"there is one device, 0, not {device}")
 
     def get_current_stream(self, device: int | None = None) -> int:
