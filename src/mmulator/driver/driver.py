@@ -16,7 +16,7 @@ from mmulator.driver.streams import Stream
 from mmulator.machine.launch.arguments import Region
 from mmulator.machine.launch.report import Report
 
-Listener = Callable[[Report], None]
+Listener = Callable[[Report], object]
 
 
 class Driver:
