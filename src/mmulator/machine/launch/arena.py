@@ -130,7 +130,8 @@ class Placement:
     def _copy(self, group: list[Buffer | Region], align: int, heap: Heap) -> None:
         low, high = group[0].host, max(b.host + b.size for b in group)
         # the copy begins at a multiple, or where a region's own addresses say that its bytes begin
-        past = low % LARGEST if any(b.host == b.start for b in group) else 0
+        shown = any(b.host == b.start for b in group)
+        past = low % LARGEST if shown else 0
         for b in group[1:]:
             if b.host != b.start and (past + b.host - low) % align:
                 raise LaunchError(
@@ -138,7 +139,7 @@ class Placement:
                     f"{align} bytes, which the kernel has, need both to begin at a multiple of that",
                     hint="pass one of them as a copy: x.copy()",
                 )
-        original, copy = bytes_at(low, high - low), heap.bytes(high - low, LARGEST if past else align, past)
+        original, copy = bytes_at(low, high - low), heap.bytes(high - low, LARGEST if shown else align, past)
         self.copies.append((original, copy, any(b.writable for b in group)))
         for b in group:
             b.host += pointer(copy) - low
