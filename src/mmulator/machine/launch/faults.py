@@ -45,7 +45,7 @@ def _distance(m: Buffer | Region, address: int) -> int:
     """Bytes between memory and an address: more go too far than begin too early."""
     if address < m.start:
         return 2 * (m.start - address)
-    return max(0, 2 * (address - m.start - m.size) + 1)
+    return max(0, address - m.start - m.size + 1)
 
 
 def _message(cta: ResidentCta, address: int) -> str:
