@@ -163,6 +163,7 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
                 at = at - n
             w = warps + at
             if w.live == 0:
+                cluster.rest = i64(0)
                 cluster.turn = cluster.turn + 1
                 cluster.done = cluster.done + 1
                 continue
