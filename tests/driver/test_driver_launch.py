@@ -106,7 +106,7 @@ def test_lanes_in_many_regions_and_an_instruction_that_wanders() -> None:
 def test_read_only_memory_and_misaligned_addresses() -> None:
     x = np.zeros(4, np.uint32)
     one("ld.global.u32 %r0, [%rd0];", at(x), [region(x, "x", writable=False)])
-    with pytest.raises(ExecutionFault, match="store to read-only memory: .*byte 0 of x"):
+    with pytest.raises(ExecutionFault, match=r"store to read-only memory: .*byte 0 of x"):
         one("st.global.u32 [%rd0], %r0;", at(x), [region(x, "x", writable=False)])
     with pytest.raises(ExecutionFault, match="misaligned"):
         one("ld.global.u32 %r0, [%rd0+2];", at(x), [region(x, "x")])

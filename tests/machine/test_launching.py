@@ -19,9 +19,10 @@ from mmulator.codegen.loading import address
 from mmulator.errors import ExecutionFault
 from mmulator.machine.launch.arguments import pack_arguments
 from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.report import Report, class_totals
+from mmulator.machine.launch.report import Report
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.launch.shape import LaunchShape
+from mmulator.machine.launch.work import class_totals
 from mmulator.machine.module import Module
 from mmulator.machine.runtime.scheduler import run_clusters
 from mmulator.machine.state import Stop
@@ -47,6 +48,7 @@ O: add.u32 %r11, %r11, 1; atom.global.add.u32 %r13, [%rd0+1048576], 3; mad.lo.u3
   setp.lt.u32 %p2, %r11, 1500; @%p2 bra O;
   st.global.u32 [%rd63], %r12;
 """
+COUNTING = "mov.u32 %r1, 0; L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 3000; @%p1 bra L;"
 FOREVER = "L: add.u32 %r1, %r1, 1; setp.ne.u32 %p1, %r1, -1; @%p1 bra L; bra L;"
 PART = "\n  setp.eq.u32 %p9, %r62, 40; @%p9 bra FAULT; bra END;\nFAULT: mov.u64 %rd5, 0; st.global.u32 [%rd5], %r1;\nEND:"
 
@@ -197,7 +199,7 @@ def test_a_child_has_threads_of_its_own(tmp_path: Path) -> None:
     code = FORKED + f"""
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)
-busy = mm.Module.load(kernel("mov.u32 %r1, 0; L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 3000; @%p1 bra L;" + {STORE_R1!r}))["k"]
+busy = mm.Module.load(kernel({COUNTING + STORE_R1!r}))["k"]
 def many():
     out = np.zeros(32, np.uint32)
     busy.launch(64, 32, [out], threads=4)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mmulator.machine.launch.arguments import Arguments
-    from mmulator.machine.launch.report import Work
     from mmulator.machine.launch.watch import Store, Watches
+    from mmulator.machine.launch.work import Work
     from mmulator.ptx.tree import Module as Tree
 
 Progress = Callable[[int, int], None]

@@ -9,10 +9,10 @@ from mmulator.errors import LaunchError
 from mmulator.machine.backend import Chip, Progress, Ran, Request
 from mmulator.machine.compile.kernel import CompiledKernel, Jit
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
-from mmulator.machine.launch.grid import grid_for, keep
+from mmulator.machine.launch.kept import grid_for, keep
 from mmulator.machine.launch.limits import check_local
-from mmulator.machine.launch.report import Work
 from mmulator.machine.launch.shape import LaunchShape
+from mmulator.machine.launch.work import Work
 from mmulator.machine.launch.workers import Workers
 from mmulator.program.calls import reached
 from mmulator.program.image import ModuleImage
@@ -61,8 +61,8 @@ class Cpu:
         watches = request.watches
         threads = request.threads or (1 if watches else None)
         try:
-            grid = grid_for(kernel, shape, request.arguments, request.seed, threads, watches)
-            workers = Workers(grid, request.progress)
+            grid, spare = grid_for(kernel, shape, request.arguments, request.seed, threads, watches)
+            workers = Workers(grid, request.progress, spare)
             outcome = workers.run(request.timeout)
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None

@@ -64,7 +64,7 @@ class CompiledKernel:
     code: address of each block's function. sites: instruction of each site number. classes: per block, instructions
     by class. callees: of each function its first block and the place of its frames. frame_bytes: register file of a warp.
     local_bytes: local memory of a lane. queues: kinds of asynchronous operations that it issues, and the
-    address of the native function that carries one out. kept: what launches leave for the next (launch/grid.py).
+    address of the native function that carries one out. kept: what launches leave for the next (launch/kept.py).
     pace, piece: seconds that a cluster took when it was last launched, and blocks of code that a worker ran at once; 0 for
     unknown.
     """

@@ -1,18 +1,15 @@
 """A launch as data: what all CTAs of a grid share, and what the host may read of it.
 
-Most of it is the same for all launches of a kernel in blocks of one shape. So a grid that is over is kept with its kernel, and
-the next such launch only fills in what is its own.
+Most of it is the same for all launches of a kernel in blocks of one shape; `fill_in` writes the rest (kept.py).
 """
 
 from __future__ import annotations
 
 import os
 import struct
-import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,13 +24,9 @@ from mmulator.machine.launch.shape import LaunchShape
 from mmulator.machine.state import LANES, Launch
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 
-if TYPE_CHECKING:
-    from mmulator.machine.launch.resident import Resident
-
 LAUNCH = Launch.numpy_dtype()
 _ROW, _EXTENT, _WORD, _TABLES = struct.Struct("<4Q"), struct.Struct("<3I"), struct.Struct("<Q"), struct.Struct("<4Q")
 _NCTAID, _SEED, _WINDOWS = (Launch.offset[name] for name in ("nctaid", "seed", "windows"))
-KEPT_KERNELS, KEPT_SHAPES, KEPT_BYTES = 64, 4, 1 << 20  # of one kernel, of one shape
 
 
 @cache
@@ -59,7 +52,6 @@ class Grid:
         self.params = self.heap.bytes(arguments.params.nbytes, 8)
         self.rows = 0  # of windows, that a launch has filled in
         self.windows = np.zeros(0, np.uint8)
-        self.spare: list[Resident] = []
         self.launch = self._launch()
         self._fields = memoryview(self.launch.view(np.uint8))  # type: ignore[arg-type]
         self.fill_in(kernel, shape, arguments, seed, threads)
@@ -146,50 +138,3 @@ class Grid:
         self.table_list = self.heap.hold(np.array([pointer(t) for t in self.tables], np.uint64))
         launch["tables"] = pointer(self.table_list)
         return launch
-
-
-# grids that are kept ---------------------------------------------------------------------------------------------------
-_keepers: dict[int, weakref.ref[CompiledKernel]] = {}  # kernels that keep some, by id; who was launched last is last
-
-
-def _key(shape: LaunchShape, arguments: Arguments) -> Any:
-    return shape.block, shape.cluster, shape.dynamic_shared, arguments.params.nbytes
-
-
-def grid_for(
-    kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
-    subscriber: Subscriber | None = None,
-) -> Grid:  # fmt: skip
-    """A grid for a launch: one that is kept, which nobody else has until it is kept again, or a new one."""
-    kept: Grid | None = kernel.kept.pop(_key(shape, arguments), None) if subscriber is None else None
-    if kept is None or Heap.from_environment().edge:
-        return Grid(kernel, shape, arguments, seed, threads, subscriber)
-    kept.fill_in(kernel, shape, arguments, seed, threads)
-    for resident in kept.spare:
-        resident.grid = kept
-        resident.seed(seed)
-    return kept
-
-
-def keep(grid: Grid, residents: Sequence[Resident]) -> None:
-    """Of a launch that ended well. Nothing of the caller's is kept with it."""
-    if grid.heap.edge or grid.subscriber is not None or grid.placement.copies:
-        return
-    kernel, key = grid.kernel, _key(grid.shape, grid.arguments)
-    room, grid.spare = KEPT_BYTES, []
-    for resident in residents:
-        room -= resident.arena.nbytes
-        if room < 0:
-            break
-        grid.spare.append(resident)
-        del resident.grid
-    del grid.kernel, grid.shape, grid.arguments, grid.buffers, grid.placement, grid.regions, grid.table
-    kernel.kept[key] = grid
-    for old_key in list(kernel.kept)[:-KEPT_SHAPES]:
-        kernel.kept.pop(old_key, None)
-    _keepers.pop(id(kernel), None)
-    _keepers[id(kernel)] = weakref.ref(kernel)
-    for number in list(_keepers)[:-KEPT_KERNELS]:
-        old = _keepers.pop(number, None)
-        if old is not None and (found := old()) is not None:
-            found.kept.clear()

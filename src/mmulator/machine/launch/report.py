@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from mmulator.demangle import demangle
 from mmulator.machine.launch.watch import Store
@@ -15,30 +11,9 @@ from mmulator.tables import element, html_table, text_table
 
 if TYPE_CHECKING:
     from mmulator.machine.backend import Ran, Request
-    from mmulator.machine.compile.kernel import CompiledKernel
+    from mmulator.machine.launch.work import Work
 
 _COLUMNS = ("instructions of warps", "executed")
-
-
-class Work:
-    """What a launch executed. It is added up when it is asked for: few launches are. counts: executions of each block of code."""
-
-    def __init__(self, kernel: CompiledKernel, counts: np.ndarray) -> None:
-        self._counts, self._classes = counts, kernel.classes
-        self._weights, self._macs = kernel.block_instructions, kernel.matrix_blocks
-
-    @property
-    def total(self) -> int:
-        """Warp instructions."""
-        return int(self._counts @ self._weights)
-
-    @property
-    def instructions(self) -> dict[str, int]:
-        return class_totals(self._counts.tolist(), self._classes)
-
-    @property
-    def macs(self) -> int:
-        return sum(int(self._counts[n]) * macs for n, macs in self._macs)
 
 
 @dataclass(repr=False)
@@ -150,13 +125,3 @@ def _size(shape: tuple[int, int, int]) -> str:
 def _rate(per_second: float) -> str:
     unit, size = next(((u, s) for u, s in (("G", 1e9), ("M", 1e6)) if per_second >= s), ("k", 1e3))
     return f"{per_second / size:.1f} {unit}/s"
-
-
-def class_totals(counts: Iterable[int], classes: Iterable[Counter[str]]) -> dict[str, int]:
-    """Executed warp instructions by class, most frequent first, of blocks of code: executions and instructions by class."""
-    total: Counter[str] = Counter()
-    for executed, of_block in zip(counts, classes):
-        if executed:
-            for name, number in of_block.items():
-                total[name] += int(executed) * number
-    return dict(total.most_common())

@@ -11,7 +11,7 @@ import ctypes
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -58,7 +58,7 @@ class _Late(Exception):
 class Workers:
     """Threads of the host that take clusters until none is left, one fails, or the caller stops them."""
 
-    def __init__(self, grid: Grid, progress: Progress | None) -> None:
+    def __init__(self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = ()) -> None:
         self.grid, self.progress = grid, progress
         self.lock = threading.Lock()
         self.news = threading.Condition(self.lock)  # a cluster may be taken, or a thread is done
@@ -68,8 +68,7 @@ class Workers:
         self.new: deque[tuple[int, int]] = deque([(0, self.clusters)])  # ranges that nobody has begun, in order
         self.finished = 0
         self.waiting: deque[Resident] = deque()  # set aside half-done
-        self.spare, grid.spare = grid.spare, []
-        self.residents = list(self.spare)
+        self.spare, self.residents = list(spare), list(spare)  # memory of clusters that nobody uses, and all of it
         self.resident = 0  # of them in use
         self.turn = LONGEST_TURN
         self.active = 0  # threads besides the caller's
