@@ -18,12 +18,12 @@ class Stream:
     def __init__(self, handle: int | None = None) -> None:
         self.handle = next(_numbers) if handle is None else handle
         self._seconds = 0.0
-        self._launches: list[Report] = []  # that are not in it yet
+        self._launches: list[tuple[Report, int]] = []  # that are not in it yet, and how often
 
     @property
     def seconds(self) -> float:
         launches, self._launches = self._launches, []
-        self._seconds += sum(map(clock.seconds, launches))
+        self._seconds += sum(clock.seconds(report) * times for report, times in launches)
         return self._seconds
 
     @seconds.setter
@@ -31,8 +31,12 @@ class Stream:
         self._launches, self._seconds = [], value
 
     def add(self, report: Report) -> None:
-        """A launch."""
-        self._launches.append(report)
+        """A launch. Programs do the same again and again, which is reckoned once."""
+        if self._launches and report.same_work(self._launches[-1][0]):
+            same, times = self._launches[-1]
+            self._launches[-1] = same, times + 1
+            return
+        self._launches.append((report, 1))
         if len(self._launches) > MOST:
             self._seconds = self.seconds
 

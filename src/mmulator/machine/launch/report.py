@@ -69,6 +69,12 @@ class Report:
         work: Work | None = self.__dict__.get("_work")
         return sum(self.instructions.values()) if work is None else work.total
 
+    def same_work(self, other: Report) -> bool:
+        """Whether another launch was of this shape, and executed the same."""
+        mine, its = self.__dict__.get("_work"), other.__dict__.get("_work")
+        shape = (self.device, self.grid, self.block, self.shared) == (other.device, other.grid, other.block, other.shared)
+        return shape and mine is not None and its is not None and mine.same(its)
+
     @property
     def head(self) -> str:
         """Kernel, device and the shape of the launch, in a line."""

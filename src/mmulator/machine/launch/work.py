@@ -17,6 +17,10 @@ class Work:
         self._counts, self._classes = counts, kernel.classes
         self._weights, self._macs = kernel.block_instructions, kernel.matrix_blocks
 
+    def same(self, other: Work) -> bool:
+        """Whether it is the same work of the same kernel."""
+        return self._classes is other._classes and bool((self._counts == other._counts).all())
+
     @property
     def total(self) -> int:
         """Warp instructions."""
