@@ -103,6 +103,19 @@ def test_lanes_in_many_regions_and_an_instruction_that_wanders() -> None:
     assert (memory == wanted).all()
 
 
+def test_the_next_launch_has_other_regions() -> None:
+    """What a launch leaves for the next knows nothing of its memory."""
+    memory = np.zeros((40, 64), np.uint32)
+    function = driver.load(ONE.format(top="", body="mov.u32 %r0, 1; st.global.u32 [%rd0], %r0;")).function("k")
+    every = [Region(at(row), 128, f"row {n}") for n, row in enumerate(memory)]
+    for n in (39, 0, 20):
+        driver.launch(function, 1, 1, struct.pack("<Q", at(memory[n])), every)
+        driver.launch(function, 1, 1, struct.pack("<Q", at(memory[1])), every[1:2])
+        with pytest.raises(ExecutionFault, match="out of bounds"):
+            driver.launch(function, 1, 1, struct.pack("<Q", at(memory[n])), every[1:2])
+    assert np.flatnonzero(memory).tolist() == [0, 64, 20 * 64, 39 * 64]
+
+
 def test_read_only_memory_and_misaligned_addresses() -> None:
     x = np.zeros(4, np.uint32)
     one("ld.global.u32 %r0, [%rd0];", at(x), [region(x, "x", writable=False)])

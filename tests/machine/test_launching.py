@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import ctypes.util
 import gc
 import json
 import pickle
+import platform
 import threading
 import weakref
 from dataclasses import asdict, replace
@@ -141,6 +143,25 @@ def test_every_cluster_runs_once_on_however_many_threads() -> None:
         report = k.launch(clusters, 32, [out], threads=threads)
         assert (out == 1).all() and report.threads == min(clusters, threads)
         assert report.instructions["atomic"] == clusters
+
+
+DOWN = {"x86_64": 0x400, "aarch64": 0x800000, "arm64": 0x800000}
+
+
+@pytest.mark.skipif(platform.machine() not in DOWN, reason="how this processor rounds down is not in the table")
+def test_how_the_program_rounds_is_nothing_to_a_kernel() -> None:
+    """Nor does a launch change it. A library may also flush subnormals for its process; that is in the same register."""
+    body = ROWS + "  mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f33800001; add.rn.f32 %f1, %f1, %f2; st.global.f32 [%rd63], %f1;"
+    k, libm = Module.load(kernel(body))["k"], ctypes.CDLL(ctypes.util.find_library("m"))
+    before = libm.fegetround()
+    assert libm.fesetround(DOWN[platform.machine()]) == 0
+    try:
+        for clusters, threads in ((1, 1), (2000, 3)):
+            out = np.zeros(32 * clusters, np.uint32)
+            k.launch(clusters, 32, [out], threads=threads)
+            assert (out == 0x3F800001).all() and libm.fegetround() == DOWN[platform.machine()]
+    finally:
+        libm.fesetround(before)
 
 
 # reports ------------------------------------------------------------------------------------------------------------------------

@@ -35,8 +35,7 @@ def grid_for(
     grid, residents = kept
     grid.fill_in(kernel, shape, arguments, seed, threads)
     for resident in residents:
-        resident.grid = grid
-        resident.seed(seed)
+        resident.join(grid)
     return kept
 
 

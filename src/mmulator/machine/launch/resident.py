@@ -70,15 +70,17 @@ class Resident:
             self.cluster[name] for name in ("number", "end", "begun", "finished", "counts")
         )
         self.address = self.arena.at("cluster")
-        self.seed(grid.seed)
+        self.join(grid)
 
     @property
     def number(self) -> int:
         return int(self.numbers[0])
 
-    def seed(self, seed: int) -> None:
-        """Of the launch."""
-        self.cluster["seeded"], self.cluster["seed"] = seed != 0, seed % len(self.warps)
+    def join(self, grid: Grid) -> None:
+        """A launch, perhaps another than before: its seed, and no hints to regions that it may not have."""
+        self.grid = grid
+        self.cluster["seeded"], self.cluster["seed"] = grid.seed != 0, grid.seed % len(self.warps)
+        self.cluster["hints"] = 0
 
     def start(self, number: int, end: int | None = None) -> None:
         """Clusters of the grid (x fastest) from `number` to `end`, or that one, are to run here."""
