@@ -20,7 +20,8 @@ def text_of(lanes: int) -> str:
     for n in range(COUNT):
         lines += [f"  %p{n} = getelementptr {vector}, ptr %in, i64 {n}", f"  %v{n} = load volatile {vector}, ptr %p{n}, align 1"]
     for n in range(COUNT):
-        lines += [f"  %d{n} = add {vector} %v{n}, %v{n}", f"  %m{n} = icmp slt {vector} %d{n}, zeroinitializer", f"  %b{n} = bitcast <{lanes} x i1> %m{n} to i{lanes}",
+        lines += [f"  %d{n} = add {vector} %v{n}, %v{n}", f"  %m{n} = icmp slt {vector} %d{n}, zeroinitializer",
+                  f"  %b{n} = bitcast <{lanes} x i1> %m{n} to i{lanes}",
                   f"  %q{n} = getelementptr i{lanes}, ptr %out, i64 {n}",
                   f"  store volatile i{lanes} %b{n}, ptr %q{n}, align 1"]  # fmt: skip
     return "\n".join([*lines, "  ret void", "}", ""])
