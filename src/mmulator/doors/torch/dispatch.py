@@ -167,7 +167,9 @@ MIXED = frozenset(
     )
 )  # fmt: skip
 # Operators that torch composes of others for all devices, but with parts that only devices it was built for have.
-COMPOSITE = frozenset("aten::" + name for name in ("copy_",))
+COMPOSITE = frozenset("aten::" + name for name in (
+    "copy_", "convolution", "_convolution", "convolution_backward",
+))  # fmt: skip
 
 
 NUMBERS = frozenset((int, float, bool, complex))
@@ -180,7 +182,8 @@ class Operator:
         self.name, self.handle = op.name(), op._handle
         schema = op._schema
         self.run = op._handle.redispatch_boxed
-        self.with_numbers = lambda keys, *args, **kwargs: op._op(*args, **kwargs)  # numbers that stand for tensors
+        packet = op._overloadpacket  # finds the overload for a number that stands for a tensor
+        self.with_numbers = lambda keys, *args, **kwargs: packet(*args, **kwargs)
         self.slots = [n for n, a in enumerate(schema.arguments) if str(a.type) == "Tensor"]
         self.tensors = len(self.slots)
         writes = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]

@@ -118,6 +118,11 @@ def to_copy(
     return made.copy_(self)
 
 
+@kernel("_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor")
+def no_cudnn(*args: Any, **kwargs: Any) -> bool:
+    return False
+
+
 # attention ----------------------------------------------------------------------------------------------------------------
 @kernel("_fused_sdp_choice")
 def sdp_choice(*args: Any, **kwargs: Any) -> int:
