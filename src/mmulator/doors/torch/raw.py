@@ -97,13 +97,15 @@ _CUDA_DEVICE, _CPU_DEVICE = 0x0001, 0xFF00  # type, then index: cuda:0, cpu
 
 fields: Fields
 _keys_at = _device_at = _storage_at = _flip = 0
+_dense: frozenset[int] = frozenset()
 
 
 def find() -> None:
     """Look for the fields, once. Raises UnsupportedError."""
-    global fields, _keys_at, _device_at, _storage_at, _flip
+    global fields, _keys_at, _device_at, _storage_at, _flip, _dense
     fields = Fields()
     _keys_at, _device_at, _storage_at, _flip = fields.keys, fields.device, fields.storage_device, fields.flip
+    _dense = fields.dense
 
 
 def to_cuda(tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
@@ -114,15 +116,9 @@ def to_cuda(tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
     _half(storage._cdata + _storage_at).value = _CUDA_DEVICE
 
 
-def tensor_to_cuda(tensor: torch.Tensor) -> None:
-    """The same, where the storage is of cuda:0 already."""
-    impl = tensor._cdata
-    _word(impl + _keys_at).value ^= _flip
-    _half(impl + _device_at).value = _CUDA_DEVICE
-
-
-def key_set(tensor: torch.Tensor) -> int:
-    return _word(tensor._cdata + _keys_at).value
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether a CPU tensor is memory with strides, and nothing else is to be said of it."""
+    return _word(tensor._cdata + _keys_at).value in _dense
 
 
 def storage_to_cuda(storage: torch.UntypedStorage) -> None:
