@@ -8,6 +8,7 @@ the dispatcher's lowest layer (autograd, autocast, modes, subclasses, views) is 
 from __future__ import annotations
 
 import ctypes
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -193,6 +194,10 @@ COMPOSITE = frozenset("aten::" + name for name in (
 NUMBERS = frozenset((int, float, bool, complex))
 
 
+# The CPU's generator that an operator draws from, given the program's. Set by random.py.
+generator_for: Callable[[Any], Any] | None = None
+
+
 class Operator:
     """One operator's kernel for tensors of cuda."""
 
@@ -222,6 +227,7 @@ class Operator:
         self.mutates = bool(self.written)
         self.single = len(schema.returns) == 1
         self.mixed, self.indexes = self.name in MIXED, self.name in INDEXING
+        self.draws = next((n for n, a in enumerate(schema.arguments) if a.name == "generator"), None)
         self.known = torch._C._dispatch_has_kernel_for_dispatch_key(
             self.name, "CPU"
         ) or torch._C._dispatch_has_computed_kernel_for_dispatch_key(self.name, "CPU")
@@ -244,6 +250,11 @@ class Operator:
         named = dict(zip(kwargs, _aliases(kwargs.values(), given, others, own))) if kwargs else kwargs
         if others:
             self.check_devices(args, given, others)
+        if self.draws is not None and generator_for is not None:
+            if self.draws < len(values):
+                values[self.draws] = generator_for(values[self.draws])
+            else:
+                named = {**named, "generator": generator_for(named.get("generator"))}
         numbers = len(given) + len(others) < self.tensors and any(
             type(values[n]) in NUMBERS for n in self.slots if n < len(values)
         )
@@ -374,6 +385,8 @@ def register(special: dict[str, Kernel]) -> list[torch.library.Library]:
     own = torch.library.Library("aten", "IMPL", "CUDA")
     implement = own.m.impl
     of_cpu = (n for n in torch._C._dispatch_get_registrations_for_dispatch_key("CPU") if n.startswith("aten::"))
-    for full in {*of_cpu, *special, *COMPOSITE}:
-        implement(full[6:], "CUDA", special.get(full) or kernel(full))
+    with warnings.catch_warnings():  # torch says so where it has kernels for CUDA
+        warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel", UserWarning)
+        for full in {*of_cpu, *special, *COMPOSITE}:
+            implement(full[6:], "CUDA", special.get(full) or kernel(full))
     return [*kept, own]
