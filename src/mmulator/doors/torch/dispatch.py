@@ -251,6 +251,8 @@ class Operator:
         if others:
             self.check_devices(args, given, others)
         if self.draws is not None and generator_for is not None:
+            if others and not given:
+                raise RuntimeError("Expected a 'cpu' device type for generator but found 'cuda'")
             if self.draws < len(values):
                 values[self.draws] = generator_for(values[self.draws])
             else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import secrets
 import struct
+import weakref
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ class _Kind(type(_Plain)):  # type: ignore[misc]
         dispatch.host(wanted)
         made = type.__call__(cls, dispatch.CPU)
         _say_cuda(made)
+        _known[made._cdata] = made
         return made
 
 
@@ -99,6 +101,7 @@ class Generator(_Plain, metaclass=_Kind):  # type: ignore[misc]
 Generator.__name__ = Generator.__qualname__ = "Generator"
 Generator.__module__ = "torch"
 default: Any = None
+_known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # torch hands kernels another object of the same
 
 
 def _say_cuda(generator: Any) -> None:
@@ -125,7 +128,7 @@ def _own(generator: Any) -> Any:
         return torch.cuda.default_generators[0]
     if not isinstance(generator, _Plain) or generator.device.type != "cuda":
         raise _wrong_device("cuda", str(generator.device.type))
-    return generator
+    return _known[generator._cdata]
 
 
 def _host(generator: Any) -> Any:
@@ -173,6 +176,8 @@ def _uniform(self: Any, generator: Any) -> Any:
 
 def _silent(function: Any) -> Any:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.is_cuda:
+            raise _wrong_device("cpu", "cuda")
         with torch._C.DisableTorchFunction():
             return function(self, *args, **kwargs) if self.numel() else self
 
@@ -215,6 +220,19 @@ def bernoulli_(self: Any, p: float = 0.5, *, generator: Any = None) -> Any:
     return _put(self, drawn < drawn.dtype.type(p))
 
 
+@kernel("geometric_")
+@_silent
+def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    drawn = _uniform(self, generator)
+    if drawn.dtype == np.float64:
+        return _put(self, np.ceil(np.log(drawn) / np.log(1.0 - p)))
+    failure = np.float32(1) - np.float32(p)
+    log = philox.lg2(np.append(drawn, failure), _device()) * np.float32(0.6931471805599453)
+    return _put(self, np.ceil(log[:-1] / log[-1]))
+
+
 @kernel("exponential_")
 @_silent
 def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any:
@@ -255,8 +273,9 @@ def random_from(self: Any, low: int, high: int | None, *, generator: Any = None)
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     size = high - low
     drawn = _integers(self, generator, size >= 1 << 28)
-    values = drawn if size > _MASK else drawn % np.uint64(size)
-    return _put(self, (values + np.uint64(low & _MASK)).view(np.int64))
+    if size > _MASK:
+        return _put(self, drawn.view(np.int64))
+    return _put(self, (drawn % np.uint64(size) + np.uint64(low & _MASK)).view(np.int64))
 
 
 @kernel("random_.to")
@@ -290,26 +309,21 @@ def _dropout_numbers(x: Any, left: float) -> Any:
     width = philox.threads(count, resident)
     seed, place = torch.cuda.default_generators[0].take(philox.advance(count, resident, 4))
     dense = torch.empty_like(x).stride() == x.stride()
-    most = 4 if x.element_size() > 2 else VECTOR_OF_HALVES
-    each = next((v for v in (8, 4, 2) if v <= most and dense and not count % v), 1)
+    each = next((v for v in (8, 4, 2) if v * x.element_size() <= 16 and dense and not count % v), 1)
     bound = np.float32(left)
     if each == 1:
         return philox.spread(count, seed, place, resident, philox.uniform32) < bound
     rounds = -(-count // (width * each))
     out = np.empty(rounds * width * each, np.bool_).reshape(rounds, width, each)
     sequence = np.arange(width, dtype=np.uint64)
-    kept: list[Any] = []
-    taken = 0
+    calls = -(-each // 4)
     for r in range(rounds):
-        while len(kept) < each:
-            kept += philox.uniform32(*philox.philox(seed, place // 4 + taken, sequence))
-            taken += 1
+        kept: list[Any] = []
+        for n in range(calls):
+            kept += philox.uniform32(*philox.philox(seed, place // 4 + r * calls + n, sequence))
         for n in range(each):
-            out[r, :, n] = kept.pop(0) < bound
+            out[r, :, n] = kept[n] < bound
     return out.reshape(-1)[:count]
-
-
-VECTOR_OF_HALVES = 4
 
 
 @kernel("bernoulli_.Tensor")
