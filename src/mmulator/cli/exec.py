@@ -47,6 +47,8 @@ def exec(
 
         check_known(device)
     check_program(program)
+    if report is not None and report != "-" and Path(report).suffix != ".jsonl":
+        raise WrongUsage(f"--report {report}", hint="a file that ends in .jsonl, or - for text on standard error")
     if report is not None:
         report = "1" if report == "-" else str(Path(report).absolute())
     given = {"seed": seed, "seeds": seeds, "timeout": timeout, "threads": threads, "report": report, "autotune": autotune}
