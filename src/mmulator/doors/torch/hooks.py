@@ -71,17 +71,29 @@ class Table:
     def __getitem__(self, name: str) -> int:
         return self.words[2 + self.names.index(name)]
 
-    def change(self, answers: Mapping[str, int]) -> None:
-        """answers: addresses of functions, by the name of what they stand for. Names that this version lacks are left out."""
+    def _with(self, answers: Mapping[str, int]) -> int:
+        """A table with some functions changed. answers: addresses, by name; names that this version lacks are left out."""
+        words = type(self.words).from_buffer_copy(self.words)
         for name, function in answers.items():
             if name in self.names:
-                self.words[2 + self.names.index(name)] = function
-        _TABLES.append(self.words)
-        ctypes.c_uint64.from_address(self.address).value = ctypes.addressof(self.words) + 16
+                words[2 + self.names.index(name)] = function
+        _TABLES.append(words)
+        return ctypes.addressof(words) + 16
+
+    def change(self, answers: Mapping[str, int]) -> None:
+        """The object gets other functions."""
+        ctypes.c_uint64.from_address(self.address).value = self._with(answers)
+
+    def another(self, answers: Mapping[str, int]) -> int:
+        """Address of another object of the class, with other functions. It has no data of its own."""
+        made = (ctypes.c_uint64 * 2)(self._with(answers), 0)
+        _TABLES.append(made)
+        return ctypes.addressof(made)
 
 
-def answer(guard: int, pinned: object = None) -> None:
-    """Make torch's C++ find a device cuda. guard: address of the device guard."""
+def answer(guard: int, pinned: int, is_pinned: int) -> None:
+    """Make torch's C++ find a device cuda. Addresses of: guard: the device guard, pinned: the allocator of pinned memory,
+    is_pinned: a function of a pointer."""
     try:
         library = ctypes.CDLL(str(HERE / "lib" / "libtorch_cpu.so"))
         ask = library["_ZN2at6detail12getCUDAHooksEv"]
@@ -95,7 +107,10 @@ def answer(guard: int, pinned: object = None) -> None:
         "current_device", "getCurrentDevice", "setCurrentDevice", "exchangeDevice", "maybeExchangeDevice", "deviceSynchronize",
         "init",
     )  # fmt: skip
-    hooks.change({**dict.fromkeys(ones, one), **dict.fromkeys(zeros, zero)})
+    allocator = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)(lambda _: pinned)
+    _TABLES.append(allocator)
+    memory = {"getPinnedMemoryAllocator": ctypes.cast(allocator, ctypes.c_void_p).value or 0, "isPinnedPtr": is_pinned}
+    hooks.change({**dict.fromkeys(ones, one), **dict.fromkeys(zeros, zero), **memory})
     ones = ("queryEvent", "queryStream")
     zeros = ("record", "block", "synchronizeStream", "synchronizeEvent", "synchronizeDevice", "recordDataPtrOnStream")
     guards.change({**dict.fromkeys(ones, one), **dict.fromkeys(zeros, zero)})

@@ -10,9 +10,11 @@ from __future__ import annotations
 import ctypes
 import struct
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from mmulator.doors.torch.allocator import Allocator
 from mmulator.errors import UnsupportedError
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -93,40 +95,35 @@ def _offset(what: str, a: bytes, b: bytes, in_a: bytes, in_b: bytes, step: int) 
     return found[0]
 
 
-_CUDA_DEVICE, _CPU_DEVICE = 0x0001, 0xFF00  # type, then index: cuda:0, cpu
+_CPU_DEVICE = 0xFF00  # type 0, index -1
 
 fields: Fields
-_keys_at = _device_at = _storage_at = _flip = 0
+memory: Allocator
+_keys_at = _storage_at = 0
+_dense: frozenset[int] = frozenset()
 
 
 def find() -> None:
-    """Look for the fields, once. Raises UnsupportedError."""
-    global fields, _keys_at, _device_at, _storage_at, _flip
+    """Look for the fields, and take over torch's memory; once. Raises UnsupportedError."""
+    global fields, memory, _keys_at, _storage_at, _dense, _take
     fields = Fields()
-    _keys_at, _device_at, _storage_at, _flip = fields.keys, fields.device, fields.storage_device, fields.flip
+    memory = Allocator(fields.keys, fields.device, fields.flip, fields.storage_device)
+    _take = memory.take
+    _keys_at, _storage_at = fields.keys, fields.storage_device
+    _dense = fields.dense
+
+
+_take: Any = None
 
 
 def to_cuda(tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
     """Make a CPU tensor that nobody else has a tensor of cuda:0. storage: its storage, nobody else's either."""
-    impl = tensor._cdata
-    _word(impl + _keys_at).value ^= _flip
-    _half(impl + _device_at).value = _CUDA_DEVICE
-    _half(storage._cdata + _storage_at).value = _CUDA_DEVICE
+    _take(tensor._cdata, storage._cdata)
 
 
-def tensor_to_cuda(tensor: torch.Tensor) -> None:
-    """The same, where the storage is of cuda:0 already."""
-    impl = tensor._cdata
-    _word(impl + _keys_at).value ^= _flip
-    _half(impl + _device_at).value = _CUDA_DEVICE
-
-
-def key_set(tensor: torch.Tensor) -> int:
-    return _word(tensor._cdata + _keys_at).value
-
-
-def storage_to_cuda(storage: torch.UntypedStorage) -> None:
-    _half(storage._cdata + _storage_at).value = _CUDA_DEVICE
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether a CPU tensor is memory with strides, and nothing else is to be said of it."""
+    return _word(tensor._cdata + _keys_at).value in _dense
 
 
 def resize_storage(storage: torch.UntypedStorage, size: int) -> None:
@@ -136,4 +133,4 @@ def resize_storage(storage: torch.UntypedStorage, size: int) -> None:
     try:
         torch._C.StorageBase.resize_(storage, size)  # type: ignore[attr-defined]
     finally:
-        _half(place).value = _CUDA_DEVICE
+        _take(0, storage._cdata)
