@@ -130,7 +130,9 @@ def architectures() -> str:
 def set_sync_debug_mode(mode: int | str) -> None:
     """Raises UnsupportedError for all but the default: every operation is synchronous here."""
     if mode not in (0, "default"):
-        raise UnsupportedError(f"torch.cuda.set_sync_debug_mode({mode!r}): all operations are synchronous here")
+        raise UnsupportedError(
+            f"torch.cuda.set_sync_debug_mode({mode!r}) is not modelled", hint="all operations are synchronous on this machine"
+        )
 
 
 def set_memory_fraction(fraction: float, device: int) -> None:
@@ -138,7 +140,8 @@ def set_memory_fraction(fraction: float, device: int) -> None:
     check_device(device)
     if fraction < 1:
         raise UnsupportedError(
-            f"torch.cuda.set_per_process_memory_fraction({fraction})", hint="memory is this machine's, without a limit"
+            f"torch.cuda.set_per_process_memory_fraction({fraction}) is not modelled",
+            hint="memory is this machine's, without a limit",
         )
 
 
