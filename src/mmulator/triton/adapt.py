@@ -16,6 +16,7 @@ from mmulator.driver import current
 from mmulator.errors import MmulatorError
 from mmulator.triton.arrays import stand_in
 from mmulator.triton.bench import measure
+from mmulator.triton.launcher import Launcher
 from mmulator.triton.where import located
 
 BENCHMARKS = ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton")
@@ -43,9 +44,7 @@ def is_active() -> bool:
     """Whether Triton launches here."""
     from triton.runtime import driver
 
-    from mmulator.triton.driver import MmulatorDriver
-
-    return isinstance(driver.active, MmulatorDriver)
+    return getattr(driver.active, "launcher_cls", None) is Launcher
 
 
 # arguments --------------------------------------------------------------------------------------------------------------
