@@ -85,7 +85,7 @@ class Launcher:
         file = getattr(getattr(src, "fn", None), "fn", None)
         if file is not None:  # the program's own function: errors may quote it
             location.PROGRAM.add(os.path.realpath(file.__code__.co_filename))
-        text = ptx if ptx is not None else ptx_of(metadata)
+        text = ptx if ptx is not None else ptx_of(metadata, getattr(src, "name", None) or metadata.name)
         self.function: Function = (driver or current()).load(text, f"{metadata.name}.ptx").function(metadata.name)
         self.block = (metadata.num_warps * 32, 1, 1)
         if self.function.max_threads > self.block[0] and "reqntid" in self.function.kernel.function.directives:
@@ -190,12 +190,12 @@ def check_cooperative(driver: Driver, grid: tuple[int, int, int], threads: int, 
         raise UnsupportedError(f"a cooperative launch of {blocks} blocks: at most {RESIDENT} run side by side here")
 
 
-def ptx_of(metadata: Any) -> str:
-    """The PTX of a compiled kernel, from Triton's cache. Raises LaunchError if it is not there."""
+def ptx_of(metadata: Any, name: str) -> str:
+    """The PTX of a compiled kernel, from Triton's cache. name: of its source. Raises LaunchError if it is not there."""
     from triton.runtime.cache import get_cache_manager
 
-    group = get_cache_manager(metadata.hash).get_group(f"{metadata.name[:150]}.json") or {}
-    path = next((p for name, p in group.items() if name.endswith(".ptx")), None)
+    group = get_cache_manager(metadata.hash).get_group(f"{name[:150]}.json") or {}
+    path = next((p for file, p in group.items() if file.endswith(".ptx")), None)
     if path is None or not Path(path).exists():
         raise LaunchError(
             f"Triton's cache has no PTX of {metadata.name}", hint="unset TRITON_STORE_BINARY_ONLY, or remove the cache's entry"
