@@ -1,7 +1,7 @@
 """Kernels of Triton on this machine: `triton.backends` finds the plug-in here, as modules `compiler` and `driver`.
 
-    compile(fn, signature, constexprs, device="sm_90", num_warps=4)     a kernel for explicit types: .ptx, .launch(grid, *args)
-    launch(fn, grid, *args, device="sm_90", **meta)                     the same for these arguments, and run
+`compile(fn, signature, constexprs, device="sm_90", num_warps=4)` makes a kernel for explicit types, with `.ptx` and
+`.launch(grid, *args)`; `launch(fn, grid, *args, device="sm_90", **meta)` makes one for these arguments and runs it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ once, also where a program has imported them before; autotuning may take the fir
 from __future__ import annotations
 
 import inspect
-import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -99,5 +98,3 @@ def _prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:
     configs = _originals["prune_configs"](self, *args, **kwargs)
     first = current().settings.autotune == "first" and is_active()
     return list(configs)[:1] if first else configs
-
-

@@ -75,8 +75,6 @@ def current_handle() -> int:
 class Interface:
     """The functions of torch.cuda that benchmarks and libraries ask for; others are torch.cpu's, if it has them."""
 
-    Stream, Event = Stream, Event
-
     @staticmethod
     def is_available() -> bool:
         return True
@@ -140,6 +138,8 @@ class Interface:
         )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("Stream", "Event"):
+            return Stream if name == "Stream" else Event
         torch = sys.modules.get("torch")
         if torch is None or not hasattr(torch.cpu, name):
             raise AttributeError(f"mmulator's device has no {name}")

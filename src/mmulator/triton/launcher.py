@@ -133,7 +133,7 @@ class Launcher:
             if not size:
                 out.append(None)
                 continue
-            allocate = getattr(_allocation, name, None)
+            allocate: Any = getattr(_allocation, name)
             allocate = allocate.get() if hasattr(allocate, "get") else allocate  # a context variable since Triton 3.5
             if name == "_profile_allocator" and isinstance(allocate, _allocation.NullAllocator):
                 out.append(_Room(blocks * size, align))
@@ -165,7 +165,8 @@ def check_metadata(metadata: Any) -> None:
     name = metadata.name
     if getattr(metadata, "num_ctas", 1) > 1:
         raise UnsupportedError(
-            f"{name} is compiled with num_ctas={metadata.num_ctas}: clusters of blocks are not supported", hint="leave num_ctas out"
+            f"{name} is compiled with num_ctas={metadata.num_ctas}: clusters of blocks are not supported",
+            hint="leave num_ctas out",
         )
     if getattr(metadata, "tensordesc_meta", None):
         raise UnsupportedError(

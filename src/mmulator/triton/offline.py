@@ -129,7 +129,9 @@ def _types(fn: Any, names: list[str], signature: str | Mapping[str, str], consta
         signature = dict(zip(rest, items))
     missing = [n for n in rest if n not in signature]
     if missing:
-        raise LaunchError(f"the signature has no type for {', '.join(missing)} of {fn.__name__}", hint="constants go into constexprs")
+        raise LaunchError(
+            f"the signature has no type for {', '.join(missing)} of {fn.__name__}", hint="constants go into constexprs"
+        )
     return {n: "constexpr" if n in constants else signature[n] for n in names}
 
 
