@@ -142,6 +142,12 @@ class UndefinedBehaviour(MmulatorError):
     kind = "undefined behaviour"
 
 
+class UnstableResult(MmulatorError):
+    """A kernel left other bits where the hardware was free to do things in another order: under another seed."""
+
+    kind = "unstable result"
+
+
 class InternalError(Exception):
     """What cannot happen did: mmulator has a bug."""
 

@@ -85,7 +85,7 @@ class MmulatorDriver(DriverBase):
         return found
 
     def set_current_device(self, device: int) -> None:
-        if device != 0:
+        if device not in (0, self.get_current_device()):
             raise ValueError(f"there is one device, 0, not {device}")
 
     def get_current_stream(self, device: int | None = None) -> int:
