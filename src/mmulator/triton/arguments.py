@@ -158,9 +158,8 @@ def slots(signature: dict[Any, Any], flags: Sequence[str]) -> Iterator[Slot]:
 
     def of(ty: Any, label: str, path: Path) -> Iterator[Slot]:
         if isinstance(ty, tuple):
-            names = getattr(ty, "_fields", range(len(ty)))
-            for n, (item, name) in enumerate(zip(ty, names)):
-                yield from of(item, f"{label}, item {name}", (*path, n))
+            for n, item in enumerate(ty):  # a named tuple and a plain one share a compiled kernel
+                yield from of(item, f"{label}, item {n}", (*path, n))
         elif ty.startswith("tensordesc"):
             yield from descriptor(ty, label, path, flags)
         elif ty != "constexpr":
