@@ -12,6 +12,7 @@ import triton
 
 from mmulator.driver import clock, current
 from mmulator.machine.launch.report import Report
+from mmulator.triton import adapt
 from tests.triton import kernels
 
 X, O = torch.rand(3000), torch.zeros(3000)
@@ -51,6 +52,8 @@ def test_functions_run_once() -> None:
     assert triton.testing.do_bench(launch, warmup=1, rep=1, quantiles=[0.5]) == time and runs == 5
     assert triton.runtime.driver.active.get_benchmarker()(launch, quantiles=(0.5, 0.2, 0.8)) == [time] * 3
     assert do_bench(lambda: None) == 1e3 * clock.LAUNCH
+    runs = 0  # a benchmark that began before there was a driver estimates, warms up and repeats once
+    assert adapt._originals["do_bench"](launch) == pytest.approx(time) and runs == 8
 
 
 def tuned(*configs: triton.Config) -> triton.runtime.Autotuner:

@@ -47,7 +47,13 @@ class Event:
         self._event.record(stream._stream if stream is not None else _chosen())
 
     def elapsed_time(self, end: Event) -> float:
-        """Milliseconds of counted work."""
+        """Milliseconds of counted work. The estimate of a benchmark that began before there was a driver is long, so that it
+        repeats nothing."""
+        from mmulator.triton.adapt import runs_original
+
+        caller = sys._getframe(1)
+        if runs_original(caller.f_code) and "n_repeat" not in caller.f_locals:
+            return 1e9
         return 1e3 * self._event.elapsed(end._event)
 
     def synchronize(self) -> None:
