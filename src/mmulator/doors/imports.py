@@ -19,11 +19,8 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
-
-from mmulator.errors import LaunchError
 
 Before = Callable[[], object]
 After = Callable[[ModuleType], object]
@@ -35,14 +32,20 @@ DOORS = {
     "cupy": "mmulator.doors.cupy",
     "cuda.core": "mmulator.doors.cuda_core",
 }
+# What a library does not look at twice: modules whose `prepare()` runs before it does.
+PREPARED = {"torch.cuda": "mmulator.doors.torch.cuda"}
 
 
 def open_doors() -> None:
-    """Each library of the table finds its door when it is imported, and those that are imported already at once.
+    """Each library of the tables finds its door when it is imported, and those that are imported already at once.
 
     Raises what opening a door raises."""
+    for name, door in PREPARED.items():
+        if door not in _ready and name not in sys.modules:
+            _ready.add(door)
+            before_import(name, partial(_prepare, door))
     for name, door in DOORS.items():
-        if door not in _ready and find_spec(door) is not None:
+        if door not in _ready:
             _ready.add(door)
             after_import(name, partial(_open, door))
 
@@ -51,12 +54,18 @@ def _open(door: str, _: ModuleType) -> None:
     import_module(door).install()
 
 
+def _prepare(door: str) -> None:
+    import_module(door).prepare()
+
+
 _ready: set[str] = set()
 
 
 def before_import(name: str, run: Before) -> None:
     """Raises LaunchError if the module is imported already."""
     if name in sys.modules:
+        from mmulator.errors import LaunchError
+
         raise LaunchError(f"{name} is imported already", hint="open the door before the program imports it")
     _Finder.register()
     _before[name].append(run)

@@ -28,19 +28,11 @@ class Driver:
         self.memory = Memory()
         self.default_stream = Stream(0)
         self.streams: dict[int, Stream] = {0: self.default_stream}
-        self.devices = [self.device.name]
         self.listeners: list[Listener] = [report.listener(self.settings.report)] if self.settings.report else []
-
-    @property
-    def ordinal(self) -> int:
-        """Number of the device among those that stood here, the first 0: what is compiled for one is not another's."""
-        return self.devices.index(self.device.name)
 
     def change(self, settings: Settings) -> None:
         """Other settings from now on; memory, streams and listeners stay. Raises UnsupportedError for an unknown device."""
         self.device, self.settings = chip(settings.device), settings
-        if settings.device not in self.devices:
-            self.devices.append(settings.device)
 
     def load(self, ptx: str, name: str = "<ptx>") -> LoadedModule:
         """A module of PTX text. Raises PtxSyntaxError, InvalidInstructionError or UnsupportedError."""
@@ -80,7 +72,7 @@ class Driver:
         else:
             every = range(settings.seed, settings.seed + settings.seeds)
             done = seeds.agreed(function, memory, every, partial(run, settings=replace(settings, threads=1)))
-        (stream or self.default_stream).seconds += clock.seconds(done.instructions, done.macs)
+        (stream or self.default_stream).seconds += clock.seconds(done)
         if done.output:
             print(done.output, end="", flush=True)
         for listener in self.listeners:

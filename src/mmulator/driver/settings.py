@@ -32,6 +32,12 @@ def _seed(text: str) -> int:
     return int(text)
 
 
+def _autotune(text: str) -> str:
+    if text not in ("measure", "first"):
+        raise ValueError("measure, or first for the first configuration")
+    return text
+
+
 def _seconds(text: str) -> float | None:
     number = float(text)
     if not number >= 0:
@@ -49,7 +55,8 @@ def _report(text: str) -> str:
 class Settings:
     """device: the chip that stands there, and whose arithmetic it has. seed: of the scheduler's choices. seeds: under how many
     each kernel is launched, from `seed` on. timeout: seconds that a launch may take. threads: of the host. report: "" for none,
-    "1" for a few lines a kernel on standard error, else a file for lines of JSON (report.py)."""
+    "1" for a few lines a kernel on standard error, else a file for lines of JSON (report.py). autotune: `measure` by counted
+    work, or take the `first` configuration."""
 
     device: str = "sm_90"
     seed: int = 0
@@ -57,6 +64,7 @@ class Settings:
     timeout: float | None = None
     threads: int | None = None
     report: str = ""
+    autotune: str = "measure"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -75,4 +83,5 @@ class Settings:
 
 _READ: dict[str, Callable[[str], Any]] = {
     "device": _device, "seed": _seed, "seeds": _natural, "timeout": _seconds, "threads": _natural, "report": _report,
+    "autotune": _autotune,
 }  # fmt: skip
