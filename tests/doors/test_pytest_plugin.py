@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from mmulator.doors import pytest_plugin
 from mmulator.doors.pytest_tests import seed_of
+from mmulator.isa.targets import DEVICES
 from tests.support.places import ROOT
 
 SUITE = '''
@@ -238,3 +240,17 @@ def test_without_the_option_nothing_happens(tmp_path: Path) -> None:
     (tmp_path / "test_none.py").write_text(WITHOUT.replace("LOADED", repr(loaded)))
     lines = run(tmp_path, "-rs", "test_none.py")
     assert "1 passed, 1 skipped" in lines[-1] and any("needs pytest --mmulator" in line for line in lines)
+
+
+def test_the_workflow_of_the_page_is_one() -> None:
+    """YAML of GitHub's form, whose commands have options that there are."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "pytest.md").read_text(), re.DOTALL)
+    workflow = yaml.safe_load(text)
+    (job,) = workflow["jobs"].values()
+    assert job["runs-on"] and {*job["strategy"]["matrix"]["device"]} <= {*DEVICES}
+    assert all(step.keys() & {"uses", "run"} for step in job["steps"])
+    assert all(re.fullmatch(r"[\w-]+/[\w-]+@v\d+", step["uses"]) for step in job["steps"] if "uses" in step)
+    (command,) = (step["run"] for step in job["steps"] if step.get("run", "").startswith("pytest "))
+    options = {word.partition("=")[0] for word in command.split() if word.startswith("--mm")}
+    assert options <= {*re.findall(r"--mmulator[\w-]*", Path(pytest_plugin.__file__).read_text())}
