@@ -184,14 +184,8 @@ def run_shell(folder: Path, command: str) -> str:
     """What a command prints; a Python in it is this one, with mmulator's plug-in for pytest."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     plugin = "" if any(e.name == "mmulator" for e in entry_points(group="pytest11")) else "-p mmulator.doors.pytest_plugin"
-    environment = {
-        **os.environ,
-        "PATH": path,
-        "PYTHONPATH": str(ROOT / "src"),
-        "MMULATOR_TRACEBACK": "",
-        "PYTEST_ADDOPTS": plugin,
-    }
-    environment["PYTHONWARNINGS"] = "ignore"  # of Triton's next version
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src"), "MMULATOR_TRACEBACK": ""}
+    environment |= {"PYTEST_ADDOPTS": plugin, "PYTHONWARNINGS": "ignore"}  # warnings of Triton's next version
     done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
     return (done.stdout + done.stderr).replace(str(folder), "/home/me")
 
