@@ -12,7 +12,6 @@ import typer
 
 from mmulator.cli.output import WrongUsage
 
-HIDDEN = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")  # where there is a GPU, the program is not to see it
 _FLAGS = ("-h", "--help")  # options of ours without a value
 
 _setting = typer.Option
@@ -86,17 +85,14 @@ def surroundings(environment: dict[str, str]) -> dict[str, str]:
     """The environment of a program: Python starts with the doors, Triton launches here, no GPU is to be seen.
 
     Raises LaunchError for a setting that is none."""
+    from mmulator.doors import imports
     from mmulator.driver.settings import Settings
 
     Settings.from_environment(environment)
     folder = str(Path(__file__).parents[1] / "doors" / "startup")
     paths = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p and p != folder]
-    made = environment | {
-        "PYTHONPATH": os.pathsep.join([folder, *paths]), "MMULATOR_EXEC": sys.prefix, "TRITON_DEFAULT_BACKEND": "mmulator",
-    }  # fmt: skip
-    if any(Path(p).exists() for p in HIDDEN):
-        made["CUDA_VISIBLE_DEVICES"] = ""
-    return made
+    own = {"PYTHONPATH": os.pathsep.join([folder, *paths]), "MMULATOR_EXEC": sys.prefix}
+    return {**environment, **own, **imports.environment()}
 
 
 def start(program: list[str], environment: dict[str, str]) -> NoReturn:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mmulator.doors.imports import open_doors
+from mmulator.doors.imports import environment, open_doors
 from mmulator.driver import Driver, Settings, current, use
 from mmulator.driver.report import Totals
 from mmulator.errors import LimitReached, MmulatorError
@@ -35,7 +35,7 @@ def begin(device: str) -> None:
             check_known(found := device_of(device) or device)
             os.environ["MMULATOR_DEVICE"] = found
         Settings.from_environment()
-        os.environ["TRITON_DEFAULT_BACKEND"] = "mmulator"
+        os.environ |= environment()
         open_doors()
     except MmulatorError as error:
         raise pytest.UsageError(f"--mmulator: {error}") from None
