@@ -109,15 +109,16 @@ def apply(x, n):
     return o
 
 def test_values(mmulator):
-    x = torch.arange(100, dtype=torch.float32)
+    x = torch.arange(100, dtype=torch.float32, device="cuda")
     assert torch.equal(apply(x, 100), 2 * x)
     with mmulator.device("sm_80"):
+        assert torch.cuda.get_device_capability() == (8, 0)
         assert torch.equal(apply(x, 100), 2 * x)
     assert [r.device for r in mmulator.launches] == ["sm_90", "sm_80"]
 
 def test_bounds():
     try:
-        apply(torch.zeros(100), 101)
+        apply(torch.zeros(100, device="cuda"), 101)
     except Exception as error:
         raise ValueError("as a library would wrap it") from error
 """
