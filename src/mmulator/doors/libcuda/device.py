@@ -6,7 +6,7 @@ import hashlib
 
 from mmulator.doors.libcuda.abi import Refused, api, c_string, name_of, put, put_bytes, put_int, text, untaken
 from mmulator.doors.libcuda.codes import CODES, Code
-from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
+from mmulator.doors.libcuda.state import POOL, PRIMARY, Context, check_device, state
 from mmulator.driver.chips import Device
 from mmulator.machine.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS
 
@@ -175,9 +175,30 @@ def primary_flags(device: int, flags: int) -> None:
 
 
 def _context(handle: int) -> int:
-    if handle != PRIMARY:
+    if handle != PRIMARY and not isinstance(state().objects.get(handle), Context):
         raise Refused(Code.INVALID_CONTEXT)
     return handle
+
+
+@api("cuCtxCreate cuCtxCreate_v2", "pui", 3020)
+def context_create(out: int, flags: int, device: int) -> None:
+    check_device(device)
+    handle = state().add(Context())
+    state().contexts.append(handle)
+    put(out, handle)
+
+
+@api("cuCtxCreate_v4", "ppui", 12050)
+def context_create_with(out: int, parameters: int, flags: int, device: int) -> None:
+    context_create(out, flags, device)
+
+
+@api("cuCtxDestroy cuCtxDestroy_v2", "p", 4000)
+def context_destroy(handle: int) -> None:
+    state().find(handle, Context)
+    del state().objects[handle]
+    if state().contexts[-1:] == [handle]:
+        state().contexts.pop()
 
 
 def current_context() -> int:

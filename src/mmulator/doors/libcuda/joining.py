@@ -17,6 +17,7 @@ _HEAD = re.compile(r"\s*\.(version|target|address_size)\s+([^\n]*)")
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 _FILE = re.compile(r"\s*\.file\s+(\d+)")
 _LOC = re.compile(r"(\.loc\s+)(\d+)|(inlined_at\s+)(\d+)")
+_LONE = re.compile(r"\s*\.(version|target|address_size|file|pragma)\b")  # directives that end with their line
 _LINKAGE = ("visible", "extern", "weak", "common")
 
 
@@ -49,7 +50,7 @@ def statements(ptx: str) -> Iterator[str]:
         if depth:
             continue
         piece = ptx[start : token.end()]
-        lone = what == "\n" and re.match(r"\s*\.(version|target|address_size|file|pragma)\b", piece)
+        lone = what == "\n" and _LONE.match(_bare(piece))
         body = what == "}" and not _is_initialiser(piece)
         if what == ";" or body or lone:
             yield piece

@@ -7,6 +7,7 @@ import struct
 
 from mmulator.doors.libcuda.abi import Refused, api, get, put, put_int, unsupported
 from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.cooperative import BARRIER
 from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
 from mmulator.doors.libcuda.state import PRIMARY, EventState, Kernel, StreamState, state
 from mmulator.driver import Event
@@ -32,8 +33,9 @@ def parameters(kernel: Kernel, pointers: int, extra: int) -> bytes:
     elif f.params:
         if not pointers:
             raise Refused(Code.INVALID_VALUE, LaunchError(f"{f.name} takes {len(f.params)} arguments, and none are given"))
-        for n, (p, at) in enumerate(zip(f.params, f.offsets)):
-            memory[at : at + p.size] = ctypes.string_at(get(pointers + 8 * n), p.size)
+        places = struct.unpack(f"<{len(f.params)}Q", ctypes.string_at(pointers, 8 * len(f.params)))
+        for place, p, at in zip(places, f.params, f.offsets):
+            memory[at : at + p.size] = ctypes.string_at(place, p.size)
     return bytes(memory)
 
 
@@ -51,6 +53,9 @@ def launch(
         )
     if cooperative:
         _check_cooperative(kernel, grid, block, shared)
+        image = kernel.library.loaded.module.image
+        if BARRIER in image.addresses:  # a launch that ended in a fault may have left it in the middle
+            image.bytes_of(BARRIER)[:] = 0
     params = parameters(kernel, pointers, extra)
     state().driver.launch(kernel.function, grid, block, params, (), shared, queue.stream, cluster=cluster)
 
