@@ -29,6 +29,7 @@ from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONS
 U64, POINTERS = u64.vec(32), ptr.vec(32)
 OFFSET_MASK = (1 << SLOT_SHIFT) - 1
 SHARED = SLOT_SHARED << SLOT_SHIFT
+WORD = 4  # bytes: compilers make atomics of the word that a smaller element lies in, so the end of a region may lie in one
 
 
 @native
@@ -68,10 +69,14 @@ def find(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32
             return null(u8)
         return w.local + (u64(lane) * launch.local_bytes + offset)
     window = launch.windows + slot
+    size = window.size
     if slot == 0 or slot >= launch.slots:
         window = region(launch, at)
+        size = window.size
+        if bytes == WORD:
+            size = ((size + (WORD - 1)) >> 2) << 2
     offset = at - window.start
-    if window.size < u64(bytes) or offset > window.size - u64(bytes):
+    if size < u64(bytes) or offset > size - u64(bytes):
         kind = u32(FaultKind.OUT_OF_BOUNDS)
         if slot == 0:
             kind = u32(FaultKind.NULL_POINTER)

@@ -1,0 +1,79 @@
+"""The suites that are known by name, and the reasons for what does not pass in them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+PASSED, SKIPPED, UNSUPPORTED, LIMIT, TIME, WRONG, OPEN = (
+    "passed", "skipped by the suite", "not supported", "the suite's own", "too long", "wrong", "not explained",
+)  # fmt: skip
+CLASSES = (PASSED, SKIPPED, UNSUPPORTED, LIMIT, TIME, WRONG, OPEN)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Files are below the folder that is given. files: pytest's arguments, or patterns of scripts. options: of pytest.
+    ignore: paths that are no part of it."""
+
+    files: tuple[str, ...]
+    source: str
+    options: tuple[str, ...] = ()
+    scripts: bool = False
+    ignore: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+_TRITON = "github.com/triton-lang/triton"
+SUITES = {
+    "triton-core": Suite(("test/unit/language/test_core.py",), _TRITON, ("--device", "cuda")),
+    "triton-language": Suite(
+        ("test/unit/language", "test/unit/runtime", "test/unit/cuda"), _TRITON, ("--device", "cuda"),
+        ignore=("test/unit/language/test_core.py",),
+    ),
+    "triton-tutorials": Suite(("tutorials/0[1-8]-*.py",), _TRITON, scripts=True, environment={"MPLBACKEND": "agg"}),
+    "gluon": Suite(("test/gluon",), _TRITON, ("--device", "cuda")),
+    "liger": Suite(("test/transformers",), "github.com/linkedin/Liger-Kernel"),
+    "fla": Suite(("tests/ops", "tests/modules"), "github.com/fla-org/flash-linear-attention"),
+    "helion": Suite(("test/test_examples.py",), "github.com/pytorch/helion"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A pattern of the message (and of the case's name) and what it means. why: may use the pattern's groups."""
+
+    kind: str
+    message: str
+    why: str
+    case: str = ""
+
+
+REASONS = (
+    Reason(TIME, r"TimeIsUp|^LimitReached.*seconds|limit reached.*seconds", "longer than the time a case has"),
+    Reason(UNSUPPORTED, r"\.reqnctapercluster cannot be run|wants clusters of", "clusters of blocks"),
+    Reason(UNSUPPORTED, r"(tensormap|cp\.async\.bulk|mbarrier|tcgen05|clusterlaunchcontrol|multimem|griddepcontrol|setmaxnreg|"
+           r"elect|mapa|getctarank|tensordesc|suld|tex)[\w.:]* cannot be run", r"`\1`"),
+    Reason(UNSUPPORTED, r"UnsupportedError: (?:\S+ \(\S+\): |\S+:\d+:\d+: )*(\S+) cannot be run", r"`\1`"),
+    Reason(UNSUPPORTED, r"UnsupportedError: ([^\n]{1,100})", r"\1"),
+    # What follows was looked at case by case; it would be so on a GPU too, or needs what no emulator has.
+    Reason(LIMIT, r"count.*ld\.relaxed", "counts instructions in PTX of another Triton", "test_atomic_poll"),
+    Reason(LIMIT, r"out of bounds: ld\.global.* byte 4 of argument 0", "a race in the test: warp 1 reads what warp 0 stored, and "
+           "takes it for an index", r"test_if_call\[attribute_jit\]"),
+    Reason(LIMIT, r"Not equal to tolerance", "five products in bf16 are coarser than the tolerance; NumPy's, rounded alike, give "
+           "the same bits", r"test_scan2d\[cumprod-bfloat16"),
+    Reason(TIME, "", "65,536,000 blocks of 1024 threads", "test_load_store_same_ptr"),
+)  # fmt: skip
+
+
+def classified(case: str, outcome: str, message: str) -> tuple[str, str]:
+    """(class, reason) of a case. outcome: as outcomes.py has them."""
+    if outcome in ("passed", "xfailed"):
+        return PASSED, "" if outcome == "passed" else "fails as expected"
+    if outcome == "skipped":
+        return SKIPPED, message.removeprefix("Skipped: ").split("\n")[0][:120]
+    for reason in REASONS:
+        found = re.search(reason.message, message)
+        if found and re.search(reason.case, case):
+            return reason.kind, found.expand(reason.why)
+    return OPEN, message.split("\n")[0][:160]
