@@ -16,7 +16,7 @@ def install() -> None:
 
     Raises UnsupportedError where CUDA's own driver is loaded already, and for a cuda.core that is not known.
     """
-    loading.load()
+    loading.install()
     import cuda.core as core
     from cuda.core import _linker, _program
     from cuda.core._utils import cuda_utils

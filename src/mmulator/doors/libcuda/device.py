@@ -148,7 +148,7 @@ def primary_retain(out: int, device: int) -> None:
     put(out, PRIMARY)
 
 
-@api("cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2", "i", 11000)
+@api("cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2", "i", 11000, back=True)
 def primary_release(device: int) -> None:
     check_device(device)
     state().retained = max(state().retained - 1, 0)

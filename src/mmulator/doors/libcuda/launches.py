@@ -134,7 +134,7 @@ def stream_create_priority(out: int, flags: int, priority: int) -> None:
     put(out, handle)
 
 
-@api("cuStreamDestroy cuStreamDestroy_v2", "p", 4000)
+@api("cuStreamDestroy cuStreamDestroy_v2", "p", 4000, back=True)
 def stream_destroy(handle: int) -> None:
     found = state().find(handle, StreamState)
     state().driver.streams.pop(found.stream.handle, None)
@@ -218,7 +218,7 @@ def event_create(out: int, flags: int) -> None:
     put(out, state().add(EventState(Event(), not flags & 2)))
 
 
-@api("cuEventDestroy cuEventDestroy_v2", "p", 4000)
+@api("cuEventDestroy cuEventDestroy_v2", "p", 4000, back=True)
 def event_destroy(handle: int) -> None:
     state().find(handle, EventState)
     del state().objects[handle]

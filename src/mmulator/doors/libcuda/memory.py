@@ -126,17 +126,17 @@ def mem_host_alloc(out: int, size: int, flags: int) -> None:
     put(out, address)
 
 
-@api("cuMemFree cuMemFree_v2", "p", 3020)
+@api("cuMemFree cuMemFree_v2", "p", 3020, back=True)
 def mem_free(address: int) -> None:
     free(address)
 
 
-@api("cuMemFreeHost", "p")
+@api("cuMemFreeHost", "p", back=True)
 def mem_free_host(address: int) -> None:
     free(address)
 
 
-@api("cuMemFreeAsync", "pp")
+@api("cuMemFreeAsync", "pp", back=True)
 def mem_free_async(address: int, stream: int) -> None:
     free(address)
 
@@ -371,7 +371,7 @@ def pool_create(out: int, properties: int) -> None:
     put(out, state().add({}))
 
 
-@api("cuMemPoolDestroy", "p")
+@api("cuMemPoolDestroy", "p", back=True)
 def pool_destroy(pool: int) -> None:
     _pool(pool)
     state().objects.pop(pool, None)

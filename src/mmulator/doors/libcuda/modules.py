@@ -65,7 +65,7 @@ def library_load_file(out: int, name: int, jit: int, jits: int, jit_count: int, 
     put(out, _load_bytes(_file(name)))
 
 
-@api("cuModuleUnload", "p")
+@api("cuModuleUnload", "p", back=True)
 def module_unload(handle: int) -> None:
     library = state().find(handle, Library)
     for kernel in library.functions.values():
@@ -73,7 +73,7 @@ def module_unload(handle: int) -> None:
     del state().objects[handle]
 
 
-@api("cuLibraryUnload", "p")
+@api("cuLibraryUnload", "p", back=True)
 def library_unload(handle: int) -> None:
     module_unload(handle)
 
@@ -156,7 +156,9 @@ def kernel_attribute(kernel: Kernel, number: int) -> int:
     chip = state().driver.device
     major, minor = f.loaded.module.version
     body = f.kernel.function
-    known = kernel.library.resources.get(f.name) or Resources(REGISTERS, sum(v.size for v in body.variables if v.space == "local"))
+    known = kernel.library.resources.get(f.name) or Resources(
+        REGISTERS, sum(v.size for v in body.variables if v.space == "local")
+    )
     return {
         0: min(f.max_threads, MAX_THREADS), 1: f.static_shared,
         2: sum(v.size for v in f.loaded.module.tree.variables if v.space == "const" and v.linkage != "extern"),
