@@ -43,7 +43,9 @@ def test_nothing_is_loaded_over_a_driver_that_is_there() -> None:
 
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
-CALLER = HEAD + """
+CALLER = (
+    HEAD
+    + """
 // calls: what the other text has { and keeps a name that both have
 .extern .func (.param .b32 out) twice(.param .b32 in);
 .extern .global .align 4 .u32 shared_count;
@@ -59,7 +61,10 @@ CALLER = HEAD + """
     ret;
 }
 """
-CALLEE = HEAD.replace("8.0", "8.3") + """
+)
+CALLEE = (
+    HEAD.replace("8.0", "8.3")
+    + """
 .visible .global .align 4 .u32 shared_count = 7;
 .global .align 4 .u32 own = 1000;
 .weak .func (.param .b32 out) unused() { .reg .b32 %r; mov.u32 %r, 1; st.param.b32 [out], %r; ret; }
@@ -72,6 +77,7 @@ CALLEE = HEAD.replace("8.0", "8.3") + """
     ret;
 }
 """
+)
 
 
 @pytest.mark.parametrize("texts", [(CALLER, CALLEE), (CALLEE, CALLER)])
@@ -84,7 +90,7 @@ def test_texts_are_linked(texts: tuple[str, str]) -> None:
 
 
 def test_two_definitions_are_an_error() -> None:
-    with pytest.raises(LaunchError, match="two of the linked modules define twice"):
+    with pytest.raises(LaunchError, match="two of the linked modules define shared_count"):
         join([CALLEE, CALLEE])
 
 

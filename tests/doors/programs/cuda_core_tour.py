@@ -2,8 +2,17 @@
 
 import numpy as np
 from cuda.core import (
-    Device, DeviceMemoryResource, EventOptions, LaunchConfig, LegacyPinnedMemoryResource, Linker, LinkerOptions, ObjectCode,
-    Program, ProgramOptions, launch,
+    Device,
+    DeviceMemoryResource,
+    EventOptions,
+    LaunchConfig,
+    LegacyPinnedMemoryResource,
+    Linker,
+    LinkerOptions,
+    ObjectCode,
+    Program,
+    ProgramOptions,
+    launch,
 )  # fmt: skip
 from cuda.core.utils import StridedMemoryView
 
@@ -90,7 +99,9 @@ def try_linker():
 def try_link_time_optimisation():
     options = ProgramOptions(arch=f"sm_{device.arch}", link_time_optimization=True)
     caller = 'extern "C" __device__ int f(int); extern "C" __global__ void k(int* x) { x[threadIdx.x] = f(threadIdx.x); }'
-    parts = [Program(t, "c++", options).compile("ltoir") for t in (caller, 'extern "C" __device__ int f(int a) { return 3 * a; }')]
+    parts = [
+        Program(t, "c++", options).compile("ltoir") for t in (caller, 'extern "C" __device__ int f(int a) { return 3 * a; }')
+    ]
     linked = Linker(*parts, options=LinkerOptions(arch=f"sm_{device.arch}", link_time_optimization=True)).link("cubin")
     assert (run(linked.get_kernel("k"), np.zeros(32, np.int32), grid=1, block=32) == 3 * np.arange(32)).all()
 

@@ -116,10 +116,13 @@ def try_many_destructions():
 
 
 def try_addresses_of_functions():
+    found = {}
     for name in (b"cuMemAlloc", b"cuLaunchKernel", b"cuNobodyWroteThis"):
-        assert made("cuGetProcAddress_v2", name, 13000, ctypes.c_uint64(0), None).value
-    function = made("cuGetProcAddress_v2", b"cuNobodyWroteThis", 13000, ctypes.c_uint64(0), None)
-    assert ctypes.CFUNCTYPE(ctypes.c_int)(function.value)() == 801  # CUDA_ERROR_NOT_SUPPORTED
+        out = ctypes.c_void_p()
+        call("cuGetProcAddress_v2", name, ctypes.byref(out), 13000, ctypes.c_uint64(0), None)
+        found[name] = out.value
+    assert found[b"cuMemAlloc"] == ctypes.cast(cuda.cuMemAlloc_v2, ctypes.c_void_p).value
+    assert ctypes.CFUNCTYPE(ctypes.c_int)(found[b"cuNobodyWroteThis"])() == 801  # CUDA_ERROR_NOT_SUPPORTED
 
 
 def try_what_is_wrong_is_said():

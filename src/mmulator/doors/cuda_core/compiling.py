@@ -17,7 +17,7 @@ from mmulator.errors import UnsupportedError
 def linker_class(base: Any) -> Any:
     """cuda.core's Linker, of which `link("cubin")` keeps the PTX."""
 
-    class Linker(base):  # type: ignore[misc]
+    class Linker(base):
         def __init__(self, *codes: Any, options: Any = None) -> None:
             super().__init__(*codes, options=options)
             self.mmulator = codes, options
@@ -33,7 +33,7 @@ def linker_class(base: Any) -> Any:
 def program_class(base: Any) -> Any:
     """cuda.core's Program, which remembers source that is PTX already."""
 
-    class Program(base):  # type: ignore[misc]
+    class Program(base):
         def __init__(self, code: Any, code_type: Any, options: Any = None) -> None:
             super().__init__(code, code_type, options)
             self.mmulator = _text(code) if str(code_type).lower() == "ptx" else None

@@ -17,7 +17,13 @@ from typing import Any
 
 from mmulator.doors.libcuda.codes import CODES, Code
 from mmulator.errors import (
-    ExecutionFault, InvalidInstructionError, LaunchError, LimitReached, MmulatorError, PtxSyntaxError, UnsupportedError,
+    ExecutionFault,
+    InvalidInstructionError,
+    LaunchError,
+    LimitReached,
+    MmulatorError,
+    PtxSyntaxError,
+    UnsupportedError,
 )  # fmt: skip
 
 _C = {"p": ctypes.c_uint64, "q": ctypes.c_uint64, "u": ctypes.c_uint32, "i": ctypes.c_int32}
@@ -72,7 +78,7 @@ def api(
         for name in names.split():
             base, _, suffix = name.rpartition("_v")
             base = base if suffix.isdigit() and base else name
-            ENTRIES[name] = Entry(name, base, since if base != name or since > 2000 else 0, native, call, back)
+            ENTRIES[name] = Entry(name, base, since if base != name else 0, native, call, back)
         return function
 
     return register

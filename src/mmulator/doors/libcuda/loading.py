@@ -12,7 +12,18 @@ import threading
 
 from mmulator.doors.libcuda import device, launches, memory, modules
 from mmulator.doors.libcuda.abi import (
-    ENTRIES, Refused, api, guarded, name_of, pending, put, put_int, resolve, taken, text, unsupported,
+    ENTRIES,
+    Refused,
+    api,
+    guarded,
+    name_of,
+    pending,
+    put,
+    put_int,
+    resolve,
+    taken,
+    text,
+    unsupported,
 )  # fmt: skip
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, MACHINES, RING, TABLE, library

@@ -9,14 +9,13 @@ from __future__ import annotations
 import ctypes
 from itertools import count
 
-import numpy as np
-
 from mmulator.doors.libcuda.abi import Refused, api, get, put, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.device import current_context
 from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
 from mmulator.driver import Allocation
 from mmulator.errors import LaunchError
+from mmulator.machine.launch.arena import bytes_at
 from mmulator.machine.launch.limits import host_memory
 
 HOST, DEVICE = 1, 2  # CUmemorytype
@@ -328,8 +327,7 @@ def fill(address: int, value: int, size: int, number: int) -> None:
     """`number` elements of `size` bytes."""
     check(address, size * number)
     if number:
-        view = np.frombuffer((ctypes.c_char * (size * number)).from_address(address), f"u{size}")
-        view[:] = value & ((1 << 8 * size) - 1)
+        bytes_at(address, size * number).view(f"u{size}")[:] = value & ((1 << 8 * size) - 1)
 
 
 def _fills(bits: int) -> None:

@@ -154,7 +154,6 @@ def kernel_attribute(kernel: Kernel, number: int) -> int:
     f = kernel.function
     target = f.loaded.module.target
     chip = state().driver.device
-    major, minor = f.loaded.module.version
     body = f.kernel.function
     known = kernel.library.resources.get(f.name) or Resources(
         REGISTERS, sum(v.size for v in body.variables if v.space == "local")
