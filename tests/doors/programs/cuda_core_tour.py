@@ -131,7 +131,7 @@ def try_memory_and_views():
     assert (view == 7).all() and buffer.size == 256 and buffer.device_id == 0
 
     class Array:
-        __cuda_array_interface__ = {"shape": (64,), "typestr": "<f4", "data": (int(buffer.handle), False), "version": 3}
+        __cuda_array_interface__ = {"shape": (64,), "typestr": "<f4", "data": (int(buffer.handle), False), "version": 3}  # noqa: RUF012
 
     seen = StridedMemoryView.from_any_interface(Array(), stream_ptr=-1)
     assert seen.ptr == int(buffer.handle) and seen.shape == (64,) and seen.dtype == np.float32 and seen.is_device_accessible
