@@ -202,12 +202,10 @@ def _method(name: str, in_place: bool = False) -> Callable[..., Any]:
     return call
 
 
-_SAME = tuple(
-    """
-    astype copy reshape ravel flatten transpose swapaxes squeeze view fill take repeat all any min max argmin argmax sum
-    prod cumsum cumprod clip diagonal nonzero
-    """.split()
-)
+_SAME = (
+    *("astype", "copy", "reshape", "ravel", "flatten", "transpose", "swapaxes", "squeeze", "view", "fill", "take", "repeat"),
+    *("all", "any", "min", "max", "argmin", "argmax", "sum", "prod", "cumsum", "cumprod", "clip", "diagonal", "nonzero"),
+)  # fmt: skip
 _PLAIN = ("dtype", "ndim", "size", "itemsize", "nbytes", "strides", "flags", "item", "tolist", "tobytes")
 _REFUSED = ("dot", "mean", "var", "std", "sort", "argsort", "partition", "trace", "round", "dump", "ptp", "__matmul__", "__pow__",
             "__rpow__", "__divmod__")  # fmt: skip

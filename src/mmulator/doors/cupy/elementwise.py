@@ -68,9 +68,10 @@ class ElementwiseKernel:
         given = [a if isinstance(a, ndarray) else np.asarray(a) for a in args]
         types = self._types(given, args)
         shape = self._shape(given[: self.nin] + given[self.nin :], size)
-        outs = list(given[self.nin :]) or [ndarray(shape, types[p.type]) for p in self.out_params]
+        outs: list[Any] = list(given[self.nin :]) or [ndarray(shape, types[p.type]) for p in self.out_params]
         values: list[Any] = []
-        for p, a in zip(self.params, [*given[: self.nin], *outs]):
+        every: list[Any] = [*given[: self.nin], *outs]
+        for p, a in zip(self.params, every):
             host = a._host if isinstance(a, ndarray) else a
             values.append(self._argument(p, host, types[p.type], shape, p in self.out_params))
         count = int(np.prod(shape, dtype=np.int64))

@@ -12,15 +12,15 @@ from mmulator.doors.cupy import arrays, device, elementwise, kernels
 from mmulator.doors.cupy.arrays import EXACT, INTEGERS_ONLY, check_numbers, ndarray, refuse, unwrap, wrap
 
 # Functions of NumPy that only make, move, compare and choose.
-MOVING = tuple(
-    """
-    zeros ones full arange eye identity diag zeros_like ones_like full_like tri tril triu copy reshape ravel transpose
-    swapaxes moveaxis expand_dims squeeze concatenate stack vstack hstack dstack split array_split hsplit vsplit tile repeat
-    flip fliplr flipud roll take broadcast_to broadcast_arrays where nonzero flatnonzero array_equal allclose isclose
-    meshgrid atleast_1d atleast_2d atleast_3d all any min max amin amax argmin argmax sum prod count_nonzero clip
-    ascontiguousarray asfortranarray rot90 cumsum cumprod pad indices ndim size shape diagonal result_type can_cast
-    """.split()
-)
+MOVING = (
+    *("zeros", "ones", "full", "arange", "eye", "identity", "diag", "zeros_like", "ones_like", "full_like", "tri", "tril"),
+    *("triu", "copy", "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "concatenate"),
+    *("stack", "vstack", "hstack", "dstack", "split", "array_split", "hsplit", "vsplit", "tile", "repeat", "flip", "fliplr"),
+    *("flipud", "roll", "take", "broadcast_to", "broadcast_arrays", "where", "nonzero", "flatnonzero", "array_equal"),
+    *("allclose", "isclose", "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d", "all", "any", "min", "max", "amin"),
+    *("amax", "argmin", "argmax", "sum", "prod", "count_nonzero", "clip", "ascontiguousarray", "asfortranarray", "rot90"),
+    *("cumsum", "cumprod", "pad", "indices", "ndim", "size", "shape", "diagonal", "result_type", "can_cast"),
+)  # fmt: skip
 RANDOM = ("seed", "rand", "randn", "random", "random_sample", "uniform", "normal", "standard_normal", "randint", "permutation")
 
 

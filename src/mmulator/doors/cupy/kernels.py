@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from mmulator.doors.cupy.compiling import compiled
 from mmulator.doors.cupy.device import Stream, current_stream
 from mmulator.driver import Function, LoadedModule, Region, current
 from mmulator.errors import LaunchError, UnsupportedError
+from mmulator.lazy import cached_property
 from mmulator.machine.launch.limits import KIB
 
 RESIDENT = 264  # blocks that run at once here
@@ -30,11 +30,8 @@ class RawModule:
     ) -> None:  # fmt: skip
         if (code is None) == (path is None):
             raise TypeError("Exactly one of `code` and `path` keyword arguments must be given.")
-        for what, wanted in (
-            ("backend='nvcc'", backend != "nvrtc"),
-            ("translate_cucomplex", translate_cucomplex),
-            ("jitify", jitify),
-        ):
+        unlike = {"backend='nvcc'": backend != "nvrtc", "translate_cucomplex": translate_cucomplex, "jitify": jitify}
+        for what, wanted in unlike.items():
             if wanted:
                 raise refuse(f"RawModule({what})", "NVRTC compiles, without the headers of other libraries")
         if name_expressions is not None and not any(o.startswith(("-std=", "--std=")) for o in options):
@@ -44,7 +41,7 @@ class RawModule:
         self._log: Any = None
         self._functions: dict[str, RawKernel] = {}
 
-    @cached_property  # no lock is held: a module may be compiled twice
+    @cached_property
     def _made(self) -> tuple[LoadedModule, dict[str, str]]:
         if self.file_path is None:
             return compiled(self.code or "", self.options, self.name_expressions, self._log)
@@ -91,7 +88,7 @@ class RawKernel:
             enable_cooperative_groups=enable_cooperative_groups, name_expressions=None if plain else (name,),
         )  # fmt: skip
         self.code, self.name, self.options, self.backend = code, name, options, backend
-        self.file_path = None
+        self.file_path: str | None = None
         self.enable_cooperative_groups = enable_cooperative_groups
         self.max_dynamic_shared_size_bytes = 48 * KIB
         self.preferred_shared_memory_carveout = -1
@@ -145,7 +142,7 @@ def packed(function: Function, args: Sequence[Any]) -> tuple[bytes, list[Region]
     for n, (value, p, at) in enumerate(zip(args, function.params, function.offsets)):
         if isinstance(value, ndarray):
             data = struct.pack("<Q", value._host.ctypes.data)
-            if value.size:
+            if value._host.size:
                 regions.append(region(value._host, f"argument {n} ({p.name})"))
         else:
             data = scalar(value)
