@@ -64,7 +64,7 @@ def _parts(cupy: Any) -> list[tuple[Any, str]]:
 
 def _refuse_all(module: Any, prefix: str) -> None:
     for name, value in list(vars(module).items()):
-        if name.startswith("_") or isinstance(value, types.ModuleType) or getattr(np, name, None) is value:
+        if name.startswith("_") or isinstance(value, types.ModuleType) or vars(np).get(name) is value:
             continue
         if isinstance(value, type) and issubclass(value, np.generic | BaseException):
             continue

@@ -124,6 +124,7 @@ def install() -> None:
                 hint="start with `mmulator exec`, or install before imports",
             )
         _loaded.append(Loaded())
+        os.environ.setdefault("TRITON_DEFAULT_BACKEND", "mmulator")  # NVIDIA's driver of Triton would take this for a GPU
         atexit.register(_shut)
 
 
