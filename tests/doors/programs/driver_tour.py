@@ -153,3 +153,49 @@ def try_what_is_wrong_is_said():
         raise AssertionError("nothing was said")
     call("cuFuncSetAttribute", add, 8, 60000)
     launch(add, x, 1, shared=60000)
+
+
+HEAP = (
+    PTX.partition(b".visible .global")[0]
+    + b"""
+.extern .func (.param .b64 out) malloc(.param .b64 n);
+.extern .func free(.param .b64 p);
+.visible .entry chain(.param .u64 x, .param .u32 n)
+{
+    .reg .pred %p<3>;
+    .reg .b32 %r<6>;
+    .reg .b64 %rd<8>;
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r3, 0;
+$next:
+    add.u32 %r2, %r1, %r3;
+    mul.wide.u32 %rd1, %r2, 3;
+    { .param .b64 a; st.param.b64 [a], %rd1; .param .b64 b; call (b), malloc, (a); ld.param.b64 %rd2, [b]; }
+    st.u32 [%rd2], %r2;
+    bar.sync 0;
+    ld.u32 %r4, [%rd2];
+    setp.ne.u32 %p1, %r4, %r2;
+    @%p1 trap;
+    { .param .b64 a; st.param.b64 [a], %rd2; call free, (a); }
+    add.u32 %r3, %r3, 1;
+    setp.lt.u32 %p2, %r3, 300;
+    @%p2 bra $next;
+    ld.param.u64 %rd3, [x];
+    mul.wide.u32 %rd4, %r1, 4;
+    add.u64 %rd3, %rd3, %rd4;
+    st.u32 [%rd3], %r3;
+    ret;
+}
+"""
+)
+
+
+def try_memory_of_kernels():
+    """Ten times what the heap has room for, given back each time."""
+    module = made("cuModuleLoadData", HEAP)
+    chain = made("cuModuleGetFunction", module, b"chain")
+    x = made("cuMemAlloc_v2", ctypes.c_size_t(1024))
+    launch(chain, x, 256, block=256)
+    host = (ctypes.c_uint32 * 256)()
+    call("cuMemcpyDtoH_v2", host, x, ctypes.c_size_t(1024))
+    assert [*host] == [300] * 256

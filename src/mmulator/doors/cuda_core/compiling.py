@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from mmulator.doors.libcuda.cooperative import grid_functions
 from mmulator.doors.libcuda.images import ptx_within, with_ptx
 from mmulator.doors.libcuda.joining import join
 from mmulator.errors import UnsupportedError
@@ -82,20 +80,20 @@ def marked(made: Any, ptx: str | None) -> Any:
 
 
 def ptx_of(codes: Sequence[Any], options: Any, linker: Any) -> str:
-    """The PTX of all that a linker was given. linker: cuda.core's own. Raises UnsupportedError for what has none."""
+    """The PTX of all that a linker was given, but for CUDA's device runtime, which loading adds (libcuda/runtime.py).
+
+    linker: cuda.core's own. Raises UnsupportedError for what has none.
+    """
     optimised = [c for c in codes if c.code_type == "ltoir"]
     texts = []
     if optimised:
         made = linker(*optimised, options=replace(options, link_time_optimization=True, ptx=True))
         texts.append(_text(made.link("ptx").code))
         made.close()
-    runtime = False
     for code in codes:
         if code.code_type == "ptx":
             texts.append(_text(code.code))
-        elif code.code_type == "library" and "cudadevrt" in (code.name or ""):
-            runtime = True
-        elif code.code_type != "ltoir":
+        elif code.code_type != "ltoir" and not (code.code_type == "library" and "cudadevrt" in (code.name or "")):
             found = ptx_within(_bytes(code.code))
             if found is None:
                 raise UnsupportedError(
@@ -103,9 +101,6 @@ def ptx_of(codes: Sequence[Any], options: Any, linker: Any) -> str:
                     hint="link CUDA C++ source, PTX or LTO-IR",
                 )
             texts.append(found)
-    if runtime:
-        head = re.findall(r"^\s*\.(?:version|target)[^\n]*", texts[0], re.MULTILINE)
-        texts.append(grid_functions("\n".join(head)))
     return join(texts)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mmulator.doors.libcuda.runtime import with_runtime
 from mmulator.driver import LoadedModule, current
 
 OPTIONS = ("--device-as-default-execution-space",)
@@ -33,7 +34,7 @@ def compiled(code: str, options: Sequence[str], names: Sequence[str], log: Any =
         lowered = {name: _text(nvrtc.getLoweredName(program, name)) for name in names}
     finally:
         nvrtc.destroyProgram(program)
-    return current().load(_text(ptx), "kernel.cu"), lowered
+    return current().load(with_runtime(_text(ptx)), "kernel.cu"), lowered
 
 
 def _text(value: Any) -> str:

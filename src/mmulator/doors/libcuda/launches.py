@@ -7,8 +7,8 @@ import struct
 
 from mmulator.doors.libcuda.abi import Refused, api, get, put, put_int, unsupported
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.libcuda.cooperative import BARRIER
 from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
+from mmulator.doors.libcuda.runtime import BARRIER
 from mmulator.doors.libcuda.state import PRIMARY, EventState, Kernel, StreamState, state
 from mmulator.driver import Event
 from mmulator.errors import LaunchError, UnsupportedError

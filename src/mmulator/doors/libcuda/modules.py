@@ -9,6 +9,7 @@ from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.cubin import Resources, resources
 from mmulator.doors.libcuda.device import MULTIPROCESSOR
 from mmulator.doors.libcuda.images import ptx_at
+from mmulator.doors.libcuda.runtime import with_runtime
 from mmulator.doors.libcuda.state import Kernel, Library, state
 from mmulator.errors import LaunchError
 from mmulator.machine.launch.limits import KIB, MAX_THREADS
@@ -18,7 +19,7 @@ STATIC_SHARED = 48 * KIB  # what a block has unless its kernel opts in to more
 
 def load(image: int) -> int:
     ptx, cubin = ptx_at(image)
-    return state().add(Library(state().driver.load(ptx), bool(cubin), resources(cubin)))
+    return state().add(Library(state().driver.load(with_runtime(ptx)), bool(cubin), resources(cubin)))
 
 
 @api("cuModuleLoadData", "pp")
