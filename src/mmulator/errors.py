@@ -38,9 +38,11 @@ class MmulatorError(Exception):
     span: where in a source text, or None. location: what that was compiled from, as `mm.py:17`, or None.
     rule: the rule that is broken, as `section title (PTX ISA)` or a sentence.
     hint: what to do about it.
+    launch: the line of the program that launched the kernel, as `run.py:17: add[grid](x, y)`, where a door knows it.
     """
 
     kind = "error"
+    launch: str | None = None
 
     def __init__(
         self, message: str, *, span: Span | None = None, rule: str | None = None, hint: str | None = None
@@ -64,6 +66,8 @@ class MmulatorError(Exception):
             lines += ["  " + line for line in self.span.caret().split("\n")]
         if location:
             lines += ["  " + line for line in location.lines()]
+        if self.launch:
+            lines.append(f"  launch: {self.launch}")
         if self.rule:
             lines.append(f"  rule: {self.rule}")
         if self.hint:
@@ -120,7 +124,7 @@ class LaunchError(MmulatorError, ValueError):
     kind = "launch error"
 
 
-class ExecutionFault(MmulatorError):
+class ExecutionFault(MmulatorError, RuntimeError):
     """A running kernel did what the hardware would trap, or cannot go on (deadlock)."""
 
     kind = "execution fault"
@@ -136,6 +140,12 @@ class UndefinedBehaviour(MmulatorError):
     """A running kernel did what the specification calls undefined behaviour."""
 
     kind = "undefined behaviour"
+
+
+class UnstableResult(MmulatorError):
+    """A kernel left other bits where the hardware was free to do things in another order: under another seed."""
+
+    kind = "unstable result"
 
 
 class InternalError(Exception):

@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 _FILE = re.compile(
     r'^[^/\n"]*?\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"(?:[ \t]*,[ \t]*(\d{1,18})[ \t]*,[ \t]*(\d{1,18}))?', re.MULTILINE
 )
+_ASM = "// begin inline asm", "// end inline asm"  # LLVM counts lines in between, as if the program had them
 _STRINGS = re.compile(r'\.section\s+"?\.debug_str"?\s*\{([^}]*)')
 _BYTES = re.compile(r"[\w$]+:|\.\w+|0[xX][0-9a-fA-F]{1,9}|\d{1,9}")
 # Only these are read, and only as one line: PTX from elsewhere can name any file.
 _SUFFIXES = (".py", ".pyx", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".inl", ".rs", ".jl")
+PROGRAM: set[str] = set()  # files that a launch says the kernel was compiled from: quoted wherever they lie
 _MAX_BYTES = 8 << 20
 _MAX_CALLS = 32
 
@@ -115,7 +117,7 @@ def _readable(path: Path, beside: Path) -> bool:
     wanted = os.environ.get("MMULATOR_QUOTE_SOURCE", "")
     if path.suffix.lower() not in _SUFFIXES or wanted == "0":
         return False
-    if wanted == "1":
+    if wanted == "1" or str(path) in PROGRAM:
         return True
     for folder in (Path.cwd(), beside.resolve()):
         if folder != Path(folder.anchor) and path.is_relative_to(folder):
@@ -162,6 +164,9 @@ class LineTable:
     def at(self, offset: int, text: str, name: str) -> Location | None:
         """What the text, called `name`, was compiled from at a character offset."""
         index = bisect_right(self.marks, offset, key=lambda mark: mark.offset) - 1
+        begin = text.rfind(_ASM[0], 0, offset)
+        if begin > text.rfind(_ASM[1], 0, offset):  # each line of it seems to be a line of the program: the first is meant
+            index = min(max(index, 0), bisect_right(self.marks, begin, key=lambda mark: mark.offset))
         if index < 0 or not self.marks[index].file:
             return None
         if index not in self._known:

@@ -20,7 +20,7 @@ from mmulator.errors import InternalError, MmulatorError
 from mmulator.source import printable
 
 # Commands. Each is the function (or application) of that name, in the module of that name or the one in _MODULES.
-COMMANDS: tuple[str, ...] = ("run", "check", "explain", "list", "layout", "descriptor", "sparse", "conformance", "cache")
+COMMANDS: tuple[str, ...] = ("run", "exec", "check", "explain", "list", "layout", "descriptor", "sparse", "conformance", "cache")
 _MODULES = {"list": "listing"}  # a module `list` would hide the builtin in this package
 _INTERRUPTED = 130  # exit code after Ctrl-C
 _COMPLETING = "_MMULATOR_COMPLETE"
@@ -111,6 +111,11 @@ def _rewritten(arguments: list[str]) -> list[str]:
     """`help run` is `run --help`; words of an instruction behind --for need no quotes."""
     if arguments[:1] == ["help"]:
         return [*arguments[1:], "--help"]
+    if arguments[:1] == ["exec"]:  # what is behind its own options is the program's
+        from mmulator.cli.exec import own
+
+        end = 1 + own(arguments[1:])
+        return [*_with_devices(arguments[:end]), *(["--"] if end < len(arguments) else []), *arguments[end:]]
     if any(a.startswith("--device") for a in arguments):
         arguments = _with_devices(arguments)
     if arguments[:1] not in (["sparse"], ["descriptor"]) or "--for" not in arguments:

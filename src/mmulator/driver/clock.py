@@ -1,18 +1,69 @@
 """A clock for programs that measure: how long counted work would take a chip, roughly.
 
-Nothing here says how fast a GPU is. The figure grows with the instructions and multiply-accumulates that a kernel executes,
-and is the same each time, so that an autotuner chooses the same configuration on each machine.
+Nothing here says how fast a GPU is. The figure is a pure function of a launch and of what its warps executed: it grows with
+instructions and multiply-accumulates over the waves of blocks, and is the same each time and on each machine, so that an
+autotuner chooses the same configuration everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import NamedTuple
+
+from mmulator.driver.chips import CHIPS, Device
+from mmulator.machine.launch.limits import KIB
+from mmulator.machine.launch.report import Report
 
 LAUNCH = 2e-6  # seconds that a launch takes, whatever it does
-WARP_INSTRUCTIONS = 4 * 132 * 1.5e9  # a second: four schedulers a multiprocessor
-MACS = 132 * 4096 * 1.5e9  # a second, of matrix instructions
+SCHEDULERS = 4  # of a multiprocessor: each issues an instruction a cycle
+DEPENDENT = 4  # cycles from an instruction to one of the same warp that needs its result
+# Cycles of a scheduler for an instruction of a warp, by the classes of reports; one where the table says nothing.
+CYCLES = {"memory": 4, "cp.async": 4, "matrix move": 4, "wmma.load": 8, "wmma.store": 8, "atomic": 8, "barrier": 8}
 
 
-def seconds(instructions: Mapping[str, int], macs: int) -> float:
-    """Of one launch. instructions: executed by warps, by class."""
-    return LAUNCH + sum(instructions.values()) / WARP_INSTRUCTIONS + macs / MACS
+class Multiprocessor(NamedTuple):
+    """What a multiprocessor holds and does (CUDA C++ Programming Guide, Technical Specifications; data sheets). shared: KiB.
+    macs: dense f16 multiply-accumulates a cycle."""
+
+    threads: int
+    blocks: int
+    shared: int
+    macs: int
+
+
+_OF = {
+    "sm_70": Multiprocessor(2048, 32, 96, 512), "sm_72": Multiprocessor(2048, 32, 96, 512),
+    "sm_75": Multiprocessor(1024, 16, 64, 512), "sm_80": Multiprocessor(2048, 32, 164, 1024),
+    "sm_86": Multiprocessor(1536, 16, 100, 512), "sm_87": Multiprocessor(1536, 16, 164, 1024),
+    "sm_89": Multiprocessor(1536, 24, 100, 512), "sm_90": Multiprocessor(2048, 32, 228, 2048),
+    "sm_100": Multiprocessor(2048, 32, 228, 4096), "sm_103": Multiprocessor(2048, 32, 228, 4096),
+    "sm_120": Multiprocessor(1536, 24, 100, 512), "sm_121": Multiprocessor(1536, 24, 100, 512),
+}  # fmt: skip
+RESERVED = 1  # KiB of shared memory that the system takes of each block, from sm_80 on
+
+
+def blocks_per_multiprocessor(chip: Device, threads: int, shared: int) -> int:
+    """How many blocks of so many threads and bytes of shared memory a multiprocessor holds at once, registers aside."""
+    m = _OF[chip.name]
+    taken = shared + (RESERVED * KIB if chip.capability >= (8, 0) else 0)
+    by_shared = m.shared * KIB // taken if taken else m.blocks
+    return max(1, min(m.blocks, m.threads // max(-(-threads // 32) * 32, 1), by_shared))
+
+
+def seconds(report: Report) -> float:
+    """Of one launch, as its report says."""
+    chip, grid = CHIPS[report.device], report.grid
+    m = _OF[chip.name]
+    blocks = grid[0] * grid[1] * grid[2]
+    threads = report.block[0] * report.block[1] * report.block[2]
+    warps = -(-threads // 32)
+    held = blocks_per_multiprocessor(chip, threads, report.shared)
+    issue = sum(n * CYCLES.get(name, 1) for name, n in report.instructions.items()) / blocks  # of a block
+    waves, rest = divmod(blocks, chip.multiprocessors * held)
+
+    def wave(of_one: int) -> float:
+        """Cycles in which a multiprocessor works on so many blocks: one warp alone waits for its own results."""
+        issued = max(of_one * issue / SCHEDULERS, issue / warps * DEPENDENT)
+        return max(issued, of_one * report.macs / blocks / m.macs)
+
+    cycles = waves * wave(held) + (wave(-(-rest // chip.multiprocessors)) if rest else 0.0)
+    return LAUNCH + cycles / (chip.clock * 1e3)

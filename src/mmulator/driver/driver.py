@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from mmulator.driver import clock
+from mmulator.driver import clock, report, seeds
 from mmulator.driver.chips import Device, chip
 from mmulator.driver.functions import Extent, Function, LoadedModule
 from mmulator.driver.memory import Memory
@@ -15,7 +16,7 @@ from mmulator.driver.streams import Stream
 from mmulator.machine.launch.arguments import Region
 from mmulator.machine.launch.report import Report
 
-Listener = Callable[[Report], None]
+Listener = Callable[[Report], object]
 
 
 class Driver:
@@ -27,7 +28,11 @@ class Driver:
         self.memory = Memory()
         self.default_stream = Stream(0)
         self.streams: dict[int, Stream] = {0: self.default_stream}
-        self.listeners: list[Listener] = []
+        self.listeners: list[Listener] = [report.listener(self.settings.report)] if self.settings.report else []
+
+    def change(self, settings: Settings) -> None:
+        """Other settings from now on; memory, streams and listeners stay. Raises UnsupportedError for an unknown device."""
+        self.device, self.settings = chip(settings.device), settings
 
     def load(self, ptx: str, name: str = "<ptx>") -> LoadedModule:
         """A module of PTX text. Raises PtxSyntaxError, InvalidInstructionError or UnsupportedError."""
@@ -50,17 +55,29 @@ class Driver:
 
         grid: blocks, block: threads, (x, y, z) each. params: the parameter memory, with addresses as they are. regions: the
         memory that the kernel was given; it may touch that, and what the program has the address of. shared: dynamic shared
-        bytes. Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then).
+        bytes. With `settings.seeds` it is run under so many seeds, and what the first leaves is what stays.
+
+        Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
+        UnstableResult (the seeds leave other bits).
         """
         g, b = function.check(grid, block, bytes(params), shared, cluster)
         memory = self.memory.regions(regions)
-        report = function.run(g, b, bytes(params), memory, shared, self.settings.seed, self.settings)
-        (stream or self.default_stream).seconds += clock.seconds(report.instructions, report.macs)
-        if report.output:
-            print(report.output, end="", flush=True)
+        settings = self.settings
+
+        def run(seed: int, settings: Settings = settings) -> Report:
+            return function.run(g, b, bytes(params), memory, shared, seed, settings)
+
+        if settings.seeds == 1:
+            done = run(settings.seed)
+        else:
+            every = range(settings.seed, settings.seed + settings.seeds)
+            done = seeds.agreed(function, memory, every, partial(run, settings=replace(settings, threads=1)))
+        (stream or self.default_stream).seconds += clock.seconds(done)
+        if done.output:
+            print(done.output, end="", flush=True)
         for listener in self.listeners:
-            listener(report)
-        return report
+            listener(done)
+        return done
 
 
 _current: list[Driver] = []

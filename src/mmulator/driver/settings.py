@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from mmulator.errors import LaunchError
@@ -31,6 +32,12 @@ def _seed(text: str) -> int:
     return int(text)
 
 
+def _autotune(text: str) -> str:
+    if text not in ("measure", "first"):
+        raise ValueError("measure, or first for the first configuration")
+    return text
+
+
 def _seconds(text: str) -> float | None:
     number = float(text)
     if not number >= 0:
@@ -38,11 +45,18 @@ def _seconds(text: str) -> float | None:
     return number or None
 
 
+def _report(text: str) -> str:
+    if text in ("0", "1") or Path(text).suffix in (".jsonl", ".json"):
+        return "" if text == "0" else text
+    raise ValueError("1 for lines on standard error, 0 for none, or a file that ends in .jsonl")
+
+
 @dataclass(frozen=True)
 class Settings:
     """device: the chip that stands there, and whose arithmetic it has. seed: of the scheduler's choices. seeds: under how many
-    each kernel is launched. timeout: seconds that a launch may take. threads: of the host. report: "" for none, "1" for a few
-    lines a kernel on standard error, else a file for lines of JSON."""
+    each kernel is launched, from `seed` on. timeout: seconds that a launch may take. threads: of the host. report: "" for none,
+    "1" for a few lines a kernel on standard error, else a file for lines of JSON (report.py). autotune: `measure` by counted
+    work, or take the `first` configuration."""
 
     device: str = "sm_90"
     seed: int = 0
@@ -50,6 +64,7 @@ class Settings:
     timeout: float | None = None
     threads: int | None = None
     report: str = ""
+    autotune: str = "measure"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -67,5 +82,6 @@ class Settings:
 
 
 _READ: dict[str, Callable[[str], Any]] = {
-    "device": _device, "seed": _seed, "seeds": _natural, "timeout": _seconds, "threads": _natural, "report": str,
+    "device": _device, "seed": _seed, "seeds": _natural, "timeout": _seconds, "threads": _natural, "report": _report,
+    "autotune": _autotune,
 }  # fmt: skip

@@ -13,14 +13,44 @@ from triton.backends.driver import DriverBase
 NAME = "mmulator"
 
 
+class Ordinal(int):
+    """The number of the device, 0, of a chip. What Triton keeps by device it keeps anew if another chip stands there."""
+
+    chip: str
+
+    def __new__(cls, chip: str) -> Ordinal:
+        made = super().__new__(cls, 0)
+        made.chip = chip
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return self.chip == other.chip if isinstance(other, Ordinal) else int(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = int.__hash__
+
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        return int, (0,)
+
+
 class MmulatorDriver(DriverBase):
-    """Stands for a GPU: its target is NVIDIA's, its launches run here."""
+    """Stands for a GPU: its target is NVIDIA's, its launches run here. Raises UnsupportedError for an unknown Triton."""
 
     def __init__(self) -> None:
+        from mmulator.triton.adapt import adapt
+        from mmulator.triton.addresses import watch
         from mmulator.triton.launcher import Launcher, Utils
+        from mmulator.triton.versions import interface
 
+        interface()
         self.utils = Utils()
         self.launcher_cls = Launcher
+        self._ordinals: dict[str, Ordinal] = {}
+        adapt()
+        if (torch := sys.modules.get("torch")) is not None:
+            watch(torch)
 
     @staticmethod
     def is_active() -> bool:
@@ -46,34 +76,69 @@ class MmulatorDriver(DriverBase):
         return current().device.capability
 
     def get_current_device(self) -> int:
-        return 0
+        from mmulator.driver import current
+
+        chip = current().device.name
+        found = self._ordinals.get(chip)
+        if found is None:
+            found = self._ordinals[chip] = Ordinal(chip)
+        return found
 
     def set_current_device(self, device: int) -> None:
-        if device != 0:
+        if device not in (0, self.get_current_device()):
             raise ValueError(f"there is one device, 0, not {device}")
 
     def get_current_stream(self, device: int | None = None) -> int:
-        return 0
+        from mmulator.triton.arguments import torch_door
+        from mmulator.triton.device import current_handle
+
+        if torch_door() is not None:
+            return int(sys.modules["torch"].cuda.current_stream().cuda_stream)
+        return current_handle()
 
     def get_active_torch_device(self) -> Any:
-        import torch
+        torch = _torch("a torch device")
+        from mmulator.triton.arguments import torch_door
 
-        return torch.device("cpu")
+        return torch.device("cpu") if torch_door() is None else torch.device("cuda", 0)
 
     def get_device_interface(self) -> Any:
-        import torch
+        from mmulator.triton.arguments import torch_door
+        from mmulator.triton.device import Interface
 
-        return torch.cpu
+        return Interface() if torch_door() is None else sys.modules["torch"].cuda
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        from triton.testing import do_bench
+        from mmulator.triton.bench import benchmark
 
-        return do_bench
+        return benchmark
 
     def get_empty_cache_for_benchmark(self) -> Any:
-        import torch
-
-        return torch.empty(0, dtype=torch.int32)
+        torch = _torch("a buffer for benchmarks")
+        return torch.empty(0, dtype=torch.int32, device=self.get_active_torch_device())
 
     def clear_cache(self, cache: Any) -> None:
         """There is no cache to clear."""
+
+    def allocate_default_profile_scratch(self, size: int, alignment: int, stream: int | None) -> Any:
+        torch = _torch("scratch memory")
+        return torch.zeros(size, dtype=torch.int8, device=self.get_active_torch_device())
+
+    def assemble_tensormap_to_arg(self, tensormaps_info: Any, args: Any) -> Any:
+        return args
+
+
+def _torch(what: str) -> Any:
+    """Raises UnsupportedError where torch is not installed."""
+    try:
+        import torch
+    except ImportError:
+        from mmulator.errors import UnsupportedError
+
+        raise UnsupportedError(
+            f"Triton asks for {what}, and torch is not installed", hint="pip install torch, or pass NumPy arrays to the kernel"
+        ) from None
+    from mmulator.triton.addresses import watch
+
+    watch(torch)
+    return torch

@@ -1,31 +1,62 @@
-"""A compiled kernel of Triton to a launch: its PTX out of Triton's cache, its arguments to bytes and regions of memory."""
+"""A compiled kernel of Triton to launches: its PTX out of Triton's cache, its arguments to bytes and regions of memory."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
-import numpy as np
+from mmulator import location
+from mmulator.driver import Driver, Function, current
+from mmulator.driver.clock import blocks_per_multiprocessor
+from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
+from mmulator.machine.launch.report import Report
+from mmulator.triton.arguments import Packer, slots
+from mmulator.triton.cubin import resources
+from mmulator.triton.versions import interface
+from mmulator.triton.where import located
 
-from mmulator.driver import Function, Region, current
-from mmulator.errors import LaunchError
+RESIDENT = 264  # blocks that run side by side
+Hook = Callable[[Any], Any]
 
-_INTEGERS = {"i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u1": "B", "u8": "B", "u16": "H", "u32": "I", "u64": "Q"}
-_FLOATS = {"fp32": "<f", "f32": "<f", "fp64": "<d"}
+
+class CooperativeLaunchError(LaunchError, RuntimeError):
+    """CUDA's `too many blocks in cooperative launch`, which programs know as a RuntimeError of Triton's."""
 
 
 class Utils:
     """What Triton asks of a driver besides launching."""
 
-    def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[Any, ...]:
-        """(module, function, registers, spills, most threads). The launcher has the function already."""
-        return name, name, 32, 0, 1024
+    def __init__(self) -> None:
+        self._handles = count(1)
+
+    def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
+        """(module, function, registers, spills, most threads of a block). The launcher has the function already."""
+        handle = next(self._handles)
+        return handle, handle, *resources(binary, name)
 
     def unload_module(self, module: Any) -> None:
         """Its launcher keeps it."""
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """There is one."""
+
+    def get_default_stream(self, device: int = 0) -> int:
+        return 0
+
+    def is_stream_capturing(self, stream: int) -> bool:
+        return False
+
+    def set_printf_fifo_size(self, size: int) -> None:
+        """What a kernel prints is kept up to 1 MiB, whatever the size."""
+
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        return current().device.capability
 
     def get_device_properties(self, device: int) -> dict[str, int]:
         chip = current().device
@@ -34,83 +65,139 @@ class Utils:
             "sm_clock_rate": chip.clock, "mem_clock_rate": chip.memory_clock, "mem_bus_width": chip.memory_bus,
         }  # fmt: skip
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"mmulator's driver has no {name}, which NVIDIA's has")
+
 
 class Launcher:
-    """Of one compiled kernel; called for each launch."""
+    """Of one compiled kernel; called for each launch. Raises UnsupportedError for what the kernel needs and is not there."""
 
-    def __init__(self, src: Any, metadata: Any) -> None:
-        self.metadata = metadata
-        self.function = load(metadata)
-        self.threads = metadata.num_warps * 32
-        self.types = [t for t in _flat(src.signature.values()) if t != "constexpr"]
-        self.constexprs = [t == "constexpr" for t in _flat(src.signature.values())]
-        names = list(src.signature)
-        self.labels = [f"argument {n} ({name})" for n, name in enumerate(names)]
+    def __init__(self, src: Any, metadata: Any, ptx: str | None = None, driver: Driver | None = None) -> None:
+        try:
+            self._prepare(src, metadata, ptx, driver)
+        except MmulatorError as error:
+            raise located(error) from None
+
+    def _prepare(self, src: Any, metadata: Any, ptx: str | None, driver: Driver | None) -> None:
+        self.metadata, self.driver = metadata, driver
+        version = interface()
+        check_metadata(metadata)
+        file = getattr(getattr(src, "fn", None), "fn", None)
+        if file is not None:  # the program's own function: errors may quote it
+            location.PROGRAM.add(os.path.realpath(file.__code__.co_filename))
+        text = ptx if ptx is not None else ptx_of(metadata)
+        self.function: Function = (driver or current()).load(text, f"{metadata.name}.ptx").function(metadata.name)
+        self.block = (metadata.num_warps * 32, 1, 1)
+        if self.function.max_threads > self.block[0] and "reqntid" in self.function.kernel.function.directives:
+            self.block = (self.function.max_threads, 1, 1)  # warp specialisation adds warps
+        self.shared = metadata.shared
+        f = self.function
+        self.packer = Packer(f.name, list(slots(src.signature, version.flags)), f.params, f.offsets, f.parameter_bytes)
+        self.scratch = [(getattr(metadata, f"{kind}_scratch_size", 0) or 0, getattr(metadata, f"{kind}_scratch_align", 1) or 1)
+                        for kind in ("global", "profile")]  # fmt: skip
+        self.cooperative = bool(getattr(metadata, "launch_cooperative_grid", False))
+        self._none = not any(size for size, _ in self.scratch)
 
     def __call__(
         self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, launch_metadata: Any,
-        enter: Callable[[Any], None] | None, leave: Callable[[Any], None] | None, *args: Any,
+        enter: Hook | None, leave: Hook | None, *args: Any,
     ) -> None:  # fmt: skip
-        if not (x and y and z):
-            return
-        params = bytearray(self.function.parameter_bytes)
-        regions: list[Region] = []
-        offsets = iter(self.function.offsets)
-        values = (v for v, constant in zip(_flat(args), self.constexprs) if not constant)
-        for ty, value in zip(self.types, values):
-            at = next(offsets)
-            if ty[0] == "*":
-                address = pointer(value, self.labels[0], regions)
-                struct.pack_into("<Q", params, at, address)
-            else:
-                data = scalar(ty, value)
-                params[at : at + len(data)] = data
         if enter is not None:
             enter(launch_metadata)
-        driver = current()
-        block, shared = (self.threads, 1, 1), self.metadata.shared
-        driver.launch(self.function, (x, y, z), block, params, regions, shared, driver.stream(stream))
+        try:
+            if x and y and z:
+                self.launch((x, y, z), args, stream)
+        except MmulatorError as error:
+            if os.environ.get("MMULATOR_TRACEBACK"):
+                raise located(error)  # noqa: B904
+            raise located(error).with_traceback(None) from None
         if leave is not None:
             leave(launch_metadata)
 
+    def launch(self, grid: tuple[int, int, int], args: Sequence[Any], stream: int = 0) -> Report:
+        """One launch. args: as Triton passes them, constants among them. Raises what Driver.launch raises."""
+        driver = self.driver or current()
+        if self.cooperative:
+            check_cooperative(driver, grid, self.block[0], self.function.static_shared + self.shared)
+        buffers = _NO_SCRATCH if self._none else self._allocate(grid, stream)
+        params, regions = self.packer.pack(args, buffers)
+        return driver.launch(self.function, grid, self.block, params, regions, self.shared, driver.stream(stream))
 
-def load(metadata: Any) -> Function:
-    """The function of a compiled kernel, from the PTX in Triton's cache."""
+    def _allocate(self, grid: tuple[int, int, int], stream: int) -> list[Any]:
+        """Scratch memory of the launch, from the allocators that the program set."""
+        from triton.runtime import _allocation
+
+        out: list[Any] = []
+        blocks = grid[0] * grid[1] * grid[2]
+        for (size, align), name in zip(self.scratch, ("_allocator", "_profile_allocator")):
+            if not size:
+                out.append(None)
+                continue
+            allocate = getattr(_allocation, name, None)
+            allocate = allocate.get() if hasattr(allocate, "get") else allocate  # a context variable since Triton 3.5
+            if name == "_profile_allocator" and isinstance(allocate, _allocation.NullAllocator):
+                out.append(_Room(blocks * size, align))
+            else:
+                out.append(allocate(blocks * size, align, stream))
+        return out
+
+
+_NO_SCRATCH = (None, None)
+
+
+class _Room:
+    """Zeroed memory for profiles, where the program has set no allocator."""
+
+    def __init__(self, size: int, align: int) -> None:
+        import numpy as np
+
+        self.nbytes = size
+        self.memory = np.zeros(size + align, np.uint8)
+        address = int(self.memory.ctypes.data)
+        self.address = address + -address % align
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+def check_metadata(metadata: Any) -> None:
+    """Raises UnsupportedError for what a kernel was compiled for and is not there."""
+    name = metadata.name
+    if getattr(metadata, "num_ctas", 1) > 1:
+        raise UnsupportedError(
+            f"{name} is compiled with num_ctas={metadata.num_ctas}: clusters of blocks are not supported", hint="leave num_ctas out"
+        )
+    if getattr(metadata, "tensordesc_meta", None):
+        raise UnsupportedError(
+            f"{name} takes a tensor descriptor by a tensor map: cp.async.bulk.tensor is not supported",
+            hint="MMULATOR_DEVICE=sm_80, sm_86 or sm_89, for which Triton takes descriptors apart, or pass pointers",
+        )
+    if getattr(metadata, "instrumentation_mode", ""):
+        raise UnsupportedError(f"{name} is instrumented ({metadata.instrumentation_mode}), which is not supported")
+
+
+def check_cooperative(driver: Driver, grid: tuple[int, int, int], threads: int, shared: int) -> None:
+    """Raises what CUDA raises for a cooperative grid that the chip does not hold, UnsupportedError for one that is too large
+    here."""
+    chip, blocks = driver.device, grid[0] * grid[1] * grid[2]
+    most = blocks_per_multiprocessor(chip, threads, shared) * chip.multiprocessors
+    if blocks > most:
+        raise CooperativeLaunchError(
+            f"Triton Error [CUDA]: too many blocks in cooperative launch: {blocks}, and {chip.name} holds {most} of {threads} "
+            f"threads and {shared} bytes of shared memory at once"
+        )
+    if blocks > RESIDENT:
+        raise UnsupportedError(f"a cooperative launch of {blocks} blocks: at most {RESIDENT} run side by side here")
+
+
+def ptx_of(metadata: Any) -> str:
+    """The PTX of a compiled kernel, from Triton's cache. Raises LaunchError if it is not there."""
     from triton.runtime.cache import get_cache_manager
 
-    group = get_cache_manager(metadata.hash).get_group(f"{metadata.name}.json") or {}
-    path = group.get(f"{metadata.name}.ptx")
-    if path is None:
-        raise LaunchError(f"Triton's cache has no PTX of {metadata.name}", hint="unset TRITON_STORE_BINARY_ONLY")
-    return current().load(Path(path).read_text(), f"{metadata.name}.ptx").function(metadata.name)
-
-
-def _flat(values: Any) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, tuple):
-            yield from _flat(value)
-        else:
-            yield value
-
-
-def pointer(value: Any, label: str, regions: list[Region]) -> int:
-    """The address of an argument; the memory it lies in is appended to `regions`."""
-    if value is None:
-        return 0
-    if isinstance(value, int):
-        return value
-    storage = value.untyped_storage()
-    regions.append(Region(storage.data_ptr(), storage.nbytes(), label))
-    return int(value.data_ptr())
-
-
-def scalar(ty: str, value: Any) -> bytes:
-    """Bytes of a scalar argument of a type of Triton's."""
-    if ty in _INTEGERS:
-        code = _INTEGERS[ty]
-        bits = 8 * struct.calcsize(code)
-        return (int(value) & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
-    if ty in _FLOATS:
-        return struct.pack(_FLOATS[ty], value)
-    small: dict[str, Any] = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}
-    return bytes(np.asarray(value, small[ty]).tobytes())
+    group = get_cache_manager(metadata.hash).get_group(f"{metadata.name[:150]}.json") or {}
+    path = next((p for name, p in group.items() if name.endswith(".ptx")), None)
+    if path is None or not Path(path).exists():
+        raise LaunchError(
+            f"Triton's cache has no PTX of {metadata.name}", hint="unset TRITON_STORE_BINARY_ONLY, or remove the cache's entry"
+        )
+    return Path(path).read_text()

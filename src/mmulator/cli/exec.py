@@ -1,0 +1,106 @@
+"""`mmulator exec`: a program that says it has a GPU runs here. Python is started anew, with doors that open as it imports."""
+
+from __future__ import annotations
+
+import os
+import sys
+from inspect import cleandoc
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from mmulator.cli.output import WrongUsage
+
+HIDDEN = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")  # where there is a GPU, the program is not to see it
+_FLAGS = ("-h", "--help")  # options of ours without a value
+
+_setting = typer.Option
+
+
+def exec(
+    program: Annotated[
+        list[str],
+        typer.Argument(metavar="SCRIPT|-m MODULE|-c CODE [ARGS]...", help="As behind `python`.", show_default=False),
+    ],
+    device: Annotated[str | None, _setting(metavar="sm_NN", help="The chip that stands there. Default: sm_90.")] = None,
+    seed: Annotated[int | None, _setting(metavar="N", help="Of the scheduler's choices. Default: 0.", min=0)] = None,
+    seeds: Annotated[int | None, _setting(metavar="N", help="Launch each kernel under N seeds and compare.", min=1)] = None,
+    timeout: Annotated[float | None, _setting(metavar="SECONDS", help="Stop a launch after so long.", min=0)] = None,
+    threads: Annotated[int | None, _setting(metavar="N", help="Cores to use. Default: all.", min=1, max=1024)] = None,
+    report: Annotated[
+        str | None, _setting(metavar="FILE", help="A line of JSON for each launch; - is text on standard error.")
+    ] = None,
+) -> None:
+    """Run a Python program that uses a GPU on a machine without one.
+
+    Libraries find a GPU when the program imports them: torch with device="cuda", Triton, Numba, CuPy, cuda.core. All else is
+    as with `python`: arguments, exit code, tracebacks. Options of mmulator come before the program; what is behind it is
+    the program's own. Every Python that the program starts is led here, too.
+    """
+    settings = {"device": device, "seed": seed, "seeds": seeds, "timeout": timeout, "threads": threads, "report": report}
+    if report is not None:
+        settings["report"] = "1" if report == "-" else str(Path(report).absolute())
+    if device is not None:
+        from mmulator.isa.targets import check_known
+
+        check_known(device)
+    check_program(program)
+    given = {f"MMULATOR_{name.upper()}": str(value) for name, value in settings.items() if value is not None}
+    start(program, surroundings({**os.environ, **given}))
+
+
+EXAMPLES = r"""
+mmulator exec train.py --epochs 1
+
+mmulator exec --device sm_80 -m pytest tests -x
+
+mmulator exec --report - -c "import torch; torch.ones(2, device='cuda')"
+"""
+exec.__doc__ = "\n\n".join((cleandoc(exec.__doc__ or ""), r"[bold]Examples[/bold]", EXAMPLES.strip()))
+
+
+def own(arguments: list[str]) -> int:
+    """How many of the words behind `exec` are options of ours; the program begins behind them."""
+    at = 0
+    while at < len(arguments) and (arguments[at].startswith("--") or arguments[at] in _FLAGS) and arguments[at] != "--":
+        at += 1 if "=" in arguments[at] or arguments[at] in _FLAGS else 2
+    return min(at, len(arguments))
+
+
+def check_program(program: list[str]) -> None:
+    """Raises WrongUsage for what Python could not begin with."""
+    first = program[0]
+    if first in ("-m", "-c"):
+        if len(program) == 1:
+            raise WrongUsage(f"{first} needs {'a module' if first == '-m' else 'code'} behind it")
+    elif first.startswith("-") and first[:2] not in ("-m", "-c") and first != "-":
+        raise WrongUsage(
+            f"{first} is no option of exec", hint="options of Python are set by its environment variables, such as PYTHONOPTIMIZE"
+        )
+    elif first != "-" and first[:1] != "-" and not Path(first).exists():
+        raise WrongUsage(f"cannot read {first}: No such file or directory", hint="exec takes what follows `python`")
+
+
+def surroundings(environment: dict[str, str]) -> dict[str, str]:
+    """The environment of a program: Python starts with the doors, Triton launches here, no GPU is to be seen.
+
+    Raises LaunchError for a setting that is none."""
+    from mmulator.driver.settings import Settings
+
+    Settings.from_environment(environment)
+    folder = str(Path(__file__).parents[1] / "doors" / "startup")
+    paths = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p and p != folder]
+    made = environment | {
+        "PYTHONPATH": os.pathsep.join([folder, *paths]), "MMULATOR_EXEC": sys.prefix, "TRITON_DEFAULT_BACKEND": "mmulator",
+    }  # fmt: skip
+    if any(Path(p).exists() for p in HIDDEN):
+        made["CUDA_VISIBLE_DEVICES"] = ""
+    return made
+
+
+def start(program: list[str], environment: dict[str, str]) -> NoReturn:
+    """This process becomes the program."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, [sys.executable, *program], environment)

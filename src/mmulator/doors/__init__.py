@@ -1,0 +1,1 @@
+"""Doors: libraries of others that say they have a GPU, led to the driver. One opens when a program imports its library."""

@@ -1,0 +1,125 @@
+"""What happens when a program imports a library: its door opens. Nothing is imported for a program that does not.
+
+    before_import("numba.cuda", f)   f() runs when the program imports it, before the first line of it does
+    after_import("torch", f)         f(module) runs when it is imported, before the program goes on
+
+Each function runs once, those of a module in the order in which they came, in the thread that imports. What one raises, the
+program's `import` raises, and the next import of the module begins anew. `after_import` of a module that is there already
+runs at once. A door is a module with a function `install()`; `DOORS` says which library opens which, and `open_doors()` makes
+ready for all of them: `mmulator exec` calls it in each process, whoever wants doors without exec may call it, too. The rest
+of the program does not see the hooks: loaders, `__spec__` and `__file__` are what they would be.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+Before = Callable[[], object]
+After = Callable[[ModuleType], object]
+
+# What a program imports, and the module whose `install()` opens the door when that has been imported.
+DOORS = {
+    "torch": "mmulator.doors.torch",
+    "numba.cuda": "mmulator.doors.numba",
+    "cupy": "mmulator.doors.cupy",
+    "cuda.core": "mmulator.doors.cuda_core",
+}
+# What a library does not look at twice: modules whose `prepare()` runs before it does.
+PREPARED = {"torch.cuda": "mmulator.doors.torch.cuda"}
+
+
+def open_doors() -> None:
+    """Each library of the tables finds its door when it is imported, and those that are imported already at once.
+
+    Raises what opening a door raises."""
+    for name, door in PREPARED.items():
+        if door not in _ready and name not in sys.modules:
+            _ready.add(door)
+            before_import(name, partial(_prepare, door))
+    for name, door in DOORS.items():
+        if door not in _ready:
+            _ready.add(door)
+            after_import(name, partial(_open, door))
+
+
+def _open(door: str, _: ModuleType) -> None:
+    import_module(door).install()
+
+
+def _prepare(door: str) -> None:
+    import_module(door).prepare()
+
+
+_ready: set[str] = set()
+
+
+def before_import(name: str, run: Before) -> None:
+    """Raises LaunchError if the module is imported already."""
+    if name in sys.modules:
+        from mmulator.errors import LaunchError
+
+        raise LaunchError(f"{name} is imported already", hint="open the door before the program imports it")
+    _Finder.register()
+    _before[name].append(run)
+
+
+def after_import(name: str, run: After) -> None:
+    """Raises what the function raises, if the module is there already."""
+    module = sys.modules.get(name)
+    if module is not None and not getattr(module.__spec__, "_initializing", False):
+        run(module)
+        return
+    _Finder.register()
+    _after[name].append(run)
+
+
+_before: defaultdict[str, list[Before]] = defaultdict(list)
+_after: defaultdict[str, list[After]] = defaultdict(list)
+
+
+class _Finder:
+    """First on sys.meta_path: lets the others find a module, and runs the functions around its execution."""
+
+    @classmethod
+    def register(cls) -> None:
+        if cls not in sys.meta_path:
+            sys.meta_path.insert(0, cls)
+
+    @classmethod
+    def find_spec(cls, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name not in _before and name not in _after:
+            return None
+        for finder in sys.meta_path:
+            if finder is not cls and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    _surround(spec.loader, name)
+                    return spec
+        return None
+
+
+def _surround(loader: Any, name: str) -> None:
+    """The loader executes the module with its functions before and after it, and is then as it was."""
+    execute = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        with suppress(AttributeError):
+            del loader.exec_module
+        for before in _before.get(name, ()):
+            before()
+        execute(module)
+        for after in _after.get(name, ()):
+            after(module)
+        _before.pop(name, None)
+        _after.pop(name, None)
+
+    if "exec_module" not in vars(loader):  # one that was found twice is surrounded already
+        loader.exec_module = exec_module

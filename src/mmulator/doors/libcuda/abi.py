@@ -1,0 +1,163 @@
+"""Python functions as functions of the driver API: their C signatures, what they return, and errors as codes.
+
+A function is written with `@api("cuMemAlloc_v2", "pq")`: a letter an argument, `p` a pointer or handle, `q` 64 bits, `u` and
+`i` 32 bits without and with a sign. It returns None for success, or a code. An MmulatorError becomes a code, and is kept for
+whoever tells the program (`taken`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from mmulator.doors.libcuda.codes import CODES, Code
+from mmulator.errors import (
+    ExecutionFault, InvalidInstructionError, LaunchError, LimitReached, MmulatorError, PtxSyntaxError, UnsupportedError,
+)  # fmt: skip
+
+_C = {"p": ctypes.c_uint64, "q": ctypes.c_uint64, "u": ctypes.c_uint32, "i": ctypes.c_int32}
+_CODE_OF: tuple[tuple[type[BaseException], Code], ...] = (
+    (PtxSyntaxError, Code.INVALID_PTX), (InvalidInstructionError, Code.INVALID_PTX), (UnsupportedError, Code.NOT_SUPPORTED),
+    (LaunchError, Code.INVALID_VALUE), (LimitReached, Code.LAUNCH_TIMEOUT), (ExecutionFault, Code.ILLEGAL_ADDRESS),
+    (MmulatorError, Code.LAUNCH_FAILED), (MemoryError, Code.OUT_OF_MEMORY),
+)  # fmt: skip
+_told = threading.local()
+
+
+class Refused(Exception):
+    """A call that the driver API answers with a code. why: what is wrong, where a code alone does not say it."""
+
+    def __init__(self, code: Code, why: MmulatorError | None = None) -> None:
+        super().__init__(code)
+        self.code, self.why = code, why
+
+
+@dataclass(frozen=True)
+class Entry:
+    """name: exported. since: the CUDA version of this variant, 12000 for 12.0. pointer: of the native function."""
+
+    name: str
+    base: str
+    since: int
+    native: Any
+
+    @property
+    def pointer(self) -> int:
+        return int(ctypes.cast(self.native, ctypes.c_void_p).value or 0)
+
+
+ENTRIES: dict[str, Entry] = {}
+
+
+def api(names: str, signature: str = "", since: int = 2000) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers a function under names parted by spaces. since: the version of CUDA that a suffix (`_v2`) came with."""
+    prototype = ctypes.CFUNCTYPE(ctypes.c_int, *(_C[c] for c in signature))
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        native = prototype(guarded(function, names.split()[0]))
+        for name in names.split():
+            base, _, suffix = name.rpartition("_v")
+            base = base if suffix.isdigit() and base else name
+            ENTRIES[name] = Entry(name, base, since if base != name or since > 2000 else 0, native)
+        return function
+
+    return register
+
+
+def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
+    """The function with a code for every outcome; no exception leaves it."""
+
+    @wraps(function)
+    def call(*args: int) -> int:
+        try:
+            found = function(*args)
+            return Code.SUCCESS if found is None else int(found)
+        except Refused as refused:
+            _told.error = refused.why or _told.__dict__.get("error")
+            return int(refused.code)
+        except BaseException as error:
+            return _failed(name, error)
+
+    return call
+
+
+def _failed(name: str, error: BaseException) -> int:
+    _told.error = error
+    for kind, code in _CODE_OF:
+        if isinstance(error, kind):
+            return int(code)
+    if isinstance(error, KeyboardInterrupt):
+        return int(Code.LAUNCH_FAILED)
+    print(f"mmulator: {name} failed:", file=sys.stderr)
+    sys.excepthook(type(error), error, error.__traceback__)
+    return int(Code.UNKNOWN)
+
+
+def taken() -> BaseException | None:
+    """The error behind the last call of this thread that failed with one; None once it has been taken."""
+    found = _told.__dict__.pop("error", None)
+    return found if isinstance(found, BaseException) else None
+
+
+def untaken() -> BaseException | None:
+    """The same, left where it is."""
+    found = _told.__dict__.get("error")
+    return found if isinstance(found, BaseException) else None
+
+
+def unsupported(name: str, what: str, hint: str | None = None) -> Refused:
+    """The refusal of something by name."""
+    return Refused(Code.NOT_SUPPORTED, UnsupportedError(f"{name}: {what}", hint=hint))
+
+
+def resolve(name: str, version: int) -> Entry | None:
+    """The newest variant of a function that `version` of CUDA has."""
+    exact = ENTRIES.get(name)
+    if exact is not None and exact.base != name:
+        return exact
+    fit = [e for e in ENTRIES.values() if e.base == name and e.since <= version]
+    return max(fit, key=lambda e: e.since, default=None)
+
+
+# memory of the caller -----------------------------------------------------------------------------------------------
+def put(address: int, value: int, size: int = 8) -> None:
+    """An integer of `size` bytes where the caller wants it; a null pointer wants nothing."""
+    if address:
+        ctypes.memmove(address, (value & ((1 << 8 * size) - 1)).to_bytes(size, "little"), size)
+
+
+def put_int(address: int, value: int) -> None:
+    put(address, value, 4)
+
+
+def put_bytes(address: int, data: bytes) -> None:
+    if address:
+        ctypes.memmove(address, data, len(data))
+
+
+def get(address: int, size: int = 8) -> int:
+    return int.from_bytes(ctypes.string_at(address, size), "little")
+
+
+def text(address: int) -> str:
+    return ctypes.string_at(address).decode()
+
+
+_kept: dict[str, Any] = {}
+
+
+def c_string(value: str) -> int:
+    """The address of a string that stays."""
+    if value not in _kept:
+        _kept[value] = ctypes.create_string_buffer(value.encode())
+    return ctypes.addressof(_kept[value])
+
+
+def name_of(code: int) -> str | None:
+    found = CODES.get(code)
+    return None if found is None else ("CUDA_SUCCESS" if code == 0 else f"CUDA_ERROR_{found}")

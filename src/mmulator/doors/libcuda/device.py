@@ -1,0 +1,272 @@
+"""Devices and contexts: one device, the chip of the driver, and one context, which lives as long as the process."""
+
+from __future__ import annotations
+
+import hashlib
+
+from mmulator.doors.libcuda.abi import Refused, api, c_string, name_of, put, put_bytes, put_int, text, untaken
+from mmulator.doors.libcuda.codes import CODES, Code
+from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
+from mmulator.driver.chips import Device
+from mmulator.machine.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS
+
+DRIVER_VERSION = 13010  # the CUDA that this driver is: 13.1
+NOT_THERE = range(1, 148)  # attributes that exist; those not in the table are 0: no textures, no other devices, and so on
+
+# Of a multiprocessor (CUDA C++ Programming Guide, Technical Specifications per Compute Capability): threads, blocks, KiB of
+# shared memory.
+MULTIPROCESSOR: dict[str, tuple[int, int, int]] = {
+    "sm_70": (2048, 32, 96), "sm_72": (2048, 32, 96), "sm_75": (1024, 16, 64), "sm_80": (2048, 32, 164), "sm_86": (1536, 16, 100),
+    "sm_87": (1536, 16, 164), "sm_89": (1536, 24, 100), "sm_90": (2048, 32, 228), "sm_100": (2048, 32, 228),
+    "sm_103": (2048, 32, 228), "sm_120": (1536, 24, 100), "sm_121": (1536, 24, 100),
+}  # fmt: skip
+
+
+def attributes(chip: Device) -> dict[int, int]:
+    """By the numbers of CUdevice_attribute."""
+    threads, blocks, shared = MULTIPROCESSOR[chip.name]
+    major, minor = chip.capability
+    cluster = int(major >= 9)
+    return {
+        1: MAX_THREADS, 2: MAX_BLOCK[0], 3: MAX_BLOCK[1], 4: MAX_BLOCK[2], 5: MAX_GRID[0], 6: MAX_GRID[1], 7: MAX_GRID[2],
+        8: 48 * KIB, 9: 64 * KIB, 10: 32, 11: 2**31 - 1, 12: 65536, 13: chip.clock, 14: 512, 15: 1, 16: chip.multiprocessors,
+        19: 1, 30: 512, 31: 1, 33: 1, 36: chip.memory_clock, 37: chip.memory_bus, 38: chip.l2, 39: threads, 40: 1, 41: 1, 51: 32,
+        75: major, 76: minor, 78: 1, 79: 1, 80: 1, 81: shared * KIB, 82: 65536, 83: 1, 89: 1, 90: 1, 91: 1, 95: 1, 97: chip.shared,
+        99: 1, 106: blocks, 111: KIB, 115: 1, 120: cluster, 130: -1, 131: -1, 134: -1,
+    }  # fmt: skip
+
+
+@api("cuInit", "u")
+def init(flags: int) -> None:
+    if flags:
+        raise Refused(Code.INVALID_VALUE)
+    state()
+
+
+@api("cuDriverGetVersion", "p")
+def driver_get_version(out: int) -> None:
+    put_int(out, DRIVER_VERSION)
+
+
+@api("cuGetErrorName", "ip")
+def get_error_name(code: int, out: int) -> int | None:
+    name = name_of(code)
+    put(out, c_string(name) if name else 0)
+    return None if name else Code.INVALID_VALUE
+
+
+@api("cuGetErrorString", "ip")
+def get_error_string(code: int, out: int) -> int | None:
+    """What the last error of this thread said, where it is of that code; else the code in words."""
+    if code not in CODES:
+        put(out, 0)
+        return Code.INVALID_VALUE
+    why = untaken() if code else None
+    put(out, c_string(str(why) if why else CODES[code].lower().replace("_", " ")))
+    return None
+
+
+# devices ------------------------------------------------------------------------------------------------------------
+@api("cuDeviceGet", "pi")
+def device_get(out: int, ordinal: int) -> None:
+    check_device(ordinal)
+    put_int(out, 0)
+
+
+@api("cuDeviceGetCount", "p")
+def device_get_count(out: int) -> None:
+    put_int(out, 1)
+
+
+@api("cuDeviceGetName", "pii")
+def device_get_name(out: int, size: int, device: int) -> None:
+    check_device(device)
+    put_bytes(out, state().driver.device.product.encode()[: size - 1] + b"\0")
+
+
+@api("cuDeviceGetUuid cuDeviceGetUuid_v2", "pi")
+def device_get_uuid(out: int, device: int) -> None:
+    check_device(device)
+    put_bytes(out, hashlib.md5(state().driver.device.name.encode(), usedforsecurity=False).digest())
+
+
+@api("cuDeviceTotalMem cuDeviceTotalMem_v2", "pi", 3020)
+def device_total_mem(out: int, device: int) -> None:
+    check_device(device)
+    put(out, state().driver.device.memory)
+
+
+@api("cuDeviceGetAttribute", "pii")
+def device_get_attribute(out: int, attribute: int, device: int) -> None:
+    check_device(device)
+    if attribute not in NOT_THERE:
+        raise Refused(Code.INVALID_VALUE)
+    put_int(out, attributes(state().driver.device).get(attribute, 0))
+
+
+@api("cuDeviceComputeCapability", "ppi")
+def device_compute_capability(major: int, minor: int, device: int) -> None:
+    check_device(device)
+    for out, value in zip((major, minor), state().driver.device.capability):
+        put_int(out, value)
+
+
+_BUS = "0000:01:00.0"
+
+
+@api("cuDeviceGetPCIBusId", "pii")
+def device_get_bus(out: int, size: int, device: int) -> None:
+    check_device(device)
+    put_bytes(out, _BUS.encode()[: size - 1] + b"\0")
+
+
+@api("cuDeviceGetByPCIBusId", "pp")
+def device_by_bus(out: int, bus: int) -> None:
+    if text(bus) != _BUS:
+        raise Refused(Code.INVALID_DEVICE)
+    put_int(out, 0)
+
+
+@api("cuDeviceCanAccessPeer", "pii")
+def device_can_access_peer(out: int, device: int, peer: int) -> None:
+    check_device(device)
+    check_device(peer)
+    put_int(out, 0)
+
+
+@api("cuDeviceGetDefaultMemPool cuDeviceGetMemPool", "pi")
+def device_pool(out: int, device: int) -> None:
+    check_device(device)
+    put(out, POOL)
+
+
+# contexts -----------------------------------------------------------------------------------------------------------
+@api("cuDevicePrimaryCtxRetain", "pi")
+def primary_retain(out: int, device: int) -> None:
+    check_device(device)
+    state().retained += 1
+    put(out, PRIMARY)
+
+
+@api("cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2", "i", 11000)
+def primary_release(device: int) -> None:
+    check_device(device)
+    state().retained = max(state().retained - 1, 0)
+
+
+@api("cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2", "i", 11000)
+def primary_reset(device: int) -> None:
+    """Memory and modules that the program holds stay: nothing of them is lost here, as on a device that was not reset."""
+    check_device(device)
+    state().retained = 0
+    state().contexts.clear()
+
+
+@api("cuDevicePrimaryCtxGetState", "ipp")
+def primary_state(device: int, flags: int, active: int) -> None:
+    check_device(device)
+    put_int(flags, 0)
+    put_int(active, int(state().retained > 0))
+
+
+@api("cuDevicePrimaryCtxSetFlags cuDevicePrimaryCtxSetFlags_v2", "iu", 11000)
+def primary_flags(device: int, flags: int) -> None:
+    check_device(device)
+
+
+def _context(handle: int) -> int:
+    if handle != PRIMARY:
+        raise Refused(Code.INVALID_CONTEXT)
+    return handle
+
+
+def current_context() -> int:
+    """Raises Refused where the thread has none."""
+    stack = state().contexts
+    if not stack:
+        raise Refused(Code.INVALID_CONTEXT)
+    return stack[-1]
+
+
+@api("cuCtxGetCurrent", "p")
+def context_get(out: int) -> None:
+    put(out, state().contexts[-1] if state().contexts else 0)
+
+
+@api("cuCtxSetCurrent", "p")
+def context_set(handle: int) -> None:
+    stack = state().contexts
+    del stack[-1:]
+    if handle:
+        stack.append(_context(handle))
+
+
+@api("cuCtxPushCurrent cuCtxPushCurrent_v2", "p", 4000)
+def context_push(handle: int) -> None:
+    state().contexts.append(_context(handle))
+
+
+@api("cuCtxPopCurrent cuCtxPopCurrent_v2", "p", 4000)
+def context_pop(out: int) -> None:
+    put(out, current_context())
+    state().contexts.pop()
+
+
+@api("cuCtxGetDevice", "p")
+def context_device(out: int) -> None:
+    current_context()
+    put_int(out, 0)
+
+
+@api("cuCtxSynchronize")
+def context_synchronize() -> None:
+    current_context()
+
+
+@api("cuCtxGetApiVersion", "pp")
+def context_version(handle: int, out: int) -> None:
+    put_int(out, 3020)
+
+
+@api("cuCtxGetFlags", "p")
+def context_flags(out: int) -> None:
+    put_int(out, 0)
+
+
+@api("cuCtxGetId", "pp")
+def context_id(handle: int, out: int) -> None:
+    put(out, 1)
+
+
+@api("cuCtxGetStreamPriorityRange", "pp")
+def priorities(least: int, greatest: int) -> None:
+    put_int(least, 0)
+    put_int(greatest, -5)
+
+
+_LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20}  # stack of a thread, printf's buffer, the heap of malloc
+
+
+@api("cuCtxGetLimit", "pi")
+def get_limit(out: int, limit: int) -> None:
+    put(out, _LIMITS.get(limit, 0))
+
+
+@api("cuCtxSetLimit", "iq")
+def set_limit(limit: int, value: int) -> None:
+    _LIMITS[limit] = value
+
+
+@api("cuCtxGetCacheConfig cuCtxGetSharedMemConfig", "p")
+def get_config(out: int) -> None:
+    put_int(out, 0)
+
+
+@api("cuCtxSetCacheConfig cuCtxSetSharedMemConfig", "i")
+def set_config(config: int) -> None:
+    """A hint."""
+
+
+@api("cuProfilerStart cuProfilerStop")
+def profiler() -> None:
+    """Nobody listens."""

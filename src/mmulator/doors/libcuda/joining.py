@@ -1,0 +1,165 @@
+"""Linking: several PTX texts as one module, as a linker of CUDA puts objects together.
+
+What is declared in one text and defined in another becomes one; of several weak definitions the first stays; names that a text
+keeps to itself get a suffix where another text has them too; numbers of files are made distinct, for `.loc` to find its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mmulator.errors import LaunchError
+
+_TOKENS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|[{};]|\n', re.DOTALL)
+_HEAD = re.compile(r"\s*\.(version|target|address_size)\s+([^\n]*)")
+_NAME = re.compile(r"[A-Za-z_$%][\w$]*")
+_FILE = re.compile(r"\s*\.file\s+(\d+)")
+_LOC = re.compile(r"(\.loc\s+)(\d+)|(inlined_at\s+)(\d+)")
+_LINKAGE = ("visible", "extern", "weak", "common")
+
+
+@dataclass
+class Item:
+    """A statement at the top of a module. name: what it defines or declares, "" for none."""
+
+    text: str
+    name: str = ""
+    linkage: str = ""
+    defines: bool = True
+
+
+@dataclass
+class Text:
+    version: tuple[int, int]
+    target: str
+    items: list[Item]
+
+
+def statements(ptx: str) -> Iterator[str]:
+    """The pieces of a text that end in `;`, in a block, or, for directives that have neither, with their line."""
+    depth, start = 0, 0
+    for token in _TOKENS.finditer(ptx):
+        what = token[0]
+        if what == "{":
+            depth += 1
+        elif what == "}":
+            depth -= 1
+        if depth:
+            continue
+        piece = ptx[start : token.end()]
+        lone = what == "\n" and re.match(r"\s*\.(version|target|address_size|file|pragma)\b", piece)
+        body = what == "}" and not _is_initialiser(piece)
+        if what == ";" or body or lone:
+            yield piece
+            start = token.end()
+    if ptx[start:].strip("\0 \t\n") and _bare(ptx[start:]).strip():
+        yield ptx[start:]
+
+
+def _bare(text: str) -> str:
+    """Without comments."""
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def _is_initialiser(piece: str) -> bool:
+    return "=" in _bare(piece).partition("{")[0]
+
+
+def read(ptx: str) -> Text:
+    version, target, items = (0, 0), "", []
+    for piece in statements(ptx):
+        bare = _bare(piece)
+        head = _HEAD.match(bare)
+        if head:
+            if head[1] == "version":
+                major, _, minor = head[2].strip().partition(".")
+                version = (int(major), int(minor))
+            elif head[1] == "target":
+                target = head[2].strip()
+            continue
+        items.append(_item(piece, bare.strip()))
+    return Text(version, target, items)
+
+
+def _item(piece: str, bare: str) -> Item:
+    linkage = next((w for w in _LINKAGE if re.match(rf"\.{w}\b", bare)), "")
+    if not re.match(r"\.(visible|extern|weak|common|func|entry|global|const|shared|alias)\b", bare):
+        return Item(piece)
+    signature = bare.partition("{")[0] if "=" not in bare.partition("{")[0] else bare.partition("=")[0]
+    if re.search(r"\.(func|entry)\b", signature):
+        after = re.split(r"\.(?:func|entry)\b", signature, maxsplit=1)[1]
+        after = re.sub(r"^\s*\([^)]*\)", "", after)  # the return parameter
+        name = _NAME.search(after)
+        return Item(piece, name[0] if name else "", linkage, bare.endswith("}"))
+    words = re.sub(r"\.\w+(?:\s+\d+)?", " ", signature)
+    name = _NAME.search(words)
+    return Item(piece, name[0] if name else "", linkage, linkage != "extern")
+
+
+def join(texts: Sequence[str]) -> str:
+    """One module of several. Raises LaunchError where two texts define one name for all."""
+    if len(texts) == 1:
+        return texts[0]
+    parts = [read(t) for t in texts]
+    defined: dict[str, tuple[int, str]] = {}
+    for n, part in enumerate(parts):
+        for item in part.items:
+            if not item.name or not item.defines or not item.linkage:
+                continue
+            before = defined.get(item.name)
+            if before is None or (before[1] in ("weak", "common") and item.linkage == "visible"):
+                defined[item.name] = (n, item.linkage)
+            elif item.linkage == "visible" and before[1] == "visible" and before[0] != n:
+                raise LaunchError(f"two of the linked modules define {item.name}", hint="define it once, or as .weak")
+    out = [_header(parts)]
+    taken: set[str] = set(defined)
+    files = 0
+    declared: dict[str, str] = {}
+    for n, part in enumerate(parts):
+        own = {i.name for i in part.items if i.name and not i.linkage}
+        renames = {name: f"{name}${n}" for name in own & taken}
+        taken |= own
+        highest = 0
+        for item in part.items:
+            where = defined.get(item.name)
+            if item.name and item.linkage:
+                if where is None:  # declared, and defined nowhere: the loader says so if it is used
+                    if item.name in declared:
+                        continue
+                    declared[item.name] = item.text
+                elif item.defines and where != (n, item.linkage):
+                    continue
+                elif not item.defines:
+                    # a variable that another text defines needs no word; a function may be used before it is defined
+                    if ".func" not in item.text or item.name in declared:
+                        continue
+                    declared[item.name] = item.text
+            text = _renumbered(item.text, files)
+            found = _FILE.match(_bare(item.text))
+            highest = max(highest, int(found[1])) if found else highest
+            if item.name and item.linkage and not item.defines and where is not None:
+                text = re.sub(r"\.extern\b", f".{where[1]}", text, count=1)
+            out.append(_renamed(text, renames))
+        files += highest
+    return "".join(out)
+
+
+def _header(parts: Sequence[Text]) -> str:
+    version = max(p.version for p in parts)
+    target = max((p.target for p in parts), key=lambda t: (t.split(",")[0][-1] in "af", t))
+    return f".version {version[0]}.{version[1]}\n.target {target}\n.address_size 64\n"
+
+
+def _renumbered(text: str, by: int) -> str:
+    if not by:
+        return text
+    text = re.sub(r"^(\s*(?:(?://[^\n]*)?\s*)*\.file\s+)(\d+)", lambda m: f"{m[1]}{int(m[2]) + by}", text, count=1)
+    return _LOC.sub(lambda m: f"{m[1] or m[3]}{int(m[2]) + by}" if m[1] else m[0], text)
+
+
+def _renamed(text: str, renames: dict[str, str]) -> str:
+    if not renames:
+        return text
+    return re.sub(r"(?<![\w$%.])[A-Za-z_$][\w$]*", lambda m: renames.get(m[0], m[0]), text)

@@ -1,0 +1,242 @@
+"""Launches, streams and events. A launch is over when the call returns; what a stream waits for has happened."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+from mmulator.doors.libcuda.abi import Refused, api, get, put, put_int, unsupported
+from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
+from mmulator.doors.libcuda.state import PRIMARY, EventState, Kernel, StreamState, state
+from mmulator.driver import Event
+from mmulator.errors import LaunchError, UnsupportedError
+from mmulator.machine.launch.limits import MAX_BLOCK, MAX_GRID, dimensions
+
+Extent = tuple[int, int, int]
+RESIDENT = 264  # blocks that take turns at once here; those of a cooperative grid all wait for each other
+_BUFFER, _SIZE = 1, 2  # CU_LAUNCH_PARAM_BUFFER_POINTER and CU_LAUNCH_PARAM_BUFFER_SIZE
+
+
+def parameters(kernel: Kernel, pointers: int, extra: int) -> bytes:
+    """The parameter memory: gathered from pointers to each, or as it is."""
+    f = kernel.function
+    memory = bytearray(f.parameter_bytes)
+    if extra:
+        found = {}
+        while get(extra):
+            found[get(extra)] = get(extra + 8)
+            extra += 16
+        size = get(found[_SIZE])
+        memory[:size] = ctypes.string_at(found[_BUFFER], min(size, len(memory)))
+    elif f.params:
+        if not pointers:
+            raise Refused(Code.INVALID_VALUE, LaunchError(f"{f.name} takes {len(f.params)} arguments, and none are given"))
+        for n, (p, at) in enumerate(zip(f.params, f.offsets)):
+            memory[at : at + p.size] = ctypes.string_at(get(pointers + 8 * n), p.size)
+    return bytes(memory)
+
+
+def launch(
+    handle: int, grid: Extent, block: Extent, shared: int, stream: int, pointers: int, extra: int, cooperative: bool = False,
+    cluster: Extent = (1, 1, 1),
+) -> None:  # fmt: skip
+    kernel = state().find(handle, Kernel)
+    queue = state().stream(stream)
+    grid, block = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
+    if shared > kernel.dynamic:
+        raise LaunchError(
+            f"{kernel.function.name}: {shared} bytes of dynamic shared memory, and the kernel has opted in to {kernel.dynamic}",
+            hint="set CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES first",
+        )
+    if cooperative:
+        _check_cooperative(kernel, grid, block, shared)
+    params = parameters(kernel, pointers, extra)
+    state().driver.launch(kernel.function, grid, block, params, (), shared, queue.stream, cluster=cluster)
+
+
+def _check_cooperative(kernel: Kernel, grid: Extent, block: Extent, shared: int) -> None:
+    blocks, threads = grid[0] * grid[1] * grid[2], block[0] * block[1] * block[2]
+    most = blocks_per_multiprocessor(kernel, threads, shared) * state().driver.device.multiprocessors
+    if blocks > most:
+        why = LaunchError(f"a cooperative grid of {blocks} blocks: the device holds {most} at once")
+        raise Refused(Code.COOPERATIVE_LAUNCH_TOO_LARGE, why)
+    if blocks > RESIDENT:
+        raise UnsupportedError(f"a cooperative grid of {blocks} blocks", hint=f"up to {RESIDENT} are run at once here")
+
+
+@api("cuLaunchKernel", "puuuuuuuppp")
+def launch_kernel(
+    f: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int, pointers: int, extra: int
+) -> None:
+    launch(f, (gx, gy, gz), (bx, by, bz), shared, stream, pointers, extra)
+
+
+@api("cuLaunchCooperativeKernel", "puuuuuuupp")
+def launch_cooperative(
+    f: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int, pointers: int
+) -> None:
+    launch(f, (gx, gy, gz), (bx, by, bz), shared, stream, pointers, 0, cooperative=True)
+
+
+_COOPERATIVE, _CLUSTER = 2, 4  # CUlaunchAttributeID
+# Those that change when or where work is done, and nothing of what is computed: cache policies, priorities, memory domains,
+# programmatic launch (a launch before has always ended), scheduling, shared memory carve-out.
+_HARMLESS = {0, 1, 3, 5, 6, 8, 9, 10, 11, 14, 16}
+
+
+@api("cuLaunchKernelEx", "pppp")
+def launch_kernel_ex(config: int, f: int, pointers: int, extra: int) -> None:
+    gx, gy, gz, bx, by, bz, shared = struct.unpack("<7I", ctypes.string_at(config, 28))
+    stream, attributes, number = get(config + 32), get(config + 40), get(config + 48, 4)
+    cooperative, cluster = False, (1, 1, 1)
+    for n in range(number):
+        at = attributes + 72 * n
+        which = get(at, 4)
+        if which == _COOPERATIVE:
+            cooperative = get(at + 8, 4) != 0
+        elif which == _CLUSTER:
+            x, y, z = struct.unpack("<3I", ctypes.string_at(at + 8, 12))
+            cluster = (x or 1, y or 1, z or 1)
+        elif which not in _HARMLESS:
+            raise unsupported("cuLaunchKernelEx", f"launch attribute {which}")
+    launch(f, (gx, gy, gz), (bx, by, bz), shared, stream, pointers, extra, cooperative, cluster)
+
+
+@api("cuLaunchHostFunc", "ppp")
+def host_function(stream: int, function: int, data: int) -> None:
+    state().stream(stream)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(data)
+
+
+@api("cuStreamAddCallback", "pppu")
+def add_callback(stream: int, function: int, data: int, flags: int) -> None:
+    state().stream(stream)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(function)(stream, 0, data)
+
+
+# streams ------------------------------------------------------------------------------------------------------------
+@api("cuStreamCreate", "pu")
+def stream_create(out: int, flags: int) -> None:
+    stream_create_priority(out, flags, 0)
+
+
+@api("cuStreamCreateWithPriority", "pui")
+def stream_create_priority(out: int, flags: int, priority: int) -> None:
+    made = StreamState(state().driver.new_stream(), flags, min(max(priority, -5), 0))
+    handle = state().add(made)
+    state().streams[handle] = made
+    put(out, handle)
+
+
+@api("cuStreamDestroy cuStreamDestroy_v2", "p", 4000)
+def stream_destroy(handle: int) -> None:
+    found = state().find(handle, StreamState)
+    state().driver.streams.pop(found.stream.handle, None)
+    del state().streams[handle], state().objects[handle]
+
+
+@api("cuStreamSynchronize cuStreamQuery", "p")
+def stream_synchronize(handle: int) -> None:
+    state().stream(handle)
+
+
+@api("cuStreamGetPriority", "pp")
+def stream_priority(handle: int, out: int) -> None:
+    put_int(out, state().stream(handle).priority)
+
+
+@api("cuStreamGetFlags", "pp")
+def stream_flags(handle: int, out: int) -> None:
+    put_int(out, state().stream(handle).flags)
+
+
+@api("cuStreamGetId", "pp")
+def stream_id(handle: int, out: int) -> None:
+    state().stream(handle)
+    put(out, handle)
+
+
+@api("cuStreamGetDevice", "pp")
+def stream_device(handle: int, out: int) -> None:
+    state().stream(handle)
+    put_int(out, 0)
+
+
+@api("cuStreamGetCtx", "pp")
+def stream_context(handle: int, out: int) -> None:
+    state().stream(handle)
+    put(out, PRIMARY)
+
+
+@api("cuStreamGetCtx_v2", "ppp", 12050)
+def stream_contexts(handle: int, out: int, green: int) -> None:
+    stream_context(handle, out)
+    put(green, 0)
+
+
+@api("cuStreamWaitEvent", "ppu")
+def stream_wait(handle: int, event: int, flags: int) -> None:
+    waits, found = state().stream(handle).stream, state().find(event, EventState).event
+    waits.seconds = max(waits.seconds, found.at or 0.0)
+
+
+@api("cuStreamIsCapturing", "pp")
+def is_capturing(handle: int, out: int) -> None:
+    state().stream(handle)
+    put_int(out, 0)
+
+
+@api("cuStreamGetCaptureInfo", "ppp")
+def capture_info(handle: int, out: int, number: int) -> None:
+    is_capturing(handle, out)
+
+
+@api("cuStreamGetCaptureInfo_v2", "pppppp", 11030)
+def capture_info_2(handle: int, out: int, number: int, graph: int, nodes: int, count: int) -> None:
+    is_capturing(handle, out)
+
+
+@api("cuStreamGetCaptureInfo_v3", "ppppppp", 12030)
+def capture_info_3(handle: int, out: int, number: int, graph: int, nodes: int, edges: int, count: int) -> None:
+    is_capturing(handle, out)
+
+
+@api("cuThreadExchangeStreamCaptureMode", "p")
+def capture_mode(mode: int) -> None:
+    """Nothing is captured."""
+
+
+# events -------------------------------------------------------------------------------------------------------------
+@api("cuEventCreate", "pu")
+def event_create(out: int, flags: int) -> None:
+    put(out, state().add(EventState(Event(), not flags & 2)))
+
+
+@api("cuEventDestroy cuEventDestroy_v2", "p", 4000)
+def event_destroy(handle: int) -> None:
+    state().find(handle, EventState)
+    del state().objects[handle]
+
+
+@api("cuEventRecord", "pp")
+def event_record(handle: int, stream: int) -> None:
+    state().find(handle, EventState).event.record(state().stream(stream).stream)
+
+
+@api("cuEventRecordWithFlags", "ppu")
+def event_record_flags(handle: int, stream: int, flags: int) -> None:
+    event_record(handle, stream)
+
+
+@api("cuEventQuery cuEventSynchronize", "p")
+def event_query(handle: int) -> None:
+    state().find(handle, EventState)
+
+
+@api("cuEventElapsedTime cuEventElapsedTime_v2", "ppp", 12080)
+def event_elapsed(out: int, start: int, end: int) -> None:
+    first, last = state().find(start, EventState), state().find(end, EventState)
+    if not (first.timing and last.timing) or first.event.at is None or last.event.at is None:
+        raise Refused(Code.INVALID_HANDLE)
+    ctypes.c_float.from_address(out).value = first.event.elapsed(last.event) * 1e3

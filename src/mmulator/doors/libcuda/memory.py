@@ -1,0 +1,440 @@
+"""Memory: allocations of the driver, host memory that is pinned or mapped, copies, fills, and what is known of a pointer.
+
+Device memory is the host's, so a copy is one, in whichever direction; both ends are looked up before a byte moves where
+they are the device's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from itertools import count
+
+import numpy as np
+
+from mmulator.doors.libcuda.abi import Refused, api, get, put, put_int
+from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.device import current_context
+from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
+from mmulator.driver import Allocation
+from mmulator.errors import LaunchError
+from mmulator.machine.launch.limits import host_memory
+
+HOST, DEVICE = 1, 2  # CUmemorytype
+DEVICE_KIND, PINNED, REGISTERED, MANAGED = "device memory", "pinned memory", "registered memory", "managed memory"
+_kinds: dict[int, str] = {}  # of allocations by address
+_flags: dict[int, int] = {}
+_identities: dict[int, int] = {}
+_identity = count(1)
+
+
+class _Owner:
+    """Of host memory that a program registered; the driver keeps a weak reference to it."""
+
+
+_owners: dict[int, _Owner] = {}
+
+
+def used() -> int:
+    return sum(a.size for a in state().driver.memory if _kinds.get(a.address) == DEVICE_KIND)
+
+
+def allocate(size: int, kind: str) -> int:
+    """Raises Refused: nothing to allocate, or more than the chip or this machine has."""
+    if size == 0:
+        raise Refused(Code.INVALID_VALUE)
+    driver = state().driver
+    if size > driver.device.memory - used() or size > host_memory() // 2:
+        raise Refused(Code.OUT_OF_MEMORY, LaunchError(f"{size} bytes of {kind}: the device has no such room, or this machine"))
+    try:
+        address = driver.memory.allocate(size, kind).address
+    except MemoryError:
+        raise Refused(Code.OUT_OF_MEMORY) from None
+    _kinds[address] = kind
+    _identities[address] = next(_identity)
+    return address
+
+
+def free(address: int) -> None:
+    if not address:
+        return
+    try:
+        state().driver.memory.free(address)
+    except LaunchError as why:
+        raise Refused(Code.INVALID_VALUE, why) from None
+    _kinds.pop(address, None)
+    _flags.pop(address, None)
+
+
+def find(address: int) -> Allocation:
+    found = state().driver.memory.find(address)
+    if found is None:
+        raise Refused(Code.INVALID_VALUE, LaunchError(f"0x{address:x} is not an address of device memory"))
+    return found
+
+
+def check(address: int, size: int) -> None:
+    """Raises Refused if not all of it is memory of one allocation."""
+    if size:
+        a = find(address)
+        if address + size > a.address + a.size:
+            raise Refused(Code.INVALID_VALUE, LaunchError(
+                f"{size} bytes at 0x{address:x} leave {a.label}, which has {a.address + a.size - address} there"))  # fmt: skip
+
+
+@api("cuMemAlloc cuMemAlloc_v2", "pq", 3020)
+def mem_alloc(out: int, size: int) -> None:
+    current_context()
+    put(out, allocate(size, DEVICE_KIND))
+
+
+@api("cuMemAllocAsync", "pqp")
+def mem_alloc_async(out: int, size: int, stream: int) -> None:
+    state().stream(stream)
+    put(out, allocate(size, DEVICE_KIND))
+
+
+@api("cuMemAllocFromPoolAsync", "pqpp")
+def mem_alloc_from_pool(out: int, size: int, pool: int, stream: int) -> None:
+    state().stream(stream)
+    _pool(pool)
+    put(out, allocate(size, DEVICE_KIND))
+
+
+@api("cuMemAllocManaged", "pqu")
+def mem_alloc_managed(out: int, size: int, flags: int) -> None:
+    if flags not in (1, 2):
+        raise Refused(Code.INVALID_VALUE)
+    put(out, allocate(size, MANAGED))
+
+
+@api("cuMemAllocPitch cuMemAllocPitch_v2", "ppqqu", 3020)
+def mem_alloc_pitch(out: int, pitch: int, width: int, height: int, element: int) -> None:
+    line = -(-width // 512) * 512
+    put(out, allocate(line * height, DEVICE_KIND))
+    put(pitch, line)
+
+
+@api("cuMemAllocHost cuMemAllocHost_v2", "pq", 3020)
+def mem_alloc_host(out: int, size: int) -> None:
+    put(out, allocate(size, PINNED))
+
+
+@api("cuMemHostAlloc", "pqu")
+def mem_host_alloc(out: int, size: int, flags: int) -> None:
+    address = allocate(size, PINNED)
+    _flags[address] = flags
+    put(out, address)
+
+
+@api("cuMemFree cuMemFree_v2", "p", 3020)
+def mem_free(address: int) -> None:
+    free(address)
+
+
+@api("cuMemFreeHost", "p")
+def mem_free_host(address: int) -> None:
+    free(address)
+
+
+@api("cuMemFreeAsync", "pp")
+def mem_free_async(address: int, stream: int) -> None:
+    free(address)
+
+
+@api("cuMemHostRegister cuMemHostRegister_v2", "pqu", 6050)
+def mem_host_register(address: int, size: int, flags: int) -> None:
+    if not address or not size:
+        raise Refused(Code.INVALID_VALUE)
+    if address in _owners:
+        raise Refused(Code.HOST_MEMORY_ALREADY_REGISTERED)
+    _owners[address] = owner = _Owner()
+    state().driver.memory.expose(address, size, owner, REGISTERED)
+    _kinds[address], _flags[address] = REGISTERED, flags
+    _identities[address] = next(_identity)
+
+
+@api("cuMemHostUnregister", "p")
+def mem_host_unregister(address: int) -> None:
+    if _owners.pop(address, None) is None:
+        raise Refused(Code.HOST_MEMORY_NOT_REGISTERED)
+    _kinds.pop(address, None)
+    _flags.pop(address, None)
+
+
+@api("cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2", "ppu", 3020)
+def mem_host_device_pointer(out: int, address: int, flags: int) -> None:
+    find(address)
+    put(out, address)
+
+
+@api("cuMemHostGetFlags", "pp")
+def mem_host_flags(out: int, address: int) -> None:
+    find(address)
+    put_int(out, _flags.get(address, 0))
+
+
+@api("cuMemGetInfo cuMemGetInfo_v2", "pp", 3020)
+def mem_info(free_bytes: int, total: int) -> None:
+    memory = state().driver.device.memory
+    put(free_bytes, memory - used())
+    put(total, memory)
+
+
+@api("cuMemGetAddressRange cuMemGetAddressRange_v2", "ppp", 3020)
+def mem_range(base: int, size: int, address: int) -> None:
+    try:
+        found = find(address)
+    except Refused:
+        raise Refused(Code.NOT_FOUND) from None
+    put(base, found.address)
+    put(size, found.size)
+
+
+# what is known of a pointer -----------------------------------------------------------------------------------------
+def attribute(number: int, address: int) -> tuple[int, int]:
+    """(value, bytes) of a pointer attribute. Raises Refused."""
+    a = find(address)
+    kind = _kinds.get(a.address, DEVICE_KIND)
+    host = kind in (PINNED, REGISTERED)
+    known = {
+        1: (PRIMARY, 8), 2: (HOST if host else DEVICE, 4), 3: (address, 8), 6: (0, 4), 7: (_identities.get(a.address, 0), 8),
+        8: (int(kind == MANAGED), 4), 9: (0, 4), 10: (0, 4), 11: (a.address, 8), 12: (a.size, 8), 13: (1, 4), 14: (0, 8),
+        15: (0, 4), 16: (3, 4), 17: (POOL if kind == DEVICE_KIND else 0, 8), 20: (_identities.get(a.address, 0), 8),
+    }  # fmt: skip
+    if host or kind == MANAGED:
+        known[4] = (address, 8)
+    if number not in known:
+        raise Refused(Code.INVALID_VALUE)
+    return known[number]
+
+
+@api("cuPointerGetAttribute", "pip")
+def pointer_attribute(out: int, number: int, address: int) -> None:
+    value, size = attribute(number, address)
+    put(out, value, size)
+
+
+_UNKNOWN = {9: (-2, 4), 1: (0, 8), 2: (0, 4), 3: (0, 8), 4: (0, 8), 8: (0, 4), 13: (0, 4)}
+
+
+@api("cuPointerGetAttributes", "uppp")
+def pointer_attributes(number: int, numbers: int, outs: int, address: int) -> None:
+    """Of memory that is nobody's they are zeros, and no error."""
+    for n in range(number):
+        which, out = get(numbers + 4 * n, 4), get(outs + 8 * n)
+        try:
+            value, size = attribute(which, address)
+        except Refused:
+            value, size = _UNKNOWN.get(which, (0, 8))
+        put(out, value, size)
+
+
+@api("cuPointerSetAttribute", "pip")
+def pointer_set_attribute(value: int, number: int, address: int) -> None:
+    find(address)
+
+
+# copies -------------------------------------------------------------------------------------------------------------
+def move(to: int, source: int, size: int) -> None:
+    if size:
+        ctypes.memmove(to, source, size)
+
+
+@api("cuMemcpyHtoD cuMemcpyHtoD_v2", "ppq", 3020)
+def copy_in(to: int, source: int, size: int) -> None:
+    check(to, size)
+    move(to, source, size)
+
+
+@api("cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2", "ppqp", 3020)
+def copy_in_async(to: int, source: int, size: int, stream: int) -> None:
+    state().stream(stream)
+    copy_in(to, source, size)
+
+
+@api("cuMemcpyDtoH cuMemcpyDtoH_v2", "ppq", 3020)
+def copy_out(to: int, source: int, size: int) -> None:
+    check(source, size)
+    move(to, source, size)
+
+
+@api("cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2", "ppqp", 3020)
+def copy_out_async(to: int, source: int, size: int, stream: int) -> None:
+    state().stream(stream)
+    copy_out(to, source, size)
+
+
+@api("cuMemcpyDtoD cuMemcpyDtoD_v2", "ppq", 3020)
+def copy_over(to: int, source: int, size: int) -> None:
+    check(to, size)
+    check(source, size)
+    move(to, source, size)
+
+
+@api("cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2", "ppqp", 3020)
+def copy_over_async(to: int, source: int, size: int, stream: int) -> None:
+    state().stream(stream)
+    copy_over(to, source, size)
+
+
+@api("cuMemcpy", "ppq")
+def copy_any(to: int, source: int, size: int) -> None:
+    """Each end is the host's or the device's."""
+    move(to, source, size)
+
+
+@api("cuMemcpyAsync", "ppqp")
+def copy_any_async(to: int, source: int, size: int, stream: int) -> None:
+    state().stream(stream)
+    move(to, source, size)
+
+
+@api("cuMemcpyPeer", "ppppq")
+def copy_peer(to: int, to_context: int, source: int, source_context: int, size: int) -> None:
+    copy_over(to, source, size)
+
+
+@api("cuMemcpyPeerAsync", "ppppqp")
+def copy_peer_async(to: int, to_context: int, source: int, source_context: int, size: int, stream: int) -> None:
+    copy_over(to, source, size)
+
+
+def _end(at: int) -> tuple[int, int]:
+    """(address, pitch) of one end of CUDA_MEMCPY2D: x, y, kind, host, device, array, pitch."""
+    x, y, kind = get(at), get(at + 8), get(at + 16, 4)
+    if kind not in (HOST, DEVICE, 4):
+        raise Refused(Code.NOT_SUPPORTED)
+    base, pitch = get(at + 24 if kind == HOST else at + 32), get(at + 48)
+    return base + y * pitch + x, pitch
+
+
+@api("cuMemcpy2D cuMemcpy2D_v2 cuMemcpy2DUnaligned cuMemcpy2DUnaligned_v2", "p", 3020)
+def copy_plane(what: int) -> None:
+    source, source_pitch = _end(what)
+    to, pitch = _end(what + 56)
+    width, height = get(what + 112), get(what + 120)
+    for line in range(height):
+        move(to + line * (pitch or width), source + line * (source_pitch or width), width)
+
+
+@api("cuMemcpy2DAsync cuMemcpy2DAsync_v2", "pp", 3020)
+def copy_plane_async(what: int, stream: int) -> None:
+    state().stream(stream)
+    copy_plane(what)
+
+
+# fills --------------------------------------------------------------------------------------------------------------
+def fill(address: int, value: int, size: int, number: int) -> None:
+    """`number` elements of `size` bytes."""
+    check(address, size * number)
+    if number:
+        view = np.frombuffer((ctypes.c_char * (size * number)).from_address(address), f"u{size}")
+        view[:] = value & ((1 << 8 * size) - 1)
+
+
+def _fills(bits: int) -> None:
+    size = bits // 8
+
+    @api(f"cuMemsetD{bits} cuMemsetD{bits}_v2", "puq", 3020)
+    def whole(address: int, value: int, number: int) -> None:
+        fill(address, value, size, number)
+
+    @api(f"cuMemsetD{bits}Async", "puqp")
+    def whole_async(address: int, value: int, number: int, stream: int) -> None:
+        state().stream(stream)
+        fill(address, value, size, number)
+
+    @api(f"cuMemsetD2D{bits} cuMemsetD2D{bits}_v2", "pquqq", 3020)
+    def plane(address: int, pitch: int, value: int, width: int, height: int) -> None:
+        for line in range(height):
+            fill(address + line * pitch, value, size, width)
+
+
+for _bits in (8, 16, 32):
+    _fills(_bits)
+
+
+# pools --------------------------------------------------------------------------------------------------------------
+def _pool(handle: int) -> dict[int, int]:
+    if handle == POOL:
+        return _default_pool
+    found: dict[int, int] = state().find(handle, dict)
+    return found
+
+
+_default_pool: dict[int, int] = {}
+_WIDE = {4, 5, 6, 7, 8}  # attributes of 64 bits; the others are an int
+
+
+@api("cuMemPoolCreate", "pp")
+def pool_create(out: int, properties: int) -> None:
+    put(out, state().add({}))
+
+
+@api("cuMemPoolDestroy", "p")
+def pool_destroy(pool: int) -> None:
+    _pool(pool)
+    state().objects.pop(pool, None)
+
+
+@api("cuMemPoolSetAttribute", "pip")
+def pool_set(pool: int, number: int, value: int) -> None:
+    _pool(pool)[number] = get(value, 8 if number in _WIDE else 4)
+
+
+@api("cuMemPoolGetAttribute", "pip")
+def pool_get(pool: int, number: int, out: int) -> None:
+    found = _pool(pool).get(number, used() if number in (5, 7) else int(number <= 3))
+    put(out, found, 8 if number in _WIDE else 4)
+
+
+@api("cuMemPoolTrimTo", "pq")
+def pool_trim(pool: int, keep: int) -> None:
+    _pool(pool)
+
+
+@api("cuMemPoolSetAccess", "ppq")
+def pool_access(pool: int, what: int, number: int) -> None:
+    _pool(pool)
+
+
+@api("cuMemPoolGetAccess", "ppp")
+def pool_get_access(out: int, pool: int, location: int) -> None:
+    put_int(out, 3)
+
+
+@api("cuMemGetMemPool cuMemGetDefaultMemPool", "ppi")
+def memory_pool(out: int, location: int, kind: int) -> None:
+    put(out, POOL)
+
+
+@api("cuDeviceSetMemPool", "ip")
+def set_pool(device: int, pool: int) -> None:
+    check_device(device)
+    _pool(pool)
+
+
+# hints: there is one memory, and it is where it is ------------------------------------------------------------------
+@api("cuMemPrefetchAsync", "pqip")
+def prefetch(address: int, size: int, device: int, stream: int) -> None:
+    check(address, size)
+
+
+@api("cuMemPrefetchAsync_v2", "pqqup", 12020)
+def prefetch_to(address: int, size: int, location: int, flags: int, stream: int) -> None:
+    check(address, size)
+
+
+@api("cuMemAdvise", "pqii")
+def advise(address: int, size: int, advice: int, device: int) -> None:
+    check(address, size)
+
+
+@api("cuMemAdvise_v2", "pqiq", 12020)
+def advise_of(address: int, size: int, advice: int, location: int) -> None:
+    check(address, size)
+
+
+@api("cuStreamAttachMemAsync", "ppqu")
+def attach(stream: int, address: int, size: int, flags: int) -> None:
+    find(address)

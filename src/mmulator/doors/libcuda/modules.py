@@ -1,0 +1,303 @@
+"""Modules, libraries, functions and kernels. A library and a module are one thing here, and so are a kernel and a function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mmulator.doors.libcuda.abi import Refused, api, c_string, put, put_int, text
+from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.device import MULTIPROCESSOR
+from mmulator.doors.libcuda.images import ptx_at
+from mmulator.doors.libcuda.state import Kernel, Library, state
+from mmulator.errors import LaunchError
+from mmulator.machine.launch.limits import KIB, MAX_THREADS
+
+STATIC_SHARED = 48 * KIB  # what a block has unless its kernel opts in to more
+
+
+def load(image: int) -> int:
+    ptx, binary = ptx_at(image)
+    return state().add(Library(state().driver.load(ptx), binary))
+
+
+@api("cuModuleLoadData", "pp")
+def module_load_data(out: int, image: int) -> None:
+    put(out, load(image))
+
+
+@api("cuModuleLoadDataEx", "ppupp")
+def module_load_data_ex(out: int, image: int, number: int, options: int, values: int) -> None:
+    put(out, load(image))
+
+
+@api("cuModuleLoadFatBinary", "pp")
+def module_load_fat(out: int, image: int) -> None:
+    put(out, load(image))
+
+
+@api("cuLibraryLoadData", "ppppuppu")
+def library_load_data(out: int, code: int, jit: int, jits: int, jit_count: int, options: int, values: int, count: int) -> None:
+    put(out, load(code))
+
+
+def _file(name: int) -> bytes:
+    path = Path(text(name))
+    if not path.exists():
+        raise Refused(Code.FILE_NOT_FOUND)
+    return path.read_bytes() + b"\0"
+
+
+def _load_bytes(data: bytes) -> int:
+    from ctypes import addressof, create_string_buffer
+
+    held = create_string_buffer(data)
+    return load(addressof(held))
+
+
+@api("cuModuleLoad", "pp")
+def module_load(out: int, name: int) -> None:
+    put(out, _load_bytes(_file(name)))
+
+
+@api("cuLibraryLoadFromFile", "ppppuppu")
+def library_load_file(out: int, name: int, jit: int, jits: int, jit_count: int, options: int, values: int, count: int) -> None:
+    put(out, _load_bytes(_file(name)))
+
+
+@api("cuModuleUnload", "p")
+def module_unload(handle: int) -> None:
+    library = state().find(handle, Library)
+    for kernel in library.functions.values():
+        state().objects.pop(kernel, None)
+    del state().objects[handle]
+
+
+@api("cuLibraryUnload", "p")
+def library_unload(handle: int) -> None:
+    module_unload(handle)
+
+
+@api("cuLibraryGetModule", "pp")
+def library_module(out: int, handle: int) -> None:
+    state().find(handle, Library)
+    put(out, handle)
+
+
+# functions ----------------------------------------------------------------------------------------------------------
+def function(handle: int, name: str) -> int:
+    library = state().find(handle, Library)
+    known = library.functions.get(name)
+    if known is None:
+        if name not in library.loaded.module:
+            raise Refused(Code.NOT_FOUND, LaunchError(f"the module has no kernel {name}"))
+        kernel = Kernel(library.loaded.function(name), library, 0)
+        kernel.dynamic = max(STATIC_SHARED - kernel.function.static_shared, 0)
+        kernel.handle = known = library.functions[name] = state().add(kernel)
+    return known
+
+
+@api("cuModuleGetFunction cuLibraryGetKernel", "ppp")
+def get_function(out: int, handle: int, name: int) -> None:
+    put(out, function(handle, text(name)))
+
+
+@api("cuKernelGetFunction", "pp")
+def kernel_function(out: int, kernel: int) -> None:
+    state().find(kernel, Kernel)
+    put(out, kernel)
+
+
+@api("cuKernelGetLibrary cuFuncGetModule", "pp")
+def kernel_library(out: int, handle: int) -> None:
+    kernel = state().find(handle, Kernel)
+    put(out, next(h for h, thing in state().objects.items() if thing is kernel.library))
+
+
+@api("cuLibraryGetKernelCount cuModuleGetFunctionCount", "pp")
+def kernel_count(out: int, handle: int) -> None:
+    put_int(out, len(state().find(handle, Library).loaded.module))
+
+
+@api("cuLibraryEnumerateKernels cuModuleEnumerateFunctions", "pup")
+def kernels(out: int, number: int, handle: int) -> None:
+    for n, name in zip(range(number), state().find(handle, Library).loaded.module):
+        put(out + 8 * n, function(handle, name))
+
+
+@api("cuKernelGetName cuFuncGetName", "pp")
+def kernel_name(out: int, kernel: int) -> None:
+    put(out, c_string(state().find(kernel, Kernel).function.name))
+
+
+@api("cuKernelGetParamInfo cuFuncGetParamInfo", "pqpp")
+def parameter(kernel: int, number: int, offset: int, size: int) -> None:
+    found = state().find(kernel, Kernel).function
+    if number >= len(found.params):
+        raise Refused(Code.INVALID_VALUE)
+    put(offset, found.offsets[number])
+    put(size, found.params[number].size)
+
+
+@api("cuKernelGetParamCount cuFuncGetParamCount", "pp")
+def parameters(kernel: int, out: int) -> None:
+    put(out, len(state().find(kernel, Kernel).function.params))
+
+
+# attributes ---------------------------------------------------------------------------------------------------------
+_PLAIN = range(16)
+REGISTERS = 32  # a number for programs that ask: what ptxas would allocate is not known
+
+
+def kernel_attribute(kernel: Kernel, number: int) -> int:
+    """By the numbers of CUfunction_attribute."""
+    f = kernel.function
+    target = f.loaded.module.target
+    chip = state().driver.device
+    major, minor = f.loaded.module.version
+    body = f.kernel.function
+    return {
+        0: min(f.max_threads, MAX_THREADS), 1: f.static_shared,
+        2: sum(v.size for v in f.loaded.module.tree.variables if v.space == "const" and v.linkage != "extern"),
+        3: sum(v.size for v in body.variables if v.space == "local"), 4: REGISTERS, 5: target.number,
+        6: int(chip.name[3:]) if kernel.library.binary else target.number, 8: kernel.dynamic, 9: kernel.carveout,
+    }.get(number, 0)  # fmt: skip
+
+
+@api("cuFuncGetAttribute", "pip")
+def get_attribute(out: int, number: int, kernel: int) -> None:
+    if number not in _PLAIN:
+        raise Refused(Code.INVALID_VALUE)
+    put_int(out, kernel_attribute(state().find(kernel, Kernel), number))
+
+
+@api("cuKernelGetAttribute", "pipi")
+def get_kernel_attribute(out: int, number: int, kernel: int, device: int) -> None:
+    get_attribute(out, number, kernel)
+
+
+@api("cuFuncSetAttribute", "pii")
+def set_attribute(handle: int, number: int, value: int) -> None:
+    kernel = state().find(handle, Kernel)
+    if number == 8:
+        limit = state().driver.device.shared
+        if not 0 <= value <= limit - kernel.function.static_shared:
+            raise Refused(Code.INVALID_VALUE, LaunchError(f"{value} bytes of dynamic shared memory: a block has {limit}"))
+        kernel.dynamic = value
+    elif number == 9:
+        kernel.carveout = value
+    elif number not in (10, 11, 12, 13, 14, 15):
+        raise Refused(Code.INVALID_VALUE)
+
+
+@api("cuKernelSetAttribute", "iipi")
+def set_kernel_attribute(number: int, value: int, kernel: int, device: int) -> None:
+    set_attribute(kernel, number, value)
+
+
+@api("cuFuncSetCacheConfig cuFuncSetSharedMemConfig", "pi")
+def set_cache(kernel: int, config: int) -> None:
+    state().find(kernel, Kernel)
+
+
+@api("cuKernelSetCacheConfig", "pii")
+def set_kernel_cache(kernel: int, config: int, device: int) -> None:
+    state().find(kernel, Kernel)
+
+
+@api("cuFuncLoad", "p")
+def load_function(kernel: int) -> None:
+    state().find(kernel, Kernel)
+
+
+@api("cuFuncIsLoaded", "pp")
+def is_loaded(out: int, kernel: int) -> None:
+    put_int(out, 1)
+
+
+@api("cuModuleGetLoadingMode", "p")
+def loading_mode(out: int) -> None:
+    put_int(out, 1)
+
+
+# variables ----------------------------------------------------------------------------------------------------------
+def variable(library: Library, name: str) -> tuple[int, int]:
+    """(address, bytes) of a .global or .const variable: its memory, which other kernels may be given the address of."""
+    if name not in library.variables:
+        image = library.loaded.module.image
+        if name not in image.addresses:
+            raise Refused(Code.NOT_FOUND, LaunchError(f"the module has no variable {name}"))
+        memory = image.bytes_of(name)
+        address = int(memory.ctypes.data)
+        owner = _Kept(memory)
+        library.variables[name] = (address, memory.nbytes)
+        library.loaded.__dict__.setdefault("exposed", []).append(owner)
+        state().driver.memory.expose(address, memory.nbytes, owner, f"variable {name}")
+    return library.variables[name]
+
+
+class _Kept:
+    def __init__(self, memory: object) -> None:
+        self.memory = memory
+
+
+@api("cuModuleGetGlobal cuModuleGetGlobal_v2", "pppp", 3020)
+def module_global(out: int, size: int, handle: int, name: int) -> None:
+    address, number = variable(state().find(handle, Library), text(name))
+    put(out, address)
+    put(size, number)
+
+
+@api("cuLibraryGetGlobal cuLibraryGetManaged", "pppp")
+def library_global(out: int, size: int, handle: int, name: int) -> None:
+    module_global(out, size, handle, name)
+
+
+# occupancy ----------------------------------------------------------------------------------------------------------
+def blocks_per_multiprocessor(kernel: Kernel, threads: int, dynamic: int) -> int:
+    """By threads, blocks and shared memory; registers are not known."""
+    chip = state().driver.device
+    most_threads, most_blocks, shared = MULTIPROCESSOR[chip.name]
+    if threads < 1 or threads > min(kernel.function.max_threads, MAX_THREADS):
+        return 0
+    used = kernel.function.static_shared + dynamic
+    warps = -(-threads // 32) * 32
+    if used > chip.shared:
+        return 0
+    return min(most_blocks, most_threads // warps, shared * KIB // (used + KIB))
+
+
+@api("cuOccupancyMaxActiveBlocksPerMultiprocessor", "ppiq")
+def occupancy(out: int, kernel: int, threads: int, dynamic: int) -> None:
+    put_int(out, blocks_per_multiprocessor(state().find(kernel, Kernel), threads, dynamic))
+
+
+@api("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "ppiqu")
+def occupancy_flags(out: int, kernel: int, threads: int, dynamic: int, flags: int) -> None:
+    occupancy(out, kernel, threads, dynamic)
+
+
+@api("cuOccupancyMaxPotentialBlockSize", "ppppqi")
+def potential_block(grid: int, block: int, handle: int, size_of: int, dynamic: int, limit: int) -> None:
+    """The largest block, where its shared memory does not depend on its size."""
+    if size_of:
+        from mmulator.doors.libcuda.abi import unsupported
+
+        raise unsupported("cuOccupancyMaxPotentialBlockSize", "shared memory by a function of the block size")
+    kernel = state().find(handle, Kernel)
+    sizes = range(32, min(limit or MAX_THREADS, kernel.function.max_threads, MAX_THREADS) + 1, 32)
+    best = max(sizes, key=lambda n: (blocks_per_multiprocessor(kernel, n, dynamic) * n, n))
+    put_int(block, best)
+    put_int(grid, blocks_per_multiprocessor(kernel, best, dynamic) * state().driver.device.multiprocessors)
+
+
+@api("cuOccupancyMaxPotentialBlockSizeWithFlags", "ppppqiu")
+def potential_block_flags(grid: int, block: int, kernel: int, size_of: int, dynamic: int, limit: int, flags: int) -> None:
+    potential_block(grid, block, kernel, size_of, dynamic, limit)
+
+
+@api("cuOccupancyAvailableDynamicSMemPerBlock", "ppii")
+def available_shared(out: int, handle: int, blocks: int, threads: int) -> None:
+    kernel = state().find(handle, Kernel)
+    chip = state().driver.device
+    each = MULTIPROCESSOR[chip.name][2] * KIB // max(blocks, 1) - KIB
+    put(out, max(min(each, chip.shared) - kernel.function.static_shared, 0))

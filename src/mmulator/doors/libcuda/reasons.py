@@ -1,0 +1,49 @@
+"""Errors of other libraries with the reason that this driver had: of their class and of ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.doors.libcuda.abi import taken
+from mmulator.errors import MmulatorError
+
+_made: dict[tuple[type, type], type] = {}
+
+
+def with_reason(error: Exception, why: BaseException | None) -> Exception:
+    """The library's error, or one that is also the MmulatorError behind it and reads as both."""
+    if not isinstance(why, MmulatorError):
+        return error
+    kinds = (type(error), type(why))
+    if kinds not in _made:
+        _made[kinds] = type(type(why).__name__, kinds, {"__str__": _both, "__init__": _nothing})
+    found: Exception = _made[kinds].__new__(_made[kinds], *error.args)
+    found.args = error.args
+    found.__dict__.update(why.__dict__)
+    found.__dict__.update(error.__dict__)
+    found.__dict__["library_error"] = str(error)
+    return found
+
+
+def _both(self: Any) -> str:
+    return f"{self.library_error}\n{MmulatorError.__str__(self)}"
+
+
+def _nothing(self: Any, *args: Any, **kwargs: Any) -> None:
+    """All of it is there already."""
+
+
+def telling_class(kind: type[Exception]) -> type[Exception]:
+    """A subclass of a library's error class, whose instances say the reason of the call that failed last."""
+
+    class Told(kind):  # type: ignore[misc, valid-type]
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            why = taken() if cls is Told else None
+            plain = super().__new__(cls, *args, **kwargs)
+            if why is None:
+                return plain
+            plain.__init__(*args, **kwargs)
+            return with_reason(plain, why)
+
+    Told.__name__, Told.__qualname__, Told.__module__ = kind.__name__, kind.__qualname__, kind.__module__
+    return Told

@@ -1,0 +1,105 @@
+"""What stands behind the handles that programs hold: one device, its context, modules, functions, streams, events."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, TypeVar
+
+from mmulator.doors.libcuda.abi import Refused
+from mmulator.doors.libcuda.codes import Code
+from mmulator.driver import Driver, Event, Function, LoadedModule, Stream, current
+
+T = TypeVar("T")
+LEGACY, PER_THREAD = 1, 2  # handles of the default stream, besides 0
+PRIMARY = 0xC0DE0010  # the handle of the one context
+POOL = 0xC0DE0020  # of the one memory pool that is always there
+
+
+@dataclass(eq=False)
+class Library:
+    """A module that was loaded. variables: name to (address, bytes) of those whose address was asked for."""
+
+    loaded: LoadedModule
+    binary: bool
+    functions: dict[str, int] = field(default_factory=dict)
+    variables: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Kernel:
+    """A function with what was set on it. dynamic: bytes of dynamic shared memory that a launch may ask for."""
+
+    function: Function
+    library: Library
+    handle: int
+    dynamic: int = 48 * 1024
+    carveout: int = -1
+
+
+@dataclass(eq=False)
+class StreamState:
+    stream: Stream
+    flags: int = 0
+    priority: int = 0
+
+
+@dataclass(eq=False)
+class EventState:
+    event: Event
+    timing: bool = True
+
+
+class State:
+    """Of the process. objects: what a handle stands for. kinds: of memory, by its address (memory.py)."""
+
+    def __init__(self) -> None:
+        self._numbers = count(0xC0DE1000, 16)
+        self.objects: dict[int, Any] = {}
+        self.retained = 0
+        self.threads = threading.local()
+        default = StreamState(current().default_stream)
+        self.streams: dict[int, StreamState] = {0: default, LEGACY: default, PER_THREAD: default}
+
+    @property
+    def driver(self) -> Driver:
+        return current()
+
+    @property
+    def contexts(self) -> list[int]:
+        """The stack of contexts of this thread."""
+        found: list[int] = self.threads.__dict__.setdefault("contexts", [])
+        return found
+
+    def add(self, thing: object) -> int:
+        """A handle for it."""
+        handle = next(self._numbers)
+        self.objects[handle] = thing
+        return handle
+
+    def find(self, handle: int, kind: type[T]) -> T:
+        found = self.objects.get(handle)
+        if not isinstance(found, kind):
+            raise Refused(Code.INVALID_HANDLE)
+        return found
+
+    def stream(self, handle: int) -> StreamState:
+        found = self.streams.get(handle)
+        if found is None:
+            raise Refused(Code.INVALID_HANDLE)
+        return found
+
+
+_state: list[State] = []
+
+
+def state() -> State:
+    if not _state:
+        _state.append(State())
+    return _state[0]
+
+
+def check_device(device: int) -> None:
+    if device != 0:
+        raise Refused(Code.INVALID_DEVICE)

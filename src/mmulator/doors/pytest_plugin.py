@@ -1,0 +1,99 @@
+"""`pytest --mmulator`: tests of GPU programs on this machine. Options, a marker and a fixture; all else is in pytest_tests.py.
+
+pytest loads this wherever mmulator is installed, so nothing is imported here that pytest does not have itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from mmulator.doors.pytest_tests import ThisTest
+
+PLUGIN = "mmulator-tests"
+_DEVICE = re.compile(r"sm_\d+")
+_MARKER = (
+    "mmulator(device=None, seed=None, seeds=None, timeout=None): with pytest --mmulator, the chip that this test finds, the seed "
+    "of its launches, under how many seeds each is run, seconds that they may take together"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("mmulator", "GPU programs without a GPU (mmulator)")
+    group.addoption("--mmulator", nargs="?", const="", metavar="sm_NN",
+                    help="Run GPU kernels here, as this chip does. Default: $MMULATOR_DEVICE, or sm_90.")  # fmt: skip
+    group.addoption("--mmulator-seed", type=_seed, metavar="N|random",
+                    help="Seed of the launches: each test has its own, made of N and its name.")  # fmt: skip
+    group.addoption("--mmulator-seeds", type=_natural, metavar="N",
+                    help="Run each launch under N seeds, and fail where they leave other bits.")  # fmt: skip
+    group.addoption("--mmulator-timeout", type=_seconds, metavar="S", help="Seconds that the launches of a test may take.")
+    group.addoption("--mmulator-report", action="store_true", help="At the end, a table of the kernels: launches and times.")
+
+
+def _seed(text: str) -> int | str:
+    if text == "random" or text.isdigit():
+        return text if text == "random" else int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is neither a whole number from 0 on nor `random`")
+
+
+def _natural(text: str) -> int:
+    if text.isdigit() and int(text):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if number > 0:
+        return number
+    raise argparse.ArgumentTypeError(f"{text!r} is no time")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
+    """Before the first line of the tests' code: the doors open."""
+    known = early_config.known_args_namespace
+    if known.mmulator is None:
+        said = [name for name in ("seed", "seeds", "timeout", "report") if getattr(known, f"mmulator_{name}")]
+        if said:
+            raise pytest.UsageError(f"--mmulator-{said[0]} goes with --mmulator")
+        return
+    if _separate(args):
+        before, known = known, parser.parse_known_args(args, namespace=copy.copy(early_config.option))
+        known.confcutdir = before.confcutdir
+        early_config.known_args_namespace = known
+    from mmulator.doors import pytest_tests
+
+    pytest_tests.begin(known.mmulator)
+
+
+def _separate(args: list[str]) -> bool:
+    """`--mmulator tests/` names no device: the option gets its default as `--mmulator=`, and pytest its folder."""
+    changed = False
+    for n, (word, behind) in enumerate(zip(args, [*args[1:], ""])):
+        if word == "--mmulator" and not _DEVICE.fullmatch(behind):
+            args[n] = "--mmulator="
+            changed = True
+    return changed
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", _MARKER)
+    if config.option.mmulator is not None:
+        from mmulator.doors import pytest_tests
+
+        config.pluginmanager.register(pytest_tests.Tests(config), PLUGIN)
+
+
+@pytest.fixture(name="mmulator")
+def _mmulator(request: pytest.FixtureRequest) -> ThisTest:
+    """What runs the kernels of this test: `driver`, `seed`, `launches` (their reports), `device("sm_80")` for a `with`."""
+    tests: Any = request.config.pluginmanager.get_plugin(PLUGIN)
+    if tests is None:
+        pytest.skip("needs pytest --mmulator")
+    return tests.this

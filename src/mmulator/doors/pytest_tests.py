@@ -1,0 +1,247 @@
+"""Tests under `pytest --mmulator`: the doors are open, each test has its settings, and what launches did is told."""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import sys
+import types
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mmulator.doors.imports import open_doors
+from mmulator.driver import Driver, Settings, current, use
+from mmulator.driver.report import Totals
+from mmulator.errors import LimitReached, MmulatorError
+from mmulator.isa.targets import check_known, device_of
+from mmulator.machine.launch.report import Report
+
+# Frames of these are not what a test's author looks for behind the line that launches.
+_LIBRARIES = ("mmulator", "triton", "torch", "numba", "cupy", "cuda")
+_SHOWN = ("auto", "long", "short", "native")  # styles of a traceback that show the error in full
+
+
+def begin(device: str) -> None:
+    """The doors of this process open, for a device, or "" for what the environment says. Raises UsageError."""
+    try:
+        if device:
+            check_known(found := device_of(device) or device)
+            os.environ["MMULATOR_DEVICE"] = found
+        Settings.from_environment()
+        os.environ["TRITON_DEFAULT_BACKEND"] = "mmulator"
+        open_doors()
+    except MmulatorError as error:
+        raise pytest.UsageError(f"--mmulator: {error}") from None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What options or markers say of a test's launches; None where they say nothing."""
+
+    device: str | None = None
+    seed: int | None = None
+    seeds: int | None = None
+    timeout: float | None = None
+
+    @classmethod
+    def of_markers(cls, item: pytest.Item) -> Wish:
+        """The closest marker counts, for each value by itself. Raises UsageError."""
+        known = [f.name for f in fields(cls)]
+        said: dict[str, Any] = {}
+        for marker in item.iter_markers("mmulator"):
+            strange = [*map(repr, marker.args), *(name for name in marker.kwargs if name not in known)]
+            if strange:
+                raise pytest.UsageError(f"@pytest.mark.mmulator takes {', '.join(known)} by name, not {strange[0]}")
+            said = {**marker.kwargs, **said}
+        wish = cls(**said)
+        for name, least in (("seed", 0), ("seeds", 1)):
+            value = getattr(wish, name)
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise pytest.UsageError(f"@pytest.mark.mmulator: {name} is {value!r}, and is a whole number from {least} on")
+        return wish
+
+
+def seed_of(base: int, test: str) -> int:
+    """The seed of a test, made of a number and its id without folders, which depend on where pytest begins."""
+    path, colons, rest = test.partition("::")
+    name = f"{base}:{path.rpartition('/')[2]}{colons}{rest}"
+    return zlib.crc32(name.encode()) % 0x7FFFFFFF + 1
+
+
+@dataclass(eq=False)
+class ThisTest:
+    """What the fixture gives. seed: of the test's launches. launches: their reports, so far. limit, used: seconds that they may
+    take and have taken."""
+
+    seed: int = 0
+    launches: list[Report] = field(default_factory=list)
+    limit: float | None = None
+    used: float = 0.0
+
+    @property
+    def driver(self) -> Driver:
+        return current()
+
+    @contextmanager
+    def device(self, name: str) -> Iterator[Driver]:
+        """Another chip for a while. Raises UnsupportedError for one that is not known."""
+        driver = current()
+        before = driver.settings.device
+        driver.change(replace(driver.settings, device=name))
+        try:
+            yield driver
+        finally:
+            driver.change(replace(driver.settings, device=before))
+
+    def __call__(self, report: Report) -> None:
+        """A launch is over."""
+        self.launches.append(report)
+        if self.limit is None:
+            return
+        self.used += report.seconds["run"]
+        if self.used > self.limit:
+            raise LimitReached(f"the launches of this test took {self.used:.1f} s; together they may take {self.limit:g} s")
+        current().change(replace(current().settings, timeout=self.limit - self.used))
+
+
+class Tests:
+    """The part of pytest that runs with --mmulator. totals: of the launches of all tests, other processes' too."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.option, self.root, self.cwd = config.option, config.rootpath, config.invocation_params.dir
+        if self.option.mmulator_seed == "random":  # the workers of pytest-xdist get the number
+            self.option.mmulator_seed = random.SystemRandom().randrange(1 << 31)
+        self.worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+        self.output: dict[str, Any] | None = getattr(config, "workeroutput", None)
+        self.totals, self.this, self.problem = Totals(), ThisTest(), ""
+
+    # the session --------------------------------------------------------------------------------------------------------
+    def pytest_report_header(self) -> str:
+        seed = self.option.mmulator_seed
+        return f"mmulator: {Settings.from_environment().device}" + ("" if seed is None else f", seeds of --mmulator-seed {seed}")
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        if self.worker is None and session.config.pluginmanager.has_plugin("dsession"):
+            return  # pytest-xdist: the tests run elsewhere
+        driver = current()
+        driver.listeners.append(self.totals.count)
+        if self.worker is not None and driver.settings.threads is None:
+            driver.change(replace(driver.settings, threads=max(1, (os.cpu_count() or 1) // int(self.worker["workercount"]))))
+
+    def pytest_sessionfinish(self) -> None:
+        if self.output is not None:
+            self.output["mmulator"] = self.totals.as_list()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker of pytest-xdist is done."""
+        self.totals.add(getattr(node, "workeroutput", {}).get("mmulator", ()))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        terminalreporter.write_line(f"mmulator: {self.totals.head()}")
+        for line in self.totals.table() if self.option.mmulator_report else ():
+            terminalreporter.write_line(f"  {line}")
+
+    # a test -------------------------------------------------------------------------------------------------------------
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        driver = current()
+        before = driver.settings
+        self.this, self.problem = ThisTest(), ""
+        try:
+            settings = self._settings(item, before)
+            self.this = ThisTest(settings.seed, limit=settings.timeout)
+            driver.change(settings)
+        except (pytest.UsageError, MmulatorError) as error:
+            self.problem = str(error)
+        driver.listeners.append(self.this)
+        try:
+            return (yield)
+        finally:
+            driver.listeners.remove(self.this)
+            driver.change(before)
+            use(driver)  # if the test made one of its own
+
+    def _settings(self, item: pytest.Item, before: Settings) -> Settings:
+        option, wish = self.option, Wish.of_markers(item)
+        base = option.mmulator_seed
+        for said in (wish, Wish(seed=None if base is None else seed_of(base, item.nodeid), seeds=option.mmulator_seeds,
+                                timeout=option.mmulator_timeout), before):  # fmt: skip
+            wish = Wish(*(b if a is None else a for a, b in ((getattr(w, f.name) for w in (wish, said)) for f in fields(Wish))))
+        return replace(before, **vars(wish))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        if self.problem:
+            pytest.fail(self.problem, pytrace=False)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        fault = _fault(call.excinfo.value) if call.excinfo is not None else None
+        whole = self.option.fulltrace or os.environ.get("MMULATOR_TRACEBACK")
+        if call.excinfo is not None and fault is call.excinfo.value and not whole:
+            call.excinfo = pytest.ExceptionInfo.from_exception(fault.with_traceback(_shortened(fault.__traceback__)))
+        report = yield
+        if report.failed and call.excinfo is not None and (fault is not None or self.this.launches):
+            shown = fault is call.excinfo.value and self.option.tbstyle in _SHOWN
+            report.sections.append(("mmulator", "\n".join(self._section(item, None if shown else fault))))
+        return report
+
+    def _section(self, item: pytest.Item, fault: MmulatorError | None) -> Iterator[str]:
+        """What a failing test's report says besides the error: what was launched, with which seed, and how to run it again."""
+        this, settings = self.this, current().settings
+        if fault is not None:
+            yield f"{type(fault).__name__}: {fault}"
+        done = f"{len(this.launches)} launches" if len(this.launches) != 1 else "1 launch"
+        last = f"; the last: {this.launches[-1].head}" if this.launches else ""
+        yield f"{done} came to an end{last}"
+        yield f"on {settings.device}, seed {this.seed}" + (f", {settings.seeds} seeds" if settings.seeds > 1 else "")
+        yield f"again: {self._again(item)}"
+
+    def _again(self, item: pytest.Item) -> str:
+        option = self.option
+        path, colons, rest = item.nodeid.partition("::")
+        values = (("seed", option.mmulator_seed), ("seeds", option.mmulator_seeds), ("timeout", option.mmulator_timeout))
+        words = ["pytest", f"--mmulator={current().settings.device}"]
+        words += [f"--mmulator-{name}={value:g}" for name, value in values if value is not None]
+        return shlex.join([*words, os.path.relpath(self.root / path, self.cwd) + colons + rest])
+
+
+# errors -------------------------------------------------------------------------------------------------------------
+def _fault(error: BaseException | None) -> MmulatorError | None:
+    """What an error comes from, if that is one of ours."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        if isinstance(error, MmulatorError):
+            return error
+        seen.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return None
+
+
+def _shortened(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """The frames up to the program's line that launches, without ours."""
+    folders = [
+        str(Path(file).parent) + os.sep for name in _LIBRARIES if (file := getattr(sys.modules.get(name), "__file__", None))
+    ]
+    frames: list[types.TracebackType] = []
+    at = traceback
+    while at is not None:
+        frames.append(at)
+        at = at.tb_next
+    inside = [frame.tb_frame.f_code.co_filename.startswith(tuple(folders)) for frame in frames]
+    last = max((n for n, library in enumerate(inside) if not library), default=len(frames) - 1)
+    short: types.TracebackType | None = None
+    for frame, library in reversed(list(zip(frames, inside))[: last + 1]):
+        if not (library and frame.tb_frame.f_code.co_filename.startswith(folders[0])):
+            short = types.TracebackType(short, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return short

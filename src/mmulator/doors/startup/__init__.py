@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: Python reads its sitecustomize.py as it starts."""

@@ -1,0 +1,34 @@
+"""Read by each Python that `mmulator exec` starts, and by those that these start: the doors are ready before the first line.
+
+The program sees nothing of it: `sys.path` is what it would be, and another sitecustomize, of the user or of the
+distribution, is read as if it were the only one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from pathlib import Path
+
+FLAG = "MMULATOR_EXEC"  # the installation of Python that mmulator belongs to; another one has no doors
+
+
+def begin() -> None:
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [p for p in sys.path if Path(p).resolve() != here]
+    if os.environ.get(FLAG) == sys.prefix:
+        if PathFinder.find_spec("mmulator", sys.path) is None:  # exec was called where it is not installed
+            sys.path.append(str(here.parents[2]))
+        from mmulator.doors.imports import open_doors
+
+        open_doors()
+    other = PathFinder.find_spec("sitecustomize", sys.path)
+    if other is not None and other.loader is not None:
+        sys.modules["sitecustomize"] = module = module_from_spec(other)
+        other.loader.exec_module(module)
+
+
+if __name__ == "sitecustomize":
+    begin()

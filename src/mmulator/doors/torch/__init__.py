@@ -1,0 +1,33 @@
+"""torch's own device `cuda` on this machine: tensors of it are tensors of the CPU's memory, and kernels may have them.
+
+`install` makes it exist. A program that says device="cuda" then gets tensors with `is_cuda`, autograd and all else of torch;
+operators run on the CPU, with the CPU's bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_installed: list[Any] = []
+
+
+def installed() -> bool:
+    """Whether torch has the device."""
+    return bool(_installed)
+
+
+def install(driver: Any = None) -> None:
+    """Make torch's device `cuda` exist, over the memory of the host. Imports torch; does nothing the second time.
+
+    driver: made the process's driver first (`mmulator.driver.use`). Raises UnsupportedError where there is a real GPU, unless
+    MMULATOR_FORCE is set, and for a version of torch whose objects are laid out in an unknown way.
+    """
+    if driver is not None:
+        from mmulator.driver import use
+
+        use(driver)
+    if _installed:
+        return
+    from mmulator.doors.torch import device
+
+    _installed.append(device.open())

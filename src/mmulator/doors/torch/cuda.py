@@ -1,0 +1,165 @@
+"""torch.cuda where there is no GPU: torch's own Python finds in torch._C what a build for CUDA has there.
+
+`prepare()` runs before torch.cuda is executed, which then makes its classes from ours and takes its functions. Nothing of
+torch.cuda is replaced: what it checks and says, it checks and says as ever. What is in no table below is missing, and says so
+by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module, reload
+from types import ModuleType, SimpleNamespace
+from typing import Any, NoReturn
+
+import torch
+
+from mmulator.doors.torch import cuda_compile, cuda_device, cuda_memory, cuda_streams
+from mmulator.errors import UnsupportedError
+
+
+class Missing(UnsupportedError, AttributeError):
+    """A part of torch's CUDA that is not modelled. An AttributeError too, so that who asks whether it is there hears no."""
+
+
+# Classes that torch.cuda builds its own on, and what they are called there.
+_ABSENT = {
+    "_CUDAGraph": ("torch.cuda.CUDAGraph", "run the captured function itself; torch.compile without mode='reduce-overhead'"),
+    "_MemPool": ("torch.cuda.MemPool", "there is one pool of memory"),
+    "_cuda_CUDAAllocator": ("torch.cuda.memory.CUDAPluggableAllocator", "memory is this machine's"),
+}
+
+
+def absent(name: str, hint: str) -> type:
+    """A class of which nobody makes an object. Raises UnsupportedError with its name."""
+
+    def __new__(cls: type, *_: Any, **__: Any) -> NoReturn:
+        raise UnsupportedError(f"{name} is not modelled", hint=hint)
+
+    return type(name.rpartition(".")[2], (), {"__new__": __new__})
+
+
+def refuse(name: str, hint: str) -> Callable[..., NoReturn]:
+    """A function that raises UnsupportedError."""
+
+    def refused(*_: Any, **__: Any) -> NoReturn:
+        raise UnsupportedError(f"{name} is not modelled", hint=hint)
+
+    return refused
+
+
+# Functions that torch imports by name.
+_REFUSED = (
+    "_cuda_beginAllocateCurrentThreadToPool", "_cuda_beginAllocateToPool", "_cuda_endAllocateToPool", "_cuda_releasePool",
+    "_graph_pool_handle",
+)  # fmt: skip
+_PREFIXES = ("_cuda_", "_cudnn_", "_CUDA", "_nccl_", "_graph_pool")
+
+
+def _missing(name: str) -> NoReturn:
+    """What `torch._C` answers for a name that it does not have."""
+    if name.startswith(_PREFIXES):
+        raise Missing(f"torch._C.{name}, of torch's CUDA, is not modelled", hint="docs/programs.md says what is")
+    raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
+
+
+# the runtime and the markers of profilers -----------------------------------------------------------------------------
+class Error(int):
+    """A `cudaError`."""
+
+    success: Error
+
+
+Error.success = Error(0)
+
+
+def runtime() -> ModuleType:
+    """`torch.cuda.cudart()`: the few functions that torch has of CUDA's runtime."""
+    module = ModuleType("torch._C._cudart")
+    done: Callable[..., Error] = lambda *_: Error.success  # noqa: E731
+    module.__dict__.update(
+        cudaError=Error, cudaGetErrorString=lambda code: "no error" if code == 0 else f"error {int(code)}",
+        cudaMemGetInfo=cuda_memory.information, cudaProfilerStart=done, cudaProfilerStop=done, cudaHostRegister=done,
+        cudaHostUnregister=done, cudaDeviceSynchronize=done, __getattr__=_missing_of("torch.cuda.cudart()"),
+    )  # fmt: skip
+    return module
+
+
+def _missing_of(where: str) -> Callable[[str], NoReturn]:
+    def missing(name: str) -> NoReturn:
+        raise Missing(f"{where}.{name} is not modelled", hint="docs/programs.md says what is")
+
+    return missing
+
+
+class Markers(SimpleNamespace):
+    """torch.cuda.nvtx: ranges are counted, and nobody looks at them."""
+
+    def __init__(self) -> None:
+        super().__init__(depth=0, started=0)
+
+    def rangePushA(self, message: str) -> int:
+        self.depth += 1
+        return self.depth - 1
+
+    def rangePop(self) -> int:
+        self.depth -= 1
+        return self.depth
+
+    def rangeStartA(self, message: str) -> int:
+        self.started += 1
+        return self.started
+
+    def rangeEnd(self, started: int) -> None:
+        """Nobody looks."""
+
+    def markA(self, message: str) -> None:
+        """Nobody looks."""
+
+    def deviceRangeStart(self, message: str, stream: int) -> SimpleNamespace:
+        return SimpleNamespace(message=message, stream=stream)
+
+    def deviceRangeEnd(self, handle: object, stream: int) -> None:
+        """Nobody looks."""
+
+
+# opening --------------------------------------------------------------------------------------------------------------
+def initialise() -> None:
+    """`torch._C._cuda_init`: what torch.cuda has once it is in use."""
+    torch.cuda._get_device_properties = cuda_device.properties
+
+
+def prepare() -> None:
+    """torch._C has what torch.cuda asks it for. To be called before torch.cuda is executed; does nothing the second time.
+
+    Raises UnsupportedError where torch finds a real GPU, unless MMULATOR_FORCE is set."""
+    if getattr(torch._C, "_cuda_init", None) is initialise:
+        return
+    count = getattr(torch._C, "_cuda_getDeviceCount", None)
+    if count is not None and count() and not os.environ.get("MMULATOR_FORCE"):
+        raise UnsupportedError(
+            "torch has a GPU here, and its device cuda stays that GPU's", hint="set CUDA_VISIBLE_DEVICES= or MMULATOR_FORCE=1"
+        )
+    made: dict[str, Any] = {"_cuda_init": initialise, "_cudart": runtime(), "_nvtx": Markers()}
+    for table in (cuda_device.functions, cuda_device.accelerator, cuda_streams.functions, cuda_memory.functions):
+        made |= table()
+    made |= {name: absent(*said) for name, said in _ABSENT.items()}
+    made |= {name: refuse(f"torch._C.{name}", "there are no CUDA graphs, and there is one pool of memory") for name in _REFUSED}
+    vars(torch._C).update(made, __getattr__=_missing)
+    torch.version.cuda = cuda_device.version()
+    cuda_compile.prepare()
+
+
+# What has taken from torch._C what it needs, in the order in which it is executed anew where the door opens late.
+_TAKERS = ("streams", "graphs", "nvtx", "memory")
+
+
+def install() -> None:
+    """torch.cuda finds a device: at the end of `import torch`, or later."""
+    if getattr(torch._C, "_cuda_init", None) is not initialise:
+        prepare()
+        for name in _TAKERS:
+            reload(import_module(f"torch.cuda.{name}"))
+        reload(torch.cuda)
+    torch.cuda._device_count_nvml = lambda: -1  # nobody asks NVIDIA's library, nor CUDA_VISIBLE_DEVICES

@@ -1,0 +1,92 @@
+"""torch.compile for the device: Inductor writes Triton for CUDA, and Triton's kernels are launched here.
+
+What these libraries look at before they do so is set as they are imported; a program that does not compile imports none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, NoReturn
+
+import torch
+
+from mmulator.doors.imports import after_import
+from mmulator.errors import UnsupportedError
+
+NAME = "mmulator"  # of the driver among Triton's
+
+# Settings of torch._inductor.config, each in the versions that have it. Kernels are launched by Triton's own launcher, which
+# is ours; they are compiled in this process, as a pool of processes would take longer to start than most programs run.
+_SETTINGS = {"use_static_triton_launcher": False, "use_static_cuda_launcher": False, "compile_threads": 1}
+
+
+def configure(config: ModuleType) -> None:
+    """torch._inductor.config, where the environment says nothing else."""
+    for name, value in _SETTINGS.items():
+        if name == "compile_threads" and "TORCHINDUCTOR_COMPILE_THREADS" in os.environ:
+            continue
+        try:
+            setattr(config, name, value)
+        except AttributeError:  # torch's module of settings refuses what it does not know
+            continue
+
+
+def choose(backends: ModuleType) -> None:
+    """triton.backends: ours comes first, and NVIDIA's driver finds no GPU. torch says that it has one, and both would believe it."""
+    table: dict[str, Any] = backends.backends
+    if NAME not in table:
+        return
+    nvidia = table.get("nvidia")
+    if nvidia is not None:
+        driver = type(nvidia.driver.__name__, (nvidia.driver,), {"is_active": staticmethod(lambda: False)})
+        table["nvidia"] = type(nvidia)(compiler=nvidia.compiler, driver=driver)
+    rest = {name: table[name] for name in [*table] if name != NAME}
+    ours = table[NAME]
+    table.clear()
+    table.update({NAME: ours, **rest})
+
+
+def refuse_extensions(module: ModuleType) -> None:
+    """torch.utils.cpp_extension: C++ is compiled as ever, CUDA C++ is not."""
+    load, load_inline, extension = module.load, module.load_inline, module.CUDAExtension
+
+    def checked_load(name: str, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        given = [sources] if isinstance(sources, str) else list(sources)
+        if kwargs.get("with_cuda") or any(str(s).endswith((".cu", ".cuh")) for s in given):
+            refused(name)
+        return load(name, sources, *args, **kwargs)
+
+    def checked_load_inline(name: str, cpp_sources: Any, cuda_sources: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("with_cuda") or cuda_sources:
+            refused(name)
+        return load_inline(name, cpp_sources, cuda_sources, *args, **kwargs)
+
+    def refused(name: str, *_: Any, **__: Any) -> NoReturn:
+        raise UnsupportedError(
+            f"torch.utils.cpp_extension: {name} has CUDA C++ in it, which runs on no CPU",
+            hint="kernels of Triton, Numba, CuPy and cuda.core run; PTX that nvcc writes is run by `mmulator run`",
+        )
+
+    module.load, module.load_inline = checked_load, checked_load_inline
+    module.CUDAExtension = type(extension.__name__, (), {"__new__": lambda cls, name, *_, **__: refused(name)})
+
+
+def skip(rules: ModuleType) -> None:
+    """torch._dynamo.trace_rules: nothing of ours is compiled. In a build for CUDA it is not Python either."""
+    rules.add("mmulator")
+
+
+def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """What Inductor's code allocates with."""
+    return torch.empty_strided(size, stride, dtype=dtype, device="cuda")
+
+
+def prepare() -> None:
+    """For when the program imports them."""
+    torch._C._dynamo.guards._empty_strided_cuda = empty_strided
+    after_import("torch._dynamo.trace_rules", skip)
+    after_import("torch._inductor.config", configure)
+    after_import("triton.backends", choose)
+    after_import("torch.utils.cpp_extension", refuse_extensions)

@@ -1,0 +1,190 @@
+"""The device as torch.cuda knows it: there is one, with the properties of the chip that the driver has."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from uuid import UUID, uuid5
+
+import torch
+
+from mmulator.driver import current
+from mmulator.errors import UnsupportedError
+from mmulator.machine.launch.limits import KIB
+
+CUDA = (13, 0)  # what `torch.version.cuda` says
+BUILT_FOR = (75, 80, 86, 90, 100, 120)  # what a build of torch for this CUDA has code for
+REGISTERS = 65536  # of a multiprocessor
+WARP = 32
+_SPACE = UUID("6d6d756c-6174-6f72-8000-000000000000")  # names of chips get their uuids in it
+
+
+def version() -> str:
+    return ".".join(map(str, CUDA))
+
+
+def invalid_device() -> Exception:
+    """What torch raises where a program asks for a device that there is not."""
+    return torch.AcceleratorError(
+        "CUDA error: invalid device ordinal\n"
+        "GPU device may be out of range, do you have enough GPUs?\n"
+        "Search for `cudaErrorInvalidDevice' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html "
+        "for more information.\n"
+        "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
+        "incorrect.\n"
+        "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+        "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+    )
+
+
+def check_device(index: int) -> None:
+    """Raises torch.AcceleratorError for all but device 0."""
+    if index != 0:
+        raise invalid_device()
+
+
+def exchange_device(index: int) -> int:
+    """Makes a device the current one; the one that was it. A negative index changes nothing."""
+    if index < 0:
+        return -1
+    check_device(index)
+    return 0
+
+
+def maybe_exchange_device(index: int) -> int:
+    """The same; torch wants to tell the two apart."""
+    return exchange_device(index)
+
+
+# properties ---------------------------------------------------------------------------------------------------------
+class Uuid:
+    """As torch shows it. bytes: the 16 of it."""
+
+    def __init__(self, name: str) -> None:
+        self._uuid = uuid5(_SPACE, name)
+        self.bytes = self._uuid.bytes
+
+    def __str__(self) -> str:
+        return str(self._uuid)
+
+
+class Properties(NamedTuple):
+    """`torch.cuda.get_device_properties`. Sizes in bytes, clocks in kHz, the bus in bits."""
+
+    name: str
+    major: int
+    minor: int
+    is_multi_gpu_board: int
+    is_integrated: int
+    multi_processor_count: int
+    total_memory: int
+    max_threads_per_multi_processor: int
+    max_threads_per_block: int
+    warp_size: int
+    regs_per_multiprocessor: int
+    shared_memory_per_block: int
+    shared_memory_per_block_optin: int
+    shared_memory_per_multiprocessor: int
+    clock_rate: int
+    memory_clock_rate: int
+    memory_bus_width: int
+    L2_cache_size: int
+    gcnArchName: str
+    uuid: Uuid
+    pci_bus_id: int
+    pci_device_id: int
+    pci_domain_id: int
+
+    def __repr__(self) -> str:
+        return (
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+            f"total_memory={self.total_memory >> 20}MB, multi_processor_count={self.multi_processor_count}, uuid={self.uuid}, "
+            f"pci_bus_id={self.pci_bus_id}, pci_device_id={self.pci_device_id}, pci_domain_id={self.pci_domain_id}, "
+            f"L2_cache_size={self.L2_cache_size >> 20}MB)"
+        )
+
+
+# Threads of a multiprocessor (CUDA C++ Programming Guide, Compute Capabilities); 2048 for the others.
+_THREADS = {"sm_75": 1024, "sm_86": 1536, "sm_87": 1536, "sm_89": 1536, "sm_120": 1536, "sm_121": 1536}
+_INTEGRATED = ("sm_72", "sm_87", "sm_121")
+
+
+def properties(index: int = 0) -> Properties:
+    """Of the chip that stands there. Raises torch.AcceleratorError for all but device 0."""
+    check_device(index)
+    chip = current().device
+    major, minor = chip.capability
+    reserved = KIB if major >= 8 else 0  # of shared memory, for the system, a block
+    return Properties(
+        chip.product, major, minor, 0, int(chip.name in _INTEGRATED), chip.multiprocessors, chip.memory,
+        _THREADS.get(chip.name, 2048), 1024, WARP, REGISTERS, 48 * KIB, chip.shared, chip.shared + reserved, chip.clock,
+        chip.memory_clock, chip.memory_bus, chip.l2, chip.product, Uuid(chip.product), 1, 0, 0,
+    )  # fmt: skip
+
+
+def architectures() -> str:
+    """What torch says that it was compiled for; the chip is always among it."""
+    own = int(current().device.name[3:])
+    return " ".join(f"sm_{n}" for n in sorted({*BUILT_FOR, own}))
+
+
+# what asks for nothing, or for what a CPU does not have ---------------------------------------------------------------
+def set_sync_debug_mode(mode: int | str) -> None:
+    """Raises UnsupportedError for all but the default: every operation is synchronous here."""
+    if mode not in (0, "default"):
+        raise UnsupportedError(f"torch.cuda.set_sync_debug_mode({mode!r}): all operations are synchronous here")
+
+
+def set_memory_fraction(fraction: float, device: int) -> None:
+    """Raises UnsupportedError for less than all: there is no limit here."""
+    check_device(device)
+    if fraction < 1:
+        raise UnsupportedError(
+            f"torch.cuda.set_per_process_memory_fraction({fraction})", hint="memory is this machine's, without a limit"
+        )
+
+
+def functions() -> dict[str, Any]:
+    """What torch._C has in a build for CUDA, by name."""
+    return {
+        "_cuda_getDeviceCount": lambda: 1,
+        "_cuda_getDevice": lambda: 0,
+        "_cuda_setDevice": check_device,
+        "_cuda_exchangeDevice": exchange_device,
+        "_cuda_maybeExchangeDevice": maybe_exchange_device,
+        "_cuda_canDeviceAccessPeer": lambda device, peer: False,
+        "_cuda_hasPrimaryContext": lambda device: device == 0,
+        "_cuda_isInBadFork": lambda: False,
+        "_cuda_getArchFlags": architectures,
+        "_cuda_getCompiledVersion": lambda: CUDA[0] * 1000 + CUDA[1] * 10,
+        "_cuda_synchronize": lambda: None,
+        "_cuda_ipc_collect": lambda: None,
+        "_cuda_set_sync_debug_mode": set_sync_debug_mode,
+        "_cuda_get_sync_debug_mode": lambda: 0,
+        "_cuda_setMemoryFraction": set_memory_fraction,
+        "_cuda_getMemoryFraction": lambda device: 1.0,
+        "_CudaDeviceProperties": Properties,
+        "_has_cuda": True,
+        # libraries that are not there have settings that nobody reads
+        "_cuda_clearCublasWorkspaces": lambda: None,
+        "_cuda_get_cudnn_benchmark_limit": lambda: 10,
+        "_cuda_set_cudnn_benchmark_limit": lambda limit: None,
+        "_cuda_tunableop_is_enabled": lambda: False,
+        "_cuda_tunableop_tuning_is_enabled": lambda: False,
+        "_cuda_record_untuned_is_enabled": lambda: False,
+    }  # fmt: skip
+
+
+def accelerator() -> dict[str, Any]:
+    """The same for torch.accelerator."""
+    return {
+        "_get_accelerator": lambda check=None: torch.device("cuda"),
+        "_accelerator_getAccelerator": lambda: torch.device("cuda"),
+        "_accelerator_getDeviceIndex": lambda: 0,
+        "_accelerator_setDeviceIndex": check_device,
+        "_accelerator_exchangeDevice": exchange_device,
+        "_accelerator_maybeExchangeDevice": exchange_device,
+        "_accelerator_synchronizeDevice": lambda device=0: None,
+        "_accelerator_isAllocatorInitialized": lambda: True,
+        "_accelerator_emptyCache": lambda: None,
+        "_accelerator_emptyHostCache": lambda: None,
+    }

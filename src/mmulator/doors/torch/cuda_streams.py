@@ -1,0 +1,164 @@
+"""Streams and events of torch.cuda. All work is done when a call returns; what is left of a stream is its name and its clock."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+
+from mmulator.doors.torch.cuda_device import check_device
+from mmulator.driver import Event, Stream, current
+from mmulator.errors import UnsupportedError
+
+DEVICE_TYPE = 1  # of CUDA, as torch numbers devices
+RECORD = 1e-6  # seconds that recording an event takes, so that no two are at one time
+PRIORITIES = (0, -5)  # the lowest and the highest
+
+_here = threading.local()  # each thread has its own current stream
+
+
+def current_handle(device: int = 0) -> int:
+    """The handle of the current stream, as the launchers of libraries take it. A negative device is the current one."""
+    if device > 0:
+        check_device(device)
+    return getattr(_here, "stream", 0)
+
+
+def set_current(stream_id: int = 0, device_index: int = 0, device_type: int = DEVICE_TYPE) -> None:
+    check_device(device_index)
+    _here.stream = stream_id
+
+
+def _triple(handle: int, device: int) -> tuple[int, int, int]:
+    """A stream as torch's functions pass it on."""
+    if device > 0:
+        check_device(device)
+    return handle, 0, DEVICE_TYPE
+
+
+def _stream(stream: Any) -> Stream:
+    return current().stream(stream.stream_id)
+
+
+class StreamBase(torch.Stream):
+    """What torch.cuda.Stream is made from. stream_id and cuda_stream: the driver's handle."""
+
+    def __new__(
+        cls, priority: int = 0, stream_id: int = 0, device_index: int = 0, device_type: int = 0, stream_ptr: int = 0, **_: Any
+    ) -> StreamBase:
+        if not (stream_id or device_index or device_type):
+            stream_id = stream_ptr or current().new_stream().handle
+        check_device(device_index)
+        made = super().__new__(cls, stream_id=stream_id, device_index=0, device_type=DEVICE_TYPE)
+        made._priority = max(PRIORITIES[1], min(PRIORITIES[0], priority))
+        return made
+
+    @property
+    def cuda_stream(self) -> int:
+        return int(self.stream_id)
+
+    native_handle = cuda_stream
+
+    @property
+    def priority(self) -> int:
+        return self._priority
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        return PRIORITIES
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        """Everything is done already."""
+
+    def is_capturing(self) -> bool:
+        return False
+
+    def __enter__(self) -> StreamBase:
+        self._before = [*getattr(self, "_before", ()), current_handle()]
+        set_current(self.stream_id)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        set_current(self._before.pop())
+
+
+class EventBase(torch.Event):
+    """What torch.cuda.Event is made from: a place on the clock of counted work."""
+
+    def __new__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False, **_: Any
+    ) -> EventBase:
+        if interprocess:
+            raise UnsupportedError("torch.cuda.Event(interprocess=True)", hint="an event belongs to its process")
+        made = super().__new__(cls, device="cpu")
+        made._event, made._timing = Event(), enable_timing
+        return made
+
+    @classmethod
+    def from_ipc_handle(cls, device: Any, handle: bytes) -> EventBase:
+        raise UnsupportedError("torch.cuda.Event.from_ipc_handle", hint="an event belongs to its process")
+
+    def ipc_handle(self) -> bytes:
+        raise UnsupportedError("torch.cuda.Event.ipc_handle", hint="an event belongs to its process")
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cuda", 0)
+
+    @property
+    def cuda_event(self) -> int:
+        return 0 if self._event.at is None else self._event.handle
+
+    event_id = cuda_event
+
+    def record(self, stream: Any = None) -> None:
+        there = current().stream(current_handle()) if stream is None else _stream(stream)
+        there.seconds += RECORD
+        self._event.record(there)
+
+    def wait(self, stream: Any = None) -> None:
+        there = current().stream(current_handle()) if stream is None else _stream(stream)
+        there.seconds = max(there.seconds, self._event.at or 0.0)
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        """Everything is done already."""
+
+    def elapsed_time(self, end: EventBase) -> float:
+        """Milliseconds of counted work between two events. Raises ValueError and RuntimeError as torch does."""
+        if not (self._timing and end._timing):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._event.at is None or end._event.at is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        return self._event.elapsed(end._event) * 1e3
+
+
+def sleep(cycles: int) -> None:
+    """Takes as many cycles of the chip's clock as told, on the clock of counted work."""
+    driver = current()
+    driver.stream(current_handle()).seconds += cycles / (driver.device.clock * 1e3)
+
+
+def functions() -> dict[str, Any]:
+    """What torch._C has in a build for CUDA, by name."""
+    return {
+        "_CudaStreamBase": StreamBase,
+        "_CudaEventBase": EventBase,
+        "_cuda_getCurrentRawStream": current_handle,
+        "_cuda_getCurrentStream": lambda device: _triple(current_handle(device), device),
+        "_cuda_getDefaultStream": lambda device: _triple(0, device),
+        "_cuda_getStreamFromExternal": _triple,
+        "_cuda_setStream": set_current,
+        "_cuda_isCurrentStreamCapturing": lambda: False,
+        "_cuda_sleep": sleep,
+        "_accelerator_getStream": lambda device: torch.Stream(
+            stream_id=current_handle(device), device_index=0, device_type=DEVICE_TYPE
+        ),
+        "_accelerator_setStream": lambda stream: set_current(stream.stream_id),
+    }

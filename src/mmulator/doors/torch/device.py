@@ -1,0 +1,19 @@
+"""The device comes into being: what is given to torch, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def open() -> list[Any]:
+    """Everything that must live as long as the device. Raises UnsupportedError."""
+    from mmulator.doors.torch import cuda, dispatch, hooks, kernels, memory, random, raw
+
+    cuda.install()
+    hooks.answer(raw.guard())
+    raw.find()
+    kept = dispatch.register(kernels.SPECIAL)
+    memory.watch_addresses()
+    memory.storages()
+    random.install()
+    return kept

@@ -1,0 +1,337 @@
+"""Operators of torch on tensors of the device cuda:0: the CPU's kernels run on the same memory.
+
+torch's dispatcher calls `Operator` (Python) for each operator of a tensor whose device is `cuda`. It hands the CPU's kernel
+aliases of the arguments that say they are CPU tensors, and makes what comes back say that it is of `cuda`. Everything above
+the dispatcher's lowest layer (autograd, autocast, modes, subclasses, views) is torch's own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from mmulator.doors.torch import raw
+from mmulator.errors import UnsupportedError
+
+Kernel = Callable[..., Any]
+CPU, KEYS = raw.CPU, raw.KEYS
+_Tensor, _Device = torch.Tensor, torch.device
+_storage_of = torch._C.TensorBase.untyped_storage
+_address_of = torch._C.StorageBase.data_ptr  # type: ignore[attr-defined]
+_as_strided = torch.ops.aten.as_strided.default._handle.redispatch_boxed
+_empty = torch.ops.aten.empty.memory_format._handle.redispatch_boxed
+_set = torch.ops.aten.set_.source_Storage_storage_offset._handle.redispatch_boxed
+_functions_are_watched = torch._C._len_torch_function_stack
+
+# aliases ------------------------------------------------------------------------------------------------------------------
+_MOST = 4096  # memories whose CPU twin is kept
+_twins: dict[tuple[int, int], torch.UntypedStorage] = {}
+_bases: dict[tuple[int, int, torch.dtype], torch.Tensor] = {}
+
+
+def _twin(address: int, size: int) -> torch.UntypedStorage:
+    """A CPU storage over memory that it does not own. It says where bytes are, so it cannot grow stale; one memory has one,
+    so that torch sees which arguments overlap."""
+    found = _twins.get((address, size))
+    if found is None:
+        if len(_twins) >= _MOST:
+            _twins.clear()
+            _bases.clear()
+        made = torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=torch.uint8) if size else torch.empty(0)
+        found = _twins[address, size] = _storage_of(made)
+    return found
+
+
+def base(address: int, size: int, dtype: torch.dtype) -> torch.Tensor:
+    """A CPU tensor of one dimension over all the memory at an address."""
+    found = _bases.get((address, size, dtype))
+    if found is None:
+        found = _empty(KEYS, [0], dtype=dtype, device=CPU)
+        _set(KEYS, found, _twin(address, size), 0, [size // dtype.itemsize], [1])
+        _bases[address, size, dtype] = found
+    return found
+
+
+def alias(tensor: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor over the memory of a tensor of cuda, for as long as that lives."""
+    storage = _storage_of(tensor)
+    whole = base(_address_of(storage), storage.nbytes(), tensor.dtype)
+    made = _as_strided(KEYS, whole, tensor.size(), tensor.stride(), tensor.storage_offset())
+    if tensor.is_conj():
+        torch._C._set_conj(made, True)
+    if tensor.is_neg():
+        torch._C._set_neg(made, True)
+    return made
+
+
+def _aliases(values: Any, seen: list[torch.Tensor], others: list[torch.Tensor]) -> list[Any]:
+    """Of arguments, one by one. seen: receives tensors of cuda, others: the CPU's."""
+    out: list[Any] = []
+    for v in values:
+        if isinstance(v, _Tensor):
+            if v.is_cuda:
+                seen.append(v)
+                v = alias(v)
+            else:
+                others.append(v)
+        elif isinstance(v, (list, tuple)):
+            if v and not isinstance(v[0], (int, float)):
+                v = _aliases(v, seen, others)
+        elif isinstance(v, _Device):
+            v = host(v)
+        out.append(v)
+    return out
+
+
+def host(device: torch.device) -> torch.device:
+    """The device that an operator is run on. Raises torch's error for a second GPU."""
+    if device.type != "cuda":
+        return device
+    if device.index not in (None, 0):
+        raise _no_such_device()
+    return CPU
+
+
+def _no_such_device() -> Exception:
+    return getattr(torch, "AcceleratorError", RuntimeError)("CUDA error: invalid device ordinal")
+
+
+# results ------------------------------------------------------------------------------------------------------------------
+def adopt(result: Any, given: Sequence[torch.Tensor] = ()) -> Any:
+    """Results of the CPU's as results of cuda: fresh memory changes hands. given: tensors of cuda that they may be views of."""
+    if isinstance(result, _Tensor):
+        if raw.key_set(result) not in raw.fields.dense:
+            check_layout(result)
+        storage = _storage_of(result)
+        if storage.resizable():
+            raw.to_cuda(result, storage)
+            return result
+        return _view_of(result, storage, given)
+    if isinstance(result, (tuple, list)):
+        return type(result)(adopt(r, given) for r in result)
+    return result
+
+
+def check_layout(tensor: torch.Tensor) -> None:
+    """Raises UnsupportedError for a tensor that is not simply memory with strides."""
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
+        what = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        raise UnsupportedError(f"a {what} tensor on cuda is not supported", hint="keep it on the CPU")
+
+
+def _view_of(result: torch.Tensor, storage: torch.UntypedStorage, given: Sequence[torch.Tensor]) -> torch.Tensor:
+    address = _address_of(storage)
+    for tensor in given:
+        if _address_of(_storage_of(tensor)) == address:
+            if (tensor.dtype, tensor.size(), tensor.stride(), tensor.storage_offset()) == (
+                result.dtype, result.size(), result.stride(), result.storage_offset(),
+            ):  # fmt: skip
+                return tensor
+            return _as_strided(KEYS, tensor, result.size(), result.stride(), result.storage_offset())
+    made = empty(result.size(), result.dtype)  # memory of constants, or of someone else's
+    alias(made).copy_(result)
+    return made
+
+
+def empty(size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """A fresh tensor of cuda."""
+    return adopt(_empty(KEYS, size, dtype=dtype, device=CPU))
+
+
+def resize(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int] | None = None) -> torch.Tensor:
+    """Give a tensor of cuda another shape, and its storage more bytes where these are too few."""
+    if stride is None:
+        stride, step = [0] * len(size), 1
+        for n in reversed(range(len(size))):
+            stride[n] = step
+            step *= max(size[n], 1)
+    last = 0 if 0 in size else sum((n - 1) * s for n, s in zip(size, stride)) + 1
+    offset, storage = tensor.storage_offset(), _storage_of(tensor)
+    needed = (offset + last) * tensor.dtype.itemsize if last else 0
+    if storage.nbytes() < needed:
+        raw.resize_storage(storage, needed)
+    return _set(KEYS, tensor, storage, offset, size, stride)
+
+
+# operators ----------------------------------------------------------------------------------------------------------------
+# Operators that CUDA's kernels run with some arguments on the CPU.
+MIXED = frozenset(
+    "aten::" + name
+    for name in (
+        "copy_", "copy", "index.Tensor", "index.Tensor_out", "index_put_", "index_put", "_index_put_impl_", "_unsafe_index.Tensor",
+        "_unsafe_index_put", "index_put.out", "_pack_padded_sequence", "is_set_to", "_foreach_addcdiv.Tensor",
+        "_foreach_addcdiv_.Tensor", "_foreach_addcmul.Tensor", "_foreach_addcmul_.Tensor", "_foreach_copy_",
+    )
+)  # fmt: skip
+# Operators that torch composes of others for all devices, but with parts that only devices it was built for have.
+COMPOSITE = frozenset("aten::" + name for name in ("copy_",))
+
+
+NUMBERS = frozenset((int, float, bool, complex))
+
+
+class Operator:
+    """One operator's kernel for tensors of cuda."""
+
+    def __init__(self, op: torch._ops.OpOverload) -> None:
+        self.name, self.handle = op.name(), op._handle
+        schema = op._schema
+        self.run = op._handle.redispatch_boxed
+        self.with_numbers = lambda keys, *args, **kwargs: op._op(*args, **kwargs)  # numbers that stand for tensors
+        self.slots = [n for n, a in enumerate(schema.arguments) if str(a.type) == "Tensor"]
+        self.tensors = len(self.slots)
+        writes = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+        self.written = [n for n, w in enumerate(writes) if w]
+        self.outs = [(n, a.name) for n, a in enumerate(schema.arguments) if a.is_out]
+        names = [a.name for a in schema.arguments]
+        returns = [r.alias_info for r in schema.returns]
+        self.views = any(i is not None and not i.is_write for i in returns)
+        self.returned: list[tuple[int, str]] = []  # which argument each result is
+        for info in returns:
+            if info is not None and info.is_write:
+                at = next(
+                    n for n, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.before_set == info.before_set
+                )
+                self.returned.append((at, names[at]))
+        self.mutates = bool(self.written)
+        self.single = len(schema.returns) == 1
+        self.mixed = self.name in MIXED
+        self.known = torch._C._dispatch_has_kernel_for_dispatch_key(
+            self.name, "CPU"
+        ) or torch._C._dispatch_has_computed_kernel_for_dispatch_key(self.name, "CPU")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _functions_are_watched():
+            with torch._C.DisableTorchFunction():
+                return self.call(args, kwargs)
+        return self.call(args, kwargs)
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.views:
+            return self.run(KEYS, *args, **kwargs)
+        if not self.known:
+            raise UnsupportedError(f"{self.name} on cuda is not supported: torch has no kernel of it for the CPU")
+        given: list[torch.Tensor] = []
+        others: list[torch.Tensor] = []
+        values = _aliases(args, given, others)
+        if kwargs:
+            named = dict(zip(kwargs, _aliases(kwargs.values(), given, others)))
+        else:
+            named = kwargs
+        if others and not self.mixed:
+            for t in others:
+                if t.dim() or not given:
+                    self.refuse(t, given)
+        numbers = len(given) + len(others) < self.tensors and any(
+            type(values[n]) in NUMBERS for n in self.slots if n < len(values)
+        )
+        run = self.with_numbers if numbers else self.run
+        if self.outs:
+            return self.into(run, args, kwargs, values, named)
+        result = run(KEYS, *values, **named)
+        if self.returned:
+            found = [args[n] if n < len(args) else kwargs[name] for n, name in self.returned]
+            if self.single:
+                return found[0]
+            if len(found) == len(result):
+                return tuple(found)
+            return tuple(found) + tuple(adopt(r, given) for r in result[len(found) :])
+        return adopt(result, given)
+
+    def refuse(self, other: torch.Tensor, given: list[torch.Tensor]) -> None:
+        if given:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"cuda:0 and {other.device}! (when checking argument in method wrapper_CUDA_{self.name.partition('::')[2]})"
+            )
+
+    def into(self, run: Kernel, args: Any, kwargs: Any, values: list[Any], named: dict[str, Any]) -> Any:
+        """Run an operator whose results go where the caller says. It may give that another shape."""
+        targets: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for n, name in self.outs:
+            own, other = (args[n], values[n]) if n < len(args) else (kwargs[name], named[name])
+            many = isinstance(own, (list, tuple))
+            fresh = [_fresh(t, a) for t, a in zip(own, other)] if many else _fresh(own, other)
+            if n < len(args):
+                values[n] = fresh
+            else:
+                named[name] = fresh
+            targets += list(zip(own, fresh)) if many else [(own, fresh)]
+        try:
+            run(KEYS, *values, **named)
+        except RuntimeError as error:
+            if "not resizable" not in str(error):
+                raise
+            targets = [(t, _empty(KEYS, [0], dtype=a.dtype, device=CPU)) for t, a in targets]
+            rest = iter(targets)
+            for n, name in self.outs:
+                own = args[n] if n < len(args) else kwargs[name]
+                made = [next(rest)[1] for _ in own] if isinstance(own, (list, tuple)) else next(rest)[1]
+                if n < len(args):
+                    values[n] = made
+                else:
+                    named[name] = made
+            run(KEYS, *values, **named)
+        for target, written in targets:
+            _settle(target, written)
+        found = [args[n] if n < len(args) else kwargs[name] for n, name in self.returned]
+        return (found[0] if self.single else tuple(found)) if found else None
+
+
+def _fresh(own: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """What to write to: the alias, but memory of its own for a tensor that has none yet."""
+    return _empty(KEYS, [0], dtype=own.dtype, device=CPU) if own.is_cuda and own.numel() == 0 else other
+
+
+def _settle(target: torch.Tensor, written: torch.Tensor) -> None:
+    if not target.is_cuda:
+        return
+    if target.size() != written.size() or target.stride() != written.stride():
+        resize(target, written.size(), written.stride())
+    if _address_of(_storage_of(target)) != _address_of(_storage_of(written)):
+        alias(target).copy_(written)
+
+
+_operators: dict[str, Operator] = {}
+
+
+def find(name: str, overload: str) -> torch._ops.OpOverload:
+    namespace, _, base = name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), base)
+    return getattr(packet, overload or "default")
+
+
+def kernel(full: str) -> Kernel:
+    """A kernel for an operator that is looked for when it is first called."""
+    made: list[Operator] = []
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not made:
+            name, _, overload = full.partition(".")
+            made.append(Operator(find(name, overload)))
+        return made[0](*args, **kwargs)
+
+    return run
+
+
+def fallback(op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """For operators that nobody registered a kernel of."""
+    found = _operators.get(name := op.name())
+    if found is None:
+        found = _operators[name] = Operator(op)
+    return found(*args, **kwargs)
+
+
+def register(special: dict[str, Kernel]) -> list[torch.library.Library]:
+    """Kernels for CUDA's dispatch key, of all operators that the CPU has kernels for. special: what is not just that."""
+    everything = torch.library.Library("_", "IMPL", "CUDA")
+    everything.fallback(fallback, "CUDA")
+    own = torch.library.Library("aten", "IMPL", "CUDA")
+    implement = own.m.impl
+    of_cpu = (n for n in torch._C._dispatch_get_registrations_for_dispatch_key("CPU") if n.startswith("aten::"))
+    for full in {*of_cpu, *special, *COMPOSITE}:
+        implement(full[6:], "CUDA", special.get(full) or kernel(full))
+    return [everything, own]

@@ -1,0 +1,101 @@
+"""What torch's C++ asks of CUDA: two objects with virtual functions, of which a build without CUDA has empty ones.
+
+Both get a table of functions of their own: a copy of the one they have, with some answers changed. Which function stands
+where is read from the headers that torch comes with, so that this holds for each version. Most answers are a constant; for
+these the functions are torch's own that return 0 and 1, since torch asks from threads that know nothing of Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from mmulator.errors import UnsupportedError
+
+HERE = Path(torch.__file__).parent
+_TABLES: list[object] = []  # of functions, alive as long as the process
+
+_GUARD = "c10/core/impl/DeviceGuardImplInterface.h", "DeviceGuardImplInterface"
+_ACCELERATOR = "ATen/detail/AcceleratorHooksInterface.h", "AcceleratorHooksInterface"
+_HOOKS = "ATen/detail/CUDAHooksInterface.h", "CUDAHooksInterface"
+
+
+def _unknown(what: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"torch {torch.__version__} does not say {what}, which mmulator needs for the device cuda",
+        hint="mmulator knows torch 2.6 to 2.14, as pip installs it",
+    )
+
+
+def _functions(header: str, name: str) -> list[str]:
+    """The virtual functions that a C++ class declares, in order; its destructor is `~`, and takes two places."""
+    try:
+        text = (HERE / "include" / header).read_text()
+    except OSError:
+        raise _unknown(f"what {header} declares") from None
+    text = re.sub(r"//[^\n]*|/\*.*?\*/|#ifdef USE_ROCM.*?#endif", "", text, flags=re.S)
+    text = text[re.search(rf"struct [\w ]*\b{name}\b[^;]*?\{{", text).end() :]  # type: ignore[union-attr]
+    text = text[: text.index("\n};")]
+    found: list[str] = []
+    for match in re.finditer(r"\bvirtual\s[^;{]*?([~\w]+)\s*\(|(~\w+)\s*\([^;{]*override", text):
+        word = match[1] or match[2]
+        if match[2] or (word.startswith("~")):
+            found += ["~", "~"]
+        else:
+            found.append(word)
+    return found
+
+
+def _slots(*classes: tuple[str, str]) -> list[str]:
+    """The table of a class: what its base class declares, then what it adds."""
+    table: list[str] = []
+    for header, name in classes:
+        own = _functions(header, name)
+        table += own if not table else [f for f in own if f != "~" and f not in table]
+    return table
+
+
+class Table:
+    """The virtual functions of one C++ object, by name."""
+
+    def __init__(self, address: int, *classes: tuple[str, str]) -> None:
+        self.address, self.names = address, _slots(*classes)
+        count = len(self.names) + 2  # before the functions: an offset and the type
+        start = ctypes.c_uint64.from_address(address).value - 16
+        self.words = (ctypes.c_uint64 * count).from_buffer_copy(ctypes.string_at(start, 8 * count))
+
+    def __getitem__(self, name: str) -> int:
+        return self.words[2 + self.names.index(name)]
+
+    def change(self, answers: Mapping[str, int]) -> None:
+        """answers: addresses of functions, by the name of what they stand for. Names that this version lacks are left out."""
+        for name, function in answers.items():
+            if name in self.names:
+                self.words[2 + self.names.index(name)] = function
+        _TABLES.append(self.words)
+        ctypes.c_uint64.from_address(self.address).value = ctypes.addressof(self.words) + 16
+
+
+def answer(guard: int, pinned: object = None) -> None:
+    """Make torch's C++ find a device cuda. guard: address of the device guard."""
+    try:
+        library = ctypes.CDLL(str(HERE / "lib" / "libtorch_cpu.so"))
+        ask = library["_ZN2at6detail12getCUDAHooksEv"]
+    except (OSError, AttributeError):
+        raise _unknown("where its hooks for CUDA are") from None
+    ask.restype = ctypes.c_void_p
+    guards, hooks = Table(guard, _GUARD), Table(ask(), _ACCELERATOR, _HOOKS)
+    one, zero = guards["deviceCount"], hooks["hasROCM"]
+    ones = ("hasCUDA", "isBuilt", "isAvailable", "hasPrimaryContext", "deviceCount", "getNumGPUs")
+    zeros = (
+        "current_device", "getCurrentDevice", "setCurrentDevice", "exchangeDevice", "maybeExchangeDevice", "deviceSynchronize",
+        "init",
+    )  # fmt: skip
+    hooks.change({**dict.fromkeys(ones, one), **dict.fromkeys(zeros, zero)})
+    ones = ("queryEvent", "queryStream")
+    zeros = ("record", "block", "synchronizeStream", "synchronizeEvent", "synchronizeDevice", "recordDataPtrOnStream")
+    guards.change({**dict.fromkeys(ones, one), **dict.fromkeys(zeros, zero)})

@@ -1,0 +1,139 @@
+"""What torch's C++ objects say of their device, read and written where they lie: the one place that knows of addresses.
+
+A tensor of the device `cuda` is a tensor of the CPU's that says otherwise: in three fields of two C++ objects (`TensorImpl`:
+key set, device; `StorageImpl`: device). Where these are differs between versions of torch, so they are not known but found,
+by comparing two tensors that differ in nothing else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from pathlib import Path
+
+import torch
+
+from mmulator.errors import UnsupportedError
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+
+_KIND_CPU, _KIND_CUDA = 1, 2  # DLDeviceType
+_IMPL_BYTES, _STORAGE_BYTES = 176, 72  # of each object, not more than it has
+_REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
+_CUDA_TYPE = 1  # c10::DeviceType
+
+_word = ctypes.c_uint64.from_address
+_half = ctypes.c_uint16.from_address
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype = ctypes.c_void_p
+_pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def guard() -> int:
+    """Give torch a device guard for CUDA that does nothing, where there is none, or one that knows no device.
+
+    torch puts it there itself when asked to, provided that the guard it finds counts no devices: a build without CUDA finds
+    none at all and gives up, so it is shown one for as long as the question takes. Returns the guard's address.
+    """
+    library = Path(torch.__file__).parent / "lib" / "libc10.so"
+    try:
+        registry = (ctypes.c_void_p * 2).in_dll(ctypes.CDLL(str(library)), _REGISTRY)
+    except (OSError, ValueError) as error:
+        raise UnsupportedError(
+            f"torch {torch.__version__} keeps its device guards elsewhere: {error}", hint="mmulator knows torch 2.6 to 2.14"
+        ) from None
+    nothing = ctypes.CFUNCTYPE(ctypes.c_uint64)(lambda: 0)
+    table = (ctypes.c_void_p * 64)(*[ctypes.cast(nothing, ctypes.c_void_p).value] * 64)
+    pretended = (ctypes.c_void_p * 1)(ctypes.addressof(table))
+    if not registry[_CUDA_TYPE]:
+        registry[_CUDA_TYPE] = ctypes.addressof(pretended)
+    torch._C._ensureCUDADeviceGuardSet()
+    if registry[_CUDA_TYPE] == ctypes.addressof(pretended):
+        registry[_CUDA_TYPE] = None
+        raise UnsupportedError(f"torch {torch.__version__} takes no device guard")
+    return int(registry[_CUDA_TYPE])
+
+
+def _retagged(tensor: torch.Tensor, kind: int) -> torch.Tensor:
+    """The same memory as a tensor of another device, by way of DLPack."""
+    capsule = torch._C._to_dlpack(tensor)  # type: ignore[attr-defined]
+    ctypes.c_int64.from_address(_pointer_of(capsule, b"dltensor") + 8).value = kind
+    return torch._C._from_dlpack(capsule)  # type: ignore[attr-defined,no-any-return]
+
+
+class Fields:
+    """Where the fields are. keys, device: of a TensorImpl, storage_device: of a StorageImpl, bytes from the start.
+    flip: bits of the key set that tell a tensor of the CPU from one of CUDA. dense: key sets of ordinary CPU tensors."""
+
+    def __init__(self) -> None:
+        own = torch.zeros(3, dtype=torch.float32)
+        cpu, cuda = _retagged(own, _KIND_CPU), _retagged(own, _KIND_CUDA)
+        if (cpu.device.type, cuda.device.type) != ("cpu", "cuda"):
+            raise UnsupportedError(f"torch {torch.__version__} takes no tensors of CUDA's by DLPack")
+        a, b = (ctypes.string_at(t._cdata, _IMPL_BYTES) for t in (cpu, cuda))
+        keys = [torch._C._dispatch_keys(t).raw_repr() for t in (cpu, cuda)]
+        self.flip = keys[0] ^ keys[1]
+        self.keys = _offset("key set", a, b, *(struct.pack("<Q", k) for k in keys), step=8)
+        self.device = _offset("device", a, b, b"\x00\xff\x01", b"\x01\x00\x01", step=2)
+        a, b = (ctypes.string_at(t.untyped_storage()._cdata, _STORAGE_BYTES) for t in (cpu, cuda))
+        self.storage_device = _offset("storage's device", a, b, b"\x00\xff", b"\x01\x00", step=2)
+        with torch.inference_mode():
+            inference = torch._C._dispatch_keys(torch.empty(0)).raw_repr()
+        self.dense = frozenset((keys[0], inference))
+
+
+def _offset(what: str, a: bytes, b: bytes, in_a: bytes, in_b: bytes, step: int) -> int:
+    found = [n for n in range(0, len(a) - len(in_a) + 1, step) if a[n:].startswith(in_a) and b[n:].startswith(in_b)]
+    if len(found) != 1:
+        raise UnsupportedError(
+            f"the {what} of a tensor of torch {torch.__version__} is not found", hint="mmulator knows torch 2.6 to 2.14"
+        )
+    return found[0]
+
+
+_CUDA_DEVICE, _CPU_DEVICE = 0x0001, 0xFF00  # type, then index: cuda:0, cpu
+
+fields: Fields
+_keys_at = _device_at = _storage_at = _flip = 0
+
+
+def find() -> None:
+    """Look for the fields, once. Raises UnsupportedError."""
+    global fields, _keys_at, _device_at, _storage_at, _flip
+    fields = Fields()
+    _keys_at, _device_at, _storage_at, _flip = fields.keys, fields.device, fields.storage_device, fields.flip
+
+
+def to_cuda(tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
+    """Make a CPU tensor that nobody else has a tensor of cuda:0. storage: its storage, nobody else's either."""
+    impl = tensor._cdata
+    _word(impl + _keys_at).value ^= _flip
+    _half(impl + _device_at).value = _CUDA_DEVICE
+    _half(storage._cdata + _storage_at).value = _CUDA_DEVICE
+
+
+def tensor_to_cuda(tensor: torch.Tensor) -> None:
+    """The same, where the storage is of cuda:0 already."""
+    impl = tensor._cdata
+    _word(impl + _keys_at).value ^= _flip
+    _half(impl + _device_at).value = _CUDA_DEVICE
+
+
+def key_set(tensor: torch.Tensor) -> int:
+    return _word(tensor._cdata + _keys_at).value
+
+
+def storage_to_cuda(storage: torch.UntypedStorage) -> None:
+    _half(storage._cdata + _storage_at).value = _CUDA_DEVICE
+
+
+def resize_storage(storage: torch.UntypedStorage, size: int) -> None:
+    """Resize a storage of cuda:0 by the CPU's allocator, which it came from. Contents stay as far as they reach."""
+    place = storage._cdata + _storage_at
+    _half(place).value = _CPU_DEVICE
+    try:
+        torch._C.StorageBase.resize_(storage, size)  # type: ignore[attr-defined]
+    finally:
+        _half(place).value = _CUDA_DEVICE

@@ -1,0 +1,199 @@
+"""What a user sees of launches: a few lines for each, or lines of JSON, and a table of kernels as the process ends."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from mmulator.demangle import demangle
+from mmulator.errors import LaunchError
+from mmulator.machine.launch.report import Report
+from mmulator.tables import text_table
+
+WIDTH = 80
+_NAME = 20  # characters of a kernel's name that are left of a long one
+_CLASSES = 5  # of instructions that are named
+
+
+# figures ------------------------------------------------------------------------------------------------------------
+def short(number: int) -> str:
+    """`831`, `12.3 k`, `1.2 G`: three digits or four."""
+    if number < 1000:
+        return str(number)
+    unit, size = next((u, s) for u, s in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if number >= s)
+    return f"{number / size:.1f} {unit}"
+
+
+def elided(name: str, room: int) -> str:
+    """A name without its middle, if it is longer than there is room."""
+    room = max(room, _NAME)
+    half = (room - 3) // 2
+    return name if len(name) <= room else f"{name[: room - 3 - half]}...{name[-half:]}"
+
+
+# one launch ---------------------------------------------------------------------------------------------------------
+def block(report: Report) -> str:
+    """The lines of a kernel's first launch."""
+    executed = ", ".join(f"{name} {short(n)}" for name, n in list(report.instructions.items())[:_CLASSES])
+    rest = report.total_instructions - sum(list(report.instructions.values())[:_CLASSES])
+    executed += f", others {short(rest)}" if rest else ""
+    lines = [f"instructions of warps: {short(report.total_instructions)} ({executed})", *report.costs]
+    lines += [f"note: {note}" for note in report.notes]
+    return "\n".join([_line(report.head, report), *(t for line in lines for t in _wrapped(line))])
+
+
+def again(report: Report, number: int) -> str:
+    """The line of a later one."""
+    head = report.head.rpartition(",")[0]
+    return _line(f"{head}: launch {number:,}, {report.seconds['run']:.3f} s", report)
+
+
+def _line(text: str, report: Report) -> str:
+    name = demangle(report.kernel)
+    rest = text.removeprefix(name)
+    return f"mmulator: {elided(name, WIDTH - len('mmulator: ') - len(rest))}{rest}"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+# all launches -------------------------------------------------------------------------------------------------------
+@dataclass
+class Kernel:
+    """What the launches of a kernel took: seconds, warp instructions, multiply-accumulates."""
+
+    launches: int = 0
+    run: float = 0.0
+    compile: float = 0.0
+    instructions: int = 0
+    macs: int = 0
+
+    def add(self, other: Kernel) -> None:
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+@dataclass
+class Totals:
+    """Of a process, or of several. kernels: by (name, device)."""
+
+    kernels: dict[tuple[str, str], Kernel] = field(default_factory=dict)
+
+    def count(self, report: Report) -> int:
+        """One more; how many launches of its kernel there were."""
+        s = report.seconds
+        kernel = self.kernels.setdefault((demangle(report.kernel), report.device), Kernel())
+        # what is parsed once is in the report of each launch
+        kernel.add(Kernel(1, s["run"], s["compile"] + s["parse"] * (not kernel.launches), report.total_instructions, report.macs))
+        return kernel.launches
+
+    def add(self, others: Iterable[Mapping[str, Any]]) -> None:
+        """What `as_list` of another process gave."""
+        for row in others:
+            values = dict(row)
+            self.kernels.setdefault((values.pop("kernel"), values.pop("device")), Kernel()).add(Kernel(**values))
+
+    def as_list(self) -> list[dict[str, Any]]:
+        return [{"kernel": name, "device": device, **vars(kernel)} for (name, device), kernel in self.kernels.items()]
+
+    def head(self) -> str:
+        """`12 launches of 3 kernels on sm_90: 4.2 s, of which 1.1 s compiling`."""
+        whole = Kernel()
+        for kernel in self.kernels.values():
+            whole.add(kernel)
+        if not whole.launches:
+            return "no launches"
+        devices = ", ".join(sorted({device for _, device in self.kernels}))
+        names = {name for name, _ in self.kernels}
+        return (
+            f"{whole.launches:,} launch{'es' * (whole.launches != 1)} of {len(names):,} kernel{'s' * (len(names) != 1)} on "
+            f"{devices}: {whole.run + whole.compile:.1f} s, of which {whole.compile:.1f} s compiling"
+        )
+
+    def table(self) -> list[str]:
+        """Lines: the kernels that took longest first."""
+        rows = []
+        several = len({device for _, device in self.kernels}) > 1
+        for (name, device), k in sorted(self.kernels.items(), key=lambda item: -(item[1].run + item[1].compile)):
+            name = elided(name, 26) + (f" on {device}" if several else "")
+            macs = short(k.macs) if k.macs else ""
+            rows.append((name, f"{k.launches:,}", f"{k.run:.3f}", f"{k.compile:.3f}", short(k.instructions), macs))
+        return text_table(_COLUMNS, _right([_COLUMNS, *rows])[1:])
+
+
+_COLUMNS = ("kernel", "launches", "run, s", "compile, s", "instructions", "MACs")
+
+
+def _right(rows: list[tuple[str, ...]]) -> list[list[str]]:
+    """Rows whose figures end in one column; the first is the head."""
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    return [[cell if n == 0 else cell.rjust(widths[n]) for n, cell in enumerate(row)] for row in rows]
+
+
+# where it goes ------------------------------------------------------------------------------------------------------
+class Screen:
+    """Lines on standard error, and the table as the process ends."""
+
+    def __init__(self) -> None:
+        self.totals, self.process, self.lock = Totals(), os.getpid(), threading.Lock()
+        atexit.register(self.finish)
+
+    def __call__(self, report: Report) -> None:
+        with self.lock:
+            if self.process != os.getpid():  # a forked child's are its own
+                self.totals, self.process = Totals(), os.getpid()
+            number = self.totals.count(report)
+        _say(block(report) if number == 1 else again(report, number))
+
+    def finish(self) -> None:
+        if self.totals.kernels and self.process == os.getpid():
+            _say("\n".join([f"mmulator: {self.totals.head()}", *(f"  {line}" for line in self.totals.table())]))
+
+
+def _say(text: str) -> None:
+    stream = sys.stderr
+    if stream is None:
+        return
+    try:
+        stream.write(text + "\n")
+        stream.flush()
+    except (OSError, ValueError):  # nobody reads any more
+        pass
+
+
+class Lines:
+    """A JSON object a launch at the end of a file, which other processes may be writing to as well."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise LaunchError(f"MMULATOR_REPORT: cannot write {path}: {error.strerror}") from None
+        self.path, self.count, self.lock = path, 0, threading.Lock()
+
+    def __call__(self, report: Report) -> None:
+        with self.lock:
+            self.count += 1
+            number = self.count
+        row = {"process": os.getpid(), "launch": number, "finished": round(time.time(), 6), "name": demangle(report.kernel)}
+        data = json.dumps(row | report.as_dict(), separators=(",", ":")).encode() + b"\n"
+        try:
+            os.write(self.file, data)
+        except OSError as error:
+            raise LaunchError(f"MMULATOR_REPORT: cannot write {self.path}: {error.strerror}") from None
+
+
+@cache
+def listener(wanted: str) -> Callable[[Report], None]:
+    """Of `Settings.report`; one for each place it can go to. Raises LaunchError if a file cannot be written."""
+    return Screen() if wanted == "1" else Lines(wanted)

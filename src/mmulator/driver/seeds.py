@@ -1,0 +1,137 @@
+"""One launch under several seeds, each from the same memory: a kernel in order leaves the same bits under all of them.
+
+The seed says when asynchronous copies and wgmma complete, and which warp goes first. Blocks begin in one order: in this mode
+a launch has one thread of the host, so that what differs is the seed's doing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mmulator.demangle import demangle
+from mmulator.driver.functions import Function
+from mmulator.errors import ExecutionFault, UnstableResult
+from mmulator.machine.launch.arena import bytes_at
+from mmulator.machine.launch.arguments import Region
+from mmulator.machine.launch.report import Report
+from mmulator.program.calls import reached
+from mmulator.ptx.tree import Instruction, Reg
+
+CHUNK = 1 << 20  # bytes that are compared, and kept where they changed
+WORD = 4  # bytes that a message shows
+
+
+@dataclass
+class Piece:
+    """Some bytes that the kernel may write. live: they themselves. before: a copy. first: what the first seed left, or None
+    where it left them alone. start: of the first in the memory that `label` names, which has `size`."""
+
+    label: str
+    size: int
+    start: int
+    live: np.ndarray
+    before: np.ndarray
+    first: np.ndarray | None = None
+
+    @property
+    def wanted(self) -> np.ndarray:
+        return self.before if self.first is None else self.first
+
+    def keep(self) -> None:
+        """What is there now is what the first seed left."""
+        self.first = None if np.array_equal(self.live, self.before) else self.live.copy()
+
+    def write(self, data: np.ndarray) -> None:
+        """What has not changed is not written to: it may be a file's."""
+        if not np.array_equal(self.live, data):
+            self.live[:] = data
+
+
+def _pieces(function: Function, regions: Sequence[Region]) -> Iterator[Piece]:
+    image = function.kernel.module.image
+    names = {address: name for name, address in image.addresses.items()}
+    memory = [(f"variable {names.get(start, '')}".strip(), array) for start, array, writable in image.buffers if writable]
+    memory += [(r.label, bytes_at(r.start, r.size)) for r in regions if r.writable]
+    for label, array in memory:
+        for at in range(0, array.nbytes, CHUNK):
+            live = array[at : at + CHUNK]
+            yield Piece(label, array.nbytes, at, live, live.copy())
+
+
+def agreed(function: Function, regions: Sequence[Region], seeds: Sequence[int], run: Callable[[int], Report]) -> Report:
+    """What the first seed's launch reports. Its stores are what memory has afterwards, whatever is raised of the others.
+
+    run(seed) launches. Raises UnstableResult if another seed leaves other bits; what `run` raises, which says under which
+    seed if it was not the first.
+    """
+    pieces = list(_pieces(function, regions))
+    report = run(seeds[0])
+    for piece in pieces:
+        piece.keep()
+    started = time.perf_counter()
+    try:
+        for seed in seeds[1:]:
+            for piece in pieces:
+                piece.write(piece.before)
+            try:
+                run(seed)
+            except ExecutionFault as fault:
+                fault.message += f", under seed {seed}; under seed {seeds[0]} the kernel ran to its end"
+                raise
+            found = [p for p in pieces if not np.array_equal(p.live, p.wanted)]
+            if found:
+                raise _error(function, found, (seeds[0], seed))
+    finally:
+        for piece in pieces:
+            piece.write(piece.wanted)
+    same = f"the same bits under seeds {seeds[0]} to {seeds[-1]}, {time.perf_counter() - started:.1f} s for the others"
+    return replace(report, notes=[*report.notes, same])
+
+
+def _error(function: Function, found: Sequence[Piece], seeds: tuple[int, int]) -> UnstableResult:
+    piece = found[0]
+    byte = piece.start + int(np.argmax(piece.live != piece.wanted))
+    at = byte // WORD * WORD - piece.start
+    values = [f"0x{int.from_bytes(a[at : at + WORD].tobytes(), 'little'):08x}" for a in (piece.wanted, piece.live)]
+    count = sum(int(np.count_nonzero(p.live != p.wanted)) for p in found)
+    reasons = list(_reasons(function))
+    return UnstableResult(
+        f"{demangle(function.name)} left other bits under seed {seeds[1]} than under seed {seeds[0]}: byte {byte} of "
+        f"{piece.label}, which has {piece.size}; the {WORD} bytes from {piece.start + at} on (element "
+        f"{(piece.start + at) // WORD} of {WORD} bytes) are {values[0]} under seed {seeds[0]} and {values[1]} under seed "
+        f"{seeds[1]}; {count} byte{'s' * (count != 1)} differ in all",
+        span=reasons[0][0].span if reasons else None,
+        hint="; ".join(("a wait, fence or barrier is missing, so that something is read before it is there", *(
+            f"or, no mistake of order: {ins.mnemonic} at line {ins.span.line} {why}" for ins, why in reasons
+        ))),
+    )  # fmt: skip
+
+
+_FLOATS = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"}
+_CLOCKS = ("%clock", "%globaltimer")
+
+
+def _reasons(function: Function) -> Iterator[tuple[Instruction, str]]:
+    """Instructions that may make a kernel in order leave other bits: the first of each kind."""
+    said: set[str] = set()
+    for f, _ in reached(function.kernel.module.tree, function.kernel.function).values():
+        for ins in f.instructions:
+            why = _reason(ins)
+            if why and why not in said:
+                said.add(why)
+                yield ins, why
+
+
+def _reason(ins: Instruction) -> str:
+    words = {ins.opcode, *ins.modifiers}
+    if words & {"atom", "red"} and "add" in words and words & _FLOATS:
+        return "adds in the order in which threads come, and sums of floating point depend on it, on a GPU too"
+    if ins.opcode == "atom":
+        return "returns what was there before, which depends on who came first, on a GPU too"
+    if any(isinstance(o, Reg) and o.name.startswith(_CLOCKS) for o in ins.operands):
+        return "reads a clock"
+    return ""

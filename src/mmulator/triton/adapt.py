@@ -1,0 +1,104 @@
+"""What is changed in Triton's own modules once the driver stands, and only for as long as it is the active one.
+
+Arrays that Triton does not know become arguments; functions of triton.testing that run a function until time has passed run it
+once, also where a program has imported them before; autotuning may take the first configuration.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from mmulator.driver import current
+from mmulator.errors import MmulatorError
+from mmulator.triton.arrays import stand_in
+from mmulator.triton.bench import measure
+from mmulator.triton.where import located
+
+BENCHMARKS = ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton")
+_originals: dict[str, Callable[..., Any]] = {}
+
+
+def adapt() -> None:
+    """Does nothing the second time."""
+    if _originals:
+        return
+    from triton import testing
+    from triton.runtime import autotuner, jit
+
+    _originals["binder"] = jit.create_function_from_signature
+    jit.create_function_from_signature = _binder_of
+    for name in BENCHMARKS:
+        function = getattr(testing, name, None)
+        if isinstance(function, types.FunctionType):
+            _replace(name, function)
+    _originals["prune_configs"] = autotuner.Autotuner.prune_configs
+    autotuner.Autotuner.prune_configs = _prune_configs
+
+
+def is_active() -> bool:
+    """Whether Triton launches here."""
+    from triton.runtime import driver
+
+    from mmulator.triton.driver import MmulatorDriver
+
+    return isinstance(driver.active, MmulatorDriver)
+
+
+# arguments --------------------------------------------------------------------------------------------------------------
+def _binder_of(signature: Any, params: Any, backend: Any) -> Callable[..., Any]:
+    """What binds the arguments of a kernel's launches. It is Triton's own, and tried a second time without arrays."""
+    bind = _originals["binder"](signature, params, backend)
+    bind.__globals__.setdefault("__name__", "triton.runtime.jit")  # who watches data_ptr() knows it by that
+
+    def with_arrays(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return bind(*args, **kwargs)
+        except TypeError:
+            if not is_active():
+                raise
+            try:
+                others, named = [stand_in(a) for a in args], {k: stand_in(v) for k, v in kwargs.items()}
+            except MmulatorError as error:
+                raise located(error) from None
+            if all(new is old for new, old in zip([*others, *named.values()], [*args, *kwargs.values()])):
+                raise
+        return bind(*others, **named)
+
+    return with_arrays
+
+
+# benchmarks -------------------------------------------------------------------------------------------------------------
+def _replace(name: str, function: types.FunctionType) -> None:
+    """The function runs other code from now on, whoever holds it: `_run`, with its own parameters and defaults."""
+    _originals[name] = types.FunctionType(
+        function.__code__, function.__globals__, name, function.__defaults__, function.__closure__
+    )
+    _originals[name].__kwdefaults__ = function.__kwdefaults__
+    params = inspect.signature(function).parameters.values()
+    if function.__closure__ or any(p.kind != p.POSITIONAL_OR_KEYWORD for p in params):
+        return  # of a form that is not known: it measures by the events of the device
+    names = ", ".join(p.name for p in params)
+    given = ", ".join(f"{p.name!r}: {p.name}" for p in params)
+    space: dict[str, Any] = {}
+    text = f"def {name}({names}):\n    import sys\n    return sys.modules[{__name__!r}]._run({name!r}, {{{given}}})\n"
+    exec(compile(text, __file__, "exec"), space)
+    function.__code__ = space[name].__code__
+
+
+def _run(name: str, given: dict[str, Any]) -> Any:
+    if not is_active():
+        return _originals[name](**given)
+    return measure(given["fn"], given.get("grad_to_none"), given.get("quantiles"), given.get("return_mode", "mean"))
+
+
+# autotuning -------------------------------------------------------------------------------------------------------------
+def _prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:
+    configs = _originals["prune_configs"](self, *args, **kwargs)
+    first = current().settings.autotune == "first" and is_active()
+    return list(configs)[:1] if first else configs
+
+

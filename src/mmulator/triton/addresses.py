@@ -1,0 +1,32 @@
+"""Addresses that a program takes of torch's tensors: where they are stored, kernels may find them, and touch what they lead to."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from mmulator.driver import current
+
+_LIBRARIES = ("torch", "triton", "mmulator")
+
+
+def watch(torch: Any) -> None:
+    """From here on, a kernel may touch the memory of tensors whose data_ptr() a program asks for. Does nothing the second time,
+    and where somebody else watches already."""
+    tensor, plain = torch.Tensor, torch._C.TensorBase.data_ptr
+    if tensor.data_ptr is not plain:
+        return
+
+    def data_ptr(self: Any) -> int:
+        address = int(plain(self))
+        asking = sys._getframe(1).f_globals.get("__name__", "")
+        if address and asking.partition(".")[0] not in _LIBRARIES:
+            storage = self.untyped_storage()
+            start, size, memory = storage.data_ptr(), storage.nbytes(), current().memory
+            known = memory.find(start)
+            if known is None or known.address != start or known.size < size:
+                memory.expose(start, size, storage, "a tensor whose data_ptr() was taken")
+        return address
+
+    data_ptr.__doc__ = plain.__doc__
+    tensor.data_ptr = data_ptr

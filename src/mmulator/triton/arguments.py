@@ -1,0 +1,243 @@
+"""Arguments of a launch as Triton passes them, to the bytes of the parameter memory and the memory that they give away."""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+from mmulator.driver import Region
+from mmulator.errors import InternalError, LaunchError, UnsupportedError, shown
+from mmulator.ptx.tree import Parameter
+from mmulator.triton.arrays import ArrayPointer, stand_in
+
+Regions = dict[int, Region]  # by their first byte
+Convert = Callable[[Any, Regions], Any]
+Path = tuple[int, ...]
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # by bytes; Triton declares a half as two bytes
+
+
+# pointers -------------------------------------------------------------------------------------------------------------
+def torch_door() -> Any:
+    """The door of torch, if it is open: tensors that say cuda are this machine's then, and those that say cpu no GPU's.
+    Doors lie beside this package, so it does not import them."""
+    door = sys.modules.get("mmulator.doors.torch")
+    return door if door is not None and door.installed() else None
+
+
+def address_of(value: Any, label: str, number: int, regions: Regions) -> int:
+    """The address that an argument says; the memory that it lies in is added to `regions`. label: of the argument, for messages.
+    number: of the parameter. Raises LaunchError."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value & 0xFFFFFFFFFFFFFFFF
+    storage = getattr(value, "untyped_storage", None)
+    if storage is None:
+        return _address_of_other(value, label, number, regions)
+    memory = storage()
+    start = memory.data_ptr()
+    address = start + value.storage_offset() * value.element_size() if start else 0
+    door = torch_door()
+    if not value.is_cpu if door is None else not value.is_cuda:
+        _check_device(value, label, number, door, address)
+    if start:
+        _give(start, memory.nbytes(), label, True, regions)
+    return address
+
+
+def _address_of_other(value: Any, label: str, number: int, regions: Regions) -> int:
+    if isinstance(value, ArrayPointer):
+        if value.size:
+            _give(value.start, value.size, label, value.writable, regions)
+        return value.address
+    base = getattr(value, "base", None)
+    if base is not None and hasattr(base, "data_ptr"):  # triton.reinterpret
+        return address_of(base, label, number, regions)
+    if not hasattr(value, "data_ptr"):
+        other = stand_in(value)
+        if isinstance(other, ArrayPointer):
+            return _address_of_other(other, label, number, regions)
+        raise LaunchError(f"{label} is of type {type(value).__name__}: a pointer wants a tensor, an array, an address or None")
+    address, size = int(value.data_ptr()), getattr(value, "nbytes", 0)
+    if isinstance(size, int) and size:
+        _give(address, size, label, True, regions)
+    return address
+
+
+def _give(start: int, size: int, label: str, writable: bool, regions: Regions) -> None:
+    known = regions.get(start)
+    if known is None:
+        regions[start] = Region(start, size, label, writable)
+    elif known.label != label:
+        regions[start] = Region(start, max(size, known.size), f"{known.label} and {label}", writable or known.writable)
+
+
+def _check_device(value: Any, label: str, number: int, door: Any, address: int) -> None:
+    where = str(value.device)
+    if where == "meta":
+        raise LaunchError(f"{label} is a meta tensor, which has no memory")
+    if door is not None and where == "cpu":
+        if address and not value.is_pinned():
+            raise LaunchError(
+                f"Pointer argument (at {number}) cannot be accessed from Triton (cpu tensor?)", hint=f"{label} is on the CPU: x.cuda()"
+            )
+        return
+    raise LaunchError(
+        f"{label} is a tensor on {where}, a real device, and the kernel runs on this machine's processor",
+        hint="pass x.cpu(), or let Triton use the GPU: unset TRITON_DEFAULT_BACKEND",
+    )
+
+
+# scalars --------------------------------------------------------------------------------------------------------------
+def _integer(label: str, bits: int, signed: bool) -> Convert:
+    """As Triton's launcher takes one: any that fits 64 bits, of which the lower ones are passed."""
+    low, high = (-(1 << 63), 1 << 63) if signed else (0, 1 << 64)
+    mask = (1 << bits) - 1
+
+    def convert(value: Any, regions: Regions) -> int:
+        try:
+            number = index(value)
+        except TypeError:
+            raise LaunchError(f"{label} wants an integer, not {shown(value)} of type {type(value).__name__}") from None
+        if not low <= number < high:
+            raise LaunchError(f"{label}: {shown(number)} does not fit {'a signed' if signed else 'an unsigned'} 64-bit integer")
+        return number & mask
+
+    return convert
+
+
+def f32(value: float) -> bytes:
+    """A double as C casts it to float."""
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.copysign(math.inf, value))
+
+
+# The bits of a scalar. A bf16 is the upper half of the f32: Triton's launcher does not round.
+_FLOATS: dict[str, Callable[[float], bytes]] = {
+    "fp16": lambda v: struct.pack("<e", v), "bf16": lambda v: f32(v)[2:], "fp32": f32, "f32": f32,
+    "fp64": lambda v: struct.pack("<d", v),
+}  # fmt: skip
+
+
+def _float(label: str, ty: str) -> Convert:
+    pack = _FLOATS[ty]
+
+    def convert(value: Any, regions: Regions) -> int:
+        try:
+            return int.from_bytes(pack(float(value)), "little")
+        except (TypeError, ValueError):
+            raise LaunchError(f"{label} wants a number, not {shown(value)} of type {type(value).__name__}") from None
+        except OverflowError:
+            raise LaunchError(f"{label}: {shown(value)} does not fit {ty}") from None
+
+    return convert
+
+
+# plans ----------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Slot:
+    """A parameter. ty: its type as Triton writes it. label: for messages. path: to its argument in what Triton passes.
+    part: of a tensor descriptor, which is several parameters: a function of the descriptor."""
+
+    ty: str
+    label: str
+    path: Path
+    part: Callable[[Any], Any] | None = None
+
+
+def slots(signature: dict[Any, Any], flags: Sequence[str]) -> Iterator[Slot]:
+    """The parameters of a kernel with a signature of Triton's. flags: of a decomposed descriptor (versions.py)."""
+
+    def of(ty: Any, label: str, path: Path) -> Iterator[Slot]:
+        if isinstance(ty, tuple):
+            names = getattr(ty, "_fields", range(len(ty)))
+            for n, (item, name) in enumerate(zip(ty, names)):
+                yield from of(item, f"{label}, item {name}", (*path, n))
+        elif ty.startswith("tensordesc"):
+            yield from descriptor(ty, label, path, flags)
+        elif ty != "constexpr":
+            yield Slot(ty, label, path)
+
+    for n, (name, ty) in enumerate(signature.items()):
+        yield from of(ty, f"argument {n} ({name})" if isinstance(name, str) else f"argument {n}", (n,))
+
+
+def descriptor(ty: str, label: str, path: Path, flags: Sequence[str]) -> Iterator[Slot]:
+    """The parameters that a host tensor descriptor is decomposed to: base, shape, strides, flags, and again shape and strides."""
+    inner, _, rest = ty.partition("<")[2].partition("[")
+    rank = rest.partition("]")[0].count(",") + 1
+
+    def item(name: str, n: int) -> Callable[[Any], Any]:
+        return lambda d: getattr(d, name)[n]
+
+    of_flag: dict[str, Callable[[Any], Any]] = {
+        "padding": lambda d: d.padding == "nan", "round_f32_to_tf32": lambda d: d.round_f32_to_tf32,
+    }  # fmt: skip
+    yield Slot(f"*{inner}", f"{label}, base", path, lambda d: d.base)
+    for width, last in (("i64", False), ("i32", True)):
+        for n in range(rank):
+            yield Slot(width, f"{label}, shape[{n}]", path, item("shape", n))
+        for n in range(rank):
+            yield Slot("i64", f"{label}, strides[{n}]", path, item("strides", n))
+        for flag in () if last else flags:
+            yield Slot("i1", f"{label}, {flag}", path, of_flag[flag])
+
+
+class Packer:
+    """Arguments of one kernel to bytes. slots: its parameters, scratch: pointers behind them that the compiler added."""
+
+    def __init__(self, kernel: str, wanted: Sequence[Slot], params: Sequence[Parameter], offsets: Sequence[int], size: int) -> None:
+        self.scratch = len(params) - len(wanted)
+        if not 0 <= self.scratch <= 2:
+            raise InternalError(f"{kernel} has {len(params)} parameters where Triton's signature has {len(wanted)}")
+        self.flat = all(len(s.path) == 1 and s.part is None for s in wanted)
+        self.indices = [s.path[0] for s in wanted]
+        self.wanted = wanted
+        self.converts = [_convert(s, n, p) for n, (s, p) in enumerate(zip(wanted, params))]
+        self.struct = struct.Struct(_format(params, offsets, size))
+
+    def pack(self, args: Sequence[Any], scratch: Sequence[Any]) -> tuple[bytes, list[Region]]:
+        """args: as Triton passes them, constants among them. scratch: buffers for the pointers at the end. Raises LaunchError."""
+        regions: Regions = {}
+        values = [args[n] for n in self.indices] if self.flat else [_at(args, s) for s in self.wanted]
+        words = [convert(value, regions) for convert, value in zip(self.converts, values)]
+        for n, name in zip(range(self.scratch), ("global scratch memory", "profile scratch memory")):
+            words.append(address_of(scratch[n], name, len(words), regions) if scratch[n] is not None else 0)
+        return self.struct.pack(*words), list(regions.values())
+
+
+def _at(args: Sequence[Any], slot: Slot) -> Any:
+    value: Any = args
+    for n in slot.path:
+        value = value[n]
+    return slot.part(value) if slot.part else value
+
+
+def _convert(slot: Slot, number: int, param: Parameter) -> Convert:
+    ty, label = slot.ty, slot.label
+    if ty[0] == "*":
+        return lambda value, regions: address_of(value, label, number, regions)
+    if ty in _FLOATS:
+        return _float(label, ty)
+    if ty[0] in "iu" and ty[1:].isdigit():
+        return _integer(label, 8 * param.size, signed=ty[0] == "i")
+    raise UnsupportedError(f"{label} is of Triton's type {ty}, which is not supported")
+
+
+def _format(params: Sequence[Parameter], offsets: Sequence[int], size: int) -> str:
+    """Of `struct`: all parameters as unsigned integers, at their offsets."""
+    out, at = "<", 0
+    for p, offset in zip(params, offsets):
+        if p.size not in _CODES:
+            raise UnsupportedError(f"parameter {p.name} has {p.size} bytes: tensor maps (cp.async.bulk.tensor) are not supported")
+        out += "x" * (offset - at) + _CODES[p.size]
+        at = offset + p.size
+    return out + "x" * (size - at)
+

@@ -1,0 +1,48 @@
+"""Benchmarks: a function is run once, and its time is that of the clock of counted work (driver/clock.py)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mmulator.driver import current
+from mmulator.driver.clock import LAUNCH
+from mmulator.errors import UnsupportedError
+
+Times = float | list[float]
+
+
+def counted() -> float:
+    """Seconds of counted work so far, of all streams."""
+    return sum(stream.seconds for stream in current().streams.values())
+
+
+def measure(
+    fn: Callable[[], Any], grad_to_none: Sequence[Any] | None = None, quantiles: Sequence[float] | None = None,
+    return_mode: str = "mean",
+) -> Times:  # fmt: skip
+    """Milliseconds of one run of a function, in the form in which triton.testing.do_bench returns them. What launches nothing
+    takes as long as an empty launch. Raises ValueError for a quantile that is none."""
+    if return_mode not in ("min", "max", "mean", "median", "all"):
+        raise ValueError(f"return_mode is {return_mode!r}, not min, max, mean, median or all")
+    for x in grad_to_none or ():
+        x.grad = None
+    before = counted()
+    fn()
+    milliseconds = 1e3 * max(counted() - before, LAUNCH)
+    if quantiles is not None:
+        if not all(0 <= q <= 1 for q in quantiles):
+            raise ValueError("Quantiles must be in the range [0, 1]")
+        return milliseconds if len(quantiles) == 1 else [milliseconds] * len(quantiles)
+    return [milliseconds] if return_mode == "all" else milliseconds
+
+
+def benchmark(fn: Callable[[], Any], *, quantiles: Sequence[float] | None = None, **_: Any) -> Times:
+    """What autotuners measure a configuration by. One that needs what is not supported is slower than all others, with a
+    warning."""
+    try:
+        return measure(fn, quantiles=quantiles)
+    except UnsupportedError as error:
+        warnings.warn(f"a configuration is left out: {error.message}", RuntimeWarning, stacklevel=2)
+        return [float("inf")] * len(quantiles) if quantiles is not None and len(quantiles) > 1 else float("inf")

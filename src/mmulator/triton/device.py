@@ -1,0 +1,146 @@
+"""What torch.cuda is for programs that ask Triton for its device, where tensors are the CPU's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from mmulator import driver
+from mmulator.driver import current
+
+
+class Stream:
+    """A stream of the driver's."""
+
+    def __init__(self, device: Any = None, priority: int = 0, _of: driver.Stream | None = None) -> None:
+        self._stream = _of or current().new_stream()
+        self.cuda_stream = self._stream.handle
+
+    def synchronize(self) -> None:
+        """All is done when a launch returns."""
+
+    def query(self) -> bool:
+        return True
+
+    def wait_stream(self, other: Any) -> None:
+        """It is done."""
+
+    def wait_event(self, event: Any) -> None:
+        """It is done."""
+
+    def record_event(self, event: Event | None = None) -> Event:
+        event = event or Event()
+        event.record(self)
+        return event
+
+
+class Event:
+    """A place on a stream's clock."""
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        self._event = driver.Event()
+
+    def record(self, stream: Stream | None = None) -> None:
+        self._event.record(stream._stream if stream is not None else _chosen())
+
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds of counted work."""
+        return 1e3 * self._event.elapsed(end._event)
+
+    def synchronize(self) -> None:
+        """All is done."""
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """All is done."""
+
+    def query(self) -> bool:
+        return True
+
+
+_streams: list[driver.Stream] = []
+
+
+def _chosen() -> driver.Stream:
+    return _streams[-1] if _streams else current().default_stream
+
+
+def current_handle() -> int:
+    """Of the stream that launches go to."""
+    return _streams[-1].handle if _streams else 0
+
+
+class Interface:
+    """The functions of torch.cuda that benchmarks and libraries ask for; others are torch.cpu's, if it has them."""
+
+    Stream, Event = Stream, Event
+
+    @staticmethod
+    def is_available() -> bool:
+        return True
+
+    @staticmethod
+    def device_count() -> int:
+        return 1
+
+    @staticmethod
+    def current_device() -> int:
+        return 0
+
+    @staticmethod
+    def set_device(device: Any) -> None:
+        """There is one."""
+
+    @staticmethod
+    def synchronize(device: Any = None) -> None:
+        """All is done when a launch returns."""
+
+    @staticmethod
+    def empty_cache() -> None:
+        """There is none."""
+
+    @staticmethod
+    def current_stream(device: Any = None) -> Stream:
+        return Stream(_of=_chosen())
+
+    @staticmethod
+    def default_stream(device: Any = None) -> Stream:
+        return Stream(_of=current().default_stream)
+
+    @staticmethod
+    @contextmanager
+    def stream(stream: Stream | None) -> Iterator[None]:
+        """Launches go to a stream."""
+        if stream is None:
+            yield
+            return
+        _streams.append(stream._stream)
+        try:
+            yield
+        finally:
+            _streams.pop()
+
+    @staticmethod
+    def get_device_capability(device: Any = None) -> tuple[int, int]:
+        return current().device.capability
+
+    @staticmethod
+    def get_device_name(device: Any = None) -> str:
+        return current().device.product
+
+    @staticmethod
+    def get_device_properties(device: Any = None) -> SimpleNamespace:
+        chip = current().device
+        major, minor = chip.capability
+        return SimpleNamespace(
+            name=chip.product, major=major, minor=minor, multi_processor_count=chip.multiprocessors, total_memory=chip.memory,
+            L2_cache_size=chip.l2, warp_size=32, shared_memory_per_block_optin=chip.shared,
+        )  # fmt: skip
+
+    def __getattr__(self, name: str) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is None or not hasattr(torch.cpu, name):
+            raise AttributeError(f"mmulator's device has no {name}")
+        return getattr(torch.cpu, name)

@@ -1,0 +1,66 @@
+"""What differs between the versions of Triton that the plug-in knows: one table, and what is said of the others."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib import import_module
+
+from mmulator.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Interface:
+    """Of a version. scratch: pointers that the compiler adds behind a kernel's parameters (global memory, profile).
+    flags: what a decomposed tensor descriptor has behind its shape and strides."""
+
+    scratch: int
+    flags: tuple[str, ...]
+
+
+TABLE = {
+    (3, 4): Interface(1, ()),
+    (3, 5): Interface(2, ("padding",)),
+    (3, 6): Interface(2, ("padding",)),
+    (3, 7): Interface(2, ("padding", "round_f32_to_tf32")),
+    (3, 8): Interface(2, ("padding", "round_f32_to_tf32")),
+    (3, 9): Interface(2, ("padding", "round_f32_to_tf32")),
+}
+OLDEST, NEWEST = min(TABLE), max(TABLE)
+# What the plug-in uses of Triton besides the driver's interface. A newer version that has all of it is taken for the newest.
+USED = (
+    ("triton.runtime.jit", "create_function_from_signature"), ("triton.runtime.jit", "JITFunction"),
+    ("triton.runtime._allocation", "_allocator"), ("triton.runtime.cache", "get_cache_manager"),
+    ("triton.runtime.autotuner", "Autotuner"), ("triton.compiler.compiler", "ASTSource"),
+    ("triton.testing", "do_bench"), ("triton._utils", "find_paths_if"),
+)  # fmt: skip
+
+
+def interface() -> Interface:
+    """Of the installed Triton. Raises UnsupportedError for one that is too old, or newer and no longer what is known."""
+    import triton
+
+    found = str(getattr(triton, "__version__", "of no version"))
+    return known(found, [f"{m}.{name}" for m, name in USED if not _has(m, name)])
+
+
+def known(version: str, missing: list[str]) -> Interface:
+    """Of a version, from which names of `USED` are missing."""
+    match = re.match(r"(\d+)\.(\d+)", version)
+    number = (int(match[1]), int(match[2])) if match else (0, 0)
+    range_ = f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
+    hint = f'pip install "triton>={OLDEST[0]}.{OLDEST[1]},<{NEWEST[0]}.{NEWEST[1] + 1}"'
+    if number < OLDEST:
+        raise UnsupportedError(f"Triton {version} is too old: the plug-in works with {range_}", hint=hint)
+    if missing:
+        raise UnsupportedError(
+            f"Triton {version} has no {missing[0]}, which the plug-in uses: it works with {range_}", hint=hint
+        )
+    return TABLE[min(number, NEWEST)]
+
+
+def _has(module: str, name: str) -> bool:
+    try:
+        return hasattr(import_module(module), name)
+    except ImportError:
+        return False

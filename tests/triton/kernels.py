@@ -1,0 +1,93 @@
+"""Kernels of Triton that the tests launch."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add(x_ptr, y_ptr, o_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m = i < n
+    tl.store(o_ptr + i, tl.load(x_ptr + i, mask=m) + tl.load(y_ptr + i, mask=m), mask=m)
+
+
+@triton.jit
+def copy(x_ptr, o_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def scalars(o_ptr, a, b, c, d: tl.float32, e: tl.bfloat16, f: tl.float16, g: tl.int8, h: tl.uint64, k: tl.float64):
+    tl.store(o_ptr + 0, a.to(tl.float64))
+    tl.store(o_ptr + 1, b.to(tl.float64))
+    tl.store(o_ptr + 2, c.to(tl.float64))
+    tl.store(o_ptr + 3, d.to(tl.float64))
+    tl.store(o_ptr + 4, e.to(tl.float32).to(tl.float64))
+    tl.store(o_ptr + 5, f.to(tl.float64))
+    tl.store(o_ptr + 6, g.to(tl.float64))
+    tl.store(o_ptr + 7, h.to(tl.float64))
+    tl.store(o_ptr + 8, k)
+
+
+@triton.jit
+def grouped(addresses, sizes, o_ptr, BLOCK: tl.constexpr):
+    g = tl.program_id(0)
+    p = tl.load(addresses + g).to(tl.pointer_type(tl.float32))
+    n = tl.load(sizes + g)
+    i = tl.arange(0, BLOCK)
+    tl.store(o_ptr + g, tl.sum(tl.load(p + i, mask=i < n, other=0.0), 0))
+
+
+@triton.jit
+def pair(ptrs, o_ptr, scale, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(o_ptr + i, (tl.load(ptrs[0] + i) + tl.load(ptrs[1] + i)) * scale)
+
+
+@triton.jit
+def matmul(a, b, c, K, BLOCK: tl.constexpr):
+    r = tl.arange(0, BLOCK)
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for k in range(0, K, BLOCK):
+        x = tl.load(a + r[:, None] * K + k + r[None, :])
+        y = tl.load(b + (k + r[:, None]) * BLOCK + r[None, :])
+        acc = tl.dot(x, y, acc)
+    tl.store(c + r[:, None] * BLOCK + r[None, :], acc)
+
+
+@triton.jit
+def tile(d, o_ptr, N: tl.constexpr):
+    x = d.load([N, 0])
+    i = tl.arange(0, N)
+    tl.store(o_ptr + i[:, None] * N + i[None, :], x)
+
+
+@triton.jit
+def scratch(x_ptr, o_ptr, N: tl.constexpr):
+    d = tl.make_tensor_descriptor(x_ptr, [2 * N, N], [N, 1], [N, N])
+    i = tl.arange(0, N)
+    tl.store(o_ptr + i[:, None] * N + i[None, :], d.load([N, 0]))
+
+
+@triton.jit
+def says(x_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.device_print("x", tl.load(x_ptr + i))
+
+
+@triton.jit
+def asserts(x_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    tl.device_assert(x > 0, "x is not positive")
+    tl.store(x_ptr + tl.arange(0, BLOCK), x + 1)
+
+
+@triton.jit
+def meet(count, o_ptr, BLOCKS: tl.constexpr):
+    tl.atomic_add(count, 1)
+    while tl.atomic_add(count, 0) < BLOCKS:
+        pass
+    tl.store(o_ptr + tl.program_id(0), 1)
