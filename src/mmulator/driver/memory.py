@@ -16,6 +16,7 @@ from mmulator.machine.launch.regions import Region, Regions, merged, pointer
 ALIGN = 512  # of an allocation, as cudaMalloc's
 GAP = 4096  # bytes behind an allocation that are nobody's
 POISON = 0xCD  # what fresh memory holds; nobody may count on zeros
+LARGE = 1 << 28  # bytes from which on it is as the system gives it: no page is there before it is used
 
 
 @dataclass(eq=False)
@@ -48,7 +49,9 @@ class Memory:
 
     def allocate(self, size: int, label: str = "an allocation") -> Allocation:
         """Fresh memory, with bytes behind it that no kernel may touch. Nothing in it may be counted on."""
-        room = np.full(size + ALIGN + GAP, POISON, np.uint8)
+        room = np.empty(size + ALIGN + GAP, np.uint8)
+        if size < LARGE:
+            room.fill(POISON)
         address = pointer(room)
         address += -address % ALIGN
         found = self._allocated[address] = Allocation(address, size, label, room)

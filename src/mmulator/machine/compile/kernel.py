@@ -30,7 +30,7 @@ from mmulator.machine.state import STACK_BYTES, Callee, Kind
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.as_ptxas.contract import contract as contracted
 from mmulator.program.as_ptxas.fold import fold
-from mmulator.program.as_ptxas.inflight import delay_copies, unfenced
+from mmulator.program.as_ptxas.inflight import delay_reads, is_injected, unfenced
 from mmulator.program.blocks import (
     LONGEST,
     Block,
@@ -157,7 +157,7 @@ class Jit:
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
-        return delay_copies(contracted(fold(function)) if contract else function)
+        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits)
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:
@@ -224,8 +224,11 @@ class Jit:
         approximate: set[str] = set()
         inferred: dict[str, None] = {}
         unseen: dict[str, None] = {}
+        early: dict[int, None] = {}
         for item in self.program.functions.values():
             for ins in item.function.instructions:
+                if is_injected(ins):
+                    early[ins.span.line] = None
                 if not ins.form.is_matrix and ins.form.status.state == "unproven":
                     unseen[ins.mnemonic] = None
                 elif ins.effects.approximate:
@@ -238,6 +241,10 @@ class Jit:
         said = list(inferred)
         if unseen:
             said.append(f"{', '.join(unseen)}: as the PTX ISA describes them; no chip that has them was asked")
+        if early:
+            lines = ", ".join(map(str, early))
+            said.append(f"a result of wgmma is used before its wait_group, which is undefined; as ptxas does (C7517), a wait was "
+                        f"put in front of line {lines}")  # fmt: skip
         if approximate and not measured:
             said.append(
                 f"{', '.join(sorted(approximate))}: approximate functions with the tables of {tables.device}; "
