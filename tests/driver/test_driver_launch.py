@@ -20,7 +20,9 @@ from mmulator.machine.state import HINTS
 from tests.support.places import ROOT
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
-ADD = HEAD + """
+ADD = (
+    HEAD
+    + """
 .visible .entry add(.param .u64 x_ptr, .param .u64 y_ptr, .param .u32 n) {
   .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<8>;
   ld.param.u64 %rd0, [x_ptr]; ld.param.u64 %rd1, [y_ptr]; ld.param.u32 %r0, [n];
@@ -30,13 +32,17 @@ ADD = HEAD + """
   ld.global.u32 %r4, [%rd0]; ld.u32 %r5, [%rd1]; add.u32 %r4, %r4, %r5; st.global.u32 [%rd1], %r4;
   ret; }
 """
-ONE = HEAD + """{top}
+)
+ONE = (
+    HEAD
+    + """{top}
 .visible .entry k(.param .u64 a) {{
   .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<40>;
   ld.param.u64 %rd0, [a];
   {body}
   ret; }}
 """
+)
 driver = Driver(Settings(device="sm_90"))
 
 

@@ -36,7 +36,9 @@ ROWS = """
   mul.wide.u32 %rd63, %r62, 4; add.s64 %rd63, %rd0, %rd63;
 """
 # Lanes go round a loop as often as their number says, meet, part, and take tickets: who has which depends on the turns.
-TICKETS = ROWS + """
+TICKETS = (
+    ROWS
+    + """
   and.b32 %r10, %r62, 7; mov.u32 %r11, 0; mov.u32 %r12, 0;
 L: atom.global.add.u32 %r13, [%rd0+1048576], 1; mad.lo.u32 %r12, %r12, 31, %r13;
   and.b32 %r14, %r12, 3; setp.eq.u32 %p1, %r14, 0; @%p1 bra M;
@@ -50,6 +52,7 @@ O: add.u32 %r11, %r11, 1; atom.global.add.u32 %r13, [%rd0+1048576], 3; mad.lo.u3
   setp.lt.u32 %p2, %r11, 1500; @%p2 bra O;
   st.global.u32 [%rd63], %r12;
 """
+)
 COUNTING = "mov.u32 %r1, 0; L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 3000; @%p1 bra L;"
 FOREVER = "L: add.u32 %r1, %r1, 1; setp.ne.u32 %p1, %r1, -1; @%p1 bra L; bra L;"
 PART = "\n  setp.eq.u32 %p9, %r62, 40; @%p9 bra FAULT; bra END;\nFAULT: mov.u64 %rd5, 0; st.global.u32 [%rd5], %r1;\nEND:"
@@ -217,7 +220,9 @@ assert max(late) < 0.4, late
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_child_has_threads_of_its_own(tmp_path: Path) -> None:
     """After a launch by several threads, which wait for the next and which the child lacks."""
-    code = FORKED + f"""
+    code = (
+        FORKED
+        + f"""
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 busy = mm.Module.load(kernel({COUNTING + STORE_R1!r}))["k"]
@@ -229,4 +234,5 @@ many()
 print(child(many), child(lambda: sys.exit(child(many))))
 many()
 """
+    )
     assert finish(start(code, tmp_path)) == "0 0\n"

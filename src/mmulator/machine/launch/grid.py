@@ -59,9 +59,7 @@ class Grid:
         if subscriber is not None:
             subscriber.begin(self.launch, self.workers)
 
-    def fill_in(
-        self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None
-    ) -> None:
+    def fill_in(self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None) -> None:
         """What is this launch's own. Raises LaunchError."""
         self.kernel, self.shape, self.arguments, self.seed = kernel, shape, arguments, seed
         self.workers = max(1, min(threads or cores(), shape.clusters))

@@ -118,7 +118,7 @@ class Workers:
             if done:
                 resident.finished[0] = 0
                 self.finished += done
-                self.turn = min(LONGEST_TURN, self.turn * 1.25**min(done, 16))
+                self.turn = min(LONGEST_TURN, self.turn * 1.25 ** min(done, 16))
             number, end, begun = resident.number, int(resident.ends[0]), int(resident.begun[0])
             if number + begun < end:
                 self.new.appendleft((number + begun, end))
