@@ -283,6 +283,7 @@ class Workers:
         """All threads leave what they do."""
         self.grid.stop[0] = 1
         with self.lock:
+            self.news.notify_all()
             while self.active:
                 self.news.wait(ROUND)
 
