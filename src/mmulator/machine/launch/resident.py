@@ -61,6 +61,7 @@ class Resident:
         atomic = grid.atomic_bytes
         windows = {"local": (k.local_bytes * LANES * warps, atomic), **dict.fromkeys(self.shared, (s.shared, atomic))}
         self.arena = Arena({name: (size, 8) for name, size in parts.items()} | windows, grid.heap)
+        self.nbytes = self.arena.nbytes
         self.cluster = self.arena.view("cluster", CLUSTER)
         self.ctas = self.arena.view("ctas", CTA)
         self.warps = self.arena.view("warps", WARP)
