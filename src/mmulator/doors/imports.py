@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -35,6 +36,13 @@ DOORS = {
 }
 # What a library does not look at twice: modules whose `prepare()` runs before it does.
 PREPARED = {"torch.cuda": "mmulator.doors.torch.cuda"}
+
+_GPUS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")  # there where there is a GPU
+
+
+def environment() -> dict[str, str]:
+    """What the environment of a program with doors says: Triton launches here, and a GPU of this machine is not to be seen."""
+    return {"TRITON_DEFAULT_BACKEND": "mmulator"} | ({"CUDA_VISIBLE_DEVICES": ""} if any(Path(p).exists() for p in _GPUS) else {})
 
 
 def open_doors() -> None:
