@@ -133,7 +133,7 @@ class _Delay:
         return _computes(ins) and bool(uses & (flying | self.writes)) and not defs & flying
 
     def complete(self, wait: Instruction) -> None:
-        """Forget what a wait_group is for. Without injected waits that is everything: who reads what is still in flight sees it."""
+        """Forget what a wait_group is for. Without injected waits that is all: who reads what is still in flight sees it."""
         count = wait.operands[0]
         pending = count.value if self.waits and isinstance(count, Immediate) else 0
         self.groups = [*self.groups[:-1][max(0, len(self.groups) - 1 - pending) :], set()]
