@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import struct
 from functools import cache
 
 import numpy as np
 import pytest
 
+from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault
 from mmulator.machine.module import Module
 from tests.support import places
@@ -396,3 +398,18 @@ def test_descriptor_outside_of_shared_memory() -> None:
     body = "  mov.b64 %rd10, 0x0000001000083FFF;\n" + FENCE + FIRST + COMMIT + wait(0)
     with pytest.raises(ExecutionFault, match="matrix descriptor outside"):
         products(body)
+
+
+# used before the wait -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("steps", ["fence n8:0-3:b0 commit", "fence n8:0-3:b0"])
+def test_a_driver_waits_where_ptxas_would(steps: str) -> None:
+    """A store of D without any wait: a launch shows what the registers held, a driver what a chip has, and says so."""
+    shared, start = inputs()["shared"].astype(np.float16), inputs()["c_8_128"].astype(np.float32)
+    out = np.zeros((128, 8), np.uint32)
+    params = b"".join(struct.pack("<Q", x.ctypes.data) for x in (shared, start, out))
+    regions = [Region(x.ctypes.data, x.nbytes, "memory") for x in (shared, start, out)]
+    driver = Driver(Settings())
+    report = driver.launch(driver.load(text(steps, 8)).function("k"), 1, 128, params, regions)
+    np.testing.assert_array_equal(out, run(f"{steps} commit wait0"))
+    assert any("C7517" in note for note in report.notes)
+    np.testing.assert_array_equal(run(steps), start.view(np.uint32))

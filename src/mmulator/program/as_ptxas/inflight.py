@@ -25,6 +25,7 @@ from mmulator.ptx.tree import Function, Immediate, Instruction, Label, Statement
 
 _REGISTERS_ALIGNED = 4  # an accumulator begins at a multiple of so many registers
 _STAYS = (Ends.NO, Ends.BARRIER)
+_GONE = (Ends.BRANCH, Ends.INDEXED, Ends.RETURN, Ends.EXIT, Ends.TRAP)
 
 
 def delay_reads(function: Function, waits: bool = False) -> Function:
@@ -85,7 +86,7 @@ def _computes(ins: Instruction) -> bool:
 class _Delay:
     def __init__(self, waits: bool) -> None:
         self.waits = waits
-        self.in_flight: set[str] = set()
+        self.groups: list[set[str]] = [set()]  # accumulators in flight, by the group that they are committed to; the last is open
         self.late: list[Instruction] = []
         self.reads: set[str] = set()
         self.writes: set[str] = set()
@@ -93,14 +94,13 @@ class _Delay:
     def run(self, body: tuple[Statement, ...]) -> Iterator[Statement]:
         for statement in body:
             if isinstance(statement, Label):
-                yield from self.release()
-                self.in_flight.clear()
+                yield from self.leave()
                 yield statement
                 continue
             if is_wgmma_wait(statement):
                 yield statement
-                self.in_flight.clear()
                 yield from self.release()
+                self.complete(statement)
                 continue
             uses, defs = uses_and_defs(statement)
             if self.can_wait(statement, uses, defs):
@@ -109,19 +109,48 @@ class _Delay:
                 self.writes |= defs
                 continue
             if self.waits and not is_wgmma_issue(statement) and (uses & self.writes or (uses | defs) & self.in_flight):
-                yield from _wait(statement)
-                self.in_flight.clear()
-                yield from self.release()
-            if statement.effects.ends not in _STAYS or uses & self.writes or defs & (self.reads | self.writes):
+                yield from self.wait(statement)
+            if statement.effects.ends not in _STAYS:
+                yield from self.leave()
+            elif uses & self.writes or defs & (self.reads | self.writes):
                 yield from self.release()
             yield statement
             if is_wgmma_issue(statement):
-                self.in_flight.update(registers_of(statement.operands[0]))
-        yield from self.release()
+                self.groups[-1].update(registers_of(statement.operands[0]))
+            elif statement.effects.step is Step.COMMIT and statement.effects.queue is Queue.WGMMA:
+                self.groups.append(set())
+            elif statement.effects.ends in _GONE and statement.guard is None:
+                self.groups = [set()]
+        yield from self.leave()
+
+    @property
+    def in_flight(self) -> set[str]:
+        return set().union(*self.groups)
 
     def can_wait(self, ins: Instruction, uses: set[str], defs: set[str]) -> bool:
         """What is computed from an accumulator in flight, or from what was. The order of those that wait stays."""
-        return _computes(ins) and bool(uses & (self.in_flight | self.writes)) and not defs & self.in_flight
+        flying = self.in_flight
+        return _computes(ins) and bool(uses & (flying | self.writes)) and not defs & flying
+
+    def complete(self, wait: Instruction) -> None:
+        """Forget what a wait_group is for. Without injected waits that is all: who reads what is still in flight sees it."""
+        count = wait.operands[0]
+        pending = count.value if self.waits and isinstance(count, Immediate) else 0
+        self.groups = [*self.groups[:-1][max(0, len(self.groups) - 1 - pending) :], set()]
+
+    def wait(self, ins: Instruction) -> Iterator[Statement]:
+        """Wait for everything, in front of an instruction."""
+        yield from _wait(ins)
+        self.groups = [set()]
+        yield from self.release()
+
+    def leave(self) -> Iterator[Statement]:
+        """The end of a straight line."""
+        if self.waits and self.late:
+            yield from self.wait(self.late[0])
+        yield from self.release()
+        if not self.waits:
+            self.groups = [set()]
 
     def release(self) -> Iterator[Statement]:
         yield from self.late
