@@ -20,7 +20,9 @@ from mmulator.machine.state import HINTS
 from tests.support.places import ROOT
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
-ADD = HEAD + """
+ADD = (
+    HEAD
+    + """
 .visible .entry add(.param .u64 x_ptr, .param .u64 y_ptr, .param .u32 n) {
   .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<8>;
   ld.param.u64 %rd0, [x_ptr]; ld.param.u64 %rd1, [y_ptr]; ld.param.u32 %r0, [n];
@@ -30,13 +32,17 @@ ADD = HEAD + """
   ld.global.u32 %r4, [%rd0]; ld.u32 %r5, [%rd1]; add.u32 %r4, %r4, %r5; st.global.u32 [%rd1], %r4;
   ret; }
 """
-ONE = HEAD + """{top}
+)
+ONE = (
+    HEAD
+    + """{top}
 .visible .entry k(.param .u64 a) {{
   .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<40>;
   ld.param.u64 %rd0, [a];
   {body}
   ret; }}
 """
+)
 driver = Driver(Settings(device="sm_90"))
 
 
@@ -101,6 +107,19 @@ def test_lanes_in_many_regions_and_an_instruction_that_wanders() -> None:
         for n in range(100):
             wanted[(7 * lane + 11 * n) % len(memory), lane] += 1
     assert (memory == wanted).all()
+
+
+def test_the_next_launch_has_other_regions() -> None:
+    """What a launch leaves for the next knows nothing of its memory."""
+    memory = np.zeros((40, 64), np.uint32)
+    function = driver.load(ONE.format(top="", body="mov.u32 %r0, 1; st.global.u32 [%rd0], %r0;")).function("k")
+    every = [Region(at(row), 128, f"row {n}") for n, row in enumerate(memory)]
+    for n in (39, 0, 20):
+        driver.launch(function, 1, 1, struct.pack("<Q", at(memory[n])), every)
+        driver.launch(function, 1, 1, struct.pack("<Q", at(memory[1])), every[1:2])
+        with pytest.raises(ExecutionFault, match="out of bounds"):
+            driver.launch(function, 1, 1, struct.pack("<Q", at(memory[n])), every[1:2])
+    assert np.flatnonzero(memory).tolist() == [0, 64, 20 * 64, 39 * 64]
 
 
 def test_read_only_memory_and_misaligned_addresses() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import ctypes.util
 import gc
 import json
 import pickle
+import platform
 import threading
 import weakref
 from dataclasses import asdict, replace
@@ -34,7 +36,9 @@ ROWS = """
   mul.wide.u32 %rd63, %r62, 4; add.s64 %rd63, %rd0, %rd63;
 """
 # Lanes go round a loop as often as their number says, meet, part, and take tickets: who has which depends on the turns.
-TICKETS = ROWS + """
+TICKETS = (
+    ROWS
+    + """
   and.b32 %r10, %r62, 7; mov.u32 %r11, 0; mov.u32 %r12, 0;
 L: atom.global.add.u32 %r13, [%rd0+1048576], 1; mad.lo.u32 %r12, %r12, 31, %r13;
   and.b32 %r14, %r12, 3; setp.eq.u32 %p1, %r14, 0; @%p1 bra M;
@@ -48,6 +52,7 @@ O: add.u32 %r11, %r11, 1; atom.global.add.u32 %r13, [%rd0+1048576], 3; mad.lo.u3
   setp.lt.u32 %p2, %r11, 1500; @%p2 bra O;
   st.global.u32 [%rd63], %r12;
 """
+)
 COUNTING = "mov.u32 %r1, 0; L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 3000; @%p1 bra L;"
 FOREVER = "L: add.u32 %r1, %r1, 1; setp.ne.u32 %p1, %r1, -1; @%p1 bra L; bra L;"
 PART = "\n  setp.eq.u32 %p9, %r62, 40; @%p9 bra FAULT; bra END;\nFAULT: mov.u64 %rd5, 0; st.global.u32 [%rd5], %r1;\nEND:"
@@ -143,6 +148,25 @@ def test_every_cluster_runs_once_on_however_many_threads() -> None:
         assert report.instructions["atomic"] == clusters
 
 
+DOWN = {"x86_64": 0x400, "aarch64": 0x800000, "arm64": 0x800000}
+
+
+@pytest.mark.skipif(platform.machine() not in DOWN, reason="how this processor rounds down is not in the table")
+def test_how_the_program_rounds_is_nothing_to_a_kernel() -> None:
+    """Nor does a launch change it. A library may also flush subnormals for its process; that is in the same register."""
+    body = ROWS + "  mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f33800001; add.rn.f32 %f1, %f1, %f2; st.global.f32 [%rd63], %f1;"
+    k, libm = Module.load(kernel(body))["k"], ctypes.CDLL(ctypes.util.find_library("m"))
+    before = libm.fegetround()
+    assert libm.fesetround(DOWN[platform.machine()]) == 0
+    try:
+        for clusters, threads in ((1, 1), (2000, 3)):
+            out = np.zeros(32 * clusters, np.uint32)
+            k.launch(clusters, 32, [out], threads=threads)
+            assert (out == 0x3F800001).all() and libm.fegetround() == DOWN[platform.machine()]
+    finally:
+        libm.fesetround(before)
+
+
 # reports ------------------------------------------------------------------------------------------------------------------------
 def test_a_report_is_what_it_was() -> None:
     """Instructions are added up when somebody asks; nobody can tell."""
@@ -196,7 +220,9 @@ assert max(late) < 0.4, late
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_child_has_threads_of_its_own(tmp_path: Path) -> None:
     """After a launch by several threads, which wait for the next and which the child lacks."""
-    code = FORKED + f"""
+    code = (
+        FORKED
+        + f"""
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 busy = mm.Module.load(kernel({COUNTING + STORE_R1!r}))["k"]
@@ -208,4 +234,5 @@ many()
 print(child(many), child(lambda: sys.exit(child(many))))
 many()
 """
+    )
     assert finish(start(code, tmp_path)) == "0 0\n"

@@ -72,6 +72,4 @@ class Function:
         compiled = compiled or self.kernel.compile(loaded.device, options=OPTIONS)
         compile_seconds = time.perf_counter() - started
         ran = CPU.launch(compiled, request)
-        return Report.of(
-            self.name, loaded.device, self.static_shared, request, ran, loaded.module.parse_seconds, compile_seconds
-        )
+        return Report.of(self.name, loaded.device, self.static_shared, request, ran, loaded.module.parse_seconds, compile_seconds)

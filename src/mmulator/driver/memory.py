@@ -11,7 +11,7 @@ import numpy as np
 
 from mmulator.errors import LaunchError
 from mmulator.machine.launch.arena import bytes_at
-from mmulator.machine.launch.regions import Region, Regions, merged, pointer
+from mmulator.machine.launch.regions import NONE, Region, Regions, merged, pointer
 
 ALIGN = 512  # of an allocation, as cudaMalloc's
 GAP = 4096  # bytes behind an allocation that are nobody's
@@ -46,6 +46,7 @@ class Memory:
         self._exposed: dict[tuple[int, int, int], Allocation] = {}  # by address, size and identity of the owner
         self._whole: Regions | None = None  # all of both; None after a change
         self._changes = 0
+        self._last: tuple[list[tuple[int, int, bool]], Regions] = [], NONE  # pieces that a launch was given, and their table
 
     def allocate(self, size: int, label: str = "an allocation") -> Allocation:
         """Fresh memory, with bytes behind it that no kernel may touch. Nothing in it may be counted on."""
@@ -96,8 +97,12 @@ class Memory:
         """What a kernel may touch: what it is given, and all that the program has the address of. Where they overlap (views of
         one memory) they are one. Raises LaunchError for memory that cannot be a kernel's."""
         if not self._allocated and not self._exposed:
-            found = merged(given)
-            return found if len(found) == len(given) else found.for_launch(given)
+            pieces = [(r.start, r.size, r.writable) for r in given]
+            before, found = self._last
+            if pieces != before:  # programs launch again on the same memory
+                found = merged(given)
+                self._last = pieces, found
+            return found.for_launch(given)
         whole, changes = self._whole, self._changes
         if whole is None:
             whole = merged(Region(a.address, a.size, a.label) for a in self)

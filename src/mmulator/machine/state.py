@@ -123,6 +123,8 @@ Barrier = Struct("Barrier", [("arrived", u32), ("came", u32), ("count", u32), ("
 # Memory of a resident cluster that each new cluster finds alike: a copy of `fresh`, or zeros where that is null.
 Span = Struct("Span", [("at", ptr), ("fresh", ptr), ("bytes", u64)])
 
+HINTS = 32  # the regions that instructions, by their sites modulo this, met last
+
 # What one worker runs: CTAs that may wait for each other, and for each other's operations.
 Cluster = Struct("Cluster", [
     ("launch", ptr_to(Launch)),
@@ -142,9 +144,8 @@ Cluster = Struct("Cluster", [
     ("seeded", u32), ("seed", u32),  # whether a seed chooses who is first, and the seed modulo the warps
     ("next_warp", u32),  # whose turn is first
     ("turn", u32), ("running", u32), ("done", u32),  # of this round: turns that are over, and how they ended
+    ("hints", u32, HINTS),
 ])  # fmt: skip
-
-HINTS = 16  # of a CTA: the regions that instructions, by their sites modulo this, met last
 
 Cta = Struct("Cta", [
     ("launch", ptr_to(Launch)),
@@ -166,7 +167,6 @@ Cta = Struct("Cta", [
     ("fault_address", u64),
     ("fault_bytes", u32),
     ("barriers", Barrier, NUM_BARRIERS),
-    ("hints", u32, HINTS),
 ])  # fmt: skip
 
 

@@ -52,9 +52,7 @@ def guarded(size: int, align: int, edge: str, past: int = 0) -> np.ndarray:
     return np.frombuffer(pages, np.uint8)[start : start + size]
 
 
-PEEK = ctypes.CFUNCTYPE(
-    ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p
-)
+PEEK = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p)
 
 
 @cache

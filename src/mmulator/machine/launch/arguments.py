@@ -22,7 +22,6 @@ from mmulator.ptx.tree import Function, Parameter
 _ADDRESS = struct.Struct("<Q")
 
 
-
 @dataclass(slots=True)
 class Buffer:
     """A window of device memory. start: its generic address. label: how messages name it. host: where its bytes are during

@@ -50,7 +50,7 @@ class Grid:
         self.warpgroups = -(-shape.warps // 4) if self.tiles else 0  # of a CTA, where it counts
         self.printer = Printer(self.stop)
         self.params = self.heap.bytes(arguments.params.nbytes, 8)
-        self.rows = 0  # of windows, that a launch has filled in
+        self.rows, self.filled = 0, False  # of windows, that a launch has filled in; with memory of its own
         self.windows = np.zeros(0, np.uint8)
         self.launch = self._launch()
         self._fields = memoryview(self.launch.view(np.uint8))  # type: ignore[arg-type]
@@ -59,9 +59,7 @@ class Grid:
         if subscriber is not None:
             subscriber.begin(self.launch, self.workers)
 
-    def fill_in(
-        self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None
-    ) -> None:
+    def fill_in(self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None) -> None:
         """What is this launch's own. Raises LaunchError."""
         self.kernel, self.shape, self.arguments, self.seed = kernel, shape, arguments, seed
         self.workers = max(1, min(threads or cores(), shape.clusters))
@@ -76,7 +74,9 @@ class Grid:
         self.printer.size = 0
         slots = max((b.start + b.size >> SLOT_SHIFT for b in self.buffers), default=0) + 2
         slots = max(slots, kernel.image.next_slot)
-        self._fill_windows(slots)
+        if arguments.buffers or self.rows != slots or self.filled:
+            self._fill_windows(slots)
+        self.filled = bool(arguments.buffers)
         if self.regions.lowest < slots << SLOT_SHIFT:
             raise LaunchError(f"memory of the launch lies below 0x{slots << SLOT_SHIFT:x}, where the module has its variables")
         if self.placement.copies and self.regions:

@@ -35,8 +35,7 @@ def grid_for(
     grid, residents = kept
     grid.fill_in(kernel, shape, arguments, seed, threads)
     for resident in residents:
-        resident.grid = grid
-        resident.seed(seed)
+        resident.join(grid)
     return kept
 
 
@@ -47,7 +46,7 @@ def keep(grid: Grid, residents: Sequence[Resident]) -> None:
     kernel, key = grid.kernel, _key(grid.shape, grid.arguments)
     room, spare = KEPT_BYTES, []
     for resident in residents:
-        room -= resident.arena.nbytes
+        room -= resident.nbytes
         if room < 0:
             break
         spare.append(resident)

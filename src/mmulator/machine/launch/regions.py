@@ -68,7 +68,7 @@ class Regions(tuple[Region, ...]):
             elif r.start + r.size > BELOW:
                 raise LaunchError(f"{r.label} lies at 0x{r.start:x}, where kernels have shared and local memory")
             words += (r.host, r.start, r.size, r.writable)
-        made.table = np.frombuffer(struct.pack(f"<{len(words)}Q", *words), WINDOW)
+        made.table = np.frombuffer(bytearray(struct.pack(f"<{len(words)}Q", *words)), WINDOW)
         return made
 
     def has(self, piece: Region) -> bool:

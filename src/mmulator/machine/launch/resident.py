@@ -61,6 +61,7 @@ class Resident:
         atomic = grid.atomic_bytes
         windows = {"local": (k.local_bytes * LANES * warps, atomic), **dict.fromkeys(self.shared, (s.shared, atomic))}
         self.arena = Arena({name: (size, 8) for name, size in parts.items()} | windows, grid.heap)
+        self.nbytes = self.arena.nbytes
         self.cluster = self.arena.view("cluster", CLUSTER)
         self.ctas = self.arena.view("ctas", CTA)
         self.warps = self.arena.view("warps", WARP)
@@ -70,15 +71,17 @@ class Resident:
             self.cluster[name] for name in ("number", "end", "begun", "finished", "counts")
         )
         self.address = self.arena.at("cluster")
-        self.seed(grid.seed)
+        self.join(grid)
 
     @property
     def number(self) -> int:
         return int(self.numbers[0])
 
-    def seed(self, seed: int) -> None:
-        """Of the launch."""
-        self.cluster["seeded"], self.cluster["seed"] = seed != 0, seed % len(self.warps)
+    def join(self, grid: Grid) -> None:
+        """A launch, perhaps another than before: its seed, and no hints to regions that it may not have."""
+        self.grid = grid
+        self.cluster["seeded"], self.cluster["seed"] = grid.seed != 0, grid.seed % len(self.warps)
+        self.cluster["hints"] = 0
 
     def start(self, number: int, end: int | None = None) -> None:
         """Clusters of the grid (x fastest) from `number` to `end`, or that one, are to run here."""

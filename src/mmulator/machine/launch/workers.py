@@ -61,7 +61,7 @@ class Workers:
     def __init__(self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = ()) -> None:
         self.grid, self.progress = grid, progress
         self.lock = threading.Lock()
-        self.news = threading.Condition(self.lock)  # a cluster may be taken, or a thread is done
+        self.news: threading.Condition | None = None  # a cluster may be taken, or a thread is done; where there are threads
         size = grid.shape.cluster_size
         self.most = min(max(1, MAX_RESIDENT // size), check_host(grid.cluster_bytes, grid.workers))
         self.size, self.clusters = size, grid.shape.clusters
@@ -118,7 +118,7 @@ class Workers:
             if done:
                 resident.finished[0] = 0
                 self.finished += done
-                self.turn = min(LONGEST_TURN, self.turn * 1.25**min(done, 16))
+                self.turn = min(LONGEST_TURN, self.turn * 1.25 ** min(done, 16))
             number, end, begun = resident.number, int(resident.ends[0]), int(resident.begun[0])
             if number + begun < end:
                 self.new.appendleft((number + begun, end))
@@ -129,7 +129,7 @@ class Workers:
             elif over:
                 self.waiting.append(resident)
                 self.turn = max(SHORTEST_TURN, self.turn * 0.8)
-            if self.active:
+            if self.news is not None:
                 self.news.notify_all()
             if done and self.progress:
                 self.progress(self.finished * self.size, self.grid.shape.ctas)
@@ -169,6 +169,7 @@ class Workers:
     # threads --------------------------------------------------------------------------------------------------------
     def join_in(self, number: int) -> None:
         """More threads."""
+        self.news = threading.Condition(self.lock)
         for worker in range(self.alone, self.alone + number):
             with self.lock:
                 self.called.add(worker)
@@ -199,14 +200,15 @@ class Workers:
                 with self.lock:
                     if self.finished == self.clusters or self.resident == 0:
                         break
-                    if not self.more():
+                    if not self.more() and self.news is not None:
                         self.news.wait(ROUND)  # the rest is in other workers' hands
         except BaseException as error:
             self.fail(error)
         finally:
             with self.lock:
                 self.active -= 1
-                self.news.notify_all()
+                if self.news is not None:
+                    self.news.notify_all()
 
     def fail(self, error: BaseException) -> None:
         self.error = self.error or error
@@ -225,7 +227,7 @@ class Workers:
     def lead(self) -> None:
         """The caller's thread."""
         turn = 0
-        while self.error is None:
+        while self.error is None and (self.active or self.finished < self.clusters):
             resident = self.take(turn) if self.alone else None
             if resident is not None:
                 turn += 1
@@ -234,7 +236,7 @@ class Workers:
                 with self.lock:
                     if self.active == 0:
                         return
-                    if not (self.alone and self.more()):
+                    if not (self.alone and self.more()) and self.news is not None:
                         self.news.wait(ROUND)
             if self.finished < self.clusters:
                 self.look(time.perf_counter())
@@ -282,9 +284,11 @@ class Workers:
     def _halt(self) -> None:
         """All threads leave what they do."""
         self.grid.stop[0] = 1
-        with self.lock:
-            while self.active:
-                self.news.wait(ROUND)
+        if self.news is not None:
+            with self.lock:
+                self.news.notify_all()
+                while self.active:
+                    self.news.wait(ROUND)
 
     def _begun(self) -> list[Resident]:
         return sorted((r for r in self.residents if r.begun[0]), key=lambda r: r.number)

@@ -8,9 +8,21 @@ another group gets a turn, which is the forward progress that sm_70 and later pr
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import bits_mask, cast_ptr, copy_bytes, fill_bytes, mask_bits, minimum, reduce_max, reduce_min, select
+from mmulator.codegen.ops import (
+    bits_mask,
+    cast_ptr,
+    copy_bytes,
+    fill_bytes,
+    mask_bits,
+    minimum,
+    reduce_max,
+    reduce_min,
+    select,
+    stack,
+)
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
+from mmulator.machine.runtime import floats
 from mmulator.machine.runtime.pending import complete_for_sleepers
 from mmulator.machine.runtime.waiting import set_pcs
 from mmulator.machine.state import Cluster, Cta, Stop, Warp
@@ -197,10 +209,8 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
 
 
 @native
-def run_clusters(cluster: ptr_to(Cluster), budget: i64) -> i32:
-    """Run clusters from `number` to `end`, one after the other in the same memory; back after about `budget` blocks of code, or
-    when they are over. `begun` then says whether cluster `number` is half-done."""
-    cluster.left = budget
+def run_row(cluster: ptr_to(Cluster)) -> i32:
+    """Run clusters from `number` to `end`, one after the other in the same memory."""
     while True:
         result = run_cluster(cluster)
         if result != Stop.EXITED:
@@ -212,6 +222,18 @@ def run_clusters(cluster: ptr_to(Cluster), budget: i64) -> i32:
             return i32(Stop.EXITED)
         if cluster.left <= 0:
             return i32(Stop.BUDGET)
+
+
+@native
+def run_clusters(cluster: ptr_to(Cluster), budget: i64) -> i32:
+    """The same; back after about `budget` blocks of code, or when they are over. `begun` then says whether cluster `number` is
+    half-done."""
+    cluster.left = budget
+    environment = stack(u64, 2)
+    floats.enter(environment)
+    result = run_row(cluster)
+    floats.leave(environment)
+    return result
 
 
 @native

@@ -44,14 +44,14 @@ def search(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
             low = middle
         else:
             high = middle
-    cta.hints[site & (HINTS - 1)] = u32(low)
+    cta.cluster.hints[site & (HINTS - 1)] = u32(low)
     return launch.regions + low
 
 
 @native(inline=True)
 def region(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
     """The same, of which an instruction most often finds the one that it met last."""
-    found = cta.launch.regions + cta.hints[site & (HINTS - 1)]
+    found = cta.launch.regions + cta.cluster.hints[site & (HINTS - 1)]
     if at - found.start >= found.size:
         found = search(cta, at, site)
     return found
