@@ -379,8 +379,9 @@ def _refuser(what: str) -> Kernel:
     return lambda op, *args, **kwargs: _refusal(op.name(), what)()
 
 
-def register(special: dict[str, Kernel]) -> list[torch.library.Library]:
-    """Kernels for CUDA's dispatch key, of all operators that the CPU has kernels for. special: what is not just that."""
+def register(special: dict[str, Kernel], built: dict[str, dict[str, Kernel]]) -> list[torch.library.Library]:
+    """Kernels for CUDA's dispatch key, of all operators that the CPU has kernels for. special: what is not just that.
+    built: kernels by dispatch key, for a torch that was built for CUDA."""
     everything = torch.library.Library("_", "IMPL", "CUDA")
     everything.fallback(fallback, "CUDA")
     kept = [everything]
@@ -395,8 +396,13 @@ def register(special: dict[str, Kernel]) -> list[torch.library.Library]:
         for key, what in REFUSED.items():
             library = torch.library.Library("_", "IMPL", key)
             library.fallback(_refuser(what), key)
-            kept.append(library)
+            of_key = torch.library.Library("aten", "IMPL", key)
+            kept += [library, of_key]
             for full in registered(key):
                 if full.startswith("aten::"):
-                    implement(full[6:], key, _refusal(full, what))
+                    of_key.m.impl(full[6:], key, _refusal(full, what))
+        for key, kernels in built.items() if torch._C._has_cuda else ():
+            kept.append(of_key := torch.library.Library("aten", "IMPL", key))
+            for name, made in kernels.items():
+                of_key.m.impl(name, key, made)
     return [*kept, own]

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mmulator.doors.torch import dispatch, raw
+from mmulator.doors.torch import allocator, dispatch, raw
 from mmulator.driver import current
 
 # What fresh memory holds: a signalling NaN of each floating-point type, elsewhere bytes of 0xCD. Hexadecimal, one element.
@@ -96,3 +96,10 @@ def storages() -> None:
 
     torch.UntypedStorage.__new__ = new  # type: ignore[method-assign,assignment]
     torch.UntypedStorage.resize_ = grow  # type: ignore[method-assign]
+
+
+def statistics() -> dict[str, dict[str, dict[str, int]]]:
+    """What tensors of cuda hold: {pool: {"count", "rounded", "requested": {"current", "peak", "allocated", "freed"}}}, where
+    rounded and requested are bytes."""
+    numbers = iter(allocator.counters)
+    return {p: {k: {s: next(numbers) for s in allocator.SERIES} for k in allocator.KINDS} for p in allocator.POOLS}

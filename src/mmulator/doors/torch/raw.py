@@ -21,7 +21,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 _KIND_CPU, _KIND_CUDA = 1, 2  # DLDeviceType
-_IMPL_BYTES, _STORAGE_BYTES = 176, 72  # of each object, not more than it has
+_IMPL_BYTES, _STORAGE_BYTES = 192, 72  # of each object, not more than it has
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 _CUDA_TYPE = 1  # c10::DeviceType
 
