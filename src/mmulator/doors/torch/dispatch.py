@@ -388,7 +388,8 @@ def register(special: dict[str, Kernel], built: dict[str, dict[str, Kernel]]) ->
     own = torch.library.Library("aten", "IMPL", "CUDA")
     implement = own.m.impl
     registered = torch._C._dispatch_get_registrations_for_dispatch_key
-    names = {n for key in ("CPU", "CUDA") for n in registered(key) if n.startswith("aten::")}
+    of_cuda = registered("CUDA")
+    names = {n for n in (*registered("CPU"), *of_cuda) if n.startswith("aten::")}
     with warnings.catch_warnings():  # torch says so where it has kernels for CUDA
         warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel", UserWarning)
         for full in {*names, *special, *COMPOSITE}:
@@ -401,7 +402,7 @@ def register(special: dict[str, Kernel], built: dict[str, dict[str, Kernel]]) ->
             for full in registered(key):
                 if full.startswith("aten::"):
                     of_key.m.impl(full[6:], key, _refusal(full, what))
-        for key, kernels in built.items() if torch._C._has_cuda else ():
+        for key, kernels in built.items() if "aten::mm" in of_cuda else ():
             kept.append(of_key := torch.library.Library("aten", "IMPL", key))
             for name, made in kernels.items():
                 of_key.m.impl(name, key, made)
