@@ -160,7 +160,10 @@ def attention(
 
 
 # Kernels for other dispatch keys, where torch was built for CUDA.
-BUILT_FOR_CUDA = {"AutogradCUDA": {"scaled_dot_product_attention": attention}, "CUDA": {"scaled_dot_product_attention": attention}}
+BUILT_FOR_CUDA = {
+    "AutogradCUDA": {"scaled_dot_product_attention": attention},
+    "CUDA": {"scaled_dot_product_attention": attention},
+}
 
 
 @on_host("mm.dtype", "bmm.dtype")

@@ -60,7 +60,7 @@ def watch_addresses() -> None:
     """From here on, a kernel may touch the memory whose address a program asks for. Of tensors of all devices."""
     if torch.Tensor.data_ptr is not _taken:
         _taken.__doc__ = _data_ptr.__doc__
-        torch.Tensor.data_ptr = _taken  # type: ignore[method-assign]
+        torch.Tensor.data_ptr = _taken
 
 
 def storage(size: int) -> Any:
@@ -94,8 +94,8 @@ def storages() -> None:
         raw.resize_storage(self, size)
         return self
 
-    torch.UntypedStorage.__new__ = new  # type: ignore[method-assign,assignment]
-    torch.UntypedStorage.resize_ = grow  # type: ignore[method-assign]
+    torch.UntypedStorage.__new__ = new
+    torch.UntypedStorage.resize_ = grow
 
 
 def statistics() -> dict[str, dict[str, dict[str, int]]]:
@@ -103,3 +103,12 @@ def statistics() -> dict[str, dict[str, dict[str, int]]]:
     rounded and requested are bytes."""
     numbers = iter(allocator.counters)
     return {p: {k: {s: next(numbers) for s in allocator.SERIES} for k in allocator.KINDS} for p in allocator.POOLS}
+
+
+def reset(*series: str) -> None:
+    """Begin anew: `peak` at what there is, `allocated` and `freed` at 0."""
+    width = len(allocator.SERIES)
+    for start in range(0, len(allocator.counters), width):
+        for name in series:
+            value = allocator.counters[start] if name == "peak" else 0
+            allocator.counters[start + allocator.SERIES.index(name)] = value

@@ -45,9 +45,7 @@ def advance(count: int, resident: int, each: int) -> int:
     return ((count - 1) // (threads(count, resident) * each) + 1) * 4
 
 
-def spread(
-    count: int, seed: int, place: int, resident: int, draw: Callable[..., tuple[Words, ...]]
-) -> Words:
+def spread(count: int, seed: int, place: int, resident: int, draw: Callable[..., tuple[Words, ...]]) -> Words:
     """`count` numbers. draw: of four words each, the numbers that a thread makes of them."""
     width = threads(count, resident)
     sequence = np.arange(width, dtype=U64)
