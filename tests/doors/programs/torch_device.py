@@ -318,14 +318,14 @@ def fresh_memory_is_poisoned_and_apart() -> None:
 
 
 def memory_is_counted() -> None:
-    from mmulator.doors.torch import memory
+    from mmulator.doors.torch.cuda_memory import account
 
-    before = memory.statistics()["all"]["requested"]
+    before = account()["requested"]["all"]
     x = ones(1000)
     y = x + x
-    during = memory.statistics()["all"]["requested"]
+    during = account()["requested"]["all"]
     del x, y
-    after = memory.statistics()["all"]["requested"]
+    after = account()["requested"]["all"]
     assert during["current"] - before["current"] == 8000 and after["current"] == before["current"]
     assert after["peak"] >= during["current"] and after["freed"] - before["freed"] == 8000
     torch.cuda.reset_peak_memory_stats()

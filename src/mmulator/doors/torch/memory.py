@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mmulator.doors.torch import allocator, dispatch, raw
+from mmulator.doors.torch import dispatch, raw
 from mmulator.driver import current
 
 # What fresh memory holds: a signalling NaN of each floating-point type, elsewhere bytes of 0xCD. Hexadecimal, one element.
@@ -37,8 +37,7 @@ def expose(tensor: torch.Tensor) -> None:
     """The program has the address of this tensor's memory, and may store it where a kernel finds it."""
     storage = dispatch._storage_of(tensor)
     address, size = dispatch._address_of(storage), storage.nbytes()
-    known = current().memory._known.get(address)
-    if size and (known is None or not known.alive or known.size < size):
+    if size:
         current().memory.expose(address, size, storage, "a tensor whose data_ptr() was taken")
 
 
@@ -96,19 +95,3 @@ def storages() -> None:
 
     torch.UntypedStorage.__new__ = new
     torch.UntypedStorage.resize_ = grow
-
-
-def statistics() -> dict[str, dict[str, dict[str, int]]]:
-    """What tensors of cuda hold: {pool: {"count", "rounded", "requested": {"current", "peak", "allocated", "freed"}}}, where
-    rounded and requested are bytes."""
-    numbers = iter(allocator.counters)
-    return {p: {k: {s: next(numbers) for s in allocator.SERIES} for k in allocator.KINDS} for p in allocator.POOLS}
-
-
-def reset(*series: str) -> None:
-    """Begin anew: `peak` at what there is, `allocated` and `freed` at 0."""
-    width = len(allocator.SERIES)
-    for start in range(0, len(allocator.counters), width):
-        for name in series:
-            value = allocator.counters[start] if name == "peak" else 0
-            allocator.counters[start + allocator.SERIES.index(name)] = value
