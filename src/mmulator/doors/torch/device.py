@@ -13,7 +13,7 @@ def open() -> list[Any]:
     guard = raw.guard()
     raw.find()
     hooks.answer(guard, raw.memory.answers)
-    kept = dispatch.register(kernels.SPECIAL)
+    kept = dispatch.register(kernels.SPECIAL, kernels.BUILT_FOR_CUDA)
     memory.watch_addresses()
     memory.storages()
     random.install()

@@ -59,7 +59,7 @@ def watch_addresses() -> None:
     """From here on, a kernel may touch the memory whose address a program asks for. Of tensors of all devices."""
     if torch.Tensor.data_ptr is not _taken:
         _taken.__doc__ = _data_ptr.__doc__
-        torch.Tensor.data_ptr = _taken  # type: ignore[method-assign]
+        torch.Tensor.data_ptr = _taken
 
 
 def storage(size: int) -> Any:
@@ -93,5 +93,5 @@ def storages() -> None:
         raw.resize_storage(self, size)
         return self
 
-    torch.UntypedStorage.__new__ = new  # type: ignore[method-assign,assignment]
-    torch.UntypedStorage.resize_ = grow  # type: ignore[method-assign]
+    torch.UntypedStorage.__new__ = new
+    torch.UntypedStorage.resize_ = grow
