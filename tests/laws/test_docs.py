@@ -41,6 +41,7 @@ class Step:
     """Something a page tells the reader. kind: `shell` (one command), or the language of a fenced block.
 
     directive: of the comment before it, as `<!-- file: average.ptx -->`. line: where it stands, in the page or a part of it.
+    needs: the module that a comment before that asks for.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class Step:
     directive: str
     argument: str
     line: int
+    needs: str = ""
 
 
 _DIRECTIVE = re.compile(r"<!-- (\w+)(?:: (.*))? -->$")
@@ -57,16 +59,17 @@ def steps(text: str) -> Iterator[Step]:
     """Fenced blocks and indented commands, in order."""
     lines = text.split("\n")
     at = 0
-    directive = argument = ""
+    directive = argument = needs = ""
     while at < len(lines):
         line, start = lines[at], at + 1
         found = _DIRECTIVE.match(line)
         if found:
             directive, argument = found[1], found[2] or ""
+            needs = argument if directive == "needs" else needs
         elif line.startswith("```"):
             end = lines.index("```", at + 1)
-            yield Step(line[3:] or "text", "\n".join(lines[at + 1 : end]) + "\n", directive, argument, start)
-            at, directive = end, ""
+            yield Step(line[3:] or "text", "\n".join(lines[at + 1 : end]) + "\n", directive, argument, start, needs)
+            at, directive, needs = end, "", ""
         elif line.startswith("    ") and line.strip():
             command = line.strip()
             while command.endswith("\\"):
@@ -101,6 +104,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run_mmulator(command: str) -> tuple[int, str]:
     """Exit code and standard output."""
+    if command.startswith("mmulator exec "):  # its process becomes the program
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        words = [sys.executable, "-m", *shlex.split(command)]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True)
+        return done.returncode, done.stdout
     from mmulator.cli.app import run
 
     out = io.StringIO()
@@ -138,14 +146,15 @@ def test_command_runs(command: str, folder: Path) -> None:
 def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python blocks of a page, one after the other. A block under `<!-- output: COMMAND -->` is what that prints;
     `output: python` is what the snippet before it printed. `file: NAME` is a file that later blocks use, `pytest: NAME` one
-    that passes; a block under `needs: MODULE` is left out, by name, where the module is not installed."""
+    that passes; a block under `needs: MODULE`, perhaps before another comment, is left out, by name, where the module is not
+    installed."""
     printed: str | None = ""
     space: dict[str, Any] = {}
     left_out: set[str] = set()
     monkeypatch.syspath_prepend(folder)
     for step in [] if page == TUTORIAL else steps(read(page)):
-        if step.directive == "needs" and find_spec(step.argument) is None:
-            left_out.add(step.argument)
+        if step.needs and find_spec(step.needs) is None:
+            left_out.add(step.needs)
             printed = None
         elif step.directive in ("file", "pytest"):
             (folder / step.argument).write_text(step.text)
