@@ -13,7 +13,6 @@ import typer
 from mmulator.cli.output import WrongUsage
 from mmulator.errors import LaunchError
 
-HIDDEN = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")  # where there is a GPU, the program is not to see it
 _FLAGS = ("-h", "--help")  # options of ours without a value
 
 _setting = typer.Option
@@ -92,6 +91,7 @@ def surroundings(settings: dict[str, Any]) -> dict[str, str]:
 
     settings: of the driver, None for those of the environment. Raises WrongUsage for one that is none, LaunchError for such a
     one of the environment."""
+    from mmulator.doors import imports
     from mmulator.driver.settings import Settings
 
     given = {f"MMULATOR_{name.upper()}": str(value) for name, value in settings.items() if value is not None}
@@ -104,12 +104,8 @@ def surroundings(settings: dict[str, Any]) -> dict[str, str]:
     Settings.from_environment(environment)
     folder = str(Path(__file__).parents[1] / "doors" / "startup")
     paths = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p and p != folder]
-    made = environment | {
-        "PYTHONPATH": os.pathsep.join([folder, *paths]), "MMULATOR_EXEC": sys.prefix, "TRITON_DEFAULT_BACKEND": "mmulator",
-    }  # fmt: skip
-    if any(Path(p).exists() for p in HIDDEN):
-        made["CUDA_VISIBLE_DEVICES"] = ""
-    return made
+    own = {"PYTHONPATH": os.pathsep.join([folder, *paths]), "MMULATOR_EXEC": sys.prefix}
+    return {**environment, **own, **imports.environment()}
 
 
 def start(program: list[str], environment: dict[str, str]) -> NoReturn:

@@ -28,14 +28,35 @@ SERIES = ("current", "peak", "allocated", "freed")
 counters = (ctypes.c_int64 * (len(POOLS) * len(KINDS) * len(SERIES)))()
 pinned = (ctypes.c_uint64 * (PINNED + 1))()  # addresses, then how many places were ever used
 
+_pinned_allocator = ctypes.c_uint64()
+
 _TEXT = """
 @mm_torch_counters = external global i64
 @mm_torch_pinned = external global i64
 @mm_torch_original = external global i8
+@mm_torch_pinned_allocator = external global i64
 declare void @mm_torch_original_allocate(ptr sret({{ptr, ptr, ptr, i16}}), ptr, i64)
 declare i32 @mm_torch_posix_memalign(ptr, i64, i64)
 declare i64 @mm_torch_malloc_usable_size(ptr)
 declare void @mm_torch_free(ptr)
+
+; What torch asks of a device that has nothing to do: yes, no, and the only stream.
+define i64 @one() {{
+  ret i64 1
+}}
+
+define i64 @zero() {{
+  ret i64 0
+}}
+
+define {{i64, i64}} @stream() {{
+  ret {{i64, i64}} {{i64 1, i64 0}}
+}}
+
+define i64 @pinned_allocator() {{
+  %address = load i64, ptr @mm_torch_pinned_allocator
+  ret i64 %address
+}}
 
 define i64 @size_of(ptr %block) {{
   %usable = call i64 @mm_torch_malloc_usable_size(ptr %block)
@@ -289,18 +310,19 @@ class Allocator:
         symbols = {f"mm_torch_{f}": ctypes.cast(libc[f], ctypes.c_void_p).value or 0 for f in functions}
         symbols |= {"mm_torch_original": original, "mm_torch_original_allocate": own["allocate"]}
         symbols |= {"mm_torch_counters": ctypes.addressof(counters), "mm_torch_pinned": ctypes.addressof(pinned)}
+        symbols["mm_torch_pinned_allocator"] = ctypes.addressof(_pinned_allocator)
         code = Library(text, 2, symbols)
-        for kept in (code, counters, pinned, self):  # torch frees memory after Python has gone
+        for kept in (code, counters, pinned, _pinned_allocator, self):  # torch frees memory after Python has gone
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
         i64 = ctypes.c_int64
         self.take = code.function("take", None, i64, i64)
         self.fill = code.function("fill", None, i64, i64, ctypes.c_uint64)
-        self.is_pinned = code.address("is_pinned")
+        self.answers = {n: code.address(n) for n in ("one", "zero", "stream", "is_pinned", "pinned_allocator")}
         plain, locked = (
             own.another({"allocate": code.address(allocate), "raw_deleter": code.address("deleter_of")})
             for allocate in ("allocate", "allocate_pinned")
         )
-        self.pinned = locked
+        _pinned_allocator.value = locked
         put(plain, 255)
 
 

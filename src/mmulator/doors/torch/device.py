@@ -12,7 +12,7 @@ def open() -> list[Any]:
     cuda.install()
     guard = raw.guard()
     raw.find()
-    hooks.answer(guard, raw.memory.pinned, raw.memory.is_pinned)
+    hooks.answer(guard, raw.memory.answers)
     kept = dispatch.register(kernels.SPECIAL)
     memory.watch_addresses()
     memory.storages()

@@ -368,11 +368,15 @@ def fallback(op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
 REFUSED = {"SparseCUDA": "sparse", "SparseCsrCUDA": "sparse compressed", "QuantizedCUDA": "quantized", "NestedTensorCUDA": "nested"}
 
 
-def _refuser(what: str) -> Kernel:
-    def refuse(op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
-        raise UnsupportedError(f"{op.name()}: a {what} tensor on cuda is not supported", hint="keep it on the CPU")
+def _refusal(name: str, what: str) -> Kernel:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedError(f"{name}: a {what} tensor on cuda is not supported", hint="keep it on the CPU")
 
     return refuse
+
+
+def _refuser(what: str) -> Kernel:
+    return lambda op, *args, **kwargs: _refusal(op.name(), what)()
 
 
 def register(special: dict[str, Kernel]) -> list[torch.library.Library]:
@@ -380,15 +384,19 @@ def register(special: dict[str, Kernel]) -> list[torch.library.Library]:
     everything = torch.library.Library("_", "IMPL", "CUDA")
     everything.fallback(fallback, "CUDA")
     kept = [everything]
-    for key, what in REFUSED.items():
-        library = torch.library.Library("_", "IMPL", key)
-        library.fallback(_refuser(what), key)
-        kept.append(library)
     own = torch.library.Library("aten", "IMPL", "CUDA")
     implement = own.m.impl
-    of_cpu = (n for n in torch._C._dispatch_get_registrations_for_dispatch_key("CPU") if n.startswith("aten::"))
+    registered = torch._C._dispatch_get_registrations_for_dispatch_key
+    names = {n for key in ("CPU", "CUDA") for n in registered(key) if n.startswith("aten::")}
     with warnings.catch_warnings():  # torch says so where it has kernels for CUDA
         warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel", UserWarning)
-        for full in {*of_cpu, *special, *COMPOSITE}:
+        for full in {*names, *special, *COMPOSITE}:
             implement(full[6:], "CUDA", special.get(full) or kernel(full))
+        for key, what in REFUSED.items():
+            library = torch.library.Library("_", "IMPL", key)
+            library.fallback(_refuser(what), key)
+            kept.append(library)
+            for full in registered(key):
+                if full.startswith("aten::"):
+                    implement(full[6:], key, _refusal(full, what))
     return [*kept, own]

@@ -37,8 +37,7 @@ def expose(tensor: torch.Tensor) -> None:
     """The program has the address of this tensor's memory, and may store it where a kernel finds it."""
     storage = dispatch._storage_of(tensor)
     address, size = dispatch._address_of(storage), storage.nbytes()
-    known = current().memory._known.get(address)
-    if size and (known is None or not known.alive or known.size < size):
+    if size:
         current().memory.expose(address, size, storage, "a tensor whose data_ptr() was taken")
 
 

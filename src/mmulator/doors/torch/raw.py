@@ -33,29 +33,29 @@ _pointer_of.restype = ctypes.c_void_p
 _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
-def guard() -> int:
-    """Give torch a device guard for CUDA that does nothing, where there is none, or one that knows no device.
+def guard() -> ctypes.c_uint64:
+    """The place where torch keeps the device guard of CUDA; 0 where there is none. Raises UnsupportedError.
 
-    torch puts it there itself when asked to, provided that the guard it finds counts no devices: a build without CUDA finds
-    none at all and gives up, so it is shown one for as long as the question takes. Returns the guard's address.
+    Newer versions put one there that does nothing, when asked to and provided that the guard they find counts no devices: a
+    build without CUDA finds none at all and gives up, so it is shown one for as long as the question takes.
     """
     library = Path(torch.__file__).parent / "lib" / "libc10.so"
     try:
-        registry = (ctypes.c_void_p * 2).in_dll(ctypes.CDLL(str(library)), _REGISTRY)
+        registry = (ctypes.c_uint64 * 2).in_dll(ctypes.CDLL(str(library)), _REGISTRY)
     except (OSError, ValueError) as error:
         raise UnsupportedError(
             f"torch {torch.__version__} keeps its device guards elsewhere: {error}", hint="mmulator knows torch 2.6 to 2.14"
         ) from None
-    nothing = ctypes.CFUNCTYPE(ctypes.c_uint64)(lambda: 0)
-    table = (ctypes.c_void_p * 64)(*[ctypes.cast(nothing, ctypes.c_void_p).value] * 64)
-    pretended = (ctypes.c_void_p * 1)(ctypes.addressof(table))
-    if not registry[_CUDA_TYPE]:
-        registry[_CUDA_TYPE] = ctypes.addressof(pretended)
-    torch._C._ensureCUDADeviceGuardSet()
-    if registry[_CUDA_TYPE] == ctypes.addressof(pretended):
-        registry[_CUDA_TYPE] = None
-        raise UnsupportedError(f"torch {torch.__version__} takes no device guard")
-    return int(registry[_CUDA_TYPE])
+    place = ctypes.c_uint64.from_address(ctypes.addressof(registry) + 8 * _CUDA_TYPE)
+    if "_ensureCUDADeviceGuardSet" in vars(torch._C):
+        nothing = ctypes.CFUNCTYPE(ctypes.c_uint64)(lambda: 0)
+        table = (ctypes.c_void_p * 64)(*[ctypes.cast(nothing, ctypes.c_void_p).value] * 64)
+        pretended = (ctypes.c_void_p * 1)(ctypes.addressof(table))
+        before, place.value = place.value, place.value or ctypes.addressof(pretended)
+        torch._C._ensureCUDADeviceGuardSet()
+        if place.value == ctypes.addressof(pretended):
+            place.value = before
+    return place
 
 
 def _retagged(tensor: torch.Tensor, kind: int) -> torch.Tensor:
