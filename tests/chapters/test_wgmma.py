@@ -361,16 +361,6 @@ def test_a_copy_before_the_wait_means_the_value_after_it(seed: int) -> None:
     assert (products(body, seed) == DONE).all()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_sums_before_the_wait_are_those_after_it(seed: int) -> None:
-    """Compilers add up products of FP8 in f32 so, before the commit; ptxas waits (C7517)."""
-    first, second = ACCUMULATE.format(1, 2, 3, 4, "0"), ACCUMULATE.format(5, 6, 7, 8, "0")
-    add = "  add.f32 %f9, %f9, %f{};\n"
-    body = "  mov.f32 %f9, 0f3F800000;\n" + FENCE + first + add.format(1) + second + add.format(5) + COMMIT + wait(0)
-    out = products(body + "  mov.f32 %f1, %f9;\n" + STORE_BOTH, seed)
-    assert (out == [1 + 16 + 16, 16]).all()
-
-
 def test_operands_are_read_between_issue_and_wait() -> None:
     """Shared memory overwritten too early: one outcome a seed, both outcomes among seeds."""
     overwrite = "  bar.sync 0;\n" + "".join(f"  st.shared.b32 [%r41+{4 * n}], 0;\n" for n in range(16)) + "  bar.sync 0;\n"

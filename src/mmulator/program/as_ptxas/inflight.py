@@ -1,10 +1,10 @@
-"""What ptxas makes of accumulators in flight: what is computed from them, and lists of registers that overlap.
+"""What ptxas makes of accumulators in flight: copies of them, and lists of registers that overlap.
 
-A wgmma's result reaches the registers at the wait_group that covers it. Compilers compute with accumulators between the wgmma
-and its wait, meaning the value after the wait: Triton unpacks f16 accumulators so, and adds up FP8 products in f32. ptxas
-renames copies and waits before everything else (C7517). Here an instruction that does no more than compute from such a register
-goes behind the next wait_group of its straight line, if nothing in between needs it earlier. Any other early read sees what the
-registers held before.
+A wgmma's result reaches the registers at the wait_group that covers it. Compilers write plain `mov` (also `mov` that takes a
+register apart) and `cvt` between widths of integers between the wgmma and its wait, meaning the value after the wait: Triton's
+f16 accumulators are unpacked so. ptxas makes nothing of such a copy, it renames. Here each of these moves goes behind the next
+wait_group of its straight line, if nothing in between needs it earlier. Any other early read sees what the registers held
+before.
 
 Accumulators that overlap: a wgmma accumulates on neighbouring registers of the chip, so a list that does not fit to those of
 the wgmma before it has to be copied. With a wgmma.fence between the two ptxas copies what the earlier one left. Without, it
@@ -17,17 +17,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mmulator.isa.effects import Ends, Memory, Queue, Step, Together
+from mmulator.isa.effects import Algebra, Ends, Queue, Step
 from mmulator.program.blocks import is_wgmma_issue, is_wgmma_wait
 from mmulator.program.uses import registers_of, uses_and_defs
 from mmulator.ptx.tree import Function, Instruction, Label, Statement
 
 _REGISTERS_ALIGNED = 4  # an accumulator begins at a multiple of so many registers
+_INTEGERS = frozenset(f"{sign}{bits}" for sign in "us" for bits in (8, 16, 32, 64))
 _STAYS = (Ends.NO, Ends.BARRIER)
 
 
-def delay_reads(function: Function) -> Function:
-    """The function with those instructions delayed; itself if it has no wgmma."""
+def delay_copies(function: Function) -> Function:
+    """The function with those moves delayed; itself if it has no wgmma."""
     if not any(i.effects.queue is Queue.WGMMA for i in function.instructions):
         return function
     return replace(function, body=tuple(_Delay().run(function.body)))
@@ -62,17 +63,18 @@ def _fits(own: tuple[str, ...], before: tuple[str, ...]) -> bool:
     return own in runs or own[: len(before)] == before
 
 
-def _computes(ins: Instruction) -> bool:
-    """Whether all that an instruction does is to compute registers, each lane its own."""
-    e = ins.effects
-    alone = e.together is Together.ALONE and e.ends is Ends.NO
-    return alone and e.memory is Memory.NONE and e.queue is Queue.NONE and ins.guard is None
+def _is_copy(ins: Instruction) -> bool:
+    """Whether the bits move as they are: mov, and cvt such as cvt.u32.u16 (halves of a register, for an asm that takes whole)."""
+    algebra = ins.effects.algebra
+    return algebra is Algebra.COPY or (
+        algebra is Algebra.CONVERSION and len(ins.modifiers) == 2 and _INTEGERS.issuperset(ins.modifiers)
+    )
 
 
 class _Delay:
     def __init__(self) -> None:
         self.in_flight: set[str] = set()
-        self.late: list[Instruction] = []
+        self.moves: list[Instruction] = []
         self.reads: set[str] = set()
         self.writes: set[str] = set()
 
@@ -90,7 +92,7 @@ class _Delay:
                 continue
             uses, defs = uses_and_defs(statement)
             if self.can_wait(statement, uses, defs):
-                self.late.append(statement)
+                self.moves.append(statement)
                 self.reads |= uses
                 self.writes |= defs
                 continue
@@ -102,11 +104,13 @@ class _Delay:
         yield from self.release()
 
     def can_wait(self, ins: Instruction, uses: set[str], defs: set[str]) -> bool:
-        """What is computed from an accumulator in flight, or from what was. The order of those that wait stays."""
-        return _computes(ins) and bool(uses & (self.in_flight | self.writes)) and not defs & self.in_flight
+        """A move out of an accumulator in flight (or out of such a copy)."""
+        if not _is_copy(ins) or ins.guard is not None or not uses & (self.in_flight | self.writes):
+            return False
+        return not defs & (self.in_flight | self.reads | self.writes)
 
     def release(self) -> Iterator[Statement]:
-        yield from self.late
-        self.late = []
+        yield from self.moves
+        self.moves = []
         self.reads = set()
         self.writes = set()
