@@ -20,7 +20,7 @@ from mmulator.machine.launch.report import Report
 from mmulator.tables import text_table
 
 WIDTH = 80
-_NAME = 20  # characters of a kernel's name that are left of a long one
+_NAME = 16  # characters of a kernel's name that are left of a long one
 _CLASSES = 5  # of instructions that are named
 
 
@@ -29,7 +29,7 @@ def short(number: int) -> str:
     """`831`, `12.3 k`, `1.2 G`: three digits or four."""
     if number < 1000:
         return str(number)
-    unit, size = next((u, s) for u, s in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if number >= s)
+    unit, size = next((u, s) for u, s in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if number >= 0.99995 * s)
     return f"{number / size:.1f} {unit}"
 
 
@@ -60,11 +60,11 @@ def again(report: Report, number: int) -> str:
 def _line(text: str, report: Report) -> str:
     name = demangle(report.kernel)
     rest = text.removeprefix(name)
-    return f"mmulator: {elided(name, WIDTH - len('mmulator: ') - len(rest))}{rest}"
+    return "\n".join(_wrapped(f"mmulator: {elided(name, WIDTH - len('mmulator: ') - len(rest))}{rest}", ""))
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+def _wrapped(text: str, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False)
 
 
 # all launches -------------------------------------------------------------------------------------------------------
@@ -128,7 +128,8 @@ class Totals:
             name = elided(name, 26) + (f" on {device}" if several else "")
             macs = short(k.macs) if k.macs else ""
             rows.append((name, f"{k.launches:,}", f"{k.run:.3f}", f"{k.compile:.3f}", short(k.instructions), macs))
-        return text_table(_COLUMNS, _right([_COLUMNS, *rows])[1:])
+        head, *lines = _right([_COLUMNS, *rows])
+        return text_table(head, lines)
 
 
 _COLUMNS = ("kernel", "launches", "run, s", "compile, s", "instructions", "MACs")
@@ -188,7 +189,8 @@ class Lines:
         row = {"process": os.getpid(), "launch": number, "finished": round(time.time(), 6), "name": demangle(report.kernel)}
         data = json.dumps(row | report.as_dict(), separators=(",", ":")).encode() + b"\n"
         try:
-            os.write(self.file, data)
+            while data:  # all at once but where the disk is full
+                data = data[os.write(self.file, data) :]
         except OSError as error:
             raise LaunchError(f"MMULATOR_REPORT: cannot write {self.path}: {error.strerror}") from None
 

@@ -1,4 +1,4 @@
-"""Addresses that a program takes of torch's tensors: where they are stored, kernels may find them, and touch what they lead to."""
+"""Addresses that a program takes of torch's tensors: a kernel that finds one may touch what it leads to."""
 
 from __future__ import annotations
 

@@ -84,7 +84,8 @@ def _check_device(value: Any, label: str, number: int, door: Any, address: int) 
     if door is not None and where == "cpu":
         if address and not value.is_pinned():
             raise LaunchError(
-                f"Pointer argument (at {number}) cannot be accessed from Triton (cpu tensor?)", hint=f"{label} is on the CPU: x.cuda()"
+                f"Pointer argument (at {number}) cannot be accessed from Triton (cpu tensor?)",
+                hint=f"{label} is on the CPU: x.cuda()",
             )
         return
     raise LaunchError(
@@ -157,9 +158,8 @@ def slots(signature: dict[Any, Any], flags: Sequence[str]) -> Iterator[Slot]:
 
     def of(ty: Any, label: str, path: Path) -> Iterator[Slot]:
         if isinstance(ty, tuple):
-            names = getattr(ty, "_fields", range(len(ty)))
-            for n, (item, name) in enumerate(zip(ty, names)):
-                yield from of(item, f"{label}, item {name}", (*path, n))
+            for n, item in enumerate(ty):  # a named tuple and a plain one share a compiled kernel
+                yield from of(item, f"{label}, item {n}", (*path, n))
         elif ty.startswith("tensordesc"):
             yield from descriptor(ty, label, path, flags)
         elif ty != "constexpr":
@@ -193,7 +193,9 @@ def descriptor(ty: str, label: str, path: Path, flags: Sequence[str]) -> Iterato
 class Packer:
     """Arguments of one kernel to bytes. slots: its parameters, scratch: pointers behind them that the compiler added."""
 
-    def __init__(self, kernel: str, wanted: Sequence[Slot], params: Sequence[Parameter], offsets: Sequence[int], size: int) -> None:
+    def __init__(
+        self, kernel: str, wanted: Sequence[Slot], params: Sequence[Parameter], offsets: Sequence[int], size: int
+    ) -> None:
         self.scratch = len(params) - len(wanted)
         if not 0 <= self.scratch <= 2:
             raise InternalError(f"{kernel} has {len(params)} parameters where Triton's signature has {len(wanted)}")
@@ -240,4 +242,3 @@ def _format(params: Sequence[Parameter], offsets: Sequence[int], size: int) -> s
         out += "x" * (offset - at) + _CODES[p.size]
         at = offset + p.size
     return out + "x" * (size - at)
-

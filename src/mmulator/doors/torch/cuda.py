@@ -25,7 +25,8 @@ class Missing(UnsupportedError, AttributeError):
 
 # Classes that torch.cuda builds its own on, and what they are called there.
 _ABSENT = {
-    "_CUDAGraph": ("torch.cuda.CUDAGraph", "run the captured function itself; torch.compile without mode='reduce-overhead'"),
+    "_CUDAGraph": ("torch.cuda.CUDAGraph", "call the function itself instead of a graph of it"),
+    "_cuda_CUDAAllocator_AllocatorState": ("torch.cuda.CUDAGraph", "call the function itself instead of a graph of it"),
     "_MemPool": ("torch.cuda.MemPool", "there is one pool of memory"),
     "_cuda_CUDAAllocator": ("torch.cuda.memory.CUDAPluggableAllocator", "memory is this machine's"),
 }

@@ -10,8 +10,9 @@ def open() -> list[Any]:
     from mmulator.doors.torch import cuda, dispatch, hooks, kernels, memory, random, raw
 
     cuda.install()
-    hooks.answer(raw.guard())
+    guard = raw.guard()
     raw.find()
+    hooks.answer(guard, raw.memory.answers)
     kept = dispatch.register(kernels.SPECIAL)
     memory.watch_addresses()
     memory.storages()

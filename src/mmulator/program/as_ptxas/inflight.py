@@ -3,8 +3,8 @@
 A wgmma's result reaches the registers at the wait_group that covers it. Compilers write plain `mov` (also `mov` that takes a
 register apart) and `cvt` between widths of integers between the wgmma and its wait, meaning the value after the wait: Triton's
 f16 accumulators are unpacked so. ptxas makes nothing of such a copy, it renames. Here each of these moves goes behind the next
-wait_group of its straight line, if nothing in between needs it earlier. Any other early read sees what the registers held
-before.
+wait_group of its straight line, if nothing in between needs it earlier. At any other early read ptxas injects a wait; here,
+too, if `waits` says so, else it sees what the registers held before.
 
 Accumulators that overlap: a wgmma accumulates on neighbouring registers of the chip, so a list that does not fit to those of
 the wgmma before it has to be copied. With a wgmma.fence between the two ptxas copies what the earlier one left. Without, it
@@ -19,19 +19,32 @@ from dataclasses import replace
 
 from mmulator.isa.effects import Algebra, Ends, Queue, Step
 from mmulator.program.blocks import is_wgmma_issue, is_wgmma_wait
+from mmulator.program.as_ptxas.quotient import instruction
 from mmulator.program.uses import registers_of, uses_and_defs
-from mmulator.ptx.tree import Function, Instruction, Label, Statement
+from mmulator.ptx.tree import Function, Immediate, Instruction, Label, Statement
 
 _REGISTERS_ALIGNED = 4  # an accumulator begins at a multiple of so many registers
 _INTEGERS = frozenset(f"{sign}{bits}" for sign in "us" for bits in (8, 16, 32, 64))
 _STAYS = (Ends.NO, Ends.BARRIER)
 
 
-def delay_copies(function: Function) -> Function:
-    """The function with those moves delayed; itself if it has no wgmma."""
+def delay_copies(function: Function, waits: bool = False) -> Function:
+    """The function with those moves delayed; itself if it has no wgmma. waits: with a wait in front of each other instruction
+    that reads or writes an accumulator in flight."""
     if not any(i.effects.queue is Queue.WGMMA for i in function.instructions):
         return function
-    return replace(function, body=tuple(_Delay().run(function.body)))
+    return replace(function, body=tuple(_Delay(waits).run(function.body)))
+
+
+def is_injected(ins: Instruction) -> bool:
+    """Whether `delay_copies` put this wait there."""
+    return ins.made_from is not None and is_wgmma_wait(ins)
+
+
+def _wait(ins: Instruction) -> Iterator[Instruction]:
+    """What waits for all wgmma so far, in front of an instruction."""
+    yield instruction(ins, "wgmma", ("commit_group", "sync", "aligned"), (), None)
+    yield instruction(ins, "wgmma", ("wait_group", "sync", "aligned"), (Immediate(0, "int", ins.span),), None)
 
 
 def unfenced(function: Function) -> set[int]:
@@ -72,7 +85,8 @@ def _is_copy(ins: Instruction) -> bool:
 
 
 class _Delay:
-    def __init__(self) -> None:
+    def __init__(self, waits: bool) -> None:
+        self.waits = waits
         self.in_flight: set[str] = set()
         self.moves: list[Instruction] = []
         self.reads: set[str] = set()
@@ -96,6 +110,10 @@ class _Delay:
                 self.reads |= uses
                 self.writes |= defs
                 continue
+            if self.waits and not is_wgmma_issue(statement) and (uses & self.writes or (uses | defs) & self.in_flight):
+                yield from _wait(statement)
+                self.in_flight.clear()
+                yield from self.release()
             if statement.effects.ends not in _STAYS or uses & self.writes or defs & (self.reads | self.writes):
                 yield from self.release()
             yield statement
