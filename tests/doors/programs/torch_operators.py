@@ -58,7 +58,7 @@ def plain(t: torch.Tensor) -> torch.Tensor:
 
 def difference(a: Any, b: Any) -> str:
     if not isinstance(a, torch.Tensor):
-        return "" if a == b or a != a else f"{a} and {b}"  # noqa: PLR0124
+        return "" if a == b or a != a else f"{a} and {b}"
     if b.device.type != "cuda":
         return f"device {b.device}"
     if (a.dtype, a.shape) != (b.dtype, b.shape) or (a.numel() and a.stride() != b.stride()):

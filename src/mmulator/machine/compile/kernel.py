@@ -30,7 +30,7 @@ from mmulator.machine.state import STACK_BYTES, Callee, Kind
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.as_ptxas.contract import contract as contracted
 from mmulator.program.as_ptxas.fold import fold
-from mmulator.program.as_ptxas.inflight import delay_copies, is_injected, unfenced
+from mmulator.program.as_ptxas.inflight import delay_reads, is_injected, unfenced
 from mmulator.program.blocks import (
     LONGEST,
     Block,
@@ -157,7 +157,7 @@ class Jit:
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
-        return delay_copies(contracted(fold(function)) if contract else function, self.options.waits)
+        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits)
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:
