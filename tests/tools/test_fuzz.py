@@ -15,7 +15,12 @@ from tests.support.places import ROOT
 def fuzz(out: Path, *arguments: str, plant: str = "") -> tuple[int, dict[str, Any]]:
     command = [sys.executable, "-m", "tools.fuzz.modules", "--jobs", "2", "--quiet", "--out", str(out), *arguments]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=240, cwd=ROOT, check=False,
+        command,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        cwd=ROOT,
+        check=False,
         env={**os.environ, "MMULATOR_FUZZ_PLANT": plant},
     )
     assert done.returncode in (0, 1), done.stderr

@@ -134,12 +134,13 @@ class Cuda:
         return torch.cuda.is_current_stream_capturing()
 
 
-def flat(values: Any) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, (tuple, list)):
-            yield from flat(value)
-        else:
-            yield value
+def paired(types: Any, values: Any) -> Iterator[tuple[str, Any]]:
+    """Types and values of what is no constant, tuples taken apart. A constant may be a tuple, too."""
+    for ty, value in zip(types, values, strict=True):
+        if isinstance(ty, (tuple, list)):
+            yield from paired(ty, value)
+        elif ty != "constexpr":
+            yield ty, value
 
 
 def storage(value: Any) -> tuple[int, int] | None:
@@ -180,13 +181,14 @@ def merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
 class Launch:
     """What a launch is given. params: bytes of each parameter. extents: memory, (address, bytes). names: of arguments there."""
 
-    def __init__(self, cuda: Cuda, types: list[str], names: list[str], args: list[Any], scratch: int) -> None:
+    def __init__(self, cuda: Cuda, signature: dict[str, Any], args: tuple[Any, ...], scratch: int) -> None:
         self.params: list[bytes] = []
         self.names: list[tuple[int, str, str]] = []
         extents: list[tuple[int, int]] = []
-        if any(ty.startswith(("tensordesc", "nvTmaDesc")) for ty in types):
+        named = [(name, *pair) for (name, ty), arg in zip(signature.items(), args, strict=True) for pair in paired([ty], [arg])]
+        if any(ty.startswith(("tensordesc", "nvTmaDesc")) for _, ty, _ in named):
             raise NotCompared("an argument is a tensor descriptor")
-        for ty, name, value in zip(types, names, args, strict=True):
+        for name, ty, value in named:
             if ty[0] != "*":
                 self.params.append(scalar(ty, value))
                 continue
@@ -283,9 +285,7 @@ class Shadow:
             raise NotCompared("captured into a graph")
         if not kept.ptx:
             raise NotCompared("no PTX in Triton's cache")
-        given = list(flat(rest[4:]))
-        args = given if len(given) == len(kept.types) else [v for v, c in zip(given, kept.constants, strict=True) if not c]
-        launch = Launch(self.cuda, kept.types, kept.names, args, kept.scratch)
+        launch = Launch(self.cuda, kept.signature, rest[4:], kept.scratch)
         self.cuda.synchronize()
         return launch, self.read(launch)
 
@@ -380,8 +380,7 @@ def described(launch: Launch, number: int, gpu: np.ndarray, model: np.ndarray) -
 
 
 class Kept:
-    """Of a launcher of Triton's. ptx: text, "" if there is none. types, names: of arguments that are no constants.
-    constants: of all. scratch: bytes a block."""
+    """Of a launcher of Triton's. ptx: text, "" if there is none. signature: types of arguments. scratch: bytes a block."""
 
     def __init__(self, source: Any, metadata: Any) -> None:
         from triton.runtime.cache import get_cache_manager
@@ -391,11 +390,7 @@ class Kept:
         path = next((p for n, p in group.items() if n.endswith(".ptx")), None)
         self.ptx = Path(path).read_text() if path else ""
         self.hash = hashlib.sha256(self.ptx.encode()).hexdigest()[:16]
-        types = list(flat(source.signature.values()))
-        names = [str(name) for name, ty in source.signature.items() for _ in flat([ty])]
-        self.constants = [ty == "constexpr" for ty in types]
-        self.types = [ty for ty in types if ty != "constexpr"]
-        self.names = [name for name, ty in zip(names, types) if ty != "constexpr"]
+        self.signature = {str(name): ty for name, ty in source.signature.items()}
         self.scratch = int(getattr(metadata, "global_scratch_size", 0)) * int(getattr(metadata, "num_ctas", 1))
 
 

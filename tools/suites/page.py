@@ -1,0 +1,189 @@
+"""docs/compatibility.md: which suites that others wrote run here, from the counts in tools/suites/results.
+
+python -m tools.suites.page core.json liger.json    # take runs into the results, and rewrite the page
+python -m tools.suites.page --shadow shadow.jsonl   # take a comparison with a GPU into the results
+python -m tools.suites.page                         # rewrite the page
+python -m tools.suites.page --check                 # exit code 1 if it is not up to date
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+from tools.suites.known import CLASSES, LIMIT, OPEN, SKIPPED, SUITES, TIME, UNSUPPORTED, WRONG
+from tools.suites.run import Run, small
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "compatibility.md"
+RESULTS = ROOT / "tools" / "suites" / "results"
+SHADOW = "shadow"
+LONGEST = 12  # reasons that are listed of a class
+
+HEAD = """<!-- Made by tools/suites/page.py; do not edit. -->
+
+# Compatibility
+
+Test suites that others wrote, unmodified, on a machine without a GPU. Each case runs
+as its authors run it on a GPU: their pytest, their compiler, `device="cuda"`.
+"""
+
+MEANING = """
+- **passed**: also cases that fail as their authors expect.
+- **skipped**: by the suite itself, which asks what chip it is on.
+- **not supported**: an error that names the instruction.
+- **the suite's own**: would be so on a GPU, or wants what no emulator has.
+- **too long**: stopped after the time that a case had.
+- **wrong**: another result than a GPU's. **not explained**: nobody has looked at it yet.
+"""
+
+AGAIN = """
+## Doing it again
+
+From the root of this repository, with the suite in a folder of its own:
+
+```
+python -m tools.suites.run triton-core --folder ../triton/python --workers 8 --json core.json
+```
+
+`--device sm_80` takes another chip, `--sample 3` three cases of each test function,
+`--shard 2/8` the third of eight parts, which `--merge` puts together. Other names:
+NAMES. On a machine with a GPU
+
+```
+SHADOW_OUT=launches.jsonl PYTHONPATH=.:src python -m pytest -p tools.suites.shadow -n 8 test_core.py --device cuda
+python -m tools.suites.shadow launches.jsonl
+```
+
+gives each launch of Triton's to the GPU and to mmulator, on copies of the same memory,
+and compares the bytes.
+"""
+
+
+def stored() -> tuple[list[Run], list[Run]]:
+    """(runs of suites, comparisons with a GPU) that are kept."""
+    order = list(SUITES)
+    runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    suites = [run for run in runs if run["kind"] != SHADOW]
+    suites.sort(key=lambda run: (order.index(run["suite"]), -int(run["device"][3:])))
+    return suites, [run for run in runs if run["kind"] == SHADOW]
+
+
+def row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def grid(heads: list[str], rows: list[list[str]], numbers: int) -> str:
+    """A table of Markdown; columns from `numbers` on are numbers."""
+    rules = ["---" if n < numbers else "---:" for n in range(len(heads))]
+    return "\n".join(map(row, [heads, rules, *rows])) + "\n"
+
+
+def suites_table(runs: list[Run]) -> str:
+    shown = [kind for kind in CLASSES if kind not in (OPEN,) or any(run["counts"].get(OPEN) for run in runs)]
+    rows = []
+    for run in runs:
+        part = f" ({run['sample']} of each function)" if run.get("sample") else ""
+        counts = [str(run["counts"].get(kind, 0)) for kind in shown]
+        rows.append([run["suite"] + part, run["device"], str(sum(run["counts"].values())), *counts])
+    heads = {SKIPPED: "skipped"}
+    return grid(["suite", "chip", "cases", *(heads.get(kind, kind) for kind in shown)], rows, 2)
+
+
+def sources(runs: list[Run]) -> str:
+    """One line a suite: where it is from, and with what it ran."""
+    text = []
+    for run in runs:
+        versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items() if version)
+        at = f", commit {run['commit']}" if run["commit"] else ""
+        text.append(f"- {run['suite']} on {run['device']}: {run['source']}{at}; {versions}; run on {run['date']}.")
+    return "\n".join(text) + "\n"
+
+
+def reasons(runs: list[Run]) -> str:
+    """Why cases do not pass, by class, then by reason."""
+    text = []
+    for kind in (UNSUPPORTED, LIMIT, TIME, WRONG, OPEN):
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for run in runs:
+            for why, count in run["reasons"].get(kind, {}).items():
+                counts[why][f"{run['suite']} {run['device']}"] += count
+        if not counts:
+            continue
+        ordered = sorted(counts.items(), key=lambda found: (-found[1].total(), found[0]))
+        rows = [[why.replace("|", "\\|"), where(found), str(found.total())] for why, found in ordered[:LONGEST]]
+        if len(ordered) > LONGEST:
+            rest = ordered[LONGEST:]
+            rows.append([f"{len(rest)} other reasons", "", str(sum(found.total() for _, found in rest))])
+        text.append(f"### {kind[0].upper()}{kind[1:]}\n\n" + grid(["reason", "where", "cases"], rows, 2))
+    return "\n".join(text)
+
+
+def where(found: Counter[str]) -> str:
+    return ", ".join(f"{place} ({count})" for place, count in found.most_common())
+
+
+def condensed(path: Path, suite: str) -> Run:
+    """A comparison with a GPU: counts of launches and kernels by verdict."""
+    launches: Counter[str] = Counter()
+    kernels: dict[str, set[str]] = defaultdict(set)
+    why: dict[str, Counter[str]] = defaultdict(Counter)
+    for text in path.read_text().splitlines():
+        line = json.loads(text)
+        launches[line["verdict"]] += 1
+        kernels[line["verdict"]].add(line["ptx"])
+        why[line["verdict"]][line.get("reason", "").split("\n")[0][:100]] += 1
+    return {
+        "kind": SHADOW, "suite": suite, "launches": dict(launches.most_common()),
+        "kernels": {verdict: len(found) for verdict, found in kernels.items()},
+        "all kernels": len(set().union(*kernels.values())),
+        "reasons": {verdict: dict(found.most_common(LONGEST)) for verdict, found in why.items() if verdict != "same"},
+    }  # fmt: skip
+
+
+def shadows(runs: list[Run]) -> str:
+    """The tables of comparisons with a GPU."""
+    text = []
+    for run in runs:
+        rows = [[verdict, str(count), str(run["kernels"][verdict])] for verdict, count in run["launches"].items()]
+        rows.append(["all", str(sum(run["launches"].values())), str(run["all kernels"])])
+        text.append(f"\n{run['suite']}, {run['about']}:\n\n" + grid(["verdict", "launches", "kernels"], rows, 1))
+    return "\n## Launch by launch, with a GPU beside it\n" + "".join(text) if text else ""
+
+
+def page() -> str:
+    runs, compared = stored()
+    text = HEAD + "\n" + suites_table(runs) + MEANING + shadows(compared) + "\n## Why cases do not pass\n\n" + reasons(runs)
+    return text + "\n## What was run\n\n" + sources(runs) + AGAIN.replace("NAMES", ", ".join(f"`{name}`" for name in SUITES))
+
+
+def keep(run: Run, name: str) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(run, indent=1) + "\n")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="*", help="JSON files of tools.suites.run")
+    parser.add_argument("--shadow", type=Path)
+    parser.add_argument("--suite", default="triton-core", help="which one the comparison ran")
+    parser.add_argument("--about", default="", help="of the comparison: GPU, versions, date")
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.check:
+        return int(not PAGE.exists() or PAGE.read_text() != page())
+    for path in options.runs:
+        run: dict[str, Any] = json.loads(path.read_text())
+        keep({"kind": "suite", **small(run)}, f"{run['suite']}-{run['device']}")
+    if options.shadow:
+        keep({**condensed(options.shadow, options.suite), "about": options.about}, f"{SHADOW}-{options.suite}")
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
