@@ -6,8 +6,7 @@ What these libraries look at before they do so is set as they are imported; a pr
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -22,7 +21,7 @@ NAME = "mmulator"  # of the driver among Triton's
 _SETTINGS = {"use_static_triton_launcher": False, "use_static_cuda_launcher": False, "compile_threads": 1}
 
 
-def configure(config: ModuleType) -> None:
+def configure(config: Any) -> None:
     """torch._inductor.config, where the environment says nothing else."""
     for name, value in _SETTINGS.items():
         if name == "compile_threads" and "TORCHINDUCTOR_COMPILE_THREADS" in os.environ:
@@ -33,8 +32,8 @@ def configure(config: ModuleType) -> None:
             continue
 
 
-def choose(backends: ModuleType) -> None:
-    """triton.backends: ours comes first, and NVIDIA's driver finds no GPU. torch says that it has one, and both would believe it."""
+def choose(backends: Any) -> None:
+    """triton.backends: ours comes first, and NVIDIA's driver finds no GPU: torch says that it has one, and it believes that."""
     table: dict[str, Any] = backends.backends
     if NAME not in table:
         return
@@ -48,7 +47,30 @@ def choose(backends: ModuleType) -> None:
     table.update({NAME: ours, **rest})
 
 
-def refuse_extensions(module: ModuleType) -> None:
+def measured(_: Any, call: Callable[[], Any], *__: Any, return_mode: str = "min", **___: Any) -> float | list[float]:
+    """Inductor's measurement of a call: milliseconds of counted work, which are the same each time, so once will do."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    call()
+    end.record()
+    found = float(begin.elapsed_time(end))
+    return [found] if return_mode == "all" else found
+
+
+def measure(benchmarking: Any) -> None:
+    """torch._inductor.runtime.benchmarking: counted work instead of hundreds of calls."""
+    for kind in vars(benchmarking).values():
+        if isinstance(kind, type) and "benchmark_gpu" in vars(kind):
+            setattr(kind, "benchmark_gpu", measured)  # noqa: B010
+
+
+def take_the_first(heuristics: Any) -> None:
+    """torch._inductor.runtime.triton_heuristics: of the configurations of a kernel, the first one is taken and the others are
+    not run. Each would have to be compiled once more, and which is the fastest here says nothing of a GPU."""
+    heuristics.CachingAutotuner.bench = lambda self, launcher, *args, **kwargs: 1.0
+
+
+def refuse_extensions(module: Any) -> None:
     """torch.utils.cpp_extension: C++ is compiled as ever, CUDA C++ is not."""
     load, load_inline, extension = module.load, module.load_inline, module.CUDAExtension
 
@@ -73,7 +95,7 @@ def refuse_extensions(module: ModuleType) -> None:
     module.CUDAExtension = type(extension.__name__, (), {"__new__": lambda cls, name, *_, **__: refused(name)})
 
 
-def skip(rules: ModuleType) -> None:
+def skip(rules: Any) -> None:
     """torch._dynamo.trace_rules: nothing of ours is compiled. In a build for CUDA it is not Python either."""
     rules.add("mmulator")
 
@@ -88,5 +110,7 @@ def prepare() -> None:
     torch._C._dynamo.guards._empty_strided_cuda = empty_strided
     after_import("torch._dynamo.trace_rules", skip)
     after_import("torch._inductor.config", configure)
+    after_import("torch._inductor.runtime.benchmarking", measure)
+    after_import("torch._inductor.runtime.triton_heuristics", take_the_first)
     after_import("triton.backends", choose)
     after_import("torch.utils.cpp_extension", refuse_extensions)

@@ -10,9 +10,10 @@ def open() -> list[Any]:
     from mmulator.doors.torch import cuda, dispatch, hooks, kernels, memory, random, raw
 
     cuda.install()
-    hooks.answer(raw.guard())
+    guard = raw.guard()
     raw.find()
-    kept = dispatch.register(kernels.SPECIAL)
+    hooks.answer(guard, raw.memory.answers)
+    kept = dispatch.register(kernels.SPECIAL, kernels.BUILT_FOR_CUDA)
     memory.watch_addresses()
     memory.storages()
     random.install()

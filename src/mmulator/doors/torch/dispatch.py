@@ -8,6 +8,7 @@ the dispatcher's lowest layer (autograd, autocast, modes, subclasses, views) is 
 from __future__ import annotations
 
 import ctypes
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,9 +28,10 @@ _set = torch.ops.aten.set_.source_Storage_storage_offset._handle.redispatch_boxe
 _functions_are_watched = torch._C._len_torch_function_stack
 
 # aliases ------------------------------------------------------------------------------------------------------------------
-_MOST = 4096  # memories whose CPU twin is kept
+_MOST = 4096  # memories, and tensors of them, whose CPU twin is kept
 _twins: dict[tuple[int, int], torch.UntypedStorage] = {}
 _bases: dict[tuple[int, int, torch.dtype], torch.Tensor] = {}
+_known: dict[tuple[Any, ...], torch.Tensor] = {}
 
 
 def _twin(address: int, size: int) -> torch.UntypedStorage:
@@ -38,8 +40,8 @@ def _twin(address: int, size: int) -> torch.UntypedStorage:
     found = _twins.get((address, size))
     if found is None:
         if len(_twins) >= _MOST:
-            _twins.clear()
-            _bases.clear()
+            for kept in (_twins, _bases, _known):
+                kept.clear()
         made = torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=torch.uint8) if size else torch.empty(0)
         found = _twins[address, size] = _storage_of(made)
     return found
@@ -55,31 +57,42 @@ def base(address: int, size: int, dtype: torch.dtype) -> torch.Tensor:
     return found
 
 
-def alias(tensor: torch.Tensor) -> torch.Tensor:
-    """A CPU tensor over the memory of a tensor of cuda, for as long as that lives."""
+def alias(tensor: torch.Tensor, own: bool = True) -> torch.Tensor:
+    """A CPU tensor over the memory of a tensor of cuda, for as long as that lives. own: nobody else has it, so that it may be
+    given another shape."""
     storage = _storage_of(tensor)
-    whole = base(_address_of(storage), storage.nbytes(), tensor.dtype)
-    made = _as_strided(KEYS, whole, tensor.size(), tensor.stride(), tensor.storage_offset())
-    if tensor.is_conj():
+    key = (
+        _address_of(storage), storage.nbytes(), tensor.dtype, tensor.size(), tensor.stride(), tensor.storage_offset(),
+        tensor.is_conj(), tensor.is_neg(),
+    )  # fmt: skip
+    if not own and (found := _known.get(key)) is not None:
+        return found
+    address, size, dtype, shape, stride, offset, conj, neg = key
+    made = _as_strided(KEYS, base(address, size, dtype), shape, stride, offset)
+    if conj:
         torch._C._set_conj(made, True)
-    if tensor.is_neg():
+    if neg:
         torch._C._set_neg(made, True)
+    if not own:
+        if len(_known) >= _MOST:
+            _known.clear()
+        _known[key] = made
     return made
 
 
-def _aliases(values: Any, seen: list[torch.Tensor], others: list[torch.Tensor]) -> list[Any]:
+def _aliases(values: Any, seen: list[torch.Tensor], others: list[torch.Tensor], own: bool) -> list[Any]:
     """Of arguments, one by one. seen: receives tensors of cuda, others: the CPU's."""
     out: list[Any] = []
     for v in values:
         if isinstance(v, _Tensor):
             if v.is_cuda:
                 seen.append(v)
-                v = alias(v)
+                v = alias(v, own)
             else:
                 others.append(v)
         elif isinstance(v, (list, tuple)):
             if v and not isinstance(v[0], (int, float)):
-                v = _aliases(v, seen, others)
+                v = _aliases(v, seen, others, own)
         elif isinstance(v, _Device):
             v = host(v)
         out.append(v)
@@ -103,7 +116,7 @@ def _no_such_device() -> Exception:
 def adopt(result: Any, given: Sequence[torch.Tensor] = ()) -> Any:
     """Results of the CPU's as results of cuda: fresh memory changes hands. given: tensors of cuda that they may be views of."""
     if isinstance(result, _Tensor):
-        if raw.key_set(result) not in raw.fields.dense:
+        if not raw.is_dense(result):
             check_layout(result)
         storage = _storage_of(result)
         if storage.resizable():
@@ -111,7 +124,7 @@ def adopt(result: Any, given: Sequence[torch.Tensor] = ()) -> Any:
             return result
         return _view_of(result, storage, given)
     if isinstance(result, (tuple, list)):
-        return type(result)(adopt(r, given) for r in result)
+        return type(result)([adopt(r, given) for r in result])
     return result
 
 
@@ -157,20 +170,32 @@ def resize(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int] | No
 
 
 # operators ----------------------------------------------------------------------------------------------------------------
-# Operators that CUDA's kernels run with some arguments on the CPU.
+# Operators that CUDA's kernels run with some arguments on the CPU; of indexing, the indices.
+INDEXING = frozenset(
+    "aten::" + name
+    for name in (
+        "index.Tensor", "index.Tensor_out", "index_put_", "index_put", "index_put.out", "_index_put_impl_", "_unsafe_index.Tensor",
+        "_unsafe_index_put",
+    )
+)  # fmt: skip
 MIXED = frozenset(
     "aten::" + name
     for name in (
-        "copy_", "copy", "index.Tensor", "index.Tensor_out", "index_put_", "index_put", "_index_put_impl_", "_unsafe_index.Tensor",
-        "_unsafe_index_put", "index_put.out", "_pack_padded_sequence", "is_set_to", "_foreach_addcdiv.Tensor",
-        "_foreach_addcdiv_.Tensor", "_foreach_addcmul.Tensor", "_foreach_addcmul_.Tensor", "_foreach_copy_",
+        "copy_", "copy", "_pack_padded_sequence", "is_set_to", "_foreach_addcdiv.Tensor", "_foreach_addcdiv_.Tensor",
+        "_foreach_addcmul.Tensor", "_foreach_addcmul_.Tensor", "_foreach_copy_",
     )
 )  # fmt: skip
 # Operators that torch composes of others for all devices, but with parts that only devices it was built for have.
-COMPOSITE = frozenset("aten::" + name for name in ("copy_",))
+COMPOSITE = frozenset("aten::" + name for name in (
+    "copy_", "convolution", "_convolution", "convolution_backward",
+))  # fmt: skip
 
 
 NUMBERS = frozenset((int, float, bool, complex))
+
+
+# The CPU's generator that an operator draws from, given the program's. Set by random.py.
+generator_for: Callable[[Any], Any] | None = None
 
 
 class Operator:
@@ -180,7 +205,10 @@ class Operator:
         self.name, self.handle = op.name(), op._handle
         schema = op._schema
         self.run = op._handle.redispatch_boxed
-        self.with_numbers = lambda keys, *args, **kwargs: op._op(*args, **kwargs)  # numbers that stand for tensors
+        # A number that stands for a tensor: some operators take it, of the others there is an overload that does.
+        takes = torch._C._should_allow_numbers_as_tensors(op._opname)
+        whole = op._op if takes else op._overloadpacket
+        self.with_numbers = lambda keys, *args, **kwargs: whole(*args, **kwargs)
         self.slots = [n for n, a in enumerate(schema.arguments) if str(a.type) == "Tensor"]
         self.tensors = len(self.slots)
         writes = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
@@ -198,7 +226,8 @@ class Operator:
                 self.returned.append((at, names[at]))
         self.mutates = bool(self.written)
         self.single = len(schema.returns) == 1
-        self.mixed = self.name in MIXED
+        self.mixed, self.indexes = self.name in MIXED, self.name in INDEXING
+        self.draws = next((n for n, a in enumerate(schema.arguments) if a.name == "generator"), None)
         self.known = torch._C._dispatch_has_kernel_for_dispatch_key(
             self.name, "CPU"
         ) or torch._C._dispatch_has_computed_kernel_for_dispatch_key(self.name, "CPU")
@@ -216,15 +245,18 @@ class Operator:
             raise UnsupportedError(f"{self.name} on cuda is not supported: torch has no kernel of it for the CPU")
         given: list[torch.Tensor] = []
         others: list[torch.Tensor] = []
-        values = _aliases(args, given, others)
-        if kwargs:
-            named = dict(zip(kwargs, _aliases(kwargs.values(), given, others)))
-        else:
-            named = kwargs
-        if others and not self.mixed:
-            for t in others:
-                if t.dim() or not given:
-                    self.refuse(t, given)
+        own = bool(self.outs)
+        values = _aliases(args, given, others, own)
+        named = dict(zip(kwargs, _aliases(kwargs.values(), given, others, own))) if kwargs else kwargs
+        if others:
+            self.check_devices(args, given, others)
+        if self.draws is not None and generator_for is not None:
+            if others and not given:
+                raise RuntimeError("Expected a 'cpu' device type for generator but found 'cuda'")
+            if self.draws < len(values):
+                values[self.draws] = generator_for(values[self.draws])
+            else:
+                named = {**named, "generator": generator_for(named.get("generator"))}
         numbers = len(given) + len(others) < self.tensors and any(
             type(values[n]) in NUMBERS for n in self.slots if n < len(values)
         )
@@ -241,12 +273,19 @@ class Operator:
             return tuple(found) + tuple(adopt(r, given) for r in result[len(found) :])
         return adopt(result, given)
 
-    def refuse(self, other: torch.Tensor, given: list[torch.Tensor]) -> None:
-        if given:
+    def check_devices(self, args: Any, given: list[torch.Tensor], others: list[torch.Tensor]) -> None:
+        """Raises torch's error for tensors of two devices, where CUDA's kernels do not take them."""
+        if self.indexes:
+            if given and not args[0].is_cuda:
+                raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+        elif given and not self.mixed and (any(t.dim() for t in others) or self.writes_elsewhere(args, others)):
             raise RuntimeError(
                 "Expected all tensors to be on the same device, but found at least two devices, "
-                f"cuda:0 and {other.device}! (when checking argument in method wrapper_CUDA_{self.name.partition('::')[2]})"
+                f"cuda:0 and {others[0].device}! (when checking argument in method wrapper_CUDA_{self.name.partition('::')[2]})"
             )
+
+    def writes_elsewhere(self, args: Any, others: list[torch.Tensor]) -> bool:
+        return any(n < len(args) and any(args[n] is t for t in others) for n in self.written)
 
     def into(self, run: Kernel, args: Any, kwargs: Any, values: list[Any], named: dict[str, Any]) -> Any:
         """Run an operator whose results go where the caller says. It may give that another shape."""
@@ -325,13 +364,45 @@ def fallback(op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
     return found(*args, **kwargs)
 
 
-def register(special: dict[str, Kernel]) -> list[torch.library.Library]:
-    """Kernels for CUDA's dispatch key, of all operators that the CPU has kernels for. special: what is not just that."""
+# What a tensor of cuda cannot be.
+REFUSED = {"SparseCUDA": "sparse", "SparseCsrCUDA": "sparse compressed", "QuantizedCUDA": "quantized", "NestedTensorCUDA": "nested"}
+
+
+def _refusal(name: str, what: str) -> Kernel:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedError(f"{name}: a {what} tensor on cuda is not supported", hint="keep it on the CPU")
+
+    return refuse
+
+
+def _refuser(what: str) -> Kernel:
+    return lambda op, *args, **kwargs: _refusal(op.name(), what)()
+
+
+def register(special: dict[str, Kernel], built: dict[str, dict[str, Kernel]]) -> list[torch.library.Library]:
+    """Kernels for CUDA's dispatch key, of all operators that the CPU has kernels for. special: what is not just that.
+    built: kernels by dispatch key, for a torch that was built for CUDA."""
     everything = torch.library.Library("_", "IMPL", "CUDA")
     everything.fallback(fallback, "CUDA")
+    kept = [everything]
     own = torch.library.Library("aten", "IMPL", "CUDA")
     implement = own.m.impl
-    of_cpu = (n for n in torch._C._dispatch_get_registrations_for_dispatch_key("CPU") if n.startswith("aten::"))
-    for full in {*of_cpu, *special, *COMPOSITE}:
-        implement(full[6:], "CUDA", special.get(full) or kernel(full))
-    return [everything, own]
+    registered = torch._C._dispatch_get_registrations_for_dispatch_key
+    names = {n for key in ("CPU", "CUDA") for n in registered(key) if n.startswith("aten::")}
+    with warnings.catch_warnings():  # torch says so where it has kernels for CUDA
+        warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel", UserWarning)
+        for full in {*names, *special, *COMPOSITE}:
+            implement(full[6:], "CUDA", special.get(full) or kernel(full))
+        for key, what in REFUSED.items():
+            library = torch.library.Library("_", "IMPL", key)
+            library.fallback(_refuser(what), key)
+            of_key = torch.library.Library("aten", "IMPL", key)
+            kept += [library, of_key]
+            for full in registered(key):
+                if full.startswith("aten::"):
+                    of_key.m.impl(full[6:], key, _refusal(full, what))
+        for key, kernels in built.items() if torch._C._has_cuda else ():
+            kept.append(of_key := torch.library.Library("aten", "IMPL", key))
+            for name, made in kernels.items():
+                of_key.m.impl(name, key, made)
+    return [*kept, own]

@@ -60,42 +60,67 @@ def _slots(*classes: tuple[str, str]) -> list[str]:
 
 
 class Table:
-    """The virtual functions of one C++ object, by name."""
+    """The virtual functions of one C++ object, by name; of none (address 0): a table of zeros."""
 
     def __init__(self, address: int, *classes: tuple[str, str]) -> None:
         self.address, self.names = address, _slots(*classes)
         count = len(self.names) + 2  # before the functions: an offset and the type
-        start = ctypes.c_uint64.from_address(address).value - 16
-        self.words = (ctypes.c_uint64 * count).from_buffer_copy(ctypes.string_at(start, 8 * count))
+        start = ctypes.c_uint64.from_address(address).value - 16 if address else 0
+        kept = ctypes.string_at(start, 8 * count) if address else bytes(8 * count)
+        self.words = (ctypes.c_uint64 * count).from_buffer_copy(kept)
 
     def __getitem__(self, name: str) -> int:
         return self.words[2 + self.names.index(name)]
 
-    def change(self, answers: Mapping[str, int]) -> None:
-        """answers: addresses of functions, by the name of what they stand for. Names that this version lacks are left out."""
+    def _with(self, answers: Mapping[str, int], others: int = 0) -> int:
+        """A table with some functions changed. answers: addresses, by name; names that this version lacks are left out.
+        others: of functions that there are none of."""
+        words = type(self.words)(*self.words[:2], *(w or others for w in self.words[2:]))
         for name, function in answers.items():
             if name in self.names:
-                self.words[2 + self.names.index(name)] = function
-        _TABLES.append(self.words)
-        ctypes.c_uint64.from_address(self.address).value = ctypes.addressof(self.words) + 16
+                words[2 + self.names.index(name)] = function
+        _TABLES.append(words)
+        return ctypes.addressof(words) + 16
+
+    def change(self, answers: Mapping[str, int]) -> None:
+        """The object gets other functions."""
+        ctypes.c_uint64.from_address(self.address).value = self._with(answers)
+
+    def another(self, answers: Mapping[str, int], others: int = 0) -> int:
+        """Address of another object of the class, with other functions. It has no data of its own."""
+        made = (ctypes.c_uint64 * 2)(self._with(answers, others), 0)
+        _TABLES.append(made)
+        return ctypes.addressof(made)
 
 
-def answer(guard: int, pinned: object = None) -> None:
-    """Make torch's C++ find a device cuda. guard: address of the device guard."""
+# What torch asks, and what it is answered: functions of allocator.py.
+_OF_HOOKS = {
+    "one": ("hasCUDA", "isBuilt", "isAvailable", "hasPrimaryContext", "deviceCount", "getNumGPUs"),
+    "zero": (
+        "current_device", "getCurrentDevice", "setCurrentDevice", "exchangeDevice", "maybeExchangeDevice", "deviceSynchronize",
+        "init", "hasCuDNN", "compiledWithCuDNN", "compiledWithMIOpen", "hasMAGMA", "hasCuBLASLt", "hasCuSOLVER",
+    ),
+    "is_pinned": ("isPinnedPtr",),
+    "pinned_allocator": ("getPinnedMemoryAllocator",),
+}  # fmt: skip
+_OF_GUARD = {
+    "one": ("type", "exchangeDevice", "getDevice", "deviceCount", "queryEvent", "queryStream"),  # cuda:0 is a 1, too
+    "zero": (
+        "setDevice", "uncheckedSetDevice", "record", "block", "synchronizeStream", "synchronizeEvent", "synchronizeDevice",
+        "recordDataPtrOnStream", "destroyEvent",
+    ),
+    "stream": ("getStream", "getDefaultStream", "getStreamFromGlobalPool", "getNewStream", "exchangeStream"),
+}  # fmt: skip
+
+
+def answer(guard: ctypes.c_uint64, functions: Mapping[str, int]) -> None:
+    """Make torch's C++ find a device cuda. guard: where the address of the device guard is kept. functions: addresses of
+    those that answer. Raises UnsupportedError for a torch whose hooks are elsewhere."""
     try:
-        library = ctypes.CDLL(str(HERE / "lib" / "libtorch_cpu.so"))
-        ask = library["_ZN2at6detail12getCUDAHooksEv"]
+        ask = ctypes.CDLL(str(HERE / "lib" / "libtorch_cpu.so"))["_ZN2at6detail12getCUDAHooksEv"]
     except (OSError, AttributeError):
         raise _unknown("where its hooks for CUDA are") from None
     ask.restype = ctypes.c_void_p
-    guards, hooks = Table(guard, _GUARD), Table(ask(), _ACCELERATOR, _HOOKS)
-    one, zero = guards["deviceCount"], hooks["hasROCM"]
-    ones = ("hasCUDA", "isBuilt", "isAvailable", "hasPrimaryContext", "deviceCount", "getNumGPUs")
-    zeros = (
-        "current_device", "getCurrentDevice", "setCurrentDevice", "exchangeDevice", "maybeExchangeDevice", "deviceSynchronize",
-        "init",
-    )  # fmt: skip
-    hooks.change({**dict.fromkeys(ones, one), **dict.fromkeys(zeros, zero)})
-    ones = ("queryEvent", "queryStream")
-    zeros = ("record", "block", "synchronizeStream", "synchronizeEvent", "synchronizeDevice", "recordDataPtrOnStream")
-    guards.change({**dict.fromkeys(ones, one), **dict.fromkeys(zeros, zero)})
+    Table(ask(), _ACCELERATOR, _HOOKS).change({name: functions[f] for f, names in _OF_HOOKS.items() for name in names})
+    answers = {name: functions[f] for f, names in _OF_GUARD.items() for name in names}
+    guard.value = Table(guard.value, _GUARD).another(answers, functions["zero"])

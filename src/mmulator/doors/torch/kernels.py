@@ -11,6 +11,7 @@ from mmulator.doors.torch import dispatch, memory, raw
 
 KEYS = raw.KEYS
 _aten = torch.ops.aten
+_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 SPECIAL: dict[str, Callable[..., Any]] = {}
 
 
@@ -118,8 +119,126 @@ def to_copy(
     return made.copy_(self)
 
 
-# attention ----------------------------------------------------------------------------------------------------------------
+# what only CUDA has ---------------------------------------------------------------------------------------------------------
+def on_host(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers a function of CPU tensors as the kernel of operators that the CPU lacks."""
+
+    def take(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with torch._C.DisableTorchFunction():
+                given: list[Any] = []
+                values = dispatch._aliases(args, given, [], own=False)
+                named = dict(zip(kwargs, dispatch._aliases(kwargs.values(), given, [], own=False)))
+                return dispatch.adopt(function(*values, **named), given)
+
+        kernel(*(n for n in names if not _has_kernel("aten::" + n, "CPU")))(run)
+        return function
+
+    return take
+
+
+@kernel("_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor", "_use_miopen_ctc_loss", "_use_miopen_ctc_loss.Tensor")
+def no_library(*args: Any, **kwargs: Any) -> bool:
+    return False
+
+
 @kernel("_fused_sdp_choice")
 def sdp_choice(*args: Any, **kwargs: Any) -> int:
     """Which attention: plain arithmetic, one operator after the other."""
     return 0
+
+
+def attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """scaled_dot_product_attention where torch was built for CUDA: it asks CUDA's library which way to go."""
+    math = _aten._scaled_dot_product_attention_math
+    return math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+
+
+# Kernels for other dispatch keys, where torch was built for CUDA.
+BUILT_FOR_CUDA = {"AutogradCUDA": {"scaled_dot_product_attention": attention}, "CUDA": {"scaled_dot_product_attention": attention}}
+
+
+@on_host("mm.dtype", "bmm.dtype")
+def product(a: Any, b: Any, out_dtype: torch.dtype) -> Any:
+    return torch.matmul(a.to(out_dtype), b.to(out_dtype))
+
+
+@on_host("addmm.dtype", "baddbmm.dtype")
+def sum_with_product(c: Any, a: Any, b: Any, out_dtype: torch.dtype, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return torch.add(torch.mul(c.to(out_dtype), beta), torch.matmul(a.to(out_dtype), b.to(out_dtype)), alpha=alpha)
+
+
+@kernel("mm.dtype_out", "bmm.dtype_out")
+def product_out(a: Any, b: Any, out_dtype: torch.dtype, *, out: Any) -> Any:
+    return out.copy_(SPECIAL["aten::mm.dtype"](a, b, out_dtype))
+
+
+@kernel("addmm.dtype_out", "baddbmm.dtype_out")
+def sum_with_product_out(c: Any, a: Any, b: Any, out_dtype: torch.dtype, *, beta: Any = 1, alpha: Any = 1, out: Any) -> Any:
+    return out.copy_(SPECIAL["aten::addmm.dtype"](c, a, b, out_dtype, beta=beta, alpha=alpha))
+
+
+def _gates(input_gates: Any, hidden_gates: Any, input_bias: Any, hidden_bias: Any) -> tuple[Any, Any]:
+    if input_bias is None:
+        return input_gates, hidden_gates
+    return input_gates + input_bias, hidden_gates + hidden_bias
+
+
+@on_host("_thnn_fused_lstm_cell")
+def lstm_cell(input_gates: Any, hidden_gates: Any, cx: Any, input_bias: Any = None, hidden_bias: Any = None) -> Any:
+    """(hy, cy, activations of the four gates)"""
+    a, b = _gates(input_gates, hidden_gates, input_bias, hidden_bias)
+    i, f, g, o = (a + b).chunk(4, 1)
+    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    cy = f * cx + i * g
+    return o * cy.tanh(), cy, torch.cat((i, f, g, o), 1)
+
+
+@on_host("_thnn_fused_lstm_cell_backward_impl")
+def lstm_cell_backward(grad_hy: Any, grad_cy: Any, cx: Any, cy: Any, workspace: Any, has_bias: bool) -> Any:
+    """(gradient of the gates, of cx, of a bias)"""
+    i, f, g, o = workspace.chunk(4, 1)
+    t = cy.tanh()
+    dh = torch.zeros_like(cy) if grad_hy is None else grad_hy
+    dc = dh * o * (1 - t * t)
+    if grad_cy is not None:
+        dc = dc + grad_cy
+    gates = torch.cat((dc * g * i * (1 - i), dc * cx * f * (1 - f), dc * i * (1 - g * g), dh * t * o * (1 - o)), 1)
+    return gates, dc * f, gates.sum(0) if has_bias else torch.empty(0, dtype=gates.dtype)
+
+
+@on_host("_thnn_fused_gru_cell")
+def gru_cell(input_gates: Any, hidden_gates: Any, hx: Any, input_bias: Any = None, hidden_bias: Any = None) -> Any:
+    """(hy, what the way back needs)"""
+    a, b = _gates(input_gates, hidden_gates, input_bias, hidden_bias)
+    (ar, az, an), (br, bz, bn) = a.chunk(3, 1), b.chunk(3, 1)
+    r, z = (ar + br).sigmoid(), (az + bz).sigmoid()
+    n = (an + r * bn).tanh()
+    return n + z * (hx - n), torch.cat((r, z, n, hx, bn), 1)
+
+
+@on_host("_thnn_fused_gru_cell_backward")
+def gru_cell_backward(grad_hy: Any, workspace: Any, has_bias: bool) -> Any:
+    """(gradients of the two sets of gates, of hx, of the biases)"""
+    r, z, n, hx, bn = workspace.chunk(5, 1)
+    dn = grad_hy * (1 - z) * (1 - n * n)
+    dz = grad_hy * (hx - n) * z * (1 - z)
+    dr = dn * bn * r * (1 - r)
+    of_input, of_hidden = torch.cat((dr, dz, dn), 1), torch.cat((dr, dz, dn * r), 1)
+    biases = (of_input.sum(0), of_hidden.sum(0)) if has_bias else (torch.empty(0), torch.empty(0))
+    return of_input, of_hidden, grad_hy * z, *biases
+
+
+@on_host("_fused_rms_norm_backward")
+def rms_norm_backward(grad: Any, x: Any, normalized_shape: Any, rstd: Any, weight: Any, output_mask: Any) -> Any:
+    """(gradient of the input, of the weight), where the CPU lacks it."""
+    inner = tuple(range(x.dim() - len(normalized_shape), x.dim()))
+    hat = x * rstd
+    scaled = grad if weight is None else grad * weight
+    of_input = rstd * (scaled - hat * (scaled * hat).mean(inner, keepdim=True))
+    outer = tuple(range(x.dim() - len(normalized_shape)))
+    of_weight = (grad * hat).sum(outer) if outer else grad * hat
+    return of_input.to(x.dtype) if output_mask[0] else None, of_weight.to(x.dtype) if output_mask[1] else None

@@ -7,33 +7,25 @@ from typing import Any
 
 import torch
 
-from mmulator.doors.torch import dispatch, raw
+from mmulator.doors.torch import allocator, dispatch, raw
 from mmulator.driver import current
 
-# What fresh memory holds: a signalling NaN of each floating-point type, elsewhere bytes of 0xCD. (integer type, bits)
-_BYTES = {1: (torch.int8, -0x33), 2: (torch.int16, -0x3233), 4: (torch.int32, -0x32323233), 8: (torch.int64, -0x3232323232323233)}
-_F64, _F32, _F16 = (torch.int64, 0x7FF4CDCDCDCDCDCD), (torch.int32, 0x7FACCDCD), (torch.int16, 0x7DCD)
-POISON: dict[torch.dtype, tuple[torch.dtype, int]] = {
-    torch.float64: _F64, torch.complex128: _F64, torch.float32: _F32, torch.complex64: _F32, torch.float16: _F16,
-    torch.complex32: _F16, torch.bfloat16: (torch.int16, 0x7FAD), torch.bool: (torch.int8, 1),
-    torch.float8_e4m3fn: (torch.int8, 0x7F), torch.float8_e5m2: (torch.int8, 0x7D), torch.float8_e4m3fnuz: (torch.int8, -0x80),
-    torch.float8_e5m2fnuz: (torch.int8, -0x80),
+# What fresh memory holds: a signalling NaN of each floating-point type, elsewhere bytes of 0xCD. Hexadecimal, one element.
+_WORDS = {
+    torch.float64: "7ff4cdcdcdcdcdcd", torch.float32: "7faccdcd", torch.float16: "7dcd", torch.bfloat16: "7fad",
+    torch.complex128: "7ff4cdcdcdcdcdcd", torch.complex64: "7faccdcd", torch.complex32: "7dcd", torch.bool: "01",
+    torch.float8_e4m3fn: "7f", torch.float8_e5m2: "7d", torch.float8_e4m3fnuz: "80", torch.float8_e5m2fnuz: "80",
 }  # fmt: skip
 if hasattr(torch, "float8_e8m0fnu"):
-    POISON[torch.float8_e8m0fnu] = (torch.int8, -1)
-
-_fill = torch.ops.aten.fill_.Scalar._handle.redispatch_boxed
+    _WORDS[torch.float8_e8m0fnu] = "ff"
+POISON = {dtype: int(word * (16 // len(word)), 16) for dtype, word in _WORDS.items()}
+_PLAIN = int("cd" * 8, 16)
 
 
 def poison(tensor: torch.Tensor) -> torch.Tensor:
     """Fill the whole storage of a fresh tensor of cuda with what nobody takes for a value."""
     storage = dispatch._storage_of(tensor)
-    size = storage.nbytes()
-    if size:
-        dtype, bits = POISON.get(tensor.dtype) or _BYTES[1]
-        if size % dtype.itemsize:
-            dtype, bits = _BYTES[1]
-        _fill(raw.KEYS, dispatch.base(dispatch._address_of(storage), size, dtype), bits)
+    raw.memory.fill(dispatch._address_of(storage), storage.nbytes(), POISON.get(tensor.dtype, _PLAIN))
     return tensor
 
 
@@ -104,3 +96,10 @@ def storages() -> None:
 
     torch.UntypedStorage.__new__ = new  # type: ignore[method-assign,assignment]
     torch.UntypedStorage.resize_ = grow  # type: ignore[method-assign]
+
+
+def statistics() -> dict[str, dict[str, dict[str, int]]]:
+    """What tensors of cuda hold: {pool: {"count", "rounded", "requested": {"current", "peak", "allocated", "freed"}}}, where
+    rounded and requested are bytes."""
+    numbers = iter(allocator.counters)
+    return {p: {k: {s: next(numbers) for s in allocator.SERIES} for k in allocator.KINDS} for p in allocator.POOLS}

@@ -10,16 +10,18 @@ from __future__ import annotations
 import ctypes
 import struct
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from mmulator.doors.torch.allocator import Allocator
 from mmulator.errors import UnsupportedError
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 _KIND_CPU, _KIND_CUDA = 1, 2  # DLDeviceType
-_IMPL_BYTES, _STORAGE_BYTES = 176, 72  # of each object, not more than it has
+_IMPL_BYTES, _STORAGE_BYTES = 192, 72  # of each object, not more than it has
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 _CUDA_TYPE = 1  # c10::DeviceType
 
@@ -31,29 +33,29 @@ _pointer_of.restype = ctypes.c_void_p
 _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
-def guard() -> int:
-    """Give torch a device guard for CUDA that does nothing, where there is none, or one that knows no device.
+def guard() -> ctypes.c_uint64:
+    """The place where torch keeps the device guard of CUDA; 0 where there is none. Raises UnsupportedError.
 
-    torch puts it there itself when asked to, provided that the guard it finds counts no devices: a build without CUDA finds
-    none at all and gives up, so it is shown one for as long as the question takes. Returns the guard's address.
+    Newer versions put one there that does nothing, when asked to and provided that the guard they find counts no devices: a
+    build without CUDA finds none at all and gives up, so it is shown one for as long as the question takes.
     """
     library = Path(torch.__file__).parent / "lib" / "libc10.so"
     try:
-        registry = (ctypes.c_void_p * 2).in_dll(ctypes.CDLL(str(library)), _REGISTRY)
+        registry = (ctypes.c_uint64 * 2).in_dll(ctypes.CDLL(str(library)), _REGISTRY)
     except (OSError, ValueError) as error:
         raise UnsupportedError(
             f"torch {torch.__version__} keeps its device guards elsewhere: {error}", hint="mmulator knows torch 2.6 to 2.14"
         ) from None
-    nothing = ctypes.CFUNCTYPE(ctypes.c_uint64)(lambda: 0)
-    table = (ctypes.c_void_p * 64)(*[ctypes.cast(nothing, ctypes.c_void_p).value] * 64)
-    pretended = (ctypes.c_void_p * 1)(ctypes.addressof(table))
-    if not registry[_CUDA_TYPE]:
-        registry[_CUDA_TYPE] = ctypes.addressof(pretended)
-    torch._C._ensureCUDADeviceGuardSet()
-    if registry[_CUDA_TYPE] == ctypes.addressof(pretended):
-        registry[_CUDA_TYPE] = None
-        raise UnsupportedError(f"torch {torch.__version__} takes no device guard")
-    return int(registry[_CUDA_TYPE])
+    place = ctypes.c_uint64.from_address(ctypes.addressof(registry) + 8 * _CUDA_TYPE)
+    if "_ensureCUDADeviceGuardSet" in vars(torch._C):
+        nothing = ctypes.CFUNCTYPE(ctypes.c_uint64)(lambda: 0)
+        table = (ctypes.c_void_p * 64)(*[ctypes.cast(nothing, ctypes.c_void_p).value] * 64)
+        pretended = (ctypes.c_void_p * 1)(ctypes.addressof(table))
+        before, place.value = place.value, place.value or ctypes.addressof(pretended)
+        torch._C._ensureCUDADeviceGuardSet()
+        if place.value == ctypes.addressof(pretended):
+            place.value = before
+    return place
 
 
 def _retagged(tensor: torch.Tensor, kind: int) -> torch.Tensor:
@@ -93,40 +95,35 @@ def _offset(what: str, a: bytes, b: bytes, in_a: bytes, in_b: bytes, step: int) 
     return found[0]
 
 
-_CUDA_DEVICE, _CPU_DEVICE = 0x0001, 0xFF00  # type, then index: cuda:0, cpu
+_CPU_DEVICE = 0xFF00  # type 0, index -1
 
 fields: Fields
-_keys_at = _device_at = _storage_at = _flip = 0
+memory: Allocator
+_keys_at = _storage_at = 0
+_dense: frozenset[int] = frozenset()
 
 
 def find() -> None:
-    """Look for the fields, once. Raises UnsupportedError."""
-    global fields, _keys_at, _device_at, _storage_at, _flip
+    """Look for the fields, and take over torch's memory; once. Raises UnsupportedError."""
+    global fields, memory, _keys_at, _storage_at, _dense, _take
     fields = Fields()
-    _keys_at, _device_at, _storage_at, _flip = fields.keys, fields.device, fields.storage_device, fields.flip
+    memory = Allocator(fields.keys, fields.device, fields.flip, fields.storage_device)
+    _take = memory.take
+    _keys_at, _storage_at = fields.keys, fields.storage_device
+    _dense = fields.dense
+
+
+_take: Any = None
 
 
 def to_cuda(tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
     """Make a CPU tensor that nobody else has a tensor of cuda:0. storage: its storage, nobody else's either."""
-    impl = tensor._cdata
-    _word(impl + _keys_at).value ^= _flip
-    _half(impl + _device_at).value = _CUDA_DEVICE
-    _half(storage._cdata + _storage_at).value = _CUDA_DEVICE
+    _take(tensor._cdata, storage._cdata)
 
 
-def tensor_to_cuda(tensor: torch.Tensor) -> None:
-    """The same, where the storage is of cuda:0 already."""
-    impl = tensor._cdata
-    _word(impl + _keys_at).value ^= _flip
-    _half(impl + _device_at).value = _CUDA_DEVICE
-
-
-def key_set(tensor: torch.Tensor) -> int:
-    return _word(tensor._cdata + _keys_at).value
-
-
-def storage_to_cuda(storage: torch.UntypedStorage) -> None:
-    _half(storage._cdata + _storage_at).value = _CUDA_DEVICE
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether a CPU tensor is memory with strides, and nothing else is to be said of it."""
+    return _word(tensor._cdata + _keys_at).value in _dense
 
 
 def resize_storage(storage: torch.UntypedStorage, size: int) -> None:
@@ -136,4 +133,4 @@ def resize_storage(storage: torch.UntypedStorage, size: int) -> None:
     try:
         torch._C.StorageBase.resize_(storage, size)  # type: ignore[attr-defined]
     finally:
-        _half(place).value = _CUDA_DEVICE
+        _take(0, storage._cdata)
