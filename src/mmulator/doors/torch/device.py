@@ -7,13 +7,13 @@ from typing import Any
 
 def open() -> list[Any]:
     """Everything that must live as long as the device. Raises UnsupportedError."""
-    from mmulator.doors.torch import cuda, dispatch, hooks, kernels, memory, random, raw
+    from mmulator.doors.torch import cuda, dispatch, hooks, kernels, memory, precision, random, raw
 
     cuda.install()
     guard = raw.guard()
     raw.find()
     hooks.answer(guard, raw.memory.answers)
-    kept = dispatch.register(kernels.SPECIAL, kernels.BUILT_FOR_CUDA)
+    kept = dispatch.register({**kernels.SPECIAL, **precision.kernels()}, kernels.BUILT_FOR_CUDA)
     memory.watch_addresses()
     memory.storages()
     random.install()
