@@ -133,13 +133,13 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, *options: str) -> list[str]:
+def run(folder: Path, *options: str, **more: str) -> list[str]:
     """The lines that pytest prints, times as N."""
     installed = any(e.name == "mmulator" for e in importlib.metadata.entry_points(group="pytest11"))
     plugin = [] if installed else ["-p", "mmulator.doors.pytest_plugin"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "MMULATOR_")) or k == "MMULATOR_CACHE"}
     environment |= {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{folder}", "COLUMNS": "100"}
-    environment["TRITON_CACHE_DIR"] = str(folder / "triton")  # it would remember where its sources were
+    environment |= {"TRITON_CACHE_DIR": str(folder / "triton"), **more}  # it would remember where its sources were
     command = [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", *options]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     return re.sub(r"\d+\.\d+", "N", done.stdout + done.stderr).splitlines()
@@ -241,6 +241,8 @@ def test_without_the_option_nothing_happens(tmp_path: Path) -> None:
     (tmp_path / "test_none.py").write_text(WITHOUT.replace("LOADED", repr(loaded)))
     lines = run(tmp_path, "-rs", "test_none.py")
     assert "1 passed, 1 skipped" in lines[-1] and any("needs pytest --mmulator" in line for line in lines)
+    lines = run(tmp_path, "-k", "needs", "test_none.py", MMULATOR_EXEC=sys.prefix)  # what `mmulator exec` says
+    assert "1 passed" in lines[-1] and "mmulator: no launches" in lines
 
 
 def test_the_workflow_of_the_page_is_one() -> None:

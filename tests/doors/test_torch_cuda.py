@@ -62,6 +62,10 @@ NAMESPACE = {
     "interprocess": "c.Event(interprocess=True)",
     "asked": "hasattr(torch._C, '_cuda_nothing_of_the_kind')",
     "extension": "extension()",
+    "parallel": "parallel()",
+    "profiler": "profiler()",
+    "types": "torch.float8_e4m3fn in torch.accelerator.get_device_capability()['supported_dtypes']",
+    "legacy": "[isinstance(torch.ones(1, device='cuda'), torch.cuda.FloatTensor), torch.ones(1, device='cuda').type()]",
 }
 FUNCTIONS = """
 def streams():
@@ -99,6 +103,15 @@ def seeds():
     again = torch.equal(y, torch.rand(4, device="cuda"))
     c.manual_seed_all(7)
     return [again, torch.equal(x, torch.rand(4, device="cuda")), c.initial_seed()]
+def parallel():
+    model, x = torch.nn.Linear(3, 2).cuda(), torch.ones(4, 3, device="cuda")
+    from torch.cuda.comm import gather, scatter
+    whole = gather(scatter(x, [0]), destination=0)
+    return [torch.equal(torch.nn.DataParallel(model)(x), model(x)), torch.equal(whole, x)]
+def profiler():
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        torch.ones(3, device="cuda").sum()
+    return any(e.key == "aten::sum" for e in seen.key_averages())
 def extension():
     from torch.utils.cpp_extension import load_inline
     return load_inline("scale", "int f();", cuda_sources="__global__ void k() {}")
@@ -143,6 +156,10 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         ("handle", 0),
         ("capturing", False),
         ("asked", False),
+        ("parallel", [True, True]),
+        ("profiler", True),
+        ("types", True),
+        ("legacy", [True, "torch.cuda.FloatTensor"]),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )  # fmt: skip

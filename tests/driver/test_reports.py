@@ -63,13 +63,14 @@ def test_lines_on_standard_error() -> None:
         "  time: parse N s, compile N s, run N s on T",
         "mmulator: counts on sm_90: grid 4 x 2, block 64: launch 2, N s",
         "mmulator: counts on sm_90: grid 4 x 2, block 64: launch 3, N s",
-        "mmulator: a_kerne...kernel_ on sm_90: grid 1, block 32, 0 bytes of shared memory",
+        "mmulator: a_kernel_a_kernel_a_ke...a_kernel_a_kernel_a_kernel_a_kernel_a_kernel_",
+        "    on sm_90: grid 1, block 32, 0 bytes of shared memory",
         "  instructions of warps: 1 (control 1)",
         "  time: parse N s, compile N s, run N s on T",
         "mmulator: 4 launches of 2 kernels on sm_90: N s, of which N s compiling",
     ]
     assert head.split() == ["kernel", "launches", "run,", "s", "compile,", "s", "instructions", "MACs"]
-    assert {" ".join(line.split()[:2]) for line in (first, second)} == {"counts 3", "a_kernel_a_k...l_a_kernel_ 1"}
+    assert {" ".join(line.split()[:2]) for line in (first, second)} == {"counts 3", "a_kerne...kernel_a_kernel_ 1"}
 
 
 def test_lines_of_several_processes(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_a_block_is_80_wide() -> None:
     report = made("a_name_" * 20, instructions={f"class{n}": 10**n for n in range(12)}, macs=123456789, notes=["inferred " * 30])
     lines = block(report).splitlines()
     assert lines[0].startswith("mmulator: a_name_") and all(len(line) <= 80 for line in lines)
-    assert again(report, 12) == "mmulator: a_name_a...a_name_ on sm_90: grid 4 x 2, block 128: launch 12, 0.125 s"
+    assert again(report, 12) == "mmulator: a_nam...me_a_name_ on sm_90: grid 4 x 2, block 128: launch 12, 0.125 s"
     assert any(line.startswith("  instructions of warps: 111.1 G (class0 1, class1 10,") for line in lines)
     assert "others 111.1 G)" in " ".join(line.strip() for line in lines)
 
@@ -97,7 +98,7 @@ def test_figures() -> None:
     assert [short(n) for n in (0, 999, 1000, 12345, 10**6, 999_999, 8 * 10**9)] == [
         "0", "999", "1.0 k", "12.3 k", "1.0 M", "1.0 M", "8.0 G",
     ]  # fmt: skip
-    assert elided("x" * 50, 30) == "x" * 14 + "..." + "x" * 13 and len(elided("x" * 50, 5)) == 16
+    assert elided("x" * 50, 30) == "x" * 9 + "..." + "x" * 18 and len(elided("x" * 50, 5)) == 16
 
 
 def test_totals_of_several_processes() -> None:
@@ -114,6 +115,10 @@ def test_totals_of_several_processes() -> None:
         "other on sm_80         1   0.125       0.750         1.2 k  5.0 k",
     ]
     assert Totals().head() == "no launches"
+    names = [f"a_long_name_{part}_kernel" for part in ("of_a_forward", "of_a_backward", "that_is_not_of_a_forward")]
+    for name in names:
+        two.count(made(name))
+    assert [line.split()[0] for line in two.table()[-3:]] == [names[0], "a_long_..._backward_kernel", names[2]]
 
 
 @pytest.mark.parametrize("value", ["yes", "launches.txt", "2"])

@@ -113,6 +113,16 @@ def test_pieces_are_compared_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None
         Launch(NO_WAIT, seeds=8)()
 
 
+def test_memory_is_called_what_the_launch_calls_it() -> None:
+    """Not what it is part of, or known as besides."""
+    launch = Launch(NO_WAIT, seeds=8)
+    whole = np.zeros(1024, np.uint8)
+    launch.to = whole[256:768].view(np.uint32)
+    launch.driver.memory.expose(whole.ctypes.data, 1024, whole)
+    with pytest.raises(UnstableResult, match=r"the first is byte \d+ of argument 1 \(to\), which has 512; the word"):
+        launch()
+
+
 def test_what_no_kernel_stored_to_is_not_written(tmp_path: Path) -> None:
     """Memory of a file that is mapped read-only may be given as any other."""
     path = tmp_path / "weights"

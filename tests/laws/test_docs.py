@@ -106,6 +106,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run_mmulator(command: str) -> tuple[int, str]:
     """Exit code and standard output."""
+    if command.startswith("mmulator exec "):  # its process becomes the program
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        words = [sys.executable, "-m", *shlex.split(command)]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True)
+        return done.returncode, done.stdout
     from mmulator.cli.app import run
 
     out = io.StringIO()

@@ -60,11 +60,18 @@ def open_doors() -> None:
 
 
 def _open(door: str, _: ModuleType) -> None:
-    import_module(door).install()
+    _call(door, "install")
 
 
 def _prepare(door: str) -> None:
-    import_module(door).prepare()
+    _call(door, "prepare")
+
+
+def _call(door: str, name: str) -> None:
+    """What is wrong is the program's installation: the way through here is not shown."""
+    from mmulator.errors import short_traceback
+
+    short_traceback(lambda: getattr(import_module(door), name)())()
 
 
 _ready: set[str] = set()

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,6 +21,7 @@ from mmulator.machine.launch.report import Report
 from mmulator.tables import text_table
 
 WIDTH = 80
+_OURS = "mmulator: "
 _NAME = 16  # characters of a kernel's name that are left of a long one
 _CLASSES = 5  # of instructions that are named
 
@@ -34,10 +36,10 @@ def short(number: int) -> str:
 
 
 def elided(name: str, room: int) -> str:
-    """A name without its middle, if it is longer than there is room."""
+    """A name without some of its middle, if it is longer than there is room. Names of kernels differ at their ends, mostly."""
     room = max(room, _NAME)
-    half = (room - 3) // 2
-    return name if len(name) <= room else f"{name[: room - 3 - half]}...{name[-half:]}"
+    head = (room - 3) // 3
+    return name if len(name) <= room else f"{name[:head]}...{name[head + 3 - room :]}"
 
 
 # one launch ---------------------------------------------------------------------------------------------------------
@@ -54,13 +56,15 @@ def block(report: Report) -> str:
 def again(report: Report, number: int) -> str:
     """The line of a later one."""
     head = report.head.rpartition(",")[0]
-    return _line(f"{head}: launch {number:,}, {report.seconds['run']:.3f} s", report)
+    return _line(f"{head}: launch {number:,}, {report.seconds['run']:.3f} s", report, one=True)
 
 
-def _line(text: str, report: Report) -> str:
+def _line(text: str, report: Report, one: bool = False) -> str:
+    """A line that begins with the kernel's name. one: the name is cut so that there is no second line, if it can be."""
     name = demangle(report.kernel)
     rest = text.removeprefix(name)
-    return "\n".join(_wrapped(f"mmulator: {elided(name, WIDTH - len('mmulator: ') - len(rest))}{rest}", ""))
+    room = WIDTH - len(_OURS) - len(rest) if one else WIDTH - len(_OURS)
+    return "\n".join(_wrapped(f"{_OURS}{elided(name, room)}{rest}", ""))
 
 
 def _wrapped(text: str, indent: str = "  ") -> list[str]:
@@ -124,8 +128,10 @@ class Totals:
         """Lines: the kernels that took longest first."""
         rows = []
         several = len({device for _, device in self.kernels}) > 1
+        shown = Counter(elided(name, 26) for name in {name for name, _ in self.kernels})
         for (name, device), k in sorted(self.kernels.items(), key=lambda item: -(item[1].run + item[1].compile)):
-            name = elided(name, 26) + (f" on {device}" if several else "")
+            name = name if shown[elided(name, 26)] > 1 else elided(name, 26)
+            name += f" on {device}" if several else ""
             macs = short(k.macs) if k.macs else ""
             rows.append((name, f"{k.launches:,}", f"{k.run:.3f}", f"{k.compile:.3f}", short(k.instructions), macs))
         head, *lines = _right([_COLUMNS, *rows])

@@ -1,7 +1,8 @@
 """One launch under several seeds, each from the same memory: a kernel in order leaves the same bits under all of them.
 
 The seed says when asynchronous copies and wgmma complete, and which warp goes first. Blocks begin in one order: in this mode
-a launch has one thread of the host, so that what differs is the seed's doing.
+a launch has one thread of the host, so that what differs is the seed's doing. (But a block that takes long is set aside for
+others, by the clock: machine/launch/workers.py.)
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mmulator.demangle import demangle
 from mmulator.driver.functions import Function
 from mmulator.errors import ExecutionFault, UnstableResult
 from mmulator.machine.launch.arena import bytes_at, pointer
-from mmulator.machine.launch.arguments import Region
+from mmulator.machine.launch.regions import Region, Regions
 from mmulator.machine.launch.report import Report
 from mmulator.program.calls import reached
 from mmulator.ptx.tree import Instruction, Reg
@@ -37,10 +38,9 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
 @dataclass
 class Piece:
     """Some bytes that the kernel may write. live: they themselves. before: a copy. first: what the first seed left, or None
-    where it left them alone. start: of the first in the memory that `label` names, which has `size`."""
+    where it left them alone. start: of the first in `memory`."""
 
-    label: str
-    size: int
+    memory: Region
     start: int
     live: np.ndarray
     before: np.ndarray
@@ -60,18 +60,17 @@ class Piece:
             self.live[:] = data
 
 
-def _pieces(function: Function, regions: Sequence[Region]) -> Iterator[Piece]:
+def _pieces(function: Function, regions: Regions) -> Iterator[Piece]:
     image = function.kernel.module.image
     names = {address: name for name, address in image.addresses.items()}
-    memory = [(f"variable {names.get(start, '')}".strip(), array) for start, array, writable in image.buffers if writable]
-    memory += [(r.label, bytes_at(r.start, r.size)) for r in regions if r.writable]
-    for label, array in memory:
+    variables = ((Region(start, a.nbytes, f"variable {names.get(start, '')}"), a) for start, a, can in image.buffers if can)
+    for memory, array in (*variables, *((r, bytes_at(r.start, r.size)) for r in regions if r.writable)):
         for at in range(0, array.nbytes, CHUNK):
             live = array[at : at + CHUNK]
-            yield Piece(label, array.nbytes, at, live, live.copy())
+            yield Piece(memory, at, live, live.copy())
 
 
-def agreed(function: Function, regions: Sequence[Region], seeds: Sequence[int], run: Callable[[int], Report]) -> Report:
+def agreed(function: Function, regions: Regions, seeds: Sequence[int], run: Callable[[int], Report]) -> Report:
     """What the first seed's launch reports. Its stores are what memory has afterwards, whatever is raised of the others.
 
     run(seed) launches. Raises UnstableResult if another seed leaves other bits; what `run` raises, which says under which
@@ -93,7 +92,7 @@ def agreed(function: Function, regions: Sequence[Region], seeds: Sequence[int], 
                 raise
             found = [p for p in pieces if not _same(p.live, p.wanted)]
             if found:
-                raise _error(function, found, (seeds[0], seed))
+                raise _error(function, regions.given, found, (seeds[0], seed))
     finally:
         for piece in pieces:
             piece.write(piece.wanted)
@@ -101,18 +100,22 @@ def agreed(function: Function, regions: Sequence[Region], seeds: Sequence[int], 
     return replace(report, notes=[*report.notes, same])
 
 
-def _error(function: Function, found: Sequence[Piece], seeds: tuple[int, int]) -> UnstableResult:
+def _error(function: Function, given: Sequence[Region], found: Sequence[Piece], seeds: tuple[int, int]) -> UnstableResult:
     piece = found[0]
-    byte = piece.start + int(np.argmax(piece.live != piece.wanted))
-    at = byte // WORD * WORD
-    first, second = _words(*(a[at - piece.start :][:WORD] for a in (piece.wanted, piece.live)))
+    at = int(np.argmax(piece.live != piece.wanted))
+    address = piece.memory.start + piece.start + at
+    memory = next((r for r in given if r.start <= address < r.end), piece.memory)  # as the launch was given it
+    byte = address - memory.start
+    word = max(at - byte % WORD, 0)
+    values = _words(*(a[word:][:WORD] for a in (piece.wanted, piece.live)))
+    first, second = (f"{value} under seed {seed}" for value, seed in zip(values, seeds))
     count = sum(int(np.count_nonzero(p.live != p.wanted)) for p in found)
     reasons = list(_reasons(function))
     missing = "a wait, a fence or a barrier may be missing, so that something is read before it is there"
     return UnstableResult(
         f"{demangle(function.name)} left other bits under seed {seeds[1]} than under seed {seeds[0]}: "
-        f"{count} byte{'s differ' if count != 1 else ' differs'}, the first is byte {byte} of {piece.label}, which has "
-        f"{piece.size}; the word at byte {at} is {first} under seed {seeds[0]}, {second} under seed {seeds[1]}",
+        f"{count} byte{'s differ' if count != 1 else ' differs'}, the first is byte {byte} of {memory.label}, which "
+        f"has {memory.size}; the word at byte {byte - at + word} is {first}, {second}",
         span=reasons[0][0].span if reasons else None, rule=RULE,
         hint="; ".join([missing, *(f"or {i.mnemonic} at line {i.span.line} is the reason: it {why}" for i, why in reasons)]),
     )  # fmt: skip

@@ -21,36 +21,42 @@ Path = tuple[int, ...]
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # by bytes; Triton declares a half as two bytes
 
 
+_DOOR, _modules = "mmulator.doors.torch", sys.modules
+
+
 # pointers -------------------------------------------------------------------------------------------------------------
 def torch_door() -> Any:
     """The door of torch, if it is open: tensors that say cuda are this machine's then, and those that say cpu no GPU's.
     Doors lie beside this package, so it does not import them."""
-    door = sys.modules.get("mmulator.doors.torch")
+    door = _modules.get(_DOOR)
     return door if door is not None and door.installed() else None
 
 
 def address_of(value: Any, label: str, number: int, regions: Regions) -> int:
     """The address that an argument says; the memory that it lies in is added to `regions`. label: of the argument, for messages.
     number: of the parameter. Raises LaunchError."""
+    try:
+        memory = value.untyped_storage()  # most are tensors
+    except AttributeError:
+        return _address_of_other(value, label, number, regions)
+    start: int = memory.data_ptr()
+    if _DOOR in _modules or not value.is_cpu:
+        _check_device(value, label, number, torch_door(), start)
+    if not start:
+        return 0
+    if start in regions:
+        _give(start, memory.nbytes(), label, True, regions)
+    else:
+        regions[start] = Region(start, memory.nbytes(), label)
+    offset: int = value.storage_offset()
+    return start + offset * value.element_size() if offset else start
+
+
+def _address_of_other(value: Any, label: str, number: int, regions: Regions) -> int:
     if value is None:
         return 0
     if isinstance(value, int):
         return value & 0xFFFFFFFFFFFFFFFF
-    storage = getattr(value, "untyped_storage", None)
-    if storage is None:
-        return _address_of_other(value, label, number, regions)
-    memory = storage()
-    start = memory.data_ptr()
-    address = start + value.storage_offset() * value.element_size() if start else 0
-    door = torch_door()
-    if not value.is_cpu if door is None else not value.is_cuda:
-        _check_device(value, label, number, door, address)
-    if start:
-        _give(start, memory.nbytes(), label, True, regions)
-    return address
-
-
-def _address_of_other(value: Any, label: str, number: int, regions: Regions) -> int:
     if isinstance(value, ArrayPointer):
         if value.size:
             _give(value.start, value.size, label, value.writable, regions)
@@ -78,6 +84,8 @@ def _give(start: int, size: int, label: str, writable: bool, regions: Regions) -
 
 
 def _check_device(value: Any, label: str, number: int, door: Any, address: int) -> None:
+    if value.is_cpu if door is None else value.is_cuda:
+        return
     where = str(value.device)
     if where == "meta":
         raise LaunchError(f"{label} is a meta tensor, which has no memory")

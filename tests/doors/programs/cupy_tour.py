@@ -36,6 +36,11 @@ def try_raw_module():
         x = cp.arange(32, dtype=dtype)
         module.get_function(name)((1,), (32,), (x, dtype(3)))
         assert (x.get() == 3 * np.arange(32)).all()
+    weights = cp.ndarray(4, cp.float32, module.get_global("weights"))
+    weights[...] = cp.arange(4, dtype=cp.float32)
+    x = cp.full(32, 2, dtype=cp.float32)
+    module.get_function("weigh")((1,), (32,), (x,))
+    assert (x.get() == 2 * (np.arange(32) % 4)).all()
 
 
 def try_shared_memory_and_streams():

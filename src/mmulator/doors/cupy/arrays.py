@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from mmulator.driver import Region, current
-from mmulator.errors import UnsupportedError
+from mmulator.errors import LaunchError, UnsupportedError
 
 # Functions of elements whose results are exact, or rounded once.
 EXACT = frozenset((
@@ -81,7 +81,14 @@ class ndarray(NDArrayOperatorsMixin):
 
     def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C") -> None:
         if memptr is not None:
-            raise refuse("ndarray(memptr=...)", "arrays lie in memory of their own")
+            if strides is not None:
+                raise refuse("ndarray(strides=...)", "arrays over a pointer are contiguous here")
+            room = memptr._host.reshape(-1).view(np.uint8)
+            size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+            if size > room.size:
+                raise LaunchError(f"an array of {size} bytes over memory of {room.size}")
+            self._host = room[:size].view(dtype).reshape(shape, order=order)
+            return
         self._host = np.empty(shape, dtype, order)  # type: ignore[call-overload]
         if self._host.dtype.kind == "O":
             raise ValueError(f"Unsupported dtype {self._host.dtype}")

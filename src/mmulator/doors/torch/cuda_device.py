@@ -176,6 +176,12 @@ def functions() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _dtypes() -> set[Any]:
+    """What tensors of the device may be of: all but what is quantized."""
+    every = {t for t in vars(torch).values() if isinstance(t, torch.dtype)}
+    return {t for t in every if not str(t).removeprefix("torch.").startswith("q")}
+
+
 def accelerator() -> dict[str, Any]:
     """The same for torch.accelerator."""
     return {
@@ -187,6 +193,7 @@ def accelerator() -> dict[str, Any]:
         "_accelerator_maybeExchangeDevice": exchange_device,
         "_accelerator_synchronizeDevice": lambda device=0: None,
         "_accelerator_isAllocatorInitialized": lambda: True,
+        "_accelerator_getDeviceCapability": lambda device=0: {"supported_dtypes": _dtypes()},
         "_accelerator_emptyCache": lambda: None,
         "_accelerator_emptyHostCache": lambda: None,
     }

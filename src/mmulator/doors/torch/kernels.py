@@ -11,6 +11,7 @@ from mmulator.doors.torch import dispatch, memory, raw
 
 KEYS = raw.KEYS
 _aten = torch.ops.aten
+_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 SPECIAL: dict[str, Callable[..., Any]] = {}
 
 
@@ -130,7 +131,7 @@ def on_host(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                 named = dict(zip(kwargs, dispatch._aliases(kwargs.values(), given, [], own=False)))
                 return dispatch.adopt(function(*values, **named), given)
 
-        kernel(*names)(run)
+        kernel(*(n for n in names if not _has_kernel("aten::" + n, "CPU")))(run)
         return function
 
     return take
@@ -145,6 +146,24 @@ def no_library(*args: Any, **kwargs: Any) -> bool:
 def sdp_choice(*args: Any, **kwargs: Any) -> int:
     """Which attention: plain arithmetic, one operator after the other."""
     return 0
+
+
+def attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """scaled_dot_product_attention where torch was built for CUDA: it asks CUDA's library which way to go."""
+    math = _aten._scaled_dot_product_attention_math
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(attn_mask.logical_not(), float("-inf"))
+    return math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+
+
+# Kernels for other dispatch keys, where torch was built for CUDA.
+BUILT_FOR_CUDA = {
+    "AutogradCUDA": {"scaled_dot_product_attention": attention},
+    "CUDA": {"scaled_dot_product_attention": attention},
+}
 
 
 @on_host("mm.dtype", "bmm.dtype")
@@ -216,3 +235,15 @@ def gru_cell_backward(grad_hy: Any, workspace: Any, has_bias: bool) -> Any:
     of_input, of_hidden = torch.cat((dr, dz, dn), 1), torch.cat((dr, dz, dn * r), 1)
     biases = (of_input.sum(0), of_hidden.sum(0)) if has_bias else (torch.empty(0), torch.empty(0))
     return of_input, of_hidden, grad_hy * z, *biases
+
+
+@on_host("_fused_rms_norm_backward")
+def rms_norm_backward(grad: Any, x: Any, normalized_shape: Any, rstd: Any, weight: Any, output_mask: Any) -> Any:
+    """(gradient of the input, of the weight), where the CPU lacks it."""
+    inner = tuple(range(x.dim() - len(normalized_shape), x.dim()))
+    hat = x * rstd
+    scaled = grad if weight is None else grad * weight
+    of_input = rstd * (scaled - hat * (scaled * hat).mean(inner, keepdim=True))
+    outer = tuple(range(x.dim() - len(normalized_shape)))
+    of_weight = (grad * hat).sum(outer) if outer else grad * hat
+    return of_input.to(x.dtype) if output_mask[0] else None, of_weight.to(x.dtype) if output_mask[1] else None

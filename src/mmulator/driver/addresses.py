@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from mmulator.driver import current
+from mmulator.driver.driver import current
 
+_TRITON = "triton.runtime.jit"  # asks at each launch
 _LIBRARIES = ("torch", "triton", "mmulator")
 
 
@@ -20,7 +21,7 @@ def watch(torch: Any) -> None:
     def data_ptr(self: Any) -> int:
         address = int(plain(self))
         asking = sys._getframe(1).f_globals.get("__name__", "")
-        if address and asking.partition(".")[0] not in _LIBRARIES:
+        if asking != _TRITON and address and asking.partition(".")[0] not in _LIBRARIES:
             storage = self.untyped_storage()
             start, size, memory = storage.data_ptr(), storage.nbytes(), current().memory
             known = memory.find(start)

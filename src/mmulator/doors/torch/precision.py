@@ -1,0 +1,154 @@
+"""Operators of f16 and bf16 that a GPU computes in f32, rounding once at the end, and the CPU's kernels do not.
+
+torch's kernels for CUDA compute in `opmath_t` or `acc_type`, which is f32 for both. Of the CPU's, most do; those below sum in
+bf16, or round on the way, with errors of up to hundreds of units in the last place. So they are run on f32 copies.
+Operators that round on the way on a GPU, too (tanh_backward, sigmoid_backward, mse_loss), are not among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from mmulator.doors.torch import dispatch
+
+_NARROW = frozenset((torch.float16, torch.bfloat16))
+_WIDE = torch.float32
+_Tensor = torch.Tensor
+
+
+def _always(values: list[Any], named: dict[str, Any]) -> bool:
+    return True
+
+
+def _scaled(values: list[Any], named: dict[str, Any]) -> bool:
+    return named.get("alpha", 1) != 1
+
+
+def _accumulating(values: list[Any], named: dict[str, Any]) -> bool:
+    return bool(values[3] if len(values) > 3 else named.get("accumulate", False))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """results: for each, the number of the argument whose type it has, None for f32. One number is for all.
+    writes: arguments that are written to although the schema does not say so. when: only for these arguments."""
+
+    results: tuple[int | None, ...] | int = 0
+    writes: tuple[int, ...] = ()
+    when: Callable[[list[Any], dict[str, Any]], bool] = _always
+
+
+_BATCH = Rule((0, None, None), (3, 4))
+RULES: dict[str, Rule] = {
+    "native_layer_norm": Rule((0, None, None)),
+    "native_layer_norm_backward": Rule((1, 5, 6)),
+    "native_group_norm_backward": Rule((1, 4, 4)),
+    "native_batch_norm": _BATCH, "_native_batch_norm_legit": _BATCH,
+    "_native_batch_norm_legit.no_stats": Rule((0, None, None)),
+    "native_batch_norm_backward": Rule((1, 2, 2)),
+    "embedding_dense_backward": Rule(), "prod": Rule(), "prod.dim_int": Rule(),
+    "nll_loss_forward": Rule((0, 0)), "nll_loss2d_forward": Rule((0, 0)),
+    "glu_backward": Rule(), "log_sigmoid_backward": Rule(),
+    "_index_put_impl_": Rule(when=_accumulating),
+    "add.Tensor": Rule(when=_scaled), "add_.Tensor": Rule(when=_scaled), "add.out": Rule(when=_scaled),
+    "sub.Tensor": Rule(when=_scaled), "sub_.Tensor": Rule(when=_scaled), "sub.out": Rule(when=_scaled),
+}  # fmt: skip
+# Normalisations over a dimension. The last argument: whether f32 comes out of f16, or of which type the input had.
+SOFTMAX = ("_softmax", "_log_softmax")
+SOFTMAX_BACKWARD = ("_softmax_backward_data", "_log_softmax_backward_data")
+
+
+def _narrow(value: Any) -> bool:
+    return isinstance(value, _Tensor) and value.dtype in _NARROW
+
+
+def widen(value: Any) -> Any:
+    """A tensor of f16 or bf16 as f32; whatever else as it is."""
+    if isinstance(value, (list, tuple)):
+        return [widen(v) for v in value]
+    return value.to(_WIDE) if _narrow(value) else value
+
+
+def narrow(value: Any, dtype: torch.dtype) -> Any:
+    return value.to(dtype) if isinstance(value, _Tensor) and value.dtype == _WIDE and dtype in _NARROW else value
+
+
+class Wide(dispatch.Operator):
+    """An operator's kernel for tensors of cuda that computes in f32 where a GPU does."""
+
+    def __init__(self, op: torch._ops.OpOverload, rule: Rule) -> None:
+        super().__init__(op)
+        self.plain, self.rule, self.run = self.run, rule, self.run_wide
+        self.kept = frozenset((*self.written, *rule.writes))
+        self.names = [a.name for a in op._schema.arguments]
+
+    def run_wide(self, keys: Any, *values: Any, **named: Any) -> Any:
+        """On CPU tensors."""
+        given = list(values)
+        if not any(map(_narrow, (*given, *named.values()))) or not self.rule.when(given, named):
+            return self.plain(keys, *values, **named)
+        wide, wide_named = [widen(v) for v in given], {name: widen(v) for name, v in named.items()}
+        result = self.plain(keys, *wide, **wide_named)
+        targets = {}
+        for n in self.kept:
+            own, made = (given[n], wide[n]) if n < len(given) else (named.get(self.names[n]), wide_named.get(self.names[n]))
+            if own is not made:
+                if own.size() != made.size():
+                    own.resize_(made.size())
+                own.copy_(made)
+                targets[id(made)] = own
+        if isinstance(result, _Tensor):
+            return targets.get(id(result)) if id(result) in targets else self.rounded(result, 0, given)
+        if isinstance(result, (tuple, list)):
+            return tuple(targets[id(r)] if id(r) in targets else self.rounded(r, n, given) for n, r in enumerate(result))
+        return result
+
+    def rounded(self, result: Any, number: int, given: list[Any]) -> Any:
+        of = self.rule.results if isinstance(self.rule.results, int) else self.rule.results[number]
+        return result if of is None or not isinstance(given[of], _Tensor) else narrow(result, given[of].dtype)
+
+
+class Softmax(dispatch.Operator):
+    """_softmax and _log_softmax, which for CUDA also make f32 of f16."""
+
+    def __init__(self, op: torch._ops.OpOverload) -> None:
+        super().__init__(op)
+        self.plain, self.run = self.run, self.run_wide
+
+    def run_wide(self, keys: Any, x: Any, dim: int, half_to_float: bool) -> Any:
+        result = self.plain(keys, widen(x), dim, False)
+        return result if half_to_float else narrow(result, x.dtype)
+
+
+class SoftmaxBackward(Softmax):
+    def run_wide(self, keys: Any, grad: Any, output: Any, dim: int, input_dtype: torch.dtype) -> Any:
+        wide = _WIDE if input_dtype in _NARROW else input_dtype
+        return narrow(self.plain(keys, widen(grad), widen(output), dim, wide), input_dtype)
+
+
+def _lazy(name: str, make: Callable[[torch._ops.OpOverload], dispatch.Operator]) -> Callable[..., Any]:
+    made: list[dispatch.Operator] = []
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not made:
+            base, _, overload = name.partition(".")
+            made.append(make(dispatch.find("aten::" + base, overload)))
+        return made[0](*args, **kwargs)
+
+    return run
+
+
+def _of(rule: Rule) -> Callable[[torch._ops.OpOverload], dispatch.Operator]:
+    return lambda op: Wide(op, rule)
+
+
+def kernels() -> dict[str, Callable[..., Any]]:
+    """By the names of operators."""
+    made = {name: _lazy(name, _of(rule)) for name, rule in RULES.items()}
+    made |= {name: _lazy(name, Softmax) for name in SOFTMAX}
+    made |= {name: _lazy(name, SoftmaxBackward) for name in SOFTMAX_BACKWARD}
+    return {"aten::" + name: made[name] for name in made if torch._C._dispatch_has_kernel("aten::" + name)}
