@@ -143,7 +143,8 @@ VOCABULARY = {
 OWN = {"execution", "instruction", "matmul", "operands"}  # of instruction/
 # The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
 NATIVE = {
-    "calls", "events", "faults", "floats", "pending", "printing", "registers", "scheduler", "waiting", "watch", "wgmma_operands", "windows",
+    "calls", "events", "faults", "floats", "pending", "printing", "registers", "scheduler", "waiting", "watch",
+    "wgmma_operands", "windows",
 }  # fmt: skip
 
 
