@@ -42,7 +42,8 @@ def _twin(address: int, size: int) -> torch.UntypedStorage:
         if len(_twins) >= _MOST:
             for kept in (_twins, _bases, _known):
                 kept.clear()
-        made = torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=torch.uint8) if size else torch.empty(0)
+        memory = (ctypes.c_char * size).from_address(address) if size else ctypes.create_string_buffer(1)
+        made = torch.frombuffer(memory, dtype=torch.uint8)  # its storage cannot be resized: so results of operators are told
         found = _twins[address, size] = _storage_of(made)
     return found
 
