@@ -60,12 +60,13 @@ def base(address: int, size: int, dtype: torch.dtype) -> torch.Tensor:
 
 def alias(tensor: torch.Tensor, own: bool = True) -> torch.Tensor:
     """A CPU tensor over the memory of a tensor of cuda, for as long as that lives. own: nobody else has it, so that it may be
-    given another shape."""
+    given another shape. Tensors without memory are not the same tensor."""
     storage = _storage_of(tensor)
     key = (
         _address_of(storage), storage.nbytes(), tensor.dtype, tensor.size(), tensor.stride(), tensor.storage_offset(),
         tensor.is_conj(), tensor.is_neg(),
     )  # fmt: skip
+    own = own or not key[1]
     if not own and (found := _known.get(key)) is not None:
         return found
     address, size, dtype, shape, stride, offset, conj, neg = key

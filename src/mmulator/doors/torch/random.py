@@ -190,6 +190,9 @@ def _silent(function: Any) -> Any:
 @kernel("uniform_")
 @_silent
 def uniform_(self: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Any:
+    if self.dtype.is_complex:
+        uniform_(torch.ops.aten.view_as_real(self), low, high, generator=generator)
+        return self
     first, last = (torch.tensor(v, dtype=self.dtype) for v in (low, high))
     between, start = (last - first).item(), first.item()
     drawn = _uniform(self, generator)
@@ -207,8 +210,7 @@ def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if self.dtype.is_complex:
-        half = 0.5**0.5
-        normal_(torch.ops.aten.view_as_real(self), 0.0, std * half, generator=generator)
+        normal_(torch.ops.aten.view_as_real(self), 0.0, std / 2**0.5, generator=generator)
         return self.add_(mean) if mean else self
     if self.dtype == torch.float64:
         return _put(self, _draw(self.numel(), generator, philox.normal64, 2) * std + mean)
