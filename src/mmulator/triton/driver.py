@@ -40,9 +40,9 @@ class MmulatorDriver(DriverBase):
 
     def __init__(self) -> None:
         from mmulator.driver import current
+        from mmulator.driver.addresses import watch
         from mmulator.triton import arguments, device
         from mmulator.triton.adapt import adapt
-        from mmulator.triton.addresses import watch
         from mmulator.triton.launcher import Launcher, Utils
         from mmulator.triton.versions import interface
 
@@ -131,7 +131,7 @@ def _torch(what: str) -> Any:
         raise UnsupportedError(
             f"Triton asks for {what}, and torch is not installed", hint="pip install torch, or pass NumPy arrays to the kernel"
         ) from None
-    from mmulator.triton.addresses import watch
+    from mmulator.driver.addresses import watch
 
     watch(torch)
     return torch

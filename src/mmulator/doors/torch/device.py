@@ -7,14 +7,17 @@ from typing import Any
 
 def open() -> list[Any]:
     """Everything that must live as long as the device. Raises UnsupportedError."""
+    import torch
+
     from mmulator.doors.torch import cuda, dispatch, hooks, kernels, memory, precision, random, raw
+    from mmulator.driver.addresses import watch
 
     cuda.install()
     guard = raw.guard()
     raw.find()
     hooks.answer(guard, raw.memory.answers)
     kept = dispatch.register({**kernels.SPECIAL, **precision.kernels()}, kernels.BUILT_FOR_CUDA)
-    memory.watch_addresses()
+    watch(torch)
     memory.storages()
     random.install()
     return kept

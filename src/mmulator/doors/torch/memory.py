@@ -1,4 +1,4 @@
-"""Memory of tensors of cuda: what is in it when it is fresh, and which of it a kernel may touch."""
+"""Memory of tensors of cuda: what is in it when it is fresh."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from mmulator.doors.torch import dispatch, raw
-from mmulator.driver import current
 
 # What fresh memory holds: a signalling NaN of each floating-point type, elsewhere bytes of 0xCD. Hexadecimal, one element.
 _WORDS = {
@@ -27,39 +26,6 @@ def poison(tensor: torch.Tensor) -> torch.Tensor:
     storage = dispatch._storage_of(tensor)
     raw.memory.fill(dispatch._address_of(storage), storage.nbytes(), POISON.get(tensor.dtype, _PLAIN))
     return tensor
-
-
-# addresses ----------------------------------------------------------------------------------------------------------------
-_data_ptr = torch._C.TensorBase.data_ptr
-
-
-def expose(tensor: torch.Tensor) -> None:
-    """The program has the address of this tensor's memory, and may store it where a kernel finds it."""
-    storage = dispatch._storage_of(tensor)
-    address, size = dispatch._address_of(storage), storage.nbytes()
-    if size:
-        current().memory.expose(address, size, storage, "a tensor whose data_ptr() was taken")
-
-
-_inside = ("torch.", "triton.", "mmulator.")
-
-
-def _taken(self: torch.Tensor) -> int:
-    """data_ptr() of a program: kernels may touch what it points at while the memory lives."""
-    import sys
-
-    address = _data_ptr(self)
-    name = sys._getframe(1).f_globals.get("__name__", "")
-    if address and not (name in ("torch", "triton") or name.startswith(_inside)):
-        expose(self)
-    return address
-
-
-def watch_addresses() -> None:
-    """From here on, a kernel may touch the memory whose address a program asks for. Of tensors of all devices."""
-    if torch.Tensor.data_ptr is not _taken:
-        _taken.__doc__ = _data_ptr.__doc__
-        torch.Tensor.data_ptr = _taken
 
 
 def storage(size: int) -> Any:

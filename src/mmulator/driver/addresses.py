@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from mmulator.driver import current
+from mmulator.driver.driver import current
 
 _TRITON = "triton.runtime.jit"  # asks at each launch
 _LIBRARIES = ("torch", "triton", "mmulator")
