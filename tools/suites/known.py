@@ -50,6 +50,7 @@ class Reason:
 
 
 REASONS = (
+    Reason(TIME, "", "65,536,000 blocks of 1024 threads", "test_load_store_same_ptr"),
     Reason(TIME, r"TimeIsUp|^LimitReached.*seconds|limit reached.*seconds", "longer than the time a case has"),
     Reason(UNSUPPORTED, r"\.reqnctapercluster cannot be run|clusters of", "clusters of blocks"),
     Reason(UNSUPPORTED, r"is instrumented \((\w+)\)", r"kernels that Triton instruments (\1)"),
@@ -68,7 +69,6 @@ REASONS = (
            "takes it for an index", r"test_if_call\[attribute_jit\]"),
     Reason(LIMIT, r"Not equal to tolerance", "five products in bf16 are coarser than the tolerance; NumPy's, rounded alike, give "
            "the same bits", r"test_scan2d\[cumprod-bfloat16"),
-    Reason(TIME, "", "65,536,000 blocks of 1024 threads", "test_load_store_same_ptr"),
 )  # fmt: skip
 
 
