@@ -100,7 +100,8 @@ def sources(runs: list[Run]) -> str:
     for run in runs:
         versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items() if version)
         at = f", commit {run['commit']}" if run["commit"] else ""
-        text.append(f"- {run['suite']} on {run['device']}: {run['source']}{at}; {versions}; run on {run['date']}.")
+        note = f"; {run['note']}" if run.get("note") else ""
+        text.append(f"- {run['suite']} on {run['device']}: {run['source']}{at}; {versions}; run on {run['date']}{note}.")
     return "\n".join(text) + "\n"
 
 
