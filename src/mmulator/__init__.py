@@ -18,6 +18,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "matmul": ("mmulator.instruction.matmul", "matmul"),
     "sparse": ("mmulator.layouts.sparse", None),
     "struct": ("mmulator.machine.launch.values", "struct"),
+    "triton": ("mmulator.triton", None),
 }
 
 __all__ = [
@@ -32,10 +33,11 @@ __all__ = [
     "matmul",
     "sparse",
     "struct",
+    "triton",
 ]
 
 if TYPE_CHECKING:
-    from mmulator import errors, inspect
+    from mmulator import errors, inspect, triton
     from mmulator.instruction.instruction import Instruction
     from mmulator.instruction.matmul import matmul
     from mmulator.layouts import sparse

@@ -22,9 +22,7 @@ GROUP = 16  # cases in a kernel
 def chosen_cases() -> list[Case]:
     """All but integers by generic addresses, where `add`, `exch` and `cas` stand for the rest: only the windows differ."""
     integer = ("u32", "s32", "u64", "s64", "b32", "b64")
-    return [
-        c for c in cases() if not (c.name.startswith("generic") and c.type in integer and c.op not in ("add", "exch", "cas"))
-    ]
+    return [c for c in cases() if not (c.name.startswith("generic") and c.type in integer and c.op not in ("add", "exch", "cas"))]
 
 
 def groups() -> dict[str, list[Case]]:

@@ -76,9 +76,7 @@ def test_integer_to_float(source: str, target: str) -> None:
     f, size = FLOATS[target], width(source)
     rng = np.random.default_rng(2)
     numbers = {(1 << k) + d for k in range(size) for d in (-1, 0, 1, (1 << k) // 2, (1 << k >> f.mantissa + 1) * 3)}
-    numbers |= {
-        int(v) >> int(s) for v, s in zip(rng.integers(0, 2**64, 200, dtype=np.uint64), rng.integers(0, 64, 200))
-    }
+    numbers |= {int(v) >> int(s) for v, s in zip(rng.integers(0, 2**64, 200, dtype=np.uint64), rng.integers(0, 64, 200))}
     codes = sorted({v & (1 << size) - 1 for n in numbers for v in (n, -n)})
     read = [c - (1 << size) if source[0] == "s" and c >> size - 1 else c for c in codes]
     for mode in MODES:
@@ -90,9 +88,7 @@ def test_integer_to_float(source: str, target: str) -> None:
 @pytest.mark.parametrize(("source", "target"), list(product(INTEGERS, repeat=2)))
 def test_integer_to_integer(source: str, target: str) -> None:
     size, wide = width(target), width(source)
-    codes = sorted(
-        {v & (1 << wide) - 1 for k in range(wide) for d in (-1, 0, 1) for v in ((1 << k) + d, -(1 << k) - d)}
-    )
+    codes = sorted({v & (1 << wide) - 1 for k in range(wide) for d in (-1, 0, 1) for v in ((1 << k) + d, -(1 << k) - d)})
     read = [c - (1 << wide) if source[0] == "s" and c >> wide - 1 else c for c in codes]
     low, high = (-(1 << size - 1), (1 << size - 1) - 1) if target[0] == "s" else (0, (1 << size) - 1)
     mask = (1 << size) - 1
@@ -150,9 +146,7 @@ def test_modifiers_of_halves(target: str, extra: str) -> None:
 @pytest.mark.parametrize("target", ["f16", "bf16"])
 def test_packing_is_two_conversions(target: str) -> None:
     rng = np.random.default_rng(4)
-    codes = np.concatenate(
-        [words(around(FLOATS[target], oracle.F32), 32), rng.integers(0, 2**32, 999).astype(np.uint32)]
-    )
+    codes = np.concatenate([words(around(FLOATS[target], oracle.F32), 32), rng.integers(0, 2**32, 999).astype(np.uint32)])
     a, b = codes, np.roll(codes, 7)
     for form in ("rn", "rz", "rn.relu", "rz.satfinite"):
         high, low = (bits(run(f"cvt.{form}.{target}.f32", v)).astype(np.uint32) for v in (a, b))
@@ -249,8 +243,7 @@ def test_scales() -> None:
     bf16 = run("cvt.rn.bf16x2.ue8m0x2", every)
     for half, code in ((bf16 & 0xFFFF, every & 255), (bf16 >> 16, every >> 8)):
         want = [
-            0x7FFF if c == 255 else oracle.encode(oracle.number(Fraction(2) ** (c - 127)), oracle.BF16)
-            for c in code.tolist()
+            0x7FFF if c == 255 else oracle.encode(oracle.number(Fraction(2) ** (c - 127)), oracle.BF16) for c in code.tolist()
         ]
         assert half.tolist() == want
     codes = [c for c in interesting(oracle.F32) if c & 0x7FFFFFFF < 0x7F800000]

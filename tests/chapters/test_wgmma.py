@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import struct
 from functools import cache
 
 import numpy as np
 import pytest
 
+from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault
 from mmulator.machine.module import Module
 from tests.support import places
@@ -361,6 +363,16 @@ def test_a_copy_before_the_wait_means_the_value_after_it(seed: int) -> None:
     assert (products(body, seed) == DONE).all()
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sums_before_the_wait_are_those_after_it(seed: int) -> None:
+    """Compilers add up products of FP8 in f32 so, before the commit; ptxas waits (C7517)."""
+    first, second = ACCUMULATE.format(1, 2, 3, 4, "0"), ACCUMULATE.format(5, 6, 7, 8, "0")
+    add = "  add.f32 %f9, %f9, %f{};\n"
+    body = "  mov.f32 %f9, 0f3F800000;\n" + FENCE + first + add.format(1) + second + add.format(5) + COMMIT + wait(0)
+    out = products(body + "  mov.f32 %f1, %f9;\n" + STORE_BOTH, seed)
+    assert (out == [1 + 16 + 16, 16]).all()
+
+
 def test_operands_are_read_between_issue_and_wait() -> None:
     """Shared memory overwritten too early: one outcome a seed, both outcomes among seeds."""
     overwrite = "  bar.sync 0;\n" + "".join(f"  st.shared.b32 [%r41+{4 * n}], 0;\n" for n in range(16)) + "  bar.sync 0;\n"
@@ -386,3 +398,18 @@ def test_descriptor_outside_of_shared_memory() -> None:
     body = "  mov.b64 %rd10, 0x0000001000083FFF;\n" + FENCE + FIRST + COMMIT + wait(0)
     with pytest.raises(ExecutionFault, match="matrix descriptor outside"):
         products(body)
+
+
+# used before the wait -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("steps", ["fence n8:0-3:b0 commit", "fence n8:0-3:b0"])
+def test_a_driver_waits_where_ptxas_would(steps: str) -> None:
+    """A store of D without any wait: a launch shows what the registers held, a driver what a chip has, and says so."""
+    shared, start = inputs()["shared"].astype(np.float16), inputs()["c_8_128"].astype(np.float32)
+    out = np.zeros((128, 8), np.uint32)
+    params = b"".join(struct.pack("<Q", x.ctypes.data) for x in (shared, start, out))
+    regions = [Region(x.ctypes.data, x.nbytes, "memory") for x in (shared, start, out)]
+    driver = Driver(Settings())
+    report = driver.launch(driver.load(text(steps, 8)).function("k"), 1, 128, params, regions)
+    np.testing.assert_array_equal(out, run(f"{steps} commit wait0"))
+    assert any("C7517" in note for note in report.notes)
+    np.testing.assert_array_equal(run(steps), start.view(np.uint32))

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ class Step:
     """Something a page tells the reader. kind: `shell` (one command), or the language of a fenced block.
 
     directive: of the comment before it, as `<!-- file: average.ptx -->`. line: where it stands, in the page or a part of it.
+    needs: the module without which it is left out.
     """
 
     kind: str
@@ -48,6 +50,7 @@ class Step:
     directive: str
     argument: str
     line: int
+    needs: str = ""
 
 
 _DIRECTIVE = re.compile(r"<!-- (\w+)(?:: (.*))? -->$")
@@ -57,16 +60,18 @@ def steps(text: str) -> Iterator[Step]:
     """Fenced blocks and indented commands, in order."""
     lines = text.split("\n")
     at = 0
-    directive = argument = ""
+    directive = argument = needs = ""
     while at < len(lines):
         line, start = lines[at], at + 1
         found = _DIRECTIVE.match(line)
-        if found:
+        if found and found[1] == "needs":
+            needs = found[2]
+        elif found:
             directive, argument = found[1], found[2] or ""
         elif line.startswith("```"):
             end = lines.index("```", at + 1)
-            yield Step(line[3:] or "text", "\n".join(lines[at + 1 : end]) + "\n", directive, argument, start)
-            at, directive = end, ""
+            yield Step(line[3:] or "text", "\n".join(lines[at + 1 : end]) + "\n", directive, argument, start, needs)
+            at, directive, needs = end, "", ""
         elif line.startswith("    ") and line.strip():
             command = line.strip()
             while command.endswith("\\"):
@@ -101,6 +106,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run_mmulator(command: str) -> tuple[int, str]:
     """Exit code and standard output."""
+    if command.startswith("mmulator exec "):  # its process becomes the program
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        words = [sys.executable, "-m", *shlex.split(command)]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True)
+        return done.returncode, done.stdout
     from mmulator.cli.app import run
 
     out = io.StringIO()
@@ -138,15 +148,19 @@ def test_command_runs(command: str, folder: Path) -> None:
 def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python blocks of a page, one after the other. A block under `<!-- output: COMMAND -->` is what that prints;
     `output: python` is what the snippet before it printed. `file: NAME` is a file that later blocks use, `pytest: NAME` one
-    that passes; a block under `needs: MODULE` is left out, by name, where the module is not installed."""
+    that passes; `run: COMMAND` is what a shell prints, but for figures and what stands in parentheses. A block under
+    `needs: MODULE` is left out, by name, where the module is not installed."""
     printed: str | None = ""
     space: dict[str, Any] = {}
     left_out: set[str] = set()
     monkeypatch.syspath_prepend(folder)
     for step in [] if page == TUTORIAL else steps(read(page)):
-        if step.directive == "needs" and find_spec(step.argument) is None:
-            left_out.add(step.argument)
+        if step.needs and find_spec(step.needs) is None:
+            left_out.add(step.needs)
             printed = None
+        elif step.directive == "run":
+            printed = run_shell(folder, step.argument)
+            assert skeleton(step.text) == skeleton(printed), f"{page}:{step.line}\n{printed}"
         elif step.directive in ("file", "pytest"):
             (folder / step.argument).write_text(step.text)
             if step.directive == "pytest":
@@ -169,6 +183,22 @@ def test_quotations_are_in_the_files() -> None:
     assert sum(page == "docs/reading.md" for page, _ in quotes) == 8
     for page, step in quotes:
         assert step.text.strip("\n") in read(step.argument), f"{page}:{step.line}: not in {step.argument}"
+
+
+def run_shell(folder: Path, command: str) -> str:
+    """What a command prints; a Python in it is this one, with mmulator's plug-in for pytest."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    plugin = "" if any(e.name == "mmulator" for e in entry_points(group="pytest11")) else "-p mmulator.doors.pytest_plugin"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src"), "MMULATOR_TRACEBACK": ""}
+    environment |= {"PYTEST_ADDOPTS": plugin, "PYTHONWARNINGS": "ignore"}  # warnings of Triton's next version
+    done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
+    return (done.stdout + done.stderr).replace(str(folder), "/home/me")
+
+
+def skeleton(output: str) -> list[str]:
+    """Words without figures, and without what stands in parentheses or in rules across the page."""
+    output = re.sub(r"\s*\([^)]*\)|[-=_^]{4,}", "", output)
+    return re.sub(r"\b(0x[0-9a-f]+|[\d.,]*\d)( [kMG]\b)?", "N", output).split()
 
 
 def run_pytest(folder: Path, name: str) -> str:

@@ -24,7 +24,7 @@ from mmulator.machine.module import Module
 from mmulator.machine.runtime.control import exit_lanes
 from mmulator.machine.runtime.mbarrier import complete_part
 from mmulator.machine.runtime.pending import commit_group, covered, entry, has_room, issue, make_room, queue
-from mmulator.machine.runtime.scheduler import run_cluster
+from mmulator.machine.runtime.scheduler import run_clusters
 from mmulator.machine.runtime.waiting import wait_for_lanes
 from mmulator.machine.state import ASYNC_GROUPS, COPIES, AsyncGroup, Completes, Cta, Launch, Stop, Warp
 
@@ -202,7 +202,7 @@ def asleep(blocks: dict[int, Native], seed: int, cluster: Extent, bytes: int) ->
     r = resident(blocks, seed, cluster)
     barrier = r.arena.view("shared0", np.uint64)[32:33]
     barrier[0] = word(1, 0, bytes, 0)
-    ended = function(run_cluster, ctypes.c_int32, POINTER, ctypes.c_int64)(r.address, 32)
+    ended = function(run_clusters, ctypes.c_int32, POINTER, ctypes.c_int64)(r.address, 1 << 20)
     return Stop(ended), int(barrier[0])
 
 

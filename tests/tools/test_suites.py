@@ -45,6 +45,7 @@ def test_setup(broken): pass
 
 def test_a_suite_of_someone_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the cases in each of two shards; together all, each with its class."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (tmp_path / "test_it.py").write_text(SUITE)
     monkeypatch.setitem(run.SUITES, "liger", run.Suite(("test_it.py",), "a test"))
     parts = []

@@ -51,13 +51,15 @@ class Reason:
 
 REASONS = (
     Reason(TIME, r"TimeIsUp|^LimitReached.*seconds|limit reached.*seconds", "longer than the time a case has"),
-    Reason(UNSUPPORTED, r"\.reqnctapercluster cannot be run|wants clusters of", "clusters of blocks"),
-    Reason(UNSUPPORTED, r"(tensormap|cp\.async\.bulk|mbarrier|tcgen05|clusterlaunchcontrol|multimem|griddepcontrol|setmaxnreg|"
-           r"elect|mapa|getctarank|tensordesc|suld|tex)[\w.:]* cannot be run", r"`\1`"),
+    Reason(UNSUPPORTED, r"\.reqnctapercluster cannot be run|clusters of", "clusters of blocks"),
     Reason(UNSUPPORTED, r"UnsupportedError: (?:\S+ \(\S+\): |\S+:\d+:\d+: )*(\S+) cannot be run", r"`\1`"),
+    Reason(UNSUPPORTED, r"UnsupportedError: .*: (\S+) is not supported", r"`\1`"),
     Reason(UNSUPPORTED, r"UnsupportedError: ([^\n]{1,100})", r"\1"),
     # What follows was looked at case by case; it would be so on a GPU too, or needs what no emulator has.
     Reason(LIMIT, r"count.*ld\.relaxed", "counts instructions in PTX of another Triton", "test_atomic_poll"),
+    Reason(LIMIT, r"not equal", "of a later Triton, in which `tl.cat` keeps the order", r"test_cat\[True"),
+    Reason(LIMIT, r"CHECK: expected string not found|DID NOT RAISE Compilation", "the text of another Triton's compiler"),
+    Reason(LIMIT, r"out of bounds: st\.global.* byte 12", "stores behind the end of its array", "test_int_annotation"),
     Reason(LIMIT, r"out of bounds: ld\.global.* byte 4 of argument 0", "a race in the test: warp 1 reads what warp 0 stored, and "
            "takes it for an index", r"test_if_call\[attribute_jit\]"),
     Reason(LIMIT, r"Not equal to tolerance", "five products in bf16 are coarser than the tolerance; NumPy's, rounded alike, give "

@@ -36,7 +36,7 @@ MEANING = """
 - **passed**: also cases that fail as their authors expect.
 - **skipped**: by the suite itself, which asks what chip it is on.
 - **not supported**: an error that names the instruction.
-- **the suite's own**: would be so on a GPU, or wants what no emulator has.
+- **the suite's own**: a mistake or a tolerance of the test, another version, or what no emulator has.
 - **too long**: stopped after the time that a case had.
 - **wrong**: another result than a GPU's. **not explained**: nobody has looked at it yet.
 """

@@ -92,6 +92,7 @@ def run_script(script: Path, folder: Path, options: argparse.Namespace, environm
     except subprocess.TimeoutExpired:
         outcome, message = "failed", f"TimeIsUp: the script took longer than {options.timeout} seconds"
     seconds = round(time.perf_counter() - started, 3)
+    print(f"{script.name}: {outcome} after {seconds} s {message.splitlines()[:1]}", file=sys.stderr, flush=True)
     return {"id": str(script.relative_to(folder)), "outcome": outcome, "seconds": seconds, "message": message}
 
 

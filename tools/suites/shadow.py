@@ -346,8 +346,8 @@ class Shadow:
         return found
 
     def twice(self, launch: Launch, before: list[np.ndarray], gpu: list[np.ndarray], again: Any) -> bool:
-        """Whether the GPU, from the same memory, comes to something else in four further launches."""
-        for _ in range(4):
+        """Whether the GPU, from the same memory, comes to something else in up to sixteen further launches."""
+        for _ in range(16):
             self.put(launch, before)
             again()
             self.cuda.synchronize()

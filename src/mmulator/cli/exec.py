@@ -6,13 +6,13 @@ import os
 import sys
 from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from mmulator.cli.output import WrongUsage
+from mmulator.errors import LaunchError
 
-HIDDEN = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")  # where there is a GPU, the program is not to see it
 _FLAGS = ("-h", "--help")  # options of ours without a value
 
 _setting = typer.Option
@@ -29,7 +29,10 @@ def exec(
     timeout: Annotated[float | None, _setting(metavar="SECONDS", help="Stop a launch after so long.", min=0)] = None,
     threads: Annotated[int | None, _setting(metavar="N", help="Cores to use. Default: all.", min=1, max=1024)] = None,
     report: Annotated[
-        str | None, _setting(metavar="FILE", help="A line of JSON for each launch; - is text on standard error.")
+        str | None, _setting(metavar="FILE.jsonl", help="A line of JSON for each launch; - is text on standard error.")
+    ] = None,
+    autotune: Annotated[
+        str | None, _setting(metavar="measure|first", help="How Triton's autotuner chooses. Default: measure counted work.")
     ] = None,
 ) -> None:
     """Run a Python program that uses a GPU on a machine without one.
@@ -38,16 +41,17 @@ def exec(
     as with `python`: arguments, exit code, tracebacks. Options of mmulator come before the program; what is behind it is
     the program's own. Every Python that the program starts is led here, too.
     """
-    settings = {"device": device, "seed": seed, "seeds": seeds, "timeout": timeout, "threads": threads, "report": report}
-    if report is not None:
-        settings["report"] = "1" if report == "-" else str(Path(report).absolute())
     if device is not None:
         from mmulator.isa.targets import check_known
 
         check_known(device)
     check_program(program)
-    given = {f"MMULATOR_{name.upper()}": str(value) for name, value in settings.items() if value is not None}
-    start(program, surroundings({**os.environ, **given}))
+    if report is not None and report != "-" and Path(report).suffix != ".jsonl":
+        raise WrongUsage(f"--report {report}", hint="a file that ends in .jsonl, or - for text on standard error")
+    if report is not None:
+        report = "1" if report == "-" else str(Path(report).absolute())
+    given = {"seed": seed, "seeds": seeds, "timeout": timeout, "threads": threads, "report": report, "autotune": autotune}
+    start(program, surroundings({"device": device, **given}))
 
 
 EXAMPLES = r"""
@@ -82,21 +86,26 @@ def check_program(program: list[str]) -> None:
         raise WrongUsage(f"cannot read {first}: No such file or directory", hint="exec takes what follows `python`")
 
 
-def surroundings(environment: dict[str, str]) -> dict[str, str]:
+def surroundings(settings: dict[str, Any]) -> dict[str, str]:
     """The environment of a program: Python starts with the doors, Triton launches here, no GPU is to be seen.
 
-    Raises LaunchError for a setting that is none."""
+    settings: of the driver, None for those of the environment. Raises WrongUsage for one that is none, LaunchError for such a
+    one of the environment."""
+    from mmulator.doors import imports
     from mmulator.driver.settings import Settings
 
+    given = {f"MMULATOR_{name.upper()}": str(value) for name, value in settings.items() if value is not None}
+    try:
+        Settings.from_environment(given)
+    except LaunchError as error:
+        name = error.message.partition(" ")[0]
+        raise WrongUsage(f"--{name.removeprefix('MMULATOR_').lower()} {given[name]}", hint=error.hint) from None
+    environment = {**os.environ, **given}
     Settings.from_environment(environment)
     folder = str(Path(__file__).parents[1] / "doors" / "startup")
     paths = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p and p != folder]
-    made = environment | {
-        "PYTHONPATH": os.pathsep.join([folder, *paths]), "MMULATOR_EXEC": sys.prefix, "TRITON_DEFAULT_BACKEND": "mmulator",
-    }  # fmt: skip
-    if any(Path(p).exists() for p in HIDDEN):
-        made["CUDA_VISIBLE_DEVICES"] = ""
-    return made
+    own = {"PYTHONPATH": os.pathsep.join([folder, *paths]), "MMULATOR_EXEC": sys.prefix}
+    return {**environment, **own, **imports.environment()}
 
 
 def start(program: list[str], environment: dict[str, str]) -> NoReturn:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -28,12 +29,20 @@ After = Callable[[ModuleType], object]
 # What a program imports, and the module whose `install()` opens the door when that has been imported.
 DOORS = {
     "torch": "mmulator.doors.torch",
+    "triton.testing": "mmulator.triton.adapt",
     "numba.cuda": "mmulator.doors.numba",
     "cupy": "mmulator.doors.cupy",
     "cuda.core": "mmulator.doors.cuda_core",
 }
 # What a library does not look at twice: modules whose `prepare()` runs before it does.
 PREPARED = {"torch.cuda": "mmulator.doors.torch.cuda"}
+
+_GPUS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")  # there where there is a GPU
+
+
+def environment() -> dict[str, str]:
+    """What the environment of a program with doors says: Triton launches here, and a GPU of this machine is not to be seen."""
+    return {"TRITON_DEFAULT_BACKEND": "mmulator"} | ({"CUDA_VISIBLE_DEVICES": ""} if any(Path(p).exists() for p in _GPUS) else {})
 
 
 def open_doors() -> None:
@@ -51,11 +60,18 @@ def open_doors() -> None:
 
 
 def _open(door: str, _: ModuleType) -> None:
-    import_module(door).install()
+    _call(door, "install")
 
 
 def _prepare(door: str) -> None:
-    import_module(door).prepare()
+    _call(door, "prepare")
+
+
+def _call(door: str, name: str) -> None:
+    """What is wrong is the program's installation: the way through here is not shown."""
+    from mmulator.errors import short_traceback
+
+    short_traceback(lambda: getattr(import_module(door), name)())()
 
 
 _ready: set[str] = set()

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import copy
+import os
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,9 +25,13 @@ _MARKER = (
 )
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    # Of a distribution that has a plug-in, pytest reads every module anew for its asserts, which takes seconds.
+    marked: set[str] = getattr(pluginmanager.rewrite_hook, "_must_rewrite", set())
+    marked -= {name for name in marked if name.partition(".")[0] == "mmulator"}
     group = parser.getgroup("mmulator", "GPU programs without a GPU (mmulator)")
-    group.addoption("--mmulator", nargs="?", const="", metavar="sm_NN",
+    doors = "" if os.environ.get("MMULATOR_EXEC") == sys.prefix else None  # `mmulator exec -m pytest`: they are open already
+    group.addoption("--mmulator", nargs="?", const="", default=doors, metavar="sm_NN",
                     help="Run GPU kernels here, as this chip does. Default: $MMULATOR_DEVICE, or sm_90.")  # fmt: skip
     group.addoption("--mmulator-seed", type=_seed, metavar="N|random",
                     help="Seed of the launches: each test has its own, made of N and its name.")  # fmt: skip

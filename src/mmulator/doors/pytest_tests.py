@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mmulator.doors.imports import open_doors
+from mmulator.doors.imports import environment, open_doors
 from mmulator.driver import Driver, Settings, current, use
 from mmulator.driver.report import Totals
 from mmulator.errors import LimitReached, MmulatorError
@@ -35,7 +35,7 @@ def begin(device: str) -> None:
             check_known(found := device_of(device) or device)
             os.environ["MMULATOR_DEVICE"] = found
         Settings.from_environment()
-        os.environ["TRITON_DEFAULT_BACKEND"] = "mmulator"
+        os.environ |= environment()
         open_doors()
     except MmulatorError as error:
         raise pytest.UsageError(f"--mmulator: {error}") from None
@@ -201,18 +201,20 @@ class Tests:
         this, settings = self.this, current().settings
         if fault is not None:
             yield f"{type(fault).__name__}: {fault}"
-        done = f"{len(this.launches)} launches" if len(this.launches) != 1 else "1 launch"
-        last = f"; the last: {this.launches[-1].head}" if this.launches else ""
-        yield f"{done} came to an end{last}"
-        yield f"on {settings.device}, seed {this.seed}" + (f", {settings.seeds} seeds" if settings.seeds > 1 else "")
-        yield f"again: {self._again(item)}"
+        if this.launches:
+            yield f"launches that ended well: {len(this.launches)}, the last: {this.launches[-1].head}"
+        if this.limit is not None:
+            yield f"launches of this test may take {this.limit:g} s together; those before took {this.used:.2g} s"
+        more = f" and {settings.seeds - 1} more" if settings.seeds > 1 else ""
+        yield f"device {settings.device}, seed {this.seed}{more}; to run it again:"
+        yield f"  {self._again(item)}"
 
     def _again(self, item: pytest.Item) -> str:
         option = self.option
         path, colons, rest = item.nodeid.partition("::")
         values = (("seed", option.mmulator_seed), ("seeds", option.mmulator_seeds), ("timeout", option.mmulator_timeout))
-        words = ["pytest", f"--mmulator={current().settings.device}"]
-        words += [f"--mmulator-{name}={value:g}" for name, value in values if value is not None]
+        words = ["pytest", f"--mmulator={Settings.from_environment().device}"]
+        words += [f"--mmulator-{name}={value}" for name, value in values if value is not None]
         return shlex.join([*words, os.path.relpath(self.root / path, self.cwd) + colons + rest])
 
 

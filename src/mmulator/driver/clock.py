@@ -30,7 +30,7 @@ class Multiprocessor(NamedTuple):
     macs: int
 
 
-_OF = {
+MULTIPROCESSORS = {
     "sm_70": Multiprocessor(2048, 32, 96, 512), "sm_72": Multiprocessor(2048, 32, 96, 512),
     "sm_75": Multiprocessor(1024, 16, 64, 512), "sm_80": Multiprocessor(2048, 32, 164, 1024),
     "sm_86": Multiprocessor(1536, 16, 100, 512), "sm_87": Multiprocessor(1536, 16, 164, 1024),
@@ -43,7 +43,7 @@ RESERVED = 1  # KiB of shared memory that the system takes of each block, from s
 
 def blocks_per_multiprocessor(chip: Device, threads: int, shared: int) -> int:
     """How many blocks of so many threads and bytes of shared memory a multiprocessor holds at once, registers aside."""
-    m = _OF[chip.name]
+    m = MULTIPROCESSORS[chip.name]
     taken = shared + (RESERVED * KIB if chip.capability >= (8, 0) else 0)
     by_shared = m.shared * KIB // taken if taken else m.blocks
     return max(1, min(m.blocks, m.threads // max(-(-threads // 32) * 32, 1), by_shared))
@@ -52,7 +52,7 @@ def blocks_per_multiprocessor(chip: Device, threads: int, shared: int) -> int:
 def seconds(report: Report) -> float:
     """Of one launch, as its report says."""
     chip, grid = CHIPS[report.device], report.grid
-    m = _OF[chip.name]
+    m = MULTIPROCESSORS[chip.name]
     blocks = grid[0] * grid[1] * grid[2]
     threads = report.block[0] * report.block[1] * report.block[2]
     warps = -(-threads // 32)

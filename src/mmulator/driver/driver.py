@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mmulator.driver import clock, report, seeds
+from mmulator.driver import report, seeds
 from mmulator.driver.chips import Device, chip
 from mmulator.driver.functions import Extent, Function, LoadedModule
 from mmulator.driver.memory import Memory
@@ -60,19 +60,19 @@ class Driver:
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
         UnstableResult (the seeds leave other bits).
         """
-        g, b = function.check(grid, block, bytes(params), shared, cluster)
+        g, b = function.check(grid, block, params, shared, cluster)
         memory = self.memory.regions(regions)
         settings = self.settings
 
         def run(seed: int, settings: Settings = settings) -> Report:
-            return function.run(g, b, bytes(params), memory, shared, seed, settings)
+            return function.run(g, b, params, memory, shared, seed, settings)
 
         if settings.seeds == 1:
             done = run(settings.seed)
         else:
             every = range(settings.seed, settings.seed + settings.seeds)
             done = seeds.agreed(function, memory, every, partial(run, settings=replace(settings, threads=1)))
-        (stream or self.default_stream).seconds += clock.seconds(done)
+        (stream or self.default_stream).add(done)
         if done.output:
             print(done.output, end="", flush=True)
         for listener in self.listeners:

@@ -10,13 +10,16 @@ import numpy as np
 from mmulator.driver.settings import Settings
 from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.machine.backend import Request
-from mmulator.machine.launch.arguments import Arguments, Region
-from mmulator.machine.launch.limits import MAX_BLOCK, MAX_GRID, check_block, check_device, check_shared, dimensions
+from mmulator.machine.compile.options import CompileOptions
+from mmulator.machine.launch.arguments import Arguments
+from mmulator.machine.launch.limits import check_device
+from mmulator.machine.launch.regions import Regions
 from mmulator.machine.launch.report import Report
 from mmulator.machine.module import CPU, Kernel, Module
-from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 
 Extent = tuple[int, int, int]
+# What other people's compilers write relies on ptxas: Triton reads accumulators in flight.
+OPTIONS = CompileOptions(waits=True)
 
 
 class LoadedModule:
@@ -38,41 +41,35 @@ class Function:
 
     def __init__(self, loaded: LoadedModule, kernel: Kernel) -> None:
         self.loaded, self.kernel = loaded, kernel
-        self.params = kernel.function.params
-        self.offsets = parameter_offsets(self.params)
-        self.parameter_bytes = parameter_bytes(self.params)
+        self.name = kernel.name
+        self.params, self.offsets, self.parameter_bytes = (
+            kernel.signature.params, kernel.signature.offsets, kernel.signature.bytes,
+        )  # fmt: skip
         self.static_shared = kernel.static_shared
         directives = kernel.function.directives
         self.max_threads = prod(int(n) for n in directives.get("maxntid") or directives.get("reqntid") or (1024,))
 
-    @property
-    def name(self) -> str:
-        return self.kernel.name
-
-    def check(self, grid: object, block: object, params: bytes, shared: int, cluster: Extent) -> tuple[Extent, Extent]:
+    def check(
+        self, grid: object, block: object, params: bytes | bytearray, shared: int, cluster: Extent
+    ) -> tuple[Extent, Extent]:
         """Grid and block of a launch, if that is one. Raises LaunchError or UnsupportedError."""
         if len(params) != self.parameter_bytes:
             raise LaunchError(f"{self.name} takes {self.parameter_bytes} bytes of parameters, not {len(params)}")
         if cluster != (1, 1, 1):
             raise UnsupportedError(f"{self.name} wants clusters of {cluster} blocks", hint="clusters are not run yet")
-        g, b = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
-        self.kernel._check_directives(b, check_block(b))
-        check_shared(self.static_shared, shared, self.loaded.device)
+        g, b, _ = self.kernel.shape(grid, block, shared, self.loaded.device)
         return g, b
 
     def run(
-        self, grid: Extent, block: Extent, params: bytes, regions: list[Region], shared: int, seed: int, settings: Settings
+        self, grid: Extent, block: Extent, params: bytes | bytearray, regions: Regions, shared: int, seed: int, settings: Settings
     ) -> Report:
         """One launch that was checked, and wait. Raises ExecutionFault; memory keeps what was stored until then."""
-        device = self.loaded.device
-        arguments = Arguments(np.frombuffer(bytearray(params), np.uint8), self.offsets, regions=regions)
+        loaded = self.loaded
+        arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
         request = Request(grid, block, arguments, shared, None, seed, settings.threads, settings.timeout)
         started = time.perf_counter()
-        compiled = self.kernel.compile(device)
+        compiled = loaded.module.loaded.compiled.get((self.name, loaded.device, OPTIONS))
+        compiled = compiled or self.kernel.compile(loaded.device, options=OPTIONS)
         compile_seconds = time.perf_counter() - started
         ran = CPU.launch(compiled, request)
-        times = {"parse": self.loaded.module.parse_seconds, "compile": compile_seconds, "run": ran.seconds}
-        return Report(
-            self.name, device, grid, block, self.static_shared + shared, seed, ran.threads, ran.instructions, ran.macs, times,
-            ran.cached, ran.notes, ran.output, ran.stores,
-        )  # fmt: skip
+        return Report.of(self.name, loaded.device, self.static_shared, request, ran, loaded.module.parse_seconds, compile_seconds)

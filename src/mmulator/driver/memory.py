@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +11,12 @@ import numpy as np
 
 from mmulator.errors import LaunchError
 from mmulator.machine.launch.arena import bytes_at
-from mmulator.machine.launch.arguments import Region
-from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
+from mmulator.machine.launch.regions import NONE, Region, Regions, merged, pointer
 
 ALIGN = 512  # of an allocation, as cudaMalloc's
 GAP = 4096  # bytes behind an allocation that are nobody's
 POISON = 0xCD  # what fresh memory holds; nobody may count on zeros
+LARGE = 1 << 28  # bytes from which on it is as the system gives it: no page is there before it is used
 
 
 @dataclass(eq=False)
@@ -40,72 +39,75 @@ class Allocation:
 
 
 class Memory:
-    """The allocations, by address."""
+    """The allocations, and the memory of others whose address the program has."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Allocation] = {}
+        self._allocated: dict[int, Allocation] = {}  # by address
+        self._exposed: dict[tuple[int, int, int], Allocation] = {}  # by address, size and identity of the owner
+        self._whole: Regions | None = None  # all of both; None after a change
+        self._changes = 0
+        self._last: tuple[list[tuple[int, int, bool]], Regions] = [], NONE  # pieces that a launch was given, and their table
 
     def allocate(self, size: int, label: str = "an allocation") -> Allocation:
         """Fresh memory, with bytes behind it that no kernel may touch. Nothing in it may be counted on."""
-        room = np.full(size + ALIGN + GAP, POISON, np.uint8)
-        address = int(room.ctypes.data)
+        room = np.empty(size + ALIGN + GAP, np.uint8)
+        if size < LARGE:
+            room.fill(POISON)
+        address = pointer(room)
         address += -address % ALIGN
-        found = self._known[address] = Allocation(address, size, label, room)
+        found = self._allocated[address] = Allocation(address, size, label, room)
+        self._changed()
         return found
 
     def free(self, address: int) -> None:
         """Raises LaunchError if nothing was allocated there."""
-        allocation = self._known.get(address)
-        if allocation is None or isinstance(allocation.owner, weakref.ref):
+        if self._allocated.pop(address, None) is None:
             raise LaunchError(f"free of address 0x{address:x}, which is no allocation's first byte")
-        del self._known[address]
+        self._changed()
 
     def expose(self, address: int, size: int, owner: Any, label: str = "memory whose address was taken") -> None:
         """A program has the address of memory that someone else owns: kernels may touch it for as long as `owner` lives."""
-        self._known[address] = Allocation(address, size, label, weakref.ref(owner))
+        key = address, size, id(owner)
+        if key not in self._exposed:
+
+            def gone(_: object) -> None:
+                self._exposed.pop(key, None)
+                self._changed()
+
+            self._exposed[key] = Allocation(address, size, label, weakref.ref(owner, gone))
+            self._changed()
 
     def find(self, address: int) -> Allocation | None:
-        """The allocation that an address lies in."""
+        """The allocation that an address lies in, or what else is known there."""
+        if (first := self._allocated.get(address)) is not None:
+            return first
         for allocation in self:
             if 0 <= address - allocation.address < max(allocation.size, 1):
                 return allocation
         return None
 
     def __iter__(self) -> Iterator[Allocation]:
-        dead = [address for address, allocation in self._known.items() if not allocation.alive]
-        for address in dead:
-            self._known.pop(address, None)
-        return iter(list(self._known.values()))
+        return iter([*self._allocated.values(), *(a for a in list(self._exposed.values()) if a.alive)])
 
-    def regions(self, given: Iterable[Region] = ()) -> list[Region]:
+    def _changed(self) -> None:
+        self._changes += 1
+        self._whole = None
+
+    def regions(self, given: Sequence[Region] = ()) -> Regions:
         """What a kernel may touch: what it is given, and all that the program has the address of. Where they overlap (views of
-        one memory) they are one. Raises LaunchError for an address that cannot be one of a kernel's."""
-        regions = [r for r in given if r.size]
-        if self._known:
-            regions += [Region(a.address, a.size, a.label) for a in self if a.size]
-        if len(regions) < 2:
-            return _checked(regions)
-        regions.sort(key=lambda r: r.start)
-        merged = [regions[0]]
-        for r in regions[1:]:
-            last = merged[-1]
-            if r.start < last.start + last.size:
-                size = max(last.size, r.start + r.size - last.start)
-                merged[-1] = Region(last.start, size, last.label, last.writable or r.writable)
-            else:
-                merged.append(r)
-        return _checked(merged)
-
-
-def _checked(regions: list[Region]) -> list[Region]:
-    for r in regions:
-        if 0 < r.start >> SLOT_SHIFT < FIRST_GLOBAL_SLOT:
-            raise LaunchError(f"{r.label} lies at 0x{r.start:x}, where kernels have shared and local memory")
-    return regions
-
-
-def region_at(regions: list[Region], address: int) -> Region | None:
-    """The region that an address lies in. regions: sorted."""
-    number = bisect_right(regions, address, key=lambda r: r.start) - 1
-    found = regions[number] if number >= 0 else None
-    return found if found is not None and address < found.start + found.size else None
+        one memory) they are one. Raises LaunchError for memory that cannot be a kernel's."""
+        if not self._allocated and not self._exposed:
+            pieces = [(r.start, r.size, r.writable) for r in given]
+            before, found = self._last
+            if pieces != before:  # programs launch again on the same memory
+                found = merged(given)
+                self._last = pieces, found
+            return found.for_launch(given)
+        whole, changes = self._whole, self._changes
+        if whole is None:
+            whole = merged(Region(a.address, a.size, a.label) for a in self)
+            if changes == self._changes:  # no owner has died since
+                self._whole = whole
+        if not all(map(whole.has, given)):
+            whole = merged([*given, *whole])
+        return whole.for_launch(given)

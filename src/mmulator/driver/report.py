@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,7 +21,8 @@ from mmulator.machine.launch.report import Report
 from mmulator.tables import text_table
 
 WIDTH = 80
-_NAME = 20  # characters of a kernel's name that are left of a long one
+_OURS = "mmulator: "
+_NAME = 16  # characters of a kernel's name that are left of a long one
 _CLASSES = 5  # of instructions that are named
 
 
@@ -29,15 +31,15 @@ def short(number: int) -> str:
     """`831`, `12.3 k`, `1.2 G`: three digits or four."""
     if number < 1000:
         return str(number)
-    unit, size = next((u, s) for u, s in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if number >= s)
+    unit, size = next((u, s) for u, s in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if number >= 0.99995 * s)
     return f"{number / size:.1f} {unit}"
 
 
 def elided(name: str, room: int) -> str:
-    """A name without its middle, if it is longer than there is room."""
+    """A name without some of its middle, if it is longer than there is room. Names of kernels differ at their ends, mostly."""
     room = max(room, _NAME)
-    half = (room - 3) // 2
-    return name if len(name) <= room else f"{name[: room - 3 - half]}...{name[-half:]}"
+    head = (room - 3) // 3
+    return name if len(name) <= room else f"{name[:head]}...{name[head + 3 - room :]}"
 
 
 # one launch ---------------------------------------------------------------------------------------------------------
@@ -54,17 +56,19 @@ def block(report: Report) -> str:
 def again(report: Report, number: int) -> str:
     """The line of a later one."""
     head = report.head.rpartition(",")[0]
-    return _line(f"{head}: launch {number:,}, {report.seconds['run']:.3f} s", report)
+    return _line(f"{head}: launch {number:,}, {report.seconds['run']:.3f} s", report, one=True)
 
 
-def _line(text: str, report: Report) -> str:
+def _line(text: str, report: Report, one: bool = False) -> str:
+    """A line that begins with the kernel's name. one: the name is cut so that there is no second line, if it can be."""
     name = demangle(report.kernel)
     rest = text.removeprefix(name)
-    return f"mmulator: {elided(name, WIDTH - len('mmulator: ') - len(rest))}{rest}"
+    room = WIDTH - len(_OURS) - len(rest) if one else WIDTH - len(_OURS)
+    return "\n".join(_wrapped(f"{_OURS}{elided(name, room)}{rest}", ""))
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+def _wrapped(text: str, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False)
 
 
 # all launches -------------------------------------------------------------------------------------------------------
@@ -124,11 +128,14 @@ class Totals:
         """Lines: the kernels that took longest first."""
         rows = []
         several = len({device for _, device in self.kernels}) > 1
+        shown = Counter(elided(name, 26) for name in {name for name, _ in self.kernels})
         for (name, device), k in sorted(self.kernels.items(), key=lambda item: -(item[1].run + item[1].compile)):
-            name = elided(name, 26) + (f" on {device}" if several else "")
+            name = name if shown[elided(name, 26)] > 1 else elided(name, 26)
+            name += f" on {device}" if several else ""
             macs = short(k.macs) if k.macs else ""
             rows.append((name, f"{k.launches:,}", f"{k.run:.3f}", f"{k.compile:.3f}", short(k.instructions), macs))
-        return text_table(_COLUMNS, _right([_COLUMNS, *rows])[1:])
+        head, *lines = _right([_COLUMNS, *rows])
+        return text_table(head, lines)
 
 
 _COLUMNS = ("kernel", "launches", "run, s", "compile, s", "instructions", "MACs")
@@ -188,7 +195,8 @@ class Lines:
         row = {"process": os.getpid(), "launch": number, "finished": round(time.time(), 6), "name": demangle(report.kernel)}
         data = json.dumps(row | report.as_dict(), separators=(",", ":")).encode() + b"\n"
         try:
-            os.write(self.file, data)
+            while data:  # all at once but where the disk is full
+                data = data[os.write(self.file, data) :]
         except OSError as error:
             raise LaunchError(f"MMULATOR_REPORT: cannot write {self.path}: {error.strerror}") from None
 

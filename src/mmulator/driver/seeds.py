@@ -1,11 +1,13 @@
 """One launch under several seeds, each from the same memory: a kernel in order leaves the same bits under all of them.
 
 The seed says when asynchronous copies and wgmma complete, and which warp goes first. Blocks begin in one order: in this mode
-a launch has one thread of the host, so that what differs is the seed's doing.
+a launch has one thread of the host, so that what differs is the seed's doing. (But a block that takes long is set aside for
+others, by the clock: machine/launch/workers.py.)
 """
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,23 +17,30 @@ import numpy as np
 from mmulator.demangle import demangle
 from mmulator.driver.functions import Function
 from mmulator.errors import ExecutionFault, UnstableResult
-from mmulator.machine.launch.arena import bytes_at
-from mmulator.machine.launch.arguments import Region
+from mmulator.machine.launch.arena import bytes_at, pointer
+from mmulator.machine.launch.regions import Region, Regions
 from mmulator.machine.launch.report import Report
 from mmulator.program.calls import reached
 from mmulator.ptx.tree import Instruction, Reg
 
 CHUNK = 1 << 20  # bytes that are compared, and kept where they changed
 WORD = 4  # bytes that a message shows
+RULE = "the seed chooses what the hardware is free to choose: when asynchronous operations complete, and which warp goes first"
+
+_compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(("memcmp", ctypes.CDLL(None)))
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Bytes, of one size."""
+    return _compare(pointer(a), pointer(b), a.nbytes) == 0
 
 
 @dataclass
 class Piece:
     """Some bytes that the kernel may write. live: they themselves. before: a copy. first: what the first seed left, or None
-    where it left them alone. start: of the first in the memory that `label` names, which has `size`."""
+    where it left them alone. start: of the first in `memory`."""
 
-    label: str
-    size: int
+    memory: Region
     start: int
     live: np.ndarray
     before: np.ndarray
@@ -43,26 +52,25 @@ class Piece:
 
     def keep(self) -> None:
         """What is there now is what the first seed left."""
-        self.first = None if np.array_equal(self.live, self.before) else self.live.copy()
+        self.first = None if _same(self.live, self.before) else self.live.copy()
 
     def write(self, data: np.ndarray) -> None:
         """What has not changed is not written to: it may be a file's."""
-        if not np.array_equal(self.live, data):
+        if not _same(self.live, data):
             self.live[:] = data
 
 
-def _pieces(function: Function, regions: Sequence[Region]) -> Iterator[Piece]:
+def _pieces(function: Function, regions: Regions) -> Iterator[Piece]:
     image = function.kernel.module.image
     names = {address: name for name, address in image.addresses.items()}
-    memory = [(f"variable {names.get(start, '')}".strip(), array) for start, array, writable in image.buffers if writable]
-    memory += [(r.label, bytes_at(r.start, r.size)) for r in regions if r.writable]
-    for label, array in memory:
+    variables = ((Region(start, a.nbytes, f"variable {names.get(start, '')}"), a) for start, a, can in image.buffers if can)
+    for memory, array in (*variables, *((r, bytes_at(r.start, r.size)) for r in regions if r.writable)):
         for at in range(0, array.nbytes, CHUNK):
             live = array[at : at + CHUNK]
-            yield Piece(label, array.nbytes, at, live, live.copy())
+            yield Piece(memory, at, live, live.copy())
 
 
-def agreed(function: Function, regions: Sequence[Region], seeds: Sequence[int], run: Callable[[int], Report]) -> Report:
+def agreed(function: Function, regions: Regions, seeds: Sequence[int], run: Callable[[int], Report]) -> Report:
     """What the first seed's launch reports. Its stores are what memory has afterwards, whatever is raised of the others.
 
     run(seed) launches. Raises UnstableResult if another seed leaves other bits; what `run` raises, which says under which
@@ -82,9 +90,9 @@ def agreed(function: Function, regions: Sequence[Region], seeds: Sequence[int], 
             except ExecutionFault as fault:
                 fault.message += f", under seed {seed}; under seed {seeds[0]} the kernel ran to its end"
                 raise
-            found = [p for p in pieces if not np.array_equal(p.live, p.wanted)]
+            found = [p for p in pieces if not _same(p.live, p.wanted)]
             if found:
-                raise _error(function, found, (seeds[0], seed))
+                raise _error(function, regions.given, found, (seeds[0], seed))
     finally:
         for piece in pieces:
             piece.write(piece.wanted)
@@ -92,23 +100,33 @@ def agreed(function: Function, regions: Sequence[Region], seeds: Sequence[int], 
     return replace(report, notes=[*report.notes, same])
 
 
-def _error(function: Function, found: Sequence[Piece], seeds: tuple[int, int]) -> UnstableResult:
+def _error(function: Function, given: Sequence[Region], found: Sequence[Piece], seeds: tuple[int, int]) -> UnstableResult:
     piece = found[0]
-    byte = piece.start + int(np.argmax(piece.live != piece.wanted))
-    at = byte // WORD * WORD - piece.start
-    values = [f"0x{int.from_bytes(a[at : at + WORD].tobytes(), 'little'):08x}" for a in (piece.wanted, piece.live)]
+    at = int(np.argmax(piece.live != piece.wanted))
+    address = piece.memory.start + piece.start + at
+    memory = next((r for r in given if r.start <= address < r.end), piece.memory)  # as the launch was given it
+    byte = address - memory.start
+    word = max(at - byte % WORD, 0)
+    values = _words(*(a[word:][:WORD] for a in (piece.wanted, piece.live)))
+    first, second = (f"{value} under seed {seed}" for value, seed in zip(values, seeds))
     count = sum(int(np.count_nonzero(p.live != p.wanted)) for p in found)
     reasons = list(_reasons(function))
+    missing = "a wait, a fence or a barrier may be missing, so that something is read before it is there"
     return UnstableResult(
-        f"{demangle(function.name)} left other bits under seed {seeds[1]} than under seed {seeds[0]}: byte {byte} of "
-        f"{piece.label}, which has {piece.size}; the {WORD} bytes from {piece.start + at} on (element "
-        f"{(piece.start + at) // WORD} of {WORD} bytes) are {values[0]} under seed {seeds[0]} and {values[1]} under seed "
-        f"{seeds[1]}; {count} byte{'s' * (count != 1)} differ in all",
-        span=reasons[0][0].span if reasons else None,
-        hint="; ".join(("a wait, fence or barrier is missing, so that something is read before it is there", *(
-            f"or, no mistake of order: {ins.mnemonic} at line {ins.span.line} {why}" for ins, why in reasons
-        ))),
+        f"{demangle(function.name)} left other bits under seed {seeds[1]} than under seed {seeds[0]}: "
+        f"{count} byte{'s differ' if count != 1 else ' differs'}, the first is byte {byte} of {memory.label}, which "
+        f"has {memory.size}; the word at byte {byte - at + word} is {first}, {second}",
+        span=reasons[0][0].span if reasons else None, rule=RULE,
+        hint="; ".join([missing, *(f"or {i.mnemonic} at line {i.span.line} is the reason: it {why}" for i, why in reasons)]),
     )  # fmt: skip
+
+
+def _words(*parts: np.ndarray) -> list[str]:
+    """`0x3f800000 (1.0 as f32)`, or `0x00000060 (96)` where not all are numbers as people write them."""
+    bits = [int.from_bytes(p.tobytes(), "little") for p in parts]
+    floats = [float(np.uint32(b).view(np.float32)) for b in bits]
+    plain = len(parts[0]) == WORD and all(f == 0 or 1e-12 < abs(f) < 1e12 for f in floats)
+    return [f"0x{b:0{2 * len(parts[0])}x} ({f'{f:.9g} as f32' if plain else b})" for b, f in zip(bits, floats)]
 
 
 _FLOATS = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"}
@@ -129,7 +147,7 @@ def _reasons(function: Function) -> Iterator[tuple[Instruction, str]]:
 def _reason(ins: Instruction) -> str:
     words = {ins.opcode, *ins.modifiers}
     if words & {"atom", "red"} and "add" in words and words & _FLOATS:
-        return "adds in the order in which threads come, and sums of floating point depend on it, on a GPU too"
+        return "adds in the order in which threads come, and floating-point sums depend on it, on a GPU too"
     if ins.opcode == "atom":
         return "returns what was there before, which depends on who came first, on a GPU too"
     if any(isinstance(o, Reg) and o.name.startswith(_CLOCKS) for o in ins.operands):

@@ -4,16 +4,41 @@ from __future__ import annotations
 
 from itertools import count
 
+from mmulator.driver import clock
+from mmulator.machine.launch.report import Report
+
+MOST = 64  # launches that are remembered until they are reckoned
 _numbers = count(1)
 
 
 class Stream:
     """Operations in the order they are submitted. handle: what programs pass around, 0 for the default stream.
-    seconds: that the work so far would have taken (clock.py)."""
+    seconds: that the work so far would have taken (clock.py), reckoned when somebody asks."""
 
     def __init__(self, handle: int | None = None) -> None:
         self.handle = next(_numbers) if handle is None else handle
-        self.seconds = 0.0
+        self._seconds = 0.0
+        self._launches: list[tuple[Report, int]] = []  # that are not in it yet, and how often
+
+    @property
+    def seconds(self) -> float:
+        launches, self._launches = self._launches, []
+        self._seconds += sum(clock.seconds(report) * times for report, times in launches)
+        return self._seconds
+
+    @seconds.setter
+    def seconds(self, value: float) -> None:
+        self._launches, self._seconds = [], value
+
+    def add(self, report: Report) -> None:
+        """A launch. Programs do the same again and again, which is reckoned once."""
+        if self._launches and report.same_work(self._launches[-1][0]):
+            same, times = self._launches[-1]
+            self._launches[-1] = same, times + 1
+            return
+        self._launches.append((report, 1))
+        if len(self._launches) > MOST:
+            self._seconds = self.seconds
 
     def synchronize(self) -> None:
         """Everything is done already."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from mmulator.machine.launch.arguments import Arguments
     from mmulator.machine.launch.watch import Store, Watches
+    from mmulator.machine.launch.work import Work
     from mmulator.ptx.tree import Module as Tree
 
 Progress = Callable[[int, int], None]
@@ -83,8 +84,7 @@ class Ran:
 
     seconds: float
     threads: int = 0
-    instructions: dict[str, int] = field(default_factory=dict)
-    macs: int = 0
+    work: Work | None = None
     cached: bool = False
     notes: list[str] = field(default_factory=list)
     output: str = ""

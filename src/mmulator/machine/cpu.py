@@ -9,10 +9,10 @@ from mmulator.errors import LaunchError
 from mmulator.machine.backend import Chip, Progress, Ran, Request
 from mmulator.machine.compile.kernel import CompiledKernel, Jit
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
-from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.kept import grid_for, keep
 from mmulator.machine.launch.limits import check_local
-from mmulator.machine.launch.report import class_totals
 from mmulator.machine.launch.shape import LaunchShape
+from mmulator.machine.launch.work import Work
 from mmulator.machine.launch.workers import Workers
 from mmulator.program.calls import reached
 from mmulator.program.image import ModuleImage
@@ -31,7 +31,6 @@ class CpuModule:
         self.image.initialise()
         self.compiled: dict[tuple[str, str, CompileOptions], CompiledKernel] = {}
         self.compiling = {f.name: Lock() for f in tree.entries}
-
 
 
 class Cpu:
@@ -59,17 +58,21 @@ class Cpu:
     def launch(self, kernel: CompiledKernel, request: Request) -> Ran:
         x, y, z = request.block
         shape = LaunchShape(request.grid, request.block, x * y * z, kernel.shared.static, request.shared)
-        threads = request.threads or (1 if request.watches else None)
+        watches = request.watches
+        threads = request.threads or (1 if watches else None)
         try:
-            grid = Grid(kernel, shape, request.arguments, request.seed, threads, request.watches)
-            outcome = Workers(grid, request.progress).run(request.timeout)
+            grid, spare = grid_for(kernel, shape, request.arguments, request.seed, threads, watches)
+            workers = Workers(grid, request.progress, spare)
+            outcome = workers.run(request.timeout)
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
-        stores = request.watches.stores(shape, kernel.sites) if request.watches else []
-        return Ran(
-            outcome.seconds, outcome.workers, class_totals(outcome.counts, kernel.classes), kernel.macs(outcome.counts),
-            kernel.from_cache, list(kernel.notes), "".join(grid.printer.text), stores,
+        stores = watches.stores(shape, kernel.sites) if watches else []
+        ran = Ran(
+            outcome.seconds, outcome.workers, Work(kernel, outcome.counts), kernel.from_cache, list(kernel.notes),
+            "".join(grid.printer.text), stores,
         )  # fmt: skip
+        keep(grid, workers.residents)
+        return ran
 
     def read(self, module: CpuModule, variable: str) -> bytes:
         return module.image.bytes_of(variable).tobytes()

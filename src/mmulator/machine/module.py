@@ -17,7 +17,7 @@ from mmulator.machine.backend import Request
 from mmulator.machine.compile.kernel import CompiledKernel
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.cpu import Cpu, verified
-from mmulator.machine.launch.arguments import pack_arguments
+from mmulator.machine.launch.arguments import Signature
 from mmulator.machine.launch.limits import (
     MAX_BLOCK,
     MAX_GRID,
@@ -31,6 +31,7 @@ from mmulator.machine.launch.limits import (
     whole,
 )
 from mmulator.machine.launch.report import Report
+from mmulator.machine.launch.shape import Extent
 from mmulator.machine.launch.watch import Watched, Watches
 from mmulator.machine.variables import Variables
 from mmulator.program.calls import reached
@@ -82,6 +83,11 @@ class Module(Mapping[str, "Kernel"]):
     @property
     def version(self) -> tuple[int, int]:
         return self.tree.version
+
+    @cached_property
+    def default_device(self) -> str:
+        """The chip whose arithmetic a launch has that names none."""
+        return default_device(self.target)
 
     @property
     def image(self) -> ModuleImage:
@@ -153,7 +159,7 @@ class Kernel:
         self, device: str | None = None, progress: Progress | None = None, *, options: CompileOptions = DEFAULT
     ) -> CompiledKernel:
         """Machine code for a device's arithmetic; made once. Raises UnsupportedError naming instruction and line."""
-        device = device or default_device(self.module.target)
+        device = device or self.module.default_device
         report = (lambda done, total: progress("compile", done, total)) if progress else None
         return CPU.compile(self.module.loaded, self.name, device, options, report)
 
@@ -177,18 +183,41 @@ class Kernel:
                 hint="what is compiled is kept: the next launch goes on from there, or allow more time",
             ) from None
 
+    @cached_property
+    def signature(self) -> Signature:
+        """The parameters."""
+        return Signature(self.function)
+
+    @cached_property
+    def _checked(self) -> dict[tuple[Any, ...], tuple[Extent, Extent, int]]:
+        """Shapes of launches that were checked."""
+        return {}
+
+    def shape(self, grid: Any, block: Any, shared: Any, device: str) -> tuple[Extent, Extent, int]:
+        """Grid, block and dynamic shared bytes of a launch, if that is one. Raises LaunchError or UnsupportedError."""
+        key = grid, block, shared, device
+        try:
+            found = self._checked.get(key)
+        except TypeError:  # a list
+            found = None
+        if found is None:
+            check_device(device, self.module.target)
+            g, b = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
+            self._check_directives(b, check_block(b))
+            found = g, b, whole(shared, "shared")
+            check_shared(self.static_shared, found[2], device)
+            if type(grid) in (int, tuple) and type(block) in (int, tuple) and type(shared) is int and len(self._checked) < 256:
+                self._checked[key] = found
+        return found
+
     def request(
         self, grid: Any, block: Any, args: Any, shared: Any, device: str, *, seed: Any = 0, threads: Any = None,
         timeout: Any = None, progress: Progress | None = None, watch: Any = (),
     ) -> Request:  # fmt: skip
         """A launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or UnsupportedError."""
-        check_device(device, self.module.target)
-        g, b = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
-        self._check_directives(b, check_block(b))
-        dynamic = whole(shared, "shared")
-        check_shared(self.static_shared, dynamic, device)
-        arguments = pack_arguments(self.function, sequence(args, "args"), self.module.image.next_slot)
-        elements = watched(watch)
+        g, b, dynamic = self.shape(grid, block, shared, device)
+        arguments = self.signature.pack(sequence(args, "args"), self.module.image.next_slot)
+        elements = watched(watch) if watch != () else ()
         return Request(
             g, b, arguments, dynamic, None, whole(seed, "seed"), None if threads is None else whole(threads, "threads", 1),
             seconds(timeout), (lambda done, total: progress("run", done, total)) if progress else None,
@@ -229,7 +258,7 @@ class Kernel:
             raise LaunchError(f"device is of type {type(device).__name__}, not a name such as 'sm_90'")
         if progress is not None and not callable(progress):
             raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
-        device = device or default_device(self.module.target)
+        device = device or self.module.default_device
         request = self.request(
             grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch
         )
@@ -239,11 +268,7 @@ class Kernel:
         compiled = compiled or self._compile_within(request.timeout, device, progress, options)
         compile_seconds = time.perf_counter() - started
         ran = CPU.launch(compiled, request)
-        times = {"parse": self.module.parse_seconds, "compile": compile_seconds, "run": ran.seconds}
-        return Report(
-            self.name, device, request.grid, request.block, self.static_shared + request.shared, request.seed, ran.threads,
-            ran.instructions, ran.macs, times, ran.cached, ran.notes, ran.output, ran.stores,
-        )  # fmt: skip
+        return Report.of(self.name, device, self.static_shared, request, ran, self.module.parse_seconds, compile_seconds)
 
     def _check_directives(self, block: tuple[int, int, int], threads: int) -> None:
         directives = self.function.directives

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from mmulator.codegen.types import Struct, i32, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u32, u64
 
 LANES = 32
 FULL = 0xFFFFFFFF
@@ -120,6 +120,11 @@ Launch = Struct(
 # A barrier in use. arrived: threads, as its count has them; came: threads that have executed it.
 Barrier = Struct("Barrier", [("arrived", u32), ("came", u32), ("count", u32), ("pending", u32), ("red", u32)])
 
+# Memory of a resident cluster that each new cluster finds alike: a copy of `fresh`, or zeros where that is null.
+Span = Struct("Span", [("at", ptr), ("fresh", ptr), ("bytes", u64)])
+
+HINTS = 32  # the regions that instructions, by their sites modulo this, met last
+
 # What one worker runs: CTAs that may wait for each other, and for each other's operations.
 Cluster = Struct("Cluster", [
     ("launch", ptr_to(Launch)),
@@ -128,9 +133,18 @@ Cluster = Struct("Cluster", [
     ("counts", ptr_to(u64)),  # executions of each block function
     ("log", ptr_to(Log)),  # of the worker that runs it
     ("number", u64),  # in the grid, x fastest
+    ("end", u64),  # those from `number` to here are run one after the other
+    ("left", i64), ("rest", i64),  # blocks of code until the worker looks up; until the turn of a warp is over, 0 between turns
+    ("spans", ptr_to(Span)),
+    ("span_count", u32),
+    ("stale", u32),  # another cluster has run here before
     ("begun", u32),
+    ("finished", u32),  # clusters that ended here since Python looked
     ("cta_count", u32), ("warp_count", u32),
+    ("seeded", u32), ("seed", u32),  # whether a seed chooses who is first, and the seed modulo the warps
     ("next_warp", u32),  # whose turn is first
+    ("turn", u32), ("running", u32), ("done", u32),  # of this round: turns that are over, and how they ended
+    ("hints", u32, HINTS),
 ])  # fmt: skip
 
 Cta = Struct("Cta", [

@@ -7,7 +7,6 @@ once, also where a program has imported them before; autotuning may take the fir
 from __future__ import annotations
 
 import inspect
-import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from mmulator.driver import current
 from mmulator.errors import MmulatorError
 from mmulator.triton.arrays import stand_in
 from mmulator.triton.bench import measure
+from mmulator.triton.launcher import Launcher
 from mmulator.triton.where import located
 
 BENCHMARKS = ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton")
@@ -39,13 +39,19 @@ def adapt() -> None:
     autotuner.Autotuner.prune_configs = _prune_configs
 
 
+install = adapt  # for a program whose imports are watched: before it can hold a function of triton.testing
+
+
+def runs_original(code: Any) -> bool:
+    """Whether this is the code that a benchmark had before; one that has begun goes on with it."""
+    return any(getattr(_originals.get(name), "__code__", None) is code for name in BENCHMARKS)
+
+
 def is_active() -> bool:
     """Whether Triton launches here."""
     from triton.runtime import driver
 
-    from mmulator.triton.driver import MmulatorDriver
-
-    return isinstance(driver.active, MmulatorDriver)
+    return getattr(driver.active, "launcher_cls", None) is Launcher
 
 
 # arguments --------------------------------------------------------------------------------------------------------------
@@ -100,5 +106,3 @@ def _prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:
     configs = _originals["prune_configs"](self, *args, **kwargs)
     first = current().settings.autotune == "first" and is_active()
     return list(configs)[:1] if first else configs
-
-

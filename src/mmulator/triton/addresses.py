@@ -1,4 +1,4 @@
-"""Addresses that a program takes of torch's tensors: where they are stored, kernels may find them, and touch what they lead to."""
+"""Addresses that a program takes of torch's tensors: a kernel that finds one may touch what it leads to."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from mmulator.driver import current
 
+_TRITON = "triton.runtime.jit"  # asks at each launch
 _LIBRARIES = ("torch", "triton", "mmulator")
 
 
@@ -20,7 +21,7 @@ def watch(torch: Any) -> None:
     def data_ptr(self: Any) -> int:
         address = int(plain(self))
         asking = sys._getframe(1).f_globals.get("__name__", "")
-        if address and asking.partition(".")[0] not in _LIBRARIES:
+        if asking != _TRITON and address and asking.partition(".")[0] not in _LIBRARIES:
             storage = self.untyped_storage()
             start, size, memory = storage.data_ptr(), storage.nbytes(), current().memory
             known = memory.find(start)

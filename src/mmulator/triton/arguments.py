@@ -21,36 +21,42 @@ Path = tuple[int, ...]
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # by bytes; Triton declares a half as two bytes
 
 
+_DOOR, _modules = "mmulator.doors.torch", sys.modules
+
+
 # pointers -------------------------------------------------------------------------------------------------------------
 def torch_door() -> Any:
     """The door of torch, if it is open: tensors that say cuda are this machine's then, and those that say cpu no GPU's.
     Doors lie beside this package, so it does not import them."""
-    door = sys.modules.get("mmulator.doors.torch")
+    door = _modules.get(_DOOR)
     return door if door is not None and door.installed() else None
 
 
 def address_of(value: Any, label: str, number: int, regions: Regions) -> int:
     """The address that an argument says; the memory that it lies in is added to `regions`. label: of the argument, for messages.
     number: of the parameter. Raises LaunchError."""
+    try:
+        memory = value.untyped_storage()  # most are tensors
+    except AttributeError:
+        return _address_of_other(value, label, number, regions)
+    start: int = memory.data_ptr()
+    if _DOOR in _modules or not value.is_cpu:
+        _check_device(value, label, number, torch_door(), start)
+    if not start:
+        return 0
+    if start in regions:
+        _give(start, memory.nbytes(), label, True, regions)
+    else:
+        regions[start] = Region(start, memory.nbytes(), label)
+    offset: int = value.storage_offset()
+    return start + offset * value.element_size() if offset else start
+
+
+def _address_of_other(value: Any, label: str, number: int, regions: Regions) -> int:
     if value is None:
         return 0
     if isinstance(value, int):
         return value & 0xFFFFFFFFFFFFFFFF
-    storage = getattr(value, "untyped_storage", None)
-    if storage is None:
-        return _address_of_other(value, label, number, regions)
-    memory = storage()
-    start = memory.data_ptr()
-    address = start + value.storage_offset() * value.element_size() if start else 0
-    door = torch_door()
-    if not value.is_cpu if door is None else not value.is_cuda:
-        _check_device(value, label, number, door, address)
-    if start:
-        _give(start, memory.nbytes(), label, True, regions)
-    return address
-
-
-def _address_of_other(value: Any, label: str, number: int, regions: Regions) -> int:
     if isinstance(value, ArrayPointer):
         if value.size:
             _give(value.start, value.size, label, value.writable, regions)
@@ -78,13 +84,16 @@ def _give(start: int, size: int, label: str, writable: bool, regions: Regions) -
 
 
 def _check_device(value: Any, label: str, number: int, door: Any, address: int) -> None:
+    if value.is_cpu if door is None else value.is_cuda:
+        return
     where = str(value.device)
     if where == "meta":
         raise LaunchError(f"{label} is a meta tensor, which has no memory")
     if door is not None and where == "cpu":
         if address and not value.is_pinned():
             raise LaunchError(
-                f"Pointer argument (at {number}) cannot be accessed from Triton (cpu tensor?)", hint=f"{label} is on the CPU: x.cuda()"
+                f"Pointer argument (at {number}) cannot be accessed from Triton (cpu tensor?)",
+                hint=f"{label} is on the CPU: x.cuda()",
             )
         return
     raise LaunchError(
@@ -157,9 +166,8 @@ def slots(signature: dict[Any, Any], flags: Sequence[str]) -> Iterator[Slot]:
 
     def of(ty: Any, label: str, path: Path) -> Iterator[Slot]:
         if isinstance(ty, tuple):
-            names = getattr(ty, "_fields", range(len(ty)))
-            for n, (item, name) in enumerate(zip(ty, names)):
-                yield from of(item, f"{label}, item {name}", (*path, n))
+            for n, item in enumerate(ty):  # a named tuple and a plain one share a compiled kernel
+                yield from of(item, f"{label}, item {n}", (*path, n))
         elif ty.startswith("tensordesc"):
             yield from descriptor(ty, label, path, flags)
         elif ty != "constexpr":
@@ -193,7 +201,9 @@ def descriptor(ty: str, label: str, path: Path, flags: Sequence[str]) -> Iterato
 class Packer:
     """Arguments of one kernel to bytes. slots: its parameters, scratch: pointers behind them that the compiler added."""
 
-    def __init__(self, kernel: str, wanted: Sequence[Slot], params: Sequence[Parameter], offsets: Sequence[int], size: int) -> None:
+    def __init__(
+        self, kernel: str, wanted: Sequence[Slot], params: Sequence[Parameter], offsets: Sequence[int], size: int
+    ) -> None:
         self.scratch = len(params) - len(wanted)
         if not 0 <= self.scratch <= 2:
             raise InternalError(f"{kernel} has {len(params)} parameters where Triton's signature has {len(wanted)}")
@@ -240,4 +250,3 @@ def _format(params: Sequence[Parameter], offsets: Sequence[int], size: int) -> s
         out += "x" * (offset - at) + _CODES[p.size]
         at = offset + p.size
     return out + "x" * (size - at)
-

@@ -66,7 +66,9 @@ def _named(dtype: Any) -> str:
     if not dtype.isnative:
         raise LaunchError(f"an array of {dtype} is big-endian, a GPU is not", hint="pass x.astype(x.dtype.newbyteorder('='))")
     if name not in _NAMES:
-        raise LaunchError(f"Triton has no type for an array of {dtype}", hint="pass a view of a type that it has, x.view(np.uint8)")
+        raise LaunchError(
+            f"Triton has no type for an array of {dtype}", hint="pass a view of a type that it has, x.view(np.uint8)"
+        )
     return name
 
 
@@ -88,7 +90,9 @@ def _of_interface(value: Any, said: dict[str, Any]) -> ArrayPointer:
     address, read_only = said["data"]
     found = current().memory.find(address) if address else None
     if address and found is None:
-        raise LaunchError(f"a {type(value).__name__} at 0x{address:x} is on a real GPU", hint="copy it to the host first: x.get()")
+        raise LaunchError(
+            f"a {type(value).__name__} at 0x{address:x} is on a real GPU", hint="copy it to the host first: x.get()"
+        )
     start, size = (found.address, found.size) if found else (0, 0)
     return ArrayPointer(value, _named(np.dtype(said["typestr"])), address, start, size, not read_only)
 

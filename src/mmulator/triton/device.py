@@ -47,7 +47,13 @@ class Event:
         self._event.record(stream._stream if stream is not None else _chosen())
 
     def elapsed_time(self, end: Event) -> float:
-        """Milliseconds of counted work."""
+        """Milliseconds of counted work. The estimate of a benchmark that began before there was a driver is long, so that it
+        repeats nothing."""
+        from mmulator.triton.adapt import runs_original
+
+        caller = sys._getframe(1)
+        if runs_original(caller.f_code) and "n_repeat" not in caller.f_locals:
+            return 1e9
         return 1e3 * self._event.elapsed(end._event)
 
     def synchronize(self) -> None:
@@ -74,8 +80,6 @@ def current_handle() -> int:
 
 class Interface:
     """The functions of torch.cuda that benchmarks and libraries ask for; others are torch.cpu's, if it has them."""
-
-    Stream, Event = Stream, Event
 
     @staticmethod
     def is_available() -> bool:
@@ -140,6 +144,8 @@ class Interface:
         )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("Stream", "Event"):
+            return Stream if name == "Stream" else Event
         torch = sys.modules.get("torch")
         if torch is None or not hasattr(torch.cpu, name):
             raise AttributeError(f"mmulator's device has no {name}")

@@ -39,6 +39,8 @@ class MmulatorDriver(DriverBase):
     """Stands for a GPU: its target is NVIDIA's, its launches run here. Raises UnsupportedError for an unknown Triton."""
 
     def __init__(self) -> None:
+        from mmulator.driver import current
+        from mmulator.triton import arguments, device
         from mmulator.triton.adapt import adapt
         from mmulator.triton.addresses import watch
         from mmulator.triton.launcher import Launcher, Utils
@@ -48,6 +50,7 @@ class MmulatorDriver(DriverBase):
         self.utils = Utils()
         self.launcher_cls = Launcher
         self._ordinals: dict[str, Ordinal] = {}
+        self._current, self._arguments, self._device = current, arguments, device  # asked at each launch
         adapt()
         if (torch := sys.modules.get("torch")) is not None:
             watch(torch)
@@ -76,9 +79,7 @@ class MmulatorDriver(DriverBase):
         return current().device.capability
 
     def get_current_device(self) -> int:
-        from mmulator.driver import current
-
-        chip = current().device.name
+        chip = self._current().device.name
         found = self._ordinals.get(chip)
         if found is None:
             found = self._ordinals[chip] = Ordinal(chip)
@@ -89,24 +90,16 @@ class MmulatorDriver(DriverBase):
             raise ValueError(f"there is one device, 0, not {device}")
 
     def get_current_stream(self, device: int | None = None) -> int:
-        from mmulator.triton.arguments import torch_door
-        from mmulator.triton.device import current_handle
-
-        if torch_door() is not None:
+        if self._arguments.torch_door() is not None:
             return int(sys.modules["torch"].cuda.current_stream().cuda_stream)
-        return current_handle()
+        return self._device.current_handle()
 
     def get_active_torch_device(self) -> Any:
         torch = _torch("a torch device")
-        from mmulator.triton.arguments import torch_door
-
-        return torch.device("cpu") if torch_door() is None else torch.device("cuda", 0)
+        return torch.device("cpu") if self._arguments.torch_door() is None else torch.device("cuda", 0)
 
     def get_device_interface(self) -> Any:
-        from mmulator.triton.arguments import torch_door
-        from mmulator.triton.device import Interface
-
-        return Interface() if torch_door() is None else sys.modules["torch"].cuda
+        return self._device.Interface() if self._arguments.torch_door() is None else sys.modules["torch"].cuda
 
     def get_benchmarker(self) -> Callable[..., Any]:
         from mmulator.triton.bench import benchmark

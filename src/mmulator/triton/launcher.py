@@ -85,7 +85,7 @@ class Launcher:
         file = getattr(getattr(src, "fn", None), "fn", None)
         if file is not None:  # the program's own function: errors may quote it
             location.PROGRAM.add(os.path.realpath(file.__code__.co_filename))
-        text = ptx if ptx is not None else ptx_of(metadata)
+        text = ptx if ptx is not None else ptx_of(metadata, getattr(src, "name", None) or metadata.name)
         self.function: Function = (driver or current()).load(text, f"{metadata.name}.ptx").function(metadata.name)
         self.block = (metadata.num_warps * 32, 1, 1)
         if self.function.max_threads > self.block[0] and "reqntid" in self.function.kernel.function.directives:
@@ -133,7 +133,7 @@ class Launcher:
             if not size:
                 out.append(None)
                 continue
-            allocate = getattr(_allocation, name, None)
+            allocate: Any = getattr(_allocation, name)
             allocate = allocate.get() if hasattr(allocate, "get") else allocate  # a context variable since Triton 3.5
             if name == "_profile_allocator" and isinstance(allocate, _allocation.NullAllocator):
                 out.append(_Room(blocks * size, align))
@@ -165,7 +165,8 @@ def check_metadata(metadata: Any) -> None:
     name = metadata.name
     if getattr(metadata, "num_ctas", 1) > 1:
         raise UnsupportedError(
-            f"{name} is compiled with num_ctas={metadata.num_ctas}: clusters of blocks are not supported", hint="leave num_ctas out"
+            f"{name} is compiled with num_ctas={metadata.num_ctas}: clusters of blocks are not supported",
+            hint="leave num_ctas out",
         )
     if getattr(metadata, "tensordesc_meta", None):
         raise UnsupportedError(
@@ -190,12 +191,12 @@ def check_cooperative(driver: Driver, grid: tuple[int, int, int], threads: int, 
         raise UnsupportedError(f"a cooperative launch of {blocks} blocks: at most {RESIDENT} run side by side here")
 
 
-def ptx_of(metadata: Any) -> str:
-    """The PTX of a compiled kernel, from Triton's cache. Raises LaunchError if it is not there."""
+def ptx_of(metadata: Any, name: str) -> str:
+    """The PTX of a compiled kernel, from Triton's cache. name: of its source. Raises LaunchError if it is not there."""
     from triton.runtime.cache import get_cache_manager
 
-    group = get_cache_manager(metadata.hash).get_group(f"{metadata.name[:150]}.json") or {}
-    path = next((p for name, p in group.items() if name.endswith(".ptx")), None)
+    group = get_cache_manager(metadata.hash).get_group(f"{name[:150]}.json") or {}
+    path = next((p for file, p in group.items() if file.endswith(".ptx")), None)
     if path is None or not Path(path).exists():
         raise LaunchError(
             f"Triton's cache has no PTX of {metadata.name}", hint="unset TRITON_STORE_BINARY_ONLY, or remove the cache's entry"

@@ -53,9 +53,7 @@ def known(version: str, missing: list[str]) -> Interface:
     if number < OLDEST:
         raise UnsupportedError(f"Triton {version} is too old: the plug-in works with {range_}", hint=hint)
     if missing:
-        raise UnsupportedError(
-            f"Triton {version} has no {missing[0]}, which the plug-in uses: it works with {range_}", hint=hint
-        )
+        raise UnsupportedError(f"Triton {version} has no {missing[0]}, which the plug-in uses: it works with {range_}", hint=hint)
     return TABLE[min(number, NEWEST)]
 
 

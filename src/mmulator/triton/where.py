@@ -4,41 +4,45 @@ from __future__ import annotations
 
 import linecache
 import sys
+import sysconfig
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
 from mmulator.errors import MmulatorError
-from mmulator.lazy import cached_property
 
 _LIBRARIES = ("mmulator", "triton", "torch", "helion")  # whose lines are not the program's
 
 
-class _Folders:
-    @cached_property
-    def found(self) -> tuple[str, ...]:
-        folders = [f for name in _LIBRARIES if name in sys.modules and (spec := find_spec(name)) for f in _places(spec)]
-        return tuple(f"{Path(f)}/" for f in folders)
+@cache
+def _folders() -> tuple[str, ...]:
+    out = []
+    for name in _LIBRARIES:
+        try:
+            spec = find_spec(name)
+        except (ImportError, ValueError):
+            continue
+        out += [f"{Path(folder)}/" for folder in (spec and spec.submodule_search_locations) or ()]
+    return tuple(out)
 
 
-def _places(spec: object) -> list[str]:
-    return list(getattr(spec, "submodule_search_locations", None) or ())
-
-
-_folders = _Folders()
+@cache
+def _of_a_library(file: str) -> bool:
+    """Of one of those, of Python's own, or made at run time."""
+    own = sysconfig.get_paths()["stdlib"]
+    return file.startswith(("<string>", "<frozen", *_folders())) or (file.startswith(own) and "-packages" not in file)
 
 
 def line_of_launch() -> str | None:
     """`run.py:17: add[grid](x, y)`: the innermost line of the running code that is no library's; None if there is none."""
     frame = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(("<string>", "<frozen", *_folders.found)):
-            text = linecache.getline(file, frame.f_lineno, frame.f_globals).strip()
-            return f"{PurePath(file).name}:{frame.f_lineno}" + (f": {text[:100]}" if text else "")
+    while _of_a_library(frame.f_code.co_filename):
         if frame.f_back is None:
             return None
         frame = frame.f_back
-    return None
+    file = frame.f_code.co_filename
+    text = linecache.getline(file, frame.f_lineno, frame.f_globals).strip()
+    return f"{PurePath(file).name}:{frame.f_lineno}" + (f": {text[:100]}" if text else "")
 
 
 def located(error: MmulatorError) -> MmulatorError:

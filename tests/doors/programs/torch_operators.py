@@ -1,6 +1,6 @@
-"""torch's own list of operators, each on the CPU and on the device cuda: which of them give other bits, shapes, strides or errors.
+"""torch's own list of operators, on the CPU and on the device cuda: which give other bits, shapes, strides or errors.
 
-    python torch_operators.py [samples] [dtypes]     prints JSON: {"operators": n, "other": {name: what}}
+python torch_operators.py [samples] [dtypes]     prints JSON: {"operators": n, "other": {name: what}}
 """
 
 from __future__ import annotations
@@ -12,11 +12,7 @@ import unittest
 import warnings
 from typing import Any
 
-warnings.simplefilter("ignore")
-sys.modules.setdefault("expecttest", types.ModuleType("expecttest")).TestCase = unittest.TestCase  # type: ignore[attr-defined]
-
 import torch
-import torch.testing._internal.common_methods_invocations as methods
 from torch.utils._pytree import tree_leaves, tree_map
 
 from mmulator.doors.torch import install
@@ -58,7 +54,7 @@ def plain(t: torch.Tensor) -> torch.Tensor:
 
 def difference(a: Any, b: Any) -> str:
     if not isinstance(a, torch.Tensor):
-        return "" if a == b or a != a else f"{a} and {b}"  # noqa: PLR0124
+        return "" if a == b or a != a else f"{a} and {b}"
     if b.device.type != "cuda":
         return f"device {b.device}"
     if (a.dtype, a.shape) != (b.dtype, b.shape) or (a.numel() and a.stride() != b.stride()):
@@ -73,7 +69,9 @@ def differences(a: Any, b: Any) -> str:
 
 
 def failed(want: Exception | None, got: Exception | None) -> str:
-    return "" if bool(want) == bool(got) else f"{type(got or want).__name__} on {'cuda' if got else 'cpu'}: {str(got or want)[:200]}"
+    return (
+        "" if bool(want) == bool(got) else f"{type(got or want).__name__} on {'cuda' if got else 'cpu'}: {str(got or want)[:200]}"
+    )
 
 
 def gradients(result: Any, inputs: Any) -> Outcome:
@@ -101,6 +99,10 @@ def compare(op: Any, sample: Any, grad: bool) -> str:
 
 
 def main(samples: int = 2, dtypes: str = "f") -> None:
+    # torch's tests want a package that none of what is used here does
+    sys.modules.setdefault("expecttest", types.ModuleType("expecttest")).TestCase = unittest.TestCase  # type: ignore[attr-defined]
+    import torch.testing._internal.common_methods_invocations as methods
+
     torch.set_num_threads(1)
     count, other = 0, {}
     for op in methods.op_db:
@@ -121,5 +123,6 @@ def main(samples: int = 2, dtypes: str = "f") -> None:
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore")
     install()
     main(*(int(w) if w.isdigit() else w for w in sys.argv[1:]))  # type: ignore[arg-type]

@@ -17,7 +17,13 @@ from typing import Any
 
 from mmulator.doors.libcuda.codes import CODES, Code
 from mmulator.errors import (
-    ExecutionFault, InvalidInstructionError, LaunchError, LimitReached, MmulatorError, PtxSyntaxError, UnsupportedError,
+    ExecutionFault,
+    InvalidInstructionError,
+    LaunchError,
+    LimitReached,
+    MmulatorError,
+    PtxSyntaxError,
+    UnsupportedError,
 )  # fmt: skip
 
 _C = {"p": ctypes.c_uint64, "q": ctypes.c_uint64, "u": ctypes.c_uint32, "i": ctypes.c_int32}
@@ -39,12 +45,15 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """name: exported. since: the CUDA version of this variant, 12000 for 12.0. pointer: of the native function."""
+    """name: exported. since: the CUDA version of this variant, 12000 for 12.0. pointer: of the native function. call: what it
+    is in Python. back: it gives something back, and is carried out later."""
 
     name: str
     base: str
     since: int
     native: Any
+    call: Callable[..., int]
+    back: bool
 
     @property
     def pointer(self) -> int:
@@ -52,18 +61,24 @@ class Entry:
 
 
 ENTRIES: dict[str, Entry] = {}
+pending: list[Callable[[], None]] = []  # what carries out the calls that were noted (loading.py)
 
 
-def api(names: str, signature: str = "", since: int = 2000) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a function under names parted by spaces. since: the version of CUDA that a suffix (`_v2`) came with."""
+def api(
+    names: str, signature: str = "", since: int = 2000, back: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers a function under names parted by spaces. since: the version of CUDA that a suffix (`_v2`) came with. back: gives
+    something back, with one or two handles as arguments: destructors call it, when Python cannot run; so the call is noted, and
+    carried out before the next call of another function."""
     prototype = ctypes.CFUNCTYPE(ctypes.c_int, *(_C[c] for c in signature))
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        native = prototype(guarded(function, names.split()[0]))
+        call = guarded(function, names.split()[0])
+        native = prototype(call)
         for name in names.split():
             base, _, suffix = name.rpartition("_v")
             base = base if suffix.isdigit() and base else name
-            ENTRIES[name] = Entry(name, base, since if base != name or since > 2000 else 0, native)
+            ENTRIES[name] = Entry(name, base, since if base != name else 0, native, call, back)
         return function
 
     return register
@@ -74,6 +89,8 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
 
     @wraps(function)
     def call(*args: int) -> int:
+        if pending:
+            pending[0]()
         try:
             found = function(*args)
             return Code.SUCCESS if found is None else int(found)

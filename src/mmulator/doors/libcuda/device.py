@@ -6,7 +6,7 @@ import hashlib
 
 from mmulator.doors.libcuda.abi import Refused, api, c_string, name_of, put, put_bytes, put_int, text, untaken
 from mmulator.doors.libcuda.codes import CODES, Code
-from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
+from mmulator.doors.libcuda.state import POOL, PRIMARY, Context, check_device, state
 from mmulator.driver.chips import Device
 from mmulator.machine.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS
 
@@ -30,9 +30,9 @@ def attributes(chip: Device) -> dict[int, int]:
     return {
         1: MAX_THREADS, 2: MAX_BLOCK[0], 3: MAX_BLOCK[1], 4: MAX_BLOCK[2], 5: MAX_GRID[0], 6: MAX_GRID[1], 7: MAX_GRID[2],
         8: 48 * KIB, 9: 64 * KIB, 10: 32, 11: 2**31 - 1, 12: 65536, 13: chip.clock, 14: 512, 15: 1, 16: chip.multiprocessors,
-        19: 1, 30: 512, 31: 1, 33: 1, 36: chip.memory_clock, 37: chip.memory_bus, 38: chip.l2, 39: threads, 40: 1, 41: 1, 51: 32,
-        75: major, 76: minor, 78: 1, 79: 1, 80: 1, 81: shared * KIB, 82: 65536, 83: 1, 89: 1, 90: 1, 91: 1, 95: 1, 97: chip.shared,
-        99: 1, 106: blocks, 111: KIB, 115: 1, 120: cluster, 130: -1, 131: -1, 134: -1,
+        19: 1, 30: 512, 31: 1, 33: 1, 36: chip.memory_clock, 37: chip.memory_bus, 38: chip.l2, 39: threads, 40: 1, 41: 1,
+        51: 32, 75: major, 76: minor, 78: 1, 79: 1, 80: 1, 81: shared * KIB, 82: 65536, 83: 1, 89: 1, 90: 1, 91: 1, 95: 1,
+        97: chip.shared, 99: 1, 106: blocks, 111: KIB, 115: 1, 120: cluster, 130: -1, 131: -1, 134: -1,
     }  # fmt: skip
 
 
@@ -148,7 +148,7 @@ def primary_retain(out: int, device: int) -> None:
     put(out, PRIMARY)
 
 
-@api("cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2", "i", 11000)
+@api("cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2", "i", 11000, back=True)
 def primary_release(device: int) -> None:
     check_device(device)
     state().retained = max(state().retained - 1, 0)
@@ -175,9 +175,30 @@ def primary_flags(device: int, flags: int) -> None:
 
 
 def _context(handle: int) -> int:
-    if handle != PRIMARY:
+    if handle != PRIMARY and not isinstance(state().objects.get(handle), Context):
         raise Refused(Code.INVALID_CONTEXT)
     return handle
+
+
+@api("cuCtxCreate cuCtxCreate_v2", "pui", 3020)
+def context_create(out: int, flags: int, device: int) -> None:
+    check_device(device)
+    handle = state().add(Context())
+    state().contexts.append(handle)
+    put(out, handle)
+
+
+@api("cuCtxCreate_v4", "ppui", 12050)
+def context_create_with(out: int, parameters: int, flags: int, device: int) -> None:
+    context_create(out, flags, device)
+
+
+@api("cuCtxDestroy cuCtxDestroy_v2", "p", 4000)
+def context_destroy(handle: int) -> None:
+    state().find(handle, Context)
+    del state().objects[handle]
+    if state().contexts[-1:] == [handle]:
+        state().contexts.pop()
 
 
 def current_context() -> int:

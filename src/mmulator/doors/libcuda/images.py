@@ -36,15 +36,15 @@ def elf_size(header: bytes) -> int:
     return max(sections + section_size * number, program + program_size * programs, 64)
 
 
-def ptx_at(address: int) -> tuple[str, bool]:
-    """The PTX of the image at an address, and whether that is a binary. Raises Refused."""
+def ptx_at(address: int) -> tuple[str, bytes]:
+    """The PTX of the image at an address, and the cubin that it comes with, if it does. Raises Refused."""
     if not address:
         raise Refused(Code.INVALID_VALUE)
     head = ctypes.string_at(address, 4)
     if head == _ELF:
         size = elf_size(ctypes.string_at(address, 64))
         if ctypes.string_at(address + size, len(MARK)) == MARK:
-            return ctypes.string_at(address + size + len(MARK)).decode(), True
+            return ctypes.string_at(address + size + len(MARK)).decode(), ctypes.string_at(address, size)
         raise Refused(Code.NO_BINARY_FOR_GPU, UnsupportedError(
             "a cubin without its PTX cannot be run: it is machine code of a GPU", hint="compile to PTX"))  # fmt: skip
     if int.from_bytes(head, "little") in (_FATBIN, _WRAPPER):
@@ -55,4 +55,4 @@ def ptx_at(address: int) -> tuple[str, bool]:
         found = ""
     if ".version" not in found:
         raise Refused(Code.INVALID_IMAGE, UnsupportedError("this image is neither PTX nor a cubin"))
-    return found, False
+    return found, b""

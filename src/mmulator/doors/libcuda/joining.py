@@ -17,17 +17,19 @@ _HEAD = re.compile(r"\s*\.(version|target|address_size)\s+([^\n]*)")
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 _FILE = re.compile(r"\s*\.file\s+(\d+)")
 _LOC = re.compile(r"(\.loc\s+)(\d+)|(inlined_at\s+)(\d+)")
+_LONE = re.compile(r"\s*\.(version|target|address_size|file|pragma)\b")  # directives that end with their line
 _LINKAGE = ("visible", "extern", "weak", "common")
 
 
 @dataclass
 class Item:
-    """A statement at the top of a module. name: what it defines or declares, "" for none."""
+    """A statement at the top of a module. name: what it defines or declares, "" for none. function: no variable."""
 
     text: str
     name: str = ""
     linkage: str = ""
     defines: bool = True
+    function: bool = False
 
 
 @dataclass
@@ -49,7 +51,7 @@ def statements(ptx: str) -> Iterator[str]:
         if depth:
             continue
         piece = ptx[start : token.end()]
-        lone = what == "\n" and re.match(r"\s*\.(version|target|address_size|file|pragma)\b", piece)
+        lone = what == "\n" and _LONE.match(_bare(piece))
         body = what == "}" and not _is_initialiser(piece)
         if what == ";" or body or lone:
             yield piece
@@ -92,7 +94,7 @@ def _item(piece: str, bare: str) -> Item:
         after = re.split(r"\.(?:func|entry)\b", signature, maxsplit=1)[1]
         after = re.sub(r"^\s*\([^)]*\)", "", after)  # the return parameter
         name = _NAME.search(after)
-        return Item(piece, name[0] if name else "", linkage, bare.endswith("}"))
+        return Item(piece, name[0] if name else "", linkage, bare.endswith("}"), True)
     words = re.sub(r"\.\w+(?:\s+\d+)?", " ", signature)
     name = _NAME.search(words)
     return Item(piece, name[0] if name else "", linkage, linkage != "extern")
@@ -103,6 +105,44 @@ def join(texts: Sequence[str]) -> str:
     if len(texts) == 1:
         return texts[0]
     parts = [read(t) for t in texts]
+    defined = _definitions(parts)
+    out: list[tuple[int, str]] = []
+    taken, declared, files = set(defined), set[str](), 0
+    for n, part in enumerate(parts):
+        own = {i.name for i in part.items if i.name and not i.linkage}
+        renames = {name: f"{name}${n}" for name in own & taken}
+        taken |= own
+        highest = 0
+        for item in part.items:
+            text = _renumbered(item.text, files)
+            if found := _FILE.match(_bare(item.text)):
+                highest = max(highest, int(found[1]))
+            if item.name and item.linkage:
+                where = defined.get(item.name)
+                if item.defines:
+                    if where != (n, item.linkage):
+                        continue
+                elif item.name in declared or (where is not None and not item.function):
+                    continue  # a variable that another text defines stands before all functions
+                else:
+                    declared.add(item.name)
+                    if where is not None:
+                        text = re.sub(r"\.extern\b", f".{where[1]}", text, count=1)
+            out.append((_place(item), _renamed(text, renames)))
+        files += highest
+    out.sort(key=lambda piece: piece[0])
+    return _header(parts) + "".join(text for _, text in out)
+
+
+def _place(item: Item) -> int:
+    """What others may name stands before them: files, declarations of functions, variables, functions, and the rest."""
+    if not item.name:
+        return 0 if _FILE.match(_bare(item.text)) else 4
+    return 2 if not item.function else 3 if item.defines else 1
+
+
+def _definitions(parts: Sequence[Text]) -> dict[str, tuple[int, str]]:
+    """Which text defines a name for all, and with which linkage."""
     defined: dict[str, tuple[int, str]] = {}
     for n, part in enumerate(parts):
         for item in part.items:
@@ -113,37 +153,7 @@ def join(texts: Sequence[str]) -> str:
                 defined[item.name] = (n, item.linkage)
             elif item.linkage == "visible" and before[1] == "visible" and before[0] != n:
                 raise LaunchError(f"two of the linked modules define {item.name}", hint="define it once, or as .weak")
-    out = [_header(parts)]
-    taken: set[str] = set(defined)
-    files = 0
-    declared: dict[str, str] = {}
-    for n, part in enumerate(parts):
-        own = {i.name for i in part.items if i.name and not i.linkage}
-        renames = {name: f"{name}${n}" for name in own & taken}
-        taken |= own
-        highest = 0
-        for item in part.items:
-            where = defined.get(item.name)
-            if item.name and item.linkage:
-                if where is None:  # declared, and defined nowhere: the loader says so if it is used
-                    if item.name in declared:
-                        continue
-                    declared[item.name] = item.text
-                elif item.defines and where != (n, item.linkage):
-                    continue
-                elif not item.defines:
-                    # a variable that another text defines needs no word; a function may be used before it is defined
-                    if ".func" not in item.text or item.name in declared:
-                        continue
-                    declared[item.name] = item.text
-            text = _renumbered(item.text, files)
-            found = _FILE.match(_bare(item.text))
-            highest = max(highest, int(found[1])) if found else highest
-            if item.name and item.linkage and not item.defines and where is not None:
-                text = re.sub(r"\.extern\b", f".{where[1]}", text, count=1)
-            out.append(_renamed(text, renames))
-        files += highest
-    return "".join(out)
+    return defined
 
 
 def _header(parts: Sequence[Text]) -> str:

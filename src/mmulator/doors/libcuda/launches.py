@@ -8,6 +8,7 @@ import struct
 from mmulator.doors.libcuda.abi import Refused, api, get, put, put_int, unsupported
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
+from mmulator.doors.libcuda.runtime import BARRIER
 from mmulator.doors.libcuda.state import PRIMARY, EventState, Kernel, StreamState, state
 from mmulator.driver import Event
 from mmulator.errors import LaunchError, UnsupportedError
@@ -32,8 +33,9 @@ def parameters(kernel: Kernel, pointers: int, extra: int) -> bytes:
     elif f.params:
         if not pointers:
             raise Refused(Code.INVALID_VALUE, LaunchError(f"{f.name} takes {len(f.params)} arguments, and none are given"))
-        for n, (p, at) in enumerate(zip(f.params, f.offsets)):
-            memory[at : at + p.size] = ctypes.string_at(get(pointers + 8 * n), p.size)
+        places = struct.unpack(f"<{len(f.params)}Q", ctypes.string_at(pointers, 8 * len(f.params)))
+        for place, p, at in zip(places, f.params, f.offsets):
+            memory[at : at + p.size] = ctypes.string_at(place, p.size)
     return bytes(memory)
 
 
@@ -51,6 +53,9 @@ def launch(
         )
     if cooperative:
         _check_cooperative(kernel, grid, block, shared)
+        image = kernel.library.loaded.module.image
+        if BARRIER in image.addresses:  # a launch that ended in a fault may have left it in the middle
+            image.bytes_of(BARRIER)[:] = 0
     params = parameters(kernel, pointers, extra)
     state().driver.launch(kernel.function, grid, block, params, (), shared, queue.stream, cluster=cluster)
 
@@ -129,7 +134,7 @@ def stream_create_priority(out: int, flags: int, priority: int) -> None:
     put(out, handle)
 
 
-@api("cuStreamDestroy cuStreamDestroy_v2", "p", 4000)
+@api("cuStreamDestroy cuStreamDestroy_v2", "p", 4000, back=True)
 def stream_destroy(handle: int) -> None:
     found = state().find(handle, StreamState)
     state().driver.streams.pop(found.stream.handle, None)
@@ -213,7 +218,7 @@ def event_create(out: int, flags: int) -> None:
     put(out, state().add(EventState(Event(), not flags & 2)))
 
 
-@api("cuEventDestroy cuEventDestroy_v2", "p", 4000)
+@api("cuEventDestroy cuEventDestroy_v2", "p", 4000, back=True)
 def event_destroy(handle: int) -> None:
     state().find(handle, EventState)
     del state().objects[handle]

@@ -6,35 +6,75 @@ import atexit
 import ctypes
 import os
 import platform
+import struct
+import sys
 import threading
 
 from mmulator.doors.libcuda import device, launches, memory, modules
-from mmulator.doors.libcuda.abi import ENTRIES, Refused, api, guarded, put, put_int, resolve, text, unsupported
+from mmulator.doors.libcuda.abi import (
+    ENTRIES,
+    Refused,
+    api,
+    guarded,
+    name_of,
+    pending,
+    put,
+    put_int,
+    resolve,
+    taken,
+    text,
+    unsupported,
+)  # fmt: skip
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.libcuda.elf import DONE, ENDED, MACHINES, TABLE, library
+from mmulator.doors.libcuda.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, MACHINES, RING, TABLE, library
 from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
 CHAPTERS = (device, memory, modules, launches)
 SPARE = 600  # functions that someone asks for and nobody wrote
-GIVES_BACK = ("Free", "Destroy", "Release", "Unload", "Unregister", "Synchronize")
 _lock = threading.Lock()
 _loaded: list[Loaded] = []
 
 
 class Loaded:
-    """The library in this process. slots: of its table, by name."""
+    """The library in this process. names: of its table; noted: of what is noted."""
 
     def __init__(self) -> None:
-        self.names = [*ENTRIES, *(f"mmulator_spare_{n}" for n in range(SPARE))]
-        self.library = _open(library(SONAME, self.names, platform.machine()))
+        self.names = [*(e.name for e in ENTRIES.values() if not e.back), *(f"mmulator_spare_{n}" for n in range(SPARE))]
+        self.noted = [e.name for e in ENTRIES.values() if e.back]
+        self.library = _open(library(SONAME, self.names, self.noted, platform.machine()))
         self.table = (ctypes.c_void_p * len(self.names)).in_dll(self.library, TABLE)
+        self.count = ctypes.c_uint64.in_dll(self.library, COUNT)
+        self.ring = ctypes.addressof(ctypes.c_char.in_dll(self.library, RING))
+        self.done = 0
+        self.busy = False
         self.kept: list[object] = []
         self.missing: dict[str, int] = {}
-        for n, entry in enumerate(ENTRIES.values()):
-            self.table[n] = entry.pointer
-        for n in range(len(ENTRIES), len(self.names)):
-            self.table[n] = self.address(ENDED)
+        self.written = len(self.names) - SPARE
+        for n, name in enumerate(self.names):
+            self.table[n] = ENTRIES[name].pointer if n < self.written else self.address(ENDED)
+        pending.append(self.carry_out)
+
+    def carry_out(self) -> None:
+        """What was given back since the last call."""
+        if self.done == self.count.value or self.busy:
+            return
+        self.busy = True
+        try:
+            while self.done < self.count.value:
+                at = self.ring + self.done % ENTRIES_OF_RING * ENTRY
+                number, first, second = struct.unpack("<3Q", ctypes.string_at(at, 24))
+                if not number:
+                    return
+                put(at, 0)
+                self.done += 1
+                name = self.noted[number - 1]
+                code = ENTRIES[name].call(*((first, second)[: len(ENTRIES[name].native.argtypes)]))
+                if code:
+                    why = taken() or name_of(code)
+                    print(f"mmulator: {name}(0x{first:x}) failed: {why}", file=sys.stderr)
+        finally:
+            self.busy = False
 
     def address(self, name: str) -> int:
         return int(ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0)
@@ -42,7 +82,7 @@ class Loaded:
     def refusal(self, name: str) -> int:
         """The address of a function that says that it is not there."""
         if name not in self.missing:
-            number = len(ENTRIES) + len(self.missing)
+            number = self.written + len(self.missing)
             if number >= len(self.names):
                 return 0
 
@@ -70,19 +110,21 @@ def _open(data: bytes) -> ctypes.CDLL:
         os.close(handle)
 
 
-def load() -> None:
+def install() -> None:
     """Stand in for CUDA's driver in this process. Raises UnsupportedError where the real one is loaded already, and on other
     machines than Linux's."""
     with _lock:
         if _loaded:
             return
-        if os.name != "posix" or not hasattr(os, "memfd_create") or platform.machine() not in MACHINES:
+        if not hasattr(os, "memfd_create") or platform.machine() not in MACHINES:
             raise UnsupportedError(f"CUDA's driver cannot be stood in for on {platform.system()} {platform.machine()}")
         if _resident(SONAME):
             raise UnsupportedError(
-                "CUDA's own driver is loaded in this process already", hint="start with `mmulator exec`, or install before imports"
+                "CUDA's own driver is loaded in this process already",
+                hint="start with `mmulator exec`, or install before imports",
             )
         _loaded.append(Loaded())
+        os.environ.setdefault("TRITON_DEFAULT_BACKEND", "mmulator")  # NVIDIA's driver of Triton would take this for a GPU
         atexit.register(_shut)
 
 
@@ -99,10 +141,10 @@ def is_loaded() -> bool:
 
 
 def _shut() -> None:
-    """Python ends: what gives something back succeeds from now on, whoever wants more is told that there is no driver."""
+    """Python ends: whoever wants something from now on is told that there is no driver any more; giving back succeeds."""
     found = _loaded[0]
-    for n, name in enumerate(found.names):
-        found.table[n] = found.address(DONE if any(word in name for word in GIVES_BACK) else ENDED)
+    for n in range(len(found.names)):
+        found.table[n] = found.address(ENDED)
 
 
 def _find(name: int, out: int, version: int) -> int:

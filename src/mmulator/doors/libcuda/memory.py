@@ -9,14 +9,13 @@ from __future__ import annotations
 import ctypes
 from itertools import count
 
-import numpy as np
-
 from mmulator.doors.libcuda.abi import Refused, api, get, put, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.device import current_context
 from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
 from mmulator.driver import Allocation
 from mmulator.errors import LaunchError
+from mmulator.machine.launch.arena import bytes_at
 from mmulator.machine.launch.limits import host_memory
 
 HOST, DEVICE = 1, 2  # CUmemorytype
@@ -126,17 +125,17 @@ def mem_host_alloc(out: int, size: int, flags: int) -> None:
     put(out, address)
 
 
-@api("cuMemFree cuMemFree_v2", "p", 3020)
+@api("cuMemFree cuMemFree_v2", "p", 3020, back=True)
 def mem_free(address: int) -> None:
     free(address)
 
 
-@api("cuMemFreeHost", "p")
+@api("cuMemFreeHost", "p", back=True)
 def mem_free_host(address: int) -> None:
     free(address)
 
 
-@api("cuMemFreeAsync", "pp")
+@api("cuMemFreeAsync", "pp", back=True)
 def mem_free_async(address: int, stream: int) -> None:
     free(address)
 
@@ -328,8 +327,7 @@ def fill(address: int, value: int, size: int, number: int) -> None:
     """`number` elements of `size` bytes."""
     check(address, size * number)
     if number:
-        view = np.frombuffer((ctypes.c_char * (size * number)).from_address(address), f"u{size}")
-        view[:] = value & ((1 << 8 * size) - 1)
+        bytes_at(address, size * number).view(f"u{size}")[:] = value & ((1 << 8 * size) - 1)
 
 
 def _fills(bits: int) -> None:
@@ -371,7 +369,7 @@ def pool_create(out: int, properties: int) -> None:
     put(out, state().add({}))
 
 
-@api("cuMemPoolDestroy", "p")
+@api("cuMemPoolDestroy", "p", back=True)
 def pool_destroy(pool: int) -> None:
     _pool(pool)
     state().objects.pop(pool, None)

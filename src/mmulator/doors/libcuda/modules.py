@@ -6,8 +6,10 @@ from pathlib import Path
 
 from mmulator.doors.libcuda.abi import Refused, api, c_string, put, put_int, text
 from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.cubin import Resources, resources
 from mmulator.doors.libcuda.device import MULTIPROCESSOR
 from mmulator.doors.libcuda.images import ptx_at
+from mmulator.doors.libcuda.runtime import with_runtime
 from mmulator.doors.libcuda.state import Kernel, Library, state
 from mmulator.errors import LaunchError
 from mmulator.machine.launch.limits import KIB, MAX_THREADS
@@ -16,8 +18,8 @@ STATIC_SHARED = 48 * KIB  # what a block has unless its kernel opts in to more
 
 
 def load(image: int) -> int:
-    ptx, binary = ptx_at(image)
-    return state().add(Library(state().driver.load(ptx), binary))
+    ptx, cubin = ptx_at(image)
+    return state().add(Library(state().driver.load(with_runtime(ptx)), bool(cubin), resources(cubin)))
 
 
 @api("cuModuleLoadData", "pp")
@@ -64,7 +66,7 @@ def library_load_file(out: int, name: int, jit: int, jits: int, jit_count: int, 
     put(out, _load_bytes(_file(name)))
 
 
-@api("cuModuleUnload", "p")
+@api("cuModuleUnload", "p", back=True)
 def module_unload(handle: int) -> None:
     library = state().find(handle, Library)
     for kernel in library.functions.values():
@@ -72,7 +74,7 @@ def module_unload(handle: int) -> None:
     del state().objects[handle]
 
 
-@api("cuLibraryUnload", "p")
+@api("cuLibraryUnload", "p", back=True)
 def library_unload(handle: int) -> None:
     module_unload(handle)
 
@@ -145,7 +147,7 @@ def parameters(kernel: int, out: int) -> None:
 
 # attributes ---------------------------------------------------------------------------------------------------------
 _PLAIN = range(16)
-REGISTERS = 32  # a number for programs that ask: what ptxas would allocate is not known
+REGISTERS = 32  # of a kernel that comes without a cubin: a number for programs that ask
 
 
 def kernel_attribute(kernel: Kernel, number: int) -> int:
@@ -153,12 +155,14 @@ def kernel_attribute(kernel: Kernel, number: int) -> int:
     f = kernel.function
     target = f.loaded.module.target
     chip = state().driver.device
-    major, minor = f.loaded.module.version
     body = f.kernel.function
+    known = kernel.library.resources.get(f.name) or Resources(
+        REGISTERS, sum(v.size for v in body.variables if v.space == "local")
+    )
     return {
         0: min(f.max_threads, MAX_THREADS), 1: f.static_shared,
         2: sum(v.size for v in f.loaded.module.tree.variables if v.space == "const" and v.linkage != "extern"),
-        3: sum(v.size for v in body.variables if v.space == "local"), 4: REGISTERS, 5: target.number,
+        3: known.frame, 4: known.registers, 5: target.number,
         6: int(chip.name[3:]) if kernel.library.binary else target.number, 8: kernel.dynamic, 9: kernel.carveout,
     }.get(number, 0)  # fmt: skip
 
@@ -254,7 +258,7 @@ def library_global(out: int, size: int, handle: int, name: int) -> None:
 
 # occupancy ----------------------------------------------------------------------------------------------------------
 def blocks_per_multiprocessor(kernel: Kernel, threads: int, dynamic: int) -> int:
-    """By threads, blocks and shared memory; registers are not known."""
+    """By threads, blocks, shared memory, and registers where the kernel came with a cubin (granules of 256 a warp)."""
     chip = state().driver.device
     most_threads, most_blocks, shared = MULTIPROCESSOR[chip.name]
     if threads < 1 or threads > min(kernel.function.max_threads, MAX_THREADS):
@@ -263,7 +267,9 @@ def blocks_per_multiprocessor(kernel: Kernel, threads: int, dynamic: int) -> int
     warps = -(-threads // 32) * 32
     if used > chip.shared:
         return 0
-    return min(most_blocks, most_threads // warps, shared * KIB // (used + KIB))
+    registers = kernel.library.resources.get(kernel.function.name, Resources()).registers
+    granules = -(-max(registers, 1) * 32 // 256) * 256
+    return min(most_blocks, most_threads // warps, shared * KIB // (used + KIB), 65536 // (granules * (warps // 32)))
 
 
 @api("cuOccupancyMaxActiveBlocksPerMultiprocessor", "ppiq")

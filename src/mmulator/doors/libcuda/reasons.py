@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from mmulator.doors.libcuda.abi import taken
 from mmulator.errors import MmulatorError
 
+_CODE = re.compile(r"(CUDA_ERROR_\w+): ")
 _made: dict[tuple[type, type], type] = {}
 
 
 def with_reason(error: Exception, why: BaseException | None) -> Exception:
-    """The library's error, or one that is also the MmulatorError behind it and reads as both."""
+    """The library's error, or one that is also the MmulatorError behind it and reads as both. Raises KeyboardInterrupt if that
+    was the reason."""
+    if isinstance(why, KeyboardInterrupt):
+        raise why
     if not isinstance(why, MmulatorError):
         return error
     kinds = (type(error), type(why))
@@ -21,7 +26,8 @@ def with_reason(error: Exception, why: BaseException | None) -> Exception:
     found.args = error.args
     found.__dict__.update(why.__dict__)
     found.__dict__.update(error.__dict__)
-    found.__dict__["library_error"] = str(error)
+    code = _CODE.match(str(error))  # what CUDA says of a code besides: that the process is lost, which it is not
+    found.__dict__["library_error"] = code[1] if code else str(error)
     return found
 
 

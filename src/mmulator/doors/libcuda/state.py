@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.cubin import Resources
 from mmulator.driver import Driver, Event, Function, LoadedModule, Stream, current
 
 T = TypeVar("T")
@@ -19,10 +20,12 @@ POOL = 0xC0DE0020  # of the one memory pool that is always there
 
 @dataclass(eq=False)
 class Library:
-    """A module that was loaded. variables: name to (address, bytes) of those whose address was asked for."""
+    """A module that was loaded. variables: name to (address, bytes) of those whose address was asked for. resources: what its
+    cubin says of its kernels, if it came with one."""
 
     loaded: LoadedModule
     binary: bool
+    resources: dict[str, Resources] = field(default_factory=dict)
     functions: dict[str, int] = field(default_factory=dict)
     variables: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -36,6 +39,11 @@ class Kernel:
     handle: int
     dynamic: int = 48 * 1024
     carveout: int = -1
+
+
+@dataclass(eq=False)
+class Context:
+    """One that a program made; it is on the same device, and what is done in it is done there."""
 
 
 @dataclass(eq=False)

@@ -1,10 +1,13 @@
-"""What Numba-CUDA needs besides a driver: kernels that keep the PTX they were made from, and errors that say what happened."""
+"""What Numba-CUDA needs besides a driver and cuda.core, which it compiles, links and launches with."""
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
-from mmulator.doors.libcuda import loading
+from mmulator.doors.cuda_core import install as install_core
+from mmulator.doors.libcuda.abi import taken
+from mmulator.doors.libcuda.reasons import with_reason
 from mmulator.errors import UnsupportedError
 
 
@@ -13,22 +16,27 @@ def install() -> None:
 
     Raises UnsupportedError where CUDA's own driver is loaded already, and for a Numba-CUDA that is too old.
     """
-    loading.load()
+    install_core()
     from numba.cuda.cudadrv import driver
 
-    patch(driver)
-
-
-def patch(driver: Any) -> None:
-    """The module numba.cuda.cudadrv.driver, once it is imported."""
-    from mmulator.doors.numba.errors import telling
-    from mmulator.doors.numba.linking import complete
-
-    linker = getattr(driver, "_Linker", None)
-    if linker is None or not hasattr(driver, "ObjectCode"):
+    if not hasattr(driver, "_Linker") or not hasattr(driver, "ObjectCode"):
         raise UnsupportedError("this Numba-CUDA is not known", hint="numba-cuda 0.30 is")
-    if getattr(linker, "mmulator", False):
+    if getattr(driver.Driver, "mmulator", False):
         return
-    linker.mmulator = True
-    linker.complete = complete(linker.complete, driver)
-    telling(driver)
+    driver.Driver.mmulator = True
+    driver.Driver._check_cuda_python_error = _telling(driver, driver.Driver._check_cuda_python_error)
+    if driver.driver.initialization_error is not None:  # Numba looked for a driver before this one was there
+        driver.driver.__init__()
+
+
+def _telling(driver: Any, check: Any) -> Any:
+    """Numba's CudaAPIError with the reason that the driver had."""
+
+    @wraps(check)
+    def checked(self: Any, fname: str, returned: Any) -> Any:
+        try:
+            return check(self, fname, returned)
+        except driver.CudaAPIError as error:
+            raise with_reason(error, taken()) from None
+
+    return checked

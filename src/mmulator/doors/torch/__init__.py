@@ -6,6 +6,7 @@ operators run on the CPU, with the CPU's bits.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 _installed: list[Any] = []
@@ -30,4 +31,5 @@ def install(driver: Any = None) -> None:
         return
     from mmulator.doors.torch import device
 
+    os.environ.setdefault("TRITON_DEFAULT_BACKEND", "mmulator")  # NVIDIA's driver would believe torch that there is a GPU
     _installed.append(device.open())

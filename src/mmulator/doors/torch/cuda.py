@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from mmulator.doors.torch import cuda_compile, cuda_device, cuda_memory, cuda_streams
+from mmulator.doors.imports import after_import
+from mmulator.doors.torch import cuda_comm, cuda_compile, cuda_device, cuda_memory, cuda_streams
 from mmulator.errors import UnsupportedError
 
 
@@ -25,7 +26,8 @@ class Missing(UnsupportedError, AttributeError):
 
 # Classes that torch.cuda builds its own on, and what they are called there.
 _ABSENT = {
-    "_CUDAGraph": ("torch.cuda.CUDAGraph", "run the captured function itself; torch.compile without mode='reduce-overhead'"),
+    "_CUDAGraph": ("torch.cuda.CUDAGraph", "call the function itself instead of a graph of it"),
+    "_cuda_CUDAAllocator_AllocatorState": ("torch.cuda.CUDAGraph", "call the function itself instead of a graph of it"),
     "_MemPool": ("torch.cuda.MemPool", "there is one pool of memory"),
     "_cuda_CUDAAllocator": ("torch.cuda.memory.CUDAPluggableAllocator", "memory is this machine's"),
 }
@@ -124,6 +126,19 @@ class Markers(SimpleNamespace):
         """Nobody looks."""
 
 
+def without_a_tracer(profiler: Any) -> None:
+    """torch.autograd.profiler: asked for the device's time too, it gives the CPU's alone. Nothing here traces a GPU."""
+
+    class Profile(profiler.profile):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            if kwargs.get("use_device") == "cuda":
+                kwargs |= {"use_device": None, "use_cpu": True}
+            super().__init__(*args, **kwargs)
+
+    Profile.__name__, Profile.__qualname__, Profile.__module__ = "profile", "profile", profiler.__name__
+    profiler.profile = Profile
+
+
 # opening --------------------------------------------------------------------------------------------------------------
 def initialise() -> None:
     """`torch._C._cuda_init`: what torch.cuda has once it is in use."""
@@ -142,12 +157,15 @@ def prepare() -> None:
             "torch has a GPU here, and its device cuda stays that GPU's", hint="set CUDA_VISIBLE_DEVICES= or MMULATOR_FORCE=1"
         )
     made: dict[str, Any] = {"_cuda_init": initialise, "_cudart": runtime(), "_nvtx": Markers()}
-    for table in (cuda_device.functions, cuda_device.accelerator, cuda_streams.functions, cuda_memory.functions):
+    for table in (
+        cuda_device.functions, cuda_device.accelerator, cuda_streams.functions, cuda_memory.functions, cuda_comm.functions,
+    ):  # fmt: skip
         made |= table()
     made |= {name: absent(*said) for name, said in _ABSENT.items()}
     made |= {name: refuse(f"torch._C.{name}", "there are no CUDA graphs, and there is one pool of memory") for name in _REFUSED}
     vars(torch._C).update(made, __getattr__=_missing)
     torch.version.cuda = cuda_device.version()
+    after_import("torch.autograd.profiler", without_a_tracer)
     cuda_compile.prepare()
 
 

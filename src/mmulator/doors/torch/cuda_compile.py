@@ -95,6 +95,18 @@ def refuse_extensions(module: Any) -> None:
     module.CUDAExtension = type(extension.__name__, (), {"__new__": lambda cls, name, *_, **__: refused(name)})
 
 
+def without_graphs(inductor: Any) -> None:
+    """torch._inductor: the modes of torch.compile that ask for CUDA graphs do the same without them. A graph saves launches
+    their time, which costs nothing here, and changes no bit."""
+    options = inductor.list_mode_options
+
+    def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, Any]:
+        found = options(mode, dynamic)
+        return {k: v for k, v in found.items() if k != "triton.cudagraphs"} if mode else found
+
+    inductor.list_mode_options = list_mode_options
+
+
 def skip(rules: Any) -> None:
     """torch._dynamo.trace_rules: nothing of ours is compiled. In a build for CUDA it is not Python either."""
     rules.add("mmulator")
@@ -109,6 +121,7 @@ def prepare() -> None:
     """For when the program imports them."""
     torch._C._dynamo.guards._empty_strided_cuda = empty_strided
     after_import("torch._dynamo.trace_rules", skip)
+    after_import("torch._inductor", without_graphs)
     after_import("torch._inductor.config", configure)
     after_import("torch._inductor.runtime.benchmarking", measure)
     after_import("torch._inductor.runtime.triton_heuristics", take_the_first)

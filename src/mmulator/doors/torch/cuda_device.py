@@ -8,6 +8,7 @@ from uuid import UUID, uuid5
 import torch
 
 from mmulator.driver import current
+from mmulator.driver.clock import MULTIPROCESSORS
 from mmulator.errors import UnsupportedError
 from mmulator.machine.launch.limits import KIB
 
@@ -103,8 +104,6 @@ class Properties(NamedTuple):
         )
 
 
-# Threads of a multiprocessor (CUDA C++ Programming Guide, Compute Capabilities); 2048 for the others.
-_THREADS = {"sm_75": 1024, "sm_86": 1536, "sm_87": 1536, "sm_89": 1536, "sm_120": 1536, "sm_121": 1536}
 _INTEGRATED = ("sm_72", "sm_87", "sm_121")
 
 
@@ -113,10 +112,10 @@ def properties(index: int = 0) -> Properties:
     check_device(index)
     chip = current().device
     major, minor = chip.capability
-    reserved = KIB if major >= 8 else 0  # of shared memory, for the system, a block
+    one = MULTIPROCESSORS[chip.name]
     return Properties(
         chip.product, major, minor, 0, int(chip.name in _INTEGRATED), chip.multiprocessors, chip.memory,
-        _THREADS.get(chip.name, 2048), 1024, WARP, REGISTERS, 48 * KIB, chip.shared, chip.shared + reserved, chip.clock,
+        one.threads, 1024, WARP, REGISTERS, 48 * KIB, chip.shared, one.shared * KIB, chip.clock,
         chip.memory_clock, chip.memory_bus, chip.l2, chip.product, Uuid(chip.product), 1, 0, 0,
     )  # fmt: skip
 
@@ -131,7 +130,9 @@ def architectures() -> str:
 def set_sync_debug_mode(mode: int | str) -> None:
     """Raises UnsupportedError for all but the default: every operation is synchronous here."""
     if mode not in (0, "default"):
-        raise UnsupportedError(f"torch.cuda.set_sync_debug_mode({mode!r}): all operations are synchronous here")
+        raise UnsupportedError(
+            f"torch.cuda.set_sync_debug_mode({mode!r}) is not modelled", hint="all operations are synchronous on this machine"
+        )
 
 
 def set_memory_fraction(fraction: float, device: int) -> None:
@@ -139,7 +140,8 @@ def set_memory_fraction(fraction: float, device: int) -> None:
     check_device(device)
     if fraction < 1:
         raise UnsupportedError(
-            f"torch.cuda.set_per_process_memory_fraction({fraction})", hint="memory is this machine's, without a limit"
+            f"torch.cuda.set_per_process_memory_fraction({fraction}) is not modelled",
+            hint="memory is this machine's, without a limit",
         )
 
 
@@ -174,6 +176,12 @@ def functions() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _dtypes() -> set[Any]:
+    """What tensors of the device may be of: all but what is quantized."""
+    every = {t for t in vars(torch).values() if isinstance(t, torch.dtype)}
+    return {t for t in every if not str(t).removeprefix("torch.").startswith("q")}
+
+
 def accelerator() -> dict[str, Any]:
     """The same for torch.accelerator."""
     return {
@@ -185,6 +193,7 @@ def accelerator() -> dict[str, Any]:
         "_accelerator_maybeExchangeDevice": exchange_device,
         "_accelerator_synchronizeDevice": lambda device=0: None,
         "_accelerator_isAllocatorInitialized": lambda: True,
+        "_accelerator_getDeviceCapability": lambda device=0: {"supported_dtypes": _dtypes()},
         "_accelerator_emptyCache": lambda: None,
         "_accelerator_emptyHostCache": lambda: None,
     }

@@ -1,132 +1,82 @@
-"""torch.cuda's account of memory. Memory is this machine's; the account is of what tensors on the device hold."""
+"""torch.cuda's account of memory: what the allocator has counted, as torch's functions give it."""
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 from mmulator.doors.torch.cuda_device import check_device
 from mmulator.driver import current
 
-BLOCK = 512  # bytes that torch's allocator rounds a request up to
-LARGE = 1 << 20  # from here on requests come from the pool of large blocks
-_SERIES = ("current", "peak", "allocated", "freed")
-_POOLS = ("all", "large_pool", "small_pool")
+Account = dict[str, dict[str, int]]
+_EVENTS = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free", "num_oom_rejections")
 
 
-class Series:
-    """How much of something there is and has been."""
+def account() -> dict[str, Account]:
+    """Of each kind, and each pool: what there is now, what there was at most, what came, what went."""
+    from mmulator.doors.torch.allocator import KINDS, POOLS, SERIES, counters
 
-    def __init__(self) -> None:
-        self.current = self.peak = self.allocated = self.freed = 0
-
-    def add(self, amount: int) -> None:
-        if amount > 0:
-            self.allocated += amount
-        else:
-            self.freed -= amount
-        self.current += amount
-        self.peak = max(self.peak, self.current)
-
-    def as_dict(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in _SERIES}
+    values = iter(counters)
+    found: dict[str, Account] = {kind: {} for kind in KINDS}
+    for pool in POOLS:
+        for kind in KINDS:
+            found[kind][pool] = {series: next(values) for series in SERIES}
+    return found
 
 
-class _Held(weakref.ref[Any]):
-    """A storage of so many bytes."""
-
-    __slots__ = ("size",)
-    size: int
-
-
-class Account:
-    """Counts, bytes as blocks of torch's allocator, and bytes as requested, in each of three pools."""
-
-    def __init__(self) -> None:
-        self._held: dict[int, _Held] = {}
-        self.counts, self.blocks, self.requests = ({pool: Series() for pool in _POOLS} for _ in range(3))
-
-    def hold(self, storage: Any) -> None:
-        """A storage of the device is new: it counts until it is no more."""
-        size = storage.nbytes()
-        self.allocated(size)
-        held = _Held(storage, self._gone)
-        held.size = size
-        self._held[id(held)] = held
-
-    def _gone(self, held: _Held) -> None:
-        del self._held[id(held)]
-        self.freed(held.size)
-
-    def _series(self) -> list[Series]:
-        return [s for group in (self.counts, self.blocks, self.requests) for s in group.values()]
-
-    def allocated(self, size: int) -> None:
-        """A tensor has got memory of so many bytes."""
-        self._add(size, 1)
-
-    def freed(self, size: int) -> None:
-        """Memory of so many bytes is no tensor's any more."""
-        self._add(size, -1)
-
-    def _add(self, size: int, sign: int) -> None:
-        for pool in ("all", "large_pool" if size >= LARGE else "small_pool"):
-            self.counts[pool].add(sign)
-            self.blocks[pool].add(sign * (size + -size % BLOCK))
-            self.requests[pool].add(sign * size)
-
-    def reset_peak(self) -> None:
-        for series in self._series():
-            series.peak = series.current
-
-    def reset_accumulated(self) -> None:
-        for series in self._series():
-            series.allocated = series.freed = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """What `torch._C._cuda_memoryStats` gives. Nothing is kept in reserve: what is reserved is what is allocated."""
-        counts, blocks, requests = (
-            {pool: series.as_dict() for pool, series in group.items()} for group in (self.counts, self.blocks, self.requests)
-        )
-        none = {pool: dict.fromkeys(_SERIES, 0) for pool in _POOLS}
-        events = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free")
-        return {
-            "allocation": counts, "segment": counts, "active": counts, "inactive_split": none,
-            "allocated_bytes": blocks, "reserved_bytes": blocks, "active_bytes": blocks, "inactive_split_bytes": none,
-            "requested_bytes": requests, "oversize_allocations": none["all"], "oversize_segments": none["all"],
-            "max_split_size": -1, "num_oom_rejections": 0, "reserved_bytes_by_private_pools": {}, **dict.fromkeys(events, 0),
-        }  # fmt: skip
+def statistics(device: int = 0) -> dict[str, Any]:
+    """What `torch._C._cuda_memoryStats` gives. Nothing is kept in reserve: what is reserved is what is allocated."""
+    check_device(device)
+    known = account()
+    counts, blocks, requests = known.values()
+    none = {pool: dict.fromkeys(series, 0) for pool, series in counts.items()}
+    return {
+        "allocation": counts, "segment": counts, "active": counts, "inactive_split": none,
+        "allocated_bytes": blocks, "reserved_bytes": blocks, "active_bytes": blocks, "inactive_split_bytes": none,
+        "requested_bytes": requests, "oversize_allocations": none["all"], "oversize_segments": none["all"],
+        "max_split_size": -1, "reserved_bytes_by_private_pools": {}, **dict.fromkeys(_EVENTS, 0),
+    }  # fmt: skip
 
 
-ACCOUNT = Account()
+def reset_peak(device: int = 0) -> None:
+    """From here on the most is what there is now."""
+    _set(device, lambda series: {"peak": series["current"]})
+
+
+def reset_accumulated(device: int = 0) -> None:
+    """From here on nothing has come or gone."""
+    _set(device, lambda series: {"allocated": 0, "freed": 0})
+
+
+def _set(device: int, changed: Any) -> None:
+    from mmulator.doors.torch.allocator import SERIES, counters
+
+    check_device(device)
+    for at in range(0, len(counters), len(SERIES)):
+        for name, value in changed(dict(zip(SERIES, counters[at : at + len(SERIES)]))).items():
+            counters[at + SERIES.index(name)] = value
 
 
 def information(device: int = 0) -> tuple[int, int]:
     """Bytes free, and bytes in all, of the chip that stands there."""
     check_device(device)
     total = current().device.memory
-    return max(total - ACCOUNT.blocks["all"].current, 0), total
-
-
-def _stats(device: int = 0) -> dict[str, Any]:
-    check_device(device)
-    return ACCOUNT.as_dict()
+    return max(total - account()["rounded"]["all"]["current"], 0), total
 
 
 def functions() -> dict[str, Any]:
     """What torch._C has in a build for CUDA, by name."""
     return {
-        "_cuda_memoryStats": _stats,
-        "_cuda_resetPeakMemoryStats": lambda device: ACCOUNT.reset_peak(),
-        "_cuda_resetAccumulatedMemoryStats": lambda device: ACCOUNT.reset_accumulated(),
+        "_cuda_memoryStats": statistics,
+        "_cuda_resetPeakMemoryStats": reset_peak,
+        "_cuda_resetAccumulatedMemoryStats": reset_accumulated,
         "_cuda_emptyCache": lambda: None,
         "_cuda_getAllocatorBackend": lambda: "native",
         "_cuda_cudaCachingAllocator_raw_alloc": lambda size, stream: current().memory.allocate(size, "raw memory").address,
         "_cuda_cudaCachingAllocator_raw_delete": lambda address: current().memory.free(address),
         "_cuda_cudaCachingAllocator_is_enabled": lambda: True,
         "_cuda_isHistoryEnabled": lambda: False,
-        "_accelerator_getDeviceStats": _stats,
+        "_accelerator_getDeviceStats": statistics,
         "_accelerator_getMemoryInfo": information,
-        "_accelerator_resetPeakStats": lambda device: ACCOUNT.reset_peak(),
-        "_accelerator_resetAccumulatedStats": lambda device: ACCOUNT.reset_accumulated(),
+        "_accelerator_resetPeakStats": reset_peak,
+        "_accelerator_resetAccumulatedStats": reset_accumulated,
     }

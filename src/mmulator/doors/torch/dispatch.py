@@ -21,7 +21,7 @@ Kernel = Callable[..., Any]
 CPU, KEYS = raw.CPU, raw.KEYS
 _Tensor, _Device = torch.Tensor, torch.device
 _storage_of = torch._C.TensorBase.untyped_storage
-_address_of = torch._C.StorageBase.data_ptr  # type: ignore[attr-defined]
+_address_of = torch._C.StorageBase.data_ptr
 _as_strided = torch.ops.aten.as_strided.default._handle.redispatch_boxed
 _empty = torch.ops.aten.empty.memory_format._handle.redispatch_boxed
 _set = torch.ops.aten.set_.source_Storage_storage_offset._handle.redispatch_boxed
@@ -174,8 +174,8 @@ def resize(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int] | No
 INDEXING = frozenset(
     "aten::" + name
     for name in (
-        "index.Tensor", "index.Tensor_out", "index_put_", "index_put", "index_put.out", "_index_put_impl_", "_unsafe_index.Tensor",
-        "_unsafe_index_put",
+        "index.Tensor", "index.Tensor_out", "index_put_", "index_put", "index_put.out", "_index_put_impl_",
+        "_unsafe_index.Tensor", "_unsafe_index_put",
     )
 )  # fmt: skip
 MIXED = frozenset(
@@ -365,7 +365,9 @@ def fallback(op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
 
 
 # What a tensor of cuda cannot be.
-REFUSED = {"SparseCUDA": "sparse", "SparseCsrCUDA": "sparse compressed", "QuantizedCUDA": "quantized", "NestedTensorCUDA": "nested"}
+REFUSED = {
+    "SparseCUDA": "sparse", "SparseCsrCUDA": "sparse compressed", "QuantizedCUDA": "quantized", "NestedTensorCUDA": "nested",
+}  # fmt: skip
 
 
 def _refusal(name: str, what: str) -> Kernel:
@@ -388,7 +390,8 @@ def register(special: dict[str, Kernel], built: dict[str, dict[str, Kernel]]) ->
     own = torch.library.Library("aten", "IMPL", "CUDA")
     implement = own.m.impl
     registered = torch._C._dispatch_get_registrations_for_dispatch_key
-    names = {n for key in ("CPU", "CUDA") for n in registered(key) if n.startswith("aten::")}
+    of_cuda = registered("CUDA")
+    names = {n for n in (*registered("CPU"), *of_cuda) if n.startswith("aten::")}
     with warnings.catch_warnings():  # torch says so where it has kernels for CUDA
         warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel", UserWarning)
         for full in {*names, *special, *COMPOSITE}:
@@ -401,7 +404,7 @@ def register(special: dict[str, Kernel], built: dict[str, dict[str, Kernel]]) ->
             for full in registered(key):
                 if full.startswith("aten::"):
                     of_key.m.impl(full[6:], key, _refusal(full, what))
-        for key, kernels in built.items() if torch._C._has_cuda else ():
+        for key, kernels in built.items() if "aten::mm" in of_cuda else ():
             kept.append(of_key := torch.library.Library("aten", "IMPL", key))
             for name, made in kernels.items():
                 of_key.m.impl(name, key, made)

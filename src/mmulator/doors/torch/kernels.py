@@ -154,11 +154,16 @@ def attention(
 ) -> Any:  # fmt: skip
     """scaled_dot_product_attention where torch was built for CUDA: it asks CUDA's library which way to go."""
     math = _aten._scaled_dot_product_attention_math
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(attn_mask.logical_not(), float("-inf"))
     return math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
 
 
 # Kernels for other dispatch keys, where torch was built for CUDA.
-BUILT_FOR_CUDA = {"AutogradCUDA": {"scaled_dot_product_attention": attention}, "CUDA": {"scaled_dot_product_attention": attention}}
+BUILT_FOR_CUDA = {
+    "AutogradCUDA": {"scaled_dot_product_attention": attention},
+    "CUDA": {"scaled_dot_product_attention": attention},
+}
 
 
 @on_host("mm.dtype", "bmm.dtype")

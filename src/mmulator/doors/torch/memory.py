@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mmulator.doors.torch import allocator, dispatch, raw
+from mmulator.doors.torch import dispatch, raw
 from mmulator.driver import current
 
 # What fresh memory holds: a signalling NaN of each floating-point type, elsewhere bytes of 0xCD. Hexadecimal, one element.
@@ -37,8 +37,7 @@ def expose(tensor: torch.Tensor) -> None:
     """The program has the address of this tensor's memory, and may store it where a kernel finds it."""
     storage = dispatch._storage_of(tensor)
     address, size = dispatch._address_of(storage), storage.nbytes()
-    known = current().memory._known.get(address)
-    if size and (known is None or not known.alive or known.size < size):
+    if size:
         current().memory.expose(address, size, storage, "a tensor whose data_ptr() was taken")
 
 
@@ -60,7 +59,7 @@ def watch_addresses() -> None:
     """From here on, a kernel may touch the memory whose address a program asks for. Of tensors of all devices."""
     if torch.Tensor.data_ptr is not _taken:
         _taken.__doc__ = _data_ptr.__doc__
-        torch.Tensor.data_ptr = _taken  # type: ignore[method-assign]
+        torch.Tensor.data_ptr = _taken
 
 
 def storage(size: int) -> Any:
@@ -94,12 +93,5 @@ def storages() -> None:
         raw.resize_storage(self, size)
         return self
 
-    torch.UntypedStorage.__new__ = new  # type: ignore[method-assign,assignment]
-    torch.UntypedStorage.resize_ = grow  # type: ignore[method-assign]
-
-
-def statistics() -> dict[str, dict[str, dict[str, int]]]:
-    """What tensors of cuda hold: {pool: {"count", "rounded", "requested": {"current", "peak", "allocated", "freed"}}}, where
-    rounded and requested are bytes."""
-    numbers = iter(allocator.counters)
-    return {p: {k: {s: next(numbers) for s in allocator.SERIES} for k in allocator.KINDS} for p in allocator.POOLS}
+    torch.UntypedStorage.__new__ = new
+    torch.UntypedStorage.resize_ = grow

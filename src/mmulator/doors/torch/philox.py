@@ -45,9 +45,7 @@ def advance(count: int, resident: int, each: int) -> int:
     return ((count - 1) // (threads(count, resident) * each) + 1) * 4
 
 
-def spread(
-    count: int, seed: int, place: int, resident: int, draw: Callable[..., tuple[Words, ...]]
-) -> Words:
+def spread(count: int, seed: int, place: int, resident: int, draw: Callable[..., tuple[Words, ...]]) -> Words:
     """`count` numbers. draw: of four words each, the numbers that a thread makes of them."""
     width = threads(count, resident)
     sequence = np.arange(width, dtype=U64)
@@ -82,11 +80,11 @@ def _rows(device: str, unit: str) -> tuple[Quadratic, Words]:
     return table, np.array(table.rows, np.int64)
 
 
-def _square(x: Words) -> Words:
-    total = np.zeros_like(x)
-    for i in range(18):
-        total += np.where(x >> i & 1, x << i >> 18, 0)
-    return total >> 1
+@cache
+def _squares(shift: int) -> Words:
+    """The unit's square of each 17-bit argument, shifted."""
+    x = np.arange(1 << 17, dtype=np.int64) << shift
+    return np.sum([np.where(x >> i & 1, x << i >> 18, 0) for i in range(18)], axis=0) >> 1
 
 
 def _quadratic(device: str, unit: str, fraction: Words) -> Words:
@@ -94,7 +92,7 @@ def _quadratic(device: str, unit: str, fraction: Words) -> Words:
     table, rows = _rows(device, unit)
     c0, c1, c2 = rows[fraction >> 17].T
     x = fraction & 0x1FFFF
-    total = (c0 << table.c0_shift[0]) + c1 * x + c2 * _square(x << table.square_shift) + table.constant
+    total = (c0 << table.c0_shift[0]) + c1 * x + c2 * _squares(table.square_shift)[x] + table.constant
     return total >> table.out_shift[0]
 
 

@@ -44,7 +44,7 @@ class _Kind(type(_Plain)):  # type: ignore[misc]
         return made
 
 
-class Generator(_Plain, metaclass=_Kind):  # type: ignore[misc]
+class Generator(_Plain, metaclass=_Kind):
     """A generator of cuda:0: a seed, and how far each thread's sequence has been drawn. Methods are torch.Generator's."""
 
     _seed, _place = 67280421310721, 0  # torch's default seed
@@ -116,7 +116,7 @@ def _say_cuda(generator: Any) -> None:
 
 def install() -> None:
     global default
-    torch.Generator = Generator  # type: ignore[misc]
+    torch.Generator = Generator
     default = Generator("cuda")
     default.manual_seed(torch.initial_seed())
     torch.cuda.default_generators = (default,)

@@ -60,9 +60,9 @@ def guard() -> ctypes.c_uint64:
 
 def _retagged(tensor: torch.Tensor, kind: int) -> torch.Tensor:
     """The same memory as a tensor of another device, by way of DLPack."""
-    capsule = torch._C._to_dlpack(tensor)  # type: ignore[attr-defined]
+    capsule = torch._C._to_dlpack(tensor)
     ctypes.c_int64.from_address(_pointer_of(capsule, b"dltensor") + 8).value = kind
-    return torch._C._from_dlpack(capsule)  # type: ignore[attr-defined,no-any-return]
+    return torch._C._from_dlpack(capsule)
 
 
 class Fields:
@@ -77,7 +77,7 @@ class Fields:
         a, b = (ctypes.string_at(t._cdata, _IMPL_BYTES) for t in (cpu, cuda))
         keys = [torch._C._dispatch_keys(t).raw_repr() for t in (cpu, cuda)]
         self.flip = keys[0] ^ keys[1]
-        self.keys = _offset("key set", a, b, *(struct.pack("<Q", k) for k in keys), step=8)
+        self.keys = _offset("key set", a, b, struct.pack("<Q", keys[0]), struct.pack("<Q", keys[1]), step=8)
         self.device = _offset("device", a, b, b"\x00\xff\x01", b"\x01\x00\x01", step=2)
         a, b = (ctypes.string_at(t.untyped_storage()._cdata, _STORAGE_BYTES) for t in (cpu, cuda))
         self.storage_device = _offset("storage's device", a, b, b"\x00\xff", b"\x01\x00", step=2)
@@ -131,6 +131,6 @@ def resize_storage(storage: torch.UntypedStorage, size: int) -> None:
     place = storage._cdata + _storage_at
     _half(place).value = _CPU_DEVICE
     try:
-        torch._C.StorageBase.resize_(storage, size)  # type: ignore[attr-defined]
+        torch._C.StorageBase.resize_(storage, size)
     finally:
         _take(0, storage._cdata)

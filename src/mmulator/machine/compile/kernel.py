@@ -25,12 +25,12 @@ from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
-from mmulator.machine.runtime.scheduler import run_cluster
+from mmulator.machine.runtime.scheduler import run_clusters
 from mmulator.machine.state import STACK_BYTES, Callee, Kind
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.as_ptxas.contract import contract as contracted
 from mmulator.program.as_ptxas.fold import fold
-from mmulator.program.as_ptxas.inflight import delay_copies, unfenced
+from mmulator.program.as_ptxas.inflight import delay_reads, is_injected, unfenced
 from mmulator.program.blocks import (
     LONGEST,
     Block,
@@ -48,7 +48,7 @@ from mmulator.program.image import (
     shared_layout,
 )
 from mmulator.program.runnable import require_supported
-from mmulator.ptx.resources import parameter_bytes, parameter_offsets
+from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, Module, Symbol
 from mmulator.twin.sfu import tables_for
 
@@ -64,7 +64,9 @@ class CompiledKernel:
     code: address of each block's function. sites: instruction of each site number. classes: per block, instructions
     by class. callees: of each function its first block and the place of its frames. frame_bytes: register file of a warp.
     local_bytes: local memory of a lane. queues: kinds of asynchronous operations that it issues, and the
-    address of the native function that carries one out.
+    address of the native function that carries one out. kept: what launches leave for the next (launch/kept.py).
+    pace, piece: seconds that a cluster took when it was last launched, and blocks of code that a worker ran at once; 0 for
+    unknown.
     """
 
     program: Program
@@ -83,6 +85,9 @@ class CompiledKernel:
     from_cache: bool
     libraries: list[Library]
     notes: list[str] = field(default_factory=list)
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    pace: float = field(default=0.0, compare=False)
+    piece: int = field(default=0, compare=False)
 
     @cached_property
     def atomic_bytes(self) -> int:
@@ -102,13 +107,20 @@ class CompiledKernel:
         return np.array([numbers.get(n, -1) for n in self.image.function_names], np.int32)
 
     @cached_property
-    def block_macs(self) -> list[int]:
-        """Of each block the multiply-accumulates of its matrix instructions."""
-        return [sum(instruction_macs(i) for i in b.body) for b in self.program.blocks]
+    def block_instructions(self) -> np.ndarray:
+        """Of each block its instructions."""
+        return np.array([sum(c.values()) for c in self.classes], np.uint64)
 
-    def macs(self, counts: np.ndarray) -> int:
-        """Multiply-accumulates of matrix instructions, from the executions of each block."""
-        return sum(int(n) * macs for n, macs in zip(counts, self.block_macs) if macs)
+    @cached_property
+    def matrix_blocks(self) -> list[tuple[int, int]]:
+        """Blocks with matrix instructions, and their multiply-accumulates."""
+        macs = [sum(instruction_macs(i) for i in b.body) for b in self.program.blocks]
+        return [(n, number) for n, number in enumerate(macs) if number]
+
+    @cached_property
+    def prints(self) -> bool:
+        """Whether native code may call Python: device printf."""
+        return "vprintf" in named_symbols(f.function for f in self.program.functions.values())
 
 
 @cache
@@ -145,7 +157,7 @@ class Jit:
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
-        return delay_copies(contracted(fold(function)) if contract else function)
+        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits)
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:
@@ -176,7 +188,7 @@ class Jit:
         places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
         local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
         check_frames(self.program.entry.function, frame_bytes, local)
-        ensure([run_cluster])
+        ensure([run_clusters])
         blocks = self.program.blocks
         code = np.zeros(len(blocks), np.uint64)
         classes = [Counter(instruction_class(i) for i in _instructions(b)) for b in blocks]
@@ -212,8 +224,11 @@ class Jit:
         approximate: set[str] = set()
         inferred: dict[str, None] = {}
         unseen: dict[str, None] = {}
+        early: dict[int, None] = {}
         for item in self.program.functions.values():
             for ins in item.function.instructions:
+                if is_injected(ins):
+                    early[ins.span.line] = None
                 if not ins.form.is_matrix and ins.form.status.state == "unproven":
                     unseen[ins.mnemonic] = None
                 elif ins.effects.approximate:
@@ -226,6 +241,10 @@ class Jit:
         said = list(inferred)
         if unseen:
             said.append(f"{', '.join(unseen)}: as the PTX ISA describes them; no chip that has them was asked")
+        if early:
+            lines = ", ".join(map(str, early))
+            said.append(f"a result of wgmma is used before its wait_group, which is undefined; as ptxas does (C7517), a wait was "
+                        f"put in front of line {lines}")  # fmt: skip
         if approximate and not measured:
             said.append(
                 f"{', '.join(sorted(approximate))}: approximate functions with the tables of {tables.device}; "

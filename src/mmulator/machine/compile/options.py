@@ -14,12 +14,14 @@ class CompileOptions:
     contract: products and sums are fused and constants folded as ptxas does (program/as_ptxas); a module of `.target debug`
     is compiled without in any case. events: whose functions are called at every access to memory (runtime/events.py). step:
     every instruction is a block of its own, so that between any two of them all registers that still matter lie in the
-    register file.
+    register file. waits: where a kernel reads or writes an accumulator of wgmma in flight it waits, as ptxas has it (C7517); else
+    it meets what the registers held before, and the missing wait shows.
     """
 
     contract: bool = True
     events: Instrument | None = None
     step: bool = False
+    waits: bool = False
 
 
 DEFAULT = CompileOptions()

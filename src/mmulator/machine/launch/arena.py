@@ -11,7 +11,7 @@ import ctypes
 import itertools
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,15 +21,14 @@ import numpy as np
 from mmulator.codegen import loading
 from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.errors import LaunchError, MmulatorError
-from mmulator.machine.launch.arguments import Buffer, Region
+from mmulator.machine.launch.arguments import Buffer
+from mmulator.machine.launch.regions import Region
+from mmulator.machine.launch.regions import pointer as pointer
 
 GUARD = "MMULATOR_GUARD"
 EDGES = ("left", "right")
 STRING = 4096  # bytes of a string that are read
-
-
-def pointer(array: np.ndarray) -> int:
-    return int(array.ctypes.data)
+LARGEST = 16  # bytes of an atomic operation
 
 
 def bytes_at(address: int, size: int) -> np.ndarray:
@@ -39,23 +38,21 @@ def bytes_at(address: int, size: int) -> np.ndarray:
     return np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(address)), np.uint8)
 
 
-def guarded(size: int, align: int, edge: str) -> np.ndarray:
-    """Zeroed bytes at the left or right edge of pages of their own, as far as the alignment allows."""
+def guarded(size: int, align: int, edge: str, past: int = 0) -> np.ndarray:
+    """Zeroed bytes at the left or right edge of pages of their own, as far as the alignment allows: `past` bytes past it."""
     page = mmap.PAGESIZE
-    room = -(-max(size, 1) // page) * page
+    room = -(-max(size + past, 1) // page) * page
     pages = mmap.mmap(-1, room + 2 * page)
     base = ctypes.addressof(ctypes.c_char.from_buffer(pages))
     protect = ctypes.CDLL(None, use_errno=True).mprotect
     for place in (base, base + page + room):
         if protect(ctypes.c_void_p(place), ctypes.c_size_t(page), 0):
             raise MmulatorError(f"{GUARD}: mprotect failed: {os.strerror(ctypes.get_errno())}")
-    start = page if edge == "left" else page + (room - size) // align * align
+    start = past + (page if edge == "left" else page + (room - size - past) // align * align)
     return np.frombuffer(pages, np.uint8)[start : start + size]
 
 
-PEEK = ctypes.CFUNCTYPE(
-    ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p
-)
+PEEK = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p)
 
 
 @cache
@@ -90,12 +87,12 @@ class Heap:
             raise MmulatorError(f"{GUARD} is {edge!r}", hint="set it to left or right, on Linux or macOS, or not at all")
         return cls(edge)
 
-    def bytes(self, size: int, align: int = 64) -> np.ndarray:
-        """Zeroed bytes."""
+    def bytes(self, size: int, align: int = 64, past: int = 0) -> np.ndarray:
+        """Zeroed bytes that begin `past` bytes past a multiple of `align`."""
         if self.edge:
-            return guarded(size, align, self.edge)
-        memory = np.zeros(size + align, np.uint8)
-        skip = -pointer(memory) % align
+            return guarded(size, align, self.edge, past)
+        memory = np.zeros(size + align + past, np.uint8)
+        skip = -pointer(memory) % align + past
         return memory[skip : skip + size]
 
     def hold(self, array: np.ndarray) -> np.ndarray:
@@ -130,14 +127,17 @@ class Placement:
 
     def _copy(self, group: list[Buffer | Region], align: int, heap: Heap) -> None:
         low, high = group[0].host, max(b.host + b.size for b in group)
+        # the copy begins at a multiple, or where a region's own addresses say that its bytes begin
+        shown = any(b.host == b.start for b in group)
+        past = low % LARGEST if shown else 0
         for b in group[1:]:
-            if (b.host - low) % align:
+            if b.host != b.start and (past + b.host - low) % align:
                 raise LaunchError(
                     f"{group[0].label} and {b.label} overlap and begin {b.host - low} bytes apart: atomic operations of "
                     f"{align} bytes, which the kernel has, need both to begin at a multiple of that",
                     hint="pass one of them as a copy: x.copy()",
                 )
-        original, copy = bytes_at(low, high - low), heap.bytes(high - low, align)
+        original, copy = bytes_at(low, high - low), heap.bytes(high - low, LARGEST if shown else align, past)
         self.copies.append((original, copy, any(b.writable for b in group)))
         for b in group:
             b.host += pointer(copy) - low
@@ -206,16 +206,18 @@ class Arena:
     def view(self, name: str, dtype: Any) -> np.ndarray:
         return self.parts[name].view(dtype)
 
-    def copy(self, *names: str) -> dict[str, np.ndarray]:
-        """What is in parts, for `restore`."""
-        return {name: self.parts[name].copy() for name in names if self.parts[name].size}
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.parts.values())
 
-    def restore(self, copies: dict[str, np.ndarray]) -> None:
-        for name, copy in copies.items():
-            self.parts[name][:] = copy
-
-    def clear(self, *names: str) -> None:
+    def spans(self, names: Iterable[str]) -> list[tuple[int, int]]:
+        """(address, bytes) of parts, those that lie side by side together."""
+        found: list[tuple[int, int]] = []
         for name in names:
-            part = self.parts[name]
-            if part.size:
-                part.fill(0)
+            at, size = self.address[name], self.parts[name].nbytes
+            if found and 0 <= at - sum(found[-1]) < 64:
+                first, _ = found.pop()
+                at, size = first, at + size - first
+            if size:
+                found.append((at, size))
+        return found

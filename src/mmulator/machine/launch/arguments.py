@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from mmulator.errors import LaunchError, shown
+from mmulator.machine.launch.regions import NONE, Regions, pointer
+from mmulator.machine.launch.regions import Region as Region
 from mmulator.machine.launch.values import Aggregate as Aggregate
 from mmulator.machine.launch.values import host_array, host_value
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
@@ -17,8 +19,10 @@ from mmulator.program.image import slots_for
 from mmulator.ptx.resources import parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Parameter
 
+_ADDRESS = struct.Struct("<Q")
 
-@dataclass
+
+@dataclass(slots=True)
 class Buffer:
     """A window of device memory. start: its generic address. label: how messages name it. host: where its bytes are during
     a launch: the array's, or a copy's (arena.py)."""
@@ -27,10 +31,11 @@ class Buffer:
     array: np.ndarray
     label: str
     writable: bool = True
-    host: int = 0
+    host: int = -1
 
     def __post_init__(self) -> None:
-        self.host = int(self.array.ctypes.data)
+        if self.host < 0:
+            self.host = pointer(self.array)
 
     @property
     def size(self) -> int:
@@ -38,24 +43,9 @@ class Buffer:
 
 
 @dataclass
-class Region:
-    """Memory of the host that a kernel sees at its own address, as drivers have it (driver/memory.py). host: where its bytes
-    are during a launch: there, or in a copy (arena.py)."""
-
-    start: int
-    size: int
-    label: str
-    writable: bool = True
-    host: int = 0
-
-    def __post_init__(self) -> None:
-        self.host = self.start
-
-
-@dataclass
 class Arguments:
     """params: the parameter memory. buffers: one for each different array. values: the arguments, arrays as NumPy's.
-    regions: other memory that the kernel may touch; none overlaps another.
+    regions: other memory that the kernel may touch.
 
     offsets: of each parameter in `params`. pointers: (offset in `params`, number of the buffer whose address stands there).
     """
@@ -65,7 +55,7 @@ class Arguments:
     buffers: list[Buffer] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
     pointers: list[tuple[int, int]] = field(default_factory=list)
-    regions: Sequence[Region] = ()
+    regions: Regions = NONE
 
     @classmethod
     def of_arrays(cls, arrays: Sequence[np.ndarray], first_slot: int = FIRST_GLOBAL_SLOT) -> Arguments:
@@ -77,37 +67,54 @@ class Arguments:
         return result
 
 
-def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> Arguments:
-    """Check and lay out the arguments of a kernel. Raises LaunchError naming the argument and what is wrong."""
-    params = function.params
-    if len(args) != len(params):
+class Signature:
+    """The parameters of a kernel, and where they lie."""
+
+    def __init__(self, function: Function) -> None:
+        self.function, self.params = function, function.params
+        self.offsets = parameter_offsets(self.params)
+        self.bytes = parameter_bytes(self.params)
+        self.where = [f"argument {number} ({p.name})" for number, p in enumerate(self.params)]
+        self.pointer = [p.bits == 64 and not p.shape and not p.type.startswith("f") for p in self.params]
+
+    def pack(self, args: Sequence[Any], first_slot: int) -> Arguments:
+        """Check and lay out the arguments of a launch. Raises LaunchError naming the argument and what is wrong."""
+        params = self.params
+        if len(args) != len(params):
+            raise self._count(args)
+        memory = np.zeros(self.bytes, np.uint8)
+        result = Arguments(memory, self.offsets)
+        pool = _Pool(first_slot, result)
+        for p, value, at, where, is_pointer in zip(params, args, self.offsets, self.where, self.pointer):
+            value = host_value(value, p, where)
+            result.values.append(value)
+            if isinstance(value, np.ndarray) and not (p.shape and value.dtype == np.uint8) and value.ndim > 0:
+                if not is_pointer:
+                    raise LaunchError(
+                        f"{where} is .{p.type}, not a pointer: it cannot take an array of {value.dtype}{value.shape}"
+                    )
+                pool.place(value, at, where)
+                continue
+            aggregate = isinstance(value, Aggregate)
+            data = _aggregate_bytes(value, p, where) if aggregate else scalar_bytes(value, p, where)
+            pool.bytes[at : at + len(data)] = data
+            for offset, array in value.pointers.items() if aggregate else ():
+                place = f"{where}, pointer at byte {offset}"
+                pool.place(host_array(array, place), at + offset, place)
+        return result
+
+    def _count(self, args: Sequence[Any]) -> LaunchError:
+        params = self.params
         wanted = ", ".join(f".{p.type}" + ("[]" if p.shape else "") for p in params)
-        raise LaunchError(
-            f"{function.name} takes {len(params)} argument{'s' * (len(params) != 1)} ({wanted or 'none'}), not {len(args)}",
+        return LaunchError(
+            f"{self.function.name} takes {len(params)} argument{'s' * (len(params) != 1)} ({wanted or 'none'}), not {len(args)}",
             hint="Triton adds two scratch pointers at the end; pass 0 for them" if _lacks_scratch(params, args) else None,
         )
-    offsets = parameter_offsets(params)
-    memory = np.zeros(parameter_bytes(params), np.uint8)
-    result = Arguments(memory, offsets)
-    pool = _Pool(first_slot, result)
-    for number, (p, value, at) in enumerate(zip(params, args, offsets)):
-        where = f"argument {number} ({p.name})"
-        value = host_value(value, p, where)
-        result.values.append(value)
-        if isinstance(value, np.ndarray) and not (p.shape and value.dtype == np.uint8) and value.ndim > 0:
-            if p.bits != 64 or p.shape or p.type.startswith("f"):
-                raise LaunchError(
-                    f"{where} is .{p.type}, not a pointer: it cannot take an array of {value.dtype}{value.shape}"
-                )
-            pool.place(value, at, where)
-            continue
-        aggregate = isinstance(value, Aggregate)
-        data = _aggregate_bytes(value, p, where) if aggregate else scalar_bytes(value, p, where)
-        memory[at : at + len(data)] = np.frombuffer(data, np.uint8)
-        for offset, array in value.pointers.items() if aggregate else ():
-            place = f"{where}, pointer at byte {offset}"
-            pool.place(host_array(array, place), at + offset, place)
-    return result
+
+
+def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> Arguments:
+    """The arguments of one launch."""
+    return Signature(function).pack(args, first_slot)
 
 
 def _lacks_scratch(params: Sequence[Parameter], args: Sequence[Any]) -> bool:
@@ -116,21 +123,23 @@ def _lacks_scratch(params: Sequence[Parameter], args: Sequence[Any]) -> bool:
 
 
 class _Pool:
-    """Windows for arrays: one for each different memory."""
+    """Windows for arrays: one for each different memory. bytes: of the parameter memory."""
 
     def __init__(self, first_slot: int, arguments: Arguments) -> None:
         self.slot, self.arguments = first_slot, arguments
+        self.bytes = memoryview(arguments.params)  # type: ignore[arg-type]
         self.known: dict[tuple[int, int], int] = {}
 
     def place(self, array: np.ndarray, at: int, where: str) -> None:
         """The address of an array goes into the parameter memory at byte `at`."""
         _check_array(array, where)
         buffers = self.arguments.buffers
-        number = self.known.setdefault((array.ctypes.data, array.nbytes), len(buffers))
+        host, size = pointer(array), array.nbytes
+        number = self.known.setdefault((host, size), len(buffers))
         if number == len(buffers):
-            buffers.append(Buffer(self.slot << SLOT_SHIFT, array, where))
-            self.slot += slots_for(array.nbytes)
-        self.arguments.params[at : at + 8] = np.frombuffer(struct.pack("<Q", buffers[number].start), np.uint8)
+            buffers.append(Buffer(self.slot << SLOT_SHIFT, array, where, True, host))
+            self.slot += slots_for(size)
+        _ADDRESS.pack_into(self.bytes, at, buffers[number].start)
         self.arguments.pointers.append((at, number))
 
 
@@ -171,7 +180,7 @@ def scalar_bytes(value: Any, p: Parameter, where: str) -> bytes:
         if p.bits != 64 or p.type == "f64":
             raise LaunchError(f"{where} is .{p.type}, not a pointer: None is the null pointer", hint="pass 0 for a zero")
         value = 0
-    if isinstance(value, np.generic | np.ndarray):
+    if isinstance(value, (np.generic, np.ndarray)):
         value = value.item() if value.dtype.kind in "biufc" or value.dtype.kind == "V" else value
     if p.type in ("f32", "f64"):
         if isinstance(value, bool) or not isinstance(value, int | float):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from mmulator.errors import ExecutionFault, LimitReached
 from mmulator.machine.launch.arena import read_string
+from mmulator.machine.launch.arguments import Buffer
 from mmulator.machine.launch.faults_warp import describe_partial
 from mmulator.machine.launch.faults_wgmma import describe_warpgroup
 from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.regions import Region
 from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
 from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_FUNCTION, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
@@ -26,20 +28,24 @@ def describe_address(grid: Grid, address: int) -> str:
     slot, offset = address >> SLOT_SHIFT, address & _OFFSET
     names = {0: "the null page", SLOT_LOCAL: "local memory", SLOT_CONST: "const memory", SLOT_PARAM: "the parameters",
              SLOT_FUNCTION: "code"}  # fmt: skip
-    if not any(0 <= address - r.start < r.size for r in grid.arguments.regions):
+    regions = grid.arguments.regions
+    if not regions.near(address):
         if slot == SLOT_SHARED or (slot == 0 and address >= SHARED_BASE):
             return f"byte {offset - SHARED_BASE} of shared memory, of which the block has {grid.shape.shared}"
         if slot in names:
             return f"byte {offset} of {names[slot]}"
-    best = None
-    for b in grid.memory:
-        distance = address - b.start
-        if -(1 << 31) < distance < b.size + (1 << 32) and (best is None or abs(distance) < abs(best[0])):
-            best = distance, b
-    if best is None:
+    near = [m for m in grid.memory if -(1 << 31) < address - m.start < m.size + (1 << 32)]
+    if not near:
         return "memory that no argument owns"
-    distance, b = best
-    return f"byte {distance} of {b.label}, which has {b.size}"
+    nearest = min(near, key=lambda m: _distance(m, address))
+    return f"byte {address - nearest.start} of {nearest.label}, which has {nearest.size}"
+
+
+def _distance(m: Buffer | Region, address: int) -> int:
+    """Bytes between memory and an address: more go too far than begin too early."""
+    if address < m.start:
+        return 2 * (m.start - address)
+    return max(0, address - m.start - m.size + 1)
 
 
 def _message(cta: ResidentCta, address: int) -> str:
@@ -78,6 +84,8 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     cta = next(c for c in resident.each() if c.state["fault"])
     state = cta.state
     kind = FaultKind(int(state["fault"]))
+    if kind == FaultKind.NULL_POINTER and grid.arguments.regions.near(int(state["fault_address"])):
+        kind = FaultKind.OUT_OF_BOUNDS  # of memory that lies so low
     ins = grid.kernel.sites[int(state["fault_site"])]
     if kind in (FaultKind.WGMMA_LANES, FaultKind.WGMMA_MISMATCH, FaultKind.WGMMA_SCALE):
         return describe_warpgroup(grid, cta)

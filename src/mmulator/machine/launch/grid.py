@@ -1,21 +1,37 @@
-"""A launch as data: what all CTAs of a grid share, and what the host may read of it."""
+"""A launch as data: what all CTAs of a grid share, and what the host may read of it.
+
+Most of it is the same for all launches of a kernel in blocks of one shape; `fill_in` writes the rest (kept.py).
+"""
 
 from __future__ import annotations
 
 import os
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
+from mmulator.errors import LaunchError
 from mmulator.machine.compile.kernel import CompiledKernel
 from mmulator.machine.launch.arena import Heap, Placement, pointer
-from mmulator.machine.launch.arguments import Arguments, Buffer, Region
+from mmulator.machine.launch.arguments import Arguments, Buffer
 from mmulator.machine.launch.events import Subscriber
 from mmulator.machine.launch.printing import Printer
+from mmulator.machine.launch.regions import Region, Regions
 from mmulator.machine.launch.shape import LaunchShape
-from mmulator.machine.state import LANES, Launch, Window
+from mmulator.machine.state import LANES, Launch
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 
-LAUNCH, WINDOW = Launch.numpy_dtype(), Window.numpy_dtype()
+LAUNCH = Launch.numpy_dtype()
+_ROW, _EXTENT, _WORD, _TABLES = struct.Struct("<4Q"), struct.Struct("<3I"), struct.Struct("<Q"), struct.Struct("<4Q")
+_NCTAID, _SEED, _WINDOWS = (Launch.offset[name] for name in ("nctaid", "seed", "windows"))
+
+
+@cache
+def cores() -> int:
+    return os.cpu_count() or 1
 
 
 class Grid:
@@ -25,29 +41,59 @@ class Grid:
         self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
         subscriber: Subscriber | None = None,
     ) -> None:  # fmt: skip
-        self.kernel, self.shape, self.arguments, self.seed = kernel, shape, arguments, seed
-        self.workers = max(1, min(threads or os.cpu_count() or 1, shape.clusters))
-        self.buffers = [*(Buffer(s, b, "a module variable", w) for s, b, w in kernel.image.buffers), *arguments.buffers]
-        self.memory: list[Buffer | Region] = [*self.buffers, *arguments.regions]
+        self.kernel, self.shape = kernel, shape
         self.heap = Heap.from_environment()
         self.atomic_bytes = kernel.atomic_bytes
-        self.placement = Placement(self.memory, self.atomic_bytes, self.heap)
-        self.params = self.heap.hold(arguments.params)
         self.code = self.heap.hold(kernel.code)
-        self.windows = self.heap.hold(self._windows())
-        self.regions = self.heap.hold(self._regions())
         self.stop = np.zeros(1, np.uint32)
-        self.subscriber = subscriber
         self.tiles = len(kernel.matrix.tiles)
         self.warpgroups = -(-shape.warps // 4) if self.tiles else 0  # of a CTA, where it counts
         self.printer = Printer(self.stop)
+        self.params = self.heap.bytes(arguments.params.nbytes, 8)
+        self.rows, self.filled = 0, False  # of windows, that a launch has filled in; with memory of its own
+        self.windows = np.zeros(0, np.uint8)
         self.launch = self._launch()
+        self._fields = memoryview(self.launch.view(np.uint8))  # type: ignore[arg-type]
+        self.fill_in(kernel, shape, arguments, seed, threads)
+        self.subscriber = subscriber
         if subscriber is not None:
             subscriber.begin(self.launch, self.workers)
+
+    def fill_in(self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None) -> None:
+        """What is this launch's own. Raises LaunchError."""
+        self.kernel, self.shape, self.arguments, self.seed = kernel, shape, arguments, seed
+        self.workers = max(1, min(threads or cores(), shape.clusters))
+        self.buffers = arguments.buffers
+        if kernel.image.buffers:
+            self.buffers = [*(Buffer(s, b, "a module variable", w) for s, b, w in kernel.image.buffers), *self.buffers]
+        self.regions = Regions(map(replace, arguments.regions)) if self.heap.edge else arguments.regions
+        self.placement = Placement([*self.buffers, *self.regions], self.atomic_bytes, self.heap)
+        self.params[:] = arguments.params
+        self.stop[0] = 0
+        self.printer.text.clear()
+        self.printer.size = 0
+        slots = max((b.start + b.size >> SLOT_SHIFT for b in self.buffers), default=0) + 2
+        slots = max(slots, kernel.image.next_slot)
+        if arguments.buffers or self.rows != slots or self.filled:
+            self._fill_windows(slots)
+        self.filled = bool(arguments.buffers)
+        if self.regions.lowest < slots << SLOT_SHIFT:
+            raise LaunchError(f"memory of the launch lies below 0x{slots << SLOT_SHIFT:x}, where the module has its variables")
+        if self.placement.copies and self.regions:
+            self.regions = Regions(self.regions)  # they lie elsewhere
+        self.table = self.heap.hold(self.regions.table)
+        _TABLES.pack_into(self._fields, _WINDOWS, pointer(self.windows), slots, pointer(self.table), len(self.table))
+        _EXTENT.pack_into(self._fields, _NCTAID, *shape.grid)
+        _WORD.pack_into(self._fields, _SEED, seed & 0xFFFFFFFFFFFFFFFF)
 
     def finish(self) -> None:
         """Bring what was stored to the arrays of the caller, wherever it was stored."""
         self.placement.finish()
+
+    @property
+    def memory(self) -> Sequence[Buffer | Region]:
+        """All that has a name in messages."""
+        return [*self.buffers, *self.arguments.regions.given, *self.arguments.regions]
 
     @property
     def cluster_bytes(self) -> int:
@@ -56,31 +102,29 @@ class Grid:
         tiles = k.matrix.tile_bytes * self.warpgroups * self.tiles
         return ((k.frame_bytes + k.local_bytes * LANES) * s.warps + s.shared + tiles) * s.cluster_size
 
-    def _windows(self) -> np.ndarray:
-        last = max([b.start + b.size for b in self.buffers], default=0) >> SLOT_SHIFT
-        windows = np.zeros(max(last + 2, 32), WINDOW)
+    def _fill_windows(self, slots: int) -> None:
+        """The table of windows, for slots below that."""
+        size = slots * _ROW.size
+        if self.heap.edge or size > self.windows.nbytes:
+            self.windows = self.heap.bytes(size if self.heap.edge else 2 * size, 8)
+        else:
+            self.windows[: self.rows * _ROW.size] = 0
+        self.rows = slots
+        rows = memoryview(self.windows)  # type: ignore[arg-type]
         for b in self.buffers:
             for slot in range(b.start >> SLOT_SHIFT, ((b.start + max(b.size, 1) - 1) >> SLOT_SHIFT) + 1):
-                windows[slot] = (b.host, b.start, b.size, int(b.writable))
-        windows[SLOT_PARAM] = (pointer(self.params), SLOT_PARAM << SLOT_SHIFT, self.params.nbytes, 0)
-        return windows
-
-    def _regions(self) -> np.ndarray:
-        rows = [(0, 0, 0, 0), *((r.host, r.start, r.size, int(r.writable)) for r in self.arguments.regions)]
-        return np.array(sorted(rows, key=lambda row: row[1]), WINDOW)
+                _ROW.pack_into(rows, slot * _ROW.size, b.host, b.start, b.size, b.writable)
+        _ROW.pack_into(rows, SLOT_PARAM * _ROW.size, pointer(self.params), SLOT_PARAM << SLOT_SHIFT, self.params.nbytes, 0)
 
     def _launch(self) -> np.ndarray:
+        """What is the same for all launches of a kernel in blocks of one shape."""
         k, s = self.kernel, self.shape
         launch = np.zeros(1, LAUNCH)
         launch["code"] = pointer(self.code)
-        launch["windows"] = pointer(self.windows)
-        launch["slots"] = len(self.windows)
-        launch["regions"], launch["region_count"] = pointer(self.regions), len(self.regions)
         launch["params"] = pointer(self.params)
         launch["stop"] = pointer(self.stop)
         launch["local_bytes"] = k.local_bytes
-        launch["seed"] = self.seed & 0xFFFFFFFFFFFFFFFF
-        launch["nctaid"], launch["ntid"], launch["cluster"] = s.grid, s.block, s.cluster
+        launch["ntid"], launch["cluster"] = s.block, s.cluster
         launch["warps"], launch["threads"] = s.warps, s.threads
         launch["entry"] = k.program.entry.entry
         launch["shared_bytes"], launch["dynamic_shared"] = s.shared, s.dynamic_shared

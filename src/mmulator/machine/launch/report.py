@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from mmulator.demangle import demangle
 from mmulator.machine.launch.watch import Store
 from mmulator.tables import element, html_table, text_table
+
+if TYPE_CHECKING:
+    from mmulator.machine.backend import Ran, Request
+    from mmulator.machine.launch.work import Work
 
 _COLUMNS = ("instructions of warps", "executed")
 
@@ -39,9 +41,39 @@ class Report:
     output: str = ""
     stores: list[Store] = field(default_factory=list)
 
+    @classmethod
+    def of(
+        cls, kernel: str, device: str, static_shared: int, request: Request, ran: Ran, parse_seconds: float,
+        compile_seconds: float,
+    ) -> Report:  # fmt: skip
+        """Of a launch on the CPU. static_shared: bytes that the kernel declares."""
+        report = cls.__new__(cls)
+        report.__dict__.update(
+            kernel=kernel, device=device, grid=request.grid, block=request.block, shared=static_shared + request.shared,
+            seed=request.seed, threads=ran.threads, cached=ran.cached, notes=ran.notes, output=ran.output, stores=ran.stores,
+            seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds}, _work=ran.work,
+        )  # fmt: skip
+        return report
+
+    def __getattr__(self, name: str) -> Any:
+        """`instructions` and `macs` of such a report, when they are asked for."""
+        if name not in ("instructions", "macs") or "_work" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.__dict__.setdefault(name, getattr(self.__dict__["_work"], name))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
     @property
     def total_instructions(self) -> int:
-        return sum(self.instructions.values())
+        work: Work | None = self.__dict__.get("_work")
+        return sum(self.instructions.values()) if work is None else work.total
+
+    def same_work(self, other: Report) -> bool:
+        """Whether another launch was of this shape, and executed the same."""
+        mine, its = self.__dict__.get("_work"), other.__dict__.get("_work")
+        shape = (self.device, self.grid, self.block, self.shared) == (other.device, other.grid, other.block, other.shared)
+        return shape and mine is not None and its is not None and mine.same(its)
 
     @property
     def head(self) -> str:
@@ -99,13 +131,3 @@ def _size(shape: tuple[int, int, int]) -> str:
 def _rate(per_second: float) -> str:
     unit, size = next(((u, s) for u, s in (("G", 1e9), ("M", 1e6)) if per_second >= s), ("k", 1e3))
     return f"{per_second / size:.1f} {unit}/s"
-
-
-def class_totals(counts: Iterable[int], classes: Iterable[Counter[str]]) -> dict[str, int]:
-    """Executed warp instructions by class, most frequent first, of blocks of code: executions and instructions by class."""
-    total: Counter[str] = Counter()
-    for executed, of_block in zip(counts, classes):
-        if executed:
-            for name, number in of_block.items():
-                total[name] += int(executed) * number
-    return dict(total.most_common())

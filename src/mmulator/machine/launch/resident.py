@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.machine.launch.arena import Arena, pointer
+from mmulator.machine.launch.arena import Arena, bytes_at, pointer
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.shape import Extent
 from mmulator.machine.state import (
@@ -18,13 +18,14 @@ from mmulator.machine.state import (
     Cluster,
     Cta,
     Kind,
+    Span,
     Tile,
     Warp,
     Warpgroup,
 )
 
 CHANGED = ("ctas", "warps", "warpgroups")  # parts that are described, and that a run changes
-CLUSTER, CTA, WARP, WARPGROUP = (s.numpy_dtype() for s in (Cluster, Cta, Warp, Warpgroup))
+CLUSTER, CTA, WARP, WARPGROUP, SPAN = (s.numpy_dtype() for s in (Cluster, Cta, Warp, Warpgroup, Span))
 
 
 @lru_cache(maxsize=64)
@@ -42,7 +43,7 @@ class Resident:
 
     def __init__(self, grid: Grid) -> None:
         k, s = grid.kernel, grid.shape
-        self.grid, self.size, self.number = grid, s.cluster_size, 0
+        self.grid, self.size = grid, s.cluster_size
         warps, groups = s.warps * self.size, grid.warpgroups * self.size
         self.shared = [f"shared{rank}" for rank in range(self.size)]
         parts = {
@@ -50,36 +51,50 @@ class Resident:
             "ctas": Cta.size * self.size,
             "warps": Warp.size * warps,
             "warpgroups": Warpgroup.size * groups,
-            "tiles": Tile.size * groups * grid.tiles,
             "tile_memory": k.matrix.tile_bytes * groups * grid.tiles,
             "scratch": k.matrix.scratch_bytes,
             **{kind.name: kind.entry.size * kind.room * warps for kind in k.queues},
             **{f"{kind.name} groups": AsyncGroup.size * ASYNC_GROUPS * warps for kind in k.queues},
+            "tiles": Tile.size * groups * grid.tiles,
             "regs": k.frame_bytes * warps,
         }
         atomic = grid.atomic_bytes
         windows = {"local": (k.local_bytes * LANES * warps, atomic), **dict.fromkeys(self.shared, (s.shared, atomic))}
         self.arena = Arena({name: (size, 8) for name, size in parts.items()} | windows, grid.heap)
+        self.nbytes = self.arena.nbytes
         self.cluster = self.arena.view("cluster", CLUSTER)
         self.ctas = self.arena.view("ctas", CTA)
         self.warps = self.arena.view("warps", WARP)
         self._describe()
-        self.fresh = self.arena.copy(*CHANGED)
-        self.numbers, self.begun, self.next_warp, self.counts = (
-            self.cluster[name] for name in ("number", "begun", "next_warp", "counts")
+        self._renewed()
+        self.numbers, self.ends, self.begun, self.finished, self.counts = (
+            self.cluster[name] for name in ("number", "end", "begun", "finished", "counts")
         )
         self.address = self.arena.at("cluster")
-        self.used = False
+        self.join(grid)
 
-    def start(self, number: int) -> None:
-        """Set up cluster `number` of the grid (x fastest)."""
-        if self.used:  # a new one is zero, and what no thread touches is never asked for
-            self.arena.restore(self.fresh)
-            self.arena.clear("tiles", "regs", "local", *self.shared)
-        self.used, self.number = True, number
-        self.numbers[0], self.begun[0] = number, 0
-        if seed := self.grid.seed:
-            self.next_warp[0] = (number * 0x9E3779B1 + seed) % len(self.warps)
+    @property
+    def number(self) -> int:
+        return int(self.numbers[0])
+
+    def join(self, grid: Grid) -> None:
+        """A launch, perhaps another than before: its seed, and no hints to regions that it may not have."""
+        self.grid = grid
+        self.cluster["seeded"], self.cluster["seed"] = grid.seed != 0, grid.seed % len(self.warps)
+        self.cluster["hints"] = 0
+
+    def start(self, number: int, end: int | None = None) -> None:
+        """Clusters of the grid (x fastest) from `number` to `end`, or that one, are to run here."""
+        self.numbers[0], self.ends[0], self.begun[0] = number, number + 1 if end is None else end, 0
+
+    def _renewed(self) -> None:
+        """What each cluster finds as the first did (runtime/scheduler.py: renew)."""
+        changed = self.arena.spans(CHANGED)
+        self.fresh = [bytes_at(at, size).copy() for at, size in changed]
+        zero = self.arena.spans(["tiles", "regs", "local", *self.shared])
+        rows = [*((at, pointer(copy), size) for (at, size), copy in zip(changed, self.fresh)), *((at, 0, n) for at, n in zero)]
+        self.spans = np.array(rows, SPAN)
+        self.cluster["spans"], self.cluster["span_count"] = pointer(self.spans), len(rows)
 
     def _describe(self) -> None:
         """What is the same for all clusters."""

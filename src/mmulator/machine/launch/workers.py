@@ -1,4 +1,9 @@
-"""Running a grid: clusters over the cores, each on memory of its own, with a stop flag, a time limit and exact faults."""
+"""Running a grid: clusters over the cores, each on memory of its own, with a stop flag, a time limit and exact faults.
+
+The caller's thread works too, a piece of a few milliseconds at a time, so that it hears of Ctrl-C and of its time limit in
+between. Others join when there is more to do than a moment's work. Only where native code may call Python the caller waits:
+what is raised in there would be lost.
+"""
 
 from __future__ import annotations
 
@@ -6,128 +11,237 @@ import ctypes
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from mmulator.codegen.loading import address
 from mmulator.errors import LimitReached
+from mmulator.machine.launch import crew
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.faults import describe_fault
 from mmulator.machine.launch.faults_warp import describe_deadlock, unfinished
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.limits import check_host
 from mmulator.machine.launch.resident import Resident
-from mmulator.machine.runtime.scheduler import run_cluster
+from mmulator.machine.runtime.scheduler import run_clusters
 from mmulator.machine.state import Stop
 
 MAX_RESIDENT = 264  # CTAs kept half-done while they wait for others
 # Seconds until a cluster is set aside. Turns get shorter while none ends: perhaps all wait for one that has not begun.
 LONGEST_TURN, SHORTEST_TURN = 0.1, 0.004
+MOMENT = 0.0003  # seconds of work that are not worth another thread
+PIECE = 0.002  # seconds that native code runs before it is asked again, about
+FIRST, MOST = 4096, 1 << 24  # blocks of code in a piece, at first and at most
+FIRST_MACS = 1 << 20  # and multiply-accumulates at first
+ROUND = 0.05  # seconds until who waits looks up
 Progress = Callable[[int, int], None]
+_RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
+_native: list[Callable[[int, int], int]] = []
 
 
 @dataclass
 class Outcome:
-    """instructions and macs executed; seconds of the run."""
+    """counts: executions of each block of code. seconds of the run."""
 
     counts: np.ndarray
     seconds: float
     workers: int
 
 
+class _Late(Exception):
+    """The time limit has passed."""
+
+
 class Workers:
     """Threads of the host that take clusters until none is left, one fails, or the caller stops them."""
 
-    def __init__(self, grid: Grid, progress: Progress | None) -> None:
+    def __init__(self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = ()) -> None:
         self.grid, self.progress = grid, progress
         self.lock = threading.Lock()
-        self.most = min(max(1, MAX_RESIDENT // grid.shape.cluster_size), check_host(grid.cluster_bytes, grid.workers))
-        self.clusters = grid.shape.clusters
-        self.next_cluster = 0
+        self.news: threading.Condition | None = None  # a cluster may be taken, or a thread is done; where there are threads
+        size = grid.shape.cluster_size
+        self.most = min(max(1, MAX_RESIDENT // size), check_host(grid.cluster_bytes, grid.workers))
+        self.size, self.clusters = size, grid.shape.clusters
+        self.new: deque[tuple[int, int]] = deque([(0, self.clusters)])  # ranges that nobody has begun, in order
         self.finished = 0
-        self.waiting: deque[Resident] = deque()
-        self.spare: list[Resident] = []
-        self.resident = 0
-        self.begun: dict[int, Resident] = {}
+        self.waiting: deque[Resident] = deque()  # set aside half-done
+        self.spare, self.residents = list(spare), list(spare)  # memory of clusters that nobody uses, and all of it
+        self.resident = 0  # of them in use
         self.turn = LONGEST_TURN
+        self.active = 0  # threads besides the caller's
+        self.called: set[int] = set()  # those of them that have not come yet
+        self.alone = not grid.kernel.prints and grid.subscriber is None  # the caller works, at first alone
         self.error: BaseException | None = None
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)
-        first = pointer(self.counts)
-        self.count_rows = [first + n * self.counts.strides[0] for n in range(grid.workers)]
-        self.done = threading.Event()
-        self.run_cluster = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)(address(run_cluster))
+        self.first_count = pointer(self.counts)
+        self.joined = self.deadline = float("inf")  # times: when others join (never again then), when the time is up
+        self.piece = grid.kernel.piece or min(FIRST, FIRST_MACS // max((m for _, m in grid.kernel.matrix_blocks), default=1)) or 1
+        if not _native:
+            _native.append(_RUN(address(run_clusters)))
+
+    # clusters to work on --------------------------------------------------------------------------------------------
+    def more(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self.waiting) or (bool(self.new) and self.resident < self.most)
 
     def take(self, turn: int) -> Resident | None:
-        """A cluster to work on: a new one, or one that was set aside."""
+        """Clusters to work on: new ones, or one that was set aside."""
         with self.lock:
-            new = self.next_cluster < self.clusters and self.resident < self.most
+            new = self.new and self.resident < self.most
             if self.waiting and (not new or turn % 2):
                 return self.waiting.popleft()
             if not new:
                 return None
-            number = self.next_cluster
-            self.next_cluster += 1
+            number, end = self.new.popleft()
+            left = sum(e - n for n, e in self.new) + end - number
+            some = left if not self.active else max(1, left // (2 * self.grid.workers))
+            if self.waiting or self.grid.subscriber:
+                some = 1
+            if end - number > some:
+                self.new.appendleft((number + some, end))
+                end = number + some
             self.resident += 1
             resident = self.spare.pop() if self.spare else None
-        resident = resident or Resident(self.grid)
-        resident.start(number)
-        self.begun[number] = resident
+        if resident is None:
+            resident = Resident(self.grid)
+            self.residents.append(resident)
+        resident.start(number, end)
         return resident
 
-    def work(self, worker: int) -> None:
-        try:
-            turn = 0
-            while self.error is None and not self.grid.stop[0]:
-                resident = self.take(turn)
-                if resident is None:
-                    with self.lock:
-                        if self.finished == self.clusters or self.resident == 0:
-                            return
-                    time.sleep(0.001)  # the rest is in other workers' hands
-                    continue
-                turn += 1
-                self._run(resident, worker)
-        except BaseException as error:
-            self.error = self.error or error
-            self.grid.stop[0] = 1
-        finally:
-            with self.lock:
-                self.active -= 1
-                if self.active == 0:
-                    self.done.set()
+    def _settle(self, resident: Resident, over: bool) -> bool:
+        """Account for what ended and hand back what has not begun. Whether the worker goes on, unless its turn is over."""
+        with self.lock:
+            done = int(resident.finished[0])
+            if done:
+                resident.finished[0] = 0
+                self.finished += done
+                self.turn = min(LONGEST_TURN, self.turn * 1.25 ** min(done, 16))
+            number, end, begun = resident.number, int(resident.ends[0]), int(resident.begun[0])
+            if number + begun < end:
+                self.new.appendleft((number + begun, end))
+                resident.ends[0] = number + begun
+            if not begun:
+                self.resident -= 1
+                self.spare.append(resident)
+            elif over:
+                self.waiting.append(resident)
+                self.turn = max(SHORTEST_TURN, self.turn * 0.8)
+            if self.news is not None:
+                self.news.notify_all()
+            if done and self.progress:
+                self.progress(self.finished * self.size, self.grid.shape.ctas)
+            return bool(begun) and not over
 
     def _run(self, resident: Resident, worker: int) -> None:
-        resident.counts[0] = self.count_rows[worker]
-        cluster, since = resident.address, time.perf_counter()
+        """Run clusters until they are over, or for a turn."""
+        resident.counts[0] = self.first_count + worker * self.counts.strides[0]
         subscriber = self.grid.subscriber
         if subscriber is not None:
             resident.cluster["log"] = subscriber.log(worker)
+        cluster, native = resident.address, _native[0]
+        since = before = time.perf_counter()
         while True:
-            result = self.run_cluster(cluster, 32 if self.turn == LONGEST_TURN else 8)
-            if result != Stop.BUDGET or time.perf_counter() - since > self.turn:
+            result = native(cluster, self.piece)
+            now = time.perf_counter()
+            if result != Stop.BUDGET:
                 break
+            took, before = now - before, now
+            if took < PIECE / 2:
+                self.piece = min(2 * self.piece, MOST)
+            elif took > 2 * PIECE:
+                self.piece = max(int(self.piece * PIECE / took), 1)
+            if not self._settle(resident, now - since > self.turn):
+                break
+            if not worker and self.alone:
+                self.look(now)
         if subscriber is not None:
             subscriber.settle(cluster)
-        if result == Stop.BUDGET:
-            with self.lock:
-                self.waiting.append(resident)
-                self.turn = max(SHORTEST_TURN, self.turn * 0.8)
-        elif result == Stop.EXITED:
-            with self.lock:
-                self.finished += 1
-                self.resident -= 1
-                del self.begun[resident.number]
-                self.turn = min(LONGEST_TURN, self.turn * 1.25)
-                self.spare.append(resident)
-                if self.progress:
-                    self.progress(self.finished * resident.size, self.grid.shape.ctas)
+        if result in (Stop.EXITED, Stop.INTERRUPTED):
+            self._settle(resident, True)
         elif result == Stop.FAULT:
             raise describe_fault(self.grid, resident)
         elif result == Stop.BLOCKED:
             raise describe_deadlock(self.grid, resident)
 
+    # threads --------------------------------------------------------------------------------------------------------
+    def join_in(self, number: int) -> None:
+        """More threads."""
+        self.news = threading.Condition(self.lock)
+        for worker in range(self.alone, self.alone + number):
+            with self.lock:
+                self.called.add(worker)
+                self.active += 1
+            try:
+                crew.call(partial(self.work, worker))
+            except BaseException:  # it may have been called nevertheless
+                with self.lock:
+                    if worker in self.called:
+                        self.called.remove(worker)
+                        self.active -= 1
+                raise
+
+    def work(self, worker: int) -> None:
+        """What such a thread does."""
+        with self.lock:
+            if worker not in self.called:
+                return
+            self.called.remove(worker)
+        try:
+            turn = 0
+            while not self.grid.stop[0]:
+                resident = self.take(turn)
+                if resident is not None:
+                    turn += 1
+                    self._run(resident, worker)
+                    continue
+                with self.lock:
+                    if self.finished == self.clusters or self.resident == 0:
+                        break
+                    if not self.more() and self.news is not None:
+                        self.news.wait(ROUND)  # the rest is in other workers' hands
+        except BaseException as error:
+            self.fail(error)
+        finally:
+            with self.lock:
+                self.active -= 1
+                if self.news is not None:
+                    self.news.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        self.error = self.error or error
+        self.grid.stop[0] = 1
+
+    def look(self, now: float) -> None:
+        """What the caller looks at between two pieces of work: whether there is enough to do for more threads, and its time."""
+        if self.joined < now and self.grid.workers > 1:
+            more = min(self.grid.workers - 1, sum(end - number for number, end in self.new) + len(self.waiting))
+            if more > 0:
+                self.joined = float("inf")
+                self.join_in(more)
+        if now > self.deadline:
+            raise _Late
+
+    def lead(self) -> None:
+        """The caller's thread."""
+        turn = 0
+        while self.error is None and (self.active or self.finished < self.clusters):
+            resident = self.take(turn) if self.alone else None
+            if resident is not None:
+                turn += 1
+                self._run(resident, 0)
+            else:
+                with self.lock:
+                    if self.active == 0:
+                        return
+                    if not (self.alone and self.more()) and self.news is not None:
+                        self.news.wait(ROUND)
+            if self.finished < self.clusters:
+                self.look(time.perf_counter())
+
+    # the whole ------------------------------------------------------------------------------------------------------
     def run(self, timeout: float | None) -> Outcome:
         try:
             self.grid.placement.begin(timeout)
@@ -136,35 +250,48 @@ class Workers:
             self.grid.finish()
 
     def _run_grid(self, timeout: float | None) -> Outcome:
-        start = time.perf_counter()
-        self.active = self.grid.workers
+        grid, start = self.grid, time.perf_counter()
+        if timeout is not None:
+            self.deadline = start + timeout
+        self.joined = start + MOMENT
         if self.progress:
-            self.progress(0, self.grid.shape.ctas)
-        threads = [threading.Thread(target=self.work, args=(n,), daemon=True) for n in range(self.grid.workers)]
-        for t in threads:
-            t.start()
+            self.progress(0, grid.shape.ctas)
         try:
-            while not self.done.wait(0.05):
-                if timeout is not None and time.perf_counter() - start > timeout:
-                    break
+            if not self.alone:
+                self.joined = float("inf")
+                self.join_in(grid.workers)
+            elif grid.kernel.pace * self.clusters > 2 * MOMENT:
+                self.joined = 0.0
+                self.look(start)
+            self.lead()
+        except _Late:
+            self._halt()
+            raise self._too_late(timeout) from None
         except KeyboardInterrupt:
-            self._halt(threads)
-            raise KeyboardInterrupt(f"{self._how_far()}; {unfinished(self.grid, self._begun())[0]}") from None
+            self._halt()
+            raise KeyboardInterrupt(f"{self._how_far()}; {unfinished(grid, self._begun())[0]}") from None
+        except BaseException as error:
+            self.fail(error)
         finally:
-            self._halt(threads)
+            self._halt()
         if self.error is not None:
             raise self.error
-        if self.finished < self.clusters:
-            raise self._too_late(timeout)
-        return Outcome(self.counts.sum(axis=0), time.perf_counter() - start, self.grid.workers)
+        seconds = time.perf_counter() - start
+        grid.kernel.piece = self.piece
+        grid.kernel.pace = seconds * (1 if self.joined < float("inf") else grid.workers) / self.clusters
+        return Outcome(self.counts.sum(axis=0) if grid.workers > 1 else self.counts[0], seconds, grid.workers)
 
-    def _halt(self, threads: list[threading.Thread]) -> None:
+    def _halt(self) -> None:
+        """All threads leave what they do."""
         self.grid.stop[0] = 1
-        for t in threads:
-            t.join()
+        if self.news is not None:
+            with self.lock:
+                self.news.notify_all()
+                while self.active:
+                    self.news.wait(ROUND)
 
     def _begun(self) -> list[Resident]:
-        return [self.begun[n] for n in sorted(self.begun)]
+        return sorted((r for r in self.residents if r.begun[0]), key=lambda r: r.number)
 
     def _how_far(self) -> str:
         shape = self.grid.shape

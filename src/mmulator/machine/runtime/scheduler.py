@@ -8,15 +8,28 @@ another group gets a turn, which is the forward progress that sm_70 and later pr
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, reduce_max, reduce_min, select
+from mmulator.codegen.ops import (
+    bits_mask,
+    cast_ptr,
+    copy_bytes,
+    fill_bytes,
+    mask_bits,
+    minimum,
+    reduce_max,
+    reduce_min,
+    select,
+    stack,
+)
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
+from mmulator.machine.runtime import floats
 from mmulator.machine.runtime.pending import complete_for_sleepers
 from mmulator.machine.runtime.waiting import set_pcs
 from mmulator.machine.state import Cluster, Cta, Stop, Warp
 
 TURN = 64  # diverged choices between two turns for another group
 SLICE = 2048  # blocks of code that a warp runs before the next has its turn
+GOLDEN = 0x9E3779B1
 
 
 def call_block(code: Value, w: Value, regs: Value, mask: Value) -> Value:
@@ -48,19 +61,26 @@ def pick(w: ptr_to(Warp)) -> u32:
 
 
 @native
-def run_warp(w: ptr_to(Warp), budget: i64) -> i32:
-    """Run until the warp exits, blocks, faults or has used its budget of blocks."""
+def run_warp(w: ptr_to(Warp), turn: i64) -> i32:
+    """Run until the warp exits, blocks, faults or has used so many blocks of code; or all that its cluster has left: then it
+    goes on later as if it had not stopped. The cluster knows how much of both remains."""
     cta = w.cta
+    cluster = cta.cluster
     code = cta.launch.code
-    counts = cta.cluster.counts
+    counts = cluster.counts
     stop = cta.launch.stop
+    budget = minimum(turn, cluster.left)
     left = budget
-    while True:
+    result = i32(Stop.BUDGET)
+    together = u32(0)
+    while left > 0:
         group = pick(w)
+        together = u32(0)
         if group == 0:
+            result = i32(Stop.BLOCKED)
             if w.live == 0:
-                return i32(Stop.EXITED)
-            return i32(Stop.BLOCKED)
+                result = i32(Stop.EXITED)
+            break
         w.waiting = w.waiting & ~group
         w.held = w.held & ~group
         pc = w.pc
@@ -72,23 +92,52 @@ def run_warp(w: ptr_to(Warp), budget: i64) -> i32:
                     counts[pc] = counts[pc] + 1
                     pc = call_block(code[pc], w, regs, group)
                     left -= 1
+            together = u32(pc >= 0)
         else:
             counts[pc] = counts[pc] + 1
             pc = call_block(code[pc], w, regs, group)
             left -= 1
         if cta.fault != 0:
-            return i32(Stop.FAULT)
+            result = i32(Stop.FAULT)
+            break
         if pc >= 0:
             set_pcs(w, group, pc)
         if stop[0] != 0:
-            return i32(Stop.INTERRUPTED)
-        if left <= 0:
-            return i32(Stop.BUDGET)
+            result = i32(Stop.INTERRUPTED)
+            break
+    cluster.left = cluster.left - (budget - left)
+    cluster.rest = turn - (budget - left)
+    if result == Stop.BUDGET and cluster.rest > 0:
+        w.turns = w.turns - together  # `pick` will say the same again
+    return result
+
+
+@native
+def renew(cluster: ptr_to(Cluster)) -> None:
+    """The memory of a cluster as it was when it was new."""
+    for i in range(cluster.span_count):
+        span = cluster.spans + i
+        if u64(span.fresh) == 0:
+            fill_bytes(span.at, 0, span.bytes)
+        else:
+            copy_bytes(span.at, span.fresh, span.bytes)
 
 
 @native
 def begin_cluster(cluster: ptr_to(Cluster)) -> None:
-    """Where the CTAs of the cluster are in the grid, by rank (x fastest)."""
+    """Memory as new, whose turn is first, and where the CTAs of the cluster are in the grid, by rank (x fastest)."""
+    if cluster.stale != 0:
+        renew(cluster)
+    cluster.stale = u32(1)
+    cluster.turn = u32(0)
+    cluster.rest = i64(0)
+    cluster.running = u32(0)
+    cluster.done = u32(0)
+    cluster.next_warp = u32(0)
+    if cluster.seeded != 0:
+        warps = u64(cluster.warp_count)
+        first = cluster.number % warps * (u64(GOLDEN) % warps) + u64(cluster.seed)
+        cluster.next_warp = u32(first % warps)
     launch = cluster.launch
     c = launch.cluster
     ctas = cast_ptr(Cta, cluster.ctas)
@@ -107,42 +156,84 @@ def begin_cluster(cluster: ptr_to(Cluster)) -> None:
 
 
 @native
-def run_cluster(cluster: ptr_to(Cluster), slices: i64) -> i32:
-    """Run the cluster's warps in turn, each for a slice; back after `slices` rounds, or when it is over."""
+def run_cluster(cluster: ptr_to(Cluster)) -> i32:
+    """Run the cluster's warps in turn, each for a slice; back when nothing is left of its budget, or when it is over.
+
+    It goes on where it stopped: what a warp does depends on the turns, never on when the worker looked up.
+    """
     if cluster.begun == 0:
         begin_cluster(cluster)
     launch = cluster.launch
     warps = cast_ptr(Warp, cluster.warps)
     n = cluster.warp_count
-    for _ in range(slices):
-        running = u32(0)
-        done = u32(0)
-        for j in range(n):
-            at = j + cluster.next_warp
+    while True:
+        while cluster.turn < n:
+            if cluster.left <= 0:
+                return i32(Stop.BUDGET)
+            at = cluster.turn + cluster.next_warp
             if at >= n:
                 at = at - n
             w = warps + at
             if w.live == 0:
-                done += 1
+                cluster.rest = i64(0)
+                cluster.turn = cluster.turn + 1
+                cluster.done = cluster.done + 1
                 continue
-            result = run_warp(w, i64(SLICE))
+            if cluster.rest == 0:
+                cluster.rest = i64(SLICE)
+                cluster.left = cluster.left - 1
+            result = run_warp(w, cluster.rest)
             if result == Stop.FAULT:
                 return i32(Stop.FAULT)
             if launch.stop[0] != 0:
                 return i32(Stop.INTERRUPTED)
+            if result == Stop.BUDGET and cluster.rest > 0:
+                return i32(Stop.BUDGET)
+            cluster.rest = i64(0)
+            cluster.turn = cluster.turn + 1
             if result == Stop.EXITED:
-                done += 1
+                cluster.done = cluster.done + 1
             if result == Stop.BUDGET:
-                running += 1
+                cluster.running = cluster.running + 1
             if result == Stop.BLOCKED and w.held == w.live:
                 return i32(Stop.BLOCKED)  # its lanes wait for each other, for ever
-        if done == n:
+        if cluster.done == n:
             return i32(Stop.EXITED)
-        if running == 0 and asleep(cluster) != 0:
+        if cluster.running == 0 and asleep(cluster) != 0:
             found = complete_for_sleepers(cluster)
             if found != Stop.BUDGET:
                 return i32(found)
-    return i32(Stop.BUDGET)
+        cluster.turn = u32(0)
+        cluster.running = u32(0)
+        cluster.done = u32(0)
+
+
+@native
+def run_row(cluster: ptr_to(Cluster)) -> i32:
+    """Run clusters from `number` to `end`, one after the other in the same memory."""
+    while True:
+        result = run_cluster(cluster)
+        if result != Stop.EXITED:
+            return result
+        cluster.begun = u32(0)
+        cluster.finished = cluster.finished + 1
+        cluster.number = cluster.number + 1
+        if cluster.number == cluster.end:
+            return i32(Stop.EXITED)
+        if cluster.left <= 0:
+            return i32(Stop.BUDGET)
+
+
+@native
+def run_clusters(cluster: ptr_to(Cluster), budget: i64) -> i32:
+    """The same; back after about `budget` blocks of code, or when they are over. `begun` then says whether cluster `number` is
+    half-done."""
+    cluster.left = budget
+    environment = stack(u64, 2)
+    floats.enter(environment)
+    result = run_row(cluster)
+    floats.leave(environment)
+    return result
 
 
 @native

@@ -23,7 +23,7 @@ from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.machine.runtime.events import READ, WRITE, Proxy, accessed, accessed_one, by
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.state import FaultKind, Launch, Warp, Window
+from mmulator.machine.state import HINTS, Cta, FaultKind, Warp, Window
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 
 U64, POINTERS = u64.vec(32), ptr.vec(32)
@@ -33,8 +33,9 @@ WORD = 4  # bytes: compilers make atomics of the word that a smaller element lie
 
 
 @native
-def region(launch: ptr_to(Launch), at: u64) -> ptr_to(Window):
+def search(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
     """The last region of the host's memory that begins at an address or before it; it may end before it, too."""
+    launch = cta.launch
     low = u64(0)
     high = launch.region_count
     while high - low > 1:
@@ -43,7 +44,17 @@ def region(launch: ptr_to(Launch), at: u64) -> ptr_to(Window):
             low = middle
         else:
             high = middle
+    cta.cluster.hints[site & (HINTS - 1)] = u32(low)
     return launch.regions + low
+
+
+@native(inline=True)
+def region(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
+    """The same, of which an instruction most often finds the one that it met last."""
+    found = cta.launch.regions + cta.cluster.hints[site & (HINTS - 1)]
+    if at - found.start >= found.size:
+        found = search(cta, at, site)
+    return found
 
 
 @native(inline=True)
@@ -71,7 +82,7 @@ def find(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32
     window = launch.windows + slot
     size = window.size
     if slot == 0 or slot >= launch.slots:
-        window = region(launch, at)
+        window = region(w.cta, at, site)
         size = window.size
         if bytes == WORD:
             size = ((size + (WORD - 1)) >> 2) << 2
@@ -175,10 +186,10 @@ def _slots(space: str) -> Native:
         m = bits_mask(mask)
         first = at[trailing_zeros(mask)]
         slot = first >> SLOT_SHIFT
-        if slot >= FIRST_GLOBAL_SLOT:
+        if slot >= FIRST_GLOBAL_SLOT or slot == 0:
             window = launch.windows + slot
-            if slot >= launch.slots:
-                window = region(launch, first)
+            if slot >= launch.slots or slot == 0:
+                window = region(w.cta, first, site)
             offset = a - window.start
             wrong = (offset > window.size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
             if any_lane(wrong & m) == 0 and window.size >= u64(bytes) and ((access & WRITE) == 0 or window.writable != 0):
@@ -330,7 +341,7 @@ def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
     else:
         window = launch.windows + slot
         if slot == 0 or slot >= launch.slots:
-            window = region(launch, at)
+            window = search(w.cta, at, u32(0))
         offset = at - window.start
         size = window.size
         host = ptr(window.host)

@@ -1,10 +1,10 @@
-"""What ptxas makes of accumulators in flight: copies of them, and lists of registers that overlap.
+"""What ptxas makes of accumulators in flight: what is computed from them, and lists of registers that overlap.
 
-A wgmma's result reaches the registers at the wait_group that covers it. Compilers write plain `mov` (also `mov` that takes a
-register apart) and `cvt` between widths of integers between the wgmma and its wait, meaning the value after the wait: Triton's
-f16 accumulators are unpacked so. ptxas makes nothing of such a copy, it renames. Here each of these moves goes behind the next
-wait_group of its straight line, if nothing in between needs it earlier. Any other early read sees what the registers held
-before.
+A wgmma's result reaches the registers at the wait_group that covers it. Compilers compute with accumulators between the wgmma
+and its wait, meaning the value after the wait: Triton unpacks f16 accumulators so, and adds up FP8 products in f32. ptxas
+renames copies and waits before everything else (C7517). Here an instruction that does no more than compute from such a register
+goes behind the next wait_group of its straight line, if nothing in between needs it earlier. At any other early read or
+write ptxas injects a wait; here, too, if `waits` says so, else it sees what the registers held before.
 
 Accumulators that overlap: a wgmma accumulates on neighbouring registers of the chip, so a list that does not fit to those of
 the wgmma before it has to be copied. With a wgmma.fence between the two ptxas copies what the earlier one left. Without, it
@@ -17,21 +17,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mmulator.isa.effects import Algebra, Ends, Queue, Step
+from mmulator.isa.effects import Ends, Memory, Queue, Step, Together
+from mmulator.program.as_ptxas.quotient import instruction
 from mmulator.program.blocks import is_wgmma_issue, is_wgmma_wait
 from mmulator.program.uses import registers_of, uses_and_defs
-from mmulator.ptx.tree import Function, Instruction, Label, Statement
+from mmulator.ptx.tree import Function, Immediate, Instruction, Label, Statement
 
 _REGISTERS_ALIGNED = 4  # an accumulator begins at a multiple of so many registers
-_INTEGERS = frozenset(f"{sign}{bits}" for sign in "us" for bits in (8, 16, 32, 64))
 _STAYS = (Ends.NO, Ends.BARRIER)
+_GONE = (Ends.BRANCH, Ends.INDEXED, Ends.RETURN, Ends.EXIT, Ends.TRAP)
 
 
-def delay_copies(function: Function) -> Function:
-    """The function with those moves delayed; itself if it has no wgmma."""
+def delay_reads(function: Function, waits: bool = False) -> Function:
+    """The function with those instructions delayed; itself if it has no wgmma. waits: with a wait in front of each other
+    instruction that reads or writes an accumulator in flight."""
     if not any(i.effects.queue is Queue.WGMMA for i in function.instructions):
         return function
-    return replace(function, body=tuple(_Delay().run(function.body)))
+    return replace(function, body=tuple(_Delay(waits).run(function.body)))
+
+
+def is_injected(ins: Instruction) -> bool:
+    """Whether `delay_reads` put this wait there."""
+    return ins.made_from is not None and is_wgmma_wait(ins)
+
+
+def _wait(ins: Instruction) -> Iterator[Instruction]:
+    """What waits for all wgmma so far, in front of an instruction."""
+    yield instruction(ins, "wgmma", ("commit_group", "sync", "aligned"), (), None)
+    yield instruction(ins, "wgmma", ("wait_group", "sync", "aligned"), (Immediate(0, "int", ins.span),), None)
 
 
 def unfenced(function: Function) -> set[int]:
@@ -63,54 +76,84 @@ def _fits(own: tuple[str, ...], before: tuple[str, ...]) -> bool:
     return own in runs or own[: len(before)] == before
 
 
-def _is_copy(ins: Instruction) -> bool:
-    """Whether the bits move as they are: mov, and cvt such as cvt.u32.u16 (halves of a register, for an asm that takes whole)."""
-    algebra = ins.effects.algebra
-    return algebra is Algebra.COPY or (
-        algebra is Algebra.CONVERSION and len(ins.modifiers) == 2 and _INTEGERS.issuperset(ins.modifiers)
-    )
+def _computes(ins: Instruction) -> bool:
+    """Whether all that an instruction does is to compute registers, each lane its own."""
+    e = ins.effects
+    alone = e.together is Together.ALONE and e.ends is Ends.NO
+    return alone and e.memory is Memory.NONE and e.queue is Queue.NONE and ins.guard is None
 
 
 class _Delay:
-    def __init__(self) -> None:
-        self.in_flight: set[str] = set()
-        self.moves: list[Instruction] = []
+    def __init__(self, waits: bool) -> None:
+        self.waits = waits
+        self.groups: list[set[str]] = [set()]  # accumulators in flight, by the group that they are committed to; the last is open
+        self.late: list[Instruction] = []
         self.reads: set[str] = set()
         self.writes: set[str] = set()
 
     def run(self, body: tuple[Statement, ...]) -> Iterator[Statement]:
         for statement in body:
             if isinstance(statement, Label):
-                yield from self.release()
-                self.in_flight.clear()
+                yield from self.leave()
                 yield statement
                 continue
             if is_wgmma_wait(statement):
                 yield statement
-                self.in_flight.clear()
                 yield from self.release()
+                self.complete(statement)
                 continue
             uses, defs = uses_and_defs(statement)
             if self.can_wait(statement, uses, defs):
-                self.moves.append(statement)
+                self.late.append(statement)
                 self.reads |= uses
                 self.writes |= defs
                 continue
-            if statement.effects.ends not in _STAYS or uses & self.writes or defs & (self.reads | self.writes):
+            if self.waits and not is_wgmma_issue(statement) and (uses & self.writes or (uses | defs) & self.in_flight):
+                yield from self.wait(statement)
+            if statement.effects.ends not in _STAYS:
+                yield from self.leave()
+            elif uses & self.writes or defs & (self.reads | self.writes):
                 yield from self.release()
             yield statement
             if is_wgmma_issue(statement):
-                self.in_flight.update(registers_of(statement.operands[0]))
-        yield from self.release()
+                self.groups[-1].update(registers_of(statement.operands[0]))
+            elif statement.effects.step is Step.COMMIT and statement.effects.queue is Queue.WGMMA:
+                self.groups.append(set())
+            elif statement.effects.ends in _GONE and statement.guard is None:
+                self.groups = [set()]
+        yield from self.leave()
+
+    @property
+    def in_flight(self) -> set[str]:
+        return set().union(*self.groups)
 
     def can_wait(self, ins: Instruction, uses: set[str], defs: set[str]) -> bool:
-        """A move out of an accumulator in flight (or out of such a copy)."""
-        if not _is_copy(ins) or ins.guard is not None or not uses & (self.in_flight | self.writes):
-            return False
-        return not defs & (self.in_flight | self.reads | self.writes)
+        """What is computed from an accumulator in flight, or from what was. The order of those that wait stays."""
+        flying = self.in_flight
+        return _computes(ins) and bool(uses & (flying | self.writes)) and not defs & flying
+
+    def complete(self, wait: Instruction) -> None:
+        """Forget what a wait_group is for. Without injected waits that is all: who reads what is still in flight sees it."""
+        count = wait.operands[0]
+        pending = count.value if self.waits and isinstance(count, Immediate) else 0
+        self.groups = [*self.groups[:-1][max(0, len(self.groups) - 1 - pending) :], set()]
+
+    def wait(self, ins: Instruction) -> Iterator[Statement]:
+        """Wait for everything, in front of an instruction."""
+        yield from _wait(ins)
+        self.groups = [set()]
+        yield from self.release()
+
+    def leave(self) -> Iterator[Statement]:
+        """The end of a straight line."""
+        if self.waits and self.late:
+            yield from self.wait(self.late[0])
+        yield from self.release()
+        if not self.waits:
+            self.groups = [set()]
 
     def release(self) -> Iterator[Statement]:
-        yield from self.moves
-        self.moves = []
+        yield from self.late
+        self.late = []
         self.reads = set()
         self.writes = set()

@@ -239,4 +239,3 @@ def _runs(ins: Instruction, known: Mapping[str, int]) -> bool | None:
     register, negated = ins.guard
     value = known.get(register.name)
     return None if value is None else bool(value) != negated
-

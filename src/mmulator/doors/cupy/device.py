@@ -1,0 +1,132 @@
+"""cupy.cuda as far as it is there: the device, streams, events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.doors.libcuda.device import attributes
+from mmulator.driver import Event as DriverEvent
+from mmulator.driver import Stream as DriverStream
+from mmulator.driver import current
+from mmulator.errors import LaunchError
+
+
+class Device:
+    """The one there is."""
+
+    def __init__(self, device: int = 0) -> None:
+        if int(device) != 0:
+            raise LaunchError(f"there is one device, 0, not {device}")
+        self.id = 0
+
+    def __int__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "<CUDA Device 0>"
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        """It is still the device."""
+
+    def use(self) -> Device:
+        return self
+
+    def synchronize(self) -> None:
+        """Everything is done."""
+
+    @property
+    def compute_capability(self) -> str:
+        return current().device.name[3:]
+
+    @property
+    def mem_info(self) -> tuple[int, int]:
+        return current().device.memory, current().device.memory
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        known = attributes(current().device)
+        names = {1: "MaxThreadsPerBlock", 10: "WarpSize", 16: "MultiProcessorCount", 8: "MaxSharedMemoryPerBlock", 75:
+                 "ComputeCapabilityMajor", 76: "ComputeCapabilityMinor", 97: "MaxSharedMemoryPerBlockOptin"}  # fmt: skip
+        return {name: known[n] for n, name in names.items()}
+
+
+_stack: list[Stream] = []
+
+
+class Stream:
+    """A queue, which is empty whenever anyone looks. ptr: its handle."""
+
+    null: Stream
+
+    def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: Any = None) -> None:
+        self.stream: DriverStream = current().default_stream if null or ptds else current().new_stream()
+        self.ptr = self.stream.handle
+
+    def __enter__(self) -> Stream:
+        _stack.append(self)
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        _stack.pop()
+
+    def use(self) -> Stream:
+        _stack[:] = [self]
+        return self
+
+    def synchronize(self) -> None:
+        """Everything is done."""
+
+    @property
+    def done(self) -> bool:
+        return True
+
+    def record(self, event: Event | None = None) -> Event:
+        made = event or Event()
+        made.record(self)
+        return made
+
+    def wait_event(self, event: Event) -> None:
+        self.stream.seconds = max(self.stream.seconds, event.event.at or 0.0)
+
+
+def current_stream(device_id: int = -1) -> Stream:
+    return _stack[-1] if _stack else Stream(null=True)
+
+
+class Event:
+    """A place on a stream's clock of counted work."""
+
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+        self.event = DriverEvent()
+
+    def record(self, stream: Stream | None = None) -> None:
+        self.event.record((stream or current_stream()).stream)
+
+    def synchronize(self) -> None:
+        """It has happened."""
+
+    @property
+    def done(self) -> bool:
+        return True
+
+
+def get_elapsed_time(start: Event, end: Event) -> float:
+    """Milliseconds of counted work."""
+    return start.event.elapsed(end.event) * 1e3
+
+
+def device_count() -> int:
+    return 1
+
+
+def synchronize() -> None:
+    """Everything is done."""

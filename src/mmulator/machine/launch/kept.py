@@ -1,0 +1,63 @@
+"""What a launch leaves for the next of the same kernel in blocks of the same shape: its tables, and memory of clusters."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from mmulator.machine.compile.kernel import CompiledKernel
+from mmulator.machine.launch.arena import Heap
+from mmulator.machine.launch.arguments import Arguments
+from mmulator.machine.launch.events import Subscriber
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.resident import Resident
+from mmulator.machine.launch.shape import LaunchShape
+
+KEPT_KERNELS, KEPT_SHAPES, KEPT_BYTES = 64, 4, 1 << 20  # kernels, shapes of each, memory of clusters of each of those
+
+Kept = tuple[Grid, list[Resident]]
+_keepers: dict[int, weakref.ref[CompiledKernel]] = {}  # kernels that keep some, by id; who was launched last is last
+
+
+def _key(shape: LaunchShape, arguments: Arguments) -> Any:
+    return shape.block, shape.cluster, shape.dynamic_shared, arguments.params.nbytes
+
+
+def grid_for(
+    kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
+    subscriber: Subscriber | None = None,
+) -> tuple[Grid, list[Resident]]:  # fmt: skip
+    """A grid for a launch and memory for clusters: what is kept, which nobody else has until it is kept again, or a new grid."""
+    kept: Kept | None = kernel.kept.pop(_key(shape, arguments), None) if subscriber is None else None
+    if kept is None or Heap.from_environment().edge:
+        return Grid(kernel, shape, arguments, seed, threads, subscriber), []
+    grid, residents = kept
+    grid.fill_in(kernel, shape, arguments, seed, threads)
+    for resident in residents:
+        resident.join(grid)
+    return kept
+
+
+def keep(grid: Grid, residents: Sequence[Resident]) -> None:
+    """Of a launch that ended well. Nothing of the caller's is kept with it."""
+    if grid.heap.edge or grid.subscriber is not None or grid.placement.copies:
+        return
+    kernel, key = grid.kernel, _key(grid.shape, grid.arguments)
+    room, spare = KEPT_BYTES, []
+    for resident in residents:
+        room -= resident.nbytes
+        if room < 0:
+            break
+        spare.append(resident)
+        del resident.grid
+    del grid.kernel, grid.shape, grid.arguments, grid.buffers, grid.placement, grid.regions, grid.table
+    kernel.kept[key] = grid, spare
+    for old_key in list(kernel.kept)[:-KEPT_SHAPES]:
+        kernel.kept.pop(old_key, None)
+    _keepers.pop(id(kernel), None)
+    _keepers[id(kernel)] = weakref.ref(kernel)
+    for number in list(_keepers)[:-KEPT_KERNELS]:
+        old = _keepers.pop(number, None)
+        if old is not None and (found := old()) is not None:
+            found.kept.clear()

@@ -1,0 +1,35 @@
+"""The host's floating-point environment. Programs change it (torch.set_flush_denormal does), and threads inherit it; a kernel's
+arithmetic is that of its instructions, so native code runs in the one that every process begins with."""
+
+from __future__ import annotations
+
+import platform
+
+from mmulator.codegen.ops import load, store
+from mmulator.codegen.types import u64, void
+from mmulator.codegen.values import Value, constant
+
+X86 = platform.machine().lower() in ("x86_64", "amd64", "i686")
+ARM = platform.machine().lower() in ("aarch64", "arm64")
+MXCSR = 0x1F80  # round to nearest, subnormals as they are, nothing traps
+
+
+def enter(kept: Value) -> None:
+    """Macro: from here on the plain environment. kept: 16 bytes, where what was there before is written."""
+    b = kept.b
+    if X86:
+        store(constant(b, u64, MXCSR), kept + 1)
+        b.call("llvm.x86.sse.stmxcsr", void, [kept])
+        b.call("llvm.x86.sse.ldmxcsr", void, [kept + 1])
+    elif ARM:
+        store(b.call("llvm.aarch64.get.fpcr", u64, []), kept)
+        b.call("llvm.aarch64.set.fpcr", void, [constant(b, u64, 0)])
+
+
+def leave(kept: Value) -> None:
+    """Macro: what was there before."""
+    b = kept.b
+    if X86:
+        b.call("llvm.x86.sse.ldmxcsr", void, [kept])
+    elif ARM:
+        b.call("llvm.aarch64.set.fpcr", void, [load(u64, kept)])

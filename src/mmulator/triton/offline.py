@@ -1,0 +1,225 @@
+"""Kernels of Triton compiled and launched with explicit arguments: no plug-in, no active driver, on any machine.
+
+`compile` wants the types of the arguments, `launch` takes them from the arguments as Triton does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mmulator import driver
+from mmulator.errors import LaunchError, short_traceback, shown
+from mmulator.isa.targets import check_known
+from mmulator.machine.launch.report import Report
+from mmulator.triton.arrays import stand_in
+from mmulator.triton.launcher import Launcher
+from mmulator.triton.versions import interface
+
+_TYPE = re.compile(r"(.*?)(?::(1|8|16))?\s*$")
+Grid = int | Sequence[int]
+
+
+class Compiled:
+    """A kernel for a device. ptx, ttgir: texts. metadata: what Triton says of it, such as `num_warps` and `shared`."""
+
+    def __init__(self, source: Any, made: Any, device: str) -> None:
+        self.source, self.device = source, device
+        self.ptx: str = made.asm["ptx"]
+        self.ttgir: str = made.asm["ttgir"]
+        self.metadata: Any = made.metadata
+        self.asm: Mapping[str, Any] = made.asm
+        self.names = list(source.signature)
+        self.constants = [ty == "constexpr" for ty in source.signature.values()]
+        self._launcher: Launcher | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.metadata.name)
+
+    @short_traceback
+    def launch(self, grid: Grid, *args: Any, seed: int = 0, timeout: float | None = None, threads: int | None = None) -> Report:
+        """Run it; arrays and tensors among `args` are device memory and are updated in place.
+
+        grid: blocks (int, or up to three). args: one for each parameter but constants: a tensor, an array, None, a number; or
+        one for each parameter. seed: of the scheduler's choices. timeout: seconds that the run may take. threads: of the host.
+        Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then).
+        """
+        if self._launcher is None:
+            self._launcher = Launcher(self.source, self.metadata, self.ptx, device(self.device))
+        runs = device(self.device)
+        runs.settings = replace(runs.settings, seed=seed, timeout=timeout, threads=threads)
+        extents = (grid,) if isinstance(grid, int) else tuple(grid)
+        if not 1 <= len(extents) <= 3:
+            raise LaunchError(f"grid is {grid!r}, not one to three whole numbers")
+        x, y, z = [*extents, 1, 1][:3]
+        return self._launcher.launch((x, y, z), self._all(args))
+
+    def _all(self, args: Sequence[Any]) -> list[Any]:
+        """The arguments with a place for each constant."""
+        if len(args) == len(self.names):
+            return [stand_in(a) for a in args]
+        wanted = [n for n, constant in zip(self.names, self.constants) if not constant]
+        if len(args) != len(wanted):
+            raise LaunchError(f"{self.name} takes {len(wanted)} arguments ({', '.join(wanted)}), not {len(args)}")
+        given = iter(args)
+        return [None if constant else stand_in(next(given)) for constant in self.constants]
+
+    def __repr__(self) -> str:
+        return f"<Compiled {self.name} for {self.device}: {self.metadata.num_warps} warps, {self.metadata.shared} bytes shared>"
+
+
+_drivers: dict[str, driver.Driver] = {}
+
+
+def device(name: str) -> driver.Driver:
+    """A driver with a device, beside the process's own, on the same memory."""
+    found = _drivers.get(name)
+    if found is None:
+        found = _drivers[name] = driver.Driver(replace(driver.current().settings, device=name))
+    found.memory = driver.current().memory
+    return found
+
+
+@short_traceback
+def compile(
+    fn: Any, signature: str | Mapping[str, str], constexprs: Mapping[str, Any] | None = None, device: str = "sm_90",
+    **options: Any,
+) -> Compiled:  # fmt: skip
+    """Compile a kernel by NVIDIA's back end of Triton, which needs no GPU.
+
+    fn: what @triton.jit made. signature: the types of its parameters but constants, by name or in order, as
+    `"*fp32:16, *fp32, i32"`: behind the colon what the argument is divisible by (16), or that it is 1. constexprs: its constants.
+    device: `sm_90`. options: num_warps, num_stages and others of Triton's. Raises UnsupportedError, LaunchError.
+    """
+    interface()
+    check_known(device)
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    from triton.compiler import compile as of_triton
+
+    constants = dict(constexprs or {})
+    names = [p.name for p in fn.params]
+    types = _types(fn, names, signature, constants)
+    attributes: dict[tuple[int, ...], Any] = {}
+    for n, name in enumerate(names):
+        ty, by = _TYPE.match(types[name]).groups()  # type: ignore[union-attr]
+        types[name] = ty.strip()
+        if by == "1":
+            types[name], constants[name] = "constexpr", 1
+        elif by == "16":
+            attributes[(n,)] = [["tt.divisibility", 16]]
+    source = ASTSource(fn, {n: types[n] for n in names}, {(names.index(k),): v for k, v in constants.items()}, attributes)
+    made = of_triton(source, target=GPUTarget("cuda", int(device[3:]), 32), options=options)
+    return Compiled(source, made, device)
+
+
+def _types(fn: Any, names: list[str], signature: str | Mapping[str, str], constants: Mapping[str, Any]) -> dict[str, str]:
+    """Of all parameters, `constexpr` for constants. Raises LaunchError."""
+    for name in constants:
+        if name not in names:
+            raise LaunchError(f"{fn.__name__} has no parameter {name}: its parameters are {', '.join(names)}")
+    rest = [n for n in names if n not in constants]
+    if isinstance(signature, str):
+        items = [t.strip() for t in signature.split(",")] if signature.strip() else []
+        if len(items) != len(rest):
+            raise LaunchError(f"the signature has {len(items)} types, and {fn.__name__} takes {len(rest)}: {', '.join(rest)}")
+        signature = dict(zip(rest, items))
+    missing = [n for n in rest if n not in signature]
+    if missing:
+        raise LaunchError(
+            f"the signature has no type for {', '.join(missing)} of {fn.__name__}", hint="constants go into constexprs"
+        )
+    return {n: "constexpr" if n in constants else signature[n] for n in names}
+
+
+@short_traceback
+def launch(
+    fn: Any, grid: Grid | Callable[[dict[str, Any]], Sequence[int]], *args: Any, device: str | None = None, seed: int = 0,
+    timeout: float | None = None, threads: int | None = None, **meta: Any,
+) -> Report:  # fmt: skip
+    """Compile a kernel for its arguments, as `fn[grid](*args, **meta)` does, and run it here, whatever Triton's driver is.
+
+    fn: what @triton.jit made; of @triton.autotune the first configuration. grid: blocks, or a function of the arguments.
+    meta: constants by name, num_warps and the like. device: default: that of MMULATOR_DEVICE. Arrays are updated in place.
+    Raises what Compiled.launch raises.
+    """
+    interface()
+    fn, meta = _plain(fn, args, meta)
+    name = device or driver.current().device.name
+    check_known(name)
+    backend, bind = _binder(fn, name)
+    bound, found, options = bind(*[stand_in(a) for a in args], **{k: stand_in(v) for k, v in meta.items()})
+    options.setdefault("debug", bool(fn.debug))
+    _check_globals(fn)
+    key = (fn.cache_key, name, str(found), str(options))
+    compiled = _known.get(key)
+    if compiled is None:
+        from triton.compiler import compile as of_triton
+
+        _check_options(fn, backend, options)
+        source = _source(fn, backend, bound, found)
+        compiled = _known[key] = Compiled(source, of_triton(source, target=backend.target, options=options), name)
+    size = grid(bound) if callable(grid) else grid
+    return compiled.launch(size, *bound.values(), seed=seed, timeout=timeout, threads=threads)
+
+
+_known: dict[tuple[str, ...], Compiled] = {}
+
+
+def _plain(fn: Any, args: Sequence[Any], meta: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The kernel below autotuning and heuristics, and its constants."""
+    while not hasattr(fn, "params"):
+        if not hasattr(fn, "fn"):
+            raise LaunchError(f"a {type(fn).__name__} is no kernel of Triton", hint="decorate the function with @triton.jit")
+        if hasattr(fn, "configs"):
+            meta = {**fn.configs[0].all_kwargs(), **meta}
+        elif hasattr(fn, "values"):
+            known = {**dict(zip(fn.arg_names, args)), **meta}
+            meta = {**meta, **{name: value(known) for name, value in fn.values.items()}}
+        fn = fn.fn
+    return fn, meta
+
+
+def _binder(fn: Any, name: str) -> tuple[Any, Callable[..., Any]]:
+    """NVIDIA's back end for a device, and what binds arguments to a kernel's parameters."""
+    found = _binders.get((id(fn), name))
+    if found is None:
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler.compiler import make_backend
+        from triton.runtime import jit
+
+        backend = make_backend(GPUTarget("cuda", int(name[3:]), 32))
+        found = _binders[id(fn), name] = (backend, jit.create_function_from_signature(fn.signature, fn.params, backend), fn)
+    return found[:2]
+
+
+_binders: dict[tuple[int, str], tuple[Any, Callable[..., Any], Any]] = {}  # with the kernel, which so keeps its id
+
+
+def _check_options(fn: Any, backend: Any, options: Mapping[str, Any]) -> None:
+    known = backend.parse_options({})
+    for key in options:
+        if not hasattr(known, key):
+            raise LaunchError(f"{fn.__name__} has no parameter {key}, and Triton no such option")
+
+
+def _check_globals(fn: Any) -> None:
+    """Triton compiles values of global variables in, and refuses a launch after one has changed."""
+    for (name, _), (value, space) in fn.used_global_vals.items():
+        if space.get(name) != value:
+            raise LaunchError(f"the global variable {name} has changed since {fn.__name__} was compiled: it was {shown(value)}")
+
+
+def _source(fn: Any, backend: Any, bound: Mapping[str, Any], found: Sequence[Any]) -> Any:
+    """What Triton's own launch makes of arguments and what it found out of them."""
+    from triton._utils import find_paths_if, get_iterable_path
+    from triton.compiler import ASTSource
+
+    types, values = [x[0] for x in found], list(bound.values())
+    constants = {p: get_iterable_path(values, p) for p in find_paths_if(types, lambda _, ty: ty == "constexpr")}
+    said = ["" if x[0] == "constexpr" else x[1] for x in found]
+    attributes = {p: backend.parse_attr(get_iterable_path(said, p)) for p in find_paths_if(said, lambda _, s: isinstance(s, str))}
+    return ASTSource(fn, dict(zip([p.name for p in fn.params], types)), constants, attributes)

@@ -1,0 +1,144 @@
+"""`mmulator exec`: a program is started as Python starts it, with the doors open, and so is every Python that it starts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mmulator.cli.app import run
+from mmulator.cli.exec import own
+from tests.support.places import ROOT
+
+EXEC = [sys.executable, "-m", "mmulator", "exec"]
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Of a shell in a folder with a sitecustomize of the user's."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("import builtins; builtins.mine = __name__\n")
+    return os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{tmp_path / 'site'}"}
+
+
+def both(environment: dict[str, str], *words: str) -> tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]:
+    """What Python makes of a program, and exec."""
+    first, second = (
+        subprocess.run([*before, *words], env=environment, capture_output=True, text=True) for before in ([sys.executable], EXEC)
+    )
+    return first, second
+
+
+PROGRAM = """
+import os, sys, inspect
+print(sys.argv, sys.path, __name__, __file__, __spec__ and __spec__.name, sys.flags, mine, sys.orig_argv[1:])
+print([m for m in ("torch", "numpy", "typer", "llvmlite") if m in sys.modules], inspect.getsource(sys.modules["__main__"])[:9])
+def inner():
+    raise ValueError("as ever")
+if "--fail" in sys.argv:
+    inner()
+sys.exit(len(sys.argv) + 40)
+"""
+
+
+@pytest.mark.parametrize("words", [("prog.py", "--device", "H100", "--", "-x"), ("prog.py", "--fail"), ("-m", "prog", "-h")])
+def test_a_program_is_started_as_python_starts_it(environment: dict[str, str], words: tuple[str, ...]) -> None:
+    """Arguments, path, standard output, traceback, exit code; nothing heavy is imported for it."""
+    Path("prog.py").write_text(PROGRAM)
+    plain, here = both(environment, *words)
+    assert (here.returncode, here.stdout, here.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    assert "sitecustomize" in here.stdout and "[] \nimport" in here.stdout
+
+
+CHILDREN = """
+import multiprocessing, os, subprocess, sys
+def ready(*_):
+    from mmulator.driver import current
+    return [sys.meta_path[0].__module__, current().device.name, current().settings.seed]
+if __name__ == "__main__":
+    print(ready())
+    for way in ("fork", "spawn"):
+        with multiprocessing.get_context(way).Pool(1) as pool:
+            print(pool.map(ready, [0])[0])
+    code = "import prog, os; os.chdir('/'); print(prog.ready())"
+    print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip())
+"""
+
+
+def test_the_doors_are_ready_in_every_python_that_it_starts(environment: dict[str, str]) -> None:
+    Path("prog.py").write_text(CHILDREN)
+    words = [*EXEC, "--device=A100", "--seed", "3", "prog.py"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["['mmulator.doors.imports', 'sm_80', 3]"] * 4, done.stderr
+
+
+def test_ctrl_c_is_pythons(environment: dict[str, str]) -> None:
+    Path("prog.py").write_text("import time; print('on', flush=True); time.sleep(60)\n")
+    with subprocess.Popen(
+        [*EXEC, "prog.py"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as going:
+        assert going.stdout is not None and going.stdout.readline() == "on\n"
+        time.sleep(0.05)
+        going.send_signal(signal.SIGINT)
+        _, said = going.communicate(timeout=20)
+    assert going.returncode == -signal.SIGINT
+    assert said.splitlines()[0] == "Traceback (most recent call last):" and "mmulator" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [("prog.py --seed 1", 0), ("--seed 1 prog.py", 2), ("--seed=1 --device H100 -m x --seed 2", 3), ("-h", 1), ("--seed", 1),
+     ("-c code --threads 2", 0), ("--threads 2 - --seed 3", 2)],
+)  # fmt: skip
+def test_options_end_where_the_program_begins(words: str, count: int) -> None:
+    assert own(words.split()) == count
+
+
+def test_settings_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of the driver, for child processes too; a relative file is where the command was given."""
+    asked: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr("os.execve", lambda path, words, environment: asked.append((words, environment)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MMULATOR_SEED", "5")
+    options = "--device RTX4090 --seeds 3 --timeout 0.5 --threads 2 --report r.jsonl --autotune first"
+    assert run(["exec", *options.split(), "-c", "pass", "--device", "H100"]) == 0
+    (words, environment), *_ = asked
+    assert words[1:] == ["-c", "pass", "--device", "H100"]
+    got = {k.removeprefix("MMULATOR_"): v for k, v in environment.items() if k.startswith("MMULATOR_")}
+    want = {"DEVICE": "sm_89", "SEED": "5", "SEEDS": "3", "TIMEOUT": "0.5", "THREADS": "2", "AUTOTUNE": "first"}
+    assert want.items() <= got.items() and got["REPORT"] == str(tmp_path / "r.jsonl")
+    assert environment["TRITON_DEFAULT_BACKEND"] == "mmulator" and environment["PYTHONPATH"].partition(":")[0].endswith("startup")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("nosuch.py", 2, "cannot read nosuch.py: No such file or directory"),
+        ("-O prog.py", 2, "-O is no option of exec"),
+        ("-m", 2, "-m needs a module behind it"),
+        ("--device sm_1 -c pass", 1, "unknown device 'sm_1'"),
+        ("--device sm_90a -c pass", 1, "devices have no suffix: sm_90"),
+        ("--report out.txt -c pass", 2, "a file that ends in .jsonl"),
+        ("--autotune slowly -c pass", 2, "measure, or first"),
+        ("--seeds 0 -c pass", 2, "--seeds"),
+        ("", 2, "Missing argument"),
+    ],
+)
+def test_wrong_use_is_one_message(capsys: pytest.CaptureFixture[str], words: str, code: int, message: str) -> None:
+    assert run(["exec", *words.split()]) == code
+    said = capsys.readouterr().err
+    assert message in said and "Traceback" not in said
+
+
+def test_a_setting_of_the_environment_is_checked_before_the_program_begins(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MMULATOR_TIMEOUT", "soon")
+    assert run(["exec", "-c", "pass"]) == 1
+    assert "MMULATOR_TIMEOUT is 'soon'" in capsys.readouterr().err

@@ -1,0 +1,259 @@
+"""`pytest --mmulator` on suites of a user: what tests find, what a failing one says, what the end says."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from mmulator.doors import pytest_plugin
+from mmulator.doors.pytest_tests import seed_of
+from mmulator.isa.targets import DEVICES
+from tests.support.places import ROOT
+
+SUITE = '''
+import struct
+import numpy as np
+import pytest
+import conftest
+from mmulator.driver import current, Region
+
+def launch(name, bytes=512, threads=128):
+    """A launch of a kernel of kernels.ptx: words for the threads."""
+    out = np.zeros(128, np.uint32)
+    driver = current()
+    function = driver.load(open("kernels.ptx").read(), "kernels.ptx").function(name)
+    region = Region(out.ctypes.data, bytes, "argument 0 (out)")
+    driver.launch(function, 1, threads, struct.pack("<Q", out.ctypes.data), [region])
+    return out
+
+@pytest.mark.parametrize("n", range(2))
+def test_ids(n, mmulator):
+    assert (launch("ids") == np.arange(128)).all()
+    (report,) = mmulator.launches
+    assert report.seed == mmulator.seed
+    print("seed of", n, mmulator.seed)
+
+def test_faults():
+    launch("ids", 256)
+
+@pytest.mark.mmulator(device="sm_80", seed=5, seeds=3)
+def test_marked(mmulator):
+    launch("ids")
+    (report,) = mmulator.launches
+    assert (report.device, report.seed, report.threads) == ("sm_80", 5, 1) and "seeds 5 to 7" in report.notes[0]
+    with mmulator.device("sm_120") as driver:
+        assert driver is current() and driver.device.name == "sm_120"
+        launch("ids")
+    assert [r.device for r in mmulator.launches] == ["sm_80", "sm_120"]
+    assert driver.device.name == "sm_80" == driver.settings.device
+
+def test_unmarked(mmulator):
+    assert (current().device.name, current().settings.seeds) == (conftest.DEVICE, 1)
+
+@pytest.mark.mmulator(timeout=0.2)
+def test_endless():
+    launch("endless")
+
+@pytest.mark.mmulator(chip="sm_80")
+def test_wrong_marker():
+    pass
+
+@pytest.mark.mmulator(seeds=8)
+def test_order():
+    launch("tickets")
+'''
+# doors are open before the first file of the tests is read
+CONFTEST = """
+import os
+DEVICE = os.environ.get("MMULATOR_DEVICE", "sm_90")
+assert os.environ["TRITON_DEFAULT_BACKEND"] == "mmulator"
+"""
+KERNELS = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry ids(.param .u64 out) {
+  .reg .b64 o, at; .reg .b32 i;
+  ld.param.u64 o, [out]; mov.u32 i, %tid.x; mul.wide.u32 at, i, 4; add.u64 o, o, at;
+  st.global.b32 [o], i;
+  ret;
+}
+.visible .entry endless(.param .u64 out) { again: bra again; }
+.visible .entry tickets(.param .u64 out) {
+  .reg .b64 o, at; .reg .b32 i, v; .shared .b32 next;
+  ld.param.u64 o, [out]; mov.u32 i, %tid.x; mul.wide.u32 at, i, 4; add.u64 o, o, at;
+  atom.shared.add.u32 v, [next], 1;
+  st.global.b32 [o], v;
+  ret;
+}
+"""
+
+ADD = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def twice(x, o, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + at, mask=at < n)
+    tl.store(o + at, v + v, mask=at < n)
+
+def apply(x, n):
+    o = torch.empty_like(x)
+    twice[(1,)](x, o, n, BLOCK=128)
+    return o
+
+def test_values(mmulator):
+    x = torch.arange(100, dtype=torch.float32, device="cuda")
+    assert torch.equal(apply(x, 100), 2 * x)
+    with mmulator.device("sm_80"):
+        assert torch.cuda.get_device_capability() == (8, 0)
+        assert torch.equal(apply(x, 100), 2 * x)
+    assert [r.device for r in mmulator.launches] == ["sm_90", "sm_80"]
+
+def test_bounds():
+    try:
+        apply(torch.zeros(100, device="cuda"), 101)
+    except Exception as error:
+        raise ValueError("as a library would wrap it") from error
+"""
+LIBRARIES = [name for name in ("torch", "triton") if find_spec(name) is None]
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("suite")
+    for name, text in (("test_suite.py", SUITE), ("conftest.py", CONFTEST), ("kernels.ptx", KERNELS), ("test_twice.py", ADD)):
+        (folder / name).write_text(text)
+    return folder
+
+
+def run(folder: Path, *options: str, **more: str) -> list[str]:
+    """The lines that pytest prints, times as N."""
+    installed = any(e.name == "mmulator" for e in importlib.metadata.entry_points(group="pytest11"))
+    plugin = [] if installed else ["-p", "mmulator.doors.pytest_plugin"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "MMULATOR_")) or k == "MMULATOR_CACHE"}
+    environment |= {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{folder}", "COLUMNS": "100"}
+    environment |= {"TRITON_CACHE_DIR": str(folder / "triton"), **more}  # it would remember where its sources were
+    command = [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", *options]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return re.sub(r"\d+\.\d+", "N", done.stdout + done.stderr).splitlines()
+
+
+def part(lines: list[str], title: str) -> list[str]:
+    """What stands under the head of a failing test: lines that launch or raise, and what follows them."""
+    first = next(n for n, line in enumerate(lines) if re.fullmatch(f"_+ (ERROR at setup of )?{re.escape(title)} _+", line)) + 1
+    last = next(n for n, line in enumerate(lines) if n > first and re.match("(_+|=+) .* (_+|=+)$|mmulator: ", line))
+    return lines[first:last]
+
+
+def section(lines: list[str]) -> list[str]:
+    return lines[next(n for n, line in enumerate(lines) if re.fullmatch("-+ mmulator -+", line)) + 1 :]
+
+
+@pytest.fixture(scope="module")
+def lines(suite: Path) -> list[str]:
+    """Of all tests, those of Triton too where it is."""
+    chosen = ["test_suite.py"] if LIBRARIES else ["."]
+    return run(suite, "--mmulator", *chosen, "--mmulator-seed", "7", "--mmulator-report", "-rP", "-W", "ignore")
+
+
+def test_a_suite(lines: list[str]) -> None:
+    assert "mmulator: sm_90, seeds of --mmulator-seed 7" in lines
+    seeds = [seed_of(7, f"test_suite.py::test_ids[{n}]") for n in range(2)]
+    assert [line for line in lines if line.startswith("seed of")] == [f"seed of {n} {seed}" for n, seed in enumerate(seeds)]
+    assert ("3 failed, 4 passed, 1 error" if LIBRARIES else "4 failed, 5 passed, 1 error") in lines[-1]
+
+    # the error in full, with its line of PTX; of the program's frames its own, none of ours; how to run it again
+    fault = part(lines, "test_faults")
+    frames = [line for line in fault if line.startswith(">")]
+    assert [line[1:].split("(")[0].strip() for line in frames] == ["launch", "driver.launch"]
+    assert [line for line in fault if re.search(r"mmulator/\w+/\w+\.py", line)] == []
+    assert [line for line in fault if line.startswith("E  ")][1:3] == ["E         st.global.b32 [o], i;", "E         " + "^" * 21]
+    assert section(fault) == [
+        f"device sm_90, seed {seed_of(7, 'test_suite.py::test_faults')}; to run it again:",
+        "  pytest --mmulator=sm_90 --mmulator-seed=7 test_suite.py::test_faults",
+    ]
+    assert part(lines, "test_wrong_marker") == ["@pytest.mark.mmulator takes device, seed, seeds, timeout by name, not chip"]
+    assert section(part(lines, "test_endless"))[0] == "launches of this test may take N s together; those before took 0 s"
+    order = "\n".join(part(lines, "test_order"))
+    assert "UnstableResult: kernels.ptx:14:3: tickets left other bits under seed" in order and "and 7 more" in order
+
+    at = next(n for n, line in enumerate(lines) if line.startswith("mmulator: ") and "launches" in line)
+    launches, kernels = (4, "1 kernel") if LIBRARIES else (6, "2 kernels")
+    assert lines[at] == f"mmulator: {launches} launches of {kernels} on sm_120, sm_80, sm_90: N s, of which N s compiling"
+    table = [line.split()[:4] for line in lines[at + 1 : at + 7]]
+    assert table[0] == ["kernel", "launches", "run,", "s"]
+    assert all(row in table for row in (["ids", "on", "sm_120", "1"], ["ids", "on", "sm_80", "1"], ["ids", "on", "sm_90", "2"]))
+
+
+@pytest.mark.skipif(bool(LIBRARIES), reason=f"{' and '.join(LIBRARIES)} not installed")
+def test_triton(suite: Path, lines: list[str]) -> None:
+    """Kernels of Triton, on two chips in one process; a fault that something else was raised from."""
+    told = section(part(lines, "test_bounds"))
+    assert re.match(r"ExecutionFault: twice\.ptx:\d+:\d+ \(test_twice\.py:7\): out of bounds: ld\.global", told[0])
+    assert f"  source: {suite / 'test_twice.py'}:7" in told
+    assert "    v = tl.load(x + at, mask=at < n)" in told
+
+
+def test_workers_have_the_same_seeds(suite: Path) -> None:
+    """pytest-xdist: options, doors and devices reach the workers, and what they launched is told at the end."""
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+    lines = run(suite, "--mmulator=sm_86", "--mmulator-seed=7", "-n2", "-rP", "-k", "ids or unmarked or faults", "test_suite.py")
+    seeds = [seed_of(7, f"test_suite.py::test_ids[{n}]") for n in range(2)]
+    assert sorted(line for line in lines if line.startswith("seed of")) == [f"seed of {n} {s}" for n, s in enumerate(seeds)]
+    assert "mmulator: 2 launches of 1 kernel on sm_86: N s, of which N s compiling" in lines
+    assert "1 failed, 3 passed" in lines[-1]
+
+
+def test_a_seed_is_of_the_test_alone() -> None:
+    """Not of the folder that pytest began in, which the id of a test depends on."""
+    assert seed_of(7, "tests/gpu/test_a.py::test_b[x/y]") == seed_of(7, "test_a.py::test_b[x/y]")
+    assert len({seed_of(n, f"test_a.py::test_{m}") for n in range(8) for m in "bc"}) == 16
+    assert min(seed_of(n, "test_a.py::test_b") for n in range(1000)) > 0
+
+
+def test_options_are_checked(suite: Path) -> None:
+    for options, said in {
+        ("--mmulator=sm_91",): "ERROR: --mmulator: unknown device 'sm_91'",
+        ("--mmulator-seeds=2",): "ERROR: --mmulator-seeds goes with --mmulator",
+        ("--mmulator", "--mmulator-seed=x"): "'x' is neither a whole number from 0 on nor `random`",
+    }.items():
+        assert said in "\n".join(run(suite, *options))
+
+
+WITHOUT = """
+import sys
+def test_nothing_is_loaded():
+    assert "numpy" not in sys.modules and {m for m in sys.modules if m.startswith("mmulator")} == LOADED
+def test_needs(mmulator):
+    pass
+"""
+
+
+def test_without_the_option_nothing_happens(tmp_path: Path) -> None:
+    loaded = {"mmulator", "mmulator.doors", "mmulator.doors.pytest_plugin"}
+    (tmp_path / "test_none.py").write_text(WITHOUT.replace("LOADED", repr(loaded)))
+    lines = run(tmp_path, "-rs", "test_none.py")
+    assert "1 passed, 1 skipped" in lines[-1] and any("needs pytest --mmulator" in line for line in lines)
+    lines = run(tmp_path, "-k", "needs", "test_none.py", MMULATOR_EXEC=sys.prefix)  # what `mmulator exec` says
+    assert "1 passed" in lines[-1] and "mmulator: no launches" in lines
+
+
+def test_the_workflow_of_the_page_is_one() -> None:
+    """YAML of GitHub's form, whose commands have options that there are."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "pytest.md").read_text(), re.DOTALL)
+    workflow = yaml.safe_load(text)
+    (job,) = workflow["jobs"].values()
+    assert job["runs-on"] and {*job["strategy"]["matrix"]["device"]} <= {*DEVICES}
+    assert all(step.keys() & {"uses", "run"} for step in job["steps"])
+    assert all(re.fullmatch(r"[\w-]+/[\w-]+@v\d+", step["uses"]) for step in job["steps"] if "uses" in step)
+    (command,) = (step["run"] for step in job["steps"] if step.get("run", "").startswith("pytest "))
+    options = {word.partition("=")[0] for word in command.split() if word.startswith("--mm")}
+    assert options <= {*re.findall(r"--mmulator[\w-]*", Path(pytest_plugin.__file__).read_text())}

@@ -1,0 +1,85 @@
+"""torch's device cuda over memory of the host. It changes torch for the whole process, so programs of their own are run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.places import ROOT
+
+PROGRAMS = Path(__file__).parent / "programs"
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+pytestmark = needs_torch
+
+
+def run(program: str, *words: str) -> list[Any]:
+    """What a program printed, a line of JSON each."""
+    path = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
+    command = [sys.executable, str(PROGRAMS / program), *words]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@cache
+def pieces() -> dict[str, str]:
+    return dict(run("torch_device.py"))
+
+
+NAMES = re.findall(r"^def (\w+)\(\) -> None:", (PROGRAMS / "torch_device.py").read_text(), re.M)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_programs_find_the_device(name: str) -> None:
+    assert not pieces()[name], pieces()[name]
+
+
+# Operators whose results on cuda are others than on the CPU, and why.
+DRAWN = {
+    "cauchy", "exponential", "geometric", "log_normal", "normal.in_place", "uniform", "nn.functional.fractional_max_pool3d",
+    "nn.functional.rrelu", "svd_lowrank", "pca_lowrank", "randn", "randn_like", "rand_like", "randint", "randint_like",
+    "multinomial", "normal", "normal.number_mean", "bernoulli", "nn.functional.feature_alpha_dropout.with_train",
+    "nn.functional.multi_head_attention_forward",
+}  # fmt: skip
+POISONED = {"empty_like", "new_empty", "new_empty_strided", "empty_strided", "empty", "empty_permuted"}
+OWN_FORMULA = {"min.reduction_no_dim", "renorm"}  # torch's gradient asks whether the tensor is on cuda
+REFUSED = {
+    "sparse.sampled_addmm": "sparse", "sparse.mm.reduce": "sparse", "to_sparse": "a sparse_coo tensor on cuda is not supported",
+    "tensor_split": "to be on cpu",  # as on a GPU
+}  # fmt: skip
+
+
+def test_operators_give_the_cpus_bits() -> None:
+    """torch's own list of operators with its own arguments: results and gradients, but for those above, are the CPU's."""
+    (found,) = run("torch_operators.py", "2", "f")
+    assert found["operators"] > 600
+    for name, said in found["other"].items():
+        operator = name.removesuffix(" float32")
+        if operator in REFUSED:
+            assert REFUSED[operator] in said, said
+        else:
+            assert operator in DRAWN | POISONED | OWN_FORMULA and said in ("bits", "gradient: bits"), f"{name}: {said}"
+
+
+NOT_A_GPUS = {"cauchy", "log_normal", "randperm", "randn torch.float64", "normal torch.float64", "exponential torch.float64"}
+
+
+def test_random_numbers_are_a_gpus() -> None:
+    """Of an H100 with the same seed; the larger size has more elements than the grid has threads."""
+    (found,) = run("torch_random.py", "7", "1000", "1500003")
+    assert {name for name, agrees in found.items() if not agrees} == NOT_A_GPUS
+
+
+@pytest.mark.parametrize("line", ["import mmulator.doors.torch", "import mmulator.doors.torch as t; assert not t.installed()"])
+def test_nothing_is_imported_before_it_is_wanted(line: str) -> None:
+    code = f"{line}; import sys; assert not {{'torch', 'llvmlite', 'numpy'}} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True)

@@ -1,0 +1,124 @@
+"""Device memory as a table: allocations, memory of others for as long as they live, regions that overlap."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from mmulator.driver import Memory, Region
+from mmulator.errors import LaunchError
+from mmulator.machine.launch.regions import BELOW, FROM, Regions, merged
+
+HIGH = 0x7F0000000000
+
+
+class Owner:
+    pass
+
+
+def spans(regions: Regions) -> list[tuple[int, int]]:
+    """As native code reads them, without the empty one at 0."""
+    rows = [(int(r["start"]), int(r["size"])) for r in regions.table]
+    assert rows[0] == (0, 0) and rows[1:] == [(r.start, r.size) for r in regions]
+    assert (regions.table["host"] == regions.table["start"]).all()
+    return rows[1:]
+
+
+def test_allocate_and_free() -> None:
+    memory = Memory()
+    found = [memory.allocate(size, f"allocation {size}") for size in (1, 1000, 0, 4096)]
+    assert all(a.address % 512 == 0 for a in found)
+    found[1].bytes()[:] = 7
+    assert spans(memory.regions()) == sorted((a.address, a.size) for a in found if a.size)
+    assert memory.find(found[3].address + 4095) is found[3] and memory.find(found[1].address + 999) is found[1]
+    assert memory.find(found[3].address + 4096) is None
+    memory.free(found[1].address)
+    assert (found[1].address, 1000) not in spans(memory.regions()) and memory.find(found[1].address) is None
+    for address in (found[1].address, found[3].address + 1, 0):
+        with pytest.raises(LaunchError, match=f"free of address 0x{address:x}, which is no allocation's first byte"):
+            memory.free(address)
+
+
+def test_fresh_memory_holds_nothing_to_count_on() -> None:
+    assert (Memory().allocate(100).bytes() == 0xCD).all()
+
+
+def test_memory_of_others_is_there_while_they_live() -> None:
+    memory, first, second = Memory(), Owner(), Owner()
+    for _ in range(3):
+        memory.expose(HIGH, 100, first)
+    memory.expose(HIGH, 300, second)
+    memory.expose(HIGH + 1000, 10, first)
+    assert len(list(memory)) == 3
+    assert spans(memory.regions()) == [(HIGH, 300), (HIGH + 1000, 10)]
+    del second
+    gc.collect()
+    assert spans(memory.regions()) == [(HIGH, 100), (HIGH + 1000, 10)]
+    with pytest.raises(LaunchError, match="no allocation's first byte"):
+        memory.free(HIGH)
+    del first
+    gc.collect()
+    assert spans(memory.regions()) == [] and memory.find(HIGH) is None and not list(memory)
+
+
+def test_whoever_dies_while_the_table_is_made_is_not_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, owners = Memory(), [Owner()]
+    memory.expose(HIGH, 100, owners[0])
+
+    def dying(regions: object) -> Regions:
+        made = merged(regions)  # type: ignore[arg-type]
+        owners.clear()
+        gc.collect()
+        return made
+
+    monkeypatch.setattr("mmulator.driver.memory.merged", dying)
+    memory.regions()
+    assert spans(memory.regions()) == []
+
+
+@pytest.mark.parametrize(
+    ("pieces", "wanted"),
+    [
+        ([(0, 10), (10, 10)], [(0, 10), (10, 10)]),  # side by side is not the same memory
+        ([(0, 10), (9, 10)], [(0, 19)]),
+        ([(5, 1), (0, 10)], [(0, 10)]),
+        ([(0, 10), (0, 20), (0, 5)], [(0, 20)]),
+        ([(30, 5), (0, 10), (8, 4), (11, 9)], [(0, 20), (30, 5)]),
+        ([(0, 0), (5, 0)], []),
+        ([(0, 10), (5, 0), (10, 0)], [(0, 10)]),
+    ],
+)
+def test_what_overlaps_is_one_region(pieces: list[tuple[int, int]], wanted: list[tuple[int, int]]) -> None:
+    for known in range(len(pieces) + 1):  # so many of them known, the others given
+        memory, owner = Memory(), Owner()
+        for at, size in pieces[:known]:
+            memory.expose(HIGH + at, size, owner)
+        given = [Region(HIGH + at, size, f"argument {n}") for n, (at, size) in enumerate(pieces[known:])]
+        found = memory.regions(given)
+        assert spans(found) == [(HIGH + at, size) for at, size in wanted]
+        assert [r.host for r in given] == [r.start for r in given]
+
+
+def test_a_region_may_be_written_if_a_part_of_it_may() -> None:
+    read, write = Region(HIGH, 10, "x", writable=False), Region(HIGH + 5, 3, "y")
+    assert [(r.label, r.writable) for r in merged([read, write])] == [("x", True)]
+    assert merged([read]).table["writable"].tolist() == [0, 0]
+
+
+def test_where_kernels_have_memory_of_their_own() -> None:
+    assert spans(merged([Region(4096, BELOW - 4096, "low"), Region(FROM, 8, "high")]))
+    for start, size in ((BELOW - 4, 8), (BELOW, 1), (FROM - 1, 1)):
+        with pytest.raises(LaunchError, match=f"x lies at 0x{start:x}, where kernels have shared and local memory"):
+            Memory().regions([Region(start, size, "x")])
+
+
+def test_a_table_is_made_once() -> None:
+    memory = Memory()
+    a = memory.allocate(100)
+    first, again = memory.regions([Region(a.address, 100, "x")]), memory.regions([Region(a.address + 4, 8, "y")])
+    assert first.table is again.table and [r.label for r in again.given] == ["y"]
+    other = np.zeros(10)
+    more = memory.regions([Region(other.ctypes.data, 80, "z")])
+    assert len(more) == 2 and len(memory.regions()) == 1
