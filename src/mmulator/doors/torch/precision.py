@@ -96,6 +96,7 @@ class Wide(dispatch.Operator):
         targets: dict[int, Any] = {}
         for n in self.kept:
             own: Any
+            made: Any
             own, made = (given[n], wide[n]) if n < len(given) else (named.get(self.names[n]), wide_named.get(self.names[n]))
             if own is not made:
                 if own.size() != made.size():
