@@ -14,7 +14,7 @@ from tests.support import places, rows, vectors
 ROOT = places.ROOT / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
-    ("lazy",), ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",),
+    ("lazy",), ("floating",), ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
     ("ptx",), ("program",), ("machine",), ("devices", "sanitizer"), ("driver",), ("triton", "doors"), ("jobs",),
