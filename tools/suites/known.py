@@ -69,6 +69,10 @@ REASONS = (
            "takes it for an index", r"test_if_call\[attribute_jit\]"),
     Reason(LIMIT, r"Not equal to tolerance", "five products in bf16 are coarser than the tolerance; NumPy's, rounded alike, give "
            "the same bits", r"test_scan2d\[cumprod-bfloat16"),
+    Reason(LIMIT, r"Block pointers have been removed", "block pointers, which this Triton no longer has"),
+    Reason(LIMIT, r"key contains names that are not kernel arguments", "keys of autotuners that this Triton refuses"),
+    Reason(LIMIT, r"LlamaRotaryEmbedding.*unexpected keyword argument 'device'", "written for an older transformers"),
+    Reason(TIME, "", "65,536,000 blocks of 1024 threads", "test_load_store_same_ptr"),
 )  # fmt: skip
 
 
