@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from mmulator.driver import Driver, Region, Settings, seeds
 from mmulator.errors import ExecutionFault, UnstableResult
+from mmulator.machine.launch.workers import order
 
 HEAD = """.version 8.0
 .target sm_80
@@ -130,3 +132,52 @@ def test_what_no_kernel_stored_to_is_not_written(tmp_path: Path) -> None:
     mapped = np.memmap(path, np.uint8, "r")
     Launch(WAIT, seeds=3)(Region(mapped.ctypes.data, mapped.nbytes, "weights"))
     assert path.read_bytes() == bytes(range(256)) * 16
+
+
+BLOCKS = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 to)
+{
+  .reg .b64 t, at; .reg .b32 i, v; .reg .pred p;
+  ld.param.u64 t, [to]; mov.u32 i, %ctaid.x;
+"""
+LAST = BLOCKS + "st.global.b32 [t], i; ret; }"
+CHAIN = BLOCKS + "mul.wide.u32 at, i, 4; add.u64 t, t, at;\nL: ld.acquire.gpu.global.b32 v, [t]; setp.eq.u32 p, v, 0; @p bra L;\n"
+CHAIN += "add.u32 v, v, 1; st.release.gpu.global.b32 [t + 4], v; ret; }"
+
+
+def launch_blocks(text: str, blocks: int, to: np.ndarray, **settings: Any) -> Any:
+    driver = Driver(Settings(device="sm_80", **settings))
+    region = Region(to.ctypes.data, to.nbytes, "argument 0 (to)")
+    return driver.launch(driver.load(text, "k.ptx").function("k"), blocks, 1, struct.pack("<Q", to.ctypes.data), [region])
+
+
+@pytest.mark.parametrize("blocks", [4, 1000])
+def test_blocks_that_write_one_place_are_found(blocks: int) -> None:
+    to = np.zeros(1, np.uint32)
+    with pytest.raises(UnstableResult, match="k left other bits"):
+        launch_blocks(LAST, blocks, to, seeds=8)
+    assert to[0] == blocks - 1  # under the first seed blocks begin in order
+
+
+def test_a_block_may_wait_for_one_with_a_lower_number() -> None:
+    """Many do; the hardware begins them in order."""
+    to = np.zeros(17, np.uint32)
+    to[0] = 1
+    launch_blocks(CHAIN, 16, to, seeds=2, timeout=30)
+    assert (to == np.arange(1, 18)).all()
+
+
+@pytest.mark.parametrize("clusters", [1, 5, 264, 265, 500, 528, 10_000, 1 << 31])
+def test_the_order_of_blocks(clusters: int) -> None:
+    """Each once, in one group of 264 with those that it is exchanged for; another order under another seed."""
+    assert order(clusters, 264, None) == [(0, clusters)]
+    ranges = order(clusters, 264, 1)
+    assert sum(end - start for start, end in ranges) == clusters and len(set(ranges)) == len(ranges) <= 529
+    begun = 0
+    for start, end in ranges:
+        assert end - start > 1 or abs(start - begun) < 264
+        begun += end - start
+    assert clusters == 1 or ranges != order(clusters, 264, 2)
+    assert clusters == 1 or any(a > b for a, b in pairwise(ranges))

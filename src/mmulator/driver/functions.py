@@ -63,10 +63,14 @@ class Function:
     def run(
         self, grid: Extent, block: Extent, params: bytes | bytearray, regions: Regions, shared: int, seed: int, settings: Settings
     ) -> Report:
-        """One launch that was checked, and wait. Raises ExecutionFault; memory keeps what was stored until then."""
+        """One launch that was checked, and wait. Under another seed than the settings' its blocks begin in another order.
+
+        Raises ExecutionFault; memory keeps what was stored until then.
+        """
         loaded = self.loaded
         arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
-        request = Request(grid, block, arguments, shared, None, seed, settings.threads, settings.timeout)
+        other = seed != settings.seed
+        request = Request(grid, block, arguments, shared, None, seed, settings.threads, settings.timeout, shuffled=other)
         started = time.perf_counter()
         compiled = loaded.module.loaded.compiled.get((self.name, loaded.device, OPTIONS))
         compiled = compiled or self.kernel.compile(loaded.device, options=OPTIONS)

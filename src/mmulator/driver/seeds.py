@@ -1,7 +1,8 @@
 """One launch under several seeds, each from the same memory: a kernel in order leaves the same bits under all of them.
 
-The seed says when asynchronous copies and wgmma complete, and which warp goes first. Blocks begin in one order: in this mode
-a launch has one thread of the host, so that what differs is the seed's doing. (But a block that takes long is set aside for
+The seed says when asynchronous copies and wgmma complete, and which warp goes first. Under the first seed blocks begin in
+order, under each other one as the seed has it. A launch has one thread of the host in this mode, so that what differs is the
+seed's doing. (But a block that takes long is set aside for
 others, by the clock: machine/launch/workers.py.)
 """
 
@@ -25,7 +26,10 @@ from mmulator.ptx.tree import Instruction, Reg
 
 CHUNK = 1 << 20  # bytes that are compared, and kept where they changed
 WORD = 4  # bytes that a message shows
-RULE = "the seed chooses what the hardware is free to choose: when asynchronous operations complete, and which warp goes first"
+RULE = (
+    "the seed chooses what the hardware is free to choose: when asynchronous operations complete, which warp goes first, "
+    "which block begins first"
+)
 
 _compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(("memcmp", ctypes.CDLL(None)))
 
@@ -112,6 +116,7 @@ def _error(function: Function, given: Sequence[Region], found: Sequence[Piece], 
     count = sum(int(np.count_nonzero(p.live != p.wanted)) for p in found)
     reasons = list(_reasons(function))
     missing = "a wait, a fence or a barrier may be missing, so that something is read before it is there"
+    missing += "; or blocks share memory without atomics"
     return UnstableResult(
         f"{demangle(function.name)} left other bits under seed {seeds[1]} than under seed {seeds[0]}: "
         f"{count} byte{'s differ' if count != 1 else ' differs'}, the first is byte {byte} of {memory.label}, which "

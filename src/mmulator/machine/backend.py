@@ -63,7 +63,7 @@ class Request:
 
     shared: dynamic bytes. back: the arrays that are wanted afterwards; None for all. The rest is for backends that are no
     GPU: seed of the scheduler's choices, threads of the host, seconds that it may take, whom to tell how far it is,
-    elements whose stores are noted.
+    elements whose stores are noted, whether the seed chooses the order in which blocks begin, too.
     """
 
     grid: tuple[int, int, int]
@@ -76,6 +76,7 @@ class Request:
     timeout: float | None = None
     progress: Progress | None = None
     watches: Watches | None = None
+    shuffled: bool = False
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class Cpu:
         threads = request.threads or (1 if watches else None)
         try:
             grid, spare = grid_for(kernel, shape, request.arguments, request.seed, threads, watches)
-            workers = Workers(grid, request.progress, spare)
+            workers = Workers(grid, request.progress, spare, request.seed if request.shuffled else None)
             outcome = workers.run(request.timeout)
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None

@@ -8,6 +8,7 @@ what is raised in there would be lost.
 from __future__ import annotations
 
 import ctypes
+import random
 import threading
 import time
 from collections import deque
@@ -55,17 +56,38 @@ class _Late(Exception):
     """The time limit has passed."""
 
 
+def order(clusters: int, most: int, seed: int | None) -> list[tuple[int, int]]:
+    """Ranges of clusters as they begin: in order, or as a seed has it.
+
+    most: clusters that are resident at once. The hardware begins them in order, as far as anyone knows, and those that are
+    resident together overtake each other. So each is exchanged for one of those only, which lets a cluster wait for one with
+    a lower number; and only in the first and the last such group, since there may be very many.
+    """
+    if seed is None:
+        return [(0, clusters)]
+    chance = random.Random(seed)
+    first = range(min(most, clusters))
+    last = range(max(len(first), clusters - most), clusters)
+    numbers = [chance.sample(group, len(group)) for group in (first, last)]
+    between = [(len(first), last.start)] if len(first) < last.start else []
+    one, two = ([(n, n + 1) for n in group] for group in numbers)
+    return [*one, *between, *two]
+
+
 class Workers:
     """Threads of the host that take clusters until none is left, one fails, or the caller stops them."""
 
-    def __init__(self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = ()) -> None:
+    def __init__(
+        self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = (), shuffled: int | None = None
+    ) -> None:
+        """shuffled: the seed of the order in which clusters begin; None: in order."""
         self.grid, self.progress = grid, progress
         self.lock = threading.Lock()
         self.news: threading.Condition | None = None  # a cluster may be taken, or a thread is done; where there are threads
         size = grid.shape.cluster_size
         self.most = min(max(1, MAX_RESIDENT // size), check_host(grid.cluster_bytes, grid.workers))
         self.size, self.clusters = size, grid.shape.clusters
-        self.new: deque[tuple[int, int]] = deque([(0, self.clusters)])  # ranges that nobody has begun, in order
+        self.new: deque[tuple[int, int]] = deque(order(self.clusters, self.most, shuffled))  # ranges that nobody has begun
         self.finished = 0
         self.waiting: deque[Resident] = deque()  # set aside half-done
         self.spare, self.residents = list(spare), list(spare)  # memory of clusters that nobody uses, and all of it
@@ -96,10 +118,11 @@ class Workers:
             if not new:
                 return None
             number, end = self.new.popleft()
-            left = sum(e - n for n, e in self.new) + end - number
-            some = left if not self.active else max(1, left // (2 * self.grid.workers))
+            some = end - number
             if self.waiting or self.grid.subscriber:
                 some = 1
+            elif some > 1 and self.active:
+                some = max(1, (sum(e - n for n, e in self.new) + some) // (2 * self.grid.workers))
             if end - number > some:
                 self.new.appendleft((number + some, end))
                 end = number + some
