@@ -9,7 +9,7 @@ def open() -> list[Any]:
     """Everything that must live as long as the device. Raises UnsupportedError."""
     import torch
 
-    from mmulator.doors.torch import cuda, dispatch, hooks, kernels, memory, precision, random, raw
+    from mmulator.doors.torch import collectives, cuda, dispatch, hooks, kernels, memory, precision, random, raw
     from mmulator.driver.addresses import watch
 
     cuda.install()
@@ -17,6 +17,7 @@ def open() -> list[Any]:
     raw.find()
     hooks.answer(guard, raw.memory.answers)
     kept = dispatch.register({**kernels.SPECIAL, **precision.kernels()}, kernels.BUILT_FOR_CUDA)
+    kept += collectives.register()
     watch(torch)
     memory.storages()
     random.install()

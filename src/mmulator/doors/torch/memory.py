@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from mmulator.doors.torch import dispatch, raw
+from mmulator.errors import UnsupportedError
 
 # What fresh memory holds: a signalling NaN of each floating-point type, elsewhere bytes of 0xCD. Hexadecimal, one element.
 _WORDS = {
@@ -37,6 +38,11 @@ def poisoned(size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     return poison(dispatch.empty(size, dtype))
 
 
+def not_shared(*_: Any, **__: Any) -> NoReturn:
+    """What torch.multiprocessing asks of a tensor of cuda that goes to another process."""
+    raise UnsupportedError("a tensor of cuda cannot be sent to another process", hint="send tensor.cpu(), and call cuda() there")
+
+
 # storages -----------------------------------------------------------------------------------------------------------------
 def storages() -> None:
     """Storages of cuda can be made and resized by hand, as torch's serialisation does."""
@@ -59,5 +65,6 @@ def storages() -> None:
         raw.resize_storage(self, size)
         return self
 
+    torch.UntypedStorage._share_cuda_ = torch.UntypedStorage._new_shared_cuda = not_shared
     torch.UntypedStorage.__new__ = new
     torch.UntypedStorage.resize_ = grow
