@@ -50,6 +50,7 @@ def test_launch_of_a_tuned_kernel() -> None:
 WRONG: list[tuple[Any, str]] = [
     (lambda: mm.triton.compile(kernels.copy, "*fp32", {"BLOCK": 64}), "the signature has 1 types, and copy takes 3"),
     (lambda: mm.triton.compile(kernels.copy, {"x_ptr": "*fp32"}, {"BLOCK": 64}), "no type for o_ptr, n"),
+    (lambda: mm.triton.compile(kernels.copy, "*fp31,*fp32,i32", {"BLOCK": 64}), "Triton has no type"),
     (lambda: mm.triton.compile(kernels.copy, "i32", {"BLOK": 64}), "no parameter BLOK"),
     (lambda: mm.triton.compile(kernels.copy, "*fp32,*fp32,i32", {"BLOCK": 64}, device="sm_91"), "unknown device"),
     (lambda: mm.triton.launch(kernels.copy, 1, X, X, 100, BLOCK=128, warps=4), "no parameter warps"),

@@ -107,6 +107,7 @@ def compile(
     for n, name in enumerate(names):
         ty, by = _TYPE.match(types[name]).groups()  # type: ignore[union-attr]
         types[name] = ty.strip()
+        _check_type(name, types[name])
         if by == "1":
             types[name], constants[name] = "constexpr", 1
         elif by == "16":
@@ -114,6 +115,18 @@ def compile(
     source = ASTSource(fn, {n: types[n] for n in names}, {(names.index(k),): v for k, v in constants.items()}, attributes)
     made = of_triton(source, target=GPUTarget("cuda", int(device[3:]), 32), options=options)
     return Compiled(source, made, device)
+
+
+def _check_type(name: str, written: str) -> None:
+    """Raises LaunchError for a type that Triton does not know: it would say `KeyError`."""
+    from triton.language import str_to_ty
+
+    try:
+        str_to_ty(written, None)
+    except (KeyError, IndexError):
+        raise LaunchError(
+            f"Triton has no type {written!r}, which the signature gives {name}", hint="types are written as i32, fp32, *bf16, *fp32:16"
+        ) from None
 
 
 def _types(fn: Any, names: list[str], signature: str | Mapping[str, str], constants: Mapping[str, Any]) -> dict[str, str]:
