@@ -125,7 +125,7 @@ def _check_type(name: str, written: str) -> None:
         str_to_ty(written, None)
     except (KeyError, IndexError):
         raise LaunchError(
-            f"Triton has no type {written!r}, which the signature gives {name}", hint="types are written as i32, fp32, *bf16, *fp32:16"
+            f"Triton has no type {written!r}, which the signature gives {name}", hint="write i32, fp32, *bf16, *fp32:16"
         ) from None
 
 
