@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 import subprocess
 import sys
 from typing import Any
@@ -358,3 +360,25 @@ def test_importing_the_package_is_cheap() -> None:
 def test_targets_and_versions_that_do_not_exist(target: Any, ptx: Any, message: str) -> None:
     with pytest.raises(OperandError, match=message):
         Instruction.parse("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", target=target, ptx=ptx)
+
+
+def test_what_a_program_made_of_its_floats_changes_no_bit() -> None:
+    """Subnormals are flushed by the processor from here on, as torch.set_flush_denormal has it."""
+    library = ctypes.CDLL(ctypes.util.find_library("m"))
+    rng = np.random.default_rng(1)
+    i = mm.Instruction.parse("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32")
+    a, b, c = ((rng.standard_normal((64, 64)) * scale).astype(np.float32) for scale in (1e-20, 1e-20, 1e-40))
+    wanted = mm.matmul(a, b, c, instruction=i), i.compute(a[:16, :8], b[:8, :8], c[:16, :8])
+    environment = ctypes.create_string_buffer(256)
+    library.fegetenv(environment)
+    flushing = ctypes.create_string_buffer(environment.raw, 256)
+    ctypes.c_uint32.from_buffer(flushing, 28).value |= 0x8040  # MXCSR
+    library.fesetenv(flushing)
+    try:
+        assert np.float32(1e-40) * np.float32(1) == 0
+        found = mm.matmul(a, b, c, instruction=i), i.compute(a[:16, :8], b[:8, :8], c[:16, :8])
+        assert np.float32(1e-40) * np.float32(1) == 0
+    finally:
+        library.fesetenv(environment)
+    for x, y in zip(wanted, found):
+        np.testing.assert_array_equal(x.view(np.uint32), y.view(np.uint32))

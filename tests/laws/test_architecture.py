@@ -14,7 +14,7 @@ from tests.support import places, rows, vectors
 ROOT = places.ROOT / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
-    ("lazy",), ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",),
+    ("lazy",), ("floating",), ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
     ("ptx",), ("program",), ("machine",), ("devices", "sanitizer"), ("driver",), ("triton", "doors"), ("jobs",),
@@ -143,7 +143,8 @@ VOCABULARY = {
 OWN = {"execution", "instruction", "matmul", "operands"}  # of instruction/
 # The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
 NATIVE = {
-    "calls", "events", "faults", "pending", "printing", "registers", "scheduler", "waiting", "watch", "wgmma_operands", "windows",
+    "calls", "events", "faults", "floats", "pending", "printing", "registers", "scheduler", "waiting", "watch",
+    "wgmma_operands", "windows",
 }  # fmt: skip
 
 

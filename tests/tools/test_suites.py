@@ -62,6 +62,12 @@ def test_a_suite_of_someone_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "10 cases" in run.table(json.loads(whole.read_text()))
 
 
+def test_a_sample_may_be_the_smallest_cases() -> None:
+    names = ["a.py::t[B4-T1024-H8-0.5-float16]", "a.py::t[B1-T63-H2-1e-05-float16]", "a.py::t[2-128-16-0.5]", "a.py::u"]
+    assert chosen(names, 1, small=True) == [False, True, False, True]
+    assert chosen(names, 2, small=True) == [False, True, True, True]
+
+
 def test_shards_are_parts() -> None:
     names = [f"t.py::test_{f}[{n}]" for f in "ab" for n in range(50)]
     parts = [chosen(names, 7, (part, 3)) for part in range(3)]

@@ -50,13 +50,18 @@ class Reason:
 
 
 REASONS = (
+    Reason(TIME, "", "65,536,000 blocks of 1024 threads", "test_load_store_same_ptr"),
     Reason(TIME, r"TimeIsUp|^LimitReached.*seconds|limit reached.*seconds", "longer than the time a case has"),
     Reason(UNSUPPORTED, r"\.reqnctapercluster cannot be run|clusters of", "clusters of blocks"),
+    Reason(UNSUPPORTED, r"is instrumented \((\w+)\)", r"kernels that Triton instruments (\1)"),
     Reason(UNSUPPORTED, r"UnsupportedError: (?:\S+ \(\S+\): |\S+:\d+:\d+: )*(\S+) cannot be run", r"`\1`"),
     Reason(UNSUPPORTED, r"UnsupportedError: .*: (\S+) is not supported", r"`\1`"),
     Reason(UNSUPPORTED, r"UnsupportedError: ([^\n]{1,100})", r"\1"),
+    Reason(UNSUPPORTED, r"Backend device 'nvidia' is not active", "NVIDIA's own driver of Triton, asked for by name"),
     # What follows was looked at case by case; it would be so on a GPU too, or needs what no emulator has.
     Reason(LIMIT, r"count.*ld\.relaxed", "counts instructions in PTX of another Triton", "test_atomic_poll"),
+    Reason(LIMIT, r"Could not find `libcublas", "needs cuBLAS"),
+    Reason(LIMIT, r"No such file.*third_party/nvidia", "needs all of Triton's sources beside its folder `python`"),
     Reason(LIMIT, r"not equal", "of a later Triton, in which `tl.cat` keeps the order", r"test_cat\[True"),
     Reason(LIMIT, r"CHECK: expected string not found|DID NOT RAISE Compilation", "the text of another Triton's compiler"),
     Reason(LIMIT, r"out of bounds: st\.global.* byte 12", "stores behind the end of its array", "test_int_annotation"),
@@ -64,6 +69,9 @@ REASONS = (
            "takes it for an index", r"test_if_call\[attribute_jit\]"),
     Reason(LIMIT, r"Not equal to tolerance", "five products in bf16 are coarser than the tolerance; NumPy's, rounded alike, give "
            "the same bits", r"test_scan2d\[cumprod-bfloat16"),
+    Reason(LIMIT, r"Block pointers have been removed", "block pointers, which this Triton no longer has"),
+    Reason(LIMIT, r"key contains names that are not kernel arguments", "keys of autotuners that this Triton refuses"),
+    Reason(LIMIT, r"LlamaRotaryEmbedding.*unexpected keyword argument 'device'", "written for an older transformers"),
     Reason(TIME, "", "65,536,000 blocks of 1024 threads", "test_load_store_same_ptr"),
 )  # fmt: skip
 

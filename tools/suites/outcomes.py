@@ -53,7 +53,7 @@ def number(name: str) -> int:
 
 def size(name: str) -> tuple[int, int]:
     """Of a case whose parameters are sizes: the product of the whole numbers among them, then `number`."""
-    parameters = name.partition("[")[2]
+    parameters = re.sub(r"\d+(\.\d+)?e-?\d+|b?float\d+|dtype\d+", "", name.partition("[")[2])
     whole = re.findall(r"(?<![\w.])[A-Za-z_]*(\d+)(?![\w.])", parameters)
     return math.prod(max(1, int(n)) for n in whole), number(name)
 

@@ -70,6 +70,8 @@ def run_pytest(suite: Suite, folder: Path, options: argparse.Namespace, environm
         environment = {**environment, "SUITE_OUT": str(out), "SUITE_TIMEOUT": str(options.timeout)}
         if options.sample:
             environment["SUITE_SAMPLE"] = str(options.sample)
+        if options.small:
+            environment["SUITE_SMALL"] = "1"
         if options.shard:
             environment["SUITE_SHARD"] = options.shard
         command = [*options.through.split(), "-m", "pytest", "-p", "tools.suites.outcomes", "-p", "no:cacheprovider", "-q"]
@@ -162,7 +164,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("name", choices=list(SUITES))
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--device", default="sm_90")
-    parser.add_argument("--sample", type=int)
+    parser.add_argument("--sample", type=int, help="cases of each function")
+    parser.add_argument("--small", action="store_true", help="the smallest ones, by the numbers in their names")
     parser.add_argument("--shard")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--timeout", type=int, default=120, help="seconds of a case")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError, UnsupportedError, short_traceback, shown
+from mmulator.floating import in_plain_floats
 from mmulator.instruction import execution
 from mmulator.instruction.operands import check_signs, words
 from mmulator.isa.form import Form
@@ -125,6 +126,7 @@ class Instruction:
         return _layout(self.form, name)
 
     @short_traceback
+    @in_plain_floats
     def compute(
         self,
         A: Any,
@@ -185,6 +187,7 @@ class Instruction:
         return from_raw(form.dtype, d)
 
     @short_traceback
+    @in_plain_floats
     def execute(self, device: str = "sm_90", *, strict: bool = True, **operands: Any) -> Array:
         """Registers in, registers out: uint32 [..., lanes, registers] (uint64 for .f64), lanes 32, or 128 for wgmma.
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import OperandError, short_traceback
+from mmulator.floating import in_plain_floats
 from mmulator.instruction import execution
 from mmulator.instruction.instruction import Instruction
 from mmulator.instruction.operands import check_signs
@@ -23,6 +24,7 @@ _ONE = {"ue8m0": 0x7F, "ue4m3": 0x38}
 
 
 @short_traceback
+@in_plain_floats
 def matmul(
     A: Any,
     B: Any,

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from mmulator.floating import in_plain_floats
+
 CORES = os.cpu_count() or 1
 _MACS_OF_A_THREAD = 1 << 18  # less is not worth a thread of its own
 
@@ -40,7 +42,13 @@ def together(tasks: Sequence[Callable[[], object]], threads: int) -> None:
         for task in tasks:
             task()
     else:
-        list(_pool(threads).map(lambda task: task(), tasks))
+        list(_pool(threads).map(_run, tasks))
+
+
+@in_plain_floats
+def _run(task: Callable[[], object]) -> None:
+    """Threads keep what was set where they were made."""
+    task()
 
 
 @cache

@@ -163,6 +163,10 @@ def prepare() -> None:
         made |= table()
     made |= {name: absent(*said) for name, said in _ABSENT.items()}
     made |= {name: refuse(f"torch._C.{name}", "there are no CUDA graphs, and there is one pool of memory") for name in _REFUSED}
+    theirs = [
+        n for n in dir(torch._C) if n.startswith("_cuda_") and n not in made
+    ]  # in a build for CUDA: it would look for a GPU
+    made |= {name: refuse(f"torch._C.{name}", "docs/programs.md says what is") for name in theirs}
     vars(torch._C).update(made, __getattr__=_missing)
     torch.version.cuda = cuda_device.version()
     after_import("torch.autograd.profiler", without_a_tracer)

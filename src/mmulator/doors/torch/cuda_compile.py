@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 import torch
@@ -35,16 +36,18 @@ def configure(config: Any) -> None:
 def choose(backends: Any) -> None:
     """triton.backends: ours comes first, and NVIDIA's driver finds no GPU: torch says that it has one, and it believes that."""
     table: dict[str, Any] = backends.backends
-    if NAME not in table:
-        return
     nvidia = table.get("nvidia")
-    if nvidia is not None:
-        driver = type(nvidia.driver.__name__, (nvidia.driver,), {"is_active": staticmethod(lambda: False)})
-        table["nvidia"] = type(nvidia)(compiler=nvidia.compiler, driver=driver)
-    rest = {name: table[name] for name in [*table] if name != NAME}
-    ours = table[NAME]
+    if nvidia is None:
+        return
+    kind = type(nvidia)
+    if NAME not in table:  # mmulator is not installed but on the path
+        compiler, ours = (import_module(f"mmulator.triton.{name}") for name in ("compiler", "driver"))
+        table[NAME] = kind(compiler=compiler.MmulatorBackend, driver=ours.MmulatorDriver)
+    driver = type(nvidia.driver.__name__, (nvidia.driver,), {"is_active": staticmethod(lambda: False)})
+    table["nvidia"] = kind(compiler=nvidia.compiler, driver=driver)
+    ordered = {NAME: table[NAME], **table}
     table.clear()
-    table.update({NAME: ours, **rest})
+    table.update(ordered)
 
 
 def measured(_: Any, call: Callable[[], Any], *__: Any, return_mode: str = "min", **___: Any) -> float | list[float]:

@@ -42,7 +42,8 @@ def _twin(address: int, size: int) -> torch.UntypedStorage:
         if len(_twins) >= _MOST:
             for kept in (_twins, _bases, _known):
                 kept.clear()
-        made = torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=torch.uint8) if size else torch.empty(0)
+        memory = (ctypes.c_char * size).from_address(address) if size else ctypes.create_string_buffer(1)
+        made = torch.frombuffer(memory, dtype=torch.uint8)  # its storage cannot be resized: so results of operators are told
         found = _twins[address, size] = _storage_of(made)
     return found
 
@@ -59,12 +60,13 @@ def base(address: int, size: int, dtype: torch.dtype) -> torch.Tensor:
 
 def alias(tensor: torch.Tensor, own: bool = True) -> torch.Tensor:
     """A CPU tensor over the memory of a tensor of cuda, for as long as that lives. own: nobody else has it, so that it may be
-    given another shape."""
+    given another shape. Tensors without memory are not the same tensor."""
     storage = _storage_of(tensor)
     key = (
         _address_of(storage), storage.nbytes(), tensor.dtype, tensor.size(), tensor.stride(), tensor.storage_offset(),
         tensor.is_conj(), tensor.is_neg(),
     )  # fmt: skip
+    own = own or not key[1]
     if not own and (found := _known.get(key)) is not None:
         return found
     address, size, dtype, shape, stride, offset, conj, neg = key

@@ -93,8 +93,10 @@ class Wide(dispatch.Operator):
             return self.plain(keys, *values, **named)
         wide, wide_named = [widen(v) for v in given], {name: widen(v) for name, v in named.items()}
         result = self.plain(keys, *wide, **wide_named)
-        targets = {}
+        targets: dict[int, Any] = {}
         for n in self.kept:
+            own: Any
+            made: Any
             own, made = (given[n], wide[n]) if n < len(given) else (named.get(self.names[n]), wide_named.get(self.names[n]))
             if own is not made:
                 if own.size() != made.size():
@@ -124,7 +126,13 @@ class Softmax(dispatch.Operator):
         return result if half_to_float else narrow(result, x.dtype)
 
 
-class SoftmaxBackward(Softmax):
+class SoftmaxBackward(dispatch.Operator):
+    """Of both; their last argument is the type that the input had."""
+
+    def __init__(self, op: torch._ops.OpOverload) -> None:
+        super().__init__(op)
+        self.plain, self.run = self.run, self.run_wide
+
     def run_wide(self, keys: Any, grad: Any, output: Any, dim: int, input_dtype: torch.dtype) -> Any:
         wide = _WIDE if input_dtype in _NARROW else input_dtype
         return narrow(self.plain(keys, widen(grad), widen(output), dim, wide), input_dtype)

@@ -1,7 +1,10 @@
 """Random numbers of cuda: its generators, and the operators that draw.
 
-rand, randint, dropout, bernoulli, randn and what is made of them give the bits that a GPU of the same number of
-multiprocessors gives (philox.py). Other distributions are drawn by the CPU, reproducibly, from the generator's seed and place.
+What a GPU of the same number of multiprocessors draws from the same seed is drawn here, bit for bit (philox.py; checked
+beside an H100 with tools/capture/torch_random.py): uniform and integer numbers, bernoulli, dropout and geometric of all types,
+normal and exponential of float32, float16 and bfloat16. In float64, normal and exponential come from the same 64 bits, but by
+the host's logarithm and sine. All else (randperm, multinomial, cauchy, log_normal, poisson and others) is drawn by the CPU:
+reproducibly, from the generator's seed and place, but not as a GPU does.
 """
 
 from __future__ import annotations
@@ -187,6 +190,9 @@ def _silent(function: Any) -> Any:
 @kernel("uniform_")
 @_silent
 def uniform_(self: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Any:
+    if self.dtype.is_complex:
+        uniform_(torch.ops.aten.view_as_real(self), low, high, generator=generator)
+        return self
     first, last = (torch.tensor(v, dtype=self.dtype) for v in (low, high))
     between, start = (last - first).item(), first.item()
     drawn = _uniform(self, generator)
@@ -204,8 +210,7 @@ def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if self.dtype.is_complex:
-        half = 0.5**0.5
-        normal_(torch.ops.aten.view_as_real(self), 0.0, std * half, generator=generator)
+        normal_(torch.ops.aten.view_as_real(self), 0.0, std / 2**0.5, generator=generator)
         return self.add_(mean) if mean else self
     if self.dtype == torch.float64:
         return _put(self, _draw(self.numel(), generator, philox.normal64, 2) * std + mean)
