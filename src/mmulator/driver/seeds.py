@@ -1,8 +1,8 @@
 """One launch under several seeds, each from the same memory: a kernel in order leaves the same bits under all of them.
 
-The seed says when asynchronous copies and wgmma complete, and which warp goes first. Blocks begin in one order: in this mode
-a launch has one thread of the host, so that what differs is the seed's doing. (But a block that takes long is set aside for
-others, by the clock: machine/launch/workers.py.)
+The seed says when asynchronous copies and wgmma complete, and which warp goes first. Blocks run in one order: in this mode
+a launch has one thread of the host, so that what differs is the seed's doing. (A block that takes long is set aside for
+others, but by counted work, never by the clock: machine/launch/workers.py.)
 """
 
 from __future__ import annotations
