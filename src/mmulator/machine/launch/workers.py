@@ -190,7 +190,9 @@ class Workers:
             result = native(cluster, budget)
             now = time.perf_counter()
             over = now - since > self.turn if counted is None else counted.ran(resident, budget, self.finished)
-            if result != Stop.BUDGET:
+            if result == Stop.ASLEEP:  # perhaps it waits for others
+                over = True
+            elif result != Stop.BUDGET:
                 break
             took, before = now - before, now
             if took > 2 * PIECE:
