@@ -36,6 +36,7 @@ NAMESPACE = {
     "compiled for it": "f'sm_{c.get_device_capability()[0]}{c.get_device_capability()[1]}' in c.get_arch_list()",
     "second device": "c.set_device(1)",
     "second tensor": "torch.zeros(1, device='cuda:1')",
+    "too large": "torch.zeros(1 << 50, device='cuda')",
     "properties of a second": "c.get_device_properties(1)",
     "device": "[c.device(0).__enter__(), c.set_device('cuda:0'), c.synchronize(), c.empty_cache(), c.ipc_collect()]",
     "stream": "(lambda s: [s != c.current_stream(), isinstance(s, torch.Stream), s.query(), str(s.device), s.cuda_stream > 0])"
@@ -184,6 +185,7 @@ def test_time_is_counted_work(facts: dict[str, Any]) -> None:
     [
         ("second device", "AcceleratorError", "CUDA error: invalid device ordinal\nGPU device may be out of range"),
         ("second tensor", "AcceleratorError", "CUDA error: invalid device ordinal"),
+        ("too large", "OutOfMemoryError", "CUDA out of memory. Tried to allocate 4194304.00 GiB."),
         ("properties of a second", "AssertionError", "Invalid device id"),
         ("no timing", "ValueError", "Both events must be created with argument 'enable_timing=True'"),
         ("not recorded", "ValueError", "Both events must be recorded before calculating elapsed time"),

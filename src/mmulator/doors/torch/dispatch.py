@@ -8,6 +8,7 @@ the dispatcher's lowest layer (autograd, autocast, modes, subclasses, views) is 
 from __future__ import annotations
 
 import ctypes
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -151,6 +152,17 @@ def _view_of(result: torch.Tensor, storage: torch.UntypedStorage, given: Sequenc
     return made
 
 
+def out_of_memory(error: RuntimeError) -> RuntimeError:
+    """The error as CUDA's allocator would raise it, if it is about memory: programs catch that, and try with less."""
+    found = re.search(r"allocate memory: you tried to allocate (\d+) bytes", str(error))
+    if found is None or isinstance(error, torch.OutOfMemoryError):
+        return error
+    return torch.OutOfMemoryError(
+        f"CUDA out of memory. Tried to allocate {int(found[1]) / 2**30:.2f} GiB. Tensors of cuda lie in the memory of this "
+        "machine, which has not so much left."
+    )
+
+
 def empty(size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """A fresh tensor of cuda."""
     return adopt(_empty(KEYS, size, dtype=dtype, device=CPU))
@@ -235,10 +247,13 @@ class Operator:
         ) or torch._C._dispatch_has_computed_kernel_for_dispatch_key(self.name, "CPU")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _functions_are_watched():
-            with torch._C.DisableTorchFunction():
-                return self.call(args, kwargs)
-        return self.call(args, kwargs)
+        try:
+            if _functions_are_watched():
+                with torch._C.DisableTorchFunction():
+                    return self.call(args, kwargs)
+            return self.call(args, kwargs)
+        except RuntimeError as error:
+            raise out_of_memory(error) from None
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.views:

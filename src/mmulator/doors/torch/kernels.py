@@ -41,7 +41,10 @@ def empty(
 ) -> Any:
     _pinned(pin_memory)
     where = raw.CPU if device is None else dispatch.host(device)
-    made = _empty(KEYS, size, dtype=dtype, layout=layout, device=where, memory_format=memory_format)
+    try:
+        made = _empty(KEYS, size, dtype=dtype, layout=layout, device=where, memory_format=memory_format)
+    except RuntimeError as error:
+        raise dispatch.out_of_memory(error) from None
     return memory.poison(dispatch.adopt(made))
 
 
@@ -51,7 +54,11 @@ def empty_strided(
 ) -> Any:
     _pinned(pin_memory)
     where = raw.CPU if device is None else dispatch.host(device)
-    return memory.poison(dispatch.adopt(_empty_strided(KEYS, size, stride, dtype=dtype, layout=layout, device=where)))
+    try:
+        made = _empty_strided(KEYS, size, stride, dtype=dtype, layout=layout, device=where)
+    except RuntimeError as error:
+        raise dispatch.out_of_memory(error) from None
+    return memory.poison(dispatch.adopt(made))
 
 
 @kernel("resize_")
