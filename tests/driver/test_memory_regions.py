@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -67,13 +69,13 @@ def test_whoever_dies_while_the_table_is_made_is_not_in_the_next(monkeypatch: py
     memory, owners = Memory(), [Owner()]
     memory.expose(HIGH, 100, owners[0])
 
-    def dying(regions: object) -> Regions:
-        made = merged(regions)  # type: ignore[arg-type]
+    def dying(regions: Sequence[Region], table: np.ndarray) -> Regions:
         owners.clear()
         gc.collect()
-        return made
+        return made(regions, table)
 
-    monkeypatch.setattr("mmulator.driver.memory.merged", dying)
+    made = Regions.of
+    monkeypatch.setattr(Regions, "of", dying)
     memory.regions()
     assert spans(memory.regions()) == []
 
@@ -122,3 +124,24 @@ def test_a_table_is_made_once() -> None:
     other = np.zeros(10)
     more = memory.regions([Region(other.ctypes.data, 80, "z")])
     assert len(more) == 2 and len(memory.regions()) == 1
+
+
+def test_pieces_that_come_and_go_are_what_all_of_them_make() -> None:
+    choose, memory = random.Random(7), Memory()
+    owners: list[tuple[Owner, int, int]] = []
+    for step in range(600):
+        if owners and choose.random() < 0.45:
+            owners.pop(choose.randrange(len(owners)))
+        else:
+            owners.append((Owner(), HIGH + choose.randrange(400), choose.choice((0, 1, 3, 8, 60))))
+            memory.expose(owners[-1][1], owners[-1][2], owners[-1][0])
+        known = [Region(at, size, "x") for _, at, size in owners]
+        assert spans(memory.regions()) == [(r.start, r.size) for r in merged(known)], step
+        given = [Region(HIGH + choose.randrange(400), choose.randrange(40), "y", choose.random() < 0.5)]
+        found = memory.regions(given)
+        assert spans(found) == [(r.start, r.size) for r in merged([*given, *known])]
+        assert found.table["writable"].tolist()[1:] == [r.writable for r in merged([*given, *known])]
+        for address in range(HIGH - 1, HIGH + 470, 7):
+            hit = memory.find(address)
+            assert (hit is None) == (not any(0 <= address - at < size for _, at, size in owners))
+            assert hit is None or 0 <= address - hit.address < hit.size

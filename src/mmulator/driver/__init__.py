@@ -7,14 +7,44 @@ means the same to a kernel. A kernel may touch what the door says it was given, 
 
 from __future__ import annotations
 
-from mmulator.driver.driver import Driver as Driver
-from mmulator.driver.driver import current as current
-from mmulator.driver.driver import use as use
-from mmulator.driver.functions import Function as Function
-from mmulator.driver.functions import LoadedModule as LoadedModule
-from mmulator.driver.memory import Allocation as Allocation
-from mmulator.driver.memory import Memory as Memory
-from mmulator.driver.settings import Settings as Settings
-from mmulator.driver.streams import Event as Event
-from mmulator.driver.streams import Stream as Stream
-from mmulator.machine.launch.arguments import Region as Region
+from typing import TYPE_CHECKING, Any
+
+# Imported on first use: a program that opens a door may never launch a kernel.
+_LAZY = {
+    "Allocation": "mmulator.driver.memory",
+    "Driver": "mmulator.driver.driver",
+    "Event": "mmulator.driver.streams",
+    "Function": "mmulator.driver.functions",
+    "LoadedModule": "mmulator.driver.functions",
+    "Memory": "mmulator.driver.memory",
+    "Region": "mmulator.machine.launch.regions",
+    "Settings": "mmulator.driver.settings",
+    "Stream": "mmulator.driver.streams",
+    "current": "mmulator.driver.driver",
+    "use": "mmulator.driver.driver",
+}
+
+__all__ = [
+    "Allocation", "Driver", "Event", "Function", "LoadedModule", "Memory", "Region", "Settings", "Stream", "current", "use",
+]  # fmt: skip
+
+if TYPE_CHECKING:
+    from mmulator.driver.driver import Driver, current, use
+    from mmulator.driver.functions import Function, LoadedModule
+    from mmulator.driver.memory import Allocation, Memory
+    from mmulator.driver.settings import Settings
+    from mmulator.driver.streams import Event, Stream
+    from mmulator.machine.launch.regions import Region
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    globals()[name] = value = getattr(import_module(_LAZY[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -7,11 +7,13 @@ autotuner chooses the same configuration everywhere.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mmulator.driver.chips import CHIPS, Device
 from mmulator.machine.launch.limits import KIB
-from mmulator.machine.launch.report import Report
+
+if TYPE_CHECKING:
+    from mmulator.machine.launch.report import Report
 
 LAUNCH = 2e-6  # seconds that a launch takes, whatever it does
 SCHEDULERS = 4  # of a multiprocessor: each issues an instruction a cycle

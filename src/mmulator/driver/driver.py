@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mmulator.driver import report, seeds
 from mmulator.driver.chips import Device, chip
-from mmulator.driver.functions import Extent, Function, LoadedModule
-from mmulator.driver.memory import Memory
 from mmulator.driver.settings import Settings
 from mmulator.driver.streams import Stream
-from mmulator.machine.launch.arguments import Region
-from mmulator.machine.launch.report import Report
+from mmulator.lazy import cached_property
 
-Listener = Callable[[Report], object]
+if TYPE_CHECKING:  # the machine is imported when a program has memory, or a kernel
+    from mmulator.driver.functions import Extent, Function, LoadedModule
+    from mmulator.driver.memory import Memory
+    from mmulator.machine.launch.regions import Region
+    from mmulator.machine.launch.report import Report
+
+Listener: TypeAlias = "Callable[[Report], object]"
 
 
 class Driver:
@@ -25,10 +27,20 @@ class Driver:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.from_environment()
         self.device: Device = chip(self.settings.device)
-        self.memory = Memory()
         self.default_stream = Stream(0)
         self.streams: dict[int, Stream] = {0: self.default_stream}
-        self.listeners: list[Listener] = [report.listener(self.settings.report)] if self.settings.report else []
+        self.listeners: list[Listener] = []
+        if self.settings.report:
+            from mmulator.driver import report
+
+            self.listeners.append(report.listener(self.settings.report))
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What was allocated, and what the program has the address of."""
+        from mmulator.driver.memory import Memory
+
+        return vars(self).setdefault("memory", Memory())  # the same for threads that ask at once
 
     def change(self, settings: Settings) -> None:
         """Other settings from now on; memory, streams and listeners stay. Raises UnsupportedError for an unknown device."""
@@ -36,6 +48,8 @@ class Driver:
 
     def load(self, ptx: str, name: str = "<ptx>") -> LoadedModule:
         """A module of PTX text. Raises PtxSyntaxError, InvalidInstructionError or UnsupportedError."""
+        from mmulator.driver.functions import LoadedModule
+
         return LoadedModule(ptx, name, self.device.name)
 
     def stream(self, handle: int = 0) -> Stream:
@@ -70,6 +84,8 @@ class Driver:
         if settings.seeds == 1:
             done = run(settings.seed)
         else:
+            from mmulator.driver import seeds
+
             every = range(settings.seed, settings.seed + settings.seeds)
             done = seeds.agreed(function, memory, every, partial(run, settings=replace(settings, threads=1)))
         (stream or self.default_stream).add(done)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mmulator.codegen.locks import Lock
+from mmulator.driver.pieces import Allocation as Allocation
+from mmulator.driver.pieces import Pieces
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.arena import bytes_at
 from mmulator.machine.launch.regions import NONE, Region, Regions, merged, pointer
 
 ALIGN = 512  # of an allocation, as cudaMalloc's
@@ -19,34 +21,16 @@ POISON = 0xCD  # what fresh memory holds; nobody may count on zeros
 LARGE = 1 << 28  # bytes from which on it is as the system gives it: no page is there before it is used
 
 
-@dataclass(eq=False)
-class Allocation:
-    """Memory that a program has the address of. owner: what keeps it alive: the array if it was allocated here, a weak
-    reference if it is someone else's."""
-
-    address: int
-    size: int
-    label: str
-    owner: Any
-
-    @property
-    def alive(self) -> bool:
-        return not isinstance(self.owner, weakref.ref) or self.owner() is not None
-
-    def bytes(self) -> np.ndarray:
-        """A view as uint8[size]."""
-        return bytes_at(self.address, self.size)
-
-
 class Memory:
     """The allocations, and the memory of others whose address the program has."""
 
     def __init__(self) -> None:
         self._allocated: dict[int, Allocation] = {}  # by address
         self._exposed: dict[tuple[int, int, int], Allocation] = {}  # by address, size and identity of the owner
-        self._whole: Regions | None = None  # all of both; None after a change
-        self._changes = 0
-        self._last: tuple[list[tuple[int, int, bool]], Regions] = [], NONE  # pieces that a launch was given, and their table
+        self._pieces, self._lock = Pieces(), Lock()  # both, but for those whose owner has died since
+        self._dead: deque[Allocation] = deque()  # these: owners die at any time, in any thread
+        # Pieces that a launch was given, what else there was, and the table of all.
+        self._last: tuple[list[tuple[int, int, bool]], Regions, Regions] = [], NONE, NONE
 
     def allocate(self, size: int, label: str = "an allocation") -> Allocation:
         """Fresh memory, with bytes behind it that no kernel may touch. Nothing in it may be counted on."""
@@ -56,14 +40,17 @@ class Memory:
         address = pointer(room)
         address += -address % ALIGN
         found = self._allocated[address] = Allocation(address, size, label, room)
-        self._changed()
+        with self._lock:
+            self._pieces.add(found)
         return found
 
     def free(self, address: int) -> None:
         """Raises LaunchError if nothing was allocated there."""
-        if self._allocated.pop(address, None) is None:
+        found = self._allocated.pop(address, None)
+        if found is None:
             raise LaunchError(f"free of address 0x{address:x}, which is no allocation's first byte")
-        self._changed()
+        with self._lock:
+            self._pieces.remove(found)
 
     def expose(self, address: int, size: int, owner: Any, label: str = "memory whose address was taken") -> None:
         """A program has the address of memory that someone else owns: kernels may touch it for as long as `owner` lives."""
@@ -72,42 +59,50 @@ class Memory:
 
             def gone(_: object) -> None:
                 self._exposed.pop(key, None)
-                self._changed()
+                self._dead.append(made)
 
-            self._exposed[key] = Allocation(address, size, label, weakref.ref(owner, gone))
-            self._changed()
+            made = self._exposed[key] = Allocation(address, size, label, weakref.ref(owner, gone))
+            with self._lock:
+                self._pieces.add(made)
 
     def find(self, address: int) -> Allocation | None:
         """The allocation that an address lies in, or what else is known there."""
         if (first := self._allocated.get(address)) is not None:
             return first
-        for allocation in self:
-            if 0 <= address - allocation.address < max(allocation.size, 1):
-                return allocation
-        return None
+        with self._lock:
+            return self._living().find(address)
 
     def __iter__(self) -> Iterator[Allocation]:
         return iter([*self._allocated.values(), *(a for a in list(self._exposed.values()) if a.alive)])
 
-    def _changed(self) -> None:
-        self._changes += 1
-        self._whole = None
+    def _living(self) -> Pieces:
+        """Without those whose owner has died. The lock is held."""
+        while self._dead:
+            self._pieces.remove(self._dead.popleft())
+        return self._pieces
 
     def regions(self, given: Sequence[Region] = ()) -> Regions:
         """What a kernel may touch: what it is given, and all that the program has the address of. Where they overlap (views of
         one memory) they are one. Raises LaunchError for memory that cannot be a kernel's."""
         if not self._allocated and not self._exposed:
-            pieces = [(r.start, r.size, r.writable) for r in given]
-            before, found = self._last
-            if pieces != before:  # programs launch again on the same memory
-                found = merged(given)
-                self._last = pieces, found
-            return found.for_launch(given)
-        whole, changes = self._whole, self._changes
-        if whole is None:
-            whole = merged(Region(a.address, a.size, a.label) for a in self)
-            if changes == self._changes:  # no owner has died since
-                self._whole = whole
-        if not all(map(whole.has, given)):
-            whole = merged([*given, *whole])
+            return self._with(given, NONE).for_launch(given)
+        with self._lock:
+            whole = self._living().regions()
+            if not all(map(whole.has, given)):
+                whole = self._with(given, whole)
         return whole.for_launch(given)
+
+    def _with(self, given: Sequence[Region], others: Regions) -> Regions:
+        """The table of pieces that a launch is given, and of all others."""
+        pieces = [(r.start, r.size, r.writable) for r in given]
+        before, beside, found = self._last
+        if pieces != before or beside is not others:  # programs launch again on the same memory
+            if others:
+                both = self._pieces.copy()
+                for r in given:
+                    both.add(Allocation(r.start, r.size, r.label, None, r.writable))
+                found = both.regions()
+            else:
+                found = merged(given)
+            self._last = pieces, others, found
+        return found

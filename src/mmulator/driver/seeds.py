@@ -2,8 +2,8 @@
 
 The seed says when asynchronous copies and wgmma complete, and which warp goes first. Under the first seed blocks begin in
 order, under each other one as the seed has it. A launch has one thread of the host in this mode, so that what differs is the
-seed's doing. (But a block that takes long is set aside for
-others, by the clock: machine/launch/workers.py.)
+seed's doing. (A block that takes long is set aside for others, but by counted work, never by the clock:
+machine/launch/workers.py.)
 """
 
 from __future__ import annotations

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import TYPE_CHECKING
 
 from mmulator.driver import clock
-from mmulator.machine.launch.report import Report
+
+if TYPE_CHECKING:
+    from mmulator.machine.launch.report import Report
 
 MOST = 64  # launches that are remembered until they are reckoned
 _numbers = count(1)

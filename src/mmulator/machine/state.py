@@ -36,6 +36,7 @@ class Stop(IntEnum):
     BLOCKED = 2  # no lane can go on by itself; for a cluster: deadlock
     FAULT = 3
     INTERRUPTED = 4
+    ASLEEP = 5  # by nanosleep; for a cluster: all of its warps that can go on
 
 
 class FaultKind(IntEnum):
@@ -143,7 +144,7 @@ Cluster = Struct("Cluster", [
     ("cta_count", u32), ("warp_count", u32),
     ("seeded", u32), ("seed", u32),  # whether a seed chooses who is first, and the seed modulo the warps
     ("next_warp", u32),  # whose turn is first
-    ("turn", u32), ("running", u32), ("done", u32),  # of this round: turns that are over, and how they ended
+    ("turn", u32), ("running", u32), ("asleep", u32), ("done", u32),  # of this round: turns that are over, and how they ended
     ("hints", u32, HINTS),
 ])  # fmt: skip
 
@@ -271,6 +272,7 @@ Warp = Struct("Warp", [
     ("pc", i32),
     ("frame", u32),
     ("turns", u32),
+    ("asleep", u32),  # lanes that came to a nanosleep since the last choice
     ("queues", Queue, len(KINDS)),
     ("retired", u64),  # operations of wgmma whose results are in the registers
 ])  # fmt: skip

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.numerics.sfu.tables import Quadratic, tables_for
+if TYPE_CHECKING:
+    from mmulator.numerics.sfu.tables import Quadratic
 
 BLOCK = 256  # threads of a block
 U32, U64, F32, F64 = np.uint32, np.uint64, np.float32, np.float64
@@ -76,6 +77,8 @@ def fma(a: Any, b: Any, c: Any) -> Words:
 
 @cache
 def _rows(device: str, unit: str) -> tuple[Quadratic, Words]:
+    from mmulator.numerics.sfu.tables import tables_for
+
     table: Quadratic = getattr(tables_for(device)[0], unit)
     return table, np.array(table.rows, np.int64)
 

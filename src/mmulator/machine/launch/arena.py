@@ -116,12 +116,12 @@ class Placement:
     others may have arrays in the same memory.
     """
 
-    def __init__(self, buffers: Sequence[Buffer | Region], align: int, heap: Heap) -> None:
+    def __init__(self, buffers: Sequence[Buffer], regions: Sequence[Region], align: int, heap: Heap) -> None:
         self.copies: list[tuple[np.ndarray, np.ndarray, bool]] = []
         self._before: list[np.ndarray] | None = None
-        if align == 1 and not heap.edge:
-            return
-        for group in _overlapping(buffers):
+        if not heap.edge and not any(b.host % align for b in buffers):
+            return  # regions are where they say
+        for group in _overlapping([*buffers, *regions]):
             if heap.edge or any(b.host % align for b in group if b.host != b.start):
                 self._copy(group, align, heap)
 

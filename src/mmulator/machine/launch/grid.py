@@ -67,7 +67,7 @@ class Grid:
         if kernel.image.buffers:
             self.buffers = [*(Buffer(s, b, "a module variable", w) for s, b, w in kernel.image.buffers), *self.buffers]
         self.regions = Regions(map(replace, arguments.regions)) if self.heap.edge else arguments.regions
-        self.placement = Placement([*self.buffers, *self.regions], self.atomic_bytes, self.heap)
+        self.placement = Placement(self.buffers, self.regions, self.atomic_bytes, self.heap)
         self.params[:] = arguments.params
         self.stop[0] = 0
         self.printer.text.clear()

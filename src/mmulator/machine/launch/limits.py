@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.isa.targets import DEVICES, Target, check_known
-from mmulator.ptx.tree import Function
+
+if TYPE_CHECKING:
+    from mmulator.ptx.tree import Function
 
 KIB = 1024
 # Shared memory of one CTA in KiB, opted in.

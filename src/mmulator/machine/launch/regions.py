@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -71,6 +71,17 @@ class Regions(tuple[Region, ...]):
         made.table = np.frombuffer(bytearray(struct.pack(f"<{len(words)}Q", *words)), WINDOW)
         return made
 
+    @classmethod
+    def of(cls, regions: Sequence[Region], table: np.ndarray) -> Regions:
+        """Regions of which there is a table already. Raises LaunchError as `Regions` does."""
+        made = tuple.__new__(cls, regions)
+        first = bisect_left(regions, FROM, key=_START)
+        if first and (last := regions[first - 1]).end > BELOW:
+            raise LaunchError(f"{last.label} lies at 0x{last.start:x}, where kernels have shared and local memory")
+        made.lowest = regions[first].start if first < len(regions) else 1 << 64
+        made.table, made.given = table, ()
+        return made
+
     def has(self, piece: Region) -> bool:
         """Whether all of a piece of memory is in one of the regions."""
         number = bisect_right(self, piece.start, key=_START) - 1
@@ -90,11 +101,10 @@ class Regions(tuple[Region, ...]):
 def merged(regions: Iterable[Region]) -> Regions:
     """Where regions overlap (views of one memory) they are one, by the label of the one that begins first."""
     found: list[Region] = []
-    for r in sorted(regions, key=_START):
+    for r in sorted((r for r in regions if r.size), key=_START):
         last = found[-1] if found else None
         if last is None or r.start >= last.start + last.size:
-            if r.size:
-                found.append(r)
+            found.append(r)
             continue
         size = max(last.size, r.start + r.size - last.start)
         if size != last.size or (r.writable and not last.writable):

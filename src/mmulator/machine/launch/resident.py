@@ -67,8 +67,8 @@ class Resident:
         self.warps = self.arena.view("warps", WARP)
         self._describe()
         self._renewed()
-        self.numbers, self.ends, self.begun, self.finished, self.counts = (
-            self.cluster[name] for name in ("number", "end", "begun", "finished", "counts")
+        self.numbers, self.ends, self.begun, self.finished, self.left, self.counts = (
+            self.cluster[name] for name in ("number", "end", "begun", "finished", "left", "counts")
         )
         self.address = self.arena.at("cluster")
         self.join(grid)

@@ -33,6 +33,9 @@ from mmulator.machine.state import Stop
 MAX_RESIDENT = 264  # CTAs kept half-done while they wait for others
 # Seconds until a cluster is set aside. Turns get shorter while none ends: perhaps all wait for one that has not begun.
 LONGEST_TURN, SHORTEST_TURN = 0.1, 0.004
+# One worker counts blocks of code instead, so that the order of clusters is the same on each machine: the most, for kernels
+# without matrix instructions, and how often a turn gets shorter by a fifth.
+COUNTED_TURN, SHORTER = 1 << 20, 20
 MOMENT = 0.0003  # seconds of work that are not worth another thread
 PIECE = 0.002  # seconds that native code runs before it is asked again, about
 FIRST, MOST = 4096, 1 << 24  # blocks of code in a piece, at first and at most
@@ -74,6 +77,38 @@ def order(clusters: int, most: int, seed: int | None) -> list[tuple[int, int]]:
     return [*one, *between, *two]
 
 
+class Counted:
+    """A clock of blocks of code, for one worker. It ticks at the end of each turn, and a cluster that has run since the tick
+    before is set aside. Nothing here knows when the worker looked up: the order of clusters follows from the kernel alone."""
+
+    def __init__(self, longest: int) -> None:
+        self.longest = self.left = longest  # blocks of code of a turn; until the next tick
+        self.shorter = 0  # by how many fifths turns are shorter, since clusters end seldom
+        self.running: tuple[Resident, int] | None = None  # at the last tick: its memory, its number
+        self.finished = 0  # clusters, until then
+
+    def begin(self, resident: Resident) -> None:
+        """A worker goes on with a cluster; the first after a tick is the one that has the turn."""
+        if self.running is None:
+            self.running = resident, resident.number
+
+    def ran(self, resident: Resident, budget: int, finished: int) -> bool:
+        """Native code is back, with some of its budget left perhaps. finished: clusters so far, but for this memory's. Whether
+        the cluster is to be set aside."""
+        self.left -= budget - int(resident.left[0])
+        if self.left > 0:
+            return False
+        begun = bool(resident.begun[0])
+        over = begun and self.running == (resident, resident.number)
+        finished += int(resident.finished[0])
+        self.shorter = max(0, self.shorter - (finished - self.finished))
+        self.shorter = min(self.shorter + over, SHORTER)
+        self.finished = finished
+        self.running = (resident, resident.number) if begun and not over else None
+        self.left = max(self.longest * 4**self.shorter // 5**self.shorter, 1)
+        return over
+
+
 class Workers:
     """Threads of the host that take clusters until none is left, one fails, or the caller stops them."""
 
@@ -93,6 +128,7 @@ class Workers:
         self.spare, self.residents = list(spare), list(spare)  # memory of clusters that nobody uses, and all of it
         self.resident = 0  # of them in use
         self.turn = LONGEST_TURN
+        self.taken = 0  # clusters that were taken while others waited
         self.active = 0  # threads besides the caller's
         self.called: set[int] = set()  # those of them that have not come yet
         self.alone = not grid.kernel.prints and grid.subscriber is None  # the caller works, at first alone
@@ -100,7 +136,9 @@ class Workers:
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)
         self.first_count = pointer(self.counts)
         self.joined = self.deadline = float("inf")  # times: when others join (never again then), when the time is up
-        self.piece = grid.kernel.piece or min(FIRST, FIRST_MACS // max((m for _, m in grid.kernel.matrix_blocks), default=1)) or 1
+        first = min(FIRST, FIRST_MACS // max((m for _, m in grid.kernel.matrix_blocks), default=1)) or 1
+        self.piece = grid.kernel.piece or first
+        self.counted = Counted(max(COUNTED_TURN * first // FIRST, 1)) if grid.workers == 1 else None
         if not _native:
             _native.append(_RUN(address(run_clusters)))
 
@@ -109,12 +147,14 @@ class Workers:
         """Whether there is something to take."""
         return bool(self.waiting) or (bool(self.new) and self.resident < self.most)
 
-    def take(self, turn: int) -> Resident | None:
-        """Clusters to work on: new ones, or one that was set aside."""
+    def take(self) -> Resident | None:
+        """Clusters to work on: new ones, or one that was set aside, by turns."""
         with self.lock:
             new = self.new and self.resident < self.most
-            if self.waiting and (not new or turn % 2):
-                return self.waiting.popleft()
+            if self.waiting:
+                self.taken += 1
+                if not new or self.taken % 2 == 0:
+                    return self.waiting.popleft()
             if not new:
                 return None
             number, end = self.new.popleft()
@@ -164,19 +204,25 @@ class Workers:
         subscriber = self.grid.subscriber
         if subscriber is not None:
             resident.cluster["log"] = subscriber.log(worker)
-        cluster, native = resident.address, _native[0]
+        cluster, native, counted = resident.address, _native[0], self.counted
+        if counted is not None:
+            counted.begin(resident)
         since = before = time.perf_counter()
         while True:
-            result = native(cluster, self.piece)
+            budget = self.piece if counted is None else min(self.piece, counted.left)
+            result = native(cluster, budget)
             now = time.perf_counter()
-            if result != Stop.BUDGET:
+            over = now - since > self.turn if counted is None else counted.ran(resident, budget, self.finished)
+            if result == Stop.ASLEEP:  # perhaps it waits for others
+                over = True
+            elif result != Stop.BUDGET:
                 break
             took, before = now - before, now
-            if took < PIECE / 2:
+            if took > 2 * PIECE:
+                self.piece = max(int(budget * PIECE / took), 1)
+            elif took < PIECE / 2 and budget == self.piece:
                 self.piece = min(2 * self.piece, MOST)
-            elif took > 2 * PIECE:
-                self.piece = max(int(self.piece * PIECE / took), 1)
-            if not self._settle(resident, now - since > self.turn):
+            if not self._settle(resident, over):
                 break
             if not worker and self.alone:
                 self.look(now)
@@ -213,11 +259,9 @@ class Workers:
                 return
             self.called.remove(worker)
         try:
-            turn = 0
             while not self.grid.stop[0]:
-                resident = self.take(turn)
+                resident = self.take()
                 if resident is not None:
-                    turn += 1
                     self._run(resident, worker)
                     continue
                 with self.lock:
@@ -249,11 +293,9 @@ class Workers:
 
     def lead(self) -> None:
         """The caller's thread."""
-        turn = 0
         while self.error is None and (self.active or self.finished < self.clusters):
-            resident = self.take(turn) if self.alone else None
+            resident = self.take() if self.alone else None
             if resident is not None:
-                turn += 1
                 self._run(resident, 0)
             else:
                 with self.lock:

@@ -7,13 +7,20 @@ from mmulator.codegen.types import u64
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.waiting import fall_asleep
 from mmulator.machine.state import Code, FaultKind
 from mmulator.ptx.tree import Instruction
 
 
-@means("setmaxnreg", "pmevent", "nanosleep", "brkpt")
+@means("setmaxnreg", "pmevent", "brkpt")
 def nothing(e: Emitter, ins: Instruction) -> None:
     """No effect on any value."""
+
+
+@means("nanosleep")
+def nanosleep(e: Emitter, ins: Instruction) -> None:
+    """No effect on any value either, but it is somebody else's turn."""
+    e.call(fall_asleep, e.w, e.mask)
 
 
 @means("trap")

@@ -62,8 +62,8 @@ def pick(w: ptr_to(Warp)) -> u32:
 
 @native
 def run_warp(w: ptr_to(Warp), turn: i64) -> i32:
-    """Run until the warp exits, blocks, faults or has used so many blocks of code; or all that its cluster has left: then it
-    goes on later as if it had not stopped. The cluster knows how much of both remains."""
+    """Run until the warp exits, blocks, sleeps, faults or has used so many blocks of code; or all that its cluster has left: then
+    it goes on later as if it had not stopped. The cluster knows how much of both remains."""
     cta = w.cta
     cluster = cta.cluster
     code = cta.launch.code
@@ -86,9 +86,9 @@ def run_warp(w: ptr_to(Warp), turn: i64) -> i32:
         pc = w.pc
         regs = w.regs + w.frame
         if group == w.live:
-            while pc >= 0 and left > 0 and cta.fault == 0 and stop[0] == 0:
+            while pc >= 0 and left > 0 and cta.fault == 0 and stop[0] == 0 and w.asleep == 0:
                 pause = select(left > 16, left - 16, i64(0))
-                while pc >= 0 and left > pause and cta.fault == 0:
+                while pc >= 0 and left > pause and cta.fault == 0 and w.asleep == 0:
                     counts[pc] = counts[pc] + 1
                     pc = call_block(code[pc], w, regs, group)
                     left -= 1
@@ -105,6 +105,13 @@ def run_warp(w: ptr_to(Warp), turn: i64) -> i32:
         if stop[0] != 0:
             result = i32(Stop.INTERRUPTED)
             break
+        if w.asleep != 0:
+            awake = w.live & ~(w.waiting | w.at_barrier | w.asleep)
+            w.asleep = u32(0)
+            w.turns = w.turns | (TURN - 1)  # another group is next
+            if awake == 0 and w.live != 0:
+                result = i32(Stop.ASLEEP)
+                break
     cluster.left = cluster.left - (budget - left)
     cluster.rest = turn - (budget - left)
     if result == Stop.BUDGET and cluster.rest > 0:
@@ -132,6 +139,7 @@ def begin_cluster(cluster: ptr_to(Cluster)) -> None:
     cluster.turn = u32(0)
     cluster.rest = i64(0)
     cluster.running = u32(0)
+    cluster.asleep = u32(0)
     cluster.done = u32(0)
     cluster.next_warp = u32(0)
     if cluster.seeded != 0:
@@ -195,17 +203,23 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
                 cluster.done = cluster.done + 1
             if result == Stop.BUDGET:
                 cluster.running = cluster.running + 1
+            if result == Stop.ASLEEP:
+                cluster.asleep = cluster.asleep + 1
             if result == Stop.BLOCKED and w.held == w.live:
                 return i32(Stop.BLOCKED)  # its lanes wait for each other, for ever
         if cluster.done == n:
             return i32(Stop.EXITED)
-        if cluster.running == 0 and asleep(cluster) != 0:
+        resting = cluster.running == 0 and cluster.asleep != 0
+        if cluster.running == 0 and stuck(cluster) != 0:
             found = complete_for_sleepers(cluster)
             if found != Stop.BUDGET:
                 return i32(found)
         cluster.turn = u32(0)
         cluster.running = u32(0)
+        cluster.asleep = u32(0)
         cluster.done = u32(0)
+        if resting:
+            return i32(Stop.ASLEEP)
 
 
 @native
@@ -237,7 +251,7 @@ def run_clusters(cluster: ptr_to(Cluster), budget: i64) -> i32:
 
 
 @native
-def asleep(cluster: ptr_to(Cluster)) -> u32:
+def stuck(cluster: ptr_to(Cluster)) -> u32:
     """1 if no lane of the cluster can go on by itself."""
     warps = cast_ptr(Warp, cluster.warps)
     for i in range(cluster.warp_count):

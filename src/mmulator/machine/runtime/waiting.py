@@ -17,6 +17,12 @@ def set_pcs(w: ptr_to(Warp), mask: u32, pc: i32) -> None:
 
 
 @native
+def fall_asleep(w: ptr_to(Warp), mask: u32) -> None:
+    """Lanes that are at a nanosleep: others have their turn before them."""
+    w.asleep = w.asleep | mask
+
+
+@native
 def wait_for_lanes(w: ptr_to(Warp), mask: u32, pc: i32) -> i32:
     """Lanes at the start of block `pc` whose partners are elsewhere: it will run again, and counts then."""
     counts = w.cta.cluster.counts

@@ -1,0 +1,115 @@
+"""Pieces of memory in the order of their addresses, that come and go one by one: what one costs depends on no other."""
+
+from __future__ import annotations
+
+import weakref
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mmulator.machine.launch.arena import bytes_at
+from mmulator.machine.launch.regions import WINDOW, Region, Regions
+
+
+@dataclass(eq=False)
+class Allocation:
+    """Memory that a program has the address of. owner: what keeps it alive: the array if it was allocated here, a weak
+    reference if it is someone else's."""
+
+    address: int
+    size: int
+    label: str
+    owner: Any
+    writable: bool = True
+
+    @property
+    def end(self) -> int:
+        return self.address + self.size
+
+    @property
+    def foreign(self) -> bool:
+        return isinstance(self.owner, weakref.ref)
+
+    @property
+    def alive(self) -> bool:
+        return not self.foreign or self.owner() is not None
+
+    def bytes(self) -> np.ndarray:
+        """A view as uint8[size]."""
+        return bytes_at(self.address, self.size)
+
+
+class Pieces:
+    """Where allocations overlap (views of one memory) they are one region, by the label of the one that begins first."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []  # of the regions; these; what each is made of; and all as native code reads them
+        self._regions: list[Region] = []
+        self._parts: list[list[Allocation]] = []
+        self._words = array("Q", (0, 0, 0, 0))
+        self._whole: Regions | None = None  # of all; None after a change
+
+    def copy(self) -> Pieces:
+        made = Pieces()
+        made._starts, made._regions, made._parts, made._words = (
+            self._starts[:], self._regions[:], self._parts[:], self._words[:],
+        )  # fmt: skip
+        return made
+
+    def add(self, a: Allocation) -> None:
+        """Of no byte there is nothing to be known."""
+        if not a.size:
+            return
+        first, behind = bisect_right(self._starts, a.address), bisect_left(self._starts, a.end)
+        if first and self._regions[first - 1].end > a.address:
+            first -= 1
+        self._put(first, max(behind, first), [*(a for parts in self._parts[first:behind] for a in parts), a])
+
+    def remove(self, a: Allocation) -> None:
+        """One that was added."""
+        if a.size:
+            at = bisect_right(self._starts, a.address) - 1
+            self._put(at, at + 1, [other for other in self._parts[at] if other is not a])
+
+    def _put(self, first: int, behind: int, parts: list[Allocation]) -> None:
+        """In the place of some regions, what these are."""
+        found: list[list[Allocation]] = []
+        end = 0
+        for a in sorted(parts, key=lambda a: a.address):
+            if not found or a.address >= end:
+                found.append([])
+            found[-1].append(a)
+            end = max(end, a.end)
+        regions = [_region(group) for group in found]
+        self._starts[first:behind] = [r.start for r in regions]
+        self._regions[first:behind] = regions
+        self._parts[first:behind] = found
+        words = (word for r in regions for word in (r.host, r.start, r.size, r.writable))
+        self._words[4 * first + 4 : 4 * behind + 4] = array("Q", words)
+        self._whole = None
+
+    def find(self, address: int) -> Allocation | None:
+        """What an address lies in; what was allocated rather than what is someone else's."""
+        at = bisect_right(self._starts, address) - 1
+        found = [a for a in self._parts[at] if a.address <= address < a.end] if at >= 0 else []
+        return min(found, key=lambda a: a.foreign, default=None)
+
+    def regions(self) -> Regions:
+        """As launches read them; what changes later does not change it. Raises LaunchError for memory that cannot be a
+        kernel's."""
+        if self._whole is None:
+            self._whole = Regions.of(self._regions, np.array(self._words, np.uint64).view(WINDOW))
+        return self._whole
+
+
+def _region(group: Iterable[Allocation]) -> Region:
+    """Of allocations that overlap, in their order."""
+    first, *others = group
+    end, writable = first.end, first.writable
+    for a in others:
+        end, writable = max(end, a.end), writable or a.writable
+    return Region(first.address, end - first.address, first.label, writable)
