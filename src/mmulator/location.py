@@ -167,7 +167,7 @@ class LineTable:
         begin = text.rfind(_ASM[0], 0, offset)
         if begin > text.rfind(_ASM[1], 0, offset):  # each line of it seems to be a line of the program: the first is meant
             index = min(max(index, 0), bisect_right(self.marks, begin, key=lambda mark: mark.offset))
-        if index < 0 or not self.marks[index].file:
+        if not 0 <= index < len(self.marks) or not self.marks[index].file:
             return None
         if index not in self._known:
             if self._files is None:
