@@ -91,7 +91,7 @@ class MmulatorDriver(DriverBase):
 
     def get_current_stream(self, device: int | None = None) -> int:
         if self._arguments.torch_door() is not None:
-            return int(sys.modules["torch"].cuda.current_stream().cuda_stream)
+            return int(sys.modules["torch"]._C._cuda_getCurrentRawStream(0))
         return self._device.current_handle()
 
     def get_active_torch_device(self) -> Any:
