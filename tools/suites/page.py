@@ -89,9 +89,9 @@ def suites_table(runs: list[Run]) -> str:
     for run in runs:
         part = f" ({run['sample']} of each function)" if run.get("sample") else ""
         counts = [str(run["counts"].get(kind, 0)) for kind in shown]
-        rows.append([run["suite"] + part, run["device"], str(sum(run["counts"].values())), *counts])
+        rows.append([run["suite"] + part, run["versions"].get("triton", ""), run["device"], str(sum(run["counts"].values())), *counts])
     heads = {SKIPPED: "skipped"}
-    return grid(["suite", "chip", "cases", *(heads.get(kind, kind) for kind in shown)], rows, 2)
+    return grid(["suite", "Triton", "chip", "cases", *(heads.get(kind, kind) for kind in shown)], rows, 3)
 
 
 def sources(runs: list[Run]) -> str:
@@ -157,6 +157,7 @@ EXPLAINED = {
     "triton-core": "All that differ are `test_tensor_atomic_add_access_patterns`: sums of floats by atomics, in whose order "
     "the GPU repeated itself that time. The fault is right: `test_if_call[attribute_jit]` reads behind its array.",
     "triton-language": "The faults are right: `test_int_annotation` stores behind its array.",
+    "liger": "Nobody has looked at the faults yet.",
 }
 
 
