@@ -88,8 +88,8 @@ def suites_table(runs: list[Run]) -> str:
     rows = []
     for run in runs:
         part = f" ({run['sample']} of each function)" if run.get("sample") else ""
-        counts = [str(run["counts"].get(kind, 0)) for kind in shown]
-        rows.append([run["suite"] + part, run["versions"].get("triton", ""), run["device"], str(sum(run["counts"].values())), *counts])
+        counts = [str(sum(run["counts"].values())), *(str(run["counts"].get(kind, 0)) for kind in shown)]
+        rows.append([run["suite"] + part, run["versions"].get("triton", ""), run["device"], *counts])
     heads = {SKIPPED: "skipped"}
     return grid(["suite", "Triton", "chip", "cases", *(heads.get(kind, kind) for kind in shown)], rows, 3)
 
