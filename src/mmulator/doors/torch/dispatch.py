@@ -360,14 +360,14 @@ def find(name: str, overload: str) -> torch._ops.OpOverload:
     return getattr(packet, overload or "default")
 
 
-def kernel(full: str) -> Kernel:
-    """A kernel for an operator that is looked for when it is first called."""
+def kernel(full: str, make: Callable[[torch._ops.OpOverload], Operator] = Operator) -> Kernel:
+    """A kernel for an operator that is looked for when it is first called. make: of what it finds."""
     made: list[Operator] = []
 
     def run(*args: Any, **kwargs: Any) -> Any:
         if not made:
             name, _, overload = full.partition(".")
-            made.append(Operator(find(name, overload)))
+            made.append(make(find(name, overload)))
         return made[0](*args, **kwargs)
 
     return run

@@ -141,25 +141,13 @@ class SoftmaxBackward(dispatch.Operator):
         return narrow(self.plain(keys, widen(grad), widen(output), dim, wide), input_dtype)
 
 
-def _lazy(name: str, make: Callable[[torch._ops.OpOverload], dispatch.Operator]) -> Callable[..., Any]:
-    made: list[dispatch.Operator] = []
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        if not made:
-            base, _, overload = name.partition(".")
-            made.append(make(dispatch.find("aten::" + base, overload)))
-        return made[0](*args, **kwargs)
-
-    return run
-
-
 def _of(rule: Rule) -> Callable[[torch._ops.OpOverload], dispatch.Operator]:
     return lambda op: Wide(op, rule)
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
     """By the names of operators."""
-    made = {name: _lazy(name, _of(rule)) for name, rule in RULES.items()}
-    made |= {name: _lazy(name, Softmax) for name in SOFTMAX}
-    made |= {name: _lazy(name, SoftmaxBackward) for name in SOFTMAX_BACKWARD}
-    return {"aten::" + name: made[name] for name in made if torch._C._dispatch_has_kernel("aten::" + name)}
+    made: dict[str, Callable[[torch._ops.OpOverload], dispatch.Operator]] = {name: _of(rule) for name, rule in RULES.items()}
+    made |= dict.fromkeys(SOFTMAX, Softmax) | dict.fromkeys(SOFTMAX_BACKWARD, SoftmaxBackward)
+    names = {"aten::" + name: make for name, make in made.items()}
+    return {name: dispatch.kernel(name, make) for name, make in names.items() if torch._C._dispatch_has_kernel(name)}
