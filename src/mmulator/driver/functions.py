@@ -8,9 +8,9 @@ from math import prod
 import numpy as np
 
 from mmulator.driver.settings import Settings
-from mmulator.errors import LaunchError, UnsupportedError
+from mmulator.errors import LaunchError
 from mmulator.machine.backend import Request
-from mmulator.machine.compile.options import CompileOptions
+from mmulator.machine.compile.options import CompileOptions, in_clusters
 from mmulator.machine.launch.arguments import Arguments
 from mmulator.machine.launch.limits import check_device
 from mmulator.machine.launch.regions import Regions
@@ -50,19 +50,18 @@ class Function:
         self.max_threads = prod(int(n) for n in directives.get("maxntid") or directives.get("reqntid") or (1024,))
 
     def check(
-        self, grid: object, block: object, params: bytes | bytearray, shared: int, cluster: Extent
-    ) -> tuple[Extent, Extent]:
-        """Grid and block of a launch, if that is one. Raises LaunchError or UnsupportedError."""
+        self, grid: object, block: object, params: bytes | bytearray, shared: int, cluster: Extent | None
+    ) -> tuple[Extent, Extent, Extent]:
+        """Grid, block and cluster of a launch, if that is one. Raises LaunchError or UnsupportedError."""
         if len(params) != self.parameter_bytes:
             raise LaunchError(f"{self.name} takes {self.parameter_bytes} bytes of parameters, not {len(params)}")
-        if cluster != (1, 1, 1):
-            raise UnsupportedError(f"{self.name} wants clusters of {cluster} blocks", hint="clusters are not run yet")
-        g, b, _ = self.kernel.shape(grid, block, shared, self.loaded.device)
-        return g, b
+        g, b, _, c = self.kernel.shape(grid, block, shared, self.loaded.device, cluster)
+        return g, b, c
 
     def run(
-        self, grid: Extent, block: Extent, params: bytes | bytearray, regions: Regions, shared: int, seed: int, settings: Settings
-    ) -> Report:
+        self, grid: Extent, block: Extent, params: bytes | bytearray, regions: Regions, shared: int, seed: int,
+        settings: Settings, cluster: Extent = (1, 1, 1),
+    ) -> Report:  # fmt: skip
         """One launch that was checked, and wait. Under another seed than the settings' its blocks begin in another order.
 
         Raises ExecutionFault; memory keeps what was stored until then.
@@ -70,10 +69,13 @@ class Function:
         loaded = self.loaded
         arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
         other = seed != settings.seed
-        request = Request(grid, block, arguments, shared, None, seed, settings.threads, settings.timeout, shuffled=other)
+        request = Request(
+            grid, block, arguments, shared, None, seed, settings.threads, settings.timeout, shuffled=other, cluster=cluster
+        )
+        options = in_clusters(OPTIONS, cluster)
         started = time.perf_counter()
-        compiled = loaded.module.loaded.compiled.get((self.name, loaded.device, OPTIONS))
-        compiled = compiled or self.kernel.compile(loaded.device, options=OPTIONS)
+        compiled = loaded.module.loaded.compiled.get((self.name, loaded.device, options))
+        compiled = compiled or self.kernel.compile(loaded.device, options=options)
         compile_seconds = time.perf_counter() - started
         ran = CPU.launch(compiled, request)
         return Report.of(self.name, loaded.device, self.static_shared, request, ran, loaded.module.parse_seconds, compile_seconds)

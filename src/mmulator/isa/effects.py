@@ -53,6 +53,7 @@ class Queue(Enum):
     NONE = "nowhere: it is done at once"
     COPIES = "among a thread's cp.async"
     WGMMA = "among a warpgroup's wgmma"
+    BULK = "among a cluster's bulk operations"
 
 
 class Step(Enum):

@@ -57,7 +57,7 @@ class Cpu:
 
     def launch(self, kernel: CompiledKernel, request: Request) -> Ran:
         x, y, z = request.block
-        shape = LaunchShape(request.grid, request.block, x * y * z, kernel.shared.static, request.shared)
+        shape = LaunchShape(request.grid, request.block, x * y * z, kernel.shared.static, request.shared, request.cluster)
         watches = request.watches
         threads = request.threads or (1 if watches else None)
         try:

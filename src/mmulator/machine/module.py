@@ -15,7 +15,7 @@ from mmulator.isa.targets import Target, default_device
 from mmulator.lazy import cached_property
 from mmulator.machine.backend import Request
 from mmulator.machine.compile.kernel import CompiledKernel
-from mmulator.machine.compile.options import DEFAULT, CompileOptions
+from mmulator.machine.compile.options import DEFAULT, CompileOptions, in_clusters
 from mmulator.machine.cpu import Cpu, verified
 from mmulator.machine.launch.arguments import Signature
 from mmulator.machine.launch.limits import (
@@ -24,6 +24,7 @@ from mmulator.machine.launch.limits import (
     check_block,
     check_device,
     check_shared,
+    cluster_shape,
     dimensions,
     seconds,
     sequence,
@@ -189,13 +190,15 @@ class Kernel:
         return Signature(self.function)
 
     @cached_property
-    def _checked(self) -> dict[tuple[Any, ...], tuple[Extent, Extent, int]]:
+    def _checked(self) -> dict[tuple[Any, ...], tuple[Extent, Extent, int, Extent]]:
         """Shapes of launches that were checked."""
         return {}
 
-    def shape(self, grid: Any, block: Any, shared: Any, device: str) -> tuple[Extent, Extent, int]:
-        """Grid, block and dynamic shared bytes of a launch, if that is one. Raises LaunchError or UnsupportedError."""
-        key = grid, block, shared, device
+    def shape(
+        self, grid: Any, block: Any, shared: Any, device: str, cluster: Any = None
+    ) -> tuple[Extent, Extent, int, Extent]:
+        """Grid, block, dynamic shared bytes and cluster of a launch, if that is one. Raises LaunchError or UnsupportedError."""
+        key = grid, block, shared, device, cluster
         try:
             found = self._checked.get(key)
         except TypeError:  # a list
@@ -204,24 +207,25 @@ class Kernel:
             check_device(device, self.module.target)
             g, b = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
             self._check_directives(b, check_block(b))
-            found = g, b, whole(shared, "shared")
+            found = g, b, whole(shared, "shared"), cluster_shape(cluster, self.function, g, device)
             check_shared(self.static_shared, found[2], device)
-            if type(grid) in (int, tuple) and type(block) in (int, tuple) and type(shared) is int and len(self._checked) < 256:
+            if type(grid) in (int, tuple) and type(block) in (int, tuple) and type(shared) is int and (
+                cluster is None or type(cluster) in (int, tuple)) and len(self._checked) < 256:
                 self._checked[key] = found
         return found
 
     def request(
         self, grid: Any, block: Any, args: Any, shared: Any, device: str, *, seed: Any = 0, threads: Any = None,
-        timeout: Any = None, progress: Progress | None = None, watch: Any = (),
+        timeout: Any = None, progress: Progress | None = None, watch: Any = (), cluster: Any = None,
     ) -> Request:  # fmt: skip
         """A launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or UnsupportedError."""
-        g, b, dynamic = self.shape(grid, block, shared, device)
+        g, b, dynamic, c = self.shape(grid, block, shared, device, cluster)
         arguments = self.signature.pack(sequence(args, "args"), self.module.image.next_slot)
         elements = watched(watch) if watch != () else ()
         return Request(
             g, b, arguments, dynamic, None, whole(seed, "seed"), None if threads is None else whole(threads, "threads", 1),
             seconds(timeout), (lambda done, total: progress("run", done, total)) if progress else None,
-            Watches(elements, arguments.values, arguments) if elements else None,
+            Watches(elements, arguments.values, arguments) if elements else None, cluster=c,
         )  # fmt: skip
 
     @short_traceback
@@ -239,6 +243,7 @@ class Kernel:
         threads: int | None = None,
         progress: Progress | None = None,
         watch: Sequence[Watched] = (),
+        cluster: int | Sequence[int] | None = None,
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
 
@@ -248,7 +253,8 @@ class Kernel:
         device: whose arithmetic (`sm_90`); default: that of .target. seed: of the scheduler's choices (when asynchronous
         operations complete). timeout: seconds that compilation may take, and again the run. threads: of the host.
         progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
-        index), whose stores the report lists, in order; on one thread of the host unless `threads` says more.
+        index), whose stores the report lists, in order; on one thread of the host unless `threads` says more. cluster: blocks
+        of a cluster (sm_90 and later); default: what .reqnctapercluster says, or one.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then).
         """
@@ -260,9 +266,11 @@ class Kernel:
             raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
         device = device or self.module.default_device
         request = self.request(
-            grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch
+            grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch,
+            cluster=cluster,
         )
         options = CompileOptions(events=request.watches.instrument) if request.watches else DEFAULT
+        options = in_clusters(options, request.cluster)
         started = time.perf_counter()
         compiled = self.module.loaded.compiled.get((self.name, device, options))
         compiled = compiled or self._compile_within(request.timeout, device, progress, options)

@@ -66,6 +66,11 @@ class FaultKind(IntEnum):
     PARTIAL_WARP = 23  # lanes are missing at an instruction for whole warps
     BARRIER_COUNTS = 24
     BARRIER_LANES = 25
+    NO_SUCH_RANK = 26  # an address of shared memory of a CTA that the cluster does not have
+    OTHER_CTA = 27  # an access to .shared::cta with an address of another CTA's shared memory
+    CTA_EXITED = 28  # an access to the shared memory of a CTA whose threads have all exited
+    MBARRIER_RANGE = 29  # a count of arrivals or bytes that an mbarrier cannot hold; fault_bytes: which (runtime/mbarrier.py)
+    BULK_SIZE = 30  # bytes of a bulk copy that are no multiple of 16
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
@@ -124,6 +129,43 @@ Barrier = Struct("Barrier", [("arrived", u32), ("came", u32), ("count", u32), ("
 # Memory of a resident cluster that each new cluster finds alike: a copy of `fresh`, or zeros where that is null.
 Span = Struct("Span", [("at", ptr), ("fresh", ptr), ("bytes", u64)])
 
+
+class TransferKind(IntEnum):
+    """What a transfer does: its function among the cluster's movers."""
+
+    BULK_COPY = 0  # runtime/bulk.py
+    BULK_REDUCE = 1
+    TENSOR_LOAD = 2  # runtime/tensor.py
+    TENSOR_STORE = 3
+    TENSOR_REDUCE = 4
+    STORE_ASYNC = 5  # st.async, red.async
+    FILL = 6  # st.bulk
+    CANCEL = 7  # clusterlaunchcontrol.try_cancel
+
+
+class TransferState(IntEnum):
+    FREE = 0
+    UNDER_WAY = 1
+
+
+# An asynchronous operation that any lane may issue and that no order binds to another (runtime/transfers.py): a bulk copy.
+PAYLOAD = 48  # 64-bit words
+Transfer = Struct("Transfer", [
+    ("kind", u32), ("state", u32),  # a TransferKind, a TransferState
+    ("completes", u32),  # a Completes
+    ("barriers", u32), ("offset", u64),  # BYTES: CTAs of the cluster, by their ranks' bits, whose mbarrier at this byte of
+    # shared memory hears of the bytes
+    ("units", u32), ("done", u32),  # rows or the like that can be done one by one, in this order
+    ("warp", ptr), ("lane", u32), ("site", u32),
+    ("number", u64),  # among the cluster's
+    ("group", u64),  # GROUP: the lane's bulk async-group
+    ("source", ptr), ("source_bytes", u64),  # shared memory that it reads, on the host: `staged` may move it
+    ("staged", u32),
+    ("payload", u64, PAYLOAD),
+])  # fmt: skip
+TRANSFERS = 256  # that a cluster can have under way
+STAGING = 1 << 18  # bytes of a cluster for what was read from shared memory and not yet written
+
 HINTS = 32  # the regions that instructions, by their sites modulo this, met last
 
 # What one worker runs: CTAs that may wait for each other, and for each other's operations.
@@ -146,6 +188,13 @@ Cluster = Struct("Cluster", [
     ("next_warp", u32),  # whose turn is first
     ("turn", u32), ("running", u32), ("asleep", u32), ("done", u32),  # of this round: turns that are over, and how they ended
     ("hints", u32, HINTS),
+    ("movers", ptr_to(ptr)),  # of each TransferKind the native function (warp, transfer, first unit, end) that does the work
+    # of these units, and returns how many bytes that completes
+    ("transfers", ptr), ("under_way", u32), ("newest", u64),  # a table of TRANSFERS; how many are under way; were issued
+    ("staging", ptr), ("staging_used", u64), ("rounds", u64),
+    ("flips", u64),  # phases of mbarriers that were completed
+    ("patience", u32),  # rounds in which nothing happened but that waits timed out
+    ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; how often it was complete
 ])  # fmt: skip
 
 Cta = Struct("Cta", [
@@ -160,6 +209,7 @@ Cta = Struct("Cta", [
     ("ctaid", u32, 3),
     ("linear", u32),
     ("rank", u32),  # in its cluster
+    ("shared_base", u64),  # address of its first byte of shared memory
     ("live_threads", u32),
     ("fault", u32),  # FaultKind
     ("fault_site", u32),
@@ -274,6 +324,12 @@ Warp = Struct("Warp", [
     ("turns", u32),
     ("asleep", u32),  # lanes that came to a nanosleep since the last choice
     ("queues", Queue, len(KINDS)),
+    ("bulk_groups", u64, 32),  # bulk async-groups that a lane has committed
+    ("awaits", u64),  # where the mbarrier is at which lanes sleep, on the host; 0: nowhere, 1: several
+    ("polls", u64),  # waits for mbarriers that were executed
+    ("napping", u32),  # lanes that sleep at an mbarrier, whose wait may end early
+    ("timed_out", u32),  # lanes whose wait is to say that its time is over
+    ("cluster_came", u32), ("cluster_generation", u32, 32),  # barrier.cluster: lanes that arrived and have not waited, and when
     ("retired", u64),  # operations of wgmma whose results are in the registers
 ])  # fmt: skip
 

@@ -7,6 +7,7 @@ SLOT_SHIFT = 32
 SLOT_SHARED, SLOT_LOCAL, SLOT_CONST, SLOT_PARAM = 1, 2, 3, 4
 SLOT_FUNCTION = 8  # "address" of a function: this slot, and its number in the module
 FIRST_GLOBAL_SLOT = 16
+RANK_SHIFT = 24  # shared memory of CTA r of a cluster: its addresses have r from this bit on, in every CTA alike
 SHARED_BASE = 1024  # the first byte a kernel owns: below it lie the 1 KB that CUDA reserves (measured on an NVIDIA H200)
 
 # Frame header in the register file: where a call returns to, per lane.

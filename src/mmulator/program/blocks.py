@@ -84,7 +84,7 @@ def is_wgmma_issue(ins: Instruction) -> bool:
 
 
 def is_wgmma_wait(ins: Instruction) -> bool:
-    return ins.effects.ends is Ends.WAIT
+    return ins.effects.ends is Ends.WAIT and ins.effects.queue is Queue.WGMMA
 
 
 class Here(IntEnum):
@@ -187,6 +187,8 @@ class _Splitter:
                 self.fall()
             self.current.sync = True
             self.together = _partners(ins) if _partners(ins) is not Here.MASK else Here.SOME
+        if effects.ends is Ends.WAIT and not sync and (self.current.body or self.current.after):
+            self.fall()  # it is tried again from the start of its block
         if special:
             self.end(ins)
         else:

@@ -52,7 +52,8 @@ def block_uses_defs(block: Block) -> tuple[set[str], set[str], set[str]]:
         if block.ending is Ends.BRANCH:
             step({must_be(block.last.guard, tuple)[0].name}, set())
         else:
-            step(uses_and_defs(block.last)[0], set())
+            uses, defs = uses_and_defs(block.last)
+            step(uses, defs if block.ending is Ends.WAIT else set())
     return reads, writes, touched
 
 

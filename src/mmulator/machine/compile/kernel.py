@@ -15,6 +15,7 @@ import numpy as np
 from mmulator.codegen.engine import Library
 from mmulator.codegen.loading import ensure, symbols
 from mmulator.codegen.locks import no_fork
+from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import i32, u64
 from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import InternalError
@@ -26,8 +27,9 @@ from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime.scheduler import run_clusters
-from mmulator.machine.state import STACK_BYTES, Callee, Kind
+from mmulator.machine.state import STACK_BYTES, Callee, Cta, Kind, TransferKind
 from mmulator.numerics.profiles import dot_key, profile_for
+from mmulator.program.addresses import SHARED_BASE
 from mmulator.program.as_ptxas.contract import contract as contracted
 from mmulator.program.as_ptxas.fold import fold
 from mmulator.program.as_ptxas.inflight import delay_reads, is_injected, unfenced
@@ -64,7 +66,8 @@ class CompiledKernel:
     code: address of each block's function. sites: instruction of each site number. classes: per block, instructions
     by class. callees: of each function its first block and the place of its frames. frame_bytes: register file of a warp.
     local_bytes: local memory of a lane. queues: kinds of asynchronous operations that it issues, and the
-    address of the native function that carries one out. kept: what launches leave for the next (launch/kept.py).
+    address of the native function that carries one out; movers: the same of bulk operations. kept: what launches leave for
+    the next (launch/kept.py).
     pace, piece: seconds that a cluster took when it was last launched, and blocks of code that a worker ran at once; 0 for
     unknown.
     """
@@ -80,6 +83,7 @@ class CompiledKernel:
     local_bytes: int
     matrix: MatrixTables
     queues: dict[Kind, int]
+    movers: dict[TransferKind, int]
     instructions: int
     seconds: float
     from_cache: bool
@@ -153,6 +157,7 @@ class Jit:
         self.sites: list[Instruction] = []
         self.matrix = MatrixTables()
         self.queues: dict[Kind, int] = {}
+        self.movers: dict[TransferKind, int] = {}
 
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
@@ -167,7 +172,10 @@ class Jit:
         if local is not None:
             return u64.vec(32)(e.local_base()) + (local + symbol.offset)
         if name in self.shared.addresses:
-            return constant(b, u64, self.shared.addresses[name] + symbol.offset)
+            offset = self.shared.addresses[name] + symbol.offset
+            if self.options.clusters:
+                return cast_ptr(Cta, e.warp("cta")).field("shared_base") + (offset - SHARED_BASE)
+            return constant(b, u64, offset)
         if name in self.image.addresses:
             return constant(b, u64, self.image.symbol_address(name) + symbol.offset)
         if e.is_entry and name in self.params:
@@ -216,7 +224,7 @@ class Jit:
         callees = [(f.entry, places[n]) for n, f in self.program.functions.items()]
         return CompiledKernel(
             self.program, self.image, self.shared, code, self.sites, classes, callees, frame_bytes, local, self.matrix,
-            self.queues, total, time.perf_counter() - start, cached, libraries, self.notes(),
+            self.queues, self.movers, total, time.perf_counter() - start, cached, libraries, self.notes(),
         )  # fmt: skip
 
     def notes(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mmulator.codegen.lang import Instrument
 
@@ -15,13 +15,20 @@ class CompileOptions:
     is compiled without in any case. events: whose functions are called at every access to memory (runtime/events.py). step:
     every instruction is a block of its own, so that between any two of them all registers that still matter lie in the
     register file. waits: where a kernel reads or writes an accumulator of wgmma in flight it waits, as ptxas has it (C7517); else
-    it meets what the registers held before, and the missing wait shows.
+    it meets what the registers held before, and the missing wait shows. clusters: blocks are launched in clusters of
+    several, and their addresses of shared memory have their rank.
     """
 
     contract: bool = True
     events: Instrument | None = None
     step: bool = False
     waits: bool = False
+    clusters: bool = False
 
 
 DEFAULT = CompileOptions()
+
+
+def in_clusters(options: CompileOptions, cluster: tuple[int, int, int]) -> CompileOptions:
+    """The options of a launch in clusters of so many blocks."""
+    return replace(options, clusters=True) if cluster != (1, 1, 1) else options

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from mmulator.machine.emit.block import Names
-from mmulator.machine.state import Kind
+from mmulator.machine.state import Kind, TransferKind
 from mmulator.program.image import LocalFrame
 from mmulator.ptx.tree import Instruction, Module
 
@@ -35,8 +35,8 @@ class KernelCode(Names, Protocol):
 
     sites: the instruction of each number that a fault can name, filled as blocks are written. unfenced: instructions (by
     id) of wgmma without a fence before them. numbers: of the functions. locals: their local memory. params: offset of each
-    kernel parameter. queues: address of what carries out each kind of asynchronous operation. stack: bytes that a lane
-    has for alloca.
+    kernel parameter. queues: address of what carries out each kind of asynchronous operation; movers: of each kind of bulk
+    operation. stack: bytes that a lane has for alloca.
     """
 
     module: Module
@@ -45,6 +45,7 @@ class KernelCode(Names, Protocol):
     sites: list[Instruction]
     matrix: MatrixTables
     queues: dict[Kind, int]
+    movers: dict[TransferKind, int]
     unfenced: set[int]
     numbers: dict[str, int]
     locals: dict[str, LocalFrame]

@@ -12,7 +12,7 @@ from mmulator.codegen.values import Builder, Value
 from mmulator.machine.emit.block import LANES, BlockEmitter, storage_type
 from mmulator.machine.emit.code import KernelCode
 from mmulator.machine.runtime import memory as mem
-from mmulator.machine.state import Cta, Kind, Launch
+from mmulator.machine.state import Cta, Kind, Launch, TransferKind
 from mmulator.program.blocks import Block
 from mmulator.program.frames import Frame
 from mmulator.program.image import LocalFrame
@@ -59,6 +59,10 @@ class Emitter(BlockEmitter):
     def uses(self, kind: Kind, carry_out: Native) -> None:
         """The kernel issues asynchronous operations of this kind, which a native function carries out."""
         self.kernel.queues[kind] = address(carry_out.under(self.events) or carry_out)
+
+    def transfers(self, kind: TransferKind, move: Native) -> None:
+        """The kernel issues bulk operations of this kind, whose units a native function does (runtime/transfers.py)."""
+        self.kernel.movers[kind] = address(move.under(self.events) or move)
 
     # local memory ---------------------------------------------------------------------------------------------------
     def local_address(self, offset: int) -> Value:

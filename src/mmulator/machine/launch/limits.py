@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from math import prod
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +113,26 @@ def check_host(cluster_bytes: int, workers: int) -> int:
             hint="fewer threads a block" + ", or --threads 1 (threads=1)" * (workers > 1),
         )  # fmt: skip
     return max(workers, room // 2 // max(cluster_bytes, 1))
+
+
+MAX_CLUSTER, PORTABLE_CLUSTER = 16, 8  # blocks of a cluster
+
+
+def cluster_shape(value: Any, function: Function, grid: tuple[int, int, int], device: str) -> tuple[int, int, int]:
+    """Blocks of a cluster: what the launch says, or else the kernel. Raises LaunchError."""
+    if value is None:
+        return 1, 1, 1
+    cluster = dimensions(value, "cluster", (MAX_CLUSTER, MAX_CLUSTER, MAX_CLUSTER))
+    if prod(cluster) == 1:
+        return cluster
+    if int(device[3:]) < 90:
+        raise LaunchError(f"{device} has no clusters; cluster is {cluster}", hint="leave cluster out, or choose sm_90 or later")
+    if prod(cluster) > MAX_CLUSTER:
+        raise LaunchError(f"a cluster of {cluster} has {prod(cluster)} blocks; at most {MAX_CLUSTER} are allowed")
+    for axis, n, c in zip("xyz", grid, cluster):
+        if n % c:
+            raise LaunchError(f"the grid has {axis} = {n}, which is no multiple of the cluster's {c}")
+    return cluster
 
 
 # kinds of what a launch is given ------------------------------------------------------------------------------------

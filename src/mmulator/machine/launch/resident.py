@@ -14,15 +14,20 @@ from mmulator.machine.state import (
     ASYNC_GROUPS,
     LANES,
     STACK_BYTES,
+    STAGING,
+    TRANSFERS,
     AsyncGroup,
     Cluster,
     Cta,
     Kind,
     Span,
     Tile,
+    Transfer,
+    TransferKind,
     Warp,
     Warpgroup,
 )
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 
 CHANGED = ("ctas", "warps", "warpgroups")  # parts that are described, and that a run changes
 CLUSTER, CTA, WARP, WARPGROUP, SPAN = (s.numpy_dtype() for s in (Cluster, Cta, Warp, Warpgroup, Span))
@@ -55,6 +60,9 @@ class Resident:
             "scratch": k.matrix.scratch_bytes,
             **{kind.name: kind.entry.size * kind.room * warps for kind in k.queues},
             **{f"{kind.name} groups": AsyncGroup.size * ASYNC_GROUPS * warps for kind in k.queues},
+            "movers": 8 * len(TransferKind) * bool(k.movers),
+            "transfers": Transfer.size * TRANSFERS * bool(k.movers),
+            "staging": STAGING * bool(k.movers),
             "tiles": Tile.size * groups * grid.tiles,
             "regs": k.frame_bytes * warps,
         }
@@ -104,11 +112,16 @@ class Resident:
         cluster["launch"] = launch
         cluster["ctas"], cluster["warps"], cluster["warp_count"] = a.at("ctas"), a.at("warps"), len(warps)
         cluster["cta_count"] = self.size
+        if k.movers:
+            a.view("movers", np.uint64)[[int(kind) for kind in k.movers]] = list(k.movers.values())
+            for name in ("movers", "transfers", "staging"):
+                cluster[name] = a.at(name)
         self.ctas["launch"], self.ctas["cluster"] = launch, a.at("cluster")
         self.ctas["scratch"], self.ctas["live_threads"] = a.at("scratch"), s.threads
         tiles = g.warpgroups * g.tiles
         for rank, cta in enumerate(self.ctas):
             cta["rank"], cta["shared"] = rank, a.at(self.shared[rank])
+            cta["shared_base"] = SHARED_BASE + (rank << RANK_SHIFT)
             cta["warps"] = a.at("warps") + rank * s.warps * Warp.size
             cta["warpgroups"] = a.at("warpgroups") + rank * g.warpgroups * Warpgroup.size
             cta["tiles"] = a.at("tiles") + rank * tiles * Tile.size

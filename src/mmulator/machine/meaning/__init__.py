@@ -16,6 +16,7 @@ from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning import (
     atomic,
     barrier,
+    bulk,
     cluster,
     compare,
     control,
@@ -29,6 +30,7 @@ from mmulator.machine.meaning import (
     integer,
     logic,
     matrix_move,
+    mbarrier,
     memory,
     misc,
     mma,
@@ -48,8 +50,8 @@ from mmulator.program.as_ptxas import quotient as quotient_rows
 from mmulator.ptx.tree import Instruction
 
 CHAPTERS = (
-    atomic, barrier, cluster, compare, control, convert, copies, fence, float, grid, half, integer, logic, matrix_move, memory,
-    misc, mma, move, quotient, stack, video, warp, wgmma, wmma,
+    atomic, barrier, bulk, cluster, compare, control, convert, copies, fence, float, grid, half, integer, logic, matrix_move, mbarrier,
+    memory, misc, mma, move, quotient, stack, video, warp, wgmma, wmma,
 )  # fmt: skip
 
 

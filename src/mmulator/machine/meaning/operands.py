@@ -8,8 +8,9 @@ from mmulator.ptx.tree import Instruction, Operand, PredicatePair, Reg, VectorOp
 
 
 def space_of(ins: Instruction) -> str:
-    """State space of an access: `global`, `shared`, ..., or `generic`."""
-    return ins.form["space"].partition("::")[0] or "generic"
+    """State space of an access: `global`, `shared` (that of the CTA), `shared::cluster`, ..., or `generic`."""
+    space = ins.form["space"]
+    return space if space == "shared::cluster" else space.partition("::")[0] or "generic"
 
 
 def elements(operand: Operand) -> tuple[Operand, ...]:

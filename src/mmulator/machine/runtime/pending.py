@@ -20,8 +20,8 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
+from mmulator.machine.runtime.chance import hash_choice
 from mmulator.machine.runtime.mbarrier import complete_part
-from mmulator.machine.runtime.waiting import wake
 from mmulator.machine.state import ASYNC_GROUPS, KINDS, Cluster, Completes, Kind, Operation, Queue, Stop, Warp
 
 
@@ -46,14 +46,6 @@ def operation_at(q: Any, number: Any) -> Any:
 
 
 # chance -------------------------------------------------------------------------------------------------------------
-def hash_choice(seed: Any, a: Any, b: Any) -> Any:
-    """Macro: a well-mixed number from three; the machine's only source of chance."""
-    x = seed * 0x9E3779B97F4A7C15 + a * 0xBF58476D1CE4E5B9 + b * 0x94D049BB133111EB + 0x2545F4914F6CDD1D
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
-    return x ^ (x >> 31)
-
-
 def choice(w: Any, q: Any, number: Any) -> Any:
     """Macro: what the seed has for operation `number` of a queue: it depends on CTA, warp, kind and number, on nothing else."""
     kind = (u64(q) - u64(w.field("queues"))) // Queue.size
@@ -67,10 +59,9 @@ def choice(w: Any, q: Any, number: Any) -> Any:
 def tell(w: ptr_to(Warp), o: ptr_to(Operation)) -> None:
     """An operation that completes an mbarrier is complete: the mbarrier hears of it, and who sleeps at one looks again."""
     if o.completes == Completes.ARRIVAL:
-        complete_part(o.barrier, u64(1), u64(0))
+        complete_part(w.cta.cluster, o.barrier, u64(1), u64(0))
     if o.completes == Completes.BYTES:
-        complete_part(o.barrier, u64(0), u64(o.bytes))
-    wake(w.cta.cluster)
+        complete_part(w.cta.cluster, o.barrier, u64(0), u64(o.bytes))
 
 
 @native

@@ -24,12 +24,14 @@ from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
 from mmulator.machine.runtime.pending import complete_for_sleepers
-from mmulator.machine.runtime.waiting import set_pcs
+from mmulator.machine.runtime.transfers import finish_transfers, grow_old, transfer_for_sleepers
+from mmulator.machine.runtime.waiting import set_pcs, time_out
 from mmulator.machine.state import Cluster, Cta, Stop, Warp
 
 TURN = 64  # diverged choices between two turns for another group
 SLICE = 2048  # blocks of code that a warp runs before the next has its turn
 GOLDEN = 0x9E3779B1
+PATIENCE = 64  # rounds in which waits for mbarriers do nothing but time out, until that is a deadlock
 
 
 def call_block(code: Value, w: Value, regs: Value, mask: Value) -> Value:
@@ -142,6 +144,11 @@ def begin_cluster(cluster: ptr_to(Cluster)) -> None:
     cluster.asleep = u32(0)
     cluster.done = u32(0)
     cluster.next_warp = u32(0)
+    cluster.patience = u32(0)
+    cluster.arrived = u32(0)
+    cluster.generation = u32(0)
+    cluster.rounds = u64(0)
+    cluster.newest = u64(0)
     if cluster.seeded != 0:
         warps = u64(cluster.warp_count)
         first = cluster.number % warps * (u64(GOLDEN) % warps) + u64(cluster.seed)
@@ -208,18 +215,42 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
             if result == Stop.BLOCKED and w.held == w.live:
                 return i32(Stop.BLOCKED)  # its lanes wait for each other, for ever
         if cluster.done == n:
+            if cluster.under_way != 0:
+                return i32(finish_transfers(cluster))
             return i32(Stop.EXITED)
-        resting = cluster.running == 0 and cluster.asleep != 0
+        resting = u32(cluster.running == 0 and cluster.asleep != 0)
         if cluster.running == 0 and stuck(cluster) != 0:
-            found = complete_for_sleepers(cluster)
-            if found != Stop.BUDGET:
+            found = help_sleepers(cluster)
+            if found == Stop.ASLEEP:
+                resting = u32(1)  # perhaps another cluster does something that these wait for
+            elif found != Stop.BUDGET:
                 return i32(found)
+        elif cluster.under_way != 0:
+            if grow_old(cluster) == Stop.FAULT:
+                return i32(Stop.FAULT)
         cluster.turn = u32(0)
         cluster.running = u32(0)
         cluster.asleep = u32(0)
         cluster.done = u32(0)
-        if resting:
+        if resting != 0:
             return i32(Stop.ASLEEP)
+
+
+@native
+def help_sleepers(cluster: ptr_to(Cluster)) -> u32:
+    """No lane of the cluster can go on by itself. BUDGET if something that is pending could be completed, of which one may have
+    waited; ASLEEP if there is nothing, and a wait for an mbarrier ends early; FAULT; BLOCKED for a deadlock."""
+    flips = cluster.flips
+    found = complete_for_sleepers(cluster)
+    if found == Stop.BLOCKED or (found == Stop.BUDGET and cluster.flips == flips):
+        more = transfer_for_sleepers(cluster)
+        if more != Stop.BLOCKED:
+            found = more
+    if found == Stop.BLOCKED and cluster.patience < PATIENCE:
+        if time_out(cluster) != 0:
+            cluster.patience = cluster.patience + 1
+            return u32(Stop.ASLEEP)
+    return found
 
 
 @native

@@ -88,6 +88,47 @@ def wake_warpgroup(w: ptr_to(Warp)) -> None:
             other.waiting = u32(0)
 
 
+# at an mbarrier -------------------------------------------------------------------------------------------------------
+SEVERAL = 1  # in place of an address
+
+
+@native
+def sleep_at(w: ptr_to(Warp), mask: u32, barrier: u64, pc: i32) -> None:
+    """Lanes at block `pc` sleep until the phase of an mbarrier (at that place on the host) is over, or their time."""
+    if (w.waiting & ~mask) == 0 or w.awaits == barrier:
+        w.awaits = barrier
+    else:
+        w.awaits = u64(SEVERAL)
+    w.waiting = w.waiting | mask
+    w.napping = w.napping | mask
+    set_pcs(w, mask, pc)
+
+
+@native
+def wake_at(cluster: ptr_to(Cluster), barrier: u64) -> None:
+    """All lanes look again that sleep at an mbarrier."""
+    warps = cast_ptr(Warp, cluster.warps)
+    for i in range(cluster.warp_count):
+        w = warps + i
+        if w.waiting != 0 and (w.awaits == barrier or w.awaits == SEVERAL):
+            w.waiting = u32(0)
+
+
+@native
+def time_out(cluster: ptr_to(Cluster)) -> u32:
+    """Nobody can go on: waits for mbarriers end early, as on a chip after some time. 0 if there is none."""
+    warps = cast_ptr(Warp, cluster.warps)
+    found = u32(0)
+    for i in range(cluster.warp_count):
+        w = warps + i
+        lanes = w.napping & w.waiting
+        if lanes != 0:
+            w.timed_out = w.timed_out | lanes
+            w.waiting = w.waiting & ~lanes
+            found = u32(1)
+    return found
+
+
 @native
 def wake(cluster: ptr_to(Cluster)) -> None:
     """All lanes that wait look again."""

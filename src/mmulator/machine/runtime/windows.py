@@ -18,17 +18,39 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import any_lane, bits_mask, copy_bytes, load, mask_bits, minimum, null, stack, store, trailing_zeros
+from mmulator.codegen.ops import (
+    any_lane,
+    bits_mask,
+    cast_ptr,
+    copy_bytes,
+    load,
+    mask_bits,
+    minimum,
+    null,
+    stack,
+    store,
+    trailing_zeros,
+)
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.machine.runtime.events import READ, WRITE, Proxy, accessed, accessed_one, by
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.state import HINTS, Cta, FaultKind, Warp, Window
-from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import (
+    FIRST_GLOBAL_SLOT,
+    RANK_SHIFT,
+    SHARED_BASE,
+    SLOT_CONST,
+    SLOT_LOCAL,
+    SLOT_PARAM,
+    SLOT_SHARED,
+    SLOT_SHIFT,
+)
 
 U64, POINTERS = u64.vec(32), ptr.vec(32)
 OFFSET_MASK = (1 << SLOT_SHIFT) - 1
 SHARED = SLOT_SHARED << SLOT_SHIFT
+WITHIN = (1 << RANK_SHIFT) - 1  # of an address of shared memory: what is not the rank
 WORD = 4  # bytes: compilers make atomics of the word that a smaller element lies in, so the end of a region may lie in one
 
 
@@ -57,6 +79,32 @@ def region(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
     return found
 
 
+@native
+def find_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
+    """Host pointer of `bytes` of the shared memory of any CTA of the cluster, whatever their alignment; or null and a fault.
+
+    at: in the shared window (PTX ISA 9.1, State Spaces: shared::cluster); the slot of a generic address is ignored.
+    """
+    cta = w.cta
+    rank = u32((at & OFFSET_MASK) >> RANK_SHIFT)
+    if rank >= cta.cluster.cta_count:
+        if cta.cluster.cta_count == 1:
+            fault(w, FaultKind.SHARED_OUT_OF_BOUNDS, site, lane, at, u32(bytes))
+        else:
+            fault(w, FaultKind.NO_SUCH_RANK, site, lane, at, u32(bytes))
+        return null(u8)
+    owner = cast_ptr(Cta, cta.cluster.ctas) + rank
+    offset = (at & WITHIN) - SHARED_BASE
+    size = u64(cta.launch.shared_bytes)
+    if offset > size or bytes > size - offset:
+        fault(w, FaultKind.SHARED_OUT_OF_BOUNDS, site, lane, at, u32(bytes))
+        return null(u8)
+    if rank != cta.rank and owner.live_threads == 0:
+        fault(w, FaultKind.CTA_EXITED, site, lane, at, u32(bytes))
+        return null(u8)
+    return owner.shared + offset
+
+
 @native(inline=True)
 def find(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
     """Host pointer of one lane's generic address, or null and a recorded fault."""
@@ -69,11 +117,7 @@ def find(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32
         fault(w, FaultKind.MISALIGNED, site, lane, at, bytes)
         return null(u8)
     if slot == SLOT_SHARED:
-        offset = offset - SHARED_BASE
-        if offset + u64(bytes) > u64(launch.shared_bytes) or offset > OFFSET_MASK:
-            fault(w, FaultKind.SHARED_OUT_OF_BOUNDS, site, lane, at, bytes)
-            return null(u8)
-        return w.cta.shared + offset
+        return find_shared(w, lane, at, u64(bytes), site)
     if slot == SLOT_LOCAL:
         if offset + u64(bytes) > launch.local_bytes:
             fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, at, bytes)
@@ -119,6 +163,21 @@ def locate_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, 
 
 
 @native
+def other_cta(w: ptr_to(Warp), at: u64) -> u32:
+    """1 if an address of the shared window is in the shared memory of another CTA of the cluster."""
+    return u32(u32(at >> RANK_SHIFT) != w.cta.rank and w.cta.cluster.cta_count != 1)
+
+
+@native
+def locate_shared_cta(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
+    """`locate` for an address of .shared::cta."""
+    if at <= OFFSET_MASK and other_cta(w, at) != 0:
+        fault(w, FaultKind.OTHER_CTA, site, lane, at, bytes)
+        return null(u8)
+    return locate_shared(w, lane, at, bytes, access, site)
+
+
+@native
 def locate_global(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
     """`locate` for an address of the global space."""
     slot = at >> SLOT_SHIFT
@@ -139,14 +198,55 @@ def locate_of_warp(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32,
 
 def locate_function(space: str) -> Native:
     """`locate` for what one address of a warp leads to. `lane` has the register that is read or written."""
-    return {"shared": locate_shared, "global": locate_global}.get(space, locate_of_warp)
+    return {"shared": locate_shared_cta, "shared::cluster": locate_shared, "global": locate_global}.get(space, locate_of_warp)
+
+
+# many bytes ---------------------------------------------------------------------------------------------------------
+@native
+def reach(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
+    """Host pointer of any number of bytes in the global space, whatever their alignment, that lie in one buffer; or null and a
+    fault. What the asynchronous copies of a lane read and write."""
+    launch = w.cta.launch
+    slot = at >> SLOT_SHIFT
+    if w.cta.fault != 0:
+        return null(u8)
+    if slot == SLOT_SHARED or slot == SLOT_LOCAL:
+        fault(w, FaultKind.WRONG_SPACE, site, lane, at, u32(bytes))
+        return null(u8)
+    window = launch.windows + slot
+    if slot == 0 or slot >= launch.slots:
+        window = region(w.cta, at, site)
+    offset = at - window.start
+    if window.size < bytes or offset > window.size - bytes:
+        kind = u32(FaultKind.OUT_OF_BOUNDS)
+        if slot == 0:
+            kind = u32(FaultKind.NULL_POINTER)
+        fault(w, kind, site, lane, at, u32(bytes))
+        return null(u8)
+    if (access & WRITE) != 0 and window.writable == 0:
+        fault(w, FaultKind.READ_ONLY, site, lane, at, u32(bytes))
+        return null(u8)
+    accessed_one(w, lane, at, u32(bytes), access, site)
+    return ptr(window.host + offset)
+
+
+@native
+def reach_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
+    """The same in the shared memory of any CTA of the cluster, by an address of the shared window."""
+    if w.cta.fault != 0:
+        return null(u8)
+    if at > OFFSET_MASK:
+        fault(w, FaultKind.BEYOND_SPACE, site, lane, at, u32(bytes))
+        return null(u8)
+    host = find_shared(w, lane, at, bytes, site)
+    if u64(host) != 0:
+        accessed_one(w, lane, at | SHARED, u32(bytes), access, site)
+    return host
 
 
 # addresses of the lanes of a warp -----------------------------------------------------------------------------------
 @native
-def translate_each(
-    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
-) -> u32:
+def translate_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
     """Lane by lane; 0 if any faults."""
     left = mask
     while left != 0:
@@ -176,9 +276,7 @@ def _slots(space: str) -> Native:
     """Generic addresses of the lanes in `mask` to host pointers. Returns mask, or 0 if nothing may be done."""
     only_global = space == "global"
 
-    def translate_slots(
-        w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
-    ) -> u32:
+    def translate_slots(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
         if mask == 0 or w.cta.fault != 0:
             return u32(0)
         launch = w.cta.launch
@@ -208,16 +306,14 @@ translate, translate_global = _slots("generic"), _slots("global")
 
 
 @native
-def translate_shared(
-    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
-) -> u32:
+def translate_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
     """The same for addresses of the shared window."""
     cta = w.cta
     if mask == 0 or cta.fault != 0:
         return u32(0)
     a = load(U64, at)
     size = u64(cta.launch.shared_bytes)
-    offset = a - SHARED_BASE
+    offset = a - cta.shared_base
     wrong = (offset > size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
     bad = mask_bits(wrong) & mask
     if size < u64(bytes):
@@ -227,6 +323,10 @@ def translate_shared(
         kind = u32(FaultKind.SHARED_OUT_OF_BOUNDS)
         if (at[lane] & u64(bytes - 1)) != 0:
             kind = u32(FaultKind.MISALIGNED)
+        elif at[lane] > OFFSET_MASK:
+            kind = u32(FaultKind.BEYOND_SPACE)
+        elif other_cta(w, at[lane]) != 0:
+            kind = u32(FaultKind.OTHER_CTA)
         fault(w, kind, site, lane, at[lane], bytes)
         return u32(0)
     store(POINTERS(offset + u64(cta.shared)), out)
@@ -235,9 +335,7 @@ def translate_shared(
 
 
 @native
-def translate_to_shared(
-    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)
-) -> u32:
+def translate_to_shared(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
     """Generic addresses of an instruction that works on shared memory alone."""
     if mask == 0 or w.cta.fault != 0:
         return u32(0)
@@ -274,6 +372,7 @@ def _offsets_into(slot: int, space: str) -> Native:
 
 
 SPACES: dict[str, Native] = {
+    "shared::cluster": _offsets_into(SLOT_SHARED, "cluster"),
     "generic": translate, "global": translate_global, "shared": translate_shared, "local": _offsets_into(SLOT_LOCAL, "local"),
     "const": _offsets_into(SLOT_CONST, "const"), "param": _offsets_into(SLOT_PARAM, "param"),
 }  # fmt: skip
@@ -332,7 +431,7 @@ def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
     size = u64(0)
     host = null(u8)
     if slot == SLOT_SHARED:
-        offset = offset - SHARED_BASE
+        offset = at - (SHARED | w.cta.shared_base)
         size = u64(launch.shared_bytes)
         host = w.cta.shared
     elif slot == SLOT_LOCAL:
