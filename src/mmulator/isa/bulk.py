@@ -12,7 +12,8 @@ _COPIES = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counte
 
 ROWS: tuple[Row, ...] = (
     row("cp.async.bulk", (one("dst", "shared::cluster"), one("src", "global"), one("completes", "mbarrier::complete_tx::bytes")),
-        (addr("dstMem"), addr("srcMem"), src("size", "u32"), addr("mbar")), f"{MOVES}: cp.async.bulk", (8, 0), 90, effects=_COPIES),
+        (addr("dstMem"), addr("srcMem"), src("size", "u32"), addr("mbar")), f"{MOVES}: cp.async.bulk", (8, 0), 90,
+        effects=_COPIES),
     *later("cp.async.bulk cp.reduce", _BULK, MOVES, (8, 0), 90),
     *later("st.async", _BULK, MOVES, (8, 1), 90),
     *later("st.bulk", _BULK, MOVES, (8, 6), 100),

@@ -50,8 +50,8 @@ from mmulator.program.as_ptxas import quotient as quotient_rows
 from mmulator.ptx.tree import Instruction
 
 CHAPTERS = (
-    atomic, barrier, bulk, cluster, compare, control, convert, copies, fence, float, grid, half, integer, logic, matrix_move, mbarrier,
-    memory, misc, mma, move, quotient, stack, video, warp, wgmma, wmma,
+    atomic, barrier, bulk, cluster, compare, control, convert, copies, fence, float, grid, half, integer, logic, matrix_move,
+    mbarrier, memory, misc, mma, move, quotient, stack, video, warp, wgmma, wmma,
 )  # fmt: skip
 
 

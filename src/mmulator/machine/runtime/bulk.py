@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, minimum, trailing_zeros
+from mmulator.codegen.ops import copy_bytes, minimum, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.events import READ, WRITE
 from mmulator.machine.runtime.faults import fault
@@ -30,8 +30,10 @@ def move_bytes(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u6
 def global_to_shared(
     w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), barriers: ptr_to(u64), site: u32
 ) -> None:
-    """cp.async.bulk.shared::cluster.global: each lane copies, and the mbarrier at barriers[lane] hears of the bytes. to, barriers:
-    addresses of the shared window, in one CTA."""
+    """cp.async.bulk.shared::cluster.global: each lane copies, and the mbarrier at barriers[lane] hears of the bytes.
+
+    to, barriers: addresses of the shared window, in one CTA.
+    """
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -43,7 +45,7 @@ def global_to_shared(
             fault(w, FaultKind.BULK_SIZE, site, lane, to[lane], bytes)
         source = reach(w, lane, at[lane], u64(bytes), READ, site)
         target = reach_shared(w, lane, to[lane], u64(bytes), WRITE, site)
-        barrier = find_shared(w, lane, barriers[lane], u64(8), site)
+        find_shared(w, lane, barriers[lane], u64(8), site)
         if w.cta.fault == 0:
             t = new_transfer(w, lane, u32(TransferKind.BULK_COPY), site)
             t.completes = u32(Completes.BYTES)
