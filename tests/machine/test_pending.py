@@ -15,6 +15,7 @@ from mmulator.codegen.loading import address
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
 from mmulator.errors import ExecutionFault
+from mmulator.machine.compile.options import DEFAULT, in_clusters
 from mmulator.machine.launch.arguments import pack_arguments
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
@@ -25,8 +26,8 @@ from mmulator.machine.runtime.control import exit_lanes
 from mmulator.machine.runtime.mbarrier import complete_part
 from mmulator.machine.runtime.pending import commit_group, covered, entry, has_room, issue, make_room, queue
 from mmulator.machine.runtime.scheduler import run_clusters
-from mmulator.machine.runtime.waiting import wait_for_lanes
-from mmulator.machine.state import ASYNC_GROUPS, COPIES, AsyncGroup, Completes, Cta, Launch, Stop, Warp
+from mmulator.machine.runtime.waiting import sleep_at
+from mmulator.machine.state import ASYNC_GROUPS, COPIES, RESCHEDULE, AsyncGroup, Completes, Cta, Launch, Stop, Warp
 
 TEXT = """.version 8.7
 .target sm_90
@@ -47,7 +48,7 @@ BLOCKS = TEXT.format("cp.async.ca.shared.global [memory], [%rd0], 4;\n  bar.sync
 def launched(text: str, out: np.ndarray, shape: LaunchShape, seed: int = 0) -> Grid:
     kernel = Module.load(text)["k"]
     arguments = pack_arguments(kernel.function, [out], kernel.module.image.next_slot)
-    return Grid(kernel.compile(), shape, arguments, seed, 1)
+    return Grid(kernel.compile(options=in_clusters(DEFAULT, shape.cluster)), shape, arguments, seed, 1)
 
 
 def function(f: Native, result: Any, *arguments: Any) -> Callable[..., Any]:
@@ -153,7 +154,8 @@ def test_a_fresh_mbarrier_is_that_of_a_chip() -> None:
 
 
 def test_a_phase_ends_with_the_last_arrival_and_the_last_byte() -> None:
-    part = function(complete_part, None, POINTER, U64, U64)
+    part = function(complete_part, U32, POINTER, POINTER, U64, U64)
+    cluster = resident({}).address
     chance = random.Random(1)
     for _ in range(300):
         expected, phase = chance.choice((1, 2, 5, 1000, (1 << 20) - 1)), chance.getrandbits(1)
@@ -162,9 +164,10 @@ def test_a_phase_ends_with_the_last_arrival_and_the_last_byte() -> None:
         for _ in range(6):
             arrivals = chance.choice((0, 0, 1, pending)) if pending else 0
             bytes = chance.choice((0, 16, awaited)) if awaited > 0 else 0
-            part(memory.ctypes.data, arrivals, bytes)
+            flips = part(cluster, memory.ctypes.data, arrivals, bytes)
             pending, awaited = pending - arrivals, awaited - bytes
-            if pending == 0 and awaited == 0:
+            assert flips == (pending == 0 and awaited == 0)
+            if flips:
                 pending, phase = expected, 1 - phase
             assert int(memory[0]) == word(expected, pending, awaited, phase)
 
@@ -188,7 +191,9 @@ def sleep_at_mbarrier(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
     """Block 1: until the phase of the mbarrier is over."""
     barrier = cast_ptr(u64, cast_ptr(Cta, w.cta.cluster.ctas).shared + 256)
     if (barrier[0] >> 63) == 0:
-        return wait_for_lanes(w, mask, i32(1))
+        sleep_at(w, mask, u64(barrier), i32(1))
+        w.timed_out = u32(0)
+        return i32(RESCHEDULE)
     return exit_lanes(w, mask)
 
 
@@ -202,7 +207,9 @@ def asleep(blocks: dict[int, Native], seed: int, cluster: Extent, bytes: int) ->
     r = resident(blocks, seed, cluster)
     barrier = r.arena.view("shared0", np.uint64)[32:33]
     barrier[0] = word(1, 0, bytes, 0)
-    ended = function(run_clusters, ctypes.c_int32, POINTER, ctypes.c_int64)(r.address, 1 << 20)
+    ended = Stop.ASLEEP
+    while ended == Stop.ASLEEP:  # a wait that ends early is tried again
+        ended = function(run_clusters, ctypes.c_int32, POINTER, ctypes.c_int64)(r.address, 1 << 20)
     return Stop(ended), int(barrier[0])
 
 
