@@ -13,6 +13,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "MatrixDescriptor": ("mmulator.layouts.descriptors", "MatrixDescriptor"),
     "Module": ("mmulator.machine.module", "Module"),
     "Report": ("mmulator.machine.launch.report", "Report"),
+    "TensorMap": ("mmulator.layouts.tensormap.tensor_map", "TensorMap"),
     "errors": ("mmulator.errors", None),
     "inspect": ("mmulator.inspect", None),
     "matmul": ("mmulator.instruction.matmul", "matmul"),
@@ -27,6 +28,7 @@ __all__ = [
     "MatrixDescriptor",
     "Module",
     "Report",
+    "TensorMap",
     "__version__",
     "errors",
     "inspect",
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from mmulator.instruction.matmul import matmul
     from mmulator.layouts import sparse
     from mmulator.layouts.descriptors import MatrixDescriptor
+    from mmulator.layouts.tensormap.tensor_map import TensorMap
     from mmulator.machine.launch.report import Report
     from mmulator.machine.launch.values import struct
     from mmulator.machine.module import Kernel, Module

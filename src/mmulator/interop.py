@@ -163,6 +163,23 @@ def writable(value: Any, what: str, error: type[MmulatorError] = OperandError) -
     return _Reader(what, error, shared=True).read(value)
 
 
+def strided(value: Any, what: str, error: type[MmulatorError] = OperandError) -> Array | None:
+    """As `writable`; of a torch tensor that is not contiguous a view with its strides."""
+    torch = _torch_of(value)
+    if torch is None or value.is_contiguous():
+        return writable(value, what, error)
+    lying = writable(value.as_strided((_reach(value),), (1,)), what, error)
+    if lying is None:
+        return None
+    steps = tuple(step * lying.itemsize for step in value.stride())
+    return np.lib.stride_tricks.as_strided(lying, tuple(value.shape), steps)
+
+
+def _reach(x: Any) -> int:
+    """Elements from a tensor's first to its last, in memory."""
+    return 1 + sum((size - 1) * step for size, step in zip(x.shape, x.stride())) if x.numel() else 0
+
+
 def as_array(name: str, value: Any) -> Array:
     """np.asarray of anything, with an OperandError for what makes no array. name: how messages call it."""
     if type(value) is np.ndarray:

@@ -1,0 +1,150 @@
+"""What the 128 bytes of a tensor map say, both ways.
+
+In the hardware's order: dimension 0 is the innermost, the one whose elements lie next to one another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from mmulator.errors import OperandError
+from mmulator.layouts.tensormap import fields as f
+from mmulator.layouts.tensormap.modes import (
+    BY_MODE,
+    FILLS,
+    INTERLEAVES,
+    PROMOTIONS,
+    SLICES,
+    SWIZZLES,
+    TensorSwizzle,
+)  # fmt: skip
+from mmulator.layouts.tensormap.types import BY_CODE, TensorType
+
+RULE = "Tensor-map (PTX ISA 9.1)"
+
+
+def _name(known: dict[str, int], number: int, what: str) -> str:
+    for name, code in known.items():
+        if code == number:
+            return name
+    raise OperandError(f"the map's {what} is {number}: no such mode", rule=RULE, hint="these bytes are no tensor map")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A tensor map, field by field.
+
+    address: of the tensor in global memory. sizes: elements of each dimension; strides: bytes from one to the next of
+    dimensions 1, 2, ... . element_strides: of each dimension. box: elements of each dimension that a tiled box spans.
+    im2col alone: lower, upper: corners of the bounding box along W, H, D; channels, pixels: of a column.
+    box_bytes, alignment: what the map itself says about a box in shared memory; None: what follows from the rest.
+    """
+
+    type: TensorType
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    box: tuple[int, ...] = ()
+    im2col: bool = False
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+    channels: int = 0
+    pixels: int = 0
+    interleave: str = "none"
+    swizzle: str = "none"
+    l2_promotion: str = "none"
+    oob_fill: str = "zero"
+    address: int = 0
+    box_bytes: int | None = None
+    alignment: int | None = None
+
+    @property
+    def rank(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def mode(self) -> TensorSwizzle:
+        return SWIZZLES[self.swizzle]
+
+    @property
+    def slice(self) -> int:
+        """Bytes of a slice of interleaved channels; 0 without interleaving."""
+        return SLICES.get(self.interleave, 0)
+
+    @property
+    def loaded(self) -> tuple[int, ...]:
+        """Elements that a copy moves along each dimension of its box: (channels, pixels) for im2col."""
+        if self.im2col:
+            return (self.channels, self.pixels)
+        steps = self.element_strides if self.slice else (1, *self.element_strides[1:])
+        return tuple(-(-box // step) for box, step in zip(self.box, steps))
+
+    @property
+    def transaction_bytes(self) -> int:
+        """Bytes of a box, padding of small types left out: what a copy adds to an mbarrier's count."""
+        row, *others = self.loaded
+        return self.type.bytes_of(row) * prod(others)
+
+    def encode(self) -> bytes:
+        """The 128 bytes."""
+        words = [0] * f.WORDS
+        named = [
+            (f.GLOBAL_ADDRESS, self.address), (f.IM2COL, int(self.im2col)), (f.RANK, self.rank),
+            (f.ELEMENT_TYPE, self.type.code), (f.INTERLEAVE, INTERLEAVES[self.interleave]), (f.SWIZZLE, self.mode.mode),
+            (f.ATOMICITY, self.mode.atomicity), (f.FILL_NAN, FILLS[self.oob_fill]),
+            (f.L2_PROMOTION, PROMOTIONS[self.l2_promotion]),
+            (f.BOX_BYTES, self.transaction_bytes if self.box_bytes is None else self.box_bytes),
+            (f.SHARED_ALIGNMENT, self.mode.alignment if self.alignment is None else self.alignment),
+        ]  # fmt: skip
+        named += zip(f.GLOBAL_STRIDE, self.strides)
+        named += zip(f.GLOBAL_DIM, self.sizes)
+        named += zip(f.ELEMENT_STRIDE, self.element_strides)
+        if self.im2col:
+            named += [(f.CHANNELS, self.channels), (f.PIXELS, self.pixels)]
+            named += zip(f.LOWER[self.rank], self.lower)
+            named += zip(f.UPPER[self.rank], self.upper)
+        else:
+            named += zip(f.BOX_DIM, self.box)
+        for field, value in named:
+            field.put(words, value)
+        return b"".join(word.to_bytes(4, "little") for word in words)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Encoded:
+        """What 128 bytes say. Raises OperandError for bytes that no tensor map has."""
+        if len(data) != f.BYTES:
+            raise OperandError(f"a tensor map has {f.BYTES} bytes, and these are {len(data)}", rule=RULE)
+        words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, f.BYTES, 4)]
+        rank, im2col, code = f.RANK.get(words), bool(f.IM2COL.get(words)), f.ELEMENT_TYPE.get(words)
+        least = 3 if im2col else 1
+        if not least <= rank <= f.MOST_RANK:
+            raise OperandError(
+                f"the map's rank is {rank}: {'im2col' if im2col else 'tiled'} maps have {least} to {f.MOST_RANK} dimensions",
+                rule=RULE, hint="these bytes are no tensor map",
+            )  # fmt: skip
+        if code not in BY_CODE:
+            raise OperandError(f"the map's element type is {code}: no such type", rule=RULE, hint="these bytes are no tensor map")
+        swizzle = BY_MODE.get((f.SWIZZLE.get(words), f.ATOMICITY.get(words)))
+        if swizzle is None:
+            raise OperandError(
+                f"the map's swizzle mode is {f.SWIZZLE.get(words)} with atomicity {f.ATOMICITY.get(words)}: no such mode",
+                rule="Swizzling Modes (PTX ISA 9.1)",
+            )  # fmt: skip
+
+        def all_of(which: tuple[f.Field, ...], count: int) -> tuple[int, ...]:
+            return tuple(field.get(words) for field in which[:count])
+
+        found = cls(
+            BY_CODE[code], all_of(f.GLOBAL_DIM, rank), all_of(f.GLOBAL_STRIDE, rank - 1), all_of(f.ELEMENT_STRIDE, rank),
+            interleave=_name(dict(INTERLEAVES), f.INTERLEAVE.get(words), "interleave"), swizzle=swizzle.name,
+            l2_promotion=_name(dict(PROMOTIONS), f.L2_PROMOTION.get(words), "L2 promotion"),
+            oob_fill=_name(dict(FILLS), f.FILL_NAN.get(words), "fill"), address=f.GLOBAL_ADDRESS.get(words),
+            box_bytes=f.BOX_BYTES.get(words), alignment=f.SHARED_ALIGNMENT.get(words), im2col=im2col,
+        )  # fmt: skip
+        if not im2col:
+            return replace(found, box=all_of(f.BOX_DIM, rank))
+        return replace(
+            found, lower=all_of(f.LOWER[rank], 3), upper=all_of(f.UPPER[rank], 3), channels=f.CHANNELS.get(words),
+            pixels=f.PIXELS.get(words),
+        )  # fmt: skip

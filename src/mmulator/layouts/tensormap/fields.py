@@ -1,0 +1,107 @@
+"""Where the 128 bytes of a tensor map keep what: bits of 32-bit words, as data.
+
+Read off an NVIDIA H100 and H200 by changing one argument of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col at a time,
+and from the machine code that ptxas makes of tensormap.replace; no document has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+from dataclasses import dataclass
+
+BYTES = 128
+WORDS = BYTES // 4
+MOST_RANK = 5
+
+
+@dataclass(frozen=True)
+class Part:
+    """Bits of one 32-bit word. low: the bit of the stored number that is the first of them."""
+
+    word: int
+    shift: int
+    width: int
+    low: int = 0
+
+    @property
+    def mask(self) -> int:
+        return (1 << self.width) - 1
+
+
+@dataclass(frozen=True)
+class Field:
+    """A number in a map. What is stored is value / unit - less, in one or more parts; signed: in two's complement."""
+
+    parts: tuple[Part, ...]
+    unit: int = 1
+    less: int = 0
+    signed: bool = False
+
+    @property
+    def bits(self) -> int:
+        return sum(part.width for part in self.parts)
+
+    def put(self, words: MutableSequence[int], value: int) -> None:
+        """Write a value into the words; bits beyond the field's are lost, as they are on hardware."""
+        stored = value // self.unit - self.less
+        for p in self.parts:
+            words[p.word] = words[p.word] & ~(p.mask << p.shift) | (stored >> p.low & p.mask) << p.shift
+
+    def get(self, words: Sequence[int]) -> int:
+        stored = sum((words[p.word] >> p.shift & p.mask) << p.low for p in self.parts)
+        if self.signed and stored >> (self.bits - 1):
+            stored -= 1 << self.bits
+        return (stored + self.less) * self.unit
+
+
+def _one(word: int, shift: int, width: int, unit: int = 1, less: int = 0, signed: bool = False) -> Field:
+    return Field((Part(word, shift, width),), unit, less, signed)
+
+
+GLOBAL_ADDRESS = Field((Part(0, 0, 32), Part(1, 0, 32, 32)))
+IM2COL = _one(2, 0, 1)
+RANK = _one(2, 4, 3, less=1)
+# Four bits of a number and, as its bit 4, that elements are rounded to tf32: `types.py` has the numbers.
+ELEMENT_TYPE = Field((Part(2, 7, 4), Part(2, 16, 1, 4)))
+INTERLEAVE = _one(2, 11, 2)
+# 96B swizzling (sm_103a) is number 4, whose bit lies apart.
+SWIZZLE = Field((Part(2, 13, 2), Part(2, 22, 1, 2)))
+FILL_NAN = _one(2, 15, 1)
+L2_PROMOTION = _one(2, 17, 2)
+ATOMICITY = _one(2, 19, 2)
+# Set by newer drivers for tensors of 128 KB or more apart; no meaning for what a copy moves is known.
+OUT_OF_BOUNDS_MODE = _one(2, 21, 1)
+# Of dimensions 1 to 4, in units of 16 bytes: 32 bits of each in a word, 4 more together in word 7.
+GLOBAL_STRIDE = tuple(Field((Part(3 + n, 0, 32), Part(7, 4 * n, 4, 32)), unit=16) for n in range(4))
+GLOBAL_DIM = tuple(_one(8 + n, 0, 32, less=1) for n in range(5))
+ELEMENT_STRIDE = tuple(_one(13, 3 * n, 3, less=1) for n in range(5))
+BOX_DIM = (_one(13, 24, 8, less=1), *(_one(14, 8 * n, 8, less=1) for n in range(4)))
+# im2col: channels per pixel where a tiled map has the box of dimension 0.
+CHANNELS = BOX_DIM[0]
+PIXELS = _one(15, 0, 32, less=1)
+# im2col, by rank: corners of dimensions 1, 2, 3 (W, H, D), in 16 bits of word 14 each.
+LOWER = {3: (_one(14, 0, 16, signed=True),),
+         4: tuple(_one(14, 8 * n, 8, signed=True) for n in range(2)),
+         5: tuple(_one(14, 5 * n, 5, signed=True) for n in range(3))}  # fmt: skip
+UPPER = {3: (_one(14, 16, 16, signed=True),),
+         4: tuple(_one(14, 16 + 8 * n, 8, signed=True) for n in range(2)),
+         5: tuple(_one(14, 16 + 5 * n, 5, signed=True) for n in range(3))}  # fmt: skip
+BOX_BYTES = _one(16, 0, 32)
+SHARED_ALIGNMENT = _one(18, 0, 32)
+
+# What tensormap.replace writes, by the name of its field: one entry, or one for each ordinal. `new_val` is the value as
+# `Field.put` takes it, but for .rank (already less one: REPLACED_RANK) and .elemtype (a number: `types.BY_NUMBER`).
+REPLACED_RANK = _one(2, 4, 3)
+REPLACE: dict[str, tuple[Field, ...]] = {
+    "global_address": (GLOBAL_ADDRESS,),
+    "rank": (REPLACED_RANK,),
+    "box_dim": BOX_DIM,
+    "global_dim": GLOBAL_DIM,
+    "global_stride": GLOBAL_STRIDE,
+    "element_stride": ELEMENT_STRIDE,
+    "elemtype": (ELEMENT_TYPE,),
+    "interleave_layout": (INTERLEAVE,),
+    "swizzle_mode": (SWIZZLE,),
+    "swizzle_atomicity": (ATOMICITY,),
+    "fill_mode": (FILL_NAN,),
+}

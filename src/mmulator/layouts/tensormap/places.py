@@ -1,0 +1,150 @@
+"""The model of a tensor copy: for each element of a box, its byte in shared memory and its byte of the tensor.
+
+Plain integers in NumPy arrays; dimension 0 is the innermost, as in PTX. Tiled Mode, im2col mode, Interleave layout,
+Swizzling Modes (PTX ISA 9.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.errors import OperandError
+from mmulator.layouts.tensormap.encoded import Encoded
+
+Index = NDArray[np.int64]
+OUTSIDE = -1
+GRANULE = 16  # bytes that a store writes at once
+MODES = ("tile", "gather4", "im2col", "im2col_w", "im2col_w_128")
+_HALO_EVERY = 32  # pixels, of im2col::w::128
+_WIDE = 128
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the units of a box are, in the order in which the box lies in shared memory (outermost first).
+
+    A unit is an element, or sixteen of a type of less than a byte. shared: address of its first byte in shared memory.
+    memory: offset of its first byte from the map's address; OUTSIDE where it is out of bounds. size: its bytes in memory.
+    """
+
+    shared: Index
+    memory: Index
+    size: int
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        return self.memory != OUTSIDE
+
+
+def places(
+    m: Encoded,
+    coordinates: Sequence[int],
+    offsets: Sequence[int] = (),
+    *,
+    shared: int = 0,
+    mode: str | None = None,
+    store: bool = False,
+) -> Places:
+    """Where a copy of a box takes each unit from or, if `store`, writes it to.
+
+    coordinates: as in the instruction, dimension 0 first; of gather4 and scatter4 the column and four rows. offsets: of
+    im2col (W, H, D); of im2col::w and ::w::128 (wHalo, wOffset). shared: the address in shared memory. mode: one of MODES;
+    None: `tile` or `im2col`, as the map is. Raises OperandError for another number of coordinates or offsets.
+    """
+    mode = mode or ("im2col" if m.im2col else "tile")
+    _check(m, coordinates, offsets, mode)
+    walk = {"tile": _tile, "gather4": _gather4, "im2col": _im2col}.get(mode, _wide)
+    where = walk(m, coordinates, offsets, mode)
+    inside = np.ones((), bool)
+    row = _whole(m) if store else m.sizes[0]
+    for at, size in zip(where, (row, *m.sizes[1:])):
+        inside = inside & (at >= 0) & (at < size)
+    shape = np.broadcast_shapes(*(at.shape for at in where))
+    memory = np.broadcast_to(np.where(inside, _memory(m, where), OUTSIDE), shape)
+    number = np.arange(memory.size, dtype=np.int64).reshape(shape)
+    return Places(m.mode(shared + number * m.type.shared), memory, m.type.memory)
+
+
+def _check(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], mode: str) -> None:
+    wanted = {"gather4": (5, 0), "tile": (m.rank, 0), "im2col": (m.rank, m.rank - 2)}.get(mode, (m.rank, 2))
+    for what, given, count in (("coordinates", coordinates, wanted[0]), ("offsets", offsets, wanted[1])):
+        if len(given) != count and not (mode == "im2col" and not given):
+            raise OperandError(f"{len(given)} {what} where {mode} of a tensor of rank {m.rank} takes {count}")
+
+
+def _memory(m: Encoded, where: Sequence[Index]) -> Index:
+    """Offset of the byte of an element at coordinates."""
+    along, *others = where
+    offset = along * m.type.bits // 8
+    if m.slice:
+        per = m.slice // m.type.memory
+        offset = along % per * m.type.memory + along // per * (m.strides[m.rank - 3] * m.sizes[m.rank - 2])
+    for at, stride in zip(others, m.strides):
+        offset = offset + at * stride
+    return offset
+
+
+def _whole(m: Encoded) -> int:
+    """Elements of a row as stores see it: they write all 16 bytes of which one is the tensor's."""
+    return -(-m.type.bytes_of(m.sizes[0]) // GRANULE) * GRANULE * 8 // m.type.bits
+
+
+def _axes(*counts: int) -> list[Index]:
+    """A running index along each axis, the first the innermost, that broadcast against one another."""
+    axes = np.ix_(*(np.arange(count, dtype=np.int64) for count in reversed(counts)))
+    return [np.asarray(axis) for axis in reversed(axes)]
+
+
+def _tile(m: Encoded, coordinates: Sequence[int], _: Sequence[int], __: str) -> list[Index]:
+    row, *others = m.loaded
+    steps = (m.element_strides[0] if m.slice else 1) * m.type.elements, *m.element_strides[1:]
+    axes = _axes(row // m.type.elements, *others)
+    return [first + axis * step for first, axis, step in zip(coordinates, axes, steps)]
+
+
+def _gather4(m: Encoded, coordinates: Sequence[int], _: Sequence[int], __: str) -> list[Index]:
+    column, *rows = coordinates
+    along, which = _axes(m.loaded[0] // m.type.elements, 4)
+    return [column + along * m.type.elements, np.asarray(rows, np.int64)[which]]
+
+
+def _im2col(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], _: str) -> list[Index]:
+    """The walk of a filter's corner through the bounding box, W first, then H, D and the images."""
+    channel, *corner = coordinates
+    spatial = range(len(corner) - 1)
+    pixels = np.zeros((m.pixels, len(corner)), np.int64)
+    for pixel in range(m.pixels):
+        pixels[pixel] = corner
+        for n in spatial:
+            corner[n] += m.element_strides[n + 1]
+            if corner[n] <= m.sizes[n + 1] - 1 + m.upper[n]:
+                break
+            corner[n] = m.lower[n]
+        else:
+            corner[-1] += 1
+    pixels[:, : len(offsets)] += np.asarray(offsets, np.int64)
+    along, pixel_axis = _axes(m.channels // m.type.elements, m.pixels)
+    return [channel + along * m.type.elements, *(pixels[:, n][pixel_axis] for n in range(len(corner)))]
+
+
+def _wide(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], mode: str) -> list[Index]:
+    """im2col::w: along W and the images, with `halo` pixels more at the end (::w::128: after every 32)."""
+    channel, *corner = coordinates
+    halo, offset = offsets
+    every, count = (_HALO_EVERY, _WIDE) if mode == "im2col_w_128" else (m.pixels, m.pixels)
+    found: list[list[int]] = []
+    for pixel in range(count):
+        found.append([corner[0] + offset, *corner[1:]])
+        if pixel % every == every - 1:
+            found += [[corner[0] + offset + k * m.element_strides[1], *corner[1:]] for k in range(1, halo + 1)]
+        corner[0] += m.element_strides[1]
+        if corner[0] > m.sizes[1] - 1 + m.upper[0]:
+            corner[0] = m.lower[0]
+            corner[-1] += 1
+    pixels = np.asarray(found, np.int64).reshape(len(found), len(corner))
+    along, axis = _axes(m.channels // m.type.elements, len(found))
+    return [channel + along * m.type.elements, *(pixels[:, n][axis] for n in range(len(corner)))]

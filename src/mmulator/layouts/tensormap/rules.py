@@ -1,0 +1,161 @@
+"""What CUDA's driver refuses to encode, and why: cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col (CUDA driver API)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mmulator.errors import OperandError, shown
+from mmulator.layouts.tensormap.encoded import Encoded
+from mmulator.layouts.tensormap.fields import MOST_RANK
+
+MOST_SIZE = 1 << 32
+MOST_STRIDE = 1 << 40  # bytes, exclusive
+MOST_BOX = 256
+MOST_STEP = 8
+MOST_PIXELS = 1024
+# im2col, by rank: the least and the most of a corner.
+CORNERS = {3: (-(1 << 15), (1 << 15) - 1), 4: (-(1 << 7), (1 << 7) - 1), 5: (-(1 << 4), (1 << 4) - 1)}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """parameter: its name here. message: what is wrong with it. rule: the driver's. hint: what to do, or None."""
+
+    parameter: str
+    message: str
+    rule: str
+    hint: str | None = None
+
+    def error(self) -> OperandError:
+        return OperandError(f"{self.parameter} {self.message}", rule=self.rule, hint=self.hint)
+
+
+def rule_of(m: Encoded) -> str:
+    return f"cuTensorMapEncode{'Im2col' if m.im2col else 'Tiled'} (CUDA driver API)"
+
+
+def refusals(m: Encoded) -> Iterator[Refusal]:
+    """All that the driver has against a map; nothing of a legal one. Dimensions are named in the array's order."""
+    rule = rule_of(m)
+    for parameter, message, hint in (*_tensor(m), *(_im2col(m) if m.im2col else _tiled(m)), *_row(m), *_modes(m)):
+        yield Refusal(parameter, message, rule, hint)
+
+
+def check(m: Encoded) -> Encoded:
+    """The map itself, if the driver takes it. Raises OperandError with the first thing that it does not."""
+    for refusal in refusals(m):
+        raise refusal.error()
+    return m
+
+
+_Found = Iterator[tuple[str, str, str | None]]
+
+
+def _alignment(m: Encoded) -> int:
+    """Bytes that the address and the strides must be multiples of."""
+    return 32 if m.interleave == "32B" or m.type.padded else 16
+
+
+def _why_aligned(m: Encoded) -> str:
+    return " with interleave 32B" if m.interleave == "32B" else f" for type {m.type}" if m.type.padded else ""
+
+
+def _outer(m: Encoded, dimension: int) -> int:
+    """The place of a dimension in the array's order."""
+    return m.rank - 1 - dimension
+
+
+def _tensor(m: Encoded) -> _Found:
+    least = 3 if m.im2col or m.slice else 1
+    if not least <= m.rank <= MOST_RANK:
+        why = "im2col" if m.im2col else f"interleave {m.interleave}" if m.slice else "a tiled map"
+        yield "array", f"has {m.rank} dimensions: {why} takes {least} to {MOST_RANK}", "reshape it, or merge dimensions"
+    unit = _alignment(m)
+    if m.address % unit:
+        yield (
+            "address",
+            f"is {m.address:#x}: it must be a multiple of {unit} bytes{_why_aligned(m)}",
+            "take an array that starts there",
+        )
+    for n, size in enumerate(m.sizes):
+        if not 1 <= size <= MOST_SIZE:
+            yield f"shape[{_outer(m, n)}]", f"is {shown(size)}: a dimension has 1 to 2**32 elements", None
+    for n, stride in enumerate(m.strides):
+        if stride % unit or not 0 <= stride < MOST_STRIDE:
+            yield (
+                f"strides[{_outer(m, n + 1)}]",
+                f"is {shown(stride)} bytes: it must be a multiple of {unit} below 2**40{_why_aligned(m)}",
+                f"pad the rows of the array to a multiple of {unit} bytes",
+            )
+    for n, step in enumerate(m.element_strides):
+        if not 1 <= step <= MOST_STEP and (n or m.slice):
+            yield f"element_strides[{_outer(m, n)}]", f"is {shown(step)}: it must be 1 to {MOST_STEP}", None
+    if m.type.padded and m.sizes[0] % 128:
+        yield f"shape[{_outer(m, 0)}]", f"is {m.sizes[0]} elements: for type {m.type} it must be a multiple of 128", None
+    if m.type.name == "b4x16" and m.sizes[0] % 2:
+        yield f"shape[{_outer(m, 0)}]", f"is {m.sizes[0]} elements: for type {m.type} it must be a multiple of 2", None
+
+
+def _tiled(m: Encoded) -> _Found:
+    for n, box in enumerate(m.box):
+        if not 1 <= box <= MOST_BOX:
+            yield f"box[{_outer(m, n)}]", f"is {shown(box)}: it must be 1 to {MOST_BOX}", "copy several boxes"
+    if m.type.padded and m.box[0] != 128:
+        yield f"box[{_outer(m, 0)}]", f"is {m.box[0]}: for type {m.type} it must be 128", None
+
+
+def _im2col(m: Encoded) -> _Found:
+    low, high = CORNERS.get(m.rank, CORNERS[3])
+    for name, corner in (("lower", m.lower), ("upper", m.upper)):
+        for n, value in enumerate(corner):
+            if not low <= value <= high:
+                yield (
+                    f"{name}[{len(corner) - 1 - n}]",
+                    f"is {shown(value)}: corners of a tensor of rank {m.rank} are {low} to {high}",
+                    None,
+                )
+    for n, (lower, upper) in enumerate(zip(m.lower, m.upper)):
+        if m.sizes[n + 1] - lower + upper < 1:
+            yield (
+                f"lower[{len(m.lower) - 1 - n}], upper[{len(m.lower) - 1 - n}]",
+                f"are {lower} and {upper}: nothing is left of {m.sizes[n + 1]} elements",
+                "the bounding box is from lower to size - 1 + upper",
+            )
+    if not 1 <= m.channels <= MOST_BOX:
+        yield "channels", f"is {shown(m.channels)}: it must be 1 to {MOST_BOX}", None
+    if not 1 <= m.pixels <= MOST_PIXELS:
+        yield "pixels", f"is {shown(m.pixels)}: it must be 1 to {MOST_PIXELS}", None
+    if m.type.padded and m.channels != 128:
+        yield "channels", f"is {m.channels}: for type {m.type} it must be 128", None
+
+
+def _row(m: Encoded) -> _Found:
+    """What a row of the box, without interleaving, must be."""
+    row = m.channels if m.im2col else m.box[0]
+    size = m.type.bytes_of(row)
+    name = "channels" if m.im2col else f"box[{_outer(m, 0)}]"
+    if m.slice or not 1 <= row <= MOST_BOX:
+        return
+    if row * m.type.bits % 128:
+        yield name, f"is {row} elements of {m.type}, {size} bytes: a row of the box must be a multiple of 16 bytes", None
+    # of padded types the row takes 128 bytes of shared memory
+    width = m.mode.width
+    in_shared = row // m.type.elements * m.type.shared
+    if width and in_shared > width:
+        yield (
+            name,
+            f"is {row} elements of {m.type}, {in_shared} bytes: with swizzle {m.swizzle} a row has at most {width}",
+            f"copy boxes of {width * m.type.elements // m.type.shared} elements, or take a wider swizzle",
+        )
+
+
+def _modes(m: Encoded) -> _Found:
+    if m.interleave == "32B" and m.swizzle != "32B":
+        yield "swizzle", f"is {m.swizzle}: interleave 32B takes swizzle 32B alone", 'say swizzle="32B"'
+    if m.oob_fill == "nan" and not m.type.is_float:
+        yield "oob_fill", f"is nan: elements of type {m.type} have none", 'say oob_fill="zero", or a floating-point type'
+    if m.type.padded and m.swizzle not in ("none", "128B", "128B_atom_32B", "128B_atom_64B"):
+        yield "swizzle", f"is {m.swizzle}: type {m.type} takes none, 128B, 128B_atom_32B or 128B_atom_64B", None
+    if m.type.elements > 1 and m.slice:
+        yield "interleave", f"is {m.interleave}: type {m.type} takes none", None
