@@ -125,9 +125,12 @@ class Gpu:
             self._call("cuFuncSetAttribute", function, attribute, shared)
         held: list[tuple[int, Array]] = []
         for buffer in arguments.buffers:
-            pointer = self._place(len(held), buffer.size)
+            held.append((self._place(len(held), buffer.size), buffer.array))
+        for at, offset, number in arguments.maps:
+            address = int(held[number][0]).to_bytes(8, "little")
+            arguments.buffers[at].array[offset : offset + 8] = np.frombuffer(address, np.uint8)
+        for (pointer, _), buffer in zip(held, arguments.buffers):
             self._call("cuMemcpyHtoD", pointer, buffer.array.ctypes.data, buffer.size)
-            held.append((pointer, buffer.array))
         params = arguments.params.copy()
         for at, number in arguments.pointers:
             params[at : at + 8] = np.frombuffer(int(held[number][0]).to_bytes(8, "little"), np.uint8)

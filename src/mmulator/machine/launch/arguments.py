@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from mmulator.errors import LaunchError, shown
+from mmulator.layouts.tensormap import TensorMap
 from mmulator.machine.launch.regions import NONE, Regions, pointer
 from mmulator.machine.launch.regions import Region as Region
+from mmulator.machine.launch.values import MAP_BYTES, host_array, host_value, map_memory, tensor_maps
 from mmulator.machine.launch.values import Aggregate as Aggregate
-from mmulator.machine.launch.values import host_array, host_value
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
 from mmulator.program.image import slots_for
 from mmulator.ptx.resources import parameter_bytes, parameter_offsets
@@ -45,7 +46,8 @@ class Buffer:
 @dataclass
 class Arguments:
     """params: the parameter memory. buffers: one for each different array. values: the arguments, arrays as NumPy's.
-    regions: other memory that the kernel may touch.
+    regions: other memory that the kernel may touch. maps: (number of a buffer of tensor maps, offset in it, number of the buffer
+    whose address stands there).
 
     offsets: of each parameter in `params`. pointers: (offset in `params`, number of the buffer whose address stands there).
     """
@@ -56,6 +58,7 @@ class Arguments:
     values: list[Any] = field(default_factory=list)
     pointers: list[tuple[int, int]] = field(default_factory=list)
     regions: Regions = NONE
+    maps: list[tuple[int, int, int]] = field(default_factory=list)
 
     @classmethod
     def of_arrays(cls, arrays: Sequence[np.ndarray], first_slot: int = FIRST_GLOBAL_SLOT) -> Arguments:
@@ -88,6 +91,9 @@ class Signature:
         for p, value, at, where, is_pointer in zip(params, args, self.offsets, self.where, self.pointer):
             value = host_value(value, p, where)
             result.values.append(value)
+            if maps := tensor_maps(value):
+                pool.place_maps(maps, at, where)
+                continue
             if isinstance(value, np.ndarray) and not (p.shape and value.dtype == np.uint8) and value.ndim > 0:
                 if not is_pointer:
                     raise LaunchError(
@@ -132,6 +138,23 @@ class _Pool:
 
     def place(self, array: np.ndarray, at: int, where: str) -> None:
         """The address of an array goes into the parameter memory at byte `at`."""
+        number = self.window(array, where)
+        _ADDRESS.pack_into(self.bytes, at, self.arguments.buffers[number].start)
+        self.arguments.pointers.append((at, number))
+
+    def place_maps(self, maps: Sequence[TensorMap], at: int, where: str) -> None:
+        """The same for tensor maps, one after the other in memory of their own."""
+        memory = np.zeros(MAP_BYTES * len(maps), np.uint8)
+        self.place(memory, at, where)
+        buffers = self.arguments.buffers
+        own = len(buffers) - 1
+        for n, tensor_map in enumerate(maps):
+            number = self.window(map_memory(tensor_map, where), f"the array of {where}" + f"[{n}]" * (len(maps) > 1))
+            memory[n * MAP_BYTES : (n + 1) * MAP_BYTES] = np.frombuffer(tensor_map.encode(buffers[number].start), np.uint8)
+            self.arguments.maps.append((own, n * MAP_BYTES, number))
+
+    def window(self, array: np.ndarray, where: str) -> int:
+        """The number of an array's buffer."""
         _check_array(array, where)
         buffers = self.arguments.buffers
         host, size = pointer(array), array.nbytes
@@ -139,8 +162,7 @@ class _Pool:
         if number == len(buffers):
             buffers.append(Buffer(self.slot << SLOT_SHIFT, array, where, True, host))
             self.slot += slots_for(size)
-        _ADDRESS.pack_into(self.bytes, at, buffers[number].start)
-        self.arguments.pointers.append((at, number))
+        return number
 
 
 def _check_array(value: np.ndarray, where: str) -> None:

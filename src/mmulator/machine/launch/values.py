@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from mmulator.errors import LaunchError, shown
 from mmulator.interop import readable, writable
+from mmulator.layouts.tensormap import TensorMap
 from mmulator.ptx.tree import Parameter
 
 
@@ -27,9 +28,10 @@ class Aggregate:
 def struct(*fields: Any, pointers: Mapping[int, Any] | None = None, pack: bool = False) -> Aggregate:
     """A struct that a kernel takes by value, laid out as C does: `mm.struct(A, np.int32(256), np.float32(0.5))`.
 
-    fields: in order. An array (or None) is a pointer to it; NumPy scalars, ctypes values and structures, bytes and nested
-    structs are themselves. Python's own numbers have no size and are refused. pack: without padding (`#pragma pack(1)`).
-    pointers: arrays whose addresses go into the bytes, by offset; for a struct that is given as bytes.
+    fields: in order. An array (or None) is a pointer to it; a tensor map is its 128 bytes; NumPy scalars, ctypes values and
+    structures, bytes and nested structs are themselves. Python's own numbers have no size and are refused. pack: without
+    padding (`#pragma pack(1)`). pointers: arrays whose addresses go into the bytes, by offset; for a struct that is given as
+    bytes.
     """
     data = bytearray()
     places: dict[int, Any] = {}
@@ -55,6 +57,8 @@ def _field(value: Any, where: str) -> tuple[bytes, Mapping[int, Any], int]:
     """Bytes of a field, arrays whose addresses go into them, alignment."""
     if value is None:
         return bytes(8), {}, 8
+    if isinstance(value, TensorMap):
+        value = map_bytes(value, where)
     if isinstance(value, Aggregate):
         return value.data, value.pointers, value.align
     if isinstance(value, bytes | bytearray | memoryview):
@@ -70,12 +74,46 @@ def _field(value: Any, where: str) -> tuple[bytes, Mapping[int, Any], int]:
     return bytes(8), {0: host_array(value, where)}, 8
 
 
+MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of a tensor map
+
+
+def map_memory(value: TensorMap, where: str) -> np.ndarray:
+    """The memory that the array of a tensor map lies in, from its first byte to its last."""
+    array = value.array
+    if array is None:
+        raise LaunchError(
+            f"{where}: a tensor map that was decoded has an address, 0x{value.address:x}, and no array",
+            hint="mm.TensorMap.tiled(array, ...) makes one that knows its array",
+        )
+    if array.flags.c_contiguous:
+        return host_array(array, where)
+    if not array.flags.writeable:
+        raise LaunchError(f"{where}: the array is read-only, and kernels update their buffers in place", hint="pass a copy")
+    low, high = np.lib.array_utils.byte_bounds(array)
+    return np.frombuffer(memoryview((ctypes.c_uint8 * (high - low)).from_address(low)), np.uint8)
+
+
+def map_bytes(value: TensorMap, where: str) -> Aggregate:
+    """A tensor map by value: its array's address is its first word."""
+    memory = map_memory(value, where)
+    return Aggregate(value.encode(0), {0: memory}, MAP_ALIGNMENT)
+
+
 def host_array(value: Any, where: str) -> np.ndarray:
     """An array for the device to read and write, on the caller's memory."""
     array = writable(value, where, LaunchError)
     if array is None:
         raise LaunchError(f"{where} is a pointer: pass an array, not {type(value).__name__}", hint=_array_hint(value))
     return array
+
+
+def tensor_maps(value: Any) -> Sequence[TensorMap]:
+    """A tensor map, or a list of them, in global memory; none if it is something else."""
+    if isinstance(value, TensorMap):
+        return (value,)
+    if isinstance(value, list | tuple) and value and all(isinstance(v, TensorMap) for v in value):
+        return value
+    return ()
 
 
 def _array_hint(value: Any) -> str | None:
@@ -91,10 +129,14 @@ def host_value(value: Any, p: Parameter, where: str) -> Any:
     """An argument as a NumPy array, a number, bytes, an Aggregate or None. Raises LaunchError for what cannot be one."""
     if value is None or isinstance(value, _SCALARS):
         return _scalar_bits(value, p) if isinstance(value, np.generic) else value
+    if isinstance(value, TensorMap) and p.shape:
+        return map_bytes(value, where)
     if p.shape:
         return _struct_bytes(value, p, where)
     pointer = p.bits == 64 and not p.type.startswith("f")
     if isinstance(value, np.ndarray):
+        return value
+    if pointer and tensor_maps(value):
         return value
     if isinstance(value, list | tuple | range | str | dict | set):
         wanted = "an integer or an array" if pointer else "a number"
