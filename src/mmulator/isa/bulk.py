@@ -1,22 +1,145 @@
-"""Data Movement and Conversion Instructions (PTX ISA 9.1): bulk and tensor copies. Not modelled yet."""
+"""Data Movement and Conversion Instructions (PTX ISA 9.1): bulk copies and reductions, and stores by the same engines.
+
+Copies of tensors have a file of their own, tensor.py.
+"""
 
 from __future__ import annotations
 
-from mmulator.isa.effects import ACTS, Memory, Queue, Step
-from mmulator.isa.pieces import MOVES, SYNC, addr, later, one, row, src
-from mmulator.isa.row import Row
+from collections.abc import Mapping
+
+from mmulator.isa.effects import ACTS, Ends, Memory, Queue, Step
+from mmulator.isa.pieces import (
+    BULK_GROUP,
+    BULK_POLICY,
+    CACHE_HINT,
+    COMPLETE_TX,
+    CTA_MASK,
+    MBARRIER,
+    MOVES,
+    MULTICAST,
+    SYNC,
+    addr,
+    imm,
+    maybe,
+    need,
+    one,
+    row,
+    src,
+    type_,
+)
+from mmulator.isa.row import OperandSpec, Row, Slot
+from mmulator.isa.types import type_bits
 
 _BULK = "bulk asynchronous copies: later release"
+_ASYNC = "asynchronous stores: later release"
 
-_COPIES = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="memory")
+_TRANSFER = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
+_COMBINES = _TRANSFER.but(memory=Memory.REDUCE)
+_PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="bulk")
+_COMMIT = ACTS.but(queue=Queue.BULK, step=Step.COMMIT, counted_as="bulk")
+_WAIT = ACTS.but(queue=Queue.BULK, step=Step.WAIT, ends=Ends.WAIT, counted_as="bulk")
+
+_SIZE = src("size", "u32", values=range(0, 1 << 32, 16))
+_DST, _SRC = addr("dstMem", space="dst"), addr("srcMem", space="src")
+_MASK = src("byteMask", "u16", when="cp_mask")
+
+
+def _space(name: str, space: str) -> Slot:
+    return one(name, space)
+
+
+def _copy(to: str, source: str, *slots: Slot, operands: tuple[OperandSpec, ...], ptx: tuple[int, int] = (8, 0),
+          unsupported: str = _BULK) -> Row:  # fmt: skip
+    return row(
+        "cp.async.bulk", (_space("dst", to), _space("src", source), *slots), (_DST, _SRC, _SIZE, *operands),
+        f"{MOVES}: cp.async.bulk", ptx, 90, need("cp_mask", (8, 6), 100), unsupported=unsupported,
+        effects=_TRANSFER,
+    )  # fmt: skip
+
+
+# Operations and types of a bulk reduction into another block's shared memory, and into global memory.
+_SHARED_OPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("and", "or", "xor"), ("b32",)), (("add",), ("u32", "s32", "u64")), (("inc", "dec"), ("u32",)), (("min", "max"), ("u32", "s32")),
+)  # fmt: skip
+_GLOBAL_OPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("and", "or", "xor"), ("b32", "b64")), (("add",), ("u32", "s32", "u64", "f32", "f64")), (("inc", "dec"), ("u32",)),
+    (("min", "max"), ("u32", "s32", "u64", "s64", "f16", "bf16")),
+)  # fmt: skip
+
+
+def _reduce_shared(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
+    return row(
+        "cp.reduce.async.bulk",
+        (_space("dst", "shared::cluster"), _space("src", "shared::cta"), COMPLETE_TX, one("op", *ops), type_(*types)),
+        (_DST, _SRC, _SIZE, MBARRIER), f"{MOVES}: cp.reduce.async.bulk", (8, 0), 90, unsupported=_BULK, effects=_COMBINES,
+    )  # fmt: skip
+
+
+def _reduce_global(ops: tuple[str, ...], types: tuple[str, ...], *more: Slot) -> Row:
+    return row(
+        "cp.reduce.async.bulk",
+        (_space("dst", "global"), _space("src", "shared::cta"), BULK_GROUP, CACHE_HINT, one("op", *ops), *more, type_(*types)),
+        (_DST, _SRC, _SIZE, BULK_POLICY), f"{MOVES}: cp.reduce.async.bulk", (8, 0), 90, unsupported=_BULK,
+        effects=_COMBINES,
+    )  # fmt: skip
+
+
+# Stores and reductions of single values -----------------------------------------------------------------------------
+_STORE_TYPES = ("b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
+_MMIO, _RELEASE, _WIDE_SCOPE = maybe("mmio"), one("sem", "release"), one("scope", "gpu", "sys")
+_TO_GLOBAL = maybe("space", "global")
+_STORES = ACTS.but(memory=Memory.WRITE, queue=Queue.BULK, step=Step.ISSUE, counted_as="memory")
+_ADDS = ACTS.but(memory=Memory.ATOMIC, queue=Queue.BULK, step=Step.ISSUE, counted_as="atomic")
+_RED_OPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("inc", "dec"), ("u32",)), (("min", "max"), ("u32", "s32")), (("and", "or", "xor"), ("b32",)),
+    (("add",), ("u32", "s32", "u64", "s64")),
+)  # fmt: skip
+
+
+def _at_most_128(m: Mapping[str, str]) -> str | None:
+    bits = type_bits(m["type"]) * int(m.get("vec", "v1")[1:])
+    return f".{m['vec']}.{m['type']} is {bits} bits wide; at most 128 are allowed" if bits > 128 else None
+
+
+def _red_async(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
+    return row(
+        "red.async",
+        (one("sem", "relaxed"), one("scope", "cluster"), maybe("space", "shared::cluster"), COMPLETE_TX, one("op", *ops), type_(*types)),
+        (addr(), src("b"), MBARRIER), f"{SYNC}: red.async", (8, 1), 90, unsupported=_ASYNC, effects=_ADDS,
+    )  # fmt: skip
+
+
+def _red_global(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
+    return row(
+        "red.async", (_MMIO, _RELEASE, _WIDE_SCOPE, _TO_GLOBAL, one("op", *ops), type_(*types)), (addr(), src("b")),
+        f"{SYNC}: red.async", (8, 7), 100, unsupported=_ASYNC, effects=_ADDS,
+    )  # fmt: skip
+
 
 ROWS: tuple[Row, ...] = (
-    row("cp.async.bulk", (one("dst", "shared::cluster"), one("src", "global"), one("completes", "mbarrier::complete_tx::bytes")),
-        (addr("dstMem"), addr("srcMem"), src("size", "u32"), addr("mbar")), f"{MOVES}: cp.async.bulk", (8, 0), 90,
-        effects=_COPIES),
-    *later("cp.async.bulk cp.reduce", _BULK, MOVES, (8, 0), 90),
-    *later("st.async", _BULK, MOVES, (8, 1), 90),
-    *later("st.bulk", _BULK, MOVES, (8, 6), 100),
-    *later("red.async", _BULK, SYNC, (8, 1), 90),
-    *later("tensormap", "tensor maps: later release", MOVES, (8, 3), 90),
-)
+    _copy("shared::cluster", "global", COMPLETE_TX, operands=(MBARRIER,), unsupported=""),
+    _copy("shared::cluster", "global", COMPLETE_TX, MULTICAST, CACHE_HINT, operands=(MBARRIER, CTA_MASK, BULK_POLICY)),
+    _copy("shared::cta", "global", COMPLETE_TX, CACHE_HINT, operands=(MBARRIER, BULK_POLICY), ptx=(8, 6)),
+    _copy("shared::cluster", "shared::cta", COMPLETE_TX, operands=(MBARRIER,)),
+    _copy("global", "shared::cta", BULK_GROUP, CACHE_HINT, maybe("cp_mask"), operands=(BULK_POLICY, _MASK)),
+    *(_reduce_shared(ops, types) for ops, types in _SHARED_OPS),
+    *(_reduce_global(ops, types) for ops, types in _GLOBAL_OPS),
+    _reduce_global(("add",), ("f16", "bf16"), one("noftz", "noftz")),
+    row("cp.async.bulk.prefetch", (one("level", "L2"), _space("src", "global"), CACHE_HINT), (_SRC, _SIZE, BULK_POLICY),
+        f"{MOVES}: cp.async.bulk.prefetch", (8, 0), 90, unsupported=_BULK, effects=_PREFETCHES),
+    row("cp.async.bulk.commit_group", (), (), f"{MOVES}: cp.async.bulk.commit_group", (8, 0), 90, unsupported=_BULK,
+        effects=_COMMIT),
+    row("cp.async.bulk.wait_group", (maybe("read"),), (imm("N", 0, (1 << 31) - 1),), f"{MOVES}: cp.async.bulk.wait_group", (8, 0), 90,
+        unsupported=_BULK, effects=_WAIT),
+    row("st.async", (maybe("weak"), maybe("space", "shared::cluster", "shared::cta"), COMPLETE_TX, maybe("vec", "v2", "v4"),
+                     type_(*_STORE_TYPES)),
+        (addr(), src("b", per="vec"), MBARRIER), f"{MOVES}: st.async", (8, 1), 90, rule=_at_most_128, unsupported=_ASYNC,
+        effects=_STORES),
+    row("st.async", (_MMIO, _RELEASE, _WIDE_SCOPE, _TO_GLOBAL, type_("b16", "u16", "s16", *_STORE_TYPES)), (addr(), src("b")),
+        f"{MOVES}: st.async", (8, 7), 100, unsupported=_ASYNC, effects=_STORES),
+    row("st.bulk", (maybe("weak"), maybe("space", "shared::cta")),
+        (addr(), src("size", "u64", values=range(0, (1 << 24) + 1, 8)), imm("initval", values=(0,))), f"{MOVES}: st.bulk", (8, 6), 100,
+        unsupported=_BULK, effects=ACTS.but(memory=Memory.WRITE, counted_as="memory")),
+    *(_red_async(ops, types) for ops, types in _RED_OPS),
+    *(_red_global(ops, types) for ops, types in _RED_OPS),
+)  # fmt: skip

@@ -7,7 +7,7 @@ from mmulator.isa.pieces import CACHE_HINT, MOVES, POLICY, addr, imm, maybe, nee
 from mmulator.isa.row import OperandSpec, Row
 
 _PREFETCH = maybe("prefetch", "L2::64B", "L2::128B", "L2::256B")
-_COPY = (addr("dst"), addr("src"))
+_COPY = (addr("dst", space="dst"), addr("src", space="src"))
 _COPY_SIZE = OperandSpec("src-size", "size", "u32", optional=True)
 _COPY_SHARED = one("dst", "shared", "shared::cta")
 _QUEUE = ACTS.but(queue=Queue.COPIES, counted_as="cp.async")

@@ -23,7 +23,7 @@ class Ends(StrEnum):
     EXIT = "exit"
     TRAP = "trap"
     BARRIER = "barrier"  # of the thread block; control comes back behind it
-    WAIT = "wait"  # until what is pending is done
+    WAIT = "wait"  # until what is pending is done; control may come back to the same instruction
 
 
 class Together(Enum):
@@ -44,6 +44,7 @@ class Memory(Enum):
     READ = "read"
     WRITE = "written"
     COPY = "read at one, written at another"
+    REDUCE = "read at one, combined with those at another"
     ATOMIC = "read and written, and nobody comes between"
 
 
@@ -52,6 +53,7 @@ class Queue(Enum):
 
     NONE = "nowhere: it is done at once"
     COPIES = "among a thread's cp.async"
+    BULK = "among a cluster's bulk operations"
     WGMMA = "among a warpgroup's wgmma"
     BULK = "among a cluster's bulk operations"
 
@@ -63,6 +65,7 @@ class Step(Enum):
     ISSUE = "adds an operation"
     COMMIT = "closes a group of operations"
     WAIT = "waits for groups"
+    SIGNAL = "lets an mbarrier know when it is empty"
     FENCE = "orders registers and operations"
 
 

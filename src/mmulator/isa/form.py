@@ -289,12 +289,13 @@ def forms_of(row: Row) -> Iterator[Form]:
 
 
 def _resolved(o: OperandSpec, taken: Mapping[str, str]) -> OperandSpec:
-    """An operand with the type and count that the modifiers say."""
+    """An operand with the type, count and space that the modifiers say."""
     if o.type.startswith("wide:"):
         name = taken[o.type[5:]]
         type = name[0] + str(int(name[1:]) * 2)
     else:
         type = taken.get(o.type, o.type)
-    if o.per:
-        return replace(o, type=type, count=int(taken[o.per][1:]) if o.per in taken else 1)
-    return o if type == o.type else replace(o, type=type)
+    space = taken.get(o.space, "") if o.kind == "addr" and o.space != "shared" else o.space
+    if o.per:  # v4, 4d
+        return replace(o, type=type, count=int(taken[o.per].strip("vd")) - o.fewer if o.per in taken else 1)
+    return o if (type, space) == (o.type, o.space) else replace(o, type=type, space=space)

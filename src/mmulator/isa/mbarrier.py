@@ -1,27 +1,89 @@
-"""Parallel Synchronization and Communication Instructions: mbarrier (PTX ISA 9.1)."""
+"""Parallel Synchronization and Communication Instructions: mbarrier (PTX ISA 9.1), and cp.async.mbarrier.arrive."""
 
 from __future__ import annotations
 
-from mmulator.isa.effects import ACTS, Ends, Memory
-from mmulator.isa.pieces import SYNC, addr, later, maybe, one, row, src, type_
-from mmulator.isa.row import OperandSpec, Row
+from collections.abc import Mapping
+
+from mmulator.isa.effects import ACTS, Effects, Ends, Memory, Queue, Step
+from mmulator.isa.pieces import SINK, SYNC, addr, dst, maybe, need, one, row, src, type_
+from mmulator.isa.row import OperandSpec, Row, Slot
 
 _LATER = "mbarrier objects: later release"
-_SPACE = maybe("space", "shared", "shared::cta")
-_WORD = ACTS.but(memory=Memory.ATOMIC, counted_as="barrier")
-_WAIT = ACTS.but(memory=Memory.READ, ends=Ends.WAIT, counted_as="barrier")
+_B64 = type_("b64")
+_AT = addr(home="shared")
+_CTA = maybe("space", "shared", "shared::cta")
+_ANY = maybe("space", "shared", "shared::cta", "shared::cluster")
+_REMOTE = one("space", "shared::cluster")
+_SCOPE = maybe("scope", "cta", "cluster")
+_TX_ORDER = maybe("sem", "relaxed")
+_ARRIVES, _WAITS_FOR = maybe("sem", "release", "relaxed"), maybe("sem", "acquire", "relaxed")
+_STATE = dst("u64", "state", sink=True)
+_COUNT = src("count", "u32", lo=1)
+_COUNT_MAYBE = src("count", "u32", lo=1, optional=True, since=((7, 8), 90))
+_TX = src("txCount", "u32")
+_DONE = dst("pred", "waitComplete")
+_HINT = src("suspendTimeHint", "u32", optional=True)
+_NEEDS = (
+    *need("shared::cta", (7, 8), 80),
+    *need("release acquire cta", (8, 0), 80),
+    *need("cluster shared::cluster", (8, 0), 90),
+    *need("relaxed", (8, 6), 90),
+)
+_TX_NEEDS = need("shared::cta shared::cluster relaxed", (8, 0), 90)
+
+_WRITES = ACTS.but(memory=Memory.WRITE, counted_as="barrier")
+_CHANGES = ACTS.but(memory=Memory.ATOMIC, counted_as="barrier")
+_LOOKS = ACTS.but(memory=Memory.READ, ends=Ends.WAIT, counted_as="barrier")
+_COUNTS = Effects(counted_as="barrier")
+
+
+def _ordered(m: Mapping[str, str]) -> str | None:
+    """A memory order and a scope go together."""
+    if ("sem" in m) != ("scope" in m):
+        return f".{m['sem']} needs a scope: .cta or .cluster" if "sem" in m else f".{m['scope']} needs a memory order"
+    return None
+
+
+def _row(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects, ptx: tuple[int, int] = (7, 0),
+         sm: int = 80, tx: bool = False, unsupported: str = _LATER) -> Row:  # fmt: skip
+    """tx: of transactions, which sm_90 brought."""
+    return row(
+        f"mbarrier.{name}", slots, operands, f"{SYNC}: mbarrier.{name.partition('.')[0]}", (8, 0) if tx else ptx, 90 if tx else sm,
+        _TX_NEEDS if name in ("expect_tx", "complete_tx") else _NEEDS, rule=_ordered, unsupported=unsupported, effects=effects,
+    )  # fmt: skip
+
+
+_NO_COMPLETE = one("noComplete", "noComplete")
 
 ROWS: tuple[Row, ...] = (
-    row("mbarrier.init", (_SPACE, type_("b64")), (addr(), src("count", "u32")),
-        f"{SYNC}: mbarrier.init", (7, 0), 80, effects=_WORD),
-    row("mbarrier.try_wait.parity", (_SPACE, type_("b64")),
-        (OperandSpec("waitComplete", "dst", "pred", "w"), addr(), src("phaseParity", "u32")),
-        f"{SYNC}: mbarrier.try_wait", (7, 8), 90, effects=_WAIT),
-    row("mbarrier.arrive", (one("tx", "expect_tx"), _SPACE, type_("b64")),
-        (OperandSpec("state", "dst", "b64", "w", sink=True), addr(), src("txCount", "u32")),
-        f"{SYNC}: mbarrier.arrive", (8, 0), 90,
-        effects=_WORD),
-    row("mbarrier.arrive", (_SPACE, type_("b64")),
-        (OperandSpec("state", "dst", "b64", "w", sink=True), addr()), f"{SYNC}: mbarrier.arrive", (7, 0), 80, effects=_WORD),
-    *later("mbarrier cp.async.mbarrier", _LATER, SYNC, (7, 0), 80),
-)
+    _row("init", _CTA, _B64, operands=(_AT, _COUNT.but(lo=None)), effects=_WRITES, unsupported=""),
+    _row("inval", _CTA, _B64, operands=(_AT,), effects=_WRITES),
+    _row("expect_tx", _TX_ORDER, _SCOPE, _ANY, _B64, operands=(_AT, _TX), effects=_CHANGES, tx=True),
+    _row("complete_tx", _TX_ORDER, _SCOPE, _ANY, _B64, operands=(_AT, _TX), effects=_CHANGES, tx=True),
+    # arrive: here, in another block of the cluster, with the transactions to expect, without completing the phase
+    _row("arrive", _ARRIVES, _SCOPE, _CTA, _B64, operands=(_STATE, _AT, _COUNT_MAYBE), effects=_CHANGES, unsupported=""),
+    _row("arrive", _ARRIVES, _SCOPE, _REMOTE, _B64, operands=(SINK, _AT, _COUNT_MAYBE), effects=_CHANGES),
+    _row("arrive.expect_tx", _ARRIVES, _SCOPE, _CTA, _B64, operands=(_STATE, _AT, _TX), effects=_CHANGES, tx=True,
+         unsupported=""),
+    _row("arrive.expect_tx", _ARRIVES, _SCOPE, _REMOTE, _B64, operands=(SINK, _AT, _TX), effects=_CHANGES, tx=True),
+    _row("arrive", _NO_COMPLETE, maybe("sem", "release"), maybe("scope", "cta"), _CTA, _B64, operands=(_STATE, _AT, _COUNT),
+         effects=_CHANGES),
+    _row("arrive_drop", _ARRIVES, _SCOPE, _CTA, _B64, operands=(_STATE, _AT, _COUNT_MAYBE), effects=_CHANGES),
+    _row("arrive_drop", _ARRIVES, _SCOPE, _REMOTE, _B64, operands=(SINK, _AT, _COUNT_MAYBE), effects=_CHANGES),
+    _row("arrive_drop.expect_tx", _ARRIVES, _SCOPE, _CTA, _B64, operands=(_STATE, _AT, _TX), effects=_CHANGES, tx=True),
+    _row("arrive_drop.expect_tx", _ARRIVES, _SCOPE, _REMOTE, _B64, operands=(SINK, _AT, _TX), effects=_CHANGES, tx=True),
+    _row("arrive_drop", _NO_COMPLETE, maybe("sem", "release"), maybe("scope", "cta"), _CTA, _B64,
+         operands=(_STATE, _AT, _COUNT), effects=_CHANGES),
+    # waits: test_wait may as well come back, so a thread that polls it sleeps as one at try_wait does
+    _row("test_wait", _WAITS_FOR, _SCOPE, _CTA, _B64, operands=(_DONE, _AT, src("state", "u64")), effects=_LOOKS),
+    _row("test_wait.parity", _WAITS_FOR, _SCOPE, _CTA, _B64, operands=(_DONE, _AT, src("phaseParity", "u32", lo=0, hi=1)),
+         effects=_LOOKS, ptx=(7, 1)),
+    _row("try_wait", _WAITS_FOR, _SCOPE, _CTA, _B64, operands=(_DONE, _AT, src("state", "u64"), _HINT), effects=_LOOKS,
+         ptx=(7, 8), sm=90),
+    _row("try_wait.parity", _WAITS_FOR, _SCOPE, _CTA, _B64,
+         operands=(_DONE, _AT, src("phaseParity", "u32", lo=0, hi=1), _HINT), effects=_LOOKS, ptx=(7, 8), sm=90, unsupported=""),
+    _row("pending_count", _B64, operands=(dst("u32", "count"), src("state", "u64")), effects=_COUNTS),
+    row("cp.async.mbarrier.arrive", (maybe("noinc"), _CTA, _B64), (_AT,), f"{SYNC}: cp.async.mbarrier.arrive", (7, 0), 80, _NEEDS,
+        unsupported=_LATER,
+        effects=ACTS.but(memory=Memory.ATOMIC, queue=Queue.COPIES, step=Step.SIGNAL, counted_as="barrier")),
+)  # fmt: skip

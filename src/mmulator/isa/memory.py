@@ -14,7 +14,6 @@ from mmulator.isa.pieces import (
     addr,
     dst,
     imm,
-    later,
     maybe,
     need,
     one,
@@ -141,7 +140,7 @@ _ST = _memory(
 
 _EVICT = ("L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged")
 _SECOND = maybe("secondary", "L2::evict_first", "L2::evict_unchanged")
-_BULK = "bulk asynchronous copies: later release"
+_MAPS = "tensor maps: later release"
 
 ROWS: tuple[Row, ...] = (
     *_LD,
@@ -156,7 +155,7 @@ ROWS: tuple[Row, ...] = (
     row("prefetch", (maybe("space", "global"), one("level", "L2::evict_last", "L2::evict_normal")), (addr(),),
         f"{MOVES}: prefetch", (7, 4), 80, effects=_PREFETCHES),
     row("prefetch", (maybe("space", "const", "param"), one("tensormap", "tensormap")), (addr(),),
-        f"{MOVES}: prefetch", (8, 0), 90, unsupported=_BULK, effects=_PREFETCHES),
+        f"{MOVES}: prefetch", (8, 0), 90, unsupported=_MAPS, effects=_PREFETCHES),
     row("prefetchu.L1", (), (addr(),), f"{MOVES}: prefetchu", (2, 0), 20, effects=_PREFETCHES),
     row("applypriority", (maybe("space", "global"), one("level", "L2::evict_normal")), (addr(), imm("size", 128, 128)),
         f"{MOVES}: applypriority", (7, 4), 80, effects=_HINTS),
@@ -169,5 +168,4 @@ ROWS: tuple[Row, ...] = (
         f"{MOVES}: createpolicy", (7, 4), 80),
     row("createpolicy.cvt", (one("level", "L2"), type_("b64")),
         (dst(name="cache-policy"), reg("access-property", "u64")), f"{MOVES}: createpolicy", (7, 4), 80),
-    *later("multimem", "multicast memory is not modelled", MOVES, (8, 1), 90),
 )  # fmt: skip

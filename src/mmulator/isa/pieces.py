@@ -127,6 +127,15 @@ def addr(name: str = "a", **more: Any) -> OperandSpec:
 
 
 POLICY = OperandSpec("cache-policy", "reg", "b64", when="hint")
+SINK = OperandSpec("_", "sink", access="w")
+
+# What bulk copies end in, and operands of theirs.
+COMPLETE_TX = one("completion", "mbarrier::complete_tx::bytes")
+BULK_GROUP = one("completion", "bulk_group")
+MULTICAST = maybe("multicast", "multicast::cluster")
+MBARRIER = addr("mbar", space="shared")
+CTA_MASK = src("ctaMask", "u16", when="multicast")
+BULK_POLICY = src("cache-policy", "b64", when="hint")
 
 D_A = (dst(), src("a"))
 D_A_B = (dst(), src("a"), src("b"))

@@ -8,8 +8,8 @@ rows are in the files of this folder that are named after the chapters of the In
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from mmulator.errors import InternalError
 from mmulator.isa.effects import LANEWISE, Effects
@@ -23,6 +23,9 @@ Kind = Literal[
     "reg",  # register only
     "imm",  # constant only
     "addr",  # [register or symbol + offset]
+    "tensor",  # [address of a tensor map, {coordinates}]: `count` of them
+    "vector",  # {register or constant, ...}, in braces even if it is one
+    "sink",  # _
     "pred",  # predicate read, may be negated
     "size",  # register or constant, or a predicate (cp.async: src-size or ignore-src)
     "dstpair",  # d or d|p: p a predicate
@@ -99,6 +102,7 @@ CATEGORIES = {
     **dict.fromkeys(("alayout", "blayout", "layout"), "layout"),
     **dict.fromkeys(("bit_op", "popc"), "bit_op"),
     **dict.fromkeys(("dst_fmt", "src_fmt"), "format"),
+    **dict.fromkeys(("dst", "src"), "spaces"),
 }
 TYPE_SLOTS = frozenset(name for name, category in CATEGORIES.items() if category == "type")
 
@@ -110,8 +114,10 @@ class OperandSpec:
     name: as the specification spells it (`a-desc`).
     type: a PTX type, or in a row the name of the slot that says it; `wide:SLOT` is twice as wide. types: the register types
     that are accepted, where those are other ones than type checking says; `type` is the first. count: elements of a
-    vector; per: the slot that says it (`vec`). wider: a wider register may stand. sink: `_` may stand.
-    lo, hi: bounds of a constant. values: the only constants allowed. defined: those whose meaning the specification
+    vector; per: the slot that says it (`vec`, `dim`), minus `fewer`. space: of an address, or the slot that says it; in a form
+    the space, empty for generic. home: where a variable lies that a generic address names. wider: a wider register may stand. sink: `_` may stand.
+    lo, hi: bounds of a constant. values: the only constants allowed; later: others, and what they need.
+    defined: those whose meaning the specification
     defines, where that is fewer. when: the operand is there if and only if that slot is filled; without it, `optional`
     operands may be left out, the last ones first. since: the least PTX version and target with that operand.
     parts: the elements of a group.
@@ -124,16 +130,23 @@ class OperandSpec:
     optional: bool = False
     count: int = 1
     per: str = ""
+    fewer: int = 0
+    space: str = "space"
+    home: str = ""
     wider: bool = False
     sink: bool = False
     lo: int | None = None
     hi: int | None = None
     values: tuple[int, ...] | range = ()
+    later: tuple[tuple[int, Requirement], ...] = ()
     when: str = ""
     since: tuple[tuple[int, int], int] = ((1, 0), 0)
     types: tuple[str, ...] = ()
     defined: tuple[int, ...] | range = ()
     parts: tuple[OperandSpec, ...] = ()
+
+    def but(self, **changes: Any) -> OperandSpec:
+        return replace(self, **changes)
 
     @property
     def key(self) -> str:
@@ -270,6 +283,8 @@ def prove(row: Row) -> None:
         for reference in (operand.when, operand.per):
             if reference and reference not in slots:
                 raise InternalError(f"{row.name}: operand {operand.name} refers to {reference}")
+        if operand.space not in slots and operand.space not in ("space", "shared"):
+            raise InternalError(f"{row.name}: operand {operand.name} is in {operand.space}")
     if not any(map(row.requires.admits, TARGETS)):
         raise InternalError(f"{row.name}: no target admits {row.requires}")
     if not row.section.title or (row.open and row.status.runs):

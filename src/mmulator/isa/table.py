@@ -25,9 +25,11 @@ from mmulator.isa import (
     misc,
     mma,
     move,
+    multimem,
     stack,
     surface,
     tcgen05,
+    tensor,
     texture,
     video,
     warp,
@@ -38,7 +40,7 @@ from mmulator.isa.row import Row, prove
 
 # A mnemonic belongs to the first row that fits.
 CHAPTERS = (
-    integer, float, half, compare, logic, move, convert, stack, memory, atomic, copies, bulk, texture, surface, video,
+    integer, float, half, compare, logic, move, convert, stack, memory, atomic, copies, bulk, tensor, multimem, texture, surface, video,
     control, barrier, fence, warp, mma, wgmma, wmma, matrix_move, mbarrier, cluster, grid, misc, tcgen05,
 )  # fmt: skip
 

@@ -61,6 +61,7 @@ _BRACES = ("ld", "st", "ldu", "mov")
 _READ_BY = ("mov", "cvt")  # instructions that may read a special register
 _NO_CONSTANT = frozenset(("f16", "f16x2", "bf16", "bf16x2", "u16x2", "s16x2"))
 _VARIABLES = frozenset(("global", "const", "shared", "local", "param"))
+_GENERIC = frozenset(("global", "shared", "local"))  # what a generic address may name
 _NARROW_ADDRESS = frozenset(("shared", "local", "const", "param"))
 
 
@@ -104,7 +105,7 @@ def _register(operand: Reg, type: str, wider: bool, name: str) -> Problems:
         )
 
 
-def _constant(operand: Immediate, type: str, spec: OperandSpec) -> Problems:
+def _constant(operand: Immediate, type: str, spec: OperandSpec, context: Context) -> Problems:
     kind = type_class(type)
     if type in _NO_CONSTANT:
         yield Problem(
@@ -121,12 +122,19 @@ def _constant(operand: Immediate, type: str, spec: OperandSpec) -> Problems:
             f"operand {spec.name} takes .{type}; {operand.span.text} is a floating-point constant", operand.span
         )
     elif operand.literal == "int":
-        yield from _range(operand, spec)
+        yield from _range(operand, spec, context)
 
 
-def _range(operand: Immediate, spec: OperandSpec) -> Problems:
-    value = operand.value
-    if spec.values and value not in spec.values:
+def _range(operand: Immediate, spec: OperandSpec, context: Context) -> Problems:
+    value, module = operand.value, context.module
+    needed = dict(spec.later).get(value)
+    if needed is not None:
+        if not needed.admits(module.target) or module.version < needed.ptx:
+            yield Problem(
+                f"operand {spec.name} is {value}, which needs PTX {needed.ptx[0]}.{needed.ptx[1]} and .target "
+                f"{needed.describe_targets()}", operand.span,
+            )  # fmt: skip
+    elif spec.values and value not in spec.values:
         allowed = ", ".join(map(str, spec.values[:8])) + (", ..." if len(spec.values) > 8 else "")
         yield Problem(f"operand {spec.name} is {value}; allowed: {allowed}", operand.span)
     elif (spec.lo is not None and value < spec.lo) or (spec.hi is not None and value > spec.hi):
@@ -155,15 +163,14 @@ def _unwrapped(operand: Operand, context: Context) -> Operand:
     return operand
 
 
-def _vector(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+def _vector(operand: Operand, spec: OperandSpec, context: Context, element_name: str = "element") -> Problems:
     """`{a, b}` of spec.count elements, all of one size."""
     if not isinstance(operand, VectorOperand):
-        yield wrong_kind(operand, f"a vector of {spec.count} elements", spec, context)
+        yield wrong_kind(operand, f"a vector of {spec.count} {element_name}{'s' * (spec.count != 1)}", spec, context)
         return
-    if len(operand.elements) != spec.count:
-        yield Problem(
-            f"operand {spec.name} has {len(operand.elements)} elements; it must have {spec.count}", operand.span
-        )
+    given = len(operand.elements)
+    if given != spec.count:
+        yield Problem(f"operand {spec.name} has {given} {element_name}{'s' * (given != 1)}; it must have {spec.count}", operand.span)
         return
     sizes = set()
     for element in operand.elements:
@@ -171,7 +178,7 @@ def _vector(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
             sizes.add(type_bits(element.type))
             yield from _register(element, spec.type, spec.wider, spec.name)
         elif isinstance(element, Immediate) and spec.access == "r":
-            yield from _constant(element, spec.type, spec)
+            yield from _constant(element, spec.type, spec, context)
         elif not (isinstance(element, Sink) and spec.access == "w"):
             yield wrong_kind(element, "a vector of registers", spec, context)
     if len(sizes) > 1:
@@ -186,7 +193,7 @@ def _src(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     if isinstance(operand, Reg):
         yield from _register(operand, spec.type, spec.wider, spec.name)
     elif isinstance(operand, Immediate):
-        yield from _constant(operand, spec.type, spec)
+        yield from _constant(operand, spec.type, spec, context)
     elif isinstance(operand, NegatedPredicate) and spec.type == "pred":
         yield from _register(operand.register, "pred", False, spec.name)
     elif isinstance(operand, SpecialRegister) and context.form.name in _READ_BY:
@@ -220,7 +227,7 @@ def _reg(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
 
 def _imm(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
     if isinstance(operand, Immediate):
-        yield from _constant(operand, spec.type, spec)
+        yield from _constant(operand, spec.type, spec, context)
     else:
         yield wrong_kind(operand, "a constant", spec, context)
 
@@ -242,6 +249,8 @@ def _dstpair(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
             yield wrong_kind(operand.p, "a register", spec, context)
         if isinstance(operand.q, Reg):
             yield from _register(operand.q, "pred", False, "p")
+        elif spec.kind == "pair":
+            yield Problem(f"{context.form.name} cannot discard its predicate", operand.q.span)
         return
     if spec.kind == "pair":
         yield Problem(f"operand {spec.name} must be a pair {spec.name}|p", operand.span)
@@ -304,6 +313,8 @@ def _symbol(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
         space = context.form["space"].partition("::")[0]
         if space and space != operand.space:
             yield Problem(f"{operand.name} is in .{operand.space}, not in .{space}", operand.span)
+        elif not space:
+            yield from _at_home(operand, spec)
     else:
         yield from _src(operand, spec, context)
 
@@ -316,11 +327,44 @@ def _addr(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
         return
     if operand.extra:
         yield Problem(f"operand {spec.name} is one address, without a list", operand.span)
-    written = context.form[spec.name if context.form.name == "cp.async" else "space"]
-    space = written.partition("::")[0]
+    space = spec.space.partition("::")[0]
     yield from address(operand, space, context)
+    if not space:
+        yield from _at_home(operand.base, spec)
     if space == "param" and isinstance(operand.base, Symbol):
         yield from _within_parameters(operand, operand.base, context)
+
+
+def _tensor(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    """`[map, {c0, c1, ...}]`. The map lies anywhere; by its name, in .global. Tensor Coordinates (PTX ISA 9.1)."""
+    if not isinstance(operand, Address):
+        yield wrong_kind(operand, "an address with coordinates", spec, context)
+        return
+    (coordinates,) = operand.extra if len(operand.extra) == 1 else (None,)
+    if not isinstance(coordinates, VectorOperand):
+        yield Problem(
+            f"operand {spec.name} needs coordinates in braces", operand.span, "write [map, {c0, c1}], a coordinate per dimension"
+        )
+        return
+    if operand.offset:
+        yield Problem(f"operand {spec.name} takes no offset", operand.span, "add it to the address first")
+    yield from address(operand, "", context)
+    yield from _at_home(operand.base, spec)
+    yield from _vector(coordinates, spec, context, "coordinate")
+
+
+def _at_home(base: Operand, spec: OperandSpec) -> Problems:
+    """A variable that a generic address names."""
+    if spec.home and isinstance(base, Symbol) and base.space in _GENERIC - {spec.home}:
+        yield Problem(f"operand {spec.name} must be in .{spec.home}; {base.name} is in .{base.space}", base.span)
+
+
+def _sink(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
+    """`_`, and nothing else."""
+    if not isinstance(operand, Sink):
+        yield Problem(
+            f"{context.form.name} of another block's memory has no result", operand.span, "write _ as the first operand"
+        )
 
 
 def _within_parameters(operand: Address, base: Symbol, context: Context) -> Problems:
@@ -335,7 +379,8 @@ def _within_parameters(operand: Address, base: Symbol, context: Context) -> Prob
     else:
         size = next((x.size for group in (local, function.params, function.returns) for x in group if x.name == base.name), 0)
     first = start + base.offset + operand.offset
-    last = first + type_bits(form["type"]) // 8 * int((form["vec"] or "v1")[1:]) - 1
+    size_of = type_bits(form["type"]) // 8 * int((form["vec"] or "v1")[1:]) if form["type"] else 1  # prefetch
+    last = first + size_of - 1
     if size and not 0 <= first <= last < size:
         verb = "reads" if form.opcode == "ld" else "writes"
         yield Problem(
@@ -405,5 +450,5 @@ def _targets(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
 CHECKS: dict[str, Callable[[Operand, OperandSpec, Context], Problems]] = {
     "dst": _dst, "src": _src, "reg": _reg, "imm": _imm, "pred": _pred, "size": _size, "addr": _addr,
     "dstpair": _dstpair, "pair": _dstpair, "dstpred": _dstpred, "move": _move, "symbol": _symbol,
-    "label": _label, "targets": _targets,
+    "label": _label, "targets": _targets, "tensor": _tensor, "vector": _vector, "sink": _sink,
 }  # fmt: skip

@@ -158,6 +158,11 @@ class Address:
     span: Span
     extra: tuple[Operand, ...] = ()
 
+    @property
+    def coordinates(self) -> tuple[Operand, ...]:
+        """c0, c1, ... of `[map, {c0, c1, ...}]`, the fastest dimension first; none of another address."""
+        return self.extra[0].elements if self.extra and isinstance(self.extra[0], VectorOperand) else ()
+
 
 @dataclass(frozen=True, slots=True)
 class Arguments:

@@ -37,10 +37,13 @@ def init(e: Emitter, ins: Instruction) -> None:
 def arrive(e: Emitter, ins: Instruction) -> None:
     d, where, *rest = ins.operands
     lanes, host = barriers(e, ins, where, BOTH)
-    one, none = constant(e.b, U32, 1), constant(e.b, U32, 0)
-    expected = U32(e.source(rest[0], "u32")) if "expect_tx" in ins.modifiers else none
+    count, expected = constant(e.b, U32, 1), constant(e.b, U32, 0)
+    if "expect_tx" in ins.modifiers:
+        expected = U32(e.source(rest[0], "u32"))
+    elif rest:
+        count = U32(e.source(rest[0], "u32"))
     states = e.room(U64)
-    e.call(rt.arrive, e.w, lanes, host, e.spill(one), e.spill(expected), states)
+    e.call(rt.arrive, e.w, lanes, host, e.spill(count), e.spill(expected), states)
     write_result(e, d, e.fetch(states, U64), ins)
 
 

@@ -1,0 +1,103 @@
+"""Data Movement and Conversion Instructions: multimem (PTX ISA 9.1): memory of several GPUs under one address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mmulator.isa.effects import ACTS, Memory, Queue, Step
+from mmulator.isa.pieces import BITS32_64, BULK_GROUP, MOVES, SCOPE, addr, dst, maybe, need, one, row, src, type_
+from mmulator.isa.row import OperandSpec, Row, Slot
+
+_ONE_GPU = "multicast objects of several GPUs are not modelled"
+_SECTION = f"{MOVES}: multimem"
+
+_GLOBAL = maybe("space", "global")
+_ORDERS = {"ld_reduce": ("weak", "relaxed", "acquire"), "st": ("weak", "relaxed", "release"), "red": ("relaxed", "release")}
+_EFFECTS = {
+    "ld_reduce": ACTS.but(memory=Memory.READ, counted_as="memory"), "st": ACTS.but(memory=Memory.WRITE, counted_as="memory"),
+    "red": ACTS.but(memory=Memory.ATOMIC, counted_as="atomic"),
+}  # fmt: skip
+_HALVES, _PAIRS = ("f16", "bf16"), ("f16x2", "bf16x2")
+
+
+def _ordered(m: Mapping[str, str]) -> str | None:
+    sem = m.get("sem", "weak")
+    if sem == "weak" and "scope" in m and "sem" in m:
+        return f".{m['scope']} needs a memory order such as .relaxed"
+    if ("scope" in m) != (sem != "weak"):
+        return f".{sem} needs a scope" if sem != "weak" else f".{m['scope']} needs a memory order such as .relaxed"
+    return None
+
+
+def _row(name: str, *slots: Slot, types: tuple[str, ...], vec: tuple[str, ...] = (), specific: bool = False) -> Row:
+    """A row of one of the three; vec: its vectors, if any. specific: of types that are in some targets alone."""
+    value = OperandSpec("d" if name == "ld_reduce" else "b", "dst" if name == "ld_reduce" else "src", "type",
+                        "w" if name == "ld_reduce" else "r", per="vec" if vec else "")  # fmt: skip
+    operands = (value, addr()) if name == "ld_reduce" else (addr(), value)
+    return row(
+        f"multimem.{name}",
+        (maybe("sem", *_ORDERS[name]), SCOPE, _GLOBAL, *slots, *((one("vec", *vec),) if vec else ()), type_(*types)),
+        operands, f"{_SECTION}.{name}", (8, 6) if specific else (8, 1), 100 if specific else 90, rule=_ordered, specific=specific,
+        unsupported=_ONE_GPU, effects=_EFFECTS[name],
+    )  # fmt: skip
+
+
+def _vectors(name: str, *slots: Slot, single: bool, floats: bool) -> tuple[Row, ...]:
+    """Of halves and of floats. single: a pair of halves may stand alone; floats: there are vectors of .f32."""
+    return (
+        *((_row(name, *slots, types=_PAIRS),) if single else ()),
+        _row(name, *slots, types=(*(("f32",) if floats else ()), *_HALVES, *_PAIRS), vec=("v2", "v4")),
+        _row(name, *slots, types=_HALVES, vec=("v8",)),
+    )
+
+
+def _fp8(name: str, *slots: Slot) -> tuple[Row, ...]:
+    return (
+        _row(name, *slots, types=("e4m3x4", "e5m2x4"), specific=True),
+        _row(name, *slots, types=("e4m3x4", "e5m2x4"), vec=("v2", "v4"), specific=True),
+        _row(name, *slots, types=("e4m3", "e5m2"), vec=("v4", "v8"), specific=True),
+    )
+
+
+def _reductions(name: str) -> tuple[Row, ...]:
+    add, extremes = one("op", "add"), one("op", "min", "max")
+    return (
+        _row(name, one("op", "and", "or", "xor"), types=BITS32_64),
+        _row(name, add, types=("u32", "s32", "u64", "f32", "f64")),
+        _row(name, extremes, types=("u32", "s32", "u64", "s64")),
+        *_vectors(name, add, single=True, floats=True),
+        *_vectors(name, extremes, single=name == "ld_reduce", floats=False),
+    )
+
+
+_TO, _FROM = addr("dstMem", space="dst"), addr("srcMem", space="src")
+_WAYS = (one("dst", "global"), one("src", "shared::cta"), BULK_GROUP)
+_SIZE = src("size", "u32", values=range(0, 1 << 32, 16))
+_BULK = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
+
+
+def _bulk(name: str, *slots: Slot, operands: tuple[OperandSpec, ...] = (), memory: Memory = Memory.REDUCE) -> Row:
+    return row(
+        f"multimem.{name}", (*_WAYS, *slots), (_TO, _FROM, _SIZE, *operands), f"{_SECTION}.{name}", (9, 1), 90,
+        need("cp_mask", (9, 1), 100), unsupported=_ONE_GPU, effects=_BULK.but(memory=memory),
+    )  # fmt: skip
+
+
+_REDUCE = "cp.reduce.async.bulk"
+
+ROWS: tuple[Row, ...] = (
+    *_reductions("ld_reduce"),
+    *_vectors("ld_reduce", one("op", "add"), one("acc", "acc::f32"), single=True, floats=False),
+    *_fp8("ld_reduce", one("op", "add"), maybe("acc", "acc::f16")),
+    *_fp8("ld_reduce", one("op", "min", "max")),
+    _row("st", types=("b32", "u32", "s32", "b64", "u64", "s64", "f32", "f64")),
+    *_vectors("st", single=True, floats=True),
+    *_fp8("st"),
+    *_reductions("red"),
+    _bulk("cp.async.bulk", maybe("cp_mask"), operands=(src("byteMask", "u16", when="cp_mask"),), memory=Memory.COPY),
+    _bulk(_REDUCE, one("op", "and", "or", "xor"), type_(*BITS32_64)),
+    _bulk(_REDUCE, one("op", "add"), type_("u32", "s32", "u64", "f32", "f64")),
+    _bulk(_REDUCE, one("op", "inc", "dec"), type_("u32")),
+    _bulk(_REDUCE, one("op", "min", "max"), type_("u32", "s32", "u64", "s64", "f16", "bf16")),
+    _bulk(_REDUCE, one("op", "add"), one("noftz", "noftz"), type_("f16", "bf16")),
+)  # fmt: skip
