@@ -53,7 +53,7 @@ def _says_what_it_does(r: Row) -> None:
     choices = {c for slot in r.slots for c in slot.choices}
     assert {m for m, _ in r.effects.variants} <= choices, "a variant that no form has"
     writes = any("w" in o.access for o in r.operands)
-    addresses = any(o.kind == "addr" for o in r.operands) and r.name not in NAMES_AN_ADDRESS
+    addresses = any(o.kind in ("addr", "tensor") for o in r.operands) and r.name not in NAMES_AN_ADDRESS
     mask = bool(r.operands) and r.operands[-1].name == "membermask"
     for e in _variants(r.effects):
         assert writes or not e.pure, "without a result it would be removed: what does it do?"
@@ -80,11 +80,11 @@ def test_a_matrix_row_says_what_it_does(name: str) -> None:
 
 def _consistent(e: Effects) -> None:
     acts = e.ends is not Ends.NO or e.queue is not Queue.NONE or e.allocates
-    acts |= e.memory in (Memory.WRITE, Memory.COPY, Memory.ATOMIC) or e.together in (Together.LIVE, Together.MEETING)
+    acts |= e.memory in (Memory.WRITE, Memory.COPY, Memory.REDUCE, Memory.ATOMIC) or e.together in (Together.LIVE, Together.MEETING)
     assert not (acts and e.pure)
     assert e.ptxas is not Ptxas.SELECTED or (e.memory is Memory.NONE and e.together is Together.ALONE)
     assert (e.queue is Queue.NONE) == (e.step is Step.NONE)
-    assert e.ends is not Ends.WAIT or e.step is Step.WAIT
+    assert e.ends is not Ends.WAIT or e.step is (Step.NONE if e.queue is Queue.NONE else Step.WAIT)
 
 
 FUSES = "  mul.f32 %f3, %f1, %f2;\n  {}\n  add.f32 %f4, %f3, %f5;\n  st.global.f32 [%rd0], %f4;"

@@ -90,6 +90,11 @@ def operand(spec: OperandSpec, number: int, form: Form) -> str:
             return f"%pred_{number}|%pred_{number + 1}"
         case "vsrc" | "vsrc-" | "vmerge" if number % 4 == 1:
             return reg if spec.access == "w" else f"{reg}.h1"
+        case "sink":
+            return "_"
+        case "tensor" | "vector":
+            parts = "{" + ", ".join(f"%{bank}_{number + i}" for i in range(spec.count)) + "}"
+            return parts if spec.kind == "vector" else f"[%b64_{number}, {parts}]"
         case "src" if spec.values:
             return str(spec.values[-1])
         case "src" if spec.hi == 15:

@@ -59,7 +59,8 @@ def _copy(to: str, source: str, *slots: Slot, operands: tuple[OperandSpec, ...],
 
 # Operations and types of a bulk reduction into another block's shared memory, and into global memory.
 _SHARED_OPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (("and", "or", "xor"), ("b32",)), (("add",), ("u32", "s32", "u64")), (("inc", "dec"), ("u32",)), (("min", "max"), ("u32", "s32")),
+    (("and", "or", "xor"), ("b32",)), (("add",), ("u32", "s32", "u64")), (("inc", "dec"), ("u32",)),
+    (("min", "max"), ("u32", "s32")),
 )  # fmt: skip
 _GLOBAL_OPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("and", "or", "xor"), ("b32", "b64")), (("add",), ("u32", "s32", "u64", "f32", "f64")), (("inc", "dec"), ("u32",)),
@@ -104,7 +105,8 @@ def _at_most_128(m: Mapping[str, str]) -> str | None:
 def _red_async(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
     return row(
         "red.async",
-        (one("sem", "relaxed"), one("scope", "cluster"), maybe("space", "shared::cluster"), COMPLETE_TX, one("op", *ops), type_(*types)),
+        (one("sem", "relaxed"), one("scope", "cluster"), maybe("space", "shared::cluster"), COMPLETE_TX, one("op", *ops),
+         type_(*types)),
         (addr(), src("b"), MBARRIER), f"{SYNC}: red.async", (8, 1), 90, unsupported=_ASYNC, effects=_ADDS,
     )  # fmt: skip
 
@@ -129,8 +131,8 @@ ROWS: tuple[Row, ...] = (
         f"{MOVES}: cp.async.bulk.prefetch", (8, 0), 90, unsupported=_BULK, effects=_PREFETCHES),
     row("cp.async.bulk.commit_group", (), (), f"{MOVES}: cp.async.bulk.commit_group", (8, 0), 90, unsupported=_BULK,
         effects=_COMMIT),
-    row("cp.async.bulk.wait_group", (maybe("read"),), (imm("N", 0, (1 << 31) - 1),), f"{MOVES}: cp.async.bulk.wait_group", (8, 0), 90,
-        unsupported=_BULK, effects=_WAIT),
+    row("cp.async.bulk.wait_group", (maybe("read"),), (imm("N", 0, (1 << 31) - 1),), f"{MOVES}: cp.async.bulk.wait_group",
+        (8, 0), 90, unsupported=_BULK, effects=_WAIT),
     row("st.async", (maybe("weak"), maybe("space", "shared::cluster", "shared::cta"), COMPLETE_TX, maybe("vec", "v2", "v4"),
                      type_(*_STORE_TYPES)),
         (addr(), src("b", per="vec"), MBARRIER), f"{MOVES}: st.async", (8, 1), 90, rule=_at_most_128, unsupported=_ASYNC,
@@ -138,8 +140,8 @@ ROWS: tuple[Row, ...] = (
     row("st.async", (_MMIO, _RELEASE, _WIDE_SCOPE, _TO_GLOBAL, type_("b16", "u16", "s16", *_STORE_TYPES)), (addr(), src("b")),
         f"{MOVES}: st.async", (8, 7), 100, unsupported=_ASYNC, effects=_STORES),
     row("st.bulk", (maybe("weak"), maybe("space", "shared::cta")),
-        (addr(), src("size", "u64", values=range(0, (1 << 24) + 1, 8)), imm("initval", values=(0,))), f"{MOVES}: st.bulk", (8, 6), 100,
-        unsupported=_BULK, effects=ACTS.but(memory=Memory.WRITE, counted_as="memory")),
+        (addr(), src("size", "u64", values=range(0, (1 << 24) + 1, 8)), imm("initval", values=(0,))), f"{MOVES}: st.bulk",
+        (8, 6), 100, unsupported=_BULK, effects=ACTS.but(memory=Memory.WRITE, counted_as="memory")),
     *(_red_async(ops, types) for ops, types in _RED_OPS),
     *(_red_global(ops, types) for ops, types in _RED_OPS),
 )  # fmt: skip

@@ -53,7 +53,6 @@ class Queue(Enum):
 
     NONE = "nowhere: it is done at once"
     COPIES = "among a thread's cp.async"
-    BULK = "among a cluster's bulk operations"
     WGMMA = "among a warpgroup's wgmma"
     BULK = "among a cluster's bulk operations"
 

@@ -47,8 +47,9 @@ def _ordered(m: Mapping[str, str]) -> str | None:
 def _row(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects, ptx: tuple[int, int] = (7, 0),
          sm: int = 80, tx: bool = False, unsupported: str = _LATER) -> Row:  # fmt: skip
     """tx: of transactions, which sm_90 brought."""
+    ptx, sm = ((8, 0), 90) if tx else (ptx, sm)
     return row(
-        f"mbarrier.{name}", slots, operands, f"{SYNC}: mbarrier.{name.partition('.')[0]}", (8, 0) if tx else ptx, 90 if tx else sm,
+        f"mbarrier.{name}", slots, operands, f"{SYNC}: mbarrier.{name.partition('.')[0]}", ptx, sm,
         _TX_NEEDS if name in ("expect_tx", "complete_tx") else _NEEDS, rule=_ordered, unsupported=unsupported, effects=effects,
     )  # fmt: skip
 
@@ -83,7 +84,7 @@ ROWS: tuple[Row, ...] = (
     _row("try_wait.parity", _WAITS_FOR, _SCOPE, _CTA, _B64,
          operands=(_DONE, _AT, src("phaseParity", "u32", lo=0, hi=1), _HINT), effects=_LOOKS, ptx=(7, 8), sm=90, unsupported=""),
     _row("pending_count", _B64, operands=(dst("u32", "count"), src("state", "u64")), effects=_COUNTS),
-    row("cp.async.mbarrier.arrive", (maybe("noinc"), _CTA, _B64), (_AT,), f"{SYNC}: cp.async.mbarrier.arrive", (7, 0), 80, _NEEDS,
-        unsupported=_LATER,
+    row("cp.async.mbarrier.arrive", (maybe("noinc"), _CTA, _B64), (_AT,), f"{SYNC}: cp.async.mbarrier.arrive", (7, 0), 80,
+        _NEEDS, unsupported=_LATER,
         effects=ACTS.but(memory=Memory.ATOMIC, queue=Queue.COPIES, step=Step.SIGNAL, counted_as="barrier")),
 )  # fmt: skip

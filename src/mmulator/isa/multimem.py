@@ -31,9 +31,8 @@ def _ordered(m: Mapping[str, str]) -> str | None:
 
 def _row(name: str, *slots: Slot, types: tuple[str, ...], vec: tuple[str, ...] = (), specific: bool = False) -> Row:
     """A row of one of the three; vec: its vectors, if any. specific: of types that are in some targets alone."""
-    value = OperandSpec("d" if name == "ld_reduce" else "b", "dst" if name == "ld_reduce" else "src", "type",
-                        "w" if name == "ld_reduce" else "r", per="vec" if vec else "")  # fmt: skip
-    operands = (value, addr()) if name == "ld_reduce" else (addr(), value)
+    per = "vec" if vec else ""
+    operands = (dst(per=per), addr()) if name == "ld_reduce" else (addr(), src("b", per=per))
     return row(
         f"multimem.{name}",
         (maybe("sem", *_ORDERS[name]), SCOPE, _GLOBAL, *slots, *((one("vec", *vec),) if vec else ()), type_(*types)),

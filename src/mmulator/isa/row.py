@@ -114,12 +114,12 @@ class OperandSpec:
     name: as the specification spells it (`a-desc`).
     type: a PTX type, or in a row the name of the slot that says it; `wide:SLOT` is twice as wide. types: the register types
     that are accepted, where those are other ones than type checking says; `type` is the first. count: elements of a
-    vector; per: the slot that says it (`vec`, `dim`), minus `fewer`. space: of an address, or the slot that says it; in a form
-    the space, empty for generic. home: where a variable lies that a generic address names. wider: a wider register may stand. sink: `_` may stand.
-    lo, hi: bounds of a constant. values: the only constants allowed; later: others, and what they need.
-    defined: those whose meaning the specification
-    defines, where that is fewer. when: the operand is there if and only if that slot is filled; without it, `optional`
-    operands may be left out, the last ones first. since: the least PTX version and target with that operand.
+    vector; per: the slot that says it (`vec`, `dim`), minus `fewer`. wider: a wider register may stand. sink: `_` may stand.
+    space: of an address, or the slot that says it; in a form the space, empty for generic. home: the space of variables that
+    a generic address may name. lo, hi: bounds of a constant. values: the only constants allowed; later: more of them, and
+    what each needs. defined: those whose meaning the specification defines, where that is fewer. when: the operand is there
+    if and only if that slot is filled; without it, `optional` operands may be left out, the last ones first. since: the
+    least PTX version and target with that operand.
     parts: the elements of a group.
     """
 

@@ -32,7 +32,7 @@ _COPIES = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counte
 _PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="bulk")
 
 # Targets that have what sm_100 brought for pairs of blocks and rows: one per family.
-_PAIRS: dict[str, Any] = {"ptx": (8, 6), "sm": 100, "specific": True, "families": (100, 101, 110)}
+_PAIRS: dict[str, Any] = {"ptx": (8, 6), "sm": 100, "specific": True, "families": (110, 101, 100)}
 _SM_100: dict[str, Any] = {"ptx": (8, 6), "sm": 100}
 _CTA_8_6: dict[str, Any] = {"ptx": (8, 6), "sm": 90}
 _SM_90: dict[str, Any] = {"ptx": (8, 0), "sm": 90}

@@ -170,7 +170,8 @@ def _vector(operand: Operand, spec: OperandSpec, context: Context, element_name:
         return
     given = len(operand.elements)
     if given != spec.count:
-        yield Problem(f"operand {spec.name} has {given} {element_name}{'s' * (given != 1)}; it must have {spec.count}", operand.span)
+        many = f"{given} {element_name}{'s' * (given != 1)}"
+        yield Problem(f"operand {spec.name} has {many}; it must have {spec.count}", operand.span)
         return
     sizes = set()
     for element in operand.elements:
