@@ -223,7 +223,7 @@ def test_check_says_what_is_wrong_once(capsys: pytest.CaptureFixture[str], tmp_p
     path.write_text(TWO.replace("ld.shared.u32 r, [used]", "add.u32 r, %yy, 1"))
     text = plain(said(capsys, "check", str(path), code=1))
     assert text.count("%yy is not declared") == 1 and "cannot be run" not in text
-    path.write_text(TWO.replace("ld.shared.u32 r, [used]", "mbarrier.init.shared.b64 [used], 1"))
+    path.write_text(TWO.replace("ld.shared.u32 r, [used]", "tex.1d.v4.f32.s32 {r, r, r, r}, [used, {r}]"))
     assert "1 instruction cannot be run" in said(capsys, "check", str(path), code=1)
 
 
