@@ -80,7 +80,7 @@ def test_a_matrix_row_says_what_it_does(name: str) -> None:
 
 def _consistent(e: Effects) -> None:
     acts = e.ends is not Ends.NO or e.queue is not Queue.NONE or e.allocates
-    acts |= e.memory in (Memory.WRITE, Memory.COPY, Memory.REDUCE, Memory.ATOMIC) or e.together in (Together.LIVE, Together.MEETING)
+    acts |= e.memory not in (Memory.NONE, Memory.READ) or e.together in (Together.LIVE, Together.MEETING)
     assert not (acts and e.pure)
     assert e.ptxas is not Ptxas.SELECTED or (e.memory is Memory.NONE and e.together is Together.ALONE)
     assert (e.queue is Queue.NONE) == (e.step is Step.NONE)
