@@ -53,7 +53,7 @@ def _order(m: Mapping[str, str]) -> str | None:
         return f".{sem} needs a scope: .cta, .cluster, .gpu or .sys"
     if "scope" in m and sem in ("weak", "volatile"):
         return f".{m['scope']} needs a memory order such as .relaxed"
-    if sem in ("relaxed", "acquire", "release") and space.partition("::")[0] in ("local", "const", "param"):
+    if sem != "weak" and space.partition("::")[0] in ("local", "const", "param"):
         return f".{sem} cannot access .{space}"
     if "mmio" in m and (sem != "relaxed" or m.get("scope") != "sys"):
         return ".mmio needs .relaxed.sys"

@@ -16,6 +16,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.match import unavailable
 from mmulator.isa.targets import TARGETS
 from mmulator.ptx.check import check_operands
+from mmulator.ptx.directives import check_directives
 from mmulator.ptx.operands import Context, Problem
 from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.selectors import VIDEO
@@ -98,6 +99,7 @@ def _version(version: tuple[int, int]) -> str:
 
 def _function(module: Module, function: Function) -> Iterator[InvalidInstructionError]:
     yield from _parameters(module, function)
+    yield from check_directives(module, function)
     for instruction in function.instructions:
         if instruction.guard is not None and instruction.guard[0].type != "pred":
             register = instruction.guard[0]

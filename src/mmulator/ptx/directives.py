@@ -1,0 +1,115 @@
+"""Directives between a function's parameters and its body: which there are, what they take, and what they say of clusters.
+
+Performance-Tuning Directives, Cluster Dimension Directives, Miscellaneous Directives (PTX ISA 9.1). Where ptxas takes more than
+the specification (a directive that is written twice: the last one holds), so does this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mmulator.errors import InvalidInstructionError, similar
+from mmulator.ptx.tree import Function, Module
+
+_TUNING, _CLUSTERS = "Performance-Tuning Directives", "Cluster Dimension Directives"
+
+
+@dataclass(frozen=True)
+class _Directive:
+    """least, most: how many arguments it takes. positive: none of them is 0. owner: functions that may have it. excludes,
+    includes: directives that cannot stand beside it, and those that must. ptx, sm: the least version and target."""
+
+    section: str
+    least: int = 0
+    most: int = 0
+    positive: bool = False
+    owner: str = "entry"
+    excludes: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()
+    ptx: tuple[int, int] = (1, 0)
+    sm: int = 0
+
+
+_HOPPER = {"ptx": (7, 8), "sm": 90}
+DIRECTIVES: Mapping[str, _Directive] = {
+    "maxnreg": _Directive(_TUNING, 1, 1, positive=True),
+    "maxntid": _Directive(_TUNING, 1, 3, excludes=("reqntid",)),
+    "reqntid": _Directive(_TUNING, 1, 3, excludes=("maxntid",)),
+    "minnctapersm": _Directive(_TUNING, 1, 1),
+    "noreturn": _Directive(_TUNING, owner="func", ptx=(6, 4), sm=30),
+    "abi_preserve": _Directive(_TUNING, 1, 1, owner="func", ptx=(9, 0), sm=80),
+    "abi_preserve_control": _Directive(_TUNING, 1, 1, owner="func", ptx=(9, 0), sm=80),
+    "reqnctapercluster": _Directive(_CLUSTERS, 1, 3, excludes=("maxclusterrank",), **_HOPPER),
+    "explicitcluster": _Directive(_CLUSTERS, **_HOPPER),
+    "maxclusterrank": _Directive(_CLUSTERS, 1, 1, excludes=("reqnctapercluster",), **_HOPPER),
+    "blocksareclusters": _Directive("Miscellaneous Directives", includes=("reqntid", "reqnctapercluster"), ptx=(9, 0), sm=90),
+    "pragma": _Directive("Performance-Tuning Directives", 0, 64, owner=""),
+}
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What a kernel says of its clusters.
+
+    shape: blocks in x, y, z, of .reqnctapercluster; None leaves it to the launch. explicit: the launch must say a shape, or
+    the kernel. most: blocks of a cluster at most, of .maxclusterrank; None for no such bound. blocks: the launch's grid
+    counts clusters, and its blocks are their threads' (.blocksareclusters).
+    """
+
+    shape: tuple[int, int, int] | None
+    explicit: bool
+    most: int | None
+    blocks: bool
+
+
+def clusters(function: Function) -> Clusters:
+    """Of a kernel that is verified."""
+    found = function.directives
+    shape = [int(n) for n in found.get("reqnctapercluster", ())]
+    x, y, z = (*shape, 1, 1, 1)[:3]
+    most = found.get("maxclusterrank")
+    return Clusters(
+        (x, y, z) if shape else None, "explicitcluster" in found, int(most[0]) if most else None, "blocksareclusters" in found
+    )
+
+
+def check_directives(module: Module, function: Function) -> Iterator[InvalidInstructionError]:
+    """What is wrong with the directives of a function."""
+    for name, values in function.directives.items():
+        directive = DIRECTIVES.get(name)
+        if directive is None:
+            close = similar(name, DIRECTIVES)
+            hint = f"did you mean {' or '.join('.' + n for n in close)}?" if close else None
+            yield _error(f"there is no directive .{name}", function, "Directives", hint)
+        else:
+            for message in _wrong(name, directive, values, function, module):
+                yield _error(message, function, f"{directive.section}: .{name}")
+
+
+def _wrong(
+    name: str, directive: _Directive, values: tuple[int | str, ...], function: Function, module: Module
+) -> Iterator[str]:
+    owner = "entry" if function.is_entry else "func"
+    if directive.owner not in ("", owner):
+        yield f".{name} stands at .{directive.owner}; {function.name} is an .{owner}"
+    if not directive.least <= len(values) <= directive.most:
+        many = str(directive.least) if directive.least == directive.most else f"{directive.least} to {directive.most}"
+        yield f".{name} takes {many} argument{'s' * (directive.most != 1)}; there are {len(values)}"
+    elif directive.positive and 0 in values:
+        yield f".{name} is 0; it must be positive"
+    if module.version < directive.ptx or module.target.number < directive.sm:
+        version, here = "{}.{}".format(*directive.ptx), "{}.{}".format(*module.version)
+        yield f".{name} needs PTX {version} and .target sm_{directive.sm} or higher; this module says {here} and {module.target}"
+    for other in directive.excludes:
+        if other in function.directives and name < other:  # said once
+            yield f".{name} and .{other} cannot stand together"
+    for other in directive.includes:
+        if other not in function.directives:
+            yield f".{name} needs .{other}"
+    if name == "noreturn" and function.returns:
+        yield f".noreturn stands at {function.name}, which returns a value"
+
+
+def _error(message: str, function: Function, section: str, hint: str | None = None) -> InvalidInstructionError:
+    return InvalidInstructionError(message, span=function.span, rule=f"{section} (PTX ISA 9.1)", hint=hint)
