@@ -28,7 +28,7 @@ def test_a_kernel_for_clusters_is_refused_by_name(directives: str) -> None:
     assert named[0].error.message == caught.value.message
 
 
-ALONE = [".reqnctapercluster 1, 1, 1", ".reqnctapercluster 1 .explicitcluster", ".maxclusterrank 1", ".maxclusterrank 8"]  # fmt: skip
+ALONE = [".reqnctapercluster 1, 1, 1", ".reqnctapercluster 1 .explicitcluster", ".maxclusterrank 1", ".maxclusterrank 8"]
 
 
 @pytest.mark.parametrize("directives", ALONE)
