@@ -23,6 +23,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
+from mmulator.machine.runtime.accounts import forget_mbarriers
 from mmulator.machine.runtime.pending import complete_for_sleepers
 from mmulator.machine.runtime.transfers import finish_transfers, grow_old, transfer_for_sleepers
 from mmulator.machine.runtime.waiting import set_pcs, time_out
@@ -145,6 +146,7 @@ def begin_cluster(cluster: ptr_to(Cluster)) -> None:
     cluster.done = u32(0)
     cluster.next_warp = u32(0)
     cluster.patience = u32(0)
+    forget_mbarriers(cluster)
     cluster.arrived = u32(0)
     cluster.generation = u32(0)
     cluster.rounds = u64(0)

@@ -93,15 +93,17 @@ SEVERAL = 1  # in place of an address
 
 
 @native
-def sleep_at(w: ptr_to(Warp), mask: u32, barrier: u64, pc: i32) -> None:
-    """Lanes at block `pc` sleep until the phase of an mbarrier (at that place on the host) is over, or their time."""
-    if (w.waiting & ~mask) == 0 or w.awaits == barrier:
+def sleep_at(w: ptr_to(Warp), lane: u32, barrier: u64, pc: i32) -> None:
+    """A lane at block `pc` sleeps until the phase of an mbarrier (at that place on the host) is over, or its time."""
+    bit = u32(1) << lane
+    if (w.waiting & ~bit) == 0 or w.awaits == barrier:
         w.awaits = barrier
     else:
         w.awaits = u64(SEVERAL)
-    w.waiting = w.waiting | mask
-    w.napping = w.napping | mask
-    set_pcs(w, mask, pc)
+    w.waiting = w.waiting | bit
+    w.napping = w.napping | bit
+    w.naps_at[lane] = barrier
+    set_pcs(w, bit, pc)
 
 
 @native
@@ -110,8 +112,13 @@ def wake_at(cluster: ptr_to(Cluster), barrier: u64) -> None:
     warps = cast_ptr(Warp, cluster.warps)
     for i in range(cluster.warp_count):
         w = warps + i
-        if w.waiting != 0 and (w.awaits == barrier or w.awaits == SEVERAL):
-            w.waiting = u32(0)
+        if w.awaits == barrier or w.awaits == SEVERAL:
+            lanes = w.waiting & w.napping
+            while lanes != 0:
+                lane = trailing_zeros(lanes)
+                lanes = lanes & (lanes - 1)
+                if w.naps_at[lane] == barrier:
+                    w.waiting = w.waiting & ~(u32(1) << lane)
 
 
 @native
