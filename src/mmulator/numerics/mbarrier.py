@@ -2,7 +2,7 @@
 
     bit 63      the phase's parity
     bits 43-62  2^20 - arrivals that are pending in this phase
-    bits 21-42  the tx-count: bytes that are awaited, a signed number
+    bits 21-41  2^21 - the tx-count: bytes that are awaited, a signed number
     bits 1-20   2^20 - arrivals that the next phase will expect
 
 Read off an NVIDIA H200. A phase is complete when no arrival is pending and the tx-count is 0.
@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-COUNT, BYTES = 20, 22  # bits of a count of arrivals, and of the tx-count
+COUNT, BYTES = 20, 21  # bits of a count of arrivals, and of the tx-count
 EXPECTED, PENDING_BYTES, PENDING, PHASE = 1, 21, 43, 63  # the first bit of each
 MOST = (1 << 20) - 1  # arrivals, and bytes in either direction (PTX ISA 9.1, mbarrier: Supported range)
-STATE = ~((1 << PENDING_BYTES) - 1) & ((1 << 64) - 1)  # bits of the word that mbarrier.arrive returns
+STATE = 0xFFFFFFFF << 32  # bits of the word that mbarrier.arrive returns
 
 _COUNT, _BYTES = (1 << COUNT) - 1, (1 << BYTES) - 1
 
@@ -35,13 +35,13 @@ class Mbarrier:
 
     @staticmethod
     def decode(word: int) -> Mbarrier:
-        bytes = word >> PENDING_BYTES & _BYTES
+        bytes = -(word >> PENDING_BYTES) & _BYTES
         signed = bytes - (bytes >> BYTES - 1 << BYTES)
         return Mbarrier(-(word >> EXPECTED) & _COUNT, -(word >> PENDING) & _COUNT, signed, word >> PHASE)
 
     def encode(self) -> int:
         counts = (-self.expected & _COUNT) << EXPECTED | (-self.pending & _COUNT) << PENDING
-        return counts | (self.bytes & _BYTES) << PENDING_BYTES | self.phase << PHASE
+        return counts | (-self.bytes & _BYTES) << PENDING_BYTES | self.phase << PHASE
 
     @property
     def state(self) -> int:

@@ -57,6 +57,15 @@ def is_mbarrier(cluster: ptr_to(Cluster), barrier: u64) -> u32:
 
 
 @native
+def is_gone(cluster: ptr_to(Cluster), barrier: u64) -> u32:
+    """1 if an mbarrier that was there has been invalidated."""
+    entry = account_of(cluster, barrier)
+    if u64(entry) == 0:
+        return u32(0)
+    return u32(entry.valid == 0)
+
+
+@native
 def note(who: ptr_to(Who), w: ptr_to(Warp), lane: u32, site: u32, phase: u32) -> None:
     who.site = site + 1
     who.warp = u32((u64(w) - u64(w.cta.cluster.warps)) // Warp.size)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from enum import IntFlag
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, trailing_zeros
+from mmulator.codegen.ops import cast_ptr, leading_zeros, popcount, trailing_zeros
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
-from mmulator.machine.runtime.accounts import book, close_account, is_mbarrier, open_account
+from mmulator.machine.runtime.accounts import book, close_account, is_gone, is_mbarrier, open_account
 from mmulator.machine.runtime.chance import hash_choice
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.waiting import set_pcs, sleep_at, wake_at
@@ -39,10 +39,16 @@ def pending_arrivals(word: u64) -> u64:
 
 
 @native
+def awaited_bytes(word: u64) -> u64:
+    """The tx-count, of which BYTES bits say all."""
+    return (u64(0) - (word >> PENDING_BYTES)) & _BYTES
+
+
+@native
 def beyond(word: u64, bytes: u64) -> u32:
     """1 if the tx-count would leave its range, -(2^20-1) to 2^20-1, when it goes down by these bytes (or up: as a negative
     number)."""
-    signed = (((word >> PENDING_BYTES) & _BYTES) ^ _SIGN) - _SIGN
+    signed = (awaited_bytes(word) ^ _SIGN) - _SIGN
     return u32(signed - bytes + MOST > 2 * MOST)
 
 
@@ -52,7 +58,7 @@ def change(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes:
     arrivals and bytes the next phase begins: 1, and who sleeps at this mbarrier looks again."""
     word = barrier[0]
     left = pending_arrivals(word) - arrivals
-    awaited = ((word >> PENDING_BYTES) - bytes) & _BYTES
+    awaited = (awaited_bytes(word) - bytes) & _BYTES
     phase = word >> PHASE
     expected = ((word >> EXPECTED) + dropped) & _COUNT
     pending = (u64(0) - left) & _COUNT
@@ -60,7 +66,8 @@ def change(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes:
     if flips:
         pending = expected
         phase = phase ^ 1
-    barrier[0] = (word & 1) | (expected << EXPECTED) | (awaited << PENDING_BYTES) | (pending << PENDING) | (phase << PHASE)
+    counts = (expected << EXPECTED) | (pending << PENDING) | (((u64(0) - awaited) & _BYTES) << PENDING_BYTES)
+    barrier[0] = counts | (phase << PHASE)
     if flips:
         cluster.flips = cluster.flips + 1
         cluster.patience = u32(0)
@@ -79,7 +86,7 @@ def complete_for(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64), ar
     """An asynchronous operation that a lane issued is complete, or some bytes of it are: its mbarrier hears of them."""
     word = barrier[0]
     cluster = w.cta.cluster
-    if is_mbarrier(cluster, u64(barrier)) == 0:
+    if is_gone(cluster, u64(barrier)) != 0:
         fault(w, FaultKind.NO_MBARRIER, site, lane, u64(barrier), u32(0))
     elif arrivals > pending_arrivals(word):
         fault(w, FaultKind.MBARRIER_ARRIVALS, site, lane, u64(barrier), u32(arrivals))
@@ -142,11 +149,50 @@ def inval(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), site: u32) -> None:
 
 
 @native
+def lanes_at(host: ptr_to(ptr), mask: u32, barrier: u64) -> u32:
+    """The lanes whose mbarrier is there."""
+    same = u32(0)
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if u64(host[lane]) == barrier:
+            same = same | (u32(1) << lane)
+    return same
+
+
+@native
+def state_for(host: ptr_to(ptr), states: ptr_to(u64), mask: u32, lane: u32, word: u64) -> u64:
+    """What a lane that arrives hears: the upper half of the word; as a chip has it, that of before the first lane that arrives with
+    the same instruction in the same phase."""
+    earlier = lanes_at(host, mask & ((u32(1) << lane) - 1), u64(host[lane]))
+    found = word >> 32 << 32
+    if earlier != 0:
+        before = states[31 - leading_zeros(earlier)]
+        if (before ^ word) >> PHASE == 0:
+            found = before
+    return found
+
+
+@native
+def number_states(mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), states: ptr_to(u64)) -> None:
+    """What a chip makes of the states of arrive.noComplete: each lane has the arrivals of those before it, and in the lower half
+    which lanes arrived."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        same = lanes_at(host, mask, u64(host[lane]))
+        before = u64(popcount(same & ((u32(1) << lane) - 1))) * u64(counts[lane])
+        states[lane] = (states[lane] + (before << PENDING)) | u64(same)
+
+
+@native
 def act(
     w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), sizes: ptr_to(u32), does: u32, states: ptr_to(u64),
     site: u32,
 ) -> None:
-    """arrive, arrive_drop, expect_tx, complete_tx, lane after lane: states[l] = the word as it was.
+    """arrive, arrive_drop, expect_tx, complete_tx, lane after lane: states[l] = what it hears of the phase.
 
     counts: of arrivals. sizes: of bytes. does: Does.
     """
@@ -159,7 +205,7 @@ def act(
         if must_be_mbarrier(w, lane, u64(barrier), site) == 0:
             return
         word = barrier[0]
-        states[lane] = word >> PENDING_BYTES << PENDING_BYTES
+        states[lane] = state_for(host, states, mask, lane, word)
         arrivals = u64(0)
         pending = pending_arrivals(word)
         if (does & Does.ARRIVES) != 0:
@@ -174,7 +220,7 @@ def act(
         if size > MOST or beyond(word, bytes) != 0:
             fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), u32(size))
             return
-        awaited = ((word >> PENDING_BYTES) - bytes) & _BYTES
+        awaited = (awaited_bytes(word) - bytes) & _BYTES
         if (does & Does.STAYS) != 0 and arrivals == pending and awaited == 0:
             fault(w, FaultKind.MBARRIER_COMPLETES, site, lane, u64(barrier), u32(arrivals))
             return
@@ -186,6 +232,8 @@ def act(
         if (does & Does.EXPECTS) != 0:
             expected = size
         book(w, lane, u64(barrier), site, arrivals, expected, size - expected, flips)
+    if (does & Does.STAYS) != 0:
+        number_states(mask, host, counts, states)
 
 
 # waiting ------------------------------------------------------------------------------------------------------------
@@ -230,8 +278,9 @@ def wait_at(
     w.naps_for = (w.naps_for & ~mask) | (parities & mask)
     left = mask & ~go
     while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
-        sleep_at(w, lane, u64(host[lane]), here)
+        barrier = u64(host[trailing_zeros(left)])
+        same = lanes_at(host, left, barrier)
+        left = left & ~same
+        sleep_at(w, same, barrier, here)
     set_pcs(w, go, next)
     return i32(RESCHEDULE)

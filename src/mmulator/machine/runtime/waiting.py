@@ -93,17 +93,20 @@ SEVERAL = 1  # in place of an address
 
 
 @native
-def sleep_at(w: ptr_to(Warp), lane: u32, barrier: u64, pc: i32) -> None:
-    """A lane at block `pc` sleeps until the phase of an mbarrier (at that place on the host) is over, or its time."""
-    bit = u32(1) << lane
-    if (w.waiting & ~bit) == 0 or w.awaits == barrier:
+def sleep_at(w: ptr_to(Warp), mask: u32, barrier: u64, pc: i32) -> None:
+    """Lanes at block `pc` sleep until the phase of an mbarrier (at that place on the host) is over, or their time."""
+    if (w.waiting & ~mask) == 0 or w.awaits == barrier:
         w.awaits = barrier
     else:
         w.awaits = u64(SEVERAL)
-    w.waiting = w.waiting | bit
-    w.napping = w.napping | bit
-    w.naps_at[lane] = barrier
-    set_pcs(w, bit, pc)
+    w.waiting = w.waiting | mask
+    w.napping = w.napping | mask
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        w.naps_at[lane] = barrier
+    set_pcs(w, mask, pc)
 
 
 @native
