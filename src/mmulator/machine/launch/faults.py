@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mmulator.errors import ExecutionFault, LimitReached
+from mmulator.machine.launch import faults_mbarrier
 from mmulator.machine.launch.arena import read_string
 from mmulator.machine.launch.arguments import Buffer
 from mmulator.machine.launch.faults_warp import describe_partial
@@ -91,8 +92,10 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         return describe_warpgroup(grid, cta)
     if kind == FaultKind.PARTIAL_WARP:
         return describe_partial(grid, cta)
-    address, size = int(state["fault_address"]), int(state["fault_bytes"])
     who = _thread(grid, cta, int(state["fault_warp"]), int(state["fault_lane"]))
+    if kind in faults_mbarrier.KINDS:
+        return faults_mbarrier.describe_mbarrier(grid, cta, kind, who)
+    address, size = int(state["fault_address"]), int(state["fault_bytes"])
     where = f"address 0x{address:x}, {describe_address(grid, address)}"
     access = f"{ins.mnemonic} of {size} bytes at {where}"
     text = {
