@@ -122,6 +122,8 @@ Launch = Struct(
         ("callees", ptr_to(Callee)),  # of each function of the kernel
         ("functions", ptr_to(i32)),  # of each function of the module its number among these, -1 if no pointer can reach it
         ("function_count", u64),
+        ("frame_bytes", u64),  # register file of a warp
+        ("noisy", ptr_to(u32)), ("noisy_count", u32),  # blocks of code that access memory
         ("print", u64),  # host function that device printf calls
         ("tables", ptr_to(ptr)),  # of matrix instructions
         ("watches", ptr_to(Watch)),
@@ -201,7 +203,7 @@ Cluster = Struct("Cluster", [
     ("staging", ptr), ("staging_used", u64), ("rounds", u64),
     ("flips", u64),  # phases of mbarriers that were completed
     ("patience", u32),  # times that nobody could go on and waits timed out, since something was completed
-    ("print", u64), ("noise", u64),  # what warps were like at one of those times (runtime/standstill.py)
+    ("tries", u32), ("print", u64), ("noise", u64), ("heard", u64),  # runtime/standstill.py
     ("accounts", ptr), ("account_count", u32),  # a table of ACCOUNTS; how many are in use
     ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; how often it was complete
 ])  # fmt: skip

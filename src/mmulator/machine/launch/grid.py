@@ -23,6 +23,7 @@ from mmulator.machine.launch.regions import Region, Regions
 from mmulator.machine.launch.shape import LaunchShape
 from mmulator.machine.state import LANES, Launch
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
+from mmulator.program.blocks import accesses_memory
 
 LAUNCH = Launch.numpy_dtype()
 _ROW, _EXTENT, _WORD, _TABLES = struct.Struct("<4Q"), struct.Struct("<3I"), struct.Struct("<Q"), struct.Struct("<4Q")
@@ -133,6 +134,9 @@ class Grid:
         launch["callees"] = pointer(self.callees)
         self.functions = self.heap.hold(k.function_table)
         launch["functions"], launch["function_count"] = pointer(self.functions), len(self.functions)
+        launch["frame_bytes"] = k.frame_bytes
+        self.noisy = self.heap.hold(np.array([b.index for b in k.program.blocks if accesses_memory(b)], np.uint32))
+        launch["noisy"], launch["noisy_count"] = pointer(self.noisy), len(self.noisy)
         launch["print"] = self.printer.address
         self.tables = [self.heap.hold(t) for t in k.matrix.tables]
         self.table_list = self.heap.hold(np.array([pointer(t) for t in self.tables], np.uint64))
