@@ -29,11 +29,13 @@ class Places:
 
     A unit is an element, or sixteen of a type of less than a byte. shared: address of its first byte in shared memory.
     memory: offset of its first byte from the map's address; OUTSIDE where it is out of bounds. size: its bytes in memory.
+    coordinates: of its first element in the tensor, dimension 0 first; they broadcast to the shape of the others.
     """
 
     shared: Index
     memory: Index
     size: int
+    coordinates: tuple[Index, ...]
 
     @property
     def inside(self) -> NDArray[np.bool_]:
@@ -66,7 +68,7 @@ def places(
     shape = np.broadcast_shapes(*(at.shape for at in where))
     memory = np.broadcast_to(np.where(inside, _memory(m, where), OUTSIDE), shape)
     number = np.arange(memory.size, dtype=np.int64).reshape(shape)
-    return Places(m.mode(shared + number * m.type.shared), memory, m.type.memory)
+    return Places(m.mode(shared + number * m.type.shared), memory, m.type.memory, tuple(where))
 
 
 def _check(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], mode: str) -> None:

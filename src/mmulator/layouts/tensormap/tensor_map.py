@@ -272,7 +272,7 @@ def _described(array: Any, type: str | None, rule: str) -> tuple[NDArray[Any], T
         )  # fmt: skip
     inner = found.strides[-1]
     size = found.dtype.itemsize
-    if inner != size and found.shape[-1] > 1:
+    if inner != size and found.shape[-1] > 1 and found.size:
         raise OperandError(
             f"array has strides {found.strides}: elements of the last dimension are {inner} bytes apart, and have {size}",
             rule=rule, hint="tensor copies want the last dimension contiguous: transpose, or copy",
