@@ -158,7 +158,7 @@ WRONG: list[tuple[str, Any]] = [
     ("box[1] is 4 elements of f16, 8 bytes: a row of the box must be a multiple of 16", lambda: mm.TensorMap.tiled(X, (8, 4))),
     ("box is (8,): 2 integers are needed", lambda: mm.TensorMap.tiled(X, (8,))),
     ("box is 8: 2 integers are needed", lambda: mm.TensorMap.tiled(X, 8)),  # type: ignore[arg-type]
-    ("box[1] is 8.5: an integer", lambda: mm.TensorMap.tiled(X, (8, 8.5))),  # type: ignore[list-item]
+    ("box[1] is 8.5: an integer", lambda: mm.TensorMap.tiled(X, (8, 8.5))),  # type: ignore[arg-type]
     ("element_strides[0] is 9", lambda: mm.TensorMap.tiled(X, (8, 8), element_strides=(9, 1))),
     ("strides[0] is 130 bytes", lambda: mm.TensorMap.tiled(np.zeros((8, 65), np.float16)[:, :64], (8, 8))),
     ("elements of the last dimension are 128 bytes apart", lambda: mm.TensorMap.tiled(X.T, (8, 8))),

@@ -17,7 +17,10 @@ from mmulator.layouts.tensormap.types import BY_NAME, TYPES
 SHARED = 1 << 17
 
 
-def tiled(kind: str, sizes: tuple[int, ...], box: tuple[int, ...], steps: tuple[int, ...] | None = None, **more: object) -> Encoded:
+Sizes = tuple[int, ...]
+
+
+def tiled(kind: str, sizes: Sizes, box: Sizes, steps: Sizes | None = None, **more: object) -> Encoded:
     """A map of a tensor whose rows are padded to 32 bytes."""
     t = BY_NAME[kind]
     strides, pitch = [], -(-t.bytes_of(sizes[0]) // 32) * 32
@@ -37,8 +40,7 @@ def slow_load(m: Encoded, start: tuple[int, ...], memory: bytes, at: int) -> dic
     row = m.type.bytes_of(m.box[0])
     counts = [range(start[n], start[n] + m.box[n], m.element_strides[n]) for n in range(1, m.rank)]
     out: dict[int, int] = {}
-    line = 0
-    for outer in itertools.product(*reversed(counts)):
+    for line, outer in enumerate(itertools.product(*reversed(counts))):
         where = outer[::-1]
         outside = any(not 0 <= c < size for c, size in zip(where, m.sizes[1:]))
         offset = sum(c * stride for c, stride in zip(where, m.strides))
@@ -56,7 +58,6 @@ def slow_load(m: Encoded, start: tuple[int, ...], memory: bytes, at: int) -> dic
             if m.swizzle.endswith("flip_8B") and number & 1:
                 inside ^= 8
             out[16 * chunk + inside] = value if beyond else memory[offset + along]
-        line += 1
     return out
 
 
@@ -132,8 +133,10 @@ def test_coordinates_far_away_are_outside() -> None:
 def test_a_filter_walks_through_the_bounding_box() -> None:
     """im2col mode, examples 1 to 3 (PTX ISA 9.1): images of 9 x 14 (8 x 14) pixels of 64 channels."""
     for width, lower, upper, start, offsets, step, pixels in (
-        (9, -1, -1, (0, 4, 7, 7), (0, 0), 1, 64), (9, 0, -2, (0, 4, 7, 7), (2, 2), 1, 64), (8, -1, -1, (0, 5, 7, 7), (1, 1), 2, 32),
-    ):  # fmt: skip
+        (9, -1, -1, (0, 4, 7, 7), (0, 0), 1, 64),
+        (9, 0, -2, (0, 4, 7, 7), (2, 2), 1, 64),
+        (8, -1, -1, (0, 5, 7, 7), (1, 1), 2, 32),
+    ):
         m = Encoded(
             BY_NAME["f16"], (64, width, 14, 64), (128, 128 * width, 128 * width * 14), (1, step, step, 1), im2col=True,
             lower=(lower, lower), upper=(upper, upper), channels=8, pixels=pixels,
