@@ -161,27 +161,27 @@ def test_a_filter_walks_through_the_bounding_box() -> None:
 
 def test_four_rows_are_gathered() -> None:
     m = tiled("f16", (64, 16), (32, 1), swizzle="64B")
-    where = places(m, (8, 3, 15, 16, 0), shared=0, mode="gather4")
+    where = places(m, (8, 3, 15, 16, 0), shared=0, mode="tile::gather4")
     assert where.memory.shape == (4, 32)
     assert where.memory[0].tolist() == list(range(3 * 128 + 16, 3 * 128 + 80, 2))
     assert where.inside.all(1).tolist() == [True, True, False, True]
     assert np.array_equal(np.sort(where.shared.reshape(-1)), np.arange(0, 256, 2))
 
 
-@pytest.mark.parametrize("mode", ["im2col_w", "im2col_w_128"])
+@pytest.mark.parametrize("mode", ["im2col::w", "im2col::w::128"])
 def test_halo_pixels_follow_a_row(mode: str) -> None:
     m = Encoded(
         BY_NAME["f16"], (128, 9, 7, 64), (256, 2304, 16128), (1, 1, 1, 1), im2col=True, lower=(0, 0), upper=(0, 0),
         channels=64, pixels=128, swizzle="128B",
     )  # fmt: skip
     where = places(m, (0, 3, 2, 7), (2, 1), mode=mode)
-    assert where.memory.shape == (130 if mode == "im2col_w" else 128 + 4 * 2, 64)
+    assert where.memory.shape == (130 if mode == "im2col::w" else 128 + 4 * 2, 64)
     assert set(np.unique(where.coordinates[2])) == {2}
 
 
 def test_a_wrong_number_of_coordinates_is_an_error() -> None:
     m = tiled("f16", (64, 16), (32, 1))
-    for coordinates, offsets, mode in (((0,), (), None), ((0, 0, 0), (), None), ((0, 0), (1,), None), ((0, 0), (), "gather4")):
+    for coordinates, offsets, mode in (((0,), (), None), ((0, 0, 0), (), None), ((0, 0), (1,), None), ((0, 0), (), "tile::gather4")):
         with pytest.raises(OperandError, match="where"):
             places(m, coordinates, offsets, mode=mode)
 
