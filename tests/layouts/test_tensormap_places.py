@@ -181,7 +181,8 @@ def test_halo_pixels_follow_a_row(mode: str) -> None:
 
 def test_a_wrong_number_of_coordinates_is_an_error() -> None:
     m = tiled("f16", (64, 16), (32, 1))
-    for coordinates, offsets, mode in (((0,), (), None), ((0, 0, 0), (), None), ((0, 0), (1,), None), ((0, 0), (), "tile::gather4")):
+    gather4 = "tile::gather4"
+    for coordinates, offsets, mode in (((0,), (), None), ((0, 0, 0), (), None), ((0, 0), (1,), None), ((0, 0), (), gather4)):
         with pytest.raises(OperandError, match="where"):
             places(m, coordinates, offsets, mode=mode)
 

@@ -56,7 +56,7 @@ def places(
 
     coordinates: as in the instruction, dimension 0 first; of gather4 and scatter4 the column and four rows. offsets: of
     im2col (W, H, D); of im2col::w and ::w::128 (wHalo, wOffset). shared: the address in shared memory. mode: one of MODES;
-    None: `tile`, or `im2col` with or without offsets, as the map is. Raises OperandError for another number of coordinates or offsets.
+    None: `tile`, or `im2col` with or without offsets, as the map is. Raises OperandError for another number of either.
     """
     mode = mode or (("im2col" if offsets else "im2col_no_offs") if m.im2col else "tile")
     _check(m, coordinates, offsets, mode)
