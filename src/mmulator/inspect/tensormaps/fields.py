@@ -81,12 +81,13 @@ def tensor_map_fields(given: TensorMap | bytes) -> TensorMapFields:
 
 
 def _where(field: f.Field) -> str:
-    """`0x34 bits 24-31`: byte of the word, and bits of it."""
-    parts = []
+    """`0x08 bits 7-10, 16`: byte of the word, and bits of it."""
+    words: dict[int, list[str]] = {}
     for p in field.parts:
-        bits = f" bit {p.shift}" if p.width == 1 else f" bits {p.shift}-{p.shift + p.width - 1}" if p.width < 32 else ""
-        parts.append(f"{4 * p.word:#04x}{bits}")
-    return ", ".join(parts)
+        bits = words.setdefault(p.word, [])
+        if p.width < 32:
+            bits.append(str(p.shift) if p.width == 1 else f"{p.shift}-{p.shift + p.width - 1}")
+    return ", ".join(f"{4 * word:#04x}" + (f" bits {', '.join(bits)}" if bits else "") for word, bits in words.items())
 
 
 def _named(m: Encoded) -> Iterator[tuple[str, f.Field, str]]:

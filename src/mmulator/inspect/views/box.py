@@ -44,14 +44,18 @@ def draw_text(box: TensorBox, lines: int = 8, colour: bool = False, width: int =
     every = sorted({c.line for c in box.chunks})
     wide = max(8, 1 + max((len(c.label) for c in cells.values()), default=0))
     across = next((count for count in (8, 4, 2) if 8 + count * wide <= width), 1)
-    axes = ",".join(_axes(box))
-    out = as_text(cells, every[:lines], axes if across == 8 else "", colour, wide, across)
+    out = as_text(cells, every[:lines], axes(box) if across == 8 else "", colour, wide, across)
     if len(every) > lines:
         out.append(f"{'':>8}  ... {len(every) - lines} more lines")
     return "\n".join(out)
 
 
-def _axes(box: TensorBox) -> list[str]:
+def axes(box: TensorBox) -> str:
+    """Names of the dimensions, in the array's order, as coordinates are written."""
+    return ",".join(axis_names(box))
+
+
+def axis_names(box: TensorBox) -> list[str]:
     """Names of the dimensions, in the array's order."""
     rank = len(box.map.shape)
     if box.map.fields.im2col:
@@ -66,7 +70,7 @@ _BETWEEN = 96
 
 def draw_box(box: TensorBox, theme: str = "auto") -> str:
     """The picture as SVG. theme: `auto`, `light` or `dark`. Large boxes show their first rows."""
-    from mmulator.inspect.views.svg import PAGE_WIDTH, Canvas, wrap
+    from mmulator.inspect.views.svg import PAGE_WIDTH, Canvas, text_width, wrap
 
     every = box.chunks
     window = [c for c in every if c.row < ROWS and c.number < CHUNKS]
@@ -74,16 +78,16 @@ def draw_box(box: TensorBox, theme: str = "auto") -> str:
     gaps = sum(b > a + 1 for a, b in pairwise(lines))
     rows, chunks = max(c.row for c in window) + 1, max(c.number for c in window) + 1
     captions = [line for said in _captions(box, every, window) for line in wrap(said, PAGE_WIDTH - 48, 12)]
-    body = max(len(lines) * HEIGHT + gaps * GAP, rows * HEIGHT)
-    width = max(_LEFT + 8 * WIDTH + _BETWEEN + chunks * WIDTH + 24, PAGE_WIDTH)
+    body = max(len(lines) * HEIGHT + gaps * GAP, rows * HEIGHT + 14)
     title = repr(box.map)
+    smallest = text_width(title, 9, mono=False, bold=True) + 48
+    width = max(_LEFT + 8 * WIDTH + _BETWEEN + chunks * WIDTH + 24, PAGE_WIDTH, smallest)
     canvas = Canvas(width, _TOP + body + 26 + 17 * len(captions), title, theme)
-    for line, said in enumerate(wrap(title, PAGE_WIDTH - 48, 15)[:1]):
-        canvas.text(24, 30 + 20 * line, said, 15, mono=False, bold=True, width=PAGE_WIDTH - 48)
+    canvas.text(24, 30, title, 15, mono=False, bold=True, width=width - 48)
     at = f".{box.mode} at {box.coordinates}" + (f", offsets {box.offsets}" if box.offsets else "")
     what = "written from" if box.store else "lands at"
     canvas.text(24, 51, f"{at}, {what} {box.shared:#x}; {box.map.box_bytes} bytes", 13, "dim", mono=False, width=PAGE_WIDTH - 48)
-    canvas.text(_LEFT, _TOP - 24, f"shared memory, 16 bytes a cell: first {','.join(_axes(box))}", 12, "dim", mono=False)
+    canvas.text(_LEFT, _TOP - 24, f"shared memory, 16 bytes a cell: first {axes(box)}", 12, "dim", mono=False)
     draw(canvas, _LEFT, _TOP, {c.address // CHUNK: _short(box, c) for c in every}, lines)
     _matrix(canvas, box, window, every, rows, chunks)
     for i, caption in enumerate(captions):
@@ -102,7 +106,7 @@ def _short(box: TensorBox, chunk: Chunk) -> Drawn:
 def _matrix(canvas: Canvas, box: TensorBox, window: list[Chunk], every: tuple[Chunk, ...], rows: int, chunks: int) -> None:
     """Right: the box row by row, each chunk with its number in shared memory."""
     left, first = _LEFT + 8 * WIDTH + _BETWEEN, min(c.address for c in every) // 128 * 8
-    *outer, inner = _axes(box)
+    *outer, inner = axis_names(box)
     head = f"box: {','.join(outer) or 'one row'} down, {inner} across; number of the chunk"
     canvas.text(left, _TOP - 24, head if chunks > 4 else "box: number of the chunk", 12, "dim", mono=False)
     for c in window:

@@ -212,7 +212,7 @@ class TensorMap:
         said += [f"{name} {mode}" for name, mode in (("interleave", f.interleave), ("swizzle", f.swizzle)) if mode != "none"]
         said += [f"L2 promotion {f.l2_promotion}"] if f.l2_promotion != "none" else []
         said += ["fill NaN"] if f.oob_fill == "nan" else []
-        said += [f"at {self.address:#x}"] if self.array is None else []
+        said += [f"at {self.address:#x}"] if self.address else []
         return f"TensorMap.{self.mode}({', '.join(said)})"
 
     def _repr_html_(self) -> str:
