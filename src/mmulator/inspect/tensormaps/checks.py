@@ -148,9 +148,10 @@ def _shared(
         yield Finding("error", f"a box takes {room} bytes at {destination or 0:#x}, and shared memory has {window}", COPY,
                       "copy smaller boxes")  # fmt: skip
     if expect is not None and not copy.to_global and expect != size:
+        more = expect > size
         yield Finding(
-            "error" if expect > size else "warning",
+            "warning" if more else "error",
             f"the mbarrier expects {expect} bytes, and a copy brings {size}: "
-            + ("the wait never ends, unless other copies bring the rest" if expect > size else "the phase ends too early"),
-            "mbarrier.expect_tx (PTX ISA 9.1)", f"expect {size}; parts that are filled count, too",
+            + (f"the wait ends when others bring {expect - size}" if more else "a phase may end before all of them are there"),
+            "mbarrier.expect_tx (PTX ISA 9.1)", f"expect {size} for this copy; elements that are filled count, too",
         )  # fmt: skip
