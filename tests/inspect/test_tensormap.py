@@ -155,7 +155,7 @@ def test_what_is_no_tensor_copy_is_refused() -> None:
     for text in ("cp.async.bulk.commit_group", "ld.global.u32", "nonsense", LOAD.format(6, "")):
         with pytest.raises(InvalidInstructionError):
             parse_copy(text)
-    with pytest.raises(OperandError, match="3 coordinates: .2d.tile takes 2"):
+    with pytest.raises(OperandError, match=r"3 coordinates: \.2d\.tile takes 2"):
         parse_copy(LOAD.format(2, "") + " [%r1], [%rd1, {0, 1, 2}], [%r2]")
 
 

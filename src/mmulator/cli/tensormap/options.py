@@ -116,13 +116,13 @@ def map_of(given: str | None, said: Said) -> TensorMap:
 
 def read(given: str) -> TensorMap:
     """A map as hexadecimal digits, or from a file that has bytes or digits. Raises OperandError."""
-    from pathlib import Path
+    from os.path import exists  # which takes names that are too long for one
 
     from mmulator.cli.output import read_bytes
     from mmulator.errors import OperandError
     from mmulator.layouts.tensormap import TensorMap
 
-    digits = given if given != "-" and not Path(given).exists() else ""
+    digits = given if given != "-" and not exists(given) else ""
     data = b"" if digits else read_bytes(given)
     if len(data) != 128:
         text = digits or data.decode("ascii", "replace")

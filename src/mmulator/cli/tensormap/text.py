@@ -20,7 +20,12 @@ __all__ = ["draw_files", "print_findings", "print_item", "tell_box", "tell_map"]
 
 def print_item(label: str, text: str) -> None:
     """A labelled paragraph."""
-    print(fill(text, min(width(), 120), initial_indent=f"{label:<10}", subsequent_indent=" " * 10, break_on_hyphens=False, break_long_words=False))
+    print(
+        fill(
+            text, min(width(), 120), initial_indent=f"{label:<10}", subsequent_indent=" " * 10, break_on_hyphens=False,
+            break_long_words=False,
+        )
+    )  # fmt: skip
 
 
 def tell_map(found: TensorMapFields, json: bool) -> None:

@@ -44,7 +44,8 @@ def draw_text(box: TensorBox, lines: int = 8, colour: bool = False, width: int =
     every = sorted({c.line for c in box.chunks})
     wide = max(8, 1 + max((len(c.label) for c in cells.values()), default=0))
     across = next((count for count in (8, 4, 2) if 8 + count * wide <= width), 1)
-    out = as_text(cells, every[:lines], axes(box) if across == 8 else "", colour, wide, across)
+    head = axes(box) if 11 + across * wide + len(axes(box)) <= width else ""
+    out = as_text(cells, every[:lines], head, colour, wide, across)
     if len(every) > lines:
         out.append(f"{'':>8}  ... {len(every) - lines} more lines")
     return "\n".join(out)

@@ -38,7 +38,10 @@ def rule_of(m: Encoded) -> str:
 def refusals(m: Encoded) -> Iterator[Refusal]:
     """All that the driver has against a map; nothing of a legal one. Dimensions are named in the array's order."""
     rule = rule_of(m)
-    for parameter, message, hint in (*_tensor(m), *(_im2col(m) if m.im2col else _tiled(m)), *_row(m), *_modes(m)):
+    found = list(_rank(m))
+    if not found:
+        found = [*_tensor(m), *(_im2col(m) if m.im2col else _tiled(m)), *_row(m), *_modes(m)]
+    for parameter, message, hint in found:
         yield Refusal(parameter, message, rule, hint)
 
 
@@ -66,11 +69,14 @@ def _outer(m: Encoded, dimension: int) -> int:
     return m.rank - 1 - dimension
 
 
-def _tensor(m: Encoded) -> _Found:
+def _rank(m: Encoded) -> _Found:
     least = 3 if m.im2col or m.slice else 1
     if not least <= m.rank <= MOST_RANK:
         why = "im2col" if m.im2col else f"interleave {m.interleave}" if m.slice else "a tiled map"
         yield "array", f"has {m.rank} dimensions: {why} takes {least} to {MOST_RANK}", "reshape it, or merge dimensions"
+
+
+def _tensor(m: Encoded) -> _Found:
     unit = _alignment(m)
     if m.address % unit:
         yield (
