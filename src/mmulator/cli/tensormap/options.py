@@ -122,7 +122,7 @@ def read(given: str) -> TensorMap:
     from mmulator.errors import OperandError
     from mmulator.layouts.tensormap import TensorMap
 
-    digits = given if given != "-" and not exists(given) else ""
+    digits = given if given != "-" and not exists(given) else ""  # noqa: PTH110
     data = b"" if digits else read_bytes(given)
     if len(data) != 128:
         text = digits or data.decode("ascii", "replace")
