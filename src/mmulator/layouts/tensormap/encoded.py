@@ -86,6 +86,14 @@ class Encoded:
         row, *others = self.loaded
         return self.type.bytes_of(row) * prod(others)
 
+    @property
+    def described_bytes(self) -> int:
+        """What the driver writes of a box's size into the map: as `transaction_bytes`, but steps divide and lose the rest,
+        along dimension 0 too. Copies do not read it."""
+        if self.im2col:
+            return self.transaction_bytes
+        return self.type.bytes_of(prod(box // max(step, 1) for box, step in zip(self.box, self.element_strides)))
+
     def encode(self) -> bytes:
         """The 128 bytes."""
         words = [0] * f.WORDS
@@ -94,7 +102,7 @@ class Encoded:
             (f.ELEMENT_TYPE, self.type.code), (f.INTERLEAVE, INTERLEAVES[self.interleave]), (f.SWIZZLE, self.mode.mode),
             (f.ATOMICITY, self.mode.atomicity), (f.FILL_NAN, FILLS[self.oob_fill]),
             (f.L2_PROMOTION, PROMOTIONS[self.l2_promotion]),
-            (f.BOX_BYTES, self.transaction_bytes if self.box_bytes is None else self.box_bytes),
+            (f.BOX_BYTES, self.described_bytes if self.box_bytes is None else self.box_bytes),
             (f.SHARED_ALIGNMENT, self.mode.alignment if self.alignment is None else self.alignment),
         ]  # fmt: skip
         named += zip(f.GLOBAL_STRIDE, self.strides)
