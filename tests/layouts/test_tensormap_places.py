@@ -49,7 +49,8 @@ def slow_load(m: Encoded, start: tuple[int, ...], memory: bytes, at: int) -> dic
             beyond = outside or not 0 <= along < m.type.bytes_of(m.sizes[0])
             value = (0xF7, 0x7F)[byte % 2] if m.oob_fill == "nan" else 0
             unit, rest = divmod(byte, m.type.memory)
-            address = at + line * (row // m.type.memory * m.type.shared) + unit * m.type.shared + rest
+            pitch = m.mode.width or row // m.type.memory * m.type.shared
+            address = at + line * pitch + unit * m.type.shared + rest
             chunk, inside = divmod(address, 16)
             number = address // 128
             chunk ^= {"none": 0, "32B": number & 1, "64B": number & 3, "128B": number & 7, "96B": number & 1,

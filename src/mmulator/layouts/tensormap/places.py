@@ -63,13 +63,15 @@ def places(
     walk = _WALKS[mode]
     where = walk(m, coordinates, offsets, mode)
     inside = np.ones((), bool)
-    row = _whole(m) if store else m.sizes[0]
+    row = _whole(m) if store and not m.slice else m.sizes[0]
     for at, size in zip(where, (row, *m.sizes[1:])):
         inside = inside & (at >= 0) & (at < size)
-    shape = np.broadcast_shapes(*(at.shape for at in where))
-    memory = np.broadcast_to(np.where(inside, _memory(m, where), OUTSIDE), shape)
-    number = np.arange(memory.size, dtype=np.int64).reshape(shape)
-    return Places(m.mode(shared + number * m.type.shared), memory, m.type.memory, tuple(where))
+    memory = np.where(inside, _memory(m, where), OUTSIDE)
+    shape = memory.shape
+    number = np.arange(memory.size, dtype=np.int64)
+    across = shape[-1] * shape[-2] if m.slice else shape[-1]
+    linear = number // across * m.pitch + number % across * m.type.shared
+    return Places(m.mode(shared + linear.reshape(shape)), memory, m.type.memory, tuple(where))
 
 
 def _check(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], mode: str) -> None:
@@ -83,12 +85,11 @@ def _check(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], mode:
 
 
 def _memory(m: Encoded, where: Sequence[Index]) -> Index:
-    """Offset of the byte of an element at coordinates."""
+    """Offset of the first byte of units at coordinates. Interleaved, of each element of a slice, along an axis of its own."""
     along, *others = where
     offset = along * m.type.bits // 8
     if m.slice:
-        per = m.slice // m.type.memory
-        offset = along % per * m.type.memory + along // per * (m.strides[m.rank - 3] * m.sizes[m.rank - 2])
+        offset = along * m.slice + np.arange(0, m.slice, m.type.memory)
     for at, stride in zip(others, m.strides):
         offset = offset + at * stride
     return offset
@@ -106,9 +107,15 @@ def _axes(*counts: int) -> list[Index]:
 
 
 def _tile(m: Encoded, coordinates: Sequence[int], _: Sequence[int], __: str) -> list[Index]:
-    row, *others = m.loaded
-    steps = (m.element_strides[0] if m.slice else 1) * m.type.elements, *m.element_strides[1:]
-    axes = _axes(row // m.type.elements, *others)
+    """Dimension after dimension; interleaved, the channels' slices (the last but one) outermost, around the images."""
+    counts, steps = list(m.loaded), [m.type.elements, *m.element_strides[1:]]
+    counts[0] //= m.type.elements
+    if not m.slice:
+        return [first + axis * step for first, axis, step in zip(coordinates, _axes(*counts), steps)]
+    steps[0] = m.element_strides[0]
+    counts[-2:] = counts[:-3:-1]
+    _elements, *axes = _axes(1, *counts)
+    axes[-2:] = axes[:-3:-1]
     return [first + axis * step for first, axis, step in zip(coordinates, axes, steps)]
 
 
