@@ -108,7 +108,7 @@ def _newer(m: Encoded) -> str:
 _INTEGERS = "u32 s32 u64 s64"
 _REDUCE = {
     "add": "u32 s32 u64 f32 f32.ftz tf32 tf32.ftz f64 f16 bf16", "min": f"{_INTEGERS} f16 bf16", "max": f"{_INTEGERS} f16 bf16",
-    "inc": "u32", "dec": "u32", **dict.fromkeys(("and", "or", "xor"), _INTEGERS),
+    "inc": "u32", "dec": "u32", **dict.fromkeys(("and", "or", "xor"), "u32 s32 u64"),
 }  # fmt: skip
 
 

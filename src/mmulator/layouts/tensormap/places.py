@@ -67,6 +67,8 @@ def places(
     for at, size in zip(where, (row, *m.sizes[1:])):
         inside = inside & (at >= 0) & (at < size)
     memory = np.where(inside, _memory(m, where), OUTSIDE)
+    if store and m.slice:
+        memory[1:] = OUTSIDE  # of several slices of channels a store writes the first alone
     shape = memory.shape
     number = np.arange(memory.size, dtype=np.int64)
     across = shape[-1] * shape[-2] if m.slice else shape[-1]
