@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mmulator.errors import InternalError
-from mmulator.machine.meaning.atomic import _combiner
+from mmulator.machine.runtime.combine import combiner
 from mmulator.machine.module import Module
 from tests.data import atomic_vectors
 from tests.data.atomic_vectors import BLOCK, HEAD, Case, cases, kernel
@@ -48,7 +48,7 @@ def test_what_has_no_meaning_is_refused() -> None:
     """A type that no table of the machine knows is not taken for an integer."""
     for op, type_name in (("min", "f32"), ("max", "f64"), ("and", "f16"), ("inc", "f32"), ("add", "e4m3x2"), ("mul", "u32")):
         with pytest.raises(InternalError, match=f"atomic {op} of .{type_name}"):
-            _combiner(op, type_name, shared=False)
+            combiner(op, type_name, shared=False)
 
 
 def test_every_case_was_captured() -> None:

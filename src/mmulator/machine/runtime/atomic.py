@@ -9,9 +9,10 @@ from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, unrolled
-from mmulator.codegen.ops import cast_ptr, select, stack, trailing_zeros
+from mmulator.codegen.ops import cast_ptr, stack, trailing_zeros
 from mmulator.codegen.types import Ty, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
+from mmulator.machine.runtime.combine import OWN, RMW
 from mmulator.machine.runtime.events import BOTH
 from mmulator.machine.runtime.windows import SPACES
 from mmulator.machine.state import Warp
@@ -32,21 +33,6 @@ def compare_exchange(pointer: Value, expected: Value, new: Value) -> Value:
     return b.emit(expected.ty, f"extractvalue {{ {ty}, i1 }} {pair.text}, 0")
 
 
-def _inc(old: Value, operand: Value) -> Value:
-    return select(old >= operand, operand * 0, old + 1)
-
-
-def _dec(old: Value, operand: Value) -> Value:
-    return select((old == 0) | (old > operand), operand, old - 1)
-
-
-# LLVM's names, for unsigned and signed integers; inc and dec have none.
-_RMW = {"add": ("add", "add"), "and": ("and", "and"), "or": ("or", "or"), "xor": ("xor", "xor"), "exch": ("xchg", "xchg"),
-        "min": ("umin", "min"), "max": ("umax", "max")}  # fmt: skip
-_OWN = {"inc": _inc, "dec": _dec}
-INTEGER_OPERATIONS = frozenset((*_RMW, *_OWN, "cas"))
-
-
 @cache
 def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = None, name: str = "") -> Native:
     """atom/red, lane after lane, of `count` elements: dst[32 * c + l] = old value of element c of lane l.
@@ -56,8 +42,8 @@ def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = 
     distinguishes it.
     """
     translate, size = SPACES[space], ty.size
-    own = combine or _OWN.get(op)
-    rmw = "" if own or op == "cas" else _RMW[op][ty.signed]
+    own = combine or OWN.get(op)
+    rmw = "" if own or op == "cas" else RMW[op][ty.signed]
 
     def atomic(
         w: ptr_to(Warp), mask: u32, at: ptr_to(u64), src: ptr_to(ty), other: ptr_to(ty), dst: ptr_to(ty), site: u32
