@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.isa.effects import ACTS, Ends, Memory, Queue, Step
+from mmulator.isa.effects import ACTS, Memory, Queue, Step
 from mmulator.isa.pieces import (
     BULK_GROUP,
     BULK_POLICY,
@@ -30,14 +30,13 @@ from mmulator.isa.pieces import (
 from mmulator.isa.row import OperandSpec, Row, Slot
 from mmulator.isa.types import type_bits
 
-_BULK = "bulk asynchronous copies: later release"
 _ASYNC = "asynchronous stores: later release"
 
 _TRANSFER = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
 _COMBINES = _TRANSFER.but(memory=Memory.REDUCE)
 _PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="bulk")
 _COMMIT = ACTS.but(queue=Queue.BULK, step=Step.COMMIT, counted_as="bulk")
-_WAIT = ACTS.but(queue=Queue.BULK, step=Step.WAIT, ends=Ends.WAIT, counted_as="bulk")
+_WAIT = ACTS.but(queue=Queue.BULK, step=Step.WAIT, counted_as="bulk")
 
 _SIZE = src("size", "u32", values=range(0, 1 << 20, 16))
 _DST, _SRC = addr("dstMem", space="dst"), addr("srcMem", space="src")
@@ -48,11 +47,10 @@ def _space(name: str, space: str) -> Slot:
     return one(name, space)
 
 
-def _copy(to: str, source: str, *slots: Slot, operands: tuple[OperandSpec, ...], ptx: tuple[int, int] = (8, 0),
-          unsupported: str = _BULK) -> Row:  # fmt: skip
+def _copy(to: str, source: str, *slots: Slot, operands: tuple[OperandSpec, ...], ptx: tuple[int, int] = (8, 0)) -> Row:
     return row(
         "cp.async.bulk", (_space("dst", to), _space("src", source), *slots), (_DST, _SRC, _SIZE, *operands),
-        f"{MOVES}: cp.async.bulk", ptx, 90, need("cp_mask", (8, 6), 100), unsupported=unsupported,
+        f"{MOVES}: cp.async.bulk", ptx, 90, need("cp_mask", (8, 6), 100),
         effects=_TRANSFER,
     )  # fmt: skip
 
@@ -72,7 +70,7 @@ def _reduce_shared(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
     return row(
         "cp.reduce.async.bulk",
         (_space("dst", "shared::cluster"), _space("src", "shared::cta"), COMPLETE_TX, one("op", *ops), type_(*types)),
-        (_DST, _SRC, _SIZE, MBARRIER), f"{MOVES}: cp.reduce.async.bulk", (8, 0), 90, unsupported=_BULK, effects=_COMBINES,
+        (_DST, _SRC, _SIZE, MBARRIER), f"{MOVES}: cp.reduce.async.bulk", (8, 0), 90, effects=_COMBINES,
     )  # fmt: skip
 
 
@@ -80,7 +78,7 @@ def _reduce_global(ops: tuple[str, ...], types: tuple[str, ...], *more: Slot) ->
     return row(
         "cp.reduce.async.bulk",
         (_space("dst", "global"), _space("src", "shared::cta"), BULK_GROUP, CACHE_HINT, one("op", *ops), *more, type_(*types)),
-        (_DST, _SRC, _SIZE, BULK_POLICY), f"{MOVES}: cp.reduce.async.bulk", (8, 0), 90, unsupported=_BULK,
+        (_DST, _SRC, _SIZE, BULK_POLICY), f"{MOVES}: cp.reduce.async.bulk", (8, 0), 90,
         effects=_COMBINES,
     )  # fmt: skip
 
@@ -119,7 +117,6 @@ def _red_global(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
 
 
 ROWS: tuple[Row, ...] = (
-    _copy("shared::cluster", "global", COMPLETE_TX, operands=(MBARRIER,), unsupported=""),
     _copy("shared::cluster", "global", COMPLETE_TX, MULTICAST, CACHE_HINT, operands=(MBARRIER, CTA_MASK, BULK_POLICY)),
     _copy("shared::cta", "global", COMPLETE_TX, CACHE_HINT, operands=(MBARRIER, BULK_POLICY), ptx=(8, 6)),
     _copy("shared::cluster", "shared::cta", COMPLETE_TX, operands=(MBARRIER,)),
@@ -128,11 +125,11 @@ ROWS: tuple[Row, ...] = (
     *(_reduce_global(ops, types) for ops, types in _GLOBAL_OPS),
     _reduce_global(("add",), ("f16", "bf16"), one("noftz", "noftz")),
     row("cp.async.bulk.prefetch", (one("level", "L2"), _space("src", "global"), CACHE_HINT), (_SRC, _SIZE, BULK_POLICY),
-        f"{MOVES}: cp.async.bulk.prefetch", (8, 0), 90, unsupported=_BULK, effects=_PREFETCHES),
-    row("cp.async.bulk.commit_group", (), (), f"{MOVES}: cp.async.bulk.commit_group", (8, 0), 90, unsupported=_BULK,
+        f"{MOVES}: cp.async.bulk.prefetch", (8, 0), 90, effects=_PREFETCHES),
+    row("cp.async.bulk.commit_group", (), (), f"{MOVES}: cp.async.bulk.commit_group", (8, 0), 90,
         effects=_COMMIT),
     row("cp.async.bulk.wait_group", (maybe("read"),), (imm("N", 0, (1 << 31) - 1),), f"{MOVES}: cp.async.bulk.wait_group",
-        (8, 0), 90, unsupported=_BULK, effects=_WAIT),
+        (8, 0), 90, effects=_WAIT),
     row("st.async", (maybe("weak"), maybe("space", "shared::cluster", "shared::cta"), COMPLETE_TX, maybe("vec", "v2", "v4"),
                      type_(*_STORE_TYPES)),
         (addr(), src("b", per="vec"), MBARRIER), f"{MOVES}: st.async", (8, 1), 90, rule=_at_most_128, unsupported=_ASYNC,
@@ -141,7 +138,7 @@ ROWS: tuple[Row, ...] = (
         f"{MOVES}: st.async", (8, 7), 100, unsupported=_ASYNC, effects=_STORES),
     row("st.bulk", (maybe("weak"), maybe("space", "shared::cta")),
         (addr(), src("size", "u64", values=range(0, (1 << 24) + 1, 8)), imm("initval", values=(0,))), f"{MOVES}: st.bulk",
-        (8, 6), 100, unsupported=_BULK, effects=ACTS.but(memory=Memory.WRITE, counted_as="memory")),
+        (8, 6), 100, effects=ACTS.but(memory=Memory.WRITE, counted_as="memory")),
     *(_red_async(ops, types) for ops, types in _RED_OPS),
     *(_red_global(ops, types) for ops, types in _RED_OPS),
 )  # fmt: skip

@@ -30,6 +30,7 @@ from mmulator.isa import (
     surface,
     tcgen05,
     tensor,
+    tensormap,
     texture,
     video,
     warp,
@@ -40,8 +41,8 @@ from mmulator.isa.row import Row, prove
 
 # A mnemonic belongs to the first row that fits.
 CHAPTERS = (
-    integer, float, half, compare, logic, move, convert, stack, memory, atomic, copies, bulk, tensor, multimem, texture, surface,
-    video, control, barrier, fence, warp, mma, wgmma, wmma, matrix_move, mbarrier, cluster, grid, misc, tcgen05,
+    integer, float, half, compare, logic, move, convert, stack, memory, atomic, copies, bulk, tensor, tensormap, multimem,
+    texture, surface, video, control, barrier, fence, warp, mma, wgmma, wmma, matrix_move, mbarrier, cluster, grid, misc, tcgen05,
 )  # fmt: skip
 
 

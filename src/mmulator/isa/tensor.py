@@ -1,10 +1,10 @@
-"""Data Movement and Conversion Instructions: Tensor copy, tensormap.replace (PTX ISA 9.1), and tensormap.cp_fenceproxy."""
+"""Data Movement and Conversion Instructions (PTX ISA 9.1): tensor copies."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from mmulator.isa.effects import ACTS, Memory, Queue, Step, Together
+from mmulator.isa.effects import ACTS, Memory, Queue, Step
 from mmulator.isa.pieces import (
     BULK_GROUP,
     BULK_POLICY,
@@ -14,19 +14,14 @@ from mmulator.isa.pieces import (
     MBARRIER,
     MOVES,
     MULTICAST,
-    SYNC,
     addr,
-    imm,
     maybe,
     one,
     row,
-    src,
-    type_,
 )
-from mmulator.isa.row import OperandSpec, Requirement, Row, Slot
+from mmulator.isa.row import OperandSpec, Row, Slot
 
 _TENSOR = "tensor copies: later release"
-_MAPS = "tensor maps: later release"
 
 _COPIES = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
 _PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="bulk")
@@ -92,29 +87,6 @@ _GATHER4, _SCATTER4 = one("mode", "tile::gather4"), one("mode", "tile::scatter4"
 _NO_OFFSETS = one("mode", "im2col_no_offs")
 
 
-# tensormap.replace --------------------------------------------------------------------------------------------------
-_SPACE = maybe("space", "global", "shared::cta")
-_B1024 = one("object", "b1024")
-_ORD = imm("ord", 0, 4)
-_REPLACES = ACTS.but(memory=Memory.WRITE, counted_as="memory")
-
-
-def _replace(fields: tuple[str, ...], type: str, *operands: OperandSpec, sm: int = 90, ptx: tuple[int, int] = (8, 3)) -> Row:
-    return row(
-        "tensormap.replace", (one("mode", "tile"), one("field", *fields), _SPACE, _B1024, type_(type)), (addr(), *operands),
-        f"{MOVES}: tensormap.replace", ptx, sm, specific=True, unsupported=_MAPS, effects=_REPLACES,
-    )  # fmt: skip
-
-
-# Elements of 4 and 6 bits, rows of 96 bytes
-_PACKED_TYPES = tuple((n, Requirement((8, 7), 100, "af")) for n in (13, 14, 15))
-_SWIZZLE_96 = ((4, Requirement((8, 8), 103, "af", (103,))),)
-
-
-def _chosen(*values: int) -> OperandSpec:
-    return imm("new_val", values=values)
-
-
 ROWS: tuple[Row, ...] = (
     # loads of tiles
     _load(_ANY_RANK, _TO_CLUSTER, _TILE, MULTICAST, **_SM_90),
@@ -147,19 +119,4 @@ ROWS: tuple[Row, ...] = (
     _prefetch(_ROWS_OF_MATRIX, _GATHER4, at=_FOUR_ROWS, **_PAIRS),
     _prefetch(_OF_IMAGES, _IM2COL, info=(_OFFSETS,), **_SM_90),
     _prefetch(_OF_IMAGES, one("mode", "im2col::w", "im2col::w::128"), info=(_HALO,), **_PAIRS),
-    # maps
-    _replace(("global_address",), "b64", src("new_val", "b64")),
-    _replace(("rank",), "b32", src("new_val", "b32")),
-    _replace(("box_dim", "global_dim", "element_stride"), "b32", _ORD, src("new_val", "b32")),
-    _replace(("global_stride",), "b64", _ORD, src("new_val", "b64")),
-    _replace(("elemtype",), "b32", _chosen(*range(13)).but(later=_PACKED_TYPES)),
-    _replace(("interleave_layout",), "b32", _chosen(0, 1, 2)),
-    _replace(("swizzle_mode",), "b32", _chosen(*range(4)).but(later=_SWIZZLE_96)),
-    _replace(("fill_mode",), "b32", _chosen(0, 1)),
-    _replace(("swizzle_atomicity",), "b32", _chosen(*range(4)), sm=100, ptx=(8, 6)),
-    row("tensormap.cp_fenceproxy",
-        (_TO_GLOBAL, _FROM_CTA, one("proxy", "tensormap::generic"), one("sem", "release"),
-         one("scope", "cta", "cluster", "gpu", "sys"), one("sync", "sync"), one("aligned", "aligned")),
-        (_DST, _SRC, imm("size", values=(128,))), f"{SYNC}: tensormap.cp_fenceproxy", (8, 3), 90, unsupported=_MAPS,
-        effects=ACTS.but(memory=Memory.COPY, together=Together.WARP, counted_as="memory")),
 )  # fmt: skip

@@ -142,14 +142,14 @@ Span = Struct("Span", [("at", ptr), ("fresh", ptr), ("bytes", u64)])
 class TransferKind(IntEnum):
     """What a transfer does: its function among the cluster's movers."""
 
-    BULK_COPY = 0  # runtime/bulk.py
-    BULK_REDUCE = 1
+    BULK_LOAD = 0  # to shared memory; runtime/bulk.py
+    BULK_STORE = 1  # to global memory
     TENSOR_LOAD = 2  # runtime/tensor.py
     TENSOR_STORE = 3
-    TENSOR_REDUCE = 4
     STORE_ASYNC = 5  # st.async, red.async
-    FILL = 6  # st.bulk
     CANCEL = 7  # clusterlaunchcontrol.try_cancel
+    # A kernel numbers further movers from here on (Emitter.mover): of reductions there is one for each operation and type.
+    OWN = 8
 
 
 class TransferState(IntEnum):
@@ -160,7 +160,7 @@ class TransferState(IntEnum):
 # An asynchronous operation that any lane may issue and that no order binds to another (runtime/transfers.py): a bulk copy.
 PAYLOAD = 48  # 64-bit words
 Transfer = Struct("Transfer", [
-    ("kind", u32), ("state", u32),  # a TransferKind, a TransferState
+    ("kind", u32), ("state", u32),  # number of its mover (a TransferKind, or more), a TransferState
     ("completes", u32),  # a Completes
     ("barriers", u32), ("offset", u64),  # BYTES: CTAs of the cluster, by their ranks' bits, whose mbarrier at this byte of
     # shared memory hears of the bytes
@@ -169,6 +169,7 @@ Transfer = Struct("Transfer", [
     ("number", u64),  # among the cluster's
     ("group", u64),  # GROUP: the lane's bulk async-group
     ("source", ptr), ("source_bytes", u64),  # shared memory that it reads, on the host: `staged` may move it
+    ("target", ptr),  # what it writes, on the host
     ("staged", u32),
     ("payload", u64, PAYLOAD),
 ])  # fmt: skip
@@ -197,9 +198,10 @@ Cluster = Struct("Cluster", [
     ("next_warp", u32),  # whose turn is first
     ("turn", u32), ("running", u32), ("asleep", u32), ("done", u32),  # of this round: turns that are over, and how they ended
     ("hints", u32, HINTS),
-    ("movers", ptr_to(ptr)),  # of each TransferKind the native function (warp, transfer, first unit, end) that does the work
+    ("movers", ptr_to(ptr)),  # of each kind of transfer the native function (warp, transfer, first unit, end) that does the work
     # of these units, and returns how many bytes that completes
     ("transfers", ptr), ("under_way", u32), ("newest", u64),  # a table of TRANSFERS; how many are under way; were issued
+    ("order", u8, TRANSFERS),  # entries of the table: those under way in the order of their issue, then the free ones
     ("staging", ptr), ("staging_used", u64), ("rounds", u64),
     ("flips", u64),  # phases of mbarriers that were completed
     ("patience", u32),  # times that nobody could go on and waits timed out, since something was completed

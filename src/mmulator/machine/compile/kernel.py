@@ -27,7 +27,7 @@ from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime.scheduler import run_clusters
-from mmulator.machine.state import STACK_BYTES, Callee, Cta, Kind, TransferKind
+from mmulator.machine.state import STACK_BYTES, Callee, Cta, Kind
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.program.as_ptxas.contract import contract as contracted
@@ -83,7 +83,7 @@ class CompiledKernel:
     local_bytes: int
     matrix: MatrixTables
     queues: dict[Kind, int]
-    movers: dict[TransferKind, int]
+    movers: dict[int, int]
     mbarriers: bool
     instructions: int
     seconds: float
@@ -158,7 +158,7 @@ class Jit:
         self.sites: list[Instruction] = []
         self.matrix = MatrixTables()
         self.queues: dict[Kind, int] = {}
-        self.movers: dict[TransferKind, int] = {}
+        self.movers: dict[int, int] = {}
         self.mbarriers = False
 
     def _prepare(self, function: Function) -> Function:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from mmulator.machine.emit.block import Names
-from mmulator.machine.state import Kind, TransferKind
+from mmulator.machine.state import Kind
 from mmulator.program.image import LocalFrame
 from mmulator.ptx.tree import Instruction, Module
 
@@ -36,7 +36,8 @@ class KernelCode(Names, Protocol):
     sites: the instruction of each number that a fault can name, filled as blocks are written. unfenced: instructions (by
     id) of wgmma without a fence before them. numbers: of the functions. locals: their local memory. params: offset of each
     kernel parameter. queues: address of what carries out each kind of asynchronous operation; movers: of each kind of bulk
-    operation. mbarriers: it makes some. stack: bytes that a lane has for alloca.
+    operation (by number: a TransferKind, or one of the kernel's own). mbarriers: it makes some. stack: bytes that a lane has for
+    alloca.
     """
 
     module: Module
@@ -45,7 +46,7 @@ class KernelCode(Names, Protocol):
     sites: list[Instruction]
     matrix: MatrixTables
     queues: dict[Kind, int]
-    movers: dict[TransferKind, int]
+    movers: dict[int, int]
     mbarriers: bool
     unfenced: set[int]
     numbers: dict[str, int]

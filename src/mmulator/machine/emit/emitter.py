@@ -64,6 +64,14 @@ class Emitter(BlockEmitter):
         """The kernel issues bulk operations of this kind, whose units a native function does (runtime/transfers.py)."""
         self.kernel.movers[kind] = address(move.under(self.events) or move)
 
+    def mover(self, move: Native) -> int:
+        """The same for one of many functions that do transfers of a kind: the number, in this kernel, of this one."""
+        at = address(move.under(self.events) or move)
+        movers = self.kernel.movers
+        number = next((n for n, known in movers.items() if known == at), max(TransferKind.OWN - 1, *movers) + 1)
+        movers[number] = at
+        return number
+
     def mbarriers(self) -> None:
         """The kernel makes mbarriers, of which its clusters know more than their words (runtime/accounts.py)."""
         self.kernel.mbarriers = True

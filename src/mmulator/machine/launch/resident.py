@@ -25,7 +25,6 @@ from mmulator.machine.state import (
     Span,
     Tile,
     Transfer,
-    TransferKind,
     Warp,
     Warpgroup,
 )
@@ -62,7 +61,7 @@ class Resident:
             "scratch": k.matrix.scratch_bytes,
             **{kind.name: kind.entry.size * kind.room * warps for kind in k.queues},
             **{f"{kind.name} groups": AsyncGroup.size * ASYNC_GROUPS * warps for kind in k.queues},
-            "movers": 8 * len(TransferKind) * bool(k.movers),
+            "movers": 8 * (max(k.movers, default=-1) + 1),
             "transfers": Transfer.size * TRANSFERS * bool(k.movers),
             "staging": STAGING * bool(k.movers),
             "accounts": Account.size * ACCOUNTS * k.mbarriers,
@@ -116,7 +115,7 @@ class Resident:
         cluster["ctas"], cluster["warps"], cluster["warp_count"] = a.at("ctas"), a.at("warps"), len(warps)
         cluster["cta_count"] = self.size
         if k.movers:
-            a.view("movers", np.uint64)[[int(kind) for kind in k.movers]] = list(k.movers.values())
+            a.view("movers", np.uint64)[[*k.movers]] = list(k.movers.values())
             for name in ("movers", "transfers", "staging"):
                 cluster[name] = a.at(name)
         if k.mbarriers:

@@ -1,23 +1,86 @@
-"""Bulk copies (PTX ISA 9.1, Data Movement and Conversion Instructions)."""
+"""Bulk copies (PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async.bulk, cp.reduce.async.bulk, st.bulk)."""
 
 from __future__ import annotations
 
-from mmulator.codegen.types import u32
+from mmulator.codegen.types import u32, u64
+from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.runtime import bulk as rt
+from mmulator.machine.runtime import transfers
 from mmulator.machine.state import TransferKind
-from mmulator.ptx.tree import Address, Instruction
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand
 
-U32 = u32.vec(LANES)
+U32, U64 = u32.vec(LANES), u64.vec(LANES)
+
+
+class Operands:
+    """The operands of an instruction by the names that its row gives them, in memory for native code."""
+
+    def __init__(self, e: Emitter, ins: Instruction) -> None:
+        self.e = e
+        self.operands: dict[str, Operand] = {o.name: given for o, given in zip(ins.form.operands, ins.operands)}
+
+    def place(self, name: str) -> Value:
+        return self.e.spill(self.e.address(must_be(self.operands[name], Address)))
+
+    def number(self, name: str, type_name: str = "u32", otherwise: int = 0) -> Value:
+        """As 32 bits (64 of a `u64`); `otherwise` where the form has no such operand."""
+        ty = U64 if type_name == "u64" else U32
+        if name not in self.operands:
+            return self.e.spill(constant(self.e.b, ty, otherwise))
+        return self.e.spill(ty(self.e.source(self.operands[name], type_name)))
 
 
 @means("cp.async.bulk")
 def copy(e: Emitter, ins: Instruction) -> None:
-    to, at, size, barrier = ins.operands
-    e.transfers(TransferKind.BULK_COPY, rt.move_bytes)
-    places = [e.spill(e.address(must_be(operand, Address))) for operand in (to, at)]
-    sizes, barriers = e.spill(U32(e.source(size, "u32"))), e.spill(e.address(must_be(barrier, Address)))
-    e.call(rt.global_to_shared, e.w, e.lanes_of(ins), *places, sizes, barriers, e.site)
+    form, o = ins.form, Operands(e, ins)
+    places = o.place("dstMem"), o.place("srcMem"), o.number("size")
+    if form["dst"] == "global":
+        e.transfers(TransferKind.BULK_STORE, rt.move_store)
+        kept = o.number("byteMask", "u16", otherwise=rt.ALL)
+        e.call(rt.store_to_global, e.w, e.lanes_of(ins), *places, kept, int(TransferKind.BULK_STORE), e.site)
+        return
+    e.transfers(TransferKind.BULK_LOAD, rt.move_load)
+    load = rt.load_function(form["dst"], form["src"], bool(form["multicast"]))
+    e.call(load, e.w, e.lanes_of(ins), *places, o.place("mbar"), o.number("ctaMask", "u16"), e.site)
+
+
+@means("cp.reduce.async.bulk")
+def reduce(e: Emitter, ins: Instruction) -> None:
+    form, o = ins.form, Operands(e, ins)
+    places = o.place("dstMem"), o.place("srcMem"), o.number("size")
+    shared = form["dst"] != "global"
+    kind = e.mover(rt.move_reduction(form["op"], form["type"], shared))
+    if shared:
+        e.call(rt.reduce_to_shared, e.w, e.lanes_of(ins), *places, o.place("mbar"), kind, e.site)
+    else:
+        kept = constant(e.b, U32, rt.ALL)
+        e.call(rt.store_to_global, e.w, e.lanes_of(ins), *places, e.spill(kept), kind, e.site)
+
+
+@means("cp.async.bulk.prefetch")
+def prefetch(e: Emitter, ins: Instruction) -> None:
+    o = Operands(e, ins)
+    e.call(rt.prefetch, e.w, e.lanes_of(ins), o.place("srcMem"), o.number("size"), e.site)
+
+
+@means("cp.async.bulk.commit_group")
+def commit(e: Emitter, ins: Instruction) -> None:
+    e.call(transfers.commit_bulk, e.w, e.lanes_of(ins))
+
+
+@means("cp.async.bulk.wait_group")
+def wait(e: Emitter, ins: Instruction) -> None:
+    pending = must_be(ins.operands[0], Immediate).value
+    e.call(transfers.wait_bulk, e.w, e.lanes_of(ins), pending, int(bool(ins.form["read"])))
+
+
+@means("st.bulk")
+def clear(e: Emitter, ins: Instruction) -> None:
+    o = Operands(e, ins)
+    address, size, _ = ins.operands
+    function = rt.clear if ins.form["space"] else rt.from_generic
+    e.call(function, e.w, e.lanes_of(ins), e.spill(e.address(must_be(address, Address))), o.number("size", "u64"), e.site)

@@ -1,58 +1,297 @@
-"""Bulk copies (PTX ISA 9.1, Data Movement and Conversion Instructions: Asynchronous copy: bulk copy)."""
+"""Bulk copies and reductions (PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async.bulk, cp.reduce.async.bulk).
+
+Each lane issues one of its own. Addresses and sizes are checked then; bytes move when the transfer is carried out, in pieces.
+"""
 
 from __future__ import annotations
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import copy_bytes, minimum, trailing_zeros
-from mmulator.codegen.types import ptr, ptr_to, u32, u64
-from mmulator.machine.runtime.events import READ, WRITE
+from functools import cache
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import copy_bytes, fill_bytes, minimum, null, trailing_zeros
+from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
+from mmulator.isa.types import type_bits
+from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import new_transfer, start
-from mmulator.machine.runtime.windows import WITHIN, find_shared, reach, reach_shared
+from mmulator.machine.runtime.windows import (
+    OFFSET_MASK,
+    SHARED,
+    WITHIN,
+    hold,
+    hold_shared,
+    other_cta,
+    reach_shared,
+    shared_of,
+)
 from mmulator.machine.state import Completes, FaultKind, Transfer, TransferKind, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 
 UNIT = 16  # bytes that addresses and sizes are multiples of
+BARRIER = 8  # bytes of an mbarrier, and its alignment
 PIECE = 512  # bytes of a unit of a transfer
-TARGET, BYTES = range(2)  # words of the payload: where it goes on the host, how many bytes
+# Words of the payload. TO, FROM: addresses, as subscribers know them. KEPT: bits of the bytes of 16 that are copied.
+TO, FROM, BYTES, KEPT = range(4)
+ALL = (1 << UNIT) - 1
+READS, WRITES, COMBINES = by(READ, Proxy.ASYNC), by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
+
+
+# doing --------------------------------------------------------------------------------------------------------------
+@native(inline=True)
+def piece(t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """Bytes of some units of a transfer."""
+    return minimum(u64(end) * PIECE, t.payload[BYTES]) - u64(first) * PIECE
 
 
 @native
-def move_bytes(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-    """Some pieces of a copy."""
+def move_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """Some pieces of a copy to the shared memory of CTAs."""
     begin = u64(first) * PIECE
-    bytes = minimum(u64(end) * PIECE, t.payload[BYTES]) - begin
-    copy_bytes(ptr(t.payload[TARGET]) + begin, t.source + begin, bytes)
+    bytes = piece(t, first, end)
+    accessed_one(w, t.lane, t.payload[FROM] + begin, u32(bytes), READS, t.site)
+    left = t.barriers
+    while left != 0:
+        rank = trailing_zeros(left)
+        left = left & (left - 1)
+        at = (t.payload[TO] & WITHIN) + begin
+        accessed_one(w, t.lane, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(bytes), WRITES, t.site)
+        copy_bytes(shared_of(w.cta.cluster, rank) + (at - SHARED_BASE), t.source + begin, bytes)
     return bytes
 
 
 @native
-def global_to_shared(
-    w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), barriers: ptr_to(u64), site: u32
-) -> None:
-    """cp.async.bulk.shared::cluster.global: each lane copies, and the mbarrier at barriers[lane] hears of the bytes.
+def move_store(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """Some pieces of a copy to global memory."""
+    begin = u64(first) * PIECE
+    bytes = piece(t, first, end)
+    kept = u32(t.payload[KEPT])
+    accessed_one(w, t.lane, t.payload[FROM] + begin, u32(bytes), READS, t.site)
+    if kept == ALL:
+        accessed_one(w, t.lane, t.payload[TO] + begin, u32(bytes), WRITES, t.site)
+        copy_bytes(t.target + begin, t.source + begin, bytes)
+        return bytes
+    for i in range(bytes):
+        if ((kept >> (u32(i) & (UNIT - 1))) & 1) != 0:
+            accessed_one(w, t.lane, t.payload[TO] + begin + i, u32(1), WRITES, t.site)
+            t.target[begin + i] = t.source[begin + i]
+    return bytes
 
-    to, barriers: addresses of the shared window, in one CTA.
+
+@cache
+def move_reduction(op: str, kind: str, shared: bool) -> Native:
+    """What does some pieces of a reduction of elements of a type."""
+    combine, size = reduce_function(op, "f32.ftz" if kind == "f32" else kind, shared), type_bits(kind) // 8
+
+    def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+        begin = u64(first) * PIECE
+        bytes = piece(t, first, end)
+        accessed_one(w, t.lane, t.payload[FROM] + begin, u32(bytes), READS, t.site)
+        accessed_one(w, t.lane, t.payload[TO] + begin, u32(bytes), COMBINES, t.site)
+        combine(t.target + begin, t.source + begin, bytes // size)
+        return bytes
+
+    return Native(move, f"move_{combine.name}")
+
+
+# checks -------------------------------------------------------------------------------------------------------------
+@native
+def check(w: ptr_to(Warp), lane: u32, to: u64, at: u64, bytes: u32, site: u32) -> None:
+    """Addresses and the size are multiples of 16, or there is a fault."""
+    if (at & (UNIT - 1)) != 0:
+        fault(w, FaultKind.MISALIGNED, site, lane, at, u32(UNIT))
+    if (to & (UNIT - 1)) != 0:
+        fault(w, FaultKind.MISALIGNED, site, lane, to, u32(UNIT))
+    if (bytes & (UNIT - 1)) != 0:
+        fault(w, FaultKind.BULK_SIZE, site, lane, at, bytes)
+
+
+@native
+def hold_own(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
+    """`hold_shared` for an address of .shared::cta."""
+    if at <= OFFSET_MASK and other_cta(w, at) != 0:
+        fault(w, FaultKind.OTHER_CTA, site, lane, at, u32(bytes))
+        return null(u8)
+    return hold_shared(w, lane, at, bytes, site)
+
+
+@native
+def hold_barrier(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
+    """There is room for an mbarrier at an address of the shared window, or a fault."""
+    if (at & (BARRIER - 1)) != 0:
+        fault(w, FaultKind.MISALIGNED, site, lane, at, u32(BARRIER))
+    hold_shared(w, lane, at, u64(BARRIER), site)
+
+
+@native
+def targets(w: ptr_to(Warp), lane: u32, to: u64, bytes: u64, barrier: u64, ranks: u32, site: u32) -> None:
+    """All CTAs of a multicast have shared memory at these places."""
+    left = ranks
+    while left != 0:
+        rank = u64(trailing_zeros(left)) << RANK_SHIFT
+        left = left & (left - 1)
+        hold_shared(w, lane, (to & WITHIN) | rank, bytes, site)
+        hold_shared(w, lane, (barrier & WITHIN) | rank, u64(BARRIER), site)
+
+
+@native
+def barrier_beside(w: ptr_to(Warp), lane: u32, to: u64, barrier: u64, site: u32) -> None:
+    """An mbarrier is in the CTA that the data goes to."""
+    if (to >> RANK_SHIFT) != (barrier >> RANK_SHIFT):
+        fault(w, FaultKind.MBARRIER_ELSEWHERE, site, lane, barrier, u32(to >> RANK_SHIFT))
+
+
+# issue --------------------------------------------------------------------------------------------------------------
+@native
+def fill(t: ptr_to(Transfer), to: u64, at: u64, bytes: u32, source: ptr) -> None:
+    """What all have."""
+    t.units = (bytes + (PIECE - 1)) // PIECE
+    t.source = source
+    t.payload[TO] = to
+    t.payload[FROM] = at
+    t.payload[BYTES] = u64(bytes)
+
+
+@cache
+def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
+    """cp.async.bulk to shared memory: each lane copies, and the mbarrier at barriers[lane] hears of the bytes; of a multicast
+    those at its place in each CTA of ranks[lane].
+
+    to, barriers: addresses of the shared window. at: of global memory, or of shared memory of this CTA.
+    """
+    own = to_space == "shared::cta"
+    from_global = from_space == "global"
+
+    def load(
+        w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), barriers: ptr_to(u64),
+        ranks: ptr_to(u32), site: u32,
+    ) -> None:  # fmt: skip
+        left = mask
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            bytes = sizes[lane]
+            check(w, lane, to[lane], at[lane], bytes, site)
+            source = null(u8)
+            if from_global:
+                source = hold(w, lane, at[lane], u64(bytes), READ, site)
+            else:
+                source = hold_own(w, lane, at[lane], u64(bytes), site)
+            if own:
+                hold_own(w, lane, to[lane], u64(bytes), site)
+            else:
+                hold_shared(w, lane, to[lane], u64(bytes), site)
+            hold_barrier(w, lane, barriers[lane], site)
+            reached = u32(1) << (u32(to[lane] >> RANK_SHIFT) & 31)
+            if multicast:
+                reached = ranks[lane]
+                targets(w, lane, to[lane], u64(bytes), barriers[lane], reached, site)
+            else:
+                barrier_beside(w, lane, to[lane], barriers[lane], site)
+            if w.cta.fault == 0:
+                t = new_transfer(w, lane, u32(TransferKind.BULK_LOAD), site)
+                t.completes = u32(Completes.BYTES)
+                t.barriers = reached
+                t.offset = (barriers[lane] & WITHIN) - SHARED_BASE
+                if from_global:
+                    fill(t, to[lane], at[lane], bytes, source)
+                else:
+                    fill(t, to[lane], at[lane] | SHARED, bytes, source)
+                if reached == 0:
+                    t.units = u32(0)
+                start(t)
+
+    return Native(load, f"bulk_load_{'cta' if own else 'cluster'}_{from_space[:6]}{'_multicast' if multicast else ''}")
+
+
+@native
+def store_to_global(
+    w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), kept: ptr_to(u32), kind: u32, site: u32
+) -> None:
+    """cp.async.bulk and cp.reduce.async.bulk from shared memory to global memory, in the lanes' bulk async-groups.
+
+    kind: number of the mover. kept: which bytes of each 16 are copied.
     """
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
         bytes = sizes[lane]
-        if ((to[lane] | at[lane]) & (UNIT - 1)) != 0:
-            fault(w, FaultKind.MISALIGNED, site, lane, to[lane], u32(UNIT))
-        if (bytes & (UNIT - 1)) != 0:
-            fault(w, FaultKind.BULK_SIZE, site, lane, to[lane], bytes)
-        source = reach(w, lane, at[lane], u64(bytes), READ, site)
-        target = reach_shared(w, lane, to[lane], u64(bytes), WRITE, site)
-        find_shared(w, lane, barriers[lane], u64(8), site)
+        check(w, lane, to[lane], at[lane], bytes, site)
+        source = hold_own(w, lane, at[lane], u64(bytes), site)
+        target = hold(w, lane, to[lane], u64(bytes), WRITE, site)
         if w.cta.fault == 0:
-            t = new_transfer(w, lane, u32(TransferKind.BULK_COPY), site)
+            t = new_transfer(w, lane, kind, site)
+            t.completes = u32(Completes.GROUP)
+            fill(t, to[lane], at[lane] | SHARED, bytes, source)
+            t.source_bytes = u64(bytes)
+            t.target = target
+            t.payload[KEPT] = u64(kept[lane])
+            start(t)
+
+
+@native
+def reduce_to_shared(
+    w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), barriers: ptr_to(u64), kind: u32, site: u32
+) -> None:
+    """cp.reduce.async.bulk into the shared memory of a CTA of the cluster, whose mbarrier hears of the bytes."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        bytes = sizes[lane]
+        check(w, lane, to[lane], at[lane], bytes, site)
+        source = hold_own(w, lane, at[lane], u64(bytes), site)
+        target = hold_shared(w, lane, to[lane], u64(bytes), site)
+        hold_barrier(w, lane, barriers[lane], site)
+        barrier_beside(w, lane, to[lane], barriers[lane], site)
+        if w.cta.fault == 0:
+            t = new_transfer(w, lane, kind, site)
             t.completes = u32(Completes.BYTES)
             t.barriers = u32(1) << u32(barriers[lane] >> RANK_SHIFT)
             t.offset = (barriers[lane] & WITHIN) - SHARED_BASE
-            t.units = (bytes + (PIECE - 1)) // PIECE
-            t.source = source
-            t.payload[TARGET] = u64(target)
-            t.payload[BYTES] = u64(bytes)
+            fill(t, to[lane] | SHARED, at[lane] | SHARED, bytes, source)
+            t.target = target
             start(t)
+
+
+# at once ------------------------------------------------------------------------------------------------------------
+@native
+def prefetch(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u32), site: u32) -> None:
+    """cp.async.bulk.prefetch.L2: nothing moves, and any memory will do; what is no legal operand is a fault."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if w.cta.fault == 0:
+            check(w, lane, u64(0), at[lane], sizes[lane], site)
+
+
+@native
+def clear(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u64), site: u32) -> None:
+    """st.bulk: zeros in the CTA's shared memory, at addresses of the shared window."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        bytes = sizes[lane]
+        if ((at[lane] | bytes) & 7) != 0:
+            fault(w, FaultKind.MISALIGNED, site, lane, at[lane], u32(8))
+        if at[lane] <= OFFSET_MASK and other_cta(w, at[lane]) != 0:
+            fault(w, FaultKind.OTHER_CTA, site, lane, at[lane], u32(bytes))
+        target = reach_shared(w, lane, at[lane], bytes, WRITE, site)
+        if w.cta.fault == 0:
+            fill_bytes(target, 0, bytes)
+
+
+@native
+def from_generic(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u64), site: u32) -> None:
+    """st.bulk at generic addresses, which are to be in shared memory."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if (at[lane] & ~u64(OFFSET_MASK)) != SHARED:
+            fault(w, FaultKind.NOT_SHARED, site, lane, at[lane], u32(sizes[lane]))
+        at[lane] = at[lane] & OFFSET_MASK
+    clear(w, mask, at, sizes, site)

@@ -125,8 +125,8 @@ _HALVES = {"f16": ("f16", False), "bf16": ("bf16", False), "f16x2": ("f16", True
 
 
 def combiner(op: str, type_name: str, shared: bool) -> tuple[Ty, Combine | None, str]:
-    """(element type, macro or None where the operation is one on integers, suffix of its name). shared: in shared memory,
-    where floats are added otherwise than in global memory."""
+    """(element type, macro or None where the operation is one on integers, suffix of its name). shared: as atomics in shared
+    memory do it, where floats are added otherwise than in global memory."""
     if type_name in _HALVES and op in ("add", "min", "max"):
         kind, packed = _HALVES[type_name]
         one = _half(op, kind)

@@ -18,10 +18,10 @@ from mmulator.machine.runtime.combine import OWN, RMW, combiner
 def reduce_function(op: str, kind: str, shared: bool = False) -> Native:
     """(target, source, count): target[i] = target[i] op source[i], element by element, in their order.
 
-    kind: a PTX type. Both pointers are aligned to an element. shared: the target is in shared memory, which is of one cluster
-    and so of one thread of the host.
+    kind: a PTX type; `f32` keeps subnormals here, unlike atom.global.add, and `f32.ftz` does not. Both pointers are aligned to an
+    element. shared: the target is in shared memory, which is of one cluster and so of one thread of the host.
     """
-    ty, combine, suffix = combiner(op, kind, shared)
+    ty, combine, suffix = combiner(op, kind.removesuffix(".ftz"), kind == "f32")
     own = combine or OWN.get(op)
     rmw = "" if own else RMW[op][ty.signed]
 

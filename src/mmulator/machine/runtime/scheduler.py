@@ -26,7 +26,7 @@ from mmulator.machine.runtime import floats
 from mmulator.machine.runtime.accounts import forget_mbarriers
 from mmulator.machine.runtime.pending import complete_for_sleepers
 from mmulator.machine.runtime.standstill import end_waits
-from mmulator.machine.runtime.transfers import finish_transfers, grow_old, transfer_for_sleepers
+from mmulator.machine.runtime.transfers import finish_transfers, grow_old, no_transfers, transfer_for_sleepers
 from mmulator.machine.runtime.waiting import set_pcs
 from mmulator.machine.state import Cluster, Cta, Stop, Warp
 
@@ -150,7 +150,7 @@ def begin_cluster(cluster: ptr_to(Cluster)) -> None:
     cluster.arrived = u32(0)
     cluster.generation = u32(0)
     cluster.rounds = u64(0)
-    cluster.newest = u64(0)
+    no_transfers(cluster)
     if cluster.seeded != 0:
         warps = u64(cluster.warp_count)
         first = cluster.number % warps * (u64(GOLDEN) % warps) + u64(cluster.seed)
@@ -217,7 +217,7 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
             if result == Stop.BLOCKED and w.held == w.live:
                 return i32(Stop.BLOCKED)  # its lanes wait for each other, for ever
         if cluster.done == n:
-            if cluster.under_way != 0:
+            if cluster.newest != 0:
                 return i32(finish_transfers(cluster))
             return i32(Stop.EXITED)
         resting = u32(cluster.running == 0 and cluster.asleep != 0)
@@ -227,7 +227,7 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
                 resting = u32(1)  # perhaps another cluster does something that these wait for
             elif found != Stop.BUDGET:
                 return i32(found)
-        elif cluster.under_way != 0:
+        elif cluster.newest != 0:
             if grow_old(cluster) == Stop.FAULT:
                 return i32(Stop.FAULT)
         cluster.turn = u32(0)

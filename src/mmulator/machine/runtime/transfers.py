@@ -1,13 +1,14 @@
 """Bulk operations: issued by a lane, carried out when and in which order nobody can say, some of their bytes before others.
 
 A cluster has one table of them (state.py, Transfer). A transfer is done in units (rows, or whatever its kind counts), by the
-kind's function among the cluster's movers. It is complete at once, half of it at once, or not at all, as the seed has it; the
+kind's function among the cluster's movers. It is complete at once, a part of it at once, or nothing, as the seed has it; the
 rest when its lane waits for its bulk group, when the table is full, when no lane of the cluster can go on otherwise, or after
-some turns; when the cluster ends. What completes an mbarrier does so unit by unit. A store reads shared memory as late as it may:
-when it is carried out, or when its lane waits until it was read. To issue:
+some turns; when the cluster ends. What completes an mbarrier does so part by part. A store reads shared memory as late as it may:
+when it is carried out, or when its lane waits until it was read; its bytes may then wait elsewhere until they are written. To
+issue:
 
     t = new_transfer(w, lane, TransferKind..., site)
-    fill t.completes, barriers, offset, units, source, payload
+    fill t.completes, barriers, offset, units, source, source_bytes, target, payload
     start(t)
 """
 
@@ -20,10 +21,26 @@ from mmulator.codegen.ops import cast_ptr, copy_bytes, null, trailing_zeros
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.chance import hash_choice
+from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.mbarrier import complete_for
-from mmulator.machine.state import STAGING, TRANSFERS, Cluster, Completes, Cta, Stop, Transfer, TransferState, Warp
+from mmulator.machine.runtime.windows import shared_of
+from mmulator.machine.state import (
+    STAGING,
+    TRANSFERS,
+    Cluster,
+    Completes,
+    Cta,
+    FaultKind,
+    Stop,
+    Transfer,
+    TransferState,
+    Warp,
+)
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 
 AGE = 3  # one in 2^AGE rounds of the warps carries out a transfer that nobody waits for
+# Streams of chance: of transfers, by their numbers, and of the cluster, by how far it is.
+_TRANSFER, _CLUSTER = 1 << 52, 1 << 53
 
 
 def call_mover(function: Any, w: Any, t: Any, first: Any, end: Any) -> Value:
@@ -33,7 +50,29 @@ def call_mover(function: Any, w: Any, t: Any, first: Any, end: Any) -> Value:
 
 def chance(cluster: Any, t: Any) -> Any:
     """Macro: what the seed has for a transfer: it depends on the cluster and on its number there, on nothing else."""
-    return hash_choice(cluster.field("launch").field("seed"), cluster.field("number"), t.field("number") + (1 << 52))
+    return hash_choice(cluster.field("launch").field("seed"), cluster.field("number"), t.field("number") + _TRANSFER)
+
+
+def moment(cluster: Any) -> Any:
+    """Macro: what the seed has for a moment of a cluster, as it issues, completes and takes turns."""
+    at = (cluster.field("newest") << 20) + (cluster.field("rounds") << 9) + u64(cluster.field("under_way"))
+    return hash_choice(cluster.field("launch").field("seed"), cluster.field("number"), at + _CLUSTER)
+
+
+def entry(cluster: Any, place: Any) -> Any:
+    """Macro: a transfer under way, by its place in the order of their issue."""
+    return cast_ptr(Transfer, cluster.field("transfers")) + u32(cluster.field("order")[place])
+
+
+@native
+def no_transfers(cluster: ptr_to(Cluster)) -> None:
+    """A cluster begins."""
+    cluster.under_way = u32(0)
+    cluster.newest = u64(0)
+    cluster.staging_used = u64(0)
+    if u64(cluster.transfers) != 0:
+        for i in range(u32(TRANSFERS)):
+            cluster.order[i] = u8(i)
 
 
 # doing --------------------------------------------------------------------------------------------------------------
@@ -41,12 +80,43 @@ def chance(cluster: Any, t: Any) -> Any:
 def hear(cluster: ptr_to(Cluster), t: ptr_to(Transfer), bytes: u64) -> None:
     """The mbarriers of a transfer hear of bytes: at the same place in the shared memory of each CTA that it goes to."""
     left = t.barriers
-    ctas = cast_ptr(Cta, cluster.ctas)
     while left != 0:
         rank = trailing_zeros(left)
         left = left & (left - 1)
-        barrier = cast_ptr(u64, (ctas + rank).shared + t.offset)
+        barrier = cast_ptr(u64, shared_of(cluster, rank) + t.offset)
         complete_for(cast_ptr(Warp, t.warp), t.lane, t.site, barrier, u64(0), bytes)
+
+
+@native
+def is_over(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
+    """A transfer is complete, and its entry free."""
+    number = u32((u64(t) - u64(cluster.transfers)) // Transfer.size)
+    place = u32(0)
+    while u32(cluster.order[place]) != number:
+        place = place + 1
+    last = cluster.under_way - 1
+    for i in range(place, last):
+        cluster.order[i] = cluster.order[i + 1]
+    cluster.order[last] = u8(number)
+    cluster.under_way = last
+    t.state = u32(TransferState.FREE)
+    if last == 0:
+        cluster.staging_used = u64(0)
+
+
+@native
+def gone(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> u32:
+    """1 and a fault if a transfer goes to the shared memory of another CTA, and all threads of that have exited: nobody there
+    waited for it."""
+    w = cast_ptr(Warp, t.warp)
+    left = t.barriers & ~(u32(1) << w.cta.rank)
+    while left != 0:
+        rank = trailing_zeros(left)
+        left = left & (left - 1)
+        if (cast_ptr(Cta, cluster.ctas) + rank).live_threads == 0:
+            fault(w, FaultKind.CTA_EXITED, t.site, t.lane, (u64(rank) << RANK_SHIFT) + SHARED_BASE + t.offset, u32(8))
+            return u32(1)
+    return u32(0)
 
 
 @native
@@ -57,46 +127,39 @@ def advance(t: ptr_to(Transfer), end: u32) -> None:
     first = t.done
     if w.cta.fault != 0 or first >= end:
         return
+    if gone(cluster, t) != 0:
+        return
     bytes = call_mover(cluster.movers[t.kind], w, t, first, end)
     t.done = end
     cluster.patience = u32(0)
     if end == t.units:
-        t.state = u32(TransferState.FREE)
-        cluster.under_way = cluster.under_way - 1
-        if cluster.under_way == 0:
-            cluster.staging_used = u64(0)
+        is_over(cluster, t)
     if t.completes == Completes.BYTES and bytes != 0 and w.cta.fault == 0:
         hear(cluster, t, bytes)
 
 
 @native
-def oldest(cluster: ptr_to(Cluster)) -> ptr_to(Transfer):
-    """Of those under way, of which there is one."""
-    table = cast_ptr(Transfer, cluster.transfers)
-    found = table
-    number = ~u64(0)
-    for i in range(u32(TRANSFERS)):
-        t = table + i
-        if t.state == TransferState.UNDER_WAY and t.number < number:
-            found = t
-            number = t.number
-    return found
+def faulty(cluster: ptr_to(Cluster)) -> u32:
+    """1 if a CTA of the cluster has a fault: of a transfer that others carried out, it may be one that has no turn any more."""
+    for rank in range(cluster.cta_count):
+        if (cast_ptr(Cta, cluster.ctas) + rank).fault != 0:
+            return u32(1)
+    return u32(0)
 
 
 @native
 def any_awaited(cluster: ptr_to(Cluster)) -> ptr_to(Transfer):
     """One under way that completes an mbarrier, whichever the seed says; or null."""
-    table = cast_ptr(Transfer, cluster.transfers)
-    found = cast_ptr(Transfer, null(u8))
-    best = ~u64(0)
-    for i in range(u32(TRANSFERS)):
-        t = table + i
-        if t.state == TransferState.UNDER_WAY and t.completes == Completes.BYTES:
-            value = chance(cluster, t)
-            if value <= best:
-                found = t
-                best = value
-    return found
+    count = cluster.under_way
+    begin = u32(moment(cluster) >> 32) % count
+    for i in range(count):
+        place = begin + i
+        if place >= count:
+            place = place - count
+        t = entry(cluster, place)
+        if t.completes == Completes.BYTES:
+            return t
+    return cast_ptr(Transfer, null(u8))
 
 
 @native
@@ -110,7 +173,7 @@ def transfer_for_sleepers(cluster: ptr_to(Cluster)) -> u32:
         if u64(t) == 0:
             return found
         advance(t, t.units)
-        if cast_ptr(Warp, t.warp).cta.fault != 0:
+        if faulty(cluster) != 0:
             return u32(Stop.FAULT)
         found = u32(Stop.BUDGET)
     return found
@@ -120,38 +183,40 @@ def transfer_for_sleepers(cluster: ptr_to(Cluster)) -> u32:
 def grow_old(cluster: ptr_to(Cluster)) -> u32:
     """A round of the warps is over: now and then a transfer is carried out that nobody waits for. FAULT or BUDGET."""
     cluster.rounds = cluster.rounds + 1
-    if (hash_choice(cluster.launch.seed, cluster.number, cluster.rounds) & ((1 << AGE) - 1)) == 0:
-        t = oldest(cluster)
-        advance(t, t.units)
-        if cast_ptr(Warp, t.warp).cta.fault != 0:
-            return u32(Stop.FAULT)
+    if cluster.under_way != 0:
+        what = moment(cluster)
+        if (what & ((1 << AGE) - 1)) == 0:
+            t = entry(cluster, u32(what >> 32) % cluster.under_way)
+            advance(t, t.units)
+    if faulty(cluster) != 0:
+        return u32(Stop.FAULT)
     return u32(Stop.BUDGET)
 
 
 @native
 def finish_transfers(cluster: ptr_to(Cluster)) -> u32:
     """The cluster is over. FAULT or EXITED."""
-    while cluster.under_way != 0:
-        t = oldest(cluster)
+    while cluster.under_way != 0 and faulty(cluster) == 0:
+        t = entry(cluster, u32(moment(cluster) >> 32) % cluster.under_way)
         advance(t, t.units)
-        if cast_ptr(Warp, t.warp).cta.fault != 0:
-            return u32(Stop.FAULT)
+    if faulty(cluster) != 0:
+        return u32(Stop.FAULT)
     return u32(Stop.EXITED)
 
 
 # issue --------------------------------------------------------------------------------------------------------------
 @native
 def new_transfer(w: ptr_to(Warp), lane: u32, kind: u32, site: u32) -> ptr_to(Transfer):
-    """A free entry of the table. It counts when it is started."""
+    """A free entry of the table. It counts when it is started. If the table is full, the oldest transfer is carried out; after a
+    fault that does nothing, and its entry is given out, which nobody will start."""
     cluster = w.cta.cluster
-    table = cast_ptr(Transfer, cluster.transfers)
     if cluster.under_way == TRANSFERS:
-        t = oldest(cluster)
+        t = entry(cluster, u32(0))
         advance(t, t.units)
-    at = u32(cluster.newest) & (TRANSFERS - 1)
-    while (table + at).state != TransferState.FREE:
-        at = (at + 1) & (TRANSFERS - 1)
-    found = table + at
+    place = cluster.under_way
+    if place == TRANSFERS:
+        place = u32(0)
+    found = entry(cluster, place)
     found.kind = kind
     found.warp = cast_ptr(u8, w)
     found.lane = lane
@@ -165,25 +230,24 @@ def new_transfer(w: ptr_to(Warp), lane: u32, kind: u32, site: u32) -> ptr_to(Tra
 
 @native
 def start(t: ptr_to(Transfer)) -> None:
-    """A transfer that is filled in is under way; all of it, half of it or nothing is done now."""
+    """A transfer that is filled in is under way; all of it, a part of it or nothing is done now."""
     w = cast_ptr(Warp, t.warp)
     cluster = w.cta.cluster
-    if w.cta.fault != 0:
+    if w.cta.fault != 0 or cluster.under_way == TRANSFERS:
         return
     t.number = cluster.newest
     cluster.newest = cluster.newest + 1
-    cluster.under_way = cluster.under_way + 1
-    t.state = u32(TransferState.UNDER_WAY)
     if t.completes == Completes.GROUP:
         t.group = w.bulk_groups[t.lane]
-    what = chance(cluster, t) & 7
-    if t.units == 0 or what < 2:
+    if t.units == 0:
+        return
+    t.state = u32(TransferState.UNDER_WAY)
+    cluster.under_way = cluster.under_way + 1
+    what = chance(cluster, t)
+    if (what & 7) < 2:
         advance(t, t.units)
-        if t.units == 0:
-            t.state = u32(TransferState.FREE)
-            cluster.under_way = cluster.under_way - 1
-    elif what < 4:
-        advance(t, t.units // 2)
+    elif (what & 7) < 4 and t.units > 1:
+        advance(t, 1 + u32(what >> 32) % (t.units - 1))
 
 
 # bulk async-groups: of each lane ------------------------------------------------------------------------------------
@@ -212,17 +276,27 @@ def stage(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
 
 @native
 def wait_bulk(w: ptr_to(Warp), mask: u32, pending: u64, read: u32) -> None:
-    """All but the newest `pending` groups of each lane are complete; with `read`, they have read what they read."""
+    """All but the newest `pending` groups of each lane are complete; with `read`, they have read what they read. In the order of
+    their issue or from the last to the first, as the seed has it."""
     cluster = w.cta.cluster
     if cluster.under_way == 0:
         return
-    table = cast_ptr(Transfer, cluster.transfers)
-    for i in range(u32(TRANSFERS)):
-        t = table + i
-        if t.state == TransferState.UNDER_WAY and t.completes == Completes.GROUP and u64(t.warp) == u64(w):
+    backwards = (moment(cluster) & 32) != 0
+    count = cluster.under_way
+    place = u32(0)
+    if backwards:
+        place = count - 1
+    for _ in range(count):
+        t = entry(cluster, place)
+        left = cluster.under_way
+        if t.completes == Completes.GROUP and u64(t.warp) == u64(w):
             if ((mask >> t.lane) & 1) != 0 and t.group + pending < w.bulk_groups[t.lane]:
                 late = read != 0 and (chance(cluster, t) & 16) != 0
                 if late and t.staged == 0 and t.source_bytes != 0:
                     stage(cluster, t)
                 elif not late:
                     advance(t, t.units)
+        if backwards:
+            place = place - 1
+        elif cluster.under_way == left:
+            place = place + 1

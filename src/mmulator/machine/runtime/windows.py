@@ -35,7 +35,7 @@ from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.machine.runtime.events import READ, WRITE, Proxy, accessed, accessed_one, by
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.state import HINTS, Cta, FaultKind, Warp, Window
+from mmulator.machine.state import HINTS, Cluster, Cta, FaultKind, Warp, Window
 from mmulator.program.addresses import (
     FIRST_GLOBAL_SLOT,
     RANK_SHIFT,
@@ -203,9 +203,8 @@ def locate_function(space: str) -> Native:
 
 # many bytes ---------------------------------------------------------------------------------------------------------
 @native
-def reach(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
-    """Host pointer of any number of bytes in the global space, whatever their alignment, that lie in one buffer; or null and a
-    fault. What the asynchronous copies of a lane read and write."""
+def hold(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
+    """`reach` without a word to subscribers: who moves the bytes later, part by part, tells them then."""
     launch = w.cta.launch
     slot = at >> SLOT_SHIFT
     if w.cta.fault != 0:
@@ -226,22 +225,43 @@ def reach(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u3
     if (access & WRITE) != 0 and window.writable == 0:
         fault(w, FaultKind.READ_ONLY, site, lane, at, u32(bytes))
         return null(u8)
-    accessed_one(w, lane, at, u32(bytes), access, site)
     return ptr(window.host + offset)
 
 
 @native
-def reach_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
-    """The same in the shared memory of any CTA of the cluster, by an address of the shared window."""
+def reach(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
+    """Host pointer of any number of bytes in the global space, whatever their alignment, that lie in one buffer; or null and a
+    fault. What the asynchronous copies of a lane read and write."""
+    host = hold(w, lane, at, bytes, access, site)
+    if u64(host) != 0:
+        accessed_one(w, lane, at, u32(bytes), access, site)
+    return host
+
+
+@native
+def hold_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
+    """`reach_shared` without a word to subscribers."""
     if w.cta.fault != 0:
         return null(u8)
     if at > OFFSET_MASK:
         fault(w, FaultKind.BEYOND_SPACE, site, lane, at, u32(bytes))
         return null(u8)
-    host = find_shared(w, lane, at, bytes, site)
+    return find_shared(w, lane, at, bytes, site)
+
+
+@native
+def reach_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
+    """The same in the shared memory of any CTA of the cluster, by an address of the shared window."""
+    host = hold_shared(w, lane, at, bytes, site)
     if u64(host) != 0:
         accessed_one(w, lane, at | SHARED, u32(bytes), access, site)
     return host
+
+
+@native(inline=True)
+def shared_of(cluster: ptr_to(Cluster), rank: u32) -> ptr:
+    """The first byte of a CTA's shared memory, for movers whose bounds were checked at issue."""
+    return (cast_ptr(Cta, cluster.ctas) + rank).shared
 
 
 # addresses of the lanes of a warp -----------------------------------------------------------------------------------
