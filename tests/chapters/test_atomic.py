@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import InternalError
-from mmulator.machine.runtime.combine import combiner
 from mmulator.machine.module import Module
+from mmulator.machine.runtime.combine import combiner
 from tests.data import atomic_vectors
 from tests.data.atomic_vectors import BLOCK, HEAD, Case, cases, kernel
 from tests.support import rows, vectors

@@ -17,6 +17,7 @@ from mmulator.machine.runtime.combine import combiner
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Address, Instruction, Operand
 
+
 @means("atom", "red")
 def atom(e: Emitter, ins: Instruction) -> None:
     """Of the elements of a vector each is an atomic operation of its own."""

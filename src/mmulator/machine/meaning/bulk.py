@@ -81,6 +81,6 @@ def wait(e: Emitter, ins: Instruction) -> None:
 @means("st.bulk")
 def clear(e: Emitter, ins: Instruction) -> None:
     o = Operands(e, ins)
-    address, size, _ = ins.operands
     function = rt.clear if ins.form["space"] else rt.from_generic
-    e.call(function, e.w, e.lanes_of(ins), e.spill(e.address(must_be(address, Address))), o.number("size", "u64"), e.site)
+    where = e.spill(e.address(must_be(ins.operands[0], Address)))
+    e.call(function, e.w, e.lanes_of(ins), where, o.number("size", "u64"), e.site)

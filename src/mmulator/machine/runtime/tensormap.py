@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from mmulator.codegen.lang import Native, native, unrolled
-from mmulator.codegen.ops import any_lane, bits_mask, cast_ptr, copy_bytes, load, stack, store, trailing_zeros
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import cast_ptr, copy_bytes, load, stack, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u32, u64
 from mmulator.layouts.tensormap import fields
 from mmulator.layouts.tensormap.types import BY_NUMBER
 from mmulator.machine.runtime.events import READ, WRITE
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.windows import NAMES, SPACES, locate_global, locate_shared_cta
+from mmulator.machine.runtime.windows import SPACES, locate_global, locate_shared_cta
 from mmulator.machine.state import FaultKind, Warp
 
 U64 = u64.vec(32)
@@ -53,7 +53,7 @@ def replace_function(space: str, field: str, ordinal: int) -> Native:
                     kept = kept & ~u32(part.mask << part.shift)
                 words[part.word] = kept | bits
 
-    return Native(replace, f"replace_{NAMES[space]}_{field}_{ordinal}")
+    return Native(replace, f"replace_{space}_{field}_{ordinal}")
 
 
 def element_code(number: int) -> int:
