@@ -68,7 +68,7 @@ class Emitter(BlockEmitter):
         """The same for one of many functions that do transfers of a kind: the number, in this kernel, of this one."""
         at = address(move.under(self.events) or move)
         movers = self.kernel.movers
-        number = next((n for n, known in movers.items() if known == at), max(TransferKind.OWN - 1, *movers) + 1)
+        number = next((n for n, known in movers.items() if known == at), max((TransferKind.OWN - 1, *movers)) + 1)
         movers[number] = at
         return number
 
