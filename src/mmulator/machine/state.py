@@ -166,7 +166,7 @@ Transfer = Struct("Transfer", [
     # shared memory hears of the bytes
     ("units", u32), ("done", u32),  # rows or the like that can be done one by one, in this order
     ("warp", ptr), ("lane", u32), ("site", u32),
-    ("number", u64),  # among the cluster's
+    ("number", u64), ("place", u32),  # among the cluster's; among those that are under way
     ("group", u64),  # GROUP: the lane's bulk async-group
     ("source", ptr), ("source_bytes", u64),  # shared memory that it reads, on the host: `staged` may move it
     ("target", ptr),  # what it writes, on the host
@@ -201,7 +201,7 @@ Cluster = Struct("Cluster", [
     ("movers", ptr_to(ptr)),  # of each kind of transfer the native function (warp, transfer, first unit, end) that does the work
     # of these units, and returns how many bytes that completes
     ("transfers", ptr), ("under_way", u32), ("newest", u64),  # a table of TRANSFERS; how many are under way; were issued
-    ("order", u8, TRANSFERS),  # entries of the table: those under way in the order of their issue, then the free ones
+    ("order", u8, TRANSFERS),  # entries of the table: those under way, then the free ones
     ("staging", ptr), ("staging_used", u64), ("rounds", u64),
     ("flips", u64),  # phases of mbarriers that were completed
     ("patience", u32),  # times that nobody could go on and waits timed out, since something was completed

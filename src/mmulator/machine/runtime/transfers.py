@@ -60,7 +60,7 @@ def moment(cluster: Any) -> Any:
 
 
 def entry(cluster: Any, place: Any) -> Any:
-    """Macro: a transfer under way, by its place in the order of their issue."""
+    """Macro: a transfer under way, by its place among them."""
     return cast_ptr(Transfer, cluster.field("transfers")) + u32(cluster.field("order")[place])
 
 
@@ -89,15 +89,13 @@ def hear(cluster: ptr_to(Cluster), t: ptr_to(Transfer), bytes: u64) -> None:
 
 @native
 def is_over(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
-    """A transfer is complete, and its entry free."""
-    number = u32((u64(t) - u64(cluster.transfers)) // Transfer.size)
-    place = u32(0)
-    while u32(cluster.order[place]) != number:
-        place = place + 1
+    """A transfer is complete, and its entry free: it changes places with the last one under way."""
+    place = t.place
     last = cluster.under_way - 1
-    for i in range(place, last):
-        cluster.order[i] = cluster.order[i + 1]
-    cluster.order[last] = u8(number)
+    number = cluster.order[place]
+    cluster.order[place] = cluster.order[last]
+    entry(cluster, place).place = place
+    cluster.order[last] = number
     cluster.under_way = last
     t.state = u32(TransferState.FREE)
     if last == 0:
@@ -207,11 +205,11 @@ def finish_transfers(cluster: ptr_to(Cluster)) -> u32:
 # issue --------------------------------------------------------------------------------------------------------------
 @native
 def new_transfer(w: ptr_to(Warp), lane: u32, kind: u32, site: u32) -> ptr_to(Transfer):
-    """A free entry of the table. It counts when it is started. If the table is full, the oldest transfer is carried out; after a
-    fault that does nothing, and its entry is given out, which nobody will start."""
+    """A free entry of the table. It counts when it is started. If the table is full, one transfer is carried out; after a fault
+    that does nothing, and its entry is given out, which nobody will start."""
     cluster = w.cta.cluster
     if cluster.under_way == TRANSFERS:
-        t = entry(cluster, u32(0))
+        t = entry(cluster, u32(moment(cluster) >> 32) & (TRANSFERS - 1))
         advance(t, t.units)
     place = cluster.under_way
     if place == TRANSFERS:
@@ -242,6 +240,7 @@ def start(t: ptr_to(Transfer)) -> None:
     if t.units == 0:
         return
     t.state = u32(TransferState.UNDER_WAY)
+    t.place = cluster.under_way
     cluster.under_way = cluster.under_way + 1
     what = chance(cluster, t)
     if (what & 7) < 2:
@@ -276,19 +275,12 @@ def stage(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
 
 @native
 def wait_bulk(w: ptr_to(Warp), mask: u32, pending: u64, read: u32) -> None:
-    """All but the newest `pending` groups of each lane are complete; with `read`, they have read what they read. In the order of
-    their issue or from the last to the first, as the seed has it."""
+    """All but the newest `pending` groups of each lane are complete; with `read`, they have read what they read."""
     cluster = w.cta.cluster
-    if cluster.under_way == 0:
-        return
-    backwards = (moment(cluster) & 32) != 0
-    count = cluster.under_way
-    place = u32(0)
-    if backwards:
-        place = count - 1
-    for _ in range(count):
+    place = cluster.under_way
+    while place != 0:  # from the last: where one is over, one comes that was looked at
+        place = place - 1
         t = entry(cluster, place)
-        left = cluster.under_way
         if t.completes == Completes.GROUP and u64(t.warp) == u64(w):
             if ((mask >> t.lane) & 1) != 0 and t.group + pending < w.bulk_groups[t.lane]:
                 late = read != 0 and (chance(cluster, t) & 16) != 0
@@ -296,7 +288,3 @@ def wait_bulk(w: ptr_to(Warp), mask: u32, pending: u64, read: u32) -> None:
                     stage(cluster, t)
                 elif not late:
                     advance(t, t.units)
-        if backwards:
-            place = place - 1
-        elif cluster.under_way == left:
-            place = place + 1
