@@ -34,15 +34,18 @@ TARGET = "sm_100a"
 # What an instruction does with the bytes at its address. `none`: any address will do. `first`: one byte must be there.
 ACCESS = {"ld": "read", "ldu": "read", "st": "write", "atom": "both", "red": "both", "prefetch": "none", "prefetchu": "none",
           "createpolicy": "none", "fence": "none", "applypriority": "first", "discard": "drop", "cp": "copy",
-          "ldmatrix": "read", "stmatrix": "write", "wmma.load": "read", "wmma.store": "write"}  # fmt: skip
-READS, WRITES = ("read", "both", "first"), ("write", "both", "drop")
+          "ldmatrix": "read", "stmatrix": "write", "wmma.load": "read", "wmma.store": "write", "tensormap": "edit"}  # fmt: skip
+READS = ("read", "both", "first", "edit", "copy-read", "combine-read")
+WRITES = ("write", "both", "drop", "edit", "clear", "copy-write")
 PATTERN = 0xA5  # every byte that a statement writes
 
 
 @dataclass(frozen=True)
 class Statement:
     """name: of its row. text: with `{0}` for the register that holds the address. space: "" for generic. size: bytes of the
-    access, of each of `lanes`. align: of its address. results: registers that hold what was read, and bits of each."""
+    access, of each of `lanes`. align: of its address. results: registers that hold what was read, and bits of each.
+    before, after: what it takes, in the same line, with `{n}` for a number of its own. to: the window in which what a copy
+    reads arrives. later: subscribers hear of the access when it is issued."""
 
     name: str
     text: str
@@ -52,6 +55,10 @@ class Statement:
     align: int
     results: tuple[tuple[str, int], ...] = ()
     lanes: int = 1
+    before: str = ""
+    after: str = ""
+    to: str = "shared"
+    later: bool = False
 
 
 def rows() -> list[Row]:
@@ -119,13 +126,17 @@ def _dull(row: Row, taken: dict[str, str]) -> bool:
 def _written(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
     words = [row.name, *(taken[g.name] for g in row.slots if g.name in taken)]
     access = ACCESS[row.opcode]
+    if row.name in OF_BULK:
+        yield from OF_BULK[row.name](row, taken)
+        return
     if access == "copy":
         to, source = "%rd8", "%rd9"  # addresses that are all right
         size = 16
         for space, operands in (("global", f"[{to}], [{{0}}], {size}"), ("shared", f"[{{0}}], [{source}], {size}")):
             kind = "read" if space == "global" else "write"
-            text = f"{'.'.join(words)} {operands}; cp.async.wait_all;"
-            yield Statement(f"{row.name} ({space} operand)", text, "copy-" + kind, space, size, size)
+            text = f"{'.'.join(words)} {operands};"
+            yield Statement(f"{row.name} ({space} operand)", text, "copy-" + kind, space, size, size,
+                            after="cp.async.wait_all;", later=True)
         return
     operands, results = [], []
     for o in row.operands:
@@ -157,6 +168,64 @@ def _operand(o: OperandSpec, taken: dict[str, str], results: list[tuple[str, int
     if o.access == "w":
         results += [(n, max(type_bits(type_name), 8)) for n in names]
     return names[0] if o.per not in taken else "{" + ", ".join(names) + "}"
+
+
+# bulk copies --------------------------------------------------------------------------------------------------------
+# Through an mbarrier in the middle of the block's memory, which has its old bytes again when all is over
+_BARRIER = "%rd8+512"
+_ARM = f"""ld.shared.u64 %rd10, [{_BARRIER}]; mbarrier.init.shared.b64 [{_BARRIER}], 1;
+  mbarrier.arrive.expect_tx.shared.b64 _, [{_BARRIER}], 16; """
+_AWAIT = f"V{{n}}: mbarrier.try_wait.parity.shared.b64 %p, [{_BARRIER}], 0; @!%p bra V{{n}}; st.shared.u64 [{_BARRIER}], %rd10;"
+_GROUP = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+_PLACES = {"shared": "%rd8", "global": "%rd9"}  # addresses that are all right
+
+
+def _words(row: Row, taken: dict[str, str]) -> str:
+    return ".".join((row.name, *(taken[g.name] for g in row.slots if g.name in taken)))
+
+
+def _of_copies(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
+    """Both addresses of a copy or reduction. Those into the shared memory of other blocks take a cluster (chapters/test_bulk.py)."""
+    to, source = (taken[slot].partition("::")[0] for slot in ("dst", "src"))
+    if to == source:
+        return
+    words = _words(row, taken)
+    before, rest, after = (_ARM, f", 16, [{_BARRIER}]", _AWAIT) if to == "shared" else ("", ", 16", _GROUP)
+    written, read = ("both", "combine-read") if "reduce" in row.name else ("copy-write", "copy-read")
+    yield Statement(f"{words} (destination)", f"{words} [{{0}}], [{_PLACES[source]}]{rest};", written, to, 16, 16,
+                    before=before, after=after)  # fmt: skip
+    yield Statement(f"{words} (source)", f"{words} [{_PLACES[to]}], [{{0}}]{rest};", read, source, 16, 16,
+                    before=before, after=after, to=to)  # fmt: skip
+
+
+def _of_prefetch(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
+    yield Statement(row.name, "cp.async.bulk.prefetch.L2.global [{0}], 16;", "aligned", "global", 16, 16)
+
+
+def _of_clear(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
+    space = taken.get("space", "")
+    name = "st.bulk.weak" + (f".{space}" if space else "")
+    yield Statement(name, f"{name} [{{0}}], 24, 0;", "clear", space.partition("::")[0] or "to-shared", 24, 8)
+
+
+def _of_replace(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
+    """One field stands for all: what becomes of the bytes is for chapters/test_tensormap.py."""
+    if taken["field"] == "rank":
+        words = _words(row, taken)
+        yield Statement(words, f"{words} [{{0}}], %s32_0;", "edit", taken.get("space", "").partition("::")[0], 128, 64)
+
+
+def _of_publishing(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
+    words = _words(row, taken)
+    yield Statement(f"{row.name} (destination)", f"{words} [{{0}}], [%rd8], 128;", "copy-write", "global", 128, 128, lanes=32)
+    yield Statement(f"{row.name} (source)", f"{words} [%rd9], [{{0}}], 128;", "copy-read", "shared", 128, 128, lanes=32,
+                    to="global")  # fmt: skip
+
+
+OF_BULK = {
+    "cp.async.bulk": _of_copies, "cp.reduce.async.bulk": _of_copies, "cp.async.bulk.prefetch": _of_prefetch, "st.bulk": _of_clear,
+    "tensormap.replace": _of_replace, "tensormap.cp_fenceproxy": _of_publishing,
+}  # fmt: skip
 
 
 # matrix instructions ------------------------------------------------------------------------------------------------
@@ -221,7 +290,9 @@ def kernel(chosen: Sequence[Statement]) -> str:
         for name, bits in s.results:
             stores.append(f"st.global.b{bits} [%rd2+{at}], {name};")
             at += bits // 8
-        cases.append(f"W{number}: {s.text.replace('{0}', '%rd0')} {' '.join(stores)} bra END;")
+        text, before, after = (t.replace("{0}", "%rd0").replace("{n}", str(number)) for t in (s.text, s.before, s.after))
+        start = f"W{number}: {before}".replace("\n", " ")
+        cases.append(f"{start} {text} {after} {' '.join(stores)} bra END;")
     lines = "\n".join(cases)
     return f"""
 .version 9.5
@@ -305,6 +376,8 @@ class Walk:
         s = self.statements[number]
         if s.access == "none":
             return True
+        if s.access == "aligned":
+            return address % s.align == 0
         found = self.place(s, address)
         if found is None or (s.access in WRITES and not self.windows[found[0]][2]):
             return False
@@ -333,18 +406,22 @@ class Walk:
         content = {"param": np.concatenate([np.zeros(BLOB, np.uint8), before]), "out": np.zeros_like(self.out)}.get(name, before)
         read = content[offset : offset + s.size]
         held = {"global": self.memory, "shared": self.out[64 : 64 + WINDOW], "local": self.out[64 + WINDOW :]}
-        if found is None and s.access != "none":  # the dump did not run
+        if found is None and s.access not in ("none", "aligned"):  # the dump did not run
             held = {"global": self.memory}
         for window, bytes_ in held.items():
             wanted, inside = before.copy(), slice(offset, offset + s.size) if window == name else slice(0, 0)
             match s.access:
                 case "write":
                     wanted[inside] = PATTERN
-                case "both":  # what comes of it is not looked at here
+                case "both" | "edit":  # what comes of it is not looked at here
                     wanted[inside] = bytes_[inside]
+                case "combine-read" if window == s.to:
+                    wanted[: s.size] = bytes_[: s.size]
+                case "clear":
+                    wanted[inside] = 0
                 case "copy-write":
                     wanted[inside] = before[: inside.stop - inside.start]
-                case "copy-read" if window == "shared":  # the pointers among the parameters are not known here
+                case "copy-read" if window == s.to:  # the pointers among the parameters are not known here
                     wanted[: s.size] = bytes_[: s.size] if name == "param" and offset < BLOB else read
             if (bytes_ != wanted).any():
                 return f"{where}: byte {int(np.flatnonzero(bytes_ != wanted)[0])} of {window} memory changed"
