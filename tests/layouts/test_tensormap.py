@@ -21,6 +21,14 @@ TYPES = [t for t in types.TYPES if t.elements == 1]
 def random_map(seed: int) -> Encoded:
     """A legal map, every field of it drawn."""
     draw = random.Random(seed)
+    while True:
+        found = _drawn(draw)
+        if not list(rules.refusals(found)):
+            return found
+
+
+def _drawn(draw: random.Random) -> Encoded:
+    """A map that is often legal."""
     kind = draw.choice(types.TYPES)
     im2col = draw.random() < 0.4
     small = kind.elements > 1
@@ -28,21 +36,17 @@ def random_map(seed: int) -> Encoded:
     rank = draw.randint(3 if im2col or interleave != "none" else 1, 5)
     unit = 32 if interleave == "32B" or kind.padded else 16
     swizzles = ["none", "128B", "128B_atom_32B", "128B_atom_64B"] if kind.padded else list(modes.SWIZZLES)
-    swizzle = "32B" if interleave == "32B" else draw.choice(swizzles)
-    width = modes.SWIZZLES[swizzle].width or 1024
-    row = 16 * 8 // kind.bits * (kind.elements if kind.bits == 6 else 1)
-    most = min(256, width * kind.elements // kind.shared) // row
-    inner = 128 if kind.padded else row * draw.randint(1, most) if interleave == "none" else draw.randint(1, 256)
+    inner = 128 if kind.padded else 16 * 8 // kind.bits * draw.choice([1, 1, 2, 4, 8, 16])
     sizes = tuple(draw.choice([1, 5, 100, 1 << 20, 1 << 32]) for _ in range(rank))
     found = Encoded(
         kind, (128 * draw.randint(1, 1 << 25) if small else sizes[0], *sizes[1:]),
         tuple(unit * draw.choice([0, 1, 77, (1 << 40) // unit - 1]) for _ in range(rank - 1)),
-        tuple(draw.randint(1, 8) for _ in range(rank)), interleave=interleave, swizzle=swizzle,
+        tuple(draw.randint(1, 8) for _ in range(rank)), interleave=interleave, swizzle=draw.choice(swizzles),
         l2_promotion=draw.choice(list(modes.PROMOTIONS)), oob_fill=draw.choice(["zero", "nan"] if kind.is_float else ["zero"]),
         address=unit * draw.randint(0, (1 << 57) // unit - 1),
     )  # fmt: skip
     if not im2col:
-        return replace(found, box=(inner, *(draw.randint(1, 256) for _ in range(rank - 1))))
+        return replace(found, box=(inner, *(draw.choice([1, 2, 9, 256]) for _ in range(rank - 1))))
     low, high = rules.CORNERS[rank]
     lower = tuple(draw.randint(low, 0) for _ in range(rank - 2))
     upper = tuple(draw.randint(max(low, corner), high) for corner in lower)
@@ -51,14 +55,13 @@ def random_map(seed: int) -> Encoded:
 
 @pytest.mark.parametrize("part", range(8))
 def test_what_is_encoded_is_decoded(part: int) -> None:
-    for seed in range(part, 2000, 8):
+    for seed in range(part, 1600, 8):
         m = random_map(seed)
-        assert not list(rules.refusals(m)), m
         data = m.encode()
         assert len(data) == 128
         again = Encoded.decode(data)
         assert replace(again, box_bytes=None, alignment=None) == m
-        assert (again.box_bytes, again.alignment) == (m.transaction_bytes % (1 << 32), m.mode.alignment)
+        assert (again.box_bytes, again.alignment) == (m.described_bytes, m.mode.alignment)
         assert again.encode() == data
 
 
@@ -73,6 +76,8 @@ def _fields() -> list[tuple[str, Field]]:
 
 def test_a_field_is_read_as_it_was_written_and_others_stay() -> None:
     for name, field in _fields():
+        if field is fields.REPLACE["global_stride"][4]:  # no field, but what an H200 writes for that ordinal
+            continue
         bits = field.bits
         low = -(1 << bits - 1) if field.signed else 0
         for stored in {low, low + 1, low + (1 << bits) - 1, low + (1 << bits - 1), low + 0x5555555555555555 % (1 << bits)}:
@@ -137,6 +142,14 @@ def test_im2col_is_in_the_order_of_the_array() -> None:
     assert m.box_bytes == 100 * 16 * 2
 
 
+def test_the_last_dimension_of_an_interleaved_array_is_a_slice() -> None:
+    x = np.zeros((2, 3, 6, 5, 8), np.float16)  # N, C/8, H, W, 8
+    m = mm.TensorMap.tiled(x, (2, 1, 3, 8), interleave="16B", swizzle="64B")
+    assert (m.shape, m.strides, m.box) == ((2, 3, 6, 5), (1440, 480, 80, 16), (2, 1, 3, 8))
+    assert m.box_bytes == 2 * 3 * 8 * 16
+    assert replace(m.fields, box=(8, 3, 99, 2)).transaction_bytes == m.box_bytes  # one slice of channels, whatever is said
+
+
 def test_arrays_of_other_libraries_keep_their_memory() -> None:
     t = torch.zeros(16, 128, dtype=torch.bfloat16)
     m = mm.TensorMap.tiled(t[:, 32:96], (16, 64), swizzle="128B")
@@ -152,6 +165,7 @@ def test_arrays_of_other_libraries_keep_their_memory() -> None:
 
 X = np.zeros((8, 64), np.float16)
 SMALL = np.zeros((4, 8, 64), np.uint8)
+SLICES = np.zeros((2, 4, 6, 8), np.float16)
 WRONG: list[tuple[str, Any]] = [
     ("box[1] is 128 elements of f16, 256 bytes: with swizzle 128B", lambda: mm.TensorMap.tiled(X, (8, 128), swizzle="128B")),
     ("box[0] is 257: it must be 1 to 256", lambda: mm.TensorMap.tiled(X, (257, 8))),
@@ -164,8 +178,10 @@ WRONG: list[tuple[str, Any]] = [
     ("elements of the last dimension are 128 bytes apart", lambda: mm.TensorMap.tiled(X.T, (8, 8))),
     ("swizzle is '48B': no such mode", lambda: mm.TensorMap.tiled(X, (8, 8), swizzle="48B")),
     ("interleave is '8B'", lambda: mm.TensorMap.tiled(X, (8, 8), interleave="8B")),
-    ("array has 2 dimensions: interleave 16B takes 3", lambda: mm.TensorMap.tiled(X, (8, 8), interleave="16B")),
-    ("interleave 32B takes swizzle 32B alone", lambda: mm.TensorMap.tiled(SMALL, (1, 1, 8), interleave="32B")),
+    ("array has 2 dimensions: interleave 16B takes 3", lambda: mm.TensorMap.tiled(SLICES[0], (8, 8), interleave="16B")),
+    ("with interleave 32B its last dimension is a slice of 32 bytes", lambda: mm.TensorMap.tiled(SMALL, (1, 1), interleave="32B")),
+    ("box has 262144 bytes: a box has at most 232448", lambda: mm.TensorMap.tiled(SMALL, (64, 64, 64))),
+    ("pixels is 1024: a column of 262144 bytes", lambda: mm.TensorMap.im2col(SMALL, (0,), (0,), 256, 1024)),
     ("oob_fill is nan: elements of type u8 have none", lambda: mm.TensorMap.tiled(SMALL, (1, 1, 16), oob_fill="nan")),
     ("type is 'f15': tensor maps have no such", lambda: mm.TensorMap.tiled(X, (8, 8), type="f15")),
     ("type is f32, of 4 bytes: array has elements of float16", lambda: mm.TensorMap.tiled(X, (8, 8), type="f32")),

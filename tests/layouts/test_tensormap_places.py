@@ -192,9 +192,9 @@ def test_fill_and_rounding() -> None:
     m = tiled("f64", (8, 8), (8, 8), oob_fill="nan")
     assert fill(m).tobytes().hex() == "f77f" * 4
     assert fill(replace(m, oob_fill="zero")).tobytes() == bytes(8)
-    bits = np.array([0x3F800FFF, 0x3F801000, 0xBF801000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001], "<u4")
+    bits = np.array([0x3F801001, 0x3F801000, 0xBF803000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001], "<u4")
     rounded = converted(BY_NAME["tf32"], bits.view(np.uint8).reshape(-1, 4)).reshape(-1).view("<u4")
-    want = [0x3F800000, 0x3F802000, 0xBF802000, 0x7F800000, 0x7F800000, 0xFF800000, 0x7FFFE000]
+    want = [0x3F802000, 0x3F800000, 0xBF804000, 0x7F800000, 0x7F800000, 0xFF800000, 0x7FFFE000]
     assert [hex(x) for x in rounded] == [hex(x) for x in want]
 
 

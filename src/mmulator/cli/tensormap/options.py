@@ -28,7 +28,7 @@ _MAP = "128 bytes as hexadecimal digits, or a file that has them (as bytes or di
 Map = Annotated[str, typer.Argument(metavar="MAP", help=_MAP, show_default=False)]
 MaybeMap = Annotated[Text, typer.Argument(metavar="MAP", help=_MAP + " Or say --shape and --box.", show_default=False)]
 
-Shape = Annotated[Text, _tensor("N,N,...", "Elements of each dimension, the innermost last.")]
+Shape = Annotated[Text, _tensor("N,N,...", "Elements of each dimension, the innermost last; interleaved slices are none.")]
 Strides = Annotated[Text, _tensor("BYTES,...", "Of each dimension but the innermost. Default: packed.")]
 _TYPES = "u8 u16 u32 s32 u64 s64 f16 bf16 f32 f32.ftz tf32 tf32.ftz f64 b4x16 b4x16_p64 b6x16_p32"
 Type = Annotated[Text, _tensor("TYPE", "PTX's name. Default: f16.", offer=_TYPES)]
@@ -140,11 +140,13 @@ def _made(said: Said) -> TensorMap:
     """The map that the options say, checked as the driver would."""
     from mmulator.layouts.tensormap import TensorMap
     from mmulator.layouts.tensormap.encoded import Encoded
-    from mmulator.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, choose
+    from mmulator.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS, SLICES, SWIZZLES, choose
     from mmulator.layouts.tensormap.rules import check
     from mmulator.layouts.tensormap.types import tensor_type
 
     kind, shape = tensor_type(said.type or "f16"), numbers("--shape", said.shape or "")
+    if not shape:
+        raise typer.BadParameter("at least one dimension", param_hint="--shape")
     rank = len(shape)
     im2col = any(v is not None for v in (said.lower, said.upper, said.channels, said.pixels))
     rule = f"cuTensorMapEncode{'Im2col' if im2col else 'Tiled'} (CUDA driver API)"
@@ -159,7 +161,7 @@ def _made(said: Said) -> TensorMap:
             raise typer.BadParameter(f"{len(values)} numbers where a shape of {rank} dimensions takes {count}", param_hint=option)
         return values[::-1]
 
-    packed, reach = [], kind.bytes_of(shape[-1]) if shape else 0
+    packed, reach = [], shape[-1] * SLICES[said.interleave] if said.interleave in SLICES else kind.bytes_of(shape[-1])
     for size in shape[-2::-1]:
         packed.append(reach)
         reach *= size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from mmulator.inspect.descriptors.checks import SM_SHARED, Finding
 from mmulator.inspect.tensormaps.copy import Copy
@@ -10,6 +11,7 @@ from mmulator.layouts.tensormap import fields as f
 from mmulator.layouts.tensormap.encoded import Encoded
 from mmulator.layouts.tensormap.places import GRANULE
 from mmulator.layouts.tensormap.rules import refusals
+from mmulator.layouts.tensormap.rules import rule_of as refusal_rule
 
 COPY = "Data Movement and Conversion Instructions: Tensor copy (PTX ISA 9.1)"
 SWIZZLES = "Swizzling Modes (PTX ISA 9.1)"
@@ -36,7 +38,7 @@ def _bytes(data: bytes, m: Encoded) -> Iterator[Finding]:
         yield Finding("warning", f"bits are set that belong to no field of such a map: {first}{more}", "Tensor-map (PTX ISA 9.1)",
                       "these bytes were not made by CUDA's driver for this chip, or changed since")  # fmt: skip
     for what, said, follows in (
-        ("bytes of a box", m.box_bytes, m.transaction_bytes), ("alignment", m.alignment, m.mode.alignment),
+        ("bytes of a box", m.box_bytes, m.described_bytes), ("alignment", m.alignment, m.mode.alignment),
     ):  # fmt: skip
         if said is not None and said != follows % (1 << 32):
             yield Finding("warning", f"the map says {said} as {what}, and its other fields make {follows}",
@@ -51,6 +53,12 @@ def check_map(m: Encoded) -> tuple[Finding, ...]:
 def _map(m: Encoded) -> Iterator[Finding]:
     for refused in refusals(m):
         yield Finding("error", f"{refused.parameter} {refused.message}", refused.rule, refused.hint or "")
+    if m.interleave == "32B" and m.swizzle != "32B":
+        yield Finding("warning", f"interleave 32B with swizzle {m.swizzle}: the driver's manual wants 32B, and its code does not",
+                      refusal_rule(m), 'say swizzle="32B"')  # fmt: skip
+    if m.slice and m.box and m.rank > 2 and m.box[-2] != 1:
+        yield Finding("warning", f"the box has {m.box[-2]} slices of channels: a copy moves one", "measured on an NVIDIA H200",
+                      "make it 1, and copy slice by slice")  # fmt: skip
     row = m.type.bytes_of(m.sizes[0])
     if not m.slice and row % GRANULE:
         yield Finding(
@@ -84,6 +92,10 @@ def _copy(m: Encoded, copy: Copy) -> Iterator[Finding]:
         has, takes = ("im2col" if m.im2col else "tiled"), ("im2col" if copy.im2col else "tiled")
         yield Finding("error", f"the instruction copies .{copy.mode}, which takes {takes} maps; this one is {has}", COPY,
                       f"copy with {'.im2col' if m.im2col else '.tile'}, or encode the map as {takes}")  # fmt: skip
+    first = copy.coordinates[0] if copy.coordinates else None
+    if first is not None and not m.slice and m.type.bytes_of(first) % 16:
+        yield Finding("error", f"coordinate 0 is {first}, {m.type.bytes_of(first)} bytes: boxes begin at multiples of 16 bytes",
+                      "measured on an NVIDIA H200: an illegal instruction", "begin at a multiple of 16 bytes")  # fmt: skip
     if copy.mode.endswith("4") and (m.rank == 2 and m.box[1:] != (1,)):
         yield Finding("error", f"box[0] is {m.box[1]}: .{copy.mode} copies four boxes of one row", "Tiled Mode (PTX ISA 9.1)",
                       "encode the map with a box of one row")  # fmt: skip
@@ -131,7 +143,8 @@ def _shared(
     m: Encoded, copy: Copy, destination: int | None, expect: int | None, shared: int | None
 ) -> Iterator[Finding]:
     side = "source" if copy.to_global else "destination"
-    size, room = m.transaction_bytes, m.transaction_bytes * m.type.shared // m.type.memory
+    size = m.transaction_bytes
+    room = size if m.slice else m.pitch * prod(m.loaded[1:])
     if copy.mode.endswith("4"):
         size, room = 4 * size, 4 * room
     if destination is not None and destination % _ALIGNED:

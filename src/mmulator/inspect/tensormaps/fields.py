@@ -117,7 +117,7 @@ def _named(m: Encoded) -> Iterator[tuple[str, f.Field, str]]:
     else:
         for n, box in enumerate(m.box):
             yield f"box_dim[{n}]", f.BOX_DIM[n], str(box)
-    yield "bytes of a box", f.BOX_BYTES, str(m.transaction_bytes if m.box_bytes is None else m.box_bytes)
+    yield "bytes of a box", f.BOX_BYTES, str(m.described_bytes if m.box_bytes is None else m.box_bytes)
     yield "alignment", f.SHARED_ALIGNMENT, str(m.mode.alignment if m.alignment is None else m.alignment)
 
 

@@ -23,12 +23,13 @@ def fill(m: Encoded) -> Bytes:
 
 
 def converted(kind: TensorType, units: Bytes) -> Bytes:
-    """Units [n, bytes] as a load leaves them in shared memory: of tf32 rounded to the nearest, ties away from zero."""
+    """Units [n, bytes] as a load leaves them in shared memory: of tf32 rounded to the nearest, ties to even."""
     if not kind.name.startswith("tf32"):
         return units
     bits = np.ascontiguousarray(units).view("<u4").astype(np.uint64)
     magnitude = bits & 0x7FFFFFFF
-    rounded = (bits + (1 << _TF32 - 1)) >> _TF32 << _TF32 & 0xFFFFFFFF
+    half = (1 << _TF32 - 1) - 1 + (bits >> _TF32 & 1)
+    rounded = (bits + half) >> _TF32 << _TF32 & 0xFFFFFFFF
     rounded = np.where(magnitude > 0x7F800000, 0x7FFFE000, np.where(magnitude == 0x7F800000, bits, rounded))
     return rounded.astype("<u4").view(np.uint8)
 

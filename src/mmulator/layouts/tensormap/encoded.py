@@ -75,12 +75,13 @@ class Encoded:
 
     @property
     def loaded(self) -> tuple[int, ...]:
-        """Elements that a copy moves along each dimension of its box, interleaved slices along dimension 0; of im2col
-        (channels, pixels)."""
+        """Elements that a copy moves along each dimension of its box; of im2col (channels, pixels). Interleaved: slices along
+        dimension 0, and one of the channels' slices, the last dimension but one, whatever the map says."""
         if self.im2col:
-            return (self.channels, self.pixels)
+            return (1 if self.slice else self.channels, self.pixels)
         steps = self.element_strides if self.slice else (1, *self.element_strides[1:])
-        return tuple(-(-box // step) for box, step in zip(self.box, steps))
+        counts = tuple(-(-box // step) for box, step in zip(self.box, steps))
+        return (*counts[:-2], 1, counts[-1]) if self.slice else counts
 
     @property
     def row_bytes(self) -> int:

@@ -67,8 +67,6 @@ def places(
     for at, size in zip(where, (row, *m.sizes[1:])):
         inside = inside & (at >= 0) & (at < size)
     memory = np.where(inside, _memory(m, where), OUTSIDE)
-    if store and m.slice:
-        memory[1:] = OUTSIDE  # of several slices of channels a store writes the first alone
     shape = memory.shape
     number = np.arange(memory.size, dtype=np.int64)
     across = shape[-1] * shape[-2] if m.slice else shape[-1]
@@ -109,15 +107,9 @@ def _axes(*counts: int) -> list[Index]:
 
 
 def _tile(m: Encoded, coordinates: Sequence[int], _: Sequence[int], __: str) -> list[Index]:
-    """Dimension after dimension; interleaved, the channels' slices (the last but one) outermost, around the images."""
-    counts, steps = list(m.loaded), [m.type.elements, *m.element_strides[1:]]
-    counts[0] //= m.type.elements
-    if not m.slice:
-        return [first + axis * step for first, axis, step in zip(coordinates, _axes(*counts), steps)]
-    steps[0] = m.element_strides[0]
-    counts[-2:] = counts[:-3:-1]
-    _elements, *axes = _axes(1, *counts)
-    axes[-2:] = axes[:-3:-1]
+    row, *others = m.loaded
+    steps = (m.element_strides[0] if m.slice else m.type.elements, *m.element_strides[1:])
+    axes = _axes(*((1,) if m.slice else ()), row // m.type.elements, *others)[bool(m.slice) :]
     return [first + axis * step for first, axis, step in zip(coordinates, axes, steps)]
 
 
@@ -129,39 +121,44 @@ def _gather4(m: Encoded, coordinates: Sequence[int], _: Sequence[int], __: str) 
 
 def _im2col(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], _: str) -> list[Index]:
     """The walk of a filter's corner through the bounding box, W first, then H, D and the images."""
-    channel, *corner = coordinates
-    pixels = np.zeros((m.pixels, len(corner)), np.int64)
+    first = 0 if m.slice else 1  # the dimension W
+    corner, pixels = list(coordinates), np.zeros((m.pixels, m.rank), np.int64)
     for pixel in range(m.pixels):
         pixels[pixel] = corner
-        for n in range(len(corner) - 1):
-            corner[n] += m.element_strides[n + 1]
-            if corner[n] <= m.sizes[n + 1] - 1 + m.upper[n]:
+        for n, (lower, upper) in enumerate(zip(m.lower, m.upper), first):
+            corner[n] += m.element_strides[n]
+            if corner[n] <= m.sizes[n] - 1 + upper:
                 break
-            corner[n] = m.lower[n]
+            corner[n] = lower
         else:
             corner[-1] += 1
-    pixels[:, : len(offsets)] += np.asarray(offsets, np.int64)
-    along, pixel_axis = _axes(m.channels // m.type.elements, m.pixels)
-    return [channel + along * m.type.elements, *(pixels[:, n][pixel_axis] for n in range(len(corner)))]
+    pixels[:, first : first + len(offsets)] += np.asarray(offsets, np.int64)
+    return _columns(m, pixels)
+
+
+def _columns(m: Encoded, pixels: Index) -> list[Index]:
+    """Coordinates of pixels [pixels, dimensions], and of the channels that are copied of each from its first on."""
+    where = [pixels[:, n, None] for n in range(m.rank)]
+    if m.slice:
+        return [at[..., None] for at in where]
+    where[0] = where[0] + np.arange(0, m.channels, m.type.elements)
+    return where
 
 
 def _wide(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], mode: str) -> list[Index]:
-    """im2col::w: along W and the images, with `halo` pixels more at the end (::w::128: after every 32)."""
-    channel, *corner = coordinates
+    """im2col::w: along W and the images, with `halo` pixels more at the end (::w::128: after every 32). Not measured."""
     halo, offset = offsets
     every, count = (_HALO_EVERY, _WIDE) if mode == "im2col::w::128" else (m.pixels, m.pixels)
-    found: list[list[int]] = []
+    corner, found = list(coordinates), []
     for pixel in range(count):
-        found.append([corner[0] + offset, *corner[1:]])
-        if pixel % every == every - 1:
-            found += [[corner[0] + offset + k * m.element_strides[1], *corner[1:]] for k in range(1, halo + 1)]
-        corner[0] += m.element_strides[1]
-        if corner[0] > m.sizes[1] - 1 + m.upper[0]:
-            corner[0] = m.lower[0]
+        last = pixel % every == every - 1
+        for step in range(1 + halo * last):
+            found.append([corner[0], corner[1] + offset + step * m.element_strides[1], *corner[2:]])
+        corner[1] += m.element_strides[1]
+        if corner[1] > m.sizes[1] - 1 + m.upper[0]:
+            corner[1] = m.lower[0]
             corner[-1] += 1
-    pixels = np.asarray(found, np.int64).reshape(len(found), len(corner))
-    along, axis = _axes(m.channels // m.type.elements, len(found))
-    return [channel + along * m.type.elements, *(pixels[:, n][axis] for n in range(len(corner)))]
+    return _columns(m, np.asarray(found, np.int64).reshape(len(found), m.rank))
 
 
 _WALKS = {

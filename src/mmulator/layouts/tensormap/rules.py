@@ -138,8 +138,8 @@ def _im2col(m: Encoded) -> _Found:
             )
     if not 1 <= m.channels <= MOST_BOX:
         yield "channels", f"is {shown(m.channels)}: it must be 1 to {MOST_BOX}", None
-    if m.transaction_bytes > MOST_BYTES:
-        yield "pixels", f"is {m.pixels}: a column has {m.transaction_bytes} bytes, and at most {MOST_BYTES}", "copy several columns"
+    if m.described_bytes > MOST_BYTES:
+        yield "pixels", f"is {m.pixels}: a column of {m.described_bytes} bytes; {MOST_BYTES} at most", "copy several columns"
     if not 1 <= m.pixels <= MOST_PIXELS:
         yield "pixels", f"is {shown(m.pixels)}: it must be 1 to {MOST_PIXELS}", None
     if m.type.padded and m.channels != 128:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mmulator.errors import OperandError, shown
 from mmulator.interop import strided
 from mmulator.layouts.tensormap.encoded import Encoded
-from mmulator.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, choose
+from mmulator.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS, SLICES, SWIZZLES, choose
 from mmulator.layouts.tensormap.rules import check
 from mmulator.layouts.tensormap.types import BY_DTYPE, TensorType, tensor_type
 from mmulator.tables import element, html_table
@@ -51,11 +51,12 @@ class TensorMap:
         """The map of an array and of a box of `box` elements, as cuTensorMapEncodeTiled makes it.
 
         array: NumPy's, torch's, or another that shares its memory; 1 to 5 dimensions, the last contiguous. element_strides:
-        steps within the box, 1 to 8. interleave: `none`, `16B` or `32B`. swizzle: `none`, `32B`, `64B`, `128B`, of sm_100
+        steps within the box, 1 to 8. interleave: `none`, `16B` or `32B`: the array is then [N, C/slice, ..., W, slice], its
+        last dimension a slice of so many bytes, which is none of the map's. swizzle: `none`, `32B`, `64B`, `128B`, of sm_100
         `128B_atom_32B` and the like. l2_promotion: `none`, `64B`, `128B` or `256B`. oob_fill: `zero` or `nan`. type: PTX's
         name; unless said, the array's. Raises OperandError for what the driver refuses.
         """
-        elements, kind, sizes, strides = _described(array, type, _TILED)
+        elements, kind, sizes, strides = _described(array, type, interleave, _TILED)
         rank = len(sizes)
         m = Encoded(
             kind, sizes, strides, _steps(element_strides, rank, _TILED), _integers("box", box, rank, _TILED),
@@ -85,7 +86,7 @@ class TensorMap:
         as there are: it reaches from `lower` to size - 1 + `upper`. channels, pixels: of a column. Everything else, and
         errors, as for `tiled`.
         """
-        elements, kind, sizes, strides = _described(array, type, _IM2COL)
+        elements, kind, sizes, strides = _described(array, type, interleave, _IM2COL)
         rank = len(sizes)
         m = Encoded(
             kind, sizes, strides, _steps(element_strides, rank, _IM2COL), im2col=True,
@@ -122,8 +123,9 @@ class TensorMap:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Bytes from one element to the next, of each dimension. The innermost of types of less than a byte: 0."""
-        return (*self.fields.strides[::-1], self.fields.type.bits // 8)
+        """Bytes from one element, or interleaved slice, to the next, of each dimension. The innermost of types of less than a
+        byte: 0."""
+        return (*self.fields.strides[::-1], self.fields.slice or self.fields.type.bits // 8)
 
     @property
     def box(self) -> tuple[int, ...]:
@@ -257,7 +259,9 @@ def _steps(values: Sequence[int] | None, rank: int, rule: str) -> tuple[int, ...
     return (1,) * rank if values is None else _integers("element_strides", values, rank, rule)
 
 
-def _described(array: Any, type: str | None, rule: str) -> tuple[NDArray[Any], TensorType, tuple[int, ...], tuple[int, ...]]:
+def _described(
+    array: Any, type: str | None, interleave: str, rule: str
+) -> tuple[NDArray[Any], TensorType, tuple[int, ...], tuple[int, ...]]:
     """An array as NumPy's on the same memory, its type, and sizes and strides as the hardware has them."""
     found = strided(array, "array")
     if found is None:
@@ -270,17 +274,25 @@ def _described(array: Any, type: str | None, rule: str) -> tuple[NDArray[Any], T
             f"array has elements of {found.dtype}, which tensor maps do not know", rule=rule,
             hint="say type=, or view it as an integer of the same size: x.view(numpy.uint8)",
         )  # fmt: skip
-    inner = found.strides[-1]
-    size = found.dtype.itemsize
+    inner, size = found.strides[-1], found.dtype.itemsize
     if inner != size and found.shape[-1] > 1 and found.size:
         raise OperandError(
             f"array has strides {found.strides}: elements of the last dimension are {inner} bytes apart, and have {size}",
             rule=rule, hint="tensor copies want the last dimension contiguous: transpose, or copy",
         )  # fmt: skip
-    whole = found.shape[-1] * size * 8
-    if (size != kind.memory and kind.elements == 1) or whole % kind.bits:
+    row = found.shape[-1] * size
+    if (size != kind.memory and kind.elements == 1) or row * 8 % kind.bits:
         raise OperandError(
             f"type is {kind}, of {kind.memory} bytes: array has elements of {found.dtype}", rule=rule,
             hint=f"view it as elements of {kind.memory} bytes, or leave type away",
         )  # fmt: skip
-    return found, kind, (whole // kind.bits, *found.shape[-2::-1]), found.strides[-2::-1]
+    slice_ = SLICES.get(interleave)
+    if slice_ is None:
+        return found, kind, (row * 8 // kind.bits, *found.shape[-2::-1]), found.strides[-2::-1]
+    if row != slice_ or found.ndim < 2 or found.strides[-2] != slice_:
+        raise OperandError(
+            f"array has shape {found.shape} and strides {found.strides}: with interleave {interleave} its last dimension is a "
+            f"slice of {slice_} bytes, and slices lie next to one another", rule="Interleave layout (PTX ISA 9.1)",
+            hint=f"such as [N, C/{slice_ // size}, H, W, {slice_ // size}]",
+        )  # fmt: skip
+    return found, kind, found.shape[-2::-1], found.strides[-3::-1] if found.ndim > 2 else ()
