@@ -21,7 +21,6 @@ from mmulator.isa.pieces import (
 )
 from mmulator.isa.row import OperandSpec, Row, Slot
 
-_TENSOR = "tensor copies: later release"
 
 _COPIES = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
 _PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="bulk")
@@ -54,7 +53,7 @@ def _load(dim: Slot, to: Slot, mode: Slot, *slots: Slot, at: OperandSpec = _COOR
     mask = (CTA_MASK,) if MULTICAST in slots else ()
     return row(
         "cp.async.bulk.tensor", (dim, to, _FROM_GLOBAL, mode, COMPLETE_TX, *slots, CACHE_HINT),
-        (_DST, at, MBARRIER, *info, *mask, BULK_POLICY), f"{MOVES}: cp.async.bulk.tensor", unsupported=_TENSOR, effects=_COPIES,
+        (_DST, at, MBARRIER, *info, *mask, BULK_POLICY), f"{MOVES}: cp.async.bulk.tensor", effects=_COPIES,
         **requires,
     )  # fmt: skip
 
@@ -62,7 +61,7 @@ def _load(dim: Slot, to: Slot, mode: Slot, *slots: Slot, at: OperandSpec = _COOR
 def _store(dim: Slot, mode: Slot, at: OperandSpec = _COORDINATES, **requires: Any) -> Row:
     return row(
         "cp.async.bulk.tensor", (dim, _TO_GLOBAL, _FROM_CTA, mode, BULK_GROUP, CACHE_HINT), (at, _SRC, BULK_POLICY),
-        f"{MOVES}: cp.async.bulk.tensor", unsupported=_TENSOR, effects=_COPIES, **requires,
+        f"{MOVES}: cp.async.bulk.tensor", effects=_COPIES, **requires,
     )  # fmt: skip
 
 
@@ -70,7 +69,7 @@ def _reduce(dim: Slot, mode: Slot) -> Row:
     op = one("op", "add", "min", "max", "inc", "dec", "and", "or", "xor")
     return row(
         "cp.reduce.async.bulk.tensor", (dim, _TO_GLOBAL, _FROM_CTA, op, mode, BULK_GROUP, CACHE_HINT),
-        (_COORDINATES, _SRC, BULK_POLICY), f"{MOVES}: cp.reduce.async.bulk.tensor", unsupported=_TENSOR,
+        (_COORDINATES, _SRC, BULK_POLICY), f"{MOVES}: cp.reduce.async.bulk.tensor",
         effects=_COPIES.but(memory=Memory.REDUCE), **_SM_90,
     )  # fmt: skip
 
@@ -78,7 +77,7 @@ def _reduce(dim: Slot, mode: Slot) -> Row:
 def _prefetch(dim: Slot, mode: Slot, at: OperandSpec = _COORDINATES, info: tuple[OperandSpec, ...] = (), **requires: Any) -> Row:
     return row(
         "cp.async.bulk.prefetch.tensor", (dim, one("level", "L2"), _FROM_GLOBAL, mode, CACHE_HINT), (at, *info, BULK_POLICY),
-        f"{MOVES}: cp.async.bulk.prefetch.tensor", unsupported=_TENSOR, effects=_PREFETCHES, **requires,
+        f"{MOVES}: cp.async.bulk.prefetch.tensor", effects=_PREFETCHES, **requires,
     )  # fmt: skip
 
 

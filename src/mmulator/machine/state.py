@@ -78,6 +78,7 @@ class FaultKind(IntEnum):
     MBARRIER_COMPLETES = 43  # arrive.noComplete with the last arrival
     MBARRIER_ELSEWHERE = 44  # data goes to one CTA, and another's mbarrier is to hear of it; bytes: rank of the data
     MBARRIER_BUSY = 45  # an mbarrier is invalidated whose address a transfer still has
+    TENSOR_MAP = 60  # a tensor map that the instruction cannot use; fault_bytes: why (runtime/boxes.py, Wrong)
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
@@ -242,6 +243,7 @@ Cta = Struct("Cta", [
     ("fault_warp", u32),
     ("fault_address", u64),
     ("fault_bytes", u32),
+    ("fault_words", u64, 8),  # what else a fault of an instruction knows, as its chapter says
     ("barriers", Barrier, NUM_BARRIERS),
 ])  # fmt: skip
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from mmulator.errors import ExecutionFault, LimitReached
-from mmulator.machine.launch import faults_mbarrier
+from mmulator.machine.launch import faults_mbarrier, faults_tensor
 from mmulator.machine.launch.arena import read_string
 from mmulator.machine.launch.arguments import Buffer
 from mmulator.machine.launch.faults_warp import describe_partial
@@ -95,6 +97,8 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     who = _thread(grid, cta, int(state["fault_warp"]), int(state["fault_lane"]))
     if kind in faults_mbarrier.KINDS:
         return faults_mbarrier.describe_mbarrier(grid, cta, kind, who)
+    if faults_tensor.is_tensor_copy(ins):
+        return faults_tensor.describe(cta, ins, kind, who, partial(describe_address, grid))
     address, size = int(state["fault_address"]), int(state["fault_bytes"])
     where = f"address 0x{address:x}, {describe_address(grid, address)}"
     access = f"{ins.mnemonic} of {size} bytes at {where}"

@@ -38,6 +38,7 @@ from mmulator.machine.meaning import (
     quotient,
     special_registers,
     stack,
+    tensor,
     tensormap,
     video,
     warp,
@@ -52,7 +53,7 @@ from mmulator.ptx.tree import Instruction
 
 CHAPTERS = (
     atomic, barrier, bulk, cluster, compare, control, convert, copies, fence, float, grid, half, integer, logic, matrix_move,
-    mbarrier, memory, misc, mma, move, quotient, stack, tensormap, video, warp, wgmma, wmma,
+    mbarrier, memory, misc, mma, move, quotient, stack, tensor, tensormap, video, warp, wgmma, wmma,
 )  # fmt: skip
 
 

@@ -1,0 +1,392 @@
+"""Copies of tensors: row by row, between the tensor and the shared memory of one or several CTAs.
+
+Data Movement and Conversion Instructions: cp.async.bulk.tensor, cp.reduce.async.bulk.tensor (PTX ISA 9.1). A unit of a transfer
+is a row of the box (boxes.py), so that bytes come in parts. The bounds of all that a copy touches are checked when it is
+issued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from mmulator.codegen.lang import Native, native, unrolled
+from mmulator.codegen.ops import cast_ptr, copy_bytes, load, null, prefetch, select, stack, store, trailing_zeros
+from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64, void
+from mmulator.codegen.values import Builder, Value
+from mmulator.errors import InternalError
+from mmulator.layouts.tensormap.types import TYPES
+from mmulator.machine.runtime.events import READ, WRITE, Proxy, accessed_one, by
+from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.mbarrier import ALIGNMENT
+from mmulator.machine.runtime.boxes import RANKS, Box, Wrong, begin, extent, next_row, row_inside, row_offset
+from mmulator.machine.runtime.reduce import reduce_function
+from mmulator.machine.runtime.transfers import new_transfer, start
+from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, WITHIN, hold, hold_shared, other_cta, shared_of
+from mmulator.machine.state import PAYLOAD, Completes, FaultKind, Transfer, TransferKind, Warp
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
+
+if Box.size > PAYLOAD * 8:
+    raise InternalError(f"a box of a tensor has {Box.size} bytes, and a transfer has room for {PAYLOAD * 8}")
+
+LINE = 128  # bytes of shared memory that swizzles stay within
+CHUNK = 16
+AHEAD = 8  # rows
+ROUNDED = 1 << 4  # a bit of a type's code in a map: of tf32
+SHARED_ALIGNMENT = 128
+MOST_ROW = 256 * 16  # bytes of a row
+NAN = 0x7FF7  # of elements that are out of bounds, in 16 bits each
+READS, WRITES = by(READ, Proxy.ASYNC), by(WRITE, Proxy.ASYNC)
+C16 = u8.vec(CHUNK)
+OWN, MULTICAST, PAIR = 1, 2, 4  # ways of a load: to the CTA's own memory; to several CTAs; the mbarriers of pairs of CTAs
+
+
+# where bytes lie ----------------------------------------------------------------------------------------------------
+@native(inline=True)
+def swizzled(box: ptr_to(Box), at: u64) -> u64:
+    """Where a byte lies in shared memory that would be at `at` without swizzling."""
+    line = u32(at >> 7)
+    return at ^ u64(((line & box.swizzle) << box.shift) ^ ((line & box.swizzle_low) << box.shift_low))
+
+
+@native
+def lines(box: ptr_to(Box)) -> u64:
+    """Bytes of shared memory from the first of a box on that it may touch."""
+    bytes = u64(box.rows) * u64(box.pitch)
+    if box.swizzle != 0:
+        begin = box.place & (LINE - 1)
+        bytes = (begin + bytes + (LINE - 1)) // LINE * LINE - begin
+    return bytes
+
+
+# rows ---------------------------------------------------------------------------------------------------------------
+@native
+def fill_row(box: ptr_to(Box), row: ptr) -> None:
+    """A row of elements that are out of bounds."""
+    if box.nan != 0:
+        for i in range(box.memory_row // 2):
+            cast_ptr(u16, row)[i] = u16(NAN)
+        return
+    for i in range(box.memory_row):
+        row[i] = u8(0)
+
+
+def in_chunks(box: Any, at: Any) -> Value:
+    """Macro: whether a row in shared memory is made of chunks that a swizzle exchanges as they are."""
+    return (((u32(at) | box.field("row")) & (CHUNK - 1)) | box.field("swizzle_low") | (box.field("row") ^ box.field("memory_row"))) == 0
+
+
+@native(inline=True)
+def place(box: ptr_to(Box), at: u64, i: u64) -> u64:
+    """Where byte i of a row in the tensor lies in shared memory, where the row begins at `at`."""
+    unit = u64(box.unit)
+    return swizzled(box, at + i // unit * u64(box.shared_unit) + i % unit)
+
+
+@native
+def exchange_chunks(to: ptr, into: u32, source: ptr, of: u32, at: u64, bytes: u64, mask: u32, shift: u32) -> None:
+    """Copy whole chunks of a row that begins at `at` in shared memory. Where `into` or `of` is 1, that side is shared memory (a
+    pointer to its first byte), and the chunks of each line lie there in the order of the swizzle."""
+    end = at + bytes
+    row = at
+    while row != end:
+        line = row & ~u64(LINE - 1)
+        turn = u64((u32(row >> 7) & mask) << shift)
+        here = turn if into != 0 else u64(0)
+        there = turn if of != 0 else u64(0)
+        if row == line and end - row >= LINE:
+            for c in unrolled(LINE // CHUNK):
+                store(load(C16, source + (line - at + (u64(c * CHUNK) ^ there))), to + (line - at + (u64(c * CHUNK) ^ here)))
+            row = row + LINE
+        else:
+            store(load(C16, source + ((row ^ there) - at)), to + ((row ^ here) - at))
+            row = row + CHUNK
+
+
+@native
+def put_row(box: ptr_to(Box), row: ptr, shared: ptr, at: u64) -> None:
+    """Write a row to shared memory, in which it begins at `at`."""
+    if not in_chunks(box, at):
+        for i in range(u64(box.memory_row)):
+            shared[place(box, at, i)] = row[i]
+    elif box.swizzle == 0:
+        copy_bytes(shared + at, row, box.row)
+    else:
+        exchange_chunks(shared + at, u32(1), row, u32(0), at, u64(box.row), box.swizzle, box.shift)
+
+
+@native
+def take_row(box: ptr_to(Box), row: ptr, shared: ptr, at: u64) -> None:
+    """Read a row from shared memory."""
+    if not in_chunks(box, at):
+        for i in range(u64(box.memory_row)):
+            row[i] = shared[place(box, at, i)]
+    elif box.swizzle == 0:
+        copy_bytes(row, shared + at, box.row)
+    else:
+        exchange_chunks(row, u32(0), shared + at, u32(1), at, u64(box.row), box.swizzle, box.shift)
+
+
+# moving -------------------------------------------------------------------------------------------------------------
+def first_byte(box: Any) -> Value:
+    """Macro: of shared memory, that a store reads."""
+    return select(box.field("swizzle") != 0, box.field("place") & ~u64(LINE - 1), box.field("place"))
+
+
+def begin_of(pointer: Any, bytes: Any) -> Value:
+    """Macro: so many bytes before a pointer."""
+    return pointer + (i64(0) - i64(bytes))
+
+
+@native
+def round_to_tf32(row: ptr_to(u32), count: u32) -> None:
+    """To the nearest, ties away from zero, as cvt.rna.tf32 does; but NaNs have the bits that tf32 keeps of the canonical one."""
+    for i in range(count):
+        bits = row[i]
+        magnitude = bits & 0x7FFFFFFF
+        rounded = (bits + 0x1000) & 0xFFFFE000
+        row[i] = select(magnitude > 0x7F800000, u32(0x7FFFE000), select(magnitude == 0x7F800000, bits, rounded))
+
+
+@native(inline=True)
+def fetch_ahead(at: ptr, bytes: u32) -> None:
+    """A row that will be read soon: hardware does not see far apart rows coming."""
+    for n in range((bytes + 63) // 64):
+        prefetch(at + n * 64)
+
+
+@native
+def move_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """Some rows from the tensor to shared memory."""
+    box = cast_ptr(Box, address(t.payload))  # noqa: F821
+    room = stack(u8, MOST_ROW)
+    bytes = box.high - box.low
+    ahead = box.step[1] * box.stride[1] * AHEAD
+    for number in range(first, end):
+        source = room
+        offset = row_offset(box)
+        if bytes == 0 or row_inside(box) == 0:
+            fill_row(box, room)
+        else:
+            accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, READS, t.site)
+            source = t.source + (offset - box.first)
+            fetch_ahead(source + ahead, bytes)
+            if bytes != box.memory_row or (box.type & ROUNDED) != 0:
+                fill_row(box, room)
+                copy_bytes(room + box.low, source + box.low, bytes)
+                source = room
+                if (box.type & ROUNDED) != 0:
+                    round_to_tf32(cast_ptr(u32, room + box.low), bytes // 4)
+        at = box.place + u64(number) * u64(box.pitch)
+        left = box.targets
+        while left != 0:
+            rank = trailing_zeros(left)
+            left = left & (left - 1)
+            accessed_one(w, t.lane, (u64(rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at, box.row, WRITES, t.site)
+            put_row(box, source, shared_of(w.cta.cluster, rank), at)
+        next_row(box)
+    return u64(end - first) * u64(box.memory_row)
+
+
+@native
+def move_store(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """Some rows from shared memory to the tensor, or combined with what is there."""
+    box = cast_ptr(Box, address(t.payload))  # noqa: F821
+    room = stack(u8, MOST_ROW)
+    memory = begin_of(t.source, first_byte(box))
+    bytes = box.high - box.low
+    for number in range(first, end):
+        if bytes != 0 and row_inside(box) != 0:
+            offset = row_offset(box)
+            target = t.target + (offset - box.first)
+            at = box.place + u64(number) * u64(box.pitch)
+            accessed_one(
+                w, t.lane, (u64(w.cta.rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at, box.row, READS, t.site
+            )
+            accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, WRITES, t.site)
+            if box.combine != 0:
+                take_row(box, room, memory, at)
+                call_combine(box.combine, target + box.low, room + box.low, u64(bytes), box.type)
+            elif bytes == box.memory_row:
+                take_row(box, target, memory, at)
+            else:
+                take_row(box, room, memory, at)
+                copy_bytes(target + box.low, room + box.low, bytes)
+        next_row(box)
+    return u64(0)
+
+
+def call_combine(function: Any, target: Any, source: Any, bytes: Any, kind: Any) -> None:
+    """Macro: a reduction of elements that lie together, of a type by its code in the map."""
+    Builder.current().call_pointer(ptr(function), void, [target, source, bytes, kind])
+
+
+_BITS = ("u32", "s32", "u64")
+_INTEGERS = (*_BITS, "s64")
+_HALVES = ("f16", "bf16")
+# Types of elements that can be combined: measured on an H200, where others are illegal.
+REDUCED: Mapping[str, tuple[str, ...]] = {
+    "add": ("u32", "s32", "u64", *_HALVES, "f32", "f32.ftz", "f64", "tf32", "tf32.ftz"), "min": (*_INTEGERS, *_HALVES),
+    "max": (*_INTEGERS, *_HALVES), "inc": ("u32",), "dec": ("u32",), "and": _BITS, "or": _BITS, "xor": _BITS,
+}  # fmt: skip
+_AS = dict.fromkeys(("f32.ftz", "tf32", "tf32.ftz"), "f32")
+
+
+def codes(op: str) -> int:
+    """The bits of the types, by their codes in a map, that an operation is for."""
+    return sum(1 << kind.code for kind in TYPES if kind.name in REDUCED[op])
+
+
+@cache
+def combine_function(op: str) -> Native:
+    """(target, source, bytes, code): a reduction of elements that lie together, of the type that has this code in a map."""
+    kinds = [kind for kind in TYPES if kind.name in REDUCED[op]]
+    functions = {kind.name: reduce_function(op, _AS.get(kind.name, kind.name)) for kind in kinds}
+
+    def combine(target: ptr, source: ptr, bytes: u64, code: u32) -> None:
+        for kind in kinds:
+            if code == kind.code:
+                functions[kind.name](target, source, bytes // kind.memory)
+
+    return Native(combine, f"combine_tensor_{op}")
+
+
+# issue --------------------------------------------------------------------------------------------------------------
+@native
+def note(w: ptr_to(Warp), lane: u32, at: u64, to: u64, coordinates: ptr_to(u32)) -> None:
+    """What a fault is to know: the map, the place in shared memory, the coordinates."""
+    cta = w.cta
+    cta.fault_words[0] = at
+    cta.fault_words[1] = to
+    for k in unrolled(RANKS):
+        cta.fault_words[2 + k] = u64(coordinates[k * 32 + lane])
+
+
+@native
+def hold_tensor(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), access: u32, site: u32) -> ptr:
+    """What a copy touches of the tensor, which lies in one buffer; or null, and a fault unless that is nothing."""
+    ends = stack(i64, 2)
+    found = extent(box, ends, ends + 1)
+    if found == 2:
+        fault(w, FaultKind.OUT_OF_BOUNDS, site, lane, box.address, u32(0))
+    if found != 1:
+        return null(u8)
+    box.first = u64(ends[0])
+    return hold(w, lane, box.address + box.first, u64(ends[1]) - box.first, access, site)
+
+
+@native
+def hold_box(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), to: u64, targets: u32, site: u32) -> None:
+    """The box has room in the shared memory of each CTA that it is for, or there is a fault."""
+    if (to & (SHARED_ALIGNMENT - 1)) != 0:
+        fault(w, FaultKind.MISALIGNED, site, lane, to, u32(SHARED_ALIGNMENT))
+    if to > OFFSET_MASK:
+        fault(w, FaultKind.BEYOND_SPACE, site, lane, to, u32(0))
+    box.place = (to & WITHIN) - SHARED_BASE
+    box.targets = targets
+    left = targets
+    while left != 0:
+        rank = trailing_zeros(left)
+        left = left & (left - 1)
+        hold_shared(w, lane, (u64(rank) << RANK_SHIFT) | (to & WITHIN), lines(box), site)
+
+
+@native
+def hold_barriers(w: ptr_to(Warp), lane: u32, t: ptr_to(Transfer), barrier: u64, barriers: u32, site: u32) -> None:
+    """The mbarriers at this place in the shared memory of several CTAs hear of the bytes."""
+    if (barrier & (ALIGNMENT - 1)) != 0:
+        fault(w, FaultKind.MISALIGNED, site, lane, barrier, u32(ALIGNMENT))
+    left = barriers
+    while left != 0:
+        rank = trailing_zeros(left)
+        left = left & (left - 1)
+        hold_shared(w, lane, (u64(rank) << RANK_SHIFT) | (barrier & WITHIN), u64(8), site)
+    t.completes = u32(Completes.BYTES)
+    t.barriers = barriers
+    t.offset = (barrier & WITHIN) - SHARED_BASE
+
+
+@native
+def load_box(
+    w: ptr_to(Warp), lane: u32, to: u64, at: u64, coordinates: ptr_to(u32), more: ptr_to(u32), barrier: u64, targets: u32,
+    barriers: u32, rank: u32, mode: u32, site: u32,
+) -> None:  # fmt: skip
+    """One box for the shared memory of the CTAs in `targets`; the mbarriers of those in `barriers` hear of it."""
+    if w.cta.fault != 0:
+        return
+    t = new_transfer(w, lane, u32(TransferKind.TENSOR_LOAD), site)
+    box = cast_ptr(Box, address(t.payload))  # noqa: F821
+    if begin(w, lane, at, coordinates, more, rank, mode, u32(0), box, site) != 0:
+        hold_box(w, lane, box, to, targets, site)
+        hold_barriers(w, lane, t, barrier, barriers, site)
+        t.source = hold_tensor(w, lane, box, u32(READ), site)
+        t.units = box.rows
+        start(t)
+
+
+@native
+def tensor_load(
+    w: ptr_to(Warp), mask: u32, to: ptr_to(u64), maps: ptr_to(u64), coordinates: ptr_to(u32), more: ptr_to(u32),
+    barriers: ptr_to(u64), masks: ptr_to(u32), rank: u32, mode: u32, way: u32, site: u32,
+) -> None:  # fmt: skip
+    """cp.async.bulk.tensor to shared memory. way: bits of OWN, MULTICAST and PAIR."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if w.cta.fault != 0:
+            return
+        place = to[lane]
+        barrier = barriers[lane]
+        where = maps[lane]
+        if (way & OWN) != 0 and other_cta(w, place) != 0:
+            fault(w, FaultKind.OTHER_CTA, site, lane, place, u32(0))
+        owner = u32(1) << u32(barrier >> RANK_SHIFT)
+        if (way & MULTICAST) == 0:
+            only = u32(1) << u32(place >> RANK_SHIFT)
+            load_box(w, lane, place, where, coordinates, more, barrier, only, owner, rank, mode, site)
+        elif (way & PAIR) == 0:
+            all = masks[lane] & 0xFFFF
+            load_box(w, lane, place, where, coordinates, more, barrier, all, all, rank, mode, site)
+        else:  # of each pair of CTAs the one hears that has the place in it of the mbarrier's owner
+            for half in unrolled(2):
+                some = masks[lane] & (0x5555 << half)
+                hear = (some >> half) << (u32(barrier >> RANK_SHIFT) & 1)
+                if some != 0:
+                    load_box(w, lane, place, where, coordinates, more, barrier, some, hear, rank, mode, site)
+        if w.cta.fault != 0:
+            note(w, lane, where, place, coordinates)
+
+
+@native
+def tensor_store(
+    w: ptr_to(Warp), mask: u32, maps: ptr_to(u64), coordinates: ptr_to(u32), source: ptr_to(u64), rank: u32, mode: u32,
+    combine: ptr, types: u32, access: u32, site: u32,
+) -> None:  # fmt: skip
+    """cp.async.bulk.tensor and cp.reduce.async.bulk.tensor to global memory. combine: null, or what is done to each run of
+    elements (target, source, bytes, code of the type). types: bits of the codes for which that is."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        from_ = source[lane]
+        if w.cta.fault != 0:
+            return
+        if other_cta(w, from_) != 0:
+            fault(w, FaultKind.OTHER_CTA, site, lane, from_, u32(0))
+        t = new_transfer(w, lane, u32(TransferKind.TENSOR_STORE), site)
+        box = cast_ptr(Box, address(t.payload))  # noqa: F821
+        if begin(w, lane, maps[lane], coordinates, coordinates, rank, mode, u32(1), box, site) != 0:
+            box.combine = u64(combine)
+            if ((types >> box.type) & 1) == 0:
+                fault(w, FaultKind.TENSOR_MAP, site, lane, maps[lane], u32(Wrong.OPERATION))
+            hold_box(w, lane, box, from_, u32(1) << w.cta.rank, site)
+            t.target = hold_tensor(w, lane, box, access, site)
+            t.completes = u32(Completes.GROUP)
+            t.units = box.rows
+            t.source = shared_of(w.cta.cluster, w.cta.rank) + first_byte(box)
+            t.source_bytes = box.place + lines(box) - first_byte(box)
+            start(t)
+        if w.cta.fault != 0:
+            note(w, lane, maps[lane], from_, coordinates)
