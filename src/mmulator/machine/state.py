@@ -71,6 +71,7 @@ class FaultKind(IntEnum):
     CTA_EXITED = 28  # an access to the shared memory of a CTA whose threads have all exited
     MBARRIER_RANGE = 29  # a count of arrivals or bytes that an mbarrier cannot hold; fault_bytes: which (runtime/mbarrier.py)
     BULK_SIZE = 30  # bytes of a bulk copy that are no multiple of 16
+    CLUSTER_BARRIER = 31  # a barrier.cluster.arrive after another, or a wait without one; fault_bytes: which (runtime/cluster.py)
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
@@ -105,6 +106,7 @@ Launch = Struct(
         ("nctaid", u32, 3),
         ("ntid", u32, 3),
         ("cluster", u32, 3),  # CTAs of a cluster
+        ("explicit", u32),  # whether the launch or the kernel says it
         ("warps", u32),  # of a CTA
         ("threads", u32),
         ("entry", i32),
@@ -120,6 +122,7 @@ Launch = Struct(
         ("watches", ptr_to(Watch)),
         ("watch_count", u32),
         ("seen", u64),  # stores to them so far
+        ("workspace", u64),  # address of what the CTAs of a cooperative grid share, or 0
     ],
 )
 
@@ -329,7 +332,7 @@ Warp = Struct("Warp", [
     ("polls", u64),  # waits for mbarriers that were executed
     ("napping", u32),  # lanes that sleep at an mbarrier, whose wait may end early
     ("timed_out", u32),  # lanes whose wait is to say that its time is over
-    ("cluster_came", u32), ("cluster_generation", u32, 32),  # barrier.cluster: lanes that arrived and have not waited, and when
+    ("cluster_came", u32), ("cluster_generation", u32.vec(32)),  # barrier.cluster: lanes that arrived and have not waited, and when
     ("retired", u64),  # operations of wgmma whose results are in the registers
 ])  # fmt: skip
 

@@ -11,7 +11,7 @@ from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import InternalError
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
 from mmulator.machine.emit.block import BlockEmitter
-from mmulator.machine.state import Cta
+from mmulator.machine.state import Cluster, Cta
 
 U32 = u32.vec(32)
 Read: TypeAlias = "Callable[[BlockEmitter], Value]"
@@ -39,6 +39,16 @@ def _size(field: str, axis: int) -> Read:
 
 def _place(axis: int) -> Read:
     return lambda e: _cta(e).field("ctaid")[axis]
+
+
+def _clusters(field: str, axis: int) -> Read:
+    """A number of CTAs, in clusters."""
+    return lambda e: (_place(axis) if field == "ctaid" else _size(field, axis))(e) // _launch(e, "cluster")[axis]
+
+
+def _in_cluster(axis: int) -> Read:
+    """clusters begin where the grid does, so that a CTA's place in its own follows from the one in the grid."""
+    return lambda e: _place(axis)(e) % _launch(e, "cluster")[axis]
 
 
 _VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
@@ -79,17 +89,19 @@ _TABLE: dict[str, Read] = {
     **{f"reserved_smem_offset_{n}": (lambda e: constant(e.b, u32, 0)) for n in range(2)},
     "reserved_smem_offset_cap": lambda e: constant(e.b, u32, 0x400),
     # a CTA outside of any cluster is a cluster of one
-    **{f"cluster_ctaid.{a}": (lambda e: constant(e.b, u32, 0)) for a in _AXES},
-    **{f"cluster_nctaid.{a}": (lambda e: constant(e.b, u32, 1)) for a in _AXES},
-    **{f"clusterid.{a}": _place(n) for a, n in _AXES.items()},
-    **{f"nclusterid.{a}": _size("nctaid", n) for a, n in _AXES.items()},
-    "is_explicit_cluster": lambda e: constant(e.b, u32, 0),
+    **{f"cluster_ctaid.{a}": _in_cluster(n) for a, n in _AXES.items()},
+    **{f"cluster_nctaid.{a}": _size("cluster", n) for a, n in _AXES.items()},
+    **{f"clusterid.{a}": _clusters("ctaid", n) for a, n in _AXES.items()},
+    **{f"nclusterid.{a}": _clusters("nctaid", n) for a, n in _AXES.items()},
+    "is_explicit_cluster": lambda e: _launch(e, "explicit"),
     "current_graph_exec": lambda e: constant(e.b, u64, 0),
-    "cluster_ctarank": lambda e: constant(e.b, u32, 0),
-    "cluster_nctarank": lambda e: constant(e.b, u32, 1),
+    "cluster_ctarank": lambda e: _cta(e).field("rank"),
+    "cluster_nctarank": lambda e: cast_ptr(Cluster, _cta(e).field("cluster")).field("cta_count"),
     **{f"pm{n}": (lambda e: constant(e.b, u32, 0)) for n in range(8)},
     **{f"pm{n}_64": (lambda e: constant(e.b, u64, 0)) for n in range(8)},
     **{f"envreg{n}": (lambda e: constant(e.b, u32, 0)) for n in range(32)},
+    "envreg1": lambda e: u32(_launch(e, "workspace") >> 32),
+    "envreg2": lambda e: u32(_launch(e, "workspace")),
 }
 
 
