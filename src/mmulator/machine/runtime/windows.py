@@ -404,6 +404,7 @@ SPACES: dict[str, Native] = {
     "generic": translate, "global": translate_global, "shared": translate_shared, "local": _offsets_into(SLOT_LOCAL, "local"),
     "const": _offsets_into(SLOT_CONST, "const"), "param": _offsets_into(SLOT_PARAM, "param"),
 }  # fmt: skip
+NAMES = {space: space.rpartition("::")[2] for space in SPACES}  # in names of native functions
 
 
 def matrix_space(space: str) -> Native:
