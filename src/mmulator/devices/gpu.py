@@ -147,11 +147,10 @@ class Gpu:
     def _start_kernel(self, function: Any, request: Request, table: int) -> None:
         """In clusters or cooperatively, by cuLaunchKernelEx: a grid counts blocks there, as in `request`."""
         d, attributes = self._driver, []
-        size = prod(request.cluster)
-        if size > PORTABLE_CLUSTER:
+        if request.cluster is not None and prod(request.cluster) > PORTABLE_CLUSTER:
             attribute = d.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             self._call("cuFuncSetAttribute", function, attribute, 1)
-        if size > 1:
+        if request.cluster is not None:
             made = d.CUlaunchAttribute()
             made.id = d.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
             made.value.clusterDim.x, made.value.clusterDim.y, made.value.clusterDim.z = request.cluster

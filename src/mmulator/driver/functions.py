@@ -51,7 +51,7 @@ class Function:
 
     def check(
         self, grid: object, block: object, params: bytes | bytearray, shared: int, cluster: Extent | None
-    ) -> tuple[Extent, Extent, Extent]:
+    ) -> tuple[Extent, Extent, Extent | None]:
         """Grid, block and cluster of a launch, if that is one. Raises LaunchError or UnsupportedError."""
         if len(params) != self.parameter_bytes:
             raise LaunchError(f"{self.name} takes {self.parameter_bytes} bytes of parameters, not {len(params)}")
@@ -60,7 +60,7 @@ class Function:
 
     def run(
         self, grid: Extent, block: Extent, params: bytes | bytearray, regions: Regions, shared: int, seed: int,
-        settings: Settings, cluster: Extent = (1, 1, 1), cooperative: bool = False,
+        settings: Settings, cluster: Extent | None = None, cooperative: bool = False,
     ) -> Report:  # fmt: skip
         """One launch that was checked, and wait. Under another seed than the settings' its blocks begin in another order.
 

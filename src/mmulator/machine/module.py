@@ -191,13 +191,13 @@ class Kernel:
         return Signature(self.function)
 
     @cached_property
-    def _checked(self) -> dict[tuple[Any, ...], tuple[Extent, Extent, int, Extent]]:
+    def _checked(self) -> dict[tuple[Any, ...], tuple[Extent, Extent, int, Extent | None]]:
         """Shapes of launches that were checked."""
         return {}
 
     def shape(
         self, grid: Any, block: Any, shared: Any, device: str, cluster: Any = None
-    ) -> tuple[Extent, Extent, int, Extent]:
+    ) -> tuple[Extent, Extent, int, Extent | None]:
         """Grid, block, dynamic shared bytes and cluster of a launch, if that is one. Raises LaunchError or UnsupportedError.
 
         The grid is in blocks. A kernel with .blocksareclusters is given it in clusters, and a block of 1 or its own.
@@ -228,7 +228,7 @@ class Kernel:
         """A launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or UnsupportedError."""
         g, b, dynamic, c = self.shape(grid, block, shared, device, cluster)
         if cooperative:
-            check_cooperative(g, prod(b), self.static_shared + dynamic, device)
+            check_cooperative(g, c, prod(b), self.static_shared + dynamic, device)
         arguments = self.signature.pack(sequence(args, "args"), self.module.image.next_slot)
         elements = watched(watch) if watch != () else ()
         return Request(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.resident import ResidentCta
+from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.runtime.cluster import ARRIVE
 from mmulator.machine.state import FaultKind
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
@@ -28,6 +28,28 @@ HINTS = {
     FaultKind.CTA_EXITED: "let all threads of the cluster meet at barrier.cluster (cluster.sync()) before the first of them returns",
     FaultKind.CLUSTER_BARRIER: "pair every barrier.cluster.arrive with one barrier.cluster.wait, on every way through the kernel",
 }
+
+# Where lanes of a cluster wait for others: the rule that somebody broke, and what to do.
+WAITS = {
+    "barrier": (
+        f"barrier.cluster.wait: all threads of the cluster that have not exited must arrive {_BARRIER}",
+        "let every thread of every block of the cluster execute barrier.cluster.arrive, whatever branch it takes",
+    ),
+    "setmaxnreg": (
+        "setmaxnreg.inc waits until the registers that it asks for are free in the block's pool (PTX ISA 9.1, Miscellaneous "
+        "Instructions: setmaxnreg)",
+        "release as many with setmaxnreg.dec in other warpgroups; the pool is what the launch gave to the block",
+    ),
+}
+
+
+def waits_text(resident: Resident, cta: ResidentCta) -> str:
+    """`; 96 of 128 threads of the cluster have arrived at barrier.cluster`."""
+    arrived = int(resident.cluster["arrived"][0])
+    if not arrived:
+        return ""
+    live = sum(int(c["live_threads"]) for c in resident.ctas)
+    return f"; {arrived} of {live} threads of the cluster have arrived at barrier.cluster"
 
 
 def texts(access: str, size: int) -> dict[FaultKind, str]:

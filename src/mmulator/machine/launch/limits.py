@@ -31,6 +31,7 @@ MULTIPROCESSORS: dict[str, int] = {
     "sm_70": 80, "sm_72": 8, "sm_75": 40, "sm_80": 108, "sm_86": 82, "sm_87": 16, "sm_89": 128, "sm_90": 132, "sm_100": 148,
     "sm_103": 148, "sm_120": 170, "sm_121": 48,
 }  # fmt: skip
+CLUSTERED_BLOCKS = 8  # of a multiprocessor, if they are launched in clusters (an H200 counts 1056)
 MAX_LOCAL = 512 * KIB  # local memory of a thread
 MAX_FRAMES = 1 << 31  # bytes of all frames
 LARGE = 1 << 22  # bytes of a cluster from which on the memory of this machine is looked at
@@ -132,8 +133,9 @@ _DIRECTIVE = "Cluster Dimension Directives: .{} (PTX ISA 9.1)"
 
 def cluster_shape(
     value: Any, function: Function, grid: tuple[int, int, int], device: str
-) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """The grid in blocks, and the blocks of a cluster: what the launch says, or else the kernel. Raises LaunchError."""
+) -> tuple[tuple[int, int, int], tuple[int, int, int] | None]:
+    """The grid in blocks, and the blocks of a cluster: what the launch says, or else the kernel, or else None. Raises
+    LaunchError; an H200's driver answers the same with CUDA_ERROR_INVALID_CLUSTER_SIZE."""
     directives, name = function.directives, function.name
     cluster = required = _required(function)
     if value is not None:
@@ -144,7 +146,7 @@ def cluster_shape(
                 f"{name} asks for a cluster (.explicitcluster), and the launch names none",
                 rule=_DIRECTIVE.format("explicitcluster"), hint="launch it with cluster=(x, y, z), or --cluster x,y,z",
             )  # fmt: skip
-        return grid, (1, 1, 1)
+        return grid, None
     if required not in (None, cluster):
         raise LaunchError(
             f"{name} is compiled for clusters of {required} (.reqnctapercluster), not {cluster}",
@@ -191,11 +193,15 @@ def _check_cluster(cluster: tuple[int, int, int], function: Function, device: st
         )  # fmt: skip
 
 
-def check_cooperative(grid: tuple[int, int, int], threads: int, shared: int, device: str) -> None:
+def check_cooperative(
+    grid: tuple[int, int, int], cluster: tuple[int, int, int] | None, threads: int, shared: int, device: str
+) -> None:
     """Raises LaunchError for a cooperative grid that the chip does not hold at once, by threads, blocks and shared memory (how
     many registers a kernel takes only ptxas knows)."""
     most_threads, most_blocks, kib = MULTIPROCESSOR[device]
     warps = -(-threads // 32) * 32
+    if cluster is not None:
+        most_blocks = min(most_blocks, CLUSTERED_BLOCKS)
     most = min(most_blocks, most_threads // warps, kib * KIB // (shared + KIB)) * MULTIPROCESSORS[device]
     if prod(grid) > most:
         raise LaunchError(

@@ -52,7 +52,7 @@ class Report:
         report.__dict__.update(
             kernel=kernel, device=device, grid=request.grid, block=request.block, shared=static_shared + request.shared,
             seed=request.seed, threads=ran.threads, cached=ran.cached, notes=ran.notes, output=ran.output, stores=ran.stores,
-            cluster=request.cluster, seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds}, _work=ran.work,
+            cluster=request.cluster or (1, 1, 1), seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds}, _work=ran.work,
         )  # fmt: skip
         return report
 
