@@ -25,8 +25,7 @@ from mmulator.machine.state import LANES, Launch
 from mmulator.program.addresses import SLOT_GRID, SLOT_PARAM, SLOT_SHIFT
 
 LAUNCH = Launch.numpy_dtype()
-# What all CTAs of a grid share, as an H200 has it at each launch, cooperative or not: a size, the word of grid.sync() in
-# cooperative_groups, 1, and nothing.
+# What all CTAs of a cooperative grid share, as an H200 has it: a size, the word of grid.sync() in cooperative_groups, 1, nothing.
 WORKSPACE = np.array([16, 0, 1, 0], np.uint32).view(np.uint8)
 _ROW, _EXTENT, _WORD, _TABLES = struct.Struct("<4Q"), struct.Struct("<3I"), struct.Struct("<Q"), struct.Struct("<4Q")
 _NCTAID, _SEED, _WINDOWS = (Launch.offset[name] for name in ("nctaid", "seed", "windows"))
@@ -141,7 +140,7 @@ class Grid:
         self.functions = self.heap.hold(k.function_table)
         launch["functions"], launch["function_count"] = pointer(self.functions), len(self.functions)
         launch["print"] = self.printer.address
-        launch["workspace"] = SLOT_GRID << SLOT_SHIFT
+        launch["workspace"] = (SLOT_GRID << SLOT_SHIFT) * s.cooperative
         self.tables = [self.heap.hold(t) for t in k.matrix.tables]
         self.table_list = self.heap.hold(np.array([pointer(t) for t in self.tables], np.uint64))
         launch["tables"] = pointer(self.table_list)

@@ -12,6 +12,7 @@ from mmulator.errors import InternalError
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
 from mmulator.machine.emit.block import BlockEmitter
 from mmulator.machine.state import Cluster, Cta
+from mmulator.program.addresses import SHARED_BASE
 
 U32 = u32.vec(32)
 Read: TypeAlias = "Callable[[BlockEmitter], Value]"
@@ -81,8 +82,9 @@ _TABLE: dict[str, Read] = {
     "globaltimer_lo": lambda e: u32(_cycles(e)),
     "globaltimer_hi": lambda e: u32(_cycles(e) >> 32),
     "dynamic_smem_size": lambda e: _launch(e, "dynamic_shared"),
-    "total_smem_size": lambda e: _launch(e, "shared_bytes"),
-    "aggr_smem_size": lambda e: _launch(e, "shared_bytes"),
+    # as an H200 reads them: in units of 128 bytes; with what the system has, below the kernel's
+    "total_smem_size": lambda e: (_launch(e, "shared_bytes") + 127) // 128 * 128,
+    "aggr_smem_size": lambda e: _launch(e, "shared_bytes") + SHARED_BASE,
     # the reserved part of shared memory, as an NVIDIA H200 reads it
     "reserved_smem_offset_begin": lambda e: constant(e.b, u32, 0),
     "reserved_smem_offset_end": lambda e: constant(e.b, u32, 0x120),
