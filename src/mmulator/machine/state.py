@@ -71,6 +71,7 @@ class FaultKind(IntEnum):
     CTA_EXITED = 28  # an access to the shared memory of a CTA whose threads have all exited
     MBARRIER_RANGE = 29  # a count of arrivals or bytes that an mbarrier cannot hold; fault_bytes: which (runtime/mbarrier.py)
     BULK_SIZE = 30  # bytes of a bulk copy that are no multiple of 16
+    REGISTERS = 32  # setmaxnreg; fault_bytes: what was wrong (runtime/setmaxnreg.py)
     CLUSTER_BARRIER = 31  # a barrier.cluster.arrive after another, or a wait without one; fault_bytes: which (runtime/cluster.py)
 
 
@@ -122,6 +123,7 @@ Launch = Struct(
         ("watches", ptr_to(Watch)),
         ("watch_count", u32),
         ("seen", u64),  # stores to them so far
+        ("registers", u32),  # of a thread at the start, where setmaxnreg changes that; else 0
         ("workspace", u64),  # address of what the CTAs of a cooperative grid share, or 0
     ],
 )
@@ -214,6 +216,7 @@ Cta = Struct("Cta", [
     ("rank", u32),  # in its cluster
     ("shared_base", u64),  # address of its first byte of shared memory
     ("live_threads", u32),
+    ("register_pool", u32),  # registers of a thread that warps have released by setmaxnreg
     ("fault", u32),  # FaultKind
     ("fault_site", u32),
     ("fault_lane", u32),
@@ -333,6 +336,8 @@ Warp = Struct("Warp", [
     ("napping", u32),  # lanes that sleep at an mbarrier, whose wait may end early
     ("timed_out", u32),  # lanes whose wait is to say that its time is over
     ("cluster_came", u32), ("cluster_generation", u32.vec(32)),  # barrier.cluster: lanes that arrived and have not waited, and when
+    ("registers", u32),  # of a thread, by setmaxnreg
+    ("register_steps", u32), ("register_step", u32),  # how many setmaxnreg were executed; the last: twice its count, 1 for inc
     ("retired", u64),  # operations of wgmma whose results are in the registers
 ])  # fmt: skip
 

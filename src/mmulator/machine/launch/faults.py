@@ -107,7 +107,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     where = f"address 0x{address:x}, {describe_address(grid, address, cta)}"
     access = f"{ins.mnemonic} of {size} bytes at {where}"
     text = {
-        **faults_cluster.texts(access, size),
+        **faults_cluster.texts(ins, access, address, size),
         FaultKind.OUT_OF_BOUNDS: f"out of bounds: {access}",
         FaultKind.SHARED_OUT_OF_BOUNDS: f"out of bounds: {access}",
         FaultKind.LOCAL_OUT_OF_BOUNDS: f"out of bounds: {access}",

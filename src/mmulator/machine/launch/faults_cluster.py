@@ -5,8 +5,10 @@ from __future__ import annotations
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.runtime.cluster import ARRIVE
+from mmulator.machine.runtime.setmaxnreg import ABOVE, BELOW, OTHERS
 from mmulator.machine.state import FaultKind
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.ptx.tree import Instruction
 
 _BARRIER = "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: barrier.cluster)"
 _EXISTS = (
@@ -20,12 +22,15 @@ RULES = {
     FaultKind.OTHER_CTA: ".shared::cta is the shared memory of the block itself, .shared::cluster that of all blocks of its cluster "
     "(PTX ISA 9.1, State Spaces: Shared State Space)",
     FaultKind.CTA_EXITED: _EXISTS,
+    FaultKind.REGISTERS: "setmaxnreg: .dec takes at most what a thread has, .inc at least; all warps of a warpgroup execute the same "
+    "(PTX ISA 9.1, Miscellaneous Instructions: setmaxnreg)",
     FaultKind.CLUSTER_BARRIER: f"barrier.cluster: every thread arrives once, then waits {_BARRIER}",
 }
 HINTS = {
     FaultKind.NO_SUCH_RANK: "check the rank that mapa was given against %cluster_nctarank",
     FaultKind.OTHER_CTA: "name .shared::cluster, or use a generic address",
     FaultKind.CTA_EXITED: "let all threads of the cluster meet at barrier.cluster (cluster.sync()) before the first of them returns",
+    FaultKind.REGISTERS: "count the registers that each warpgroup has, from the bound of .maxnreg or .minnctapersm on",
     FaultKind.CLUSTER_BARRIER: "pair every barrier.cluster.arrive with one barrier.cluster.wait, on every way through the kernel",
 }
 
@@ -52,9 +57,16 @@ def waits_text(resident: Resident, cta: ResidentCta) -> str:
     return f"; {arrived} of {live} threads of the cluster have arrived at barrier.cluster"
 
 
-def texts(access: str, size: int) -> dict[FaultKind, str]:
-    """What happened. access: `ld.shared::cluster.b32 of 4 bytes at address ...`; size: bytes, or what was wrong at the barrier."""
+def texts(ins: Instruction, access: str, address: int, size: int) -> dict[FaultKind, str]:
+    """What happened. access: `ld.shared::cluster.b32 of 4 bytes at address ...`; size: bytes, or what was wrong."""
+    has, count = address & 0xFFFFFFFF, address >> 32
+    registers = {
+        ABOVE: f"{ins.mnemonic} {count} by a thread that has {has} registers",
+        BELOW: f"{ins.mnemonic} {count} by a thread that has {has} registers",
+        OTHERS: f"{ins.mnemonic} {count}, and another warp of the warpgroup has executed setmaxnreg with {has} in its place",
+    }
     return {
+        FaultKind.REGISTERS: registers.get(size, ""),
         FaultKind.NO_SUCH_RANK: f"out of bounds: {access}",
         FaultKind.OTHER_CTA: f"wrong state space: {access}",
         FaultKind.CTA_EXITED: f"access after exit: {access}, all threads of which have exited",

@@ -130,6 +130,7 @@ class Grid:
         launch["stop"] = pointer(self.stop)
         launch["local_bytes"] = k.local_bytes
         launch["ntid"], launch["cluster"] = s.block, s.cluster
+        launch["registers"] = k.registers
         launch["explicit"] = s.explicit
         launch["warps"], launch["threads"] = s.warps, s.threads
         launch["entry"] = k.program.entry.entry

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.isa.targets import DEVICES, Target, check_known
 
+from mmulator.ptx.directives import clusters
+
 if TYPE_CHECKING:
     from mmulator.ptx.tree import Function
 
@@ -136,24 +138,24 @@ def cluster_shape(
 ) -> tuple[tuple[int, int, int], tuple[int, int, int] | None]:
     """The grid in blocks, and the blocks of a cluster: what the launch says, or else the kernel, or else None. Raises
     LaunchError; an H200's driver answers the same with CUDA_ERROR_INVALID_CLUSTER_SIZE."""
-    directives, name = function.directives, function.name
-    cluster = required = _required(function)
+    said, name = clusters(function), function.name
+    cluster = said.shape
     if value is not None:
         cluster = dimensions(value, "cluster", (MAX_CLUSTER, MAX_CLUSTER, MAX_CLUSTER))
     if cluster is None:
-        if "explicitcluster" in directives:
+        if said.explicit:
             raise LaunchError(
                 f"{name} asks for a cluster (.explicitcluster), and the launch names none",
                 rule=_DIRECTIVE.format("explicitcluster"), hint="launch it with cluster=(x, y, z), or --cluster x,y,z",
             )  # fmt: skip
         return grid, None
-    if required not in (None, cluster):
+    if said.shape not in (None, cluster):
         raise LaunchError(
-            f"{name} is compiled for clusters of {required} (.reqnctapercluster), not {cluster}",
+            f"{name} is compiled for clusters of {said.shape} (.reqnctapercluster), not {cluster}",
             rule=_DIRECTIVE.format("reqnctapercluster"), hint="leave cluster out: the kernel says it",
         )  # fmt: skip
-    _check_cluster(cluster, function, device)
-    if "blocksareclusters" in directives:
+    _check_cluster(cluster, said.most, function, device)
+    if said.blocks:
         grid = dimensions([n * c for n, c in zip(grid, cluster)], "the grid, in blocks,", MAX_GRID)
     for axis, n, c in zip("xyz", grid, cluster):
         if n % c:
@@ -165,22 +167,12 @@ def cluster_shape(
     return grid, cluster
 
 
-def _required(function: Function) -> tuple[int, int, int] | None:
-    """.reqnctapercluster of a kernel."""
-    found = function.directives.get("reqnctapercluster")
-    if not found:
-        return None
-    x, y, z = [*map(int, found), 1, 1][:3]
-    return x, y, z
-
-
-def _check_cluster(cluster: tuple[int, int, int], function: Function, device: str) -> None:
+def _check_cluster(cluster: tuple[int, int, int], most: int | None, function: Function, device: str) -> None:
     """Raises LaunchError for a cluster that the device or the kernel does not take."""
     size = prod(cluster)
-    most = function.directives.get("maxclusterrank")
-    if most and size > int(most[0]):
+    if most is not None and size > most:
         raise LaunchError(
-            f"{function.name} is compiled for clusters of at most {most[0]} blocks (.maxclusterrank), not {size}",
+            f"{function.name} is compiled for clusters of at most {most} blocks (.maxclusterrank), not {size}",
             rule=_DIRECTIVE.format("maxclusterrank"),
         )
     if size > 1 and int(device[3:]) < 90:
