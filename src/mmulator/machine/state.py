@@ -71,8 +71,8 @@ class FaultKind(IntEnum):
     CTA_EXITED = 28  # an access to the shared memory of a CTA whose threads have all exited
     MBARRIER_RANGE = 29  # a count of arrivals or bytes that an mbarrier cannot hold; fault_bytes: which (runtime/mbarrier.py)
     BULK_SIZE = 30  # bytes of a bulk copy that are no multiple of 16
-    REGISTERS = 32  # setmaxnreg; fault_bytes: what was wrong (runtime/setmaxnreg.py)
-    CLUSTER_BARRIER = 31  # a barrier.cluster.arrive after another, or a wait without one; fault_bytes: which (runtime/cluster.py)
+    REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (runtime/setmaxnreg.py)
+    CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; fault_bytes: which (runtime/cluster.py)
 
 
 Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writable", u64)])
