@@ -145,8 +145,8 @@ def test_groups_hold_what_was_issued_before_their_commit() -> None:
 
 # mbarriers ------------------------------------------------------------------------------------------------------------
 def word(expected: int, pending: int, awaited: int, phase: int) -> int:
-    count, bytes = (1 << 20) - 1, (1 << 22) - 1
-    return (-expected & count) << 1 | (awaited & bytes) << 21 | (-pending & count) << 43 | phase << 63
+    count, bytes = (1 << 20) - 1, (1 << 21) - 1
+    return (-expected & count) << 1 | (-awaited & bytes) << 21 | (-pending & count) << 43 | phase << 63
 
 
 def test_a_fresh_mbarrier_is_that_of_a_chip() -> None:

@@ -20,7 +20,9 @@ from mmulator.errors import InternalError, MmulatorError
 from mmulator.source import printable
 
 # Commands. Each is the function (or application) of that name, in the module of that name or the one in _MODULES.
-COMMANDS: tuple[str, ...] = ("run", "exec", "check", "explain", "list", "layout", "descriptor", "sparse", "conformance", "cache")
+COMMANDS: tuple[str, ...] = (
+    "run", "exec", "check", "explain", "list", "layout", "descriptor", "tensormap", "sparse", "conformance", "cache",
+)  # fmt: skip
 _MODULES = {"list": "listing"}  # a module `list` would hide the builtin in this package
 _INTERRUPTED = 130  # exit code after Ctrl-C
 _COMPLETING = "_MMULATOR_COMPLETE"

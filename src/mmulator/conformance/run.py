@@ -20,6 +20,7 @@ from mmulator.conformance import cases, compare, kernels, vectors
 from mmulator.conformance.edges import EDGES
 from mmulator.conformance.probes import PROBES, Observation, observe
 from mmulator.conformance.subjects import Subject, forms, group, subjects
+from mmulator.conformance.suites import SUITES
 from mmulator.conformance.vectors import Vector
 from mmulator.devices.gpu import Gpu
 from mmulator.errors import MmulatorError
@@ -34,12 +35,13 @@ _BATCH_BYTES = 48 << 20
 
 @dataclass(frozen=True)
 class Item:
-    """A unit of work: the subjects of one form, or those that an edge asks about."""
+    """A unit of work: the subjects of one form, or those that an edge asks about, or a suite (suites.py)."""
 
     name: str
     group: str
     mnemonic: str
     edge: str = ""
+    suite: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def items(target: Target, settings: Settings) -> tuple[list[Item], list[str]]:
     for edge in EDGES if settings.edges else ():
         asked = [f.mnemonic for f in there if edge.asks(f)]
         out += [Item(f"edge {edge.name}: {m}", f"edge: {edge.name}", m, edge.name) for m in asked]
+    out += [Item(s.name, s.group, s.name, suite=s.name) for s in SUITES.values() if s.there(target)]
     return [i for i in out if wanted.search(i.name)], [f.mnemonic for f in missing if wanted.search(f.mnemonic)]
 
 
@@ -136,6 +139,8 @@ def batches(
 
 def check(item: Item, backend: Backend, settings: Settings) -> Row:
     """Run an item on the GPU and on the model."""
+    if item.suite:
+        return check_suite(item, backend, settings)
     start = time.perf_counter()
     device, target = backend.chip.device, backend.chip.target
     row = Row(item, "same")
@@ -158,6 +163,25 @@ def check(item: Item, backend: Backend, settings: Settings) -> Row:
         row = replace(row, verdict="error", error=f"{type(error).__name__}: {error}")
     finally:
         _close(backend, module)
+    return replace(row, seconds=round(time.perf_counter() - start, 3))
+
+
+def check_suite(item: Item, backend: Backend, settings: Settings) -> Row:
+    """Run a suite."""
+    start = time.perf_counter()
+    row = Row(item, "same", subjects=1)
+    try:
+        for r in SUITES[item.suite].run(backend, settings.seed, settings.count):
+            row = replace(
+                row, cases=row.cases + r.cases, executions=row.executions + r.executions, words=row.words + r.words,
+                wrong=row.wrong + r.wrong,
+            )  # fmt: skip
+            if r.wrong and row.verdict == "same":
+                row = replace(row, verdict="different", error=r.first)
+    except MmulatorError as error:
+        row = replace(row, verdict="error", error=str(error))
+    except Exception as error:  # as above
+        row = replace(row, verdict="error", error=f"{type(error).__name__}: {error}")
     return replace(row, seconds=round(time.perf_counter() - start, 3))
 
 

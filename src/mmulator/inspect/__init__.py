@@ -22,10 +22,13 @@ _LAZY: dict[str, str] = {
     "MetadataWord": "sparse",
     "OffsetMeaning": "descriptors.answer",
     "PatternReport": "sparse",
+    "TensorBox": "tensormaps.box",
+    "TensorMapFields": "tensormaps.fields",
     "Tile": "descriptors.tile",
     "WarpAccess": "descriptors.banks",
     "address_accesses": "descriptors.banks",
     "bank_conflicts": "descriptors.banks",
+    "check_copy": "tensormaps.checks",
     "describe_descriptor": "descriptors.describe",
     "descriptor_fields": "descriptors.describe",
     "descriptor_from_cute": "descriptors.from_cute",
@@ -36,7 +39,10 @@ _LAZY: dict[str, str] = {
     "make_tile": "descriptors.describe",
     "metadata_word": "sparse",
     "metadata_words": "sparse",
+    "parse_copy": "tensormaps.copy",
     "pattern_report": "sparse",
+    "tensor_box": "tensormaps.box",
+    "tensor_map_fields": "tensormaps.fields",
     "tile_to_shape": "descriptors.cute_layout",
 }
 
@@ -53,10 +59,13 @@ __all__ = [
     "MetadataWord",
     "OffsetMeaning",
     "PatternReport",
+    "TensorBox",
+    "TensorMapFields",
     "Tile",
     "WarpAccess",
     "address_accesses",
     "bank_conflicts",
+    "check_copy",
     "describe_descriptor",
     "descriptor_fields",
     "descriptor_from_cute",
@@ -67,7 +76,10 @@ __all__ = [
     "make_tile",
     "metadata_word",
     "metadata_words",
+    "parse_copy",
     "pattern_report",
+    "tensor_box",
+    "tensor_map_fields",
     "tile_to_shape",
 ]
 
@@ -86,6 +98,10 @@ if TYPE_CHECKING:
     from mmulator.inspect.listing import FormGroup, group
     from mmulator.inspect.search import find_forms
     from mmulator.inspect.sparse import MetadataWord, PatternReport, metadata_word, metadata_words, pattern_report
+    from mmulator.inspect.tensormaps.box import TensorBox, tensor_box
+    from mmulator.inspect.tensormaps.checks import check_copy
+    from mmulator.inspect.tensormaps.copy import parse_copy
+    from mmulator.inspect.tensormaps.fields import TensorMapFields, tensor_map_fields
 
 
 def __getattr__(name: str) -> Any:

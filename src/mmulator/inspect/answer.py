@@ -20,6 +20,8 @@ VIEWS: dict[str, dict[str, str]] = {
     "Layout": {"html": "html.picture", "svg": "layout.draw"},
     "MetadataWord": {"html": "html.metadata_word"},
     "PatternReport": {"html": "html.pattern_report"},
+    "TensorBox": {"html": "html.tensor_box", "svg": "box.draw_box"},
+    "TensorMapFields": {"html": "html.tensor_map_fields"},
 }
 
 

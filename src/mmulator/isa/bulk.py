@@ -39,7 +39,7 @@ _PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="bulk")
 _COMMIT = ACTS.but(queue=Queue.BULK, step=Step.COMMIT, counted_as="bulk")
 _WAIT = ACTS.but(queue=Queue.BULK, step=Step.WAIT, ends=Ends.WAIT, counted_as="bulk")
 
-_SIZE = src("size", "u32", values=range(0, 1 << 32, 16))
+_SIZE = src("size", "u32", values=range(0, 1 << 20, 16))
 _DST, _SRC = addr("dstMem", space="dst"), addr("srcMem", space="src")
 _MASK = src("byteMask", "u16", when="cp_mask")
 

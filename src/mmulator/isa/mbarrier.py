@@ -8,7 +8,6 @@ from mmulator.isa.effects import ACTS, Effects, Ends, Memory, Queue, Step
 from mmulator.isa.pieces import SINK, SYNC, addr, dst, maybe, need, one, row, src, type_
 from mmulator.isa.row import OperandSpec, Row, Slot
 
-_LATER = "mbarrier objects: later release"
 _B64 = type_("b64")
 _AT = addr(home="shared")
 _CTA = maybe("space", "shared", "shared::cta")
@@ -45,27 +44,26 @@ def _ordered(m: Mapping[str, str]) -> str | None:
 
 
 def _row(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects, ptx: tuple[int, int] = (7, 0),
-         sm: int = 80, tx: bool = False, unsupported: str = _LATER) -> Row:  # fmt: skip
+         sm: int = 80, tx: bool = False) -> Row:  # fmt: skip
     """tx: of transactions, which sm_90 brought."""
     ptx, sm = ((8, 0), 90) if tx else (ptx, sm)
     return row(
         f"mbarrier.{name}", slots, operands, f"{SYNC}: mbarrier.{name.partition('.')[0]}", ptx, sm,
-        _TX_NEEDS if name in ("expect_tx", "complete_tx") else _NEEDS, rule=_ordered, unsupported=unsupported, effects=effects,
+        _TX_NEEDS if name in ("expect_tx", "complete_tx") else _NEEDS, rule=_ordered, effects=effects,
     )  # fmt: skip
 
 
 _NO_COMPLETE = one("noComplete", "noComplete")
 
 ROWS: tuple[Row, ...] = (
-    _row("init", _CTA, _B64, operands=(_AT, _COUNT.but(lo=None)), effects=_WRITES, unsupported=""),
+    _row("init", _CTA, _B64, operands=(_AT, _COUNT.but(lo=None)), effects=_WRITES),
     _row("inval", _CTA, _B64, operands=(_AT,), effects=_WRITES),
     _row("expect_tx", _TX_ORDER, _SCOPE, _ANY, _B64, operands=(_AT, _TX), effects=_CHANGES, tx=True),
     _row("complete_tx", _TX_ORDER, _SCOPE, _ANY, _B64, operands=(_AT, _TX), effects=_CHANGES, tx=True),
     # arrive: here, in another block of the cluster, with the transactions to expect, without completing the phase
-    _row("arrive", _ARRIVES, _SCOPE, _CTA, _B64, operands=(_STATE, _AT, _COUNT_MAYBE), effects=_CHANGES, unsupported=""),
+    _row("arrive", _ARRIVES, _SCOPE, _CTA, _B64, operands=(_STATE, _AT, _COUNT_MAYBE), effects=_CHANGES),
     _row("arrive", _ARRIVES, _SCOPE, _REMOTE, _B64, operands=(SINK, _AT, _COUNT_MAYBE), effects=_CHANGES),
-    _row("arrive.expect_tx", _ARRIVES, _SCOPE, _CTA, _B64, operands=(_STATE, _AT, _TX), effects=_CHANGES, tx=True,
-         unsupported=""),
+    _row("arrive.expect_tx", _ARRIVES, _SCOPE, _CTA, _B64, operands=(_STATE, _AT, _TX), effects=_CHANGES, tx=True),
     _row("arrive.expect_tx", _ARRIVES, _SCOPE, _REMOTE, _B64, operands=(SINK, _AT, _TX), effects=_CHANGES, tx=True),
     _row("arrive", _NO_COMPLETE, maybe("sem", "release"), maybe("scope", "cta"), _CTA, _B64, operands=(_STATE, _AT, _COUNT),
          effects=_CHANGES),
@@ -82,9 +80,8 @@ ROWS: tuple[Row, ...] = (
     _row("try_wait", _WAITS_FOR, _SCOPE, _CTA, _B64, operands=(_DONE, _AT, src("state", "u64"), _HINT), effects=_LOOKS,
          ptx=(7, 8), sm=90),
     _row("try_wait.parity", _WAITS_FOR, _SCOPE, _CTA, _B64,
-         operands=(_DONE, _AT, src("phaseParity", "u32", lo=0, hi=1), _HINT), effects=_LOOKS, ptx=(7, 8), sm=90, unsupported=""),
+         operands=(_DONE, _AT, src("phaseParity", "u32", lo=0, hi=1), _HINT), effects=_LOOKS, ptx=(7, 8), sm=90),
     _row("pending_count", _B64, operands=(dst("u32", "count"), src("state", "u64")), effects=_COUNTS),
     row("cp.async.mbarrier.arrive", (maybe("noinc"), _CTA, _B64), (_AT,), f"{SYNC}: cp.async.mbarrier.arrive", (7, 0), 80,
-        _NEEDS, unsupported=_LATER,
-        effects=ACTS.but(memory=Memory.ATOMIC, queue=Queue.COPIES, step=Step.SIGNAL, counted_as="barrier")),
+        _NEEDS, effects=ACTS.but(memory=Memory.ATOMIC, queue=Queue.COPIES, step=Step.SIGNAL, counted_as="barrier")),
 )  # fmt: skip

@@ -71,7 +71,7 @@ def _reductions(name: str) -> tuple[Row, ...]:
 
 _TO, _FROM = addr("dstMem", space="dst"), addr("srcMem", space="src")
 _WAYS = (one("dst", "global"), one("src", "shared::cta"), BULK_GROUP)
-_SIZE = src("size", "u32", values=range(0, 1 << 32, 16))
+_SIZE = src("size", "u32", values=range(0, 1 << 20, 16))
 _BULK = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
 
 

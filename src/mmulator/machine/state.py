@@ -69,8 +69,15 @@ class FaultKind(IntEnum):
     NO_SUCH_RANK = 26  # an address of shared memory of a CTA that the cluster does not have
     OTHER_CTA = 27  # an access to .shared::cta with an address of another CTA's shared memory
     CTA_EXITED = 28  # an access to the shared memory of a CTA whose threads have all exited
-    MBARRIER_RANGE = 29  # a count of arrivals or bytes that an mbarrier cannot hold; fault_bytes: which (runtime/mbarrier.py)
+    MBARRIER_RANGE = 29  # mbarrier.init with a count of arrivals that an mbarrier cannot hold
     BULK_SIZE = 30  # bytes of a bulk copy that are no multiple of 16
+    # Of an mbarrier at the fault's address; bytes: the count of the operand (runtime/mbarrier.py).
+    NO_MBARRIER = 40  # nothing was initialised there, or it was invalidated
+    MBARRIER_ARRIVALS = 41  # none, or more than are pending
+    MBARRIER_BYTES = 42  # more bytes, or fewer, than the tx-count can hold
+    MBARRIER_COMPLETES = 43  # arrive.noComplete with the last arrival
+    MBARRIER_ELSEWHERE = 44  # data goes to one CTA, and another's mbarrier is to hear of it; bytes: rank of the data
+    MBARRIER_BUSY = 45  # an mbarrier is invalidated whose address a transfer still has
     REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (runtime/setmaxnreg.py)
     CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; fault_bytes: which (runtime/cluster.py)
 
@@ -118,6 +125,8 @@ Launch = Struct(
         ("callees", ptr_to(Callee)),  # of each function of the kernel
         ("functions", ptr_to(i32)),  # of each function of the module its number among these, -1 if no pointer can reach it
         ("function_count", u64),
+        ("frame_bytes", u64),  # register file of a warp
+        ("noisy", ptr_to(u32)), ("noisy_count", u32),  # blocks of code that access memory
         ("print", u64),  # host function that device printf calls
         ("tables", ptr_to(ptr)),  # of matrix instructions
         ("watches", ptr_to(Watch)),
@@ -198,9 +207,23 @@ Cluster = Struct("Cluster", [
     ("transfers", ptr), ("under_way", u32), ("newest", u64),  # a table of TRANSFERS; how many are under way; were issued
     ("staging", ptr), ("staging_used", u64), ("rounds", u64),
     ("flips", u64),  # phases of mbarriers that were completed
-    ("patience", u32),  # rounds in which nothing happened but that waits timed out
+    ("patience", u32),  # times that nobody could go on and waits timed out, since something was completed
+    ("tries", u32), ("print", u64), ("noise", u64), ("heard", u64),  # runtime/standstill.py
+    ("accounts", ptr), ("account_count", u32),  # a table of ACCOUNTS; how many are in use
     ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; how often it was complete
 ])  # fmt: skip
+
+# What is known of an mbarrier besides its word (runtime/accounts.py). Who: site + 1 (0: nobody), warp of the cluster, lane, in
+# which phase, counted from the first.
+Who = Struct("Who", [("site", u32), ("warp", u32), ("lane", u32), ("phase", u32)])
+Account = Struct("Account", [
+    ("at", u64),  # on the host; 0: this entry is free
+    ("valid", u32), ("phase", u32),  # it was initialised and not invalidated; phases that were completed since
+    ("made", Who), ("ended", Who),  # who initialised it, and who invalidated it last
+    ("arrived", Who), ("asked", Who), ("brought", Who),  # who arrived last, expected bytes last, and issued what brought some last
+    ("expected", u64), ("came", u64),  # bytes in this phase
+])  # fmt: skip
+ACCOUNTS = 512  # mbarriers of a cluster that are known; of more, what they hold is not judged
 
 Cta = Struct("Cta", [
     ("launch", ptr_to(Launch)),
@@ -236,8 +259,10 @@ class Completes(IntEnum):
     BYTES = 2  # an mbarrier, which expects its bytes
 
 
-# How every entry of a queue begins. barrier: on the host.
-Operation = Struct("Operation", [("completes", u32), ("bytes", u32), ("barrier", ptr_to(u64))])
+# How every entry of a queue begins. barrier: on the host. bytes: or arrivals; site, lane: whose they are.
+Operation = Struct("Operation", [
+    ("completes", u32), ("bytes", u32), ("barrier", ptr_to(u64)), ("site", u32), ("lane", u32),
+])  # fmt: skip
 
 # A committed group that is not empty: its number, and the operations up to its end.
 AsyncGroup = Struct("AsyncGroup", [("number", u64), ("end", u64)])
@@ -253,7 +278,7 @@ Queue = Struct("Queue", [
     ("committed", u64), ("filled", u64),  # groups, and those of them that are not empty
 ])  # fmt: skip
 
-# cp.async: what the lanes of a warp copy with one instruction
+# cp.async: what the lanes of a warp copy with one instruction. mask: 0 for cp.async.mbarrier.arrive, which copies nothing
 CopyEntry = Struct("CopyEntry", [
     ("operation", Operation),
     ("mask", u32), ("bytes", u32), ("source", ptr, 32), ("target", ptr, 32), ("valid", u8, 32),
@@ -334,6 +359,7 @@ Warp = Struct("Warp", [
     ("awaits", u64),  # where the mbarrier is at which lanes sleep, on the host; 0: nowhere, 1: several
     ("polls", u64),  # waits for mbarriers that were executed
     ("napping", u32),  # lanes that sleep at an mbarrier, whose wait may end early
+    ("naps_at", u64, 32), ("naps_for", u32),  # where the mbarrier of each is, on the host; the parities that are to be over
     ("timed_out", u32),  # lanes whose wait is to say that its time is over
     ("cluster_came", u32), ("cluster_generation", u32.vec(32)),  # barrier.cluster: lanes that arrived and have not waited, and when
     ("registers", u32),  # of a thread, by setmaxnreg

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Effects, Ends, Queue, Step, Together
+from mmulator.isa.effects import Effects, Ends, Memory, Queue, Step, Together
 from mmulator.program.calls import cycles, reached
 from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Module, Operand, Reg, Symbol, flatten
 
@@ -85,6 +85,12 @@ def is_wgmma_issue(ins: Instruction) -> bool:
 
 def is_wgmma_wait(ins: Instruction) -> bool:
     return ins.effects.ends is Ends.WAIT and ins.effects.queue is Queue.WGMMA
+
+
+def accesses_memory(block: Block) -> bool:
+    """Whether a block reads or writes what others may, too. A wait for an mbarrier is no access: its thread sleeps."""
+    every = (*block.body, *([block.last] if block.last is not None else ()))
+    return any(i.effects.memory is not Memory.NONE and i.effects.ends is not Ends.WAIT for i in every) or block.ending is Ends.CALL
 
 
 class Here(IntEnum):

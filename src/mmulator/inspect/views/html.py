@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mmulator.inspect.layouts.answer import Layout
     from mmulator.inspect.listing import FormGroups
     from mmulator.inspect.sparse import MetadataWord, PatternReport
+    from mmulator.inspect.tensormaps.box import TensorBox
+    from mmulator.inspect.tensormaps.fields import TensorMapFields
 
 
 def explanation(e: Explanation) -> str:
@@ -108,3 +110,15 @@ def pattern_report(report: PatternReport) -> str:
     ]
     batch = [f"matrix {n}" for n in range(len(report.shape) - 2)]
     return element("p", text) + (table((*batch, "row", "chunk", "columns", "values"), rows) if rows else "")
+
+
+# tensor maps ---------------------------------------------------------------------------------------------------------
+def tensor_map_fields(d: TensorMapFields) -> str:
+    """The fields of a map, and what is wrong with it."""
+    rows = [(f.name, f.where, f.raw, f.value) for f in d.fields]
+    return element("p", repr(d.map)) + table(("field", "bits", "raw", "value"), rows) + _findings(d.findings)
+
+
+def tensor_box(box: TensorBox) -> str:
+    """A box is its drawing."""
+    return f"<div>{box.svg()}</div>"

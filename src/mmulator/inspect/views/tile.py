@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mmulator.inspect.descriptors.checks import pattern_start
+from mmulator.inspect.views.lines import GAP, HEIGHT, LINE, WIDTH, Drawn, as_text, draw
 
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.answer import DescriptorAnswer
     from mmulator.inspect.descriptors.tile import Tile
     from mmulator.inspect.views.svg import Canvas
 
-LINE = 128  # bytes
 ROWS, CHUNKS = 16, 8  # of the matrix that a picture shows
 MOST_LINES = 32
 
@@ -86,37 +86,20 @@ def _name(tile: Tile, cell: Cell) -> str:
     return "{},{}".format(*tile.matrix(cell.mn, cell.k))
 
 
-# SGR codes of the eight hues: chunks of a row.
-_SGR = (34, 33, 31, 32, 35, 36, 95, 96)
-
-
 def draw_text(answer: DescriptorAnswer, lines: int = 8, colour: bool = False) -> str:
     """The first lines of 128 bytes, for a terminal of 80 columns: a cell is a chunk of 16 bytes, named by row and
     column of its first element; `-`: of the same atoms, but not read; `.`: nothing of this matrix.
     colour: one for each chunk of a row, for terminals."""
     every = cells(answer)
-    by_address = {c.address // 16: c for c in every}
     shown = _lines((c for c in every if c.read), 1 << 30)
-    out = [f"{'address':>8}" + "".join(f"{16 * i:>+8}" for i in range(8)) + f"   {answer.tile.axes}"]
-    last = shown[0]
-    for line in shown[:lines]:
-        if line > last + 1:
-            out.append(f"{'':>8}  ...")
-        row = ""
-        for slot in range(8):
-            cell = by_address.get(8 * line + slot)
-            label = f"{'.' if cell is None else _name(answer.tile, cell) if cell.read else '-':>8}"
-            row += f"\x1b[{_SGR[cell.chunk % 8]}m{label}\x1b[0m" if colour and cell and cell.read else label
-        out.append(f"{line * LINE:#8x}{row}")
-        last = line
+    drawn = {c.address // 16: Drawn(_name(answer.tile, c) if c.read else "-", c.hue if c.read else None) for c in every}
+    out = as_text(drawn, shown[:lines], str(answer.tile.axes), colour)
     if len(shown) > lines:
         out.append(f"{'':>8}  ... {len(shown) - lines} more lines")
     return "\n".join(out)
 
 
 # SVG ------------------------------------------------------------------------------------------------------------------
-_W, _H = 50, 24  # of a cell
-_GAP = 9  # where lines are left out
 _LEFT, _TOP = 74, 96
 _BETWEEN = 66
 
@@ -134,8 +117,8 @@ def draw_tile(answer: DescriptorAnswer, theme: str = "auto") -> str:
     gaps = sum(b > a + 1 for a, b in pairwise(lines))
     rows, chunks = max(c.strided for c in window) + 1, max(c.chunk for c in window) + 1
     captions = [line for text in _captions(answer, every, window) for line in wrap(text, PAGE_WIDTH - 48, 12)]
-    body = max(len(lines) * _H + gaps * _GAP, rows * _H)
-    width = _LEFT + 8 * _W + _BETWEEN + chunks * _W + 24
+    body = max(len(lines) * HEIGHT + gaps * GAP, rows * HEIGHT)
+    width = _LEFT + 8 * WIDTH + _BETWEEN + chunks * WIDTH + 24
     canvas = Canvas(max(width, PAGE_WIDTH), _TOP + body + 26 + 17 * len(captions), str(tile), theme)
     canvas.text(24, 30, f"{tile}", 17, mono=False, bold=True)
     what = f"{mode.name} swizzle" if mode.mask else "no swizzle"
@@ -172,31 +155,12 @@ def _shade(cell: Cell) -> tuple[str, str]:
 
 def _memory(canvas: Canvas, tile: Tile, every: tuple[Cell, ...], lines: list[int]) -> None:
     """Left: shared memory, 128 bytes a line."""
-    at = {c.address // 16: c for c in every}
     canvas.text(_LEFT, _TOP - 24, f"shared memory, 16 bytes a cell: first element {tile.axes}", 12, "dim", mono=False)
-    for slot in range(8):
-        canvas.text(_LEFT + (slot + 0.5) * _W, _TOP - 7, f"+{16 * slot}", 11, "dim", anchor="middle")
-    y, last = float(_TOP), lines[0]
-    for line in lines:
-        if line > last + 1:
-            canvas.text(_LEFT - 10, y + 7, "...", 10, "dim", anchor="end")
-            y += _GAP
-        canvas.text(_LEFT - 8, y + _H / 2 + 4, f"{line * LINE:#x}", 11, "dim", anchor="end")
-        for slot in range(8):
-            x = _LEFT + slot * _W
-            cell = at.get(8 * line + slot)
-            if cell is not None:
-                fill, ink = _shade(cell)
-                tip = f"{16 * (8 * line + slot):#x}: {tile.name(cell.mn, cell.k)}"
-                canvas.rect(x, y, _W, _H, fill, tip)
-                if cell.inside:
-                    canvas.centred(x, y, _W, _H, _name(tile, cell), 11, ink)
-            canvas.frame(x, y, _W, _H, "grid", 0.7)
-        if line % 8 == 0:
-            canvas.line(_LEFT - 6, y, _LEFT + 8 * _W, y, "rule", 1.8)
-        for x in (_LEFT, _LEFT + 8 * _W):
-            canvas.line(x, y, x, y + _H, "rule", 1.8)
-        y, last = y + _H, line
+    drawn = {}
+    for cell in every:
+        tip = f"{cell.address // 16 * 16:#x}: {tile.name(cell.mn, cell.k)}"
+        drawn[cell.address // 16] = Drawn(_name(tile, cell) if cell.inside else "", cell.hue if cell.read else None, tip)
+    draw(canvas, _LEFT, _TOP, drawn, lines)
 
 
 def _extent(every: tuple[Cell, ...], name: str) -> int:
@@ -208,27 +172,28 @@ def _matrix(
 ) -> None:
     """Right: the matrix, each chunk with its number in shared memory."""
     tile, mode = answer.tile, answer.descriptor.mode
-    left = _LEFT + 8 * _W + _BETWEEN
+    left = _LEFT + 8 * WIDTH + _BETWEEN
     across, down = tile.contiguous[0], tile.strided[0]
     title = f"matrix: {down} down, {across} across; number of the chunk" if chunks > 4 else "matrix: number of the chunk"
     canvas.text(left, _TOP - 24, title, 12, "dim", mono=False)
     for c in window:
-        x, y = left + c.chunk * _W, _TOP + c.strided * _H
+        x, y = left + c.chunk * WIDTH, _TOP + c.strided * HEIGHT
         fill, ink = _shade(c)
-        canvas.rect(x, y, _W, _H, fill, f"{tile.name(c.mn, c.k)}: {c.address:#x}")
-        canvas.centred(x, y, _W, _H, str(c.address // 16 - first), 11, ink)
-        canvas.frame(x, y, _W, _H, "grid", 0.7)
+        canvas.rect(x, y, WIDTH, HEIGHT, fill, f"{tile.name(c.mn, c.k)}: {c.address:#x}")
+        canvas.centred(x, y, WIDTH, HEIGHT, str(c.address // 16 - first), 11, ink)
+        canvas.frame(x, y, WIDTH, HEIGHT, "grid", 0.7)
         inner, outer = (c.mn, c.k) if tile.mn_major else (c.k, c.mn)
         if c.strided == 0 and inner >= 0:
-            canvas.text(x + _W / 2, _TOP - 7, f"{across} {inner}", 11, "dim", anchor="middle", width=_W)
+            canvas.text(x + WIDTH / 2, _TOP - 7, f"{across} {inner}", 11, "dim", anchor="middle", width=WIDTH)
         if c.chunk == 0 and outer >= 0:
-            canvas.text(left - 8, y + _H / 2 + 4, f"{down} {outer}", 11, "dim", anchor="end")
+            canvas.text(left - 8, y + HEIGHT / 2 + 4, f"{down} {outer}", 11, "dim", anchor="end")
     strided, contiguous = (_extent(every, name) for name in ("strided", "chunk"))
     if strided > rows:
-        canvas.text(left - 8, _TOP + rows * _H + 14, f"... {strided - rows} more {down}", 11, "dim")
+        canvas.text(left - 8, _TOP + rows * HEIGHT + 14, f"... {strided - rows} more {down}", 11, "dim")
     if contiguous > chunks:
-        canvas.text(left + chunks * _W + 6, _TOP + _H / 2 + 4, "...", 11, "dim")
+        canvas.text(left + chunks * WIDTH + 6, _TOP + HEIGHT / 2 + 4, "...", 11, "dim")
     wide = mode.width // 16
     for i in range(0, rows, 8):
         for j in range(0, chunks, wide):
-            canvas.frame(left + j * _W, _TOP + i * _H, min(wide, chunks - j) * _W, min(8, rows - i) * _H, "rule", 1.8)
+            size = min(wide, chunks - j) * WIDTH, min(8, rows - i) * HEIGHT
+            canvas.frame(left + j * WIDTH, _TOP + i * HEIGHT, *size, "rule", 1.8)

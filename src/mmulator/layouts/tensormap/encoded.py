@@ -37,6 +37,7 @@ class Encoded:
 
     address: of the tensor in global memory. sizes: elements of each dimension; strides: bytes from one to the next of
     dimensions 1, 2, ... . element_strides: of each dimension. box: elements of each dimension that a tiled box spans.
+    Interleaved, dimension 0 counts slices of 16 or 32 bytes of channels, which lie next to one another.
     im2col alone: lower, upper: corners of the bounding box along W, H, D; channels, pixels: of a column.
     box_bytes, alignment: what the map itself says about a box in shared memory; None: what follows from the rest.
     """
@@ -74,17 +75,37 @@ class Encoded:
 
     @property
     def loaded(self) -> tuple[int, ...]:
-        """Elements that a copy moves along each dimension of its box: (channels, pixels) for im2col."""
+        """Elements that a copy moves along each dimension of its box, interleaved slices along dimension 0; of im2col
+        (channels, pixels)."""
         if self.im2col:
             return (self.channels, self.pixels)
         steps = self.element_strides if self.slice else (1, *self.element_strides[1:])
         return tuple(-(-box // step) for box, step in zip(self.box, steps))
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes that a row of a box, along dimension 0, takes in shared memory."""
+        return self.loaded[0] * self.slice or self.loaded[0] // self.type.elements * self.type.shared
+
+    @property
+    def pitch(self) -> int:
+        """Bytes of shared memory from one row of a box to the next: swizzled rows take the whole width of the swizzle,
+        unless they are interleaved."""
+        return self.row_bytes if self.slice else self.mode.width or self.row_bytes
+
+    @property
     def transaction_bytes(self) -> int:
         """Bytes of a box, padding of small types left out: what a copy adds to an mbarrier's count."""
         row, *others = self.loaded
-        return self.type.bytes_of(row) * prod(others)
+        return (row * self.slice or self.type.bytes_of(row)) * prod(others)
+
+    @property
+    def described_bytes(self) -> int:
+        """What the driver writes of a box's size into the map: as `transaction_bytes`, but steps divide and lose the rest,
+        along dimension 0 too. Copies do not read it."""
+        if self.im2col:
+            return self.type.bytes_of(self.channels * self.pixels)
+        return self.type.bytes_of(prod(box // max(step, 1) for box, step in zip(self.box, self.element_strides)))
 
     def encode(self) -> bytes:
         """The 128 bytes."""
@@ -94,7 +115,7 @@ class Encoded:
             (f.ELEMENT_TYPE, self.type.code), (f.INTERLEAVE, INTERLEAVES[self.interleave]), (f.SWIZZLE, self.mode.mode),
             (f.ATOMICITY, self.mode.atomicity), (f.FILL_NAN, FILLS[self.oob_fill]),
             (f.L2_PROMOTION, PROMOTIONS[self.l2_promotion]),
-            (f.BOX_BYTES, self.transaction_bytes if self.box_bytes is None else self.box_bytes),
+            (f.BOX_BYTES, self.described_bytes if self.box_bytes is None else self.box_bytes),
             (f.SHARED_ALIGNMENT, self.mode.alignment if self.alignment is None else self.alignment),
         ]  # fmt: skip
         named += zip(f.GLOBAL_STRIDE, self.strides)

@@ -72,7 +72,8 @@ ATOMICITY = _one(2, 19, 2)
 # Set by newer drivers for tensors of 128 KB or more apart; no meaning for what a copy moves is known.
 OUT_OF_BOUNDS_MODE = _one(2, 21, 1)
 # Of dimensions 1 to 4, in units of 16 bytes: 32 bits of each in a word, 4 more together in word 7.
-GLOBAL_STRIDE = tuple(Field((Part(3 + n, 0, 32), Part(7, 4 * n, 4, 32)), unit=16) for n in range(4))
+_STRIDES = tuple(Field((Part(3 + n, 0, 32), Part(7, 4 * n, 4, 32)), unit=16) for n in range(5))
+GLOBAL_STRIDE = _STRIDES[:4]
 GLOBAL_DIM = tuple(_one(8 + n, 0, 32, less=1) for n in range(5))
 ELEMENT_STRIDE = tuple(_one(13, 3 * n, 3, less=1) for n in range(5))
 BOX_DIM = (_one(13, 24, 8, less=1), *(_one(14, 8 * n, 8, less=1) for n in range(4)))
@@ -90,14 +91,16 @@ BOX_BYTES = _one(16, 0, 32)
 SHARED_ALIGNMENT = _one(18, 0, 32)
 
 # What tensormap.replace writes, by the name of its field: one entry, or one for each ordinal. `new_val` is the value as
-# `Field.put` takes it, but for .rank (already less one: REPLACED_RANK) and .elemtype (a number: `types.BY_NUMBER`).
+# `Field.put` takes it, but for .rank (already less one: REPLACED_RANK) and .elemtype (a number: `types.BY_NUMBER`), which sets
+# the bit of tf32 and never clears it. There is no fifth stride: an H200 takes its ordinal, and writes over the upper bits of the
+# others.
 REPLACED_RANK = _one(2, 4, 3)
 REPLACE: dict[str, tuple[Field, ...]] = {
     "global_address": (GLOBAL_ADDRESS,),
     "rank": (REPLACED_RANK,),
     "box_dim": BOX_DIM,
     "global_dim": GLOBAL_DIM,
-    "global_stride": GLOBAL_STRIDE,
+    "global_stride": _STRIDES,
     "element_stride": ELEMENT_STRIDE,
     "elemtype": (ELEMENT_TYPE,),
     "interleave_layout": (INTERLEAVE,),

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import OperandError
+from mmulator.errors import OperandError, shown
 from mmulator.layouts.tensormap.encoded import Encoded
 
 Index = NDArray[np.int64]
 OUTSIDE = -1
 GRANULE = 16  # bytes that a store writes at once
-MODES = ("tile", "gather4", "im2col", "im2col_w", "im2col_w_128")
+# The modes of the instructions, by how they walk.
+MODES = ("tile", "tile::gather4", "tile::scatter4", "im2col", "im2col_no_offs", "im2col::w", "im2col::w::128")
 _HALO_EVERY = 32  # pixels, of im2col::w::128
 _WIDE = 128
 
@@ -29,11 +30,13 @@ class Places:
 
     A unit is an element, or sixteen of a type of less than a byte. shared: address of its first byte in shared memory.
     memory: offset of its first byte from the map's address; OUTSIDE where it is out of bounds. size: its bytes in memory.
+    coordinates: of its first element in the tensor, dimension 0 first; they broadcast to the shape of the others.
     """
 
     shared: Index
     memory: Index
     size: int
+    coordinates: tuple[Index, ...]
 
     @property
     def inside(self) -> NDArray[np.bool_]:
@@ -53,36 +56,42 @@ def places(
 
     coordinates: as in the instruction, dimension 0 first; of gather4 and scatter4 the column and four rows. offsets: of
     im2col (W, H, D); of im2col::w and ::w::128 (wHalo, wOffset). shared: the address in shared memory. mode: one of MODES;
-    None: `tile` or `im2col`, as the map is. Raises OperandError for another number of coordinates or offsets.
+    None: `tile`, or `im2col` with or without offsets, as the map is. Raises OperandError for another number of either.
     """
-    mode = mode or ("im2col" if m.im2col else "tile")
+    mode = mode or (("im2col" if offsets else "im2col_no_offs") if m.im2col else "tile")
     _check(m, coordinates, offsets, mode)
-    walk = {"tile": _tile, "gather4": _gather4, "im2col": _im2col}.get(mode, _wide)
+    walk = _WALKS[mode]
     where = walk(m, coordinates, offsets, mode)
     inside = np.ones((), bool)
-    row = _whole(m) if store else m.sizes[0]
+    row = _whole(m) if store and not m.slice else m.sizes[0]
     for at, size in zip(where, (row, *m.sizes[1:])):
         inside = inside & (at >= 0) & (at < size)
-    shape = np.broadcast_shapes(*(at.shape for at in where))
-    memory = np.broadcast_to(np.where(inside, _memory(m, where), OUTSIDE), shape)
-    number = np.arange(memory.size, dtype=np.int64).reshape(shape)
-    return Places(m.mode(shared + number * m.type.shared), memory, m.type.memory)
+    memory = np.where(inside, _memory(m, where), OUTSIDE)
+    if store and m.slice:
+        memory[1:] = OUTSIDE  # of several slices of channels a store writes the first alone
+    shape = memory.shape
+    number = np.arange(memory.size, dtype=np.int64)
+    across = shape[-1] * shape[-2] if m.slice else shape[-1]
+    linear = number // across * m.pitch + number % across * m.type.shared
+    return Places(m.mode(shared + linear.reshape(shape)), memory, m.type.memory, tuple(where))
 
 
 def _check(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], mode: str) -> None:
-    wanted = {"gather4": (5, 0), "tile": (m.rank, 0), "im2col": (m.rank, m.rank - 2)}.get(mode, (m.rank, 2))
-    for what, given, count in (("coordinates", coordinates, wanted[0]), ("offsets", offsets, wanted[1])):
-        if len(given) != count and not (mode == "im2col" and not given):
+    if mode not in MODES:
+        raise OperandError(f"mode is {shown(mode)}: no such mode", hint=f"known: {', '.join(MODES)}")
+    offset_count = m.rank - 2 if mode == "im2col" else 2 if mode.startswith("im2col::") else 0
+    wanted = (("coordinates", coordinates, 5 if mode.endswith("4") else m.rank), ("offsets", offsets, offset_count))
+    for what, given, count in wanted:
+        if len(given) != count:
             raise OperandError(f"{len(given)} {what} where {mode} of a tensor of rank {m.rank} takes {count}")
 
 
 def _memory(m: Encoded, where: Sequence[Index]) -> Index:
-    """Offset of the byte of an element at coordinates."""
+    """Offset of the first byte of units at coordinates. Interleaved, of each element of a slice, along an axis of its own."""
     along, *others = where
     offset = along * m.type.bits // 8
     if m.slice:
-        per = m.slice // m.type.memory
-        offset = along % per * m.type.memory + along // per * (m.strides[m.rank - 3] * m.sizes[m.rank - 2])
+        offset = along * m.slice + np.arange(0, m.slice, m.type.memory)
     for at, stride in zip(others, m.strides):
         offset = offset + at * stride
     return offset
@@ -100,9 +109,15 @@ def _axes(*counts: int) -> list[Index]:
 
 
 def _tile(m: Encoded, coordinates: Sequence[int], _: Sequence[int], __: str) -> list[Index]:
-    row, *others = m.loaded
-    steps = (m.element_strides[0] if m.slice else 1) * m.type.elements, *m.element_strides[1:]
-    axes = _axes(row // m.type.elements, *others)
+    """Dimension after dimension; interleaved, the channels' slices (the last but one) outermost, around the images."""
+    counts, steps = list(m.loaded), [m.type.elements, *m.element_strides[1:]]
+    counts[0] //= m.type.elements
+    if not m.slice:
+        return [first + axis * step for first, axis, step in zip(coordinates, _axes(*counts), steps)]
+    steps[0] = m.element_strides[0]
+    counts[-2:] = counts[:-3:-1]
+    _elements, *axes = _axes(1, *counts)
+    axes[-2:] = axes[:-3:-1]
     return [first + axis * step for first, axis, step in zip(coordinates, axes, steps)]
 
 
@@ -115,11 +130,10 @@ def _gather4(m: Encoded, coordinates: Sequence[int], _: Sequence[int], __: str) 
 def _im2col(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], _: str) -> list[Index]:
     """The walk of a filter's corner through the bounding box, W first, then H, D and the images."""
     channel, *corner = coordinates
-    spatial = range(len(corner) - 1)
     pixels = np.zeros((m.pixels, len(corner)), np.int64)
     for pixel in range(m.pixels):
         pixels[pixel] = corner
-        for n in spatial:
+        for n in range(len(corner) - 1):
             corner[n] += m.element_strides[n + 1]
             if corner[n] <= m.sizes[n + 1] - 1 + m.upper[n]:
                 break
@@ -135,7 +149,7 @@ def _wide(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], mode: 
     """im2col::w: along W and the images, with `halo` pixels more at the end (::w::128: after every 32)."""
     channel, *corner = coordinates
     halo, offset = offsets
-    every, count = (_HALO_EVERY, _WIDE) if mode == "im2col_w_128" else (m.pixels, m.pixels)
+    every, count = (_HALO_EVERY, _WIDE) if mode == "im2col::w::128" else (m.pixels, m.pixels)
     found: list[list[int]] = []
     for pixel in range(count):
         found.append([corner[0] + offset, *corner[1:]])
@@ -148,3 +162,9 @@ def _wide(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], mode: 
     pixels = np.asarray(found, np.int64).reshape(len(found), len(corner))
     along, axis = _axes(m.channels // m.type.elements, len(found))
     return [channel + along * m.type.elements, *(pixels[:, n][axis] for n in range(len(corner)))]
+
+
+_WALKS = {
+    "tile": _tile, "tile::gather4": _gather4, "tile::scatter4": _gather4, "im2col": _im2col, "im2col_no_offs": _im2col,
+    "im2col::w": _wide, "im2col::w::128": _wide,
+}  # fmt: skip

@@ -13,7 +13,9 @@ MOST_SIZE = 1 << 32
 MOST_STRIDE = 1 << 40  # bytes, exclusive
 MOST_BOX = 256
 MOST_STEP = 8
+MOST_ADDRESS = 1 << 57
 MOST_PIXELS = 1024
+MOST_BYTES = 227 * 1024  # of a box, as the driver counts them: Encoded.described_bytes
 # im2col, by rank: the least and the most of a corner.
 CORNERS = {3: (-(1 << 15), (1 << 15) - 1), 4: (-(1 << 7), (1 << 7) - 1), 5: (-(1 << 4), (1 << 4) - 1)}
 
@@ -38,7 +40,10 @@ def rule_of(m: Encoded) -> str:
 def refusals(m: Encoded) -> Iterator[Refusal]:
     """All that the driver has against a map; nothing of a legal one. Dimensions are named in the array's order."""
     rule = rule_of(m)
-    for parameter, message, hint in (*_tensor(m), *(_im2col(m) if m.im2col else _tiled(m)), *_row(m), *_modes(m)):
+    found = list(_rank(m))
+    if not found:
+        found = [*_tensor(m), *(_im2col(m) if m.im2col else _tiled(m)), *_row(m), *_modes(m)]
+    for parameter, message, hint in found:
         yield Refusal(parameter, message, rule, hint)
 
 
@@ -66,11 +71,14 @@ def _outer(m: Encoded, dimension: int) -> int:
     return m.rank - 1 - dimension
 
 
-def _tensor(m: Encoded) -> _Found:
+def _rank(m: Encoded) -> _Found:
     least = 3 if m.im2col or m.slice else 1
     if not least <= m.rank <= MOST_RANK:
         why = "im2col" if m.im2col else f"interleave {m.interleave}" if m.slice else "a tiled map"
         yield "array", f"has {m.rank} dimensions: {why} takes {least} to {MOST_RANK}", "reshape it, or merge dimensions"
+
+
+def _tensor(m: Encoded) -> _Found:
     unit = _alignment(m)
     if m.address % unit:
         yield (
@@ -78,6 +86,8 @@ def _tensor(m: Encoded) -> _Found:
             f"is {m.address:#x}: it must be a multiple of {unit} bytes{_why_aligned(m)}",
             "take an array that starts there",
         )
+    if not 0 <= m.address < MOST_ADDRESS:
+        yield "address", f"is {shown(m.address)}: addresses of global memory have 57 bits", None
     for n, size in enumerate(m.sizes):
         if not 1 <= size <= MOST_SIZE:
             yield f"shape[{_outer(m, n)}]", f"is {shown(size)}: a dimension has 1 to 2**32 elements", None
@@ -89,7 +99,7 @@ def _tensor(m: Encoded) -> _Found:
                 f"pad the rows of the array to a multiple of {unit} bytes",
             )
     for n, step in enumerate(m.element_strides):
-        if not 1 <= step <= MOST_STEP and (n or m.slice):
+        if not 1 <= step <= MOST_STEP:
             yield f"element_strides[{_outer(m, n)}]", f"is {shown(step)}: it must be 1 to {MOST_STEP}", None
     if m.type.padded and m.sizes[0] % 128:
         yield f"shape[{_outer(m, 0)}]", f"is {m.sizes[0]} elements: for type {m.type} it must be a multiple of 128", None
@@ -101,6 +111,8 @@ def _tiled(m: Encoded) -> _Found:
     for n, box in enumerate(m.box):
         if not 1 <= box <= MOST_BOX:
             yield f"box[{_outer(m, n)}]", f"is {shown(box)}: it must be 1 to {MOST_BOX}", "copy several boxes"
+    if m.described_bytes > MOST_BYTES:
+        yield "box", f"has {m.described_bytes} bytes: a box has at most {MOST_BYTES}", "copy several boxes"
     if m.type.padded and m.box[0] != 128:
         yield f"box[{_outer(m, 0)}]", f"is {m.box[0]}: for type {m.type} it must be 128", None
 
@@ -116,7 +128,9 @@ def _im2col(m: Encoded) -> _Found:
                     None,
                 )
     for n, (lower, upper) in enumerate(zip(m.lower, m.upper)):
-        if m.sizes[n + 1] - lower + upper < 1:
+        # Interleaved, the driver looks at dimensions 0, 1, 2 for W, H, D. It adds in 32 bits.
+        end = (m.sizes[n + (not m.slice)] + upper + (1 << 31)) % (1 << 32) - (1 << 31)
+        if end <= lower:
             yield (
                 f"lower[{len(m.lower) - 1 - n}], upper[{len(m.lower) - 1 - n}]",
                 f"are {lower} and {upper}: nothing is left of {m.sizes[n + 1]} elements",
@@ -124,6 +138,8 @@ def _im2col(m: Encoded) -> _Found:
             )
     if not 1 <= m.channels <= MOST_BOX:
         yield "channels", f"is {shown(m.channels)}: it must be 1 to {MOST_BOX}", None
+    if m.transaction_bytes > MOST_BYTES:
+        yield "pixels", f"is {m.pixels}: a column has {m.transaction_bytes} bytes, and at most {MOST_BYTES}", "copy several columns"
     if not 1 <= m.pixels <= MOST_PIXELS:
         yield "pixels", f"is {shown(m.pixels)}: it must be 1 to {MOST_PIXELS}", None
     if m.type.padded and m.channels != 128:
@@ -135,12 +151,12 @@ def _row(m: Encoded) -> _Found:
     row = m.channels if m.im2col else m.box[0]
     size = m.type.bytes_of(row)
     name = "channels" if m.im2col else f"box[{_outer(m, 0)}]"
-    if m.slice or not 1 <= row <= MOST_BOX:
+    if not 1 <= row <= MOST_BOX:
         return
     if row * m.type.bits % 128:
         yield name, f"is {row} elements of {m.type}, {size} bytes: a row of the box must be a multiple of 16 bytes", None
     # of padded types the row takes 128 bytes of shared memory
-    width = m.mode.width
+    width = 0 if m.slice else m.mode.width
     in_shared = row // m.type.elements * m.type.shared
     if width and in_shared > width:
         yield (
@@ -151,8 +167,6 @@ def _row(m: Encoded) -> _Found:
 
 
 def _modes(m: Encoded) -> _Found:
-    if m.interleave == "32B" and m.swizzle != "32B":
-        yield "swizzle", f"is {m.swizzle}: interleave 32B takes swizzle 32B alone", 'say swizzle="32B"'
     if m.oob_fill == "nan" and not m.type.is_float:
         yield "oob_fill", f"is nan: elements of type {m.type} have none", 'say oob_fill="zero", or a floating-point type'
     if m.type.padded and m.swizzle not in ("none", "128B", "128B_atom_32B", "128B_atom_64B"):

@@ -212,7 +212,7 @@ class TensorMap:
         said += [f"{name} {mode}" for name, mode in (("interleave", f.interleave), ("swizzle", f.swizzle)) if mode != "none"]
         said += [f"L2 promotion {f.l2_promotion}"] if f.l2_promotion != "none" else []
         said += ["fill NaN"] if f.oob_fill == "nan" else []
-        said += [f"at {self.address:#x}"] if self.array is None else []
+        said += [f"at {self.address:#x}"] if self.address else []
         return f"TensorMap.{self.mode}({', '.join(said)})"
 
     def _repr_html_(self) -> str:
@@ -272,7 +272,7 @@ def _described(array: Any, type: str | None, rule: str) -> tuple[NDArray[Any], T
         )  # fmt: skip
     inner = found.strides[-1]
     size = found.dtype.itemsize
-    if inner != size and found.shape[-1] > 1:
+    if inner != size and found.shape[-1] > 1 and found.size:
         raise OperandError(
             f"array has strides {found.strides}: elements of the last dimension are {inner} bytes apart, and have {size}",
             rule=rule, hint="tensor copies want the last dimension contiguous: transpose, or copy",

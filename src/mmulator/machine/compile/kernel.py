@@ -67,8 +67,8 @@ class CompiledKernel:
     code: address of each block's function. sites: instruction of each site number. classes: per block, instructions
     by class. callees: of each function its first block and the place of its frames. frame_bytes: register file of a warp.
     local_bytes: local memory of a lane. queues: kinds of asynchronous operations that it issues, and the
-    address of the native function that carries one out; movers: the same of bulk operations. kept: what launches leave for
-    the next (launch/kept.py).
+    address of the native function that carries one out; movers: the same of bulk operations. mbarriers: it makes some.
+    kept: what launches leave for the next (launch/kept.py).
     pace, piece: seconds that a cluster took when it was last launched, and blocks of code that a worker ran at once; 0 for
     unknown.
     """
@@ -85,6 +85,7 @@ class CompiledKernel:
     matrix: MatrixTables
     queues: dict[Kind, int]
     movers: dict[TransferKind, int]
+    mbarriers: bool
     instructions: int
     seconds: float
     from_cache: bool
@@ -168,6 +169,7 @@ class Jit:
         self.matrix = MatrixTables()
         self.queues: dict[Kind, int] = {}
         self.movers: dict[TransferKind, int] = {}
+        self.mbarriers = False
 
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
@@ -234,7 +236,7 @@ class Jit:
         callees = [(f.entry, places[n]) for n, f in self.program.functions.items()]
         return CompiledKernel(
             self.program, self.image, self.shared, code, self.sites, classes, callees, frame_bytes, local, self.matrix,
-            self.queues, self.movers, total, time.perf_counter() - start, cached, libraries, self.notes(),
+            self.queues, self.movers, self.mbarriers, total, time.perf_counter() - start, cached, libraries, self.notes(),
         )  # fmt: skip
 
     def notes(self) -> list[str]:

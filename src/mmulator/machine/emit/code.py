@@ -36,7 +36,7 @@ class KernelCode(Names, Protocol):
     sites: the instruction of each number that a fault can name, filled as blocks are written. unfenced: instructions (by
     id) of wgmma without a fence before them. numbers: of the functions. locals: their local memory. params: offset of each
     kernel parameter. queues: address of what carries out each kind of asynchronous operation; movers: of each kind of bulk
-    operation. stack: bytes that a lane has for alloca.
+    operation. mbarriers: it makes some. stack: bytes that a lane has for alloca.
     """
 
     module: Module
@@ -46,6 +46,7 @@ class KernelCode(Names, Protocol):
     matrix: MatrixTables
     queues: dict[Kind, int]
     movers: dict[TransferKind, int]
+    mbarriers: bool
     unfenced: set[int]
     numbers: dict[str, int]
     locals: dict[str, LocalFrame]

@@ -64,6 +64,10 @@ class Emitter(BlockEmitter):
         """The kernel issues bulk operations of this kind, whose units a native function does (runtime/transfers.py)."""
         self.kernel.movers[kind] = address(move.under(self.events) or move)
 
+    def mbarriers(self) -> None:
+        """The kernel makes mbarriers, of which its clusters know more than their words (runtime/accounts.py)."""
+        self.kernel.mbarriers = True
+
     # local memory ---------------------------------------------------------------------------------------------------
     def local_address(self, offset: int) -> Value:
         """Of this frame's local memory, per lane."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mmulator.errors import ExecutionFault, LimitReached
+from mmulator.machine.launch import faults_cluster, faults_mbarrier
 from mmulator.machine.launch.arena import read_string
 from mmulator.machine.launch.arguments import Buffer
-from mmulator.machine.launch import faults_cluster
 from mmulator.machine.launch.faults_cluster import describe_shared
 from mmulator.machine.launch.faults_warp import describe_partial
 from mmulator.machine.launch.faults_wgmma import describe_warpgroup
@@ -102,8 +102,10 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         return describe_warpgroup(grid, cta)
     if kind == FaultKind.PARTIAL_WARP:
         return describe_partial(grid, cta)
-    address, size = int(state["fault_address"]), int(state["fault_bytes"])
     who = _thread(grid, cta, int(state["fault_warp"]), int(state["fault_lane"]))
+    if kind in faults_mbarrier.KINDS:
+        return faults_mbarrier.describe_mbarrier(grid, cta, kind, who)
+    address, size = int(state["fault_address"]), int(state["fault_bytes"])
     where = f"address 0x{address:x}, {describe_address(grid, address, cta)}"
     access = f"{ins.mnemonic} of {size} bytes at {where}"
     text = {

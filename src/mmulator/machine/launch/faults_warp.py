@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mmulator.errors import ExecutionFault
 from mmulator.isa.effects import Ends, Together
 from mmulator.machine.launch.faults_cluster import WAITS, waits_text
+from mmulator.machine.launch.faults_mbarrier import describe_waits
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.launch.whereabouts import Group, groups, lanes_text, warps_text
@@ -103,10 +104,13 @@ def _others(found: Sequence[Group], warp: int, known: int) -> list[Group]:
 # deadlocks -----------------------------------------------------------------------------------------------------------
 def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
     """All warps wait: say for what. Lanes that wait for their own warp come first, since nobody else can help them."""
-    found, cta = max(((groups(grid, c), c) for c in resident.each()), key=lambda x: _telling(x[0]))
-    held = next((g for g in found if g.state == "held"), None)
+    every = [(c, groups(grid, c)) for c in resident.each()]
+    cta, found = max(every, key=lambda x: _telling(x[1]))
+    held = next((g for g in found if _is_held(g, found)), None)
     if held is not None and held.instruction is not None:
         return _describe_held(cta, found, held, held.instruction)
+    if any(g.state == "mbarrier" for _, gs in every for g in gs):
+        return describe_waits(grid, resident, every)
     first = next((g for g in found if g.state == "waits"), found[0] if found else None)
     waits = first is not None and first.state == "waits"
     ins = first.instruction if first is not None else None
@@ -123,7 +127,12 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
 
 def _telling(found: Sequence[Group]) -> int:
     """Which CTA of a cluster says most of why it does not go on."""
-    return 2 * any(g.state == "held" for g in found) + bool(found)
+    return 2 * any(_is_held(g, found) for g in found) + bool(found)
+
+
+def _is_held(g: Group, found: Sequence[Group]) -> bool:
+    """Whether lanes wait for others of their warp, none of which is at an mbarrier."""
+    return g.state == "held" and not any(o.warp == g.warp and o.state == "mbarrier" for o in found)
 
 
 def _arrived(cta: ResidentCta) -> str:

@@ -11,11 +11,13 @@ from mmulator.machine.launch.arena import Arena, bytes_at, pointer
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.shape import Extent
 from mmulator.machine.state import (
+    ACCOUNTS,
     ASYNC_GROUPS,
     LANES,
     STACK_BYTES,
     STAGING,
     TRANSFERS,
+    Account,
     AsyncGroup,
     Cluster,
     Cta,
@@ -63,6 +65,7 @@ class Resident:
             "movers": 8 * len(TransferKind) * bool(k.movers),
             "transfers": Transfer.size * TRANSFERS * bool(k.movers),
             "staging": STAGING * bool(k.movers),
+            "accounts": Account.size * ACCOUNTS * k.mbarriers,
             "tiles": Tile.size * groups * grid.tiles,
             "regs": k.frame_bytes * warps,
         }
@@ -116,6 +119,8 @@ class Resident:
             a.view("movers", np.uint64)[[int(kind) for kind in k.movers]] = list(k.movers.values())
             for name in ("movers", "transfers", "staging"):
                 cluster[name] = a.at(name)
+        if k.mbarriers:
+            cluster["accounts"] = a.at("accounts")
         self.ctas["launch"], self.ctas["cluster"] = launch, a.at("cluster")
         self.ctas["scratch"], self.ctas["live_threads"] = a.at("scratch"), s.threads
         tiles = g.warpgroups * g.tiles

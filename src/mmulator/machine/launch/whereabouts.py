@@ -8,29 +8,36 @@ from typing import Any, Literal
 
 from mmulator.isa.effects import Ends
 from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.mbarriers import Known, known, place_text
 from mmulator.machine.launch.resident import ResidentCta
 from mmulator.machine.state import LANES, NUM_BARRIERS
 from mmulator.program.blocks import Block, Program
 from mmulator.ptx.tree import Instruction
 
 MOST = 4  # warps that a message names
-State = Literal["runs", "waits", "held", "barrier"]
+State = Literal["runs", "waits", "held", "barrier", "mbarrier"]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Lanes of a warp at one place. held: they wait for lanes of their own warp; waits: for other warps of the warpgroup."""
+    """Lanes of a warp at one place. held: they wait for lanes of their own warp; waits: for other warps of the warpgroup; mbarrier:
+    for `mbarrier`."""
 
     warp: int
     lanes: int
     state: State
     instruction: Instruction | None
     barrier: int = -1
+    mbarrier: Known | None = None
+    cta: ResidentCta | None = None
 
     def __str__(self) -> str:
         wait = "waits" if self.lanes.bit_count() == 1 else "wait"
+        if self.mbarrier is not None and self.cta is not None:
+            what = f"{self.mbarrier.phase_text} of {self.mbarrier.name(self.cta)}"
+            return f"{lanes_text(self.lanes)} {wait} for {what} at {place_text(self.instruction)}"
         verb = {
-            "runs": "at", "waits": f"{wait} for other warps at", "held": f"{wait} for other lanes at", "barrier": f"{wait} at",
+            "runs": "at", "mbarrier": "at", "waits": f"{wait} for other warps at", "held": f"{wait} for other lanes at", "barrier": f"{wait} at",
         }[self.state]  # fmt: skip
         number = f" (barrier {self.barrier})" if self.state == "barrier" else ""
         return f"{lanes_text(self.lanes)} {verb} {place_text(self.instruction)}{number}"
@@ -48,20 +55,12 @@ def lanes_text(mask: int) -> str:
     return f"{one} " + ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs)
 
 
-def place_text(ins: Instruction | None) -> str:
-    """`bar.sync (k.ptx:12)`."""
-    if ins is None:
-        return "the end of a function"
-    location = getattr(ins.span, "location", None)
-    return f"{ins.mnemonic} ({ins.span.source.name}:{ins.span.line}{f', {location}' if location else ''})"
-
-
 def groups(grid: Grid, cta: ResidentCta) -> list[Group]:
     """All lanes of a CTA that have not exited, warp by warp."""
-    return [g for w in cta.warps for g in _of_warp(grid.kernel.program, w)]
+    return [g for w in cta.warps for g in _of_warp(grid.kernel.program, cta, w)]
 
 
-def _of_warp(program: Program, w: Any) -> Iterator[Group]:
+def _of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[Group]:
     left = int(w["live"])
     frames, pcs = w["lane_frame"], w["lane_pc"]
     while left:
@@ -70,7 +69,11 @@ def _of_warp(program: Program, w: Any) -> Iterator[Group]:
         same = [n for n in range(LANES) if pcs[n] == pcs[lane] and frames[n] == frames[lane] and _state(w, n) == (state, barrier)]
         lanes = sum(1 << n for n in same) & left
         left &= ~lanes
-        yield Group(int(w["index"]), lanes, state, instruction_at(program, int(pcs[lane]), state), barrier)
+        ins = instruction_at(program, int(pcs[lane]), state)
+        if state == "mbarrier":
+            yield Group(int(w["index"]), lanes, state, ins, -1, known(cta.resident, barrier), cta)
+        else:
+            yield Group(int(w["index"]), lanes, state, ins, barrier)
 
 
 def _state(w: Any, lane: int) -> tuple[State, int]:
@@ -79,6 +82,8 @@ def _state(w: Any, lane: int) -> tuple[State, int]:
         return "barrier", next((n for n in range(NUM_BARRIERS) if int(w["bar_lanes"][n]) & bit), -1)
     if int(w["held"]) & bit:
         return "held", -1
+    if int(w["waiting"]) & int(w["napping"]) & bit:
+        return "mbarrier", int(w["naps_at"][lane])
     return ("waits" if int(w["waiting"]) & bit else "runs"), -1
 
 

@@ -8,53 +8,113 @@ from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
-from mmulator.machine.meaning.binding import means
-from mmulator.machine.meaning.memory import place_of
-from mmulator.machine.meaning.operands import write_result
+from mmulator.machine.meaning.binding import lanewise, means
+from mmulator.machine.meaning.operands import space_of, write_result
+from mmulator.machine.meaning.scope import Mods, Result, Scope
+from mmulator.machine.runtime import copies
 from mmulator.machine.runtime import mbarrier as rt
 from mmulator.machine.runtime.events import BOTH, READ
-from mmulator.machine.runtime.windows import SPACES
-from mmulator.ptx.tree import Address, Instruction, Operand
+from mmulator.machine.runtime.mbarrier import Does
+from mmulator.machine.runtime.windows import SPACES, translate_to_shared
+from mmulator.machine.state import COPIES
+from mmulator.numerics.mbarrier import COUNT, PENDING
+from mmulator.ptx.tree import Address, Instruction, Operand, Sink
 
 U32, U64, POINTERS = u32.vec(LANES), u64.vec(LANES), ptr.vec(LANES)
 
 
-def barriers(e: Emitter, ins: Instruction, operand: Operand, access: int) -> tuple[Value, Value]:
-    """The lanes that go on, and where their mbarriers are on the host."""
-    space, where = place_of(e, ins, must_be(operand, Address))
+def barriers(e: Emitter, ins: Instruction, operand: Operand, lanes: Value, access: int) -> tuple[Value, Value]:
+    """The lanes that go on, and where their mbarriers are on the host. A generic address is one of the block's own."""
+    space = space_of(ins)
+    translate = translate_to_shared if space == "generic" else SPACES[space]
     room = e.room(POINTERS)
-    lanes = e.call(SPACES[space], e.w, e.lanes_of(ins), e.spill(where), rt.ALIGNMENT, access, e.site, room)
-    return lanes, room
+    where = e.spill(e.address(must_be(operand, Address)))
+    return e.call(translate, e.w, lanes, where, rt.ALIGNMENT, access, e.site, room), room
 
 
 @means("mbarrier.init")
 def init(e: Emitter, ins: Instruction) -> None:
-    lanes, host = barriers(e, ins, ins.operands[0], BOTH)
-    e.call(rt.init, e.w, lanes, host, e.spill(U32(e.source(ins.operands[1], "u32"))))
+    e.mbarriers()
+    where, count = ins.operands
+    counts = e.spill(U32(e.source(count, "u32")))
+    lanes, host = barriers(e, ins, where, e.lanes_of(ins), BOTH)
+    e.call(rt.init, e.w, lanes, host, counts, e.site)
 
 
-@means("mbarrier.arrive")
+@means("mbarrier.inval")
+def inval(e: Emitter, ins: Instruction) -> None:
+    lanes, host = barriers(e, ins, ins.operands[0], e.lanes_of(ins), BOTH)
+    e.call(rt.inval, e.w, lanes, host, e.site)
+
+
+def _act(e: Emitter, ins: Instruction, does: Does, where: Operand, count: Operand | None, size: Operand | None) -> Value:
+    """An operation of each lane; the states."""
+    counts = U32(e.source(count, "u32")) if count is not None else constant(e.b, U32, 1)
+    sizes = U32(e.source(size, "u32")) if size is not None else constant(e.b, U32, 0)
+    given = e.spill(counts), e.spill(sizes)
+    lanes, host = barriers(e, ins, where, e.lanes_of(ins), BOTH)
+    states = e.room(U64)
+    e.call(rt.act, e.w, lanes, host, *given, int(does), states, e.site)
+    return e.fetch(states, U64)
+
+
+@means("mbarrier.arrive", "mbarrier.arrive_drop")
 def arrive(e: Emitter, ins: Instruction) -> None:
     d, where, *rest = ins.operands
-    lanes, host = barriers(e, ins, where, BOTH)
-    count, expected = constant(e.b, U32, 1), constant(e.b, U32, 0)
+    does = Does.ARRIVES
+    if ins.form.name.startswith("mbarrier.arrive_drop"):
+        does |= Does.DROPS
+    if "noComplete" in ins.modifiers:
+        does |= Does.STAYS
     if "expect_tx" in ins.modifiers:
-        expected = U32(e.source(rest[0], "u32"))
-    elif rest:
-        count = U32(e.source(rest[0], "u32"))
-    states = e.room(U64)
-    e.call(rt.arrive, e.w, lanes, host, e.spill(count), e.spill(expected), states)
-    write_result(e, d, e.fetch(states, U64), ins)
+        states = _act(e, ins, does | Does.EXPECTS, where, None, rest[0])
+    else:
+        states = _act(e, ins, does, where, rest[0] if rest else None, None)
+    if not isinstance(d, Sink):
+        write_result(e, d, states, ins)
 
 
-@means("mbarrier.try_wait")
-def try_wait(e: Emitter, ins: Instruction) -> None:
-    """Ends a block, which runs again when the lanes are woken."""
-    d, where, parity = ins.operands[:3]
-    lanes, host = barriers(e, ins, where, READ)
+@means("mbarrier.expect_tx")
+def expect_tx(e: Emitter, ins: Instruction) -> None:
+    where, size = ins.operands
+    _act(e, ins, Does.EXPECTS, where, None, size)
+
+
+@means("mbarrier.complete_tx")
+def complete_tx(e: Emitter, ins: Instruction) -> None:
+    where, size = ins.operands
+    _act(e, ins, Does.COMPLETES, where, None, size)
+
+
+@means("mbarrier.test_wait", "mbarrier.try_wait")
+def wait(e: Emitter, ins: Instruction) -> None:
+    """Ends a block, which runs again when the lanes are woken: for those of the block, since the result may be its guard. A
+    state says its phase by the same bit as the word."""
+    d, where, phase = ins.operands[:3]
+    if "parity" in ins.modifiers:
+        parities = mask_bits((U32(e.source(phase, "u32")) & 1) != 0)
+    else:
+        parities = mask_bits((U64(e.source(phase, "b64")) >> 63) != 0)
+    lanes, host = barriers(e, ins, where, e.mask, READ)
     done = e.room(u32)
-    parities = mask_bits((U32(e.source(parity, "u32")) & 1) != 0)
-    to = e.call(rt.wait_at, e.w, lanes, host, parities, e.block.index, e.block.targets[0], done)
-    write_result(e, d, bits_mask(e.fetch(done, u32)), ins)
+    to = e.call(rt.wait_at, e.w, lanes, host, parities, e.block.index, e.block.targets[0], done, e.site)
+    if not isinstance(d, Sink):
+        e.write(d.name, bits_mask(e.fetch(done, u32)))
     e.flush()
     e.b.ret(to)
+
+
+@lanewise("mbarrier.pending_count")
+def pending_count(x: Scope, m: Mods, state: Value) -> Result:
+    """2^20 where no arrival is pending."""
+    return constant(state.b, U32, 1 << COUNT) - U32((state >> PENDING) & ((1 << COUNT) - 1))
+
+
+@means("cp.async.mbarrier.arrive")
+def arrive_on_copies(e: Emitter, ins: Instruction) -> None:
+    """An operation behind the copies of the warp. Without .noinc it is one of those that the phase awaits: a chip (sm_90) counts
+    it as a byte."""
+    e.mbarriers()
+    e.uses(COPIES, copies.carry_out_copy)
+    lanes, host = barriers(e, ins, ins.operands[0], e.lanes_of(ins), BOTH)
+    e.call(copies.arrive_behind, e.w, lanes, host, int("noinc" not in ins.modifiers), e.site)

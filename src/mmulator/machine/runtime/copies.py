@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import load, store, trailing_zeros
+from mmulator.codegen.ops import cast_ptr, load, popcount, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import READ, WRITE, Access, completed
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.mbarrier import expect_arrivals, must_be_mbarrier
 from mmulator.machine.runtime.pending import entry, has_room, issue, make_room, queue
 from mmulator.machine.runtime.windows import locate_global, translate_global, translate_shared
 from mmulator.machine.state import COPIES, Completes, FaultKind, Warp
@@ -17,6 +18,8 @@ READ_LATER, WRITE_LATER = READ | int(Access.LATER), WRITE | int(Access.LATER)
 @native
 def carry_out_copy(w: ptr_to(Warp), number: u64) -> u32:
     e = entry(w, COPIES, number)
+    if e.mask == 0:
+        return u32(1)
     completed(w, e.mask, READ_LATER | WRITE_LATER)
     left = e.mask
     n = e.bytes
@@ -99,3 +102,41 @@ def cp_async(
     e.bytes = bytes
     e.operation.completes = Completes.GROUP
     issue(w, q, u32(COPIES.odds))
+
+
+@native
+def arrive_behind(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counted: u32, site: u32) -> None:
+    """cp.async.mbarrier.arrive: each lane arrives at its mbarrier when its copies up to here are done. Lanes at one mbarrier arrive
+    as one operation. counted: the phase awaits them besides what it awaits.
+    """
+    q = queue(w, COPIES)
+    left = mask
+    while left != 0 and w.cta.fault == 0:
+        lane = trailing_zeros(left)
+        barrier = cast_ptr(u64, host[lane])
+        same = u32(0)
+        others = left
+        while others != 0:
+            other = trailing_zeros(others)
+            others = others & (others - 1)
+            if u64(host[other]) == u64(barrier):
+                same = same | (u32(1) << other)
+        left = left & ~same
+        count = popcount(same)
+        if counted != 0:
+            expect_arrivals(w, lane, site, barrier, count)
+        else:
+            must_be_mbarrier(w, lane, u64(barrier), site)
+        if not has_room(q, 1):
+            make_room(w, q, u32(1))
+        e = entry(w, COPIES, q.issued)
+        e.mask = u32(0)
+        e.operation.completes = u32(Completes.ARRIVAL)
+        if counted != 0:
+            e.operation.completes = u32(Completes.BYTES)
+        e.operation.bytes = count
+        e.operation.barrier = barrier
+        e.operation.site = site
+        e.operation.lane = lane
+        if w.cta.fault == 0:
+            issue(w, q, u32(COPIES.odds))

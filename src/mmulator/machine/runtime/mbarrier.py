@@ -1,38 +1,73 @@
-"""The 64 bits of an mbarrier, as a chip has them in shared memory (PTX ISA 9.1, mbarrier).
+"""The 64 bits of an mbarrier, as a chip has them in shared memory (PTX ISA 9.1, mbarrier), and who waits for its phases.
 
-Counts of arrivals are kept as what 2^20 exceeds them by, so that an arrival is an addition and the phase is over when it carries.
+numerics/mbarrier.py says what the bits are. Counts of arrivals are kept as what 2^20 exceeds them by.
 """
 
 from __future__ import annotations
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, trailing_zeros
-from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
-from mmulator.machine.runtime.chance import hash_choice
-from mmulator.machine.runtime.waiting import set_pcs, sleep_at, wake_at
-from mmulator.machine.state import RESCHEDULE, Cluster, Warp
+from enum import IntFlag
 
-COUNT, BYTES = 20, 22  # bits
-EXPECTED, PENDING_BYTES, PENDING, PHASE = 1, 21, 43, 63  # the first bit of each
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, leading_zeros, popcount, trailing_zeros
+from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
+from mmulator.machine.runtime.accounts import book, close_account, is_gone, is_mbarrier, open_account
+from mmulator.machine.runtime.chance import hash_choice
+from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.waiting import set_pcs, sleep_at, wake_at
+from mmulator.machine.state import RESCHEDULE, Cluster, FaultKind, Warp
+from mmulator.numerics.mbarrier import BYTES, COUNT, EXPECTED, MOST, PENDING, PENDING_BYTES, PHASE
+
 ALIGNMENT = 8
+_COUNT, _BYTES = (1 << COUNT) - 1, (1 << BYTES) - 1
+_SIGN = 1 << (BYTES - 1)
+
+
+class Does(IntFlag):
+    """What an operation of a lane does: its constant flags."""
+
+    ARRIVES = 1
+    DROPS = 2  # its arrivals are expected in no later phase
+    STAYS = 4  # noComplete
+    EXPECTS = 8
+    COMPLETES = 16
+
+
+# the word -----------------------------------------------------------------------------------------------------------
+@native
+def pending_arrivals(word: u64) -> u64:
+    return (u64(0) - (word >> PENDING)) & _COUNT
 
 
 @native
-def complete_part(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes: u64) -> u32:
-    """Arrivals that are no longer awaited in this phase, and bytes. With the last of both the next phase begins: 1, and who
-    sleeps at this mbarrier looks again."""
+def awaited_bytes(word: u64) -> u64:
+    """The tx-count, of which BYTES bits say all."""
+    return (u64(0) - (word >> PENDING_BYTES)) & _BYTES
+
+
+@native
+def beyond(word: u64, bytes: u64) -> u32:
+    """1 if the tx-count would leave its range, -(2^20-1) to 2^20-1, when it goes down by these bytes (or up: as a negative
+    number)."""
+    signed = (awaited_bytes(word) ^ _SIGN) - _SIGN
+    return u32(signed - bytes + MOST > 2 * MOST)
+
+
+@native
+def change(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes: u64, dropped: u64) -> u32:
+    """Arrivals that are no longer awaited in this phase, and bytes; arrivals that no later phase will await. With the last of
+    arrivals and bytes the next phase begins: 1, and who sleeps at this mbarrier looks again."""
     word = barrier[0]
-    mask = u64((1 << COUNT) - 1)
-    left = ((u64(0) - (word >> PENDING)) & mask) - arrivals
-    awaited = ((word >> PENDING_BYTES) - bytes) & ((1 << BYTES) - 1)
+    left = pending_arrivals(word) - arrivals
+    awaited = (awaited_bytes(word) - bytes) & _BYTES
     phase = word >> PHASE
-    expected = (word >> EXPECTED) & mask
-    pending = (u64(0) - left) & mask
+    expected = ((word >> EXPECTED) + dropped) & _COUNT
+    pending = (u64(0) - left) & _COUNT
     flips = left == 0 and awaited == 0
     if flips:
         pending = expected
         phase = phase ^ 1
-    barrier[0] = (word & 1) | (expected << EXPECTED) | (awaited << PENDING_BYTES) | (pending << PENDING) | (phase << PHASE)
+    counts = (expected << EXPECTED) | (pending << PENDING) | (((u64(0) - awaited) & _BYTES) << PENDING_BYTES)
+    barrier[0] = counts | (phase << PHASE)
     if flips:
         cluster.flips = cluster.flips + 1
         cluster.patience = u32(0)
@@ -40,30 +75,165 @@ def complete_part(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64,
     return u32(flips)
 
 
+@native
+def complete_part(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes: u64) -> u32:
+    """The same for an operation that drops nothing."""
+    return change(cluster, barrier, arrivals, bytes, u64(0))
+
+
+@native
+def complete_for(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64), arrivals: u64, bytes: u64) -> None:
+    """An asynchronous operation that a lane issued is complete, or some bytes of it are: its mbarrier hears of them."""
+    word = barrier[0]
+    cluster = w.cta.cluster
+    if is_gone(cluster, u64(barrier)) != 0:
+        fault(w, FaultKind.NO_MBARRIER, site, lane, u64(barrier), u32(0))
+    elif arrivals > pending_arrivals(word):
+        fault(w, FaultKind.MBARRIER_ARRIVALS, site, lane, u64(barrier), u32(arrivals))
+    elif beyond(word, bytes) != 0:
+        fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), u32(bytes))
+    else:
+        flips = complete_part(cluster, barrier, arrivals, bytes)
+        book(w, lane, u64(barrier), site, arrivals, u64(0), bytes, flips)
+
+
+@native
+def must_be_mbarrier(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> u32:
+    """0 and a fault if nothing was initialised there (on the host), or it was invalidated."""
+    if is_mbarrier(w.cta.cluster, barrier) != 0:
+        return u32(1)
+    fault(w, FaultKind.NO_MBARRIER, site, lane, barrier, u32(0))
+    return u32(0)
+
+
+@native
+def expect_arrivals(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64), count: u32) -> None:
+    """So many operations of lanes are to be complete before the phase is: each is counted as a byte."""
+    if must_be_mbarrier(w, lane, u64(barrier), site) == 0:
+        return
+    bytes = u64(0) - u64(count)
+    if beyond(barrier[0], bytes) != 0:
+        fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), count)
+        return
+    flips = complete_part(w.cta.cluster, barrier, u64(0), bytes)
+    book(w, lane, u64(barrier), site, u64(0), u64(count), u64(0), flips)
+
+
 # operations of lanes ------------------------------------------------------------------------------------------------
 @native
-def init(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32)) -> None:
+def init(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), site: u32) -> None:
     """mbarrier.init: the first phase of a barrier of so many arrivals."""
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        pending = (u64(0) - u64(counts[lane])) & ((1 << COUNT) - 1)
+        count = u64(counts[lane])
+        if count == 0 or count > MOST:
+            fault(w, FaultKind.MBARRIER_RANGE, site, lane, u64(host[lane]), u32(count))
+            return
+        pending = (u64(0) - count) & _COUNT
         cast_ptr(u64, host[lane])[0] = (pending << EXPECTED) | (pending << PENDING)
+        open_account(w, lane, u64(host[lane]), site)
 
 
 @native
-def arrive(
-    w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), expected: ptr_to(u32), states: ptr_to(u64)
+def inval(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), site: u32) -> None:
+    """mbarrier.inval: the word stays."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if must_be_mbarrier(w, lane, u64(host[lane]), site) == 0:
+            return
+        close_account(w, lane, u64(host[lane]), site)
+
+
+@native
+def lanes_at(host: ptr_to(ptr), mask: u32, barrier: u64) -> u32:
+    """The lanes whose mbarrier is there."""
+    same = u32(0)
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if u64(host[lane]) == barrier:
+            same = same | (u32(1) << lane)
+    return same
+
+
+@native
+def state_for(host: ptr_to(ptr), states: ptr_to(u64), mask: u32, lane: u32, word: u64) -> u64:
+    """What a lane that arrives hears: the upper half of the word; as a chip has it, that of before the first lane that arrives with
+    the same instruction in the same phase."""
+    earlier = lanes_at(host, mask & ((u32(1) << lane) - 1), u64(host[lane]))
+    found = word >> 32 << 32
+    if earlier != 0:
+        before = states[31 - leading_zeros(earlier)]
+        if (before ^ word) >> PHASE == 0:
+            found = before
+    return found
+
+
+@native
+def number_states(mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), states: ptr_to(u64)) -> None:
+    """What a chip makes of the states of arrive.noComplete: each lane has the arrivals of those before it, and in the lower half
+    which lanes arrived."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        same = lanes_at(host, mask, u64(host[lane]))
+        before = u64(popcount(same & ((u32(1) << lane) - 1))) * u64(counts[lane])
+        states[lane] = (states[lane] + (before << PENDING)) | u64(same)
+
+
+@native
+def act(
+    w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), sizes: ptr_to(u32), does: u32, states: ptr_to(u64),
+    site: u32,
 ) -> None:
-    """mbarrier.arrive and arrive.expect_tx, lane after lane: states[l] = the word as it was."""
+    """arrive, arrive_drop, expect_tx, complete_tx, lane after lane: states[l] = what it hears of the phase.
+
+    counts: of arrivals. sizes: of bytes. does: Does.
+    """
+    cluster = w.cta.cluster
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
         barrier = cast_ptr(u64, host[lane])
-        states[lane] = barrier[0] >> PENDING_BYTES << PENDING_BYTES
-        complete_part(w.cta.cluster, barrier, u64(counts[lane]), u64(0) - u64(expected[lane]))
+        if must_be_mbarrier(w, lane, u64(barrier), site) == 0:
+            return
+        word = barrier[0]
+        states[lane] = state_for(host, states, mask, lane, word)
+        arrivals = u64(0)
+        pending = pending_arrivals(word)
+        if (does & Does.ARRIVES) != 0:
+            arrivals = u64(counts[lane])
+            if arrivals == 0 or arrivals > pending:
+                fault(w, FaultKind.MBARRIER_ARRIVALS, site, lane, u64(barrier), u32(arrivals))
+                return
+        size = u64(sizes[lane])
+        bytes = size
+        if (does & Does.EXPECTS) != 0:
+            bytes = u64(0) - size
+        if size > MOST or beyond(word, bytes) != 0:
+            fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), u32(size))
+            return
+        awaited = (awaited_bytes(word) - bytes) & _BYTES
+        if (does & Does.STAYS) != 0 and arrivals == pending and awaited == 0:
+            fault(w, FaultKind.MBARRIER_COMPLETES, site, lane, u64(barrier), u32(arrivals))
+            return
+        dropped = u64(0)
+        if (does & Does.DROPS) != 0:
+            dropped = arrivals
+        flips = change(cluster, barrier, arrivals, bytes, dropped)
+        expected = u64(0)
+        if (does & Does.EXPECTS) != 0:
+            expected = size
+        book(w, lane, u64(barrier), site, arrivals, expected, size - expected, flips)
+    if (does & Does.STAYS) != 0:
+        number_states(mask, host, counts, states)
 
 
 # waiting ------------------------------------------------------------------------------------------------------------
@@ -75,7 +245,7 @@ def over(barrier: ptr_to(u64), parity: u32) -> u32:
 
 @native
 def wait_at(
-    w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, here: i32, next: i32, done: ptr_to(u32)
+    w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, here: i32, next: i32, done: ptr_to(u32), site: u32
 ) -> i32:
     """test_wait and try_wait: lanes whose phase is complete go on, `done` says which. The others sleep until it is; now and then,
     as the seed says, and when nobody else can go on, they hear that it is not.
@@ -87,6 +257,8 @@ def wait_at(
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
+        if must_be_mbarrier(w, lane, u64(host[lane]), site) == 0:
+            return i32(RESCHEDULE)
         if over(cast_ptr(u64, host[lane]), (parities >> lane) & 1) != 0:
             found = found | (u32(1) << lane)
     done[0] = found
@@ -103,10 +275,12 @@ def wait_at(
         return next
     counts = w.cta.cluster.counts
     counts[here] = counts[here] - u64(go == 0)  # who sleeps comes here again
+    w.naps_for = (w.naps_for & ~mask) | (parities & mask)
     left = mask & ~go
     while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
-        sleep_at(w, u32(1) << lane, u64(host[lane]), here)
+        barrier = u64(host[trailing_zeros(left)])
+        same = lanes_at(host, left, barrier)
+        left = left & ~same
+        sleep_at(w, same, barrier, here)
     set_pcs(w, go, next)
     return i32(RESCHEDULE)

@@ -21,7 +21,7 @@ from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.chance import hash_choice
-from mmulator.machine.runtime.mbarrier import complete_part
+from mmulator.machine.runtime.mbarrier import complete_for
 from mmulator.machine.state import ASYNC_GROUPS, KINDS, Cluster, Completes, Kind, Operation, Queue, Stop, Warp
 
 
@@ -59,9 +59,9 @@ def choice(w: Any, q: Any, number: Any) -> Any:
 def tell(w: ptr_to(Warp), o: ptr_to(Operation)) -> None:
     """An operation that completes an mbarrier is complete: the mbarrier hears of it, and who sleeps at one looks again."""
     if o.completes == Completes.ARRIVAL:
-        complete_part(w.cta.cluster, o.barrier, u64(1), u64(0))
+        complete_for(w, o.lane, o.site, o.barrier, u64(o.bytes), u64(0))
     if o.completes == Completes.BYTES:
-        complete_part(w.cta.cluster, o.barrier, u64(0), u64(o.bytes))
+        complete_for(w, o.lane, o.site, o.barrier, u64(0), u64(o.bytes))
 
 
 @native

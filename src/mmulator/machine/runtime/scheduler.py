@@ -23,15 +23,16 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
+from mmulator.machine.runtime.accounts import forget_mbarriers
 from mmulator.machine.runtime.pending import complete_for_sleepers
+from mmulator.machine.runtime.standstill import end_waits
 from mmulator.machine.runtime.transfers import finish_transfers, grow_old, transfer_for_sleepers
-from mmulator.machine.runtime.waiting import set_pcs, time_out
+from mmulator.machine.runtime.waiting import set_pcs
 from mmulator.machine.state import Cluster, Cta, Stop, Warp
 
 TURN = 64  # diverged choices between two turns for another group
 SLICE = 2048  # blocks of code that a warp runs before the next has its turn
 GOLDEN = 0x9E3779B1
-PATIENCE = 64  # rounds in which waits for mbarriers do nothing but time out, until that is a deadlock
 
 
 def call_block(code: Value, w: Value, regs: Value, mask: Value) -> Value:
@@ -145,6 +146,7 @@ def begin_cluster(cluster: ptr_to(Cluster)) -> None:
     cluster.done = u32(0)
     cluster.next_warp = u32(0)
     cluster.patience = u32(0)
+    forget_mbarriers(cluster)
     cluster.arrived = u32(0)
     cluster.generation = u32(0)
     cluster.rounds = u64(0)
@@ -239,17 +241,15 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
 @native
 def help_sleepers(cluster: ptr_to(Cluster)) -> u32:
     """No lane of the cluster can go on by itself. BUDGET if something that is pending could be completed, of which one may have
-    waited; ASLEEP if there is nothing, and a wait for an mbarrier ends early; FAULT; BLOCKED for a deadlock."""
+    waited, or if waits for mbarriers end early; ASLEEP if others should have their turn, too; FAULT; BLOCKED for a deadlock."""
     flips = cluster.flips
     found = complete_for_sleepers(cluster)
     if found == Stop.BLOCKED or (found == Stop.BUDGET and cluster.flips == flips):
         more = transfer_for_sleepers(cluster)
         if more != Stop.BLOCKED:
             found = more
-    if found == Stop.BLOCKED and cluster.patience < PATIENCE:
-        if time_out(cluster) != 0:
-            cluster.patience = cluster.patience + 1
-            return u32(Stop.ASLEEP)
+    if found == Stop.BLOCKED:
+        return end_waits(cluster)
     return found
 
 

@@ -20,7 +20,7 @@ from mmulator.codegen.ops import cast_ptr, copy_bytes, null, trailing_zeros
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.chance import hash_choice
-from mmulator.machine.runtime.mbarrier import complete_part
+from mmulator.machine.runtime.mbarrier import complete_for
 from mmulator.machine.state import STAGING, TRANSFERS, Cluster, Completes, Cta, Stop, Transfer, TransferState, Warp
 
 AGE = 3  # one in 2^AGE rounds of the warps carries out a transfer that nobody waits for
@@ -45,7 +45,8 @@ def hear(cluster: ptr_to(Cluster), t: ptr_to(Transfer), bytes: u64) -> None:
     while left != 0:
         rank = trailing_zeros(left)
         left = left & (left - 1)
-        complete_part(cluster, cast_ptr(u64, (ctas + rank).shared + t.offset), u64(0), bytes)
+        barrier = cast_ptr(u64, (ctas + rank).shared + t.offset)
+        complete_for(cast_ptr(Warp, t.warp), t.lane, t.site, barrier, u64(0), bytes)
 
 
 @native

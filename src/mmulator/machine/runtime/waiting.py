@@ -101,6 +101,11 @@ def sleep_at(w: ptr_to(Warp), mask: u32, barrier: u64, pc: i32) -> None:
         w.awaits = u64(SEVERAL)
     w.waiting = w.waiting | mask
     w.napping = w.napping | mask
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        w.naps_at[lane] = barrier
     set_pcs(w, mask, pc)
 
 
@@ -110,8 +115,13 @@ def wake_at(cluster: ptr_to(Cluster), barrier: u64) -> None:
     warps = cast_ptr(Warp, cluster.warps)
     for i in range(cluster.warp_count):
         w = warps + i
-        if w.waiting != 0 and (w.awaits == barrier or w.awaits == SEVERAL):
-            w.waiting = u32(0)
+        if w.awaits == barrier or w.awaits == SEVERAL:
+            lanes = w.waiting & w.napping
+            while lanes != 0:
+                lane = trailing_zeros(lanes)
+                lanes = lanes & (lanes - 1)
+                if w.naps_at[lane] == barrier:
+                    w.waiting = w.waiting & ~(u32(1) << lane)
 
 
 @native

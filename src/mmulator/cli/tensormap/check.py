@@ -1,0 +1,127 @@
+"""`mmulator tensormap check`: what is wrong with a map, and between a map and a copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mmulator.cli.tensormap import options as o
+
+if TYPE_CHECKING:
+    from mmulator.inspect.descriptors.checks import Finding
+    from mmulator.inspect.tensormaps.copy import Copy
+    from mmulator.layouts.tensormap import TensorMap
+
+_Words = Annotated[
+    o.Texts, typer.Argument(metavar="[MAP] [INSTRUCTION]", show_default=False,
+                            help="A map as for decode, unless --shape says it; a tensor copy as in PTX, or its name.")
+]  # fmt: skip
+_Expect = Annotated[o.Text, o.where("BYTES", "What the mbarrier was told to expect.", "--expect-tx")]
+_Window = Annotated[o.Text, o.where("BYTES", "Size of shared memory. Default: 228 KiB.")]
+_Descriptor = Annotated[o.Text, o.where("WORD", "The matrix descriptor with which a wgmma reads the box.")]
+_For = Annotated[o.Text, o.where("INSTRUCTION", "The wgmma: its name, or words such as wgmma m64n128 f16.", "--for")]
+_Operand = Annotated[o.Text, o.where("a|b", "Which operand of it. Default: b.", offer="a b")]
+_Major = Annotated[o.Text, o.where("k|mn", "Its contiguous dimension. Default: k.", offer="k mn")]
+
+
+def check(
+    words: _Words = None,
+    shape: o.Shape = None,
+    strides: o.Strides = None,
+    type: o.Type = None,
+    box: o.Box = None,
+    element_strides: o.ElementStrides = None,
+    lower: o.Lower = None,
+    upper: o.Upper = None,
+    channels: o.Channels = None,
+    pixels: o.Pixels = None,
+    interleave: o.Interleave = None,
+    swizzle: o.Swizzle = None,
+    l2_promotion: o.L2 = None,
+    fill: o.Fill = None,
+    address: o.Address = None,
+    shared: o.Shared = None,
+    expect_tx: _Expect = None,
+    window: _Window = None,
+    descriptor: _Descriptor = None,
+    instruction: _For = None,
+    operand: _Operand = None,
+    major: _Major = None,
+    json: o.Json = False,
+) -> None:
+    """Say what is wrong with a tensor map, alone or for a copy: rank, mode, alignment, bytes, and whether a wgmma finds it.
+
+    The exit code is 0 only if nothing is.
+
+    Examples: mmulator tensormap check map.bin "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+
+    mmulator tensormap check --shape 4096,64 --box 64,64 --swizzle 128B --descriptor 0x4000004000010000 --for "wgmma m64n64 f16"
+    """
+    said = o.Said(shape, strides, type, box, element_strides, lower, upper, channels, pixels, interleave, swizzle,
+                  l2_promotion, fill, address)  # fmt: skip
+    copies = [w for w in words or () if w.startswith("cp.")]
+    maps = [w for w in words or () if not w.startswith("cp.")]
+    if len(maps) > 1 or len(copies) > 1:
+        raise typer.BadParameter("one map and one instruction", param_hint="[MAP] [INSTRUCTION]")
+    for name, value in (("--for", instruction), ("--operand", operand), ("--major", major)):
+        if value is not None and descriptor is None:
+            raise typer.BadParameter("it goes with --descriptor", param_hint=name)
+    for name, value in (("--expect-tx", expect_tx), ("--window", window)):
+        if value is not None and not copies:
+            raise typer.BadParameter("it goes with an instruction", param_hint=name)
+    found = o.map_of(maps[0] if maps else None, said)
+    copy, findings = _checked(found, copies[0] if copies else None, shared, expect_tx, window)
+    if descriptor is not None:
+        findings += _read_by(found, o.number("--shared", shared), descriptor, instruction, operand or "b", major == "mn")
+    _tell(found, copy, findings, json)
+
+
+def _checked(
+    map: TensorMap, text: str | None, shared: str | None, expect: str | None, window: str | None
+) -> tuple[Copy | None, tuple[Finding, ...]]:
+    """The copy, and what is wrong with the map alone, or between both."""
+    from mmulator.inspect.tensormaps.checks import check_bytes, check_copy, check_map
+    from mmulator.inspect.tensormaps.copy import parse_copy
+
+    own = check_bytes(map.fields.encode(), map.fields)
+    if text is None:
+        return None, (*own, *check_map(map.fields))
+    copy = parse_copy(text)
+
+    def maybe(option: str, value: str | None) -> int | None:
+        return None if value is None else o.number(option, value)
+
+    at, bytes_, size = maybe("--shared", shared), maybe("--expect-tx", expect), maybe("--window", window)
+    return copy, (*own, *check_copy(map.fields, copy, at, bytes_, size))
+
+
+def _read_by(
+    map: TensorMap, at: int, word: str, instruction: str | None, operand: str, mn_major: bool
+) -> tuple[Finding, ...]:
+    """What is wrong between the box and the descriptor of the wgmma that reads it."""
+    from mmulator.inspect.descriptors.describe import describe_descriptor
+    from mmulator.inspect.tensormaps.box import tensor_box
+    from mmulator.inspect.tensormaps.reader import check_reader
+
+    answer = describe_descriptor(o.number("--descriptor", word), instruction or "wgmma m64n64 f16", operand, mn_major=mn_major)
+    return (*answer.findings, *check_reader(tensor_box(map, shared=at), answer.placed))
+
+
+def _tell(map: TensorMap, copy: Copy | None, findings: tuple[Finding, ...], json: bool) -> None:
+    from mmulator.cli.output import print_json
+    from mmulator.cli.tensormap.text import print_findings, print_item
+
+    ok = not any(f.level == "error" for f in findings)
+    if json:
+        print_json({"ok": ok, "map": repr(map), "instruction": copy.form.mnemonic if copy else None,
+                    "box_bytes": map.box_bytes, "findings": [f.to_dict() for f in findings]})  # fmt: skip
+    else:
+        print_item("map", repr(map))
+        print_item("copy", copy.form.mnemonic if copy else "none given: only the map is checked")
+        print_item("bytes", f"{map.box_bytes} for each box: what an mbarrier must expect")
+        if not findings:
+            print_item("checked", "nothing is wrong")
+        print_findings(findings)
+    if not ok:
+        raise typer.Exit(1)

@@ -1,0 +1,82 @@
+"""`mmulator tensormap draw`: where each element of a box lands in shared memory."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mmulator.cli.tensormap import options as o
+
+_Element = Annotated[o.Texts, o.where("N,N,...", "Where this element of the tensor lands. May be repeated.")]
+_Byte = Annotated[o.Texts, o.where("ADDRESS", "What lands in this byte of shared memory. May be repeated.", "--byte")]
+_Svg = Annotated[o.Text, o.out("FILE", "Draw it.")]
+_Html = Annotated[o.Text, o.out("FILE", "The drawing and the fields as a page.")]
+_Png = Annotated[o.Text, o.out("FILE", "Draw it as PNG (extra draw).")]
+_Theme = Annotated[o.Text, o.out("THEME", "auto, the default, light or dark.", offer="auto light dark")]
+_Lines = Annotated[int, o.out("N", "Lines of 128 bytes that are printed.", min=1)]
+
+
+def draw(
+    map: o.MaybeMap = None,
+    shape: o.Shape = None,
+    strides: o.Strides = None,
+    type: o.Type = None,
+    box: o.Box = None,
+    element_strides: o.ElementStrides = None,
+    lower: o.Lower = None,
+    upper: o.Upper = None,
+    channels: o.Channels = None,
+    pixels: o.Pixels = None,
+    interleave: o.Interleave = None,
+    swizzle: o.Swizzle = None,
+    l2_promotion: o.L2 = None,
+    fill: o.Fill = None,
+    address: o.Address = None,
+    at: o.At = None,
+    offsets: o.Offsets = None,
+    shared: o.Shared = None,
+    mode: o.Mode = None,
+    store: o.Store = False,
+    element: _Element = None,
+    byte: _Byte = None,
+    svg: _Svg = None,
+    html: _Html = None,
+    png: _Png = None,
+    theme: _Theme = None,
+    lines: _Lines = 8,
+    json: o.Json = False,
+) -> None:
+    """Draw where each element of a box lands in shared memory: swizzle, interleave, fill, im2col.
+
+    Coordinates are in the array's order, the innermost last. A chunk of 16 bytes is named by the element at its lowest
+    address; a star says that a part of it is out of bounds, 0 or NaN that all of it is.
+
+    Examples: mmulator tensormap draw --shape 64,60 --strides 128 --box 8,64 --swizzle 128B --at 60,0
+
+    mmulator tensormap draw map.bin --at 0,64 --shared 0x400 --element 3,70 --svg box.svg
+    """
+    from mmulator.cli.output import exclude, print_json
+    from mmulator.cli.tensormap.text import draw_files, tell_box
+    from mmulator.inspect.tensormaps.box import tensor_box
+
+    if theme is not None and not (svg or html or png):
+        raise typer.BadParameter("it goes with --svg, --html or --png", param_hint="--theme")
+    exclude({"--svg": svg == "-" or None, "--html": html == "-" or None, "--json": json}, "standard output takes one")
+    said = o.Said(shape, strides, type, box, element_strides, lower, upper, channels, pixels, interleave, swizzle,
+                  l2_promotion, fill, address)  # fmt: skip
+    found = tensor_box(
+        o.map_of(map, said), None if at is None else o.numbers("--at", at), o.numbers("--offsets", offsets or ""),
+        shared=o.number("--shared", shared), mode=mode, store=store,
+    )  # fmt: skip
+    elements = [(o.numbers("--element", e), found.address(*o.numbers("--element", e))) for e in element or ()]
+    bytes_ = [(o.number("--byte", b), found.element(o.number("--byte", b))) for b in byte or ()]
+    taken = draw_files(found, svg, html, png, theme or "auto")
+    if json:
+        print_json({
+            "ok": True, "map": repr(found.map), **found.to_dict(),
+            "elements": [{"element": e, "addresses": a} for e, a in elements],
+            "bytes": [{"address": b, "elements": e} for b, e in bytes_],
+        })  # fmt: skip
+    elif not taken:
+        tell_box(found, elements, bytes_, lines)

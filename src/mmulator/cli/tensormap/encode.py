@@ -1,0 +1,47 @@
+"""`mmulator tensormap encode`: a tensor and a box to 128 bytes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from mmulator.cli.tensormap import options as o
+
+_File = Annotated[o.Text, o.out("FILE", "Write the 128 bytes.")]
+
+
+def encode(
+    shape: o.Shape = None,
+    strides: o.Strides = None,
+    type: o.Type = None,
+    box: o.Box = None,
+    element_strides: o.ElementStrides = None,
+    lower: o.Lower = None,
+    upper: o.Upper = None,
+    channels: o.Channels = None,
+    pixels: o.Pixels = None,
+    interleave: o.Interleave = None,
+    swizzle: o.Swizzle = None,
+    l2_promotion: o.L2 = None,
+    fill: o.Fill = None,
+    address: o.Address = None,
+    out: _File = None,
+    json: o.Json = False,
+) -> None:
+    """Make the 128 bytes of a tensor map, as CUDA's driver does, and say what they mean.
+
+    What the driver refuses is refused, with the rule; the exit code is then 1.
+
+    Examples: mmulator tensormap encode --shape 4096,1024 --type bf16 --box 64,64 --swizzle 128B
+
+    mmulator tensormap encode --shape 8,56,56,64 --lower -1,-1 --upper -1,-1 --channels 64 --pixels 128 --out map.bin
+    """
+    from mmulator.cli.output import write_file
+    from mmulator.cli.tensormap.text import tell_map
+    from mmulator.inspect.tensormaps.fields import tensor_map_fields
+
+    said = o.Said(shape, strides, type, box, element_strides, lower, upper, channels, pixels, interleave, swizzle,
+                  l2_promotion, fill, address)  # fmt: skip
+    found = tensor_map_fields(o.map_of(None, said))
+    if out is not None:
+        write_file(out, found.data)
+    tell_map(found, json)

@@ -1,0 +1,181 @@
+"""Options that several of the four commands have, each said once, and how their values are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from mmulator.layouts.tensormap import TensorMap
+
+Text = str | None
+Texts = list[str] | None
+
+
+def _option(panel: str, metavar: str | None, help: str, *names: str, offer: str = "", **more: Any) -> Any:
+    more |= {"autocompletion": lambda incomplete: [v for v in offer.split() if v.startswith(incomplete)]} if offer else {}
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
+
+
+_tensor = partial(_option, "The tensor and its box, in the array's order")
+where = partial(_option, "The copy")
+out = partial(_option, "Output")
+
+_MAP = "128 bytes as hexadecimal digits, or a file that has them (as bytes or digits); - is standard input."
+Map = Annotated[str, typer.Argument(metavar="MAP", help=_MAP, show_default=False)]
+MaybeMap = Annotated[Text, typer.Argument(metavar="MAP", help=_MAP + " Or say --shape and --box.", show_default=False)]
+
+Shape = Annotated[Text, _tensor("N,N,...", "Elements of each dimension, the innermost last.")]
+Strides = Annotated[Text, _tensor("BYTES,...", "Of each dimension but the innermost. Default: packed.")]
+_TYPES = "u8 u16 u32 s32 u64 s64 f16 bf16 f32 f32.ftz tf32 tf32.ftz f64 b4x16 b4x16_p64 b6x16_p32"
+Type = Annotated[Text, _tensor("TYPE", "PTX's name. Default: f16.", offer=_TYPES)]
+Box = Annotated[Text, _tensor("N,N,...", "Elements of each dimension of the box.")]
+ElementStrides = Annotated[Text, _tensor("N,N,...", "Steps within the box. Default: 1.")]
+Lower = Annotated[Text, _tensor("N,...", "im2col: lower corner of D,H,W as far as there are.")]
+Upper = Annotated[Text, _tensor("N,...", "im2col: upper corner.")]
+Channels = Annotated[int | None, _tensor("N", "im2col: channels of a pixel.")]
+Pixels = Annotated[int | None, _tensor("N", "im2col: pixels of a column.")]
+Interleave = Annotated[Text, _tensor("MODE", "none, 16B or 32B.", offer="none 16B 32B")]
+Swizzle = Annotated[
+    Text, _tensor("MODE", "none, 32B, 64B, 128B; sm_100: 128B_atom_32B and the like, 96B.",
+                  offer="none 32B 64B 128B 128B_atom_32B 128B_atom_32B_flip_8B 128B_atom_64B 96B")
+]  # fmt: skip
+L2 = Annotated[Text, _tensor("MODE", "none, 64B, 128B or 256B.", "--l2-promotion", offer="none 64B 128B 256B")]
+Fill = Annotated[Text, _tensor("MODE", "What is out of bounds: zero or nan.", offer="zero nan")]
+Address = Annotated[Text, _tensor("ADDRESS", "Of the tensor in global memory. Default: 0.")]
+
+_AT = "Coordinates, in the array's order; of gather4 four rows and a column. Default: the first."
+At = Annotated[Text, where("N,N,...", _AT)]
+Offsets = Annotated[Text, where("N,...", "im2col offsets D,H,W as far as there are; of im2col::w wHalo,wOffset.")]
+Shared = Annotated[Text, where("ADDRESS", "Of the box in shared memory. Default: 0.")]
+_MODES = "tile tile::gather4 tile::scatter4 im2col im2col_no_offs im2col::w im2col::w::128"
+Mode = Annotated[Text, where("MODE", "As in PTX. Default: tile or im2col, as the map is.", offer=_MODES)]
+Store = Annotated[bool, where(None, "From shared to global memory.", "--store")]
+
+Json = Annotated[bool, out(None, "Print JSON.", "--json")]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the options say of a tensor and its box, as texts."""
+
+    shape: str | None
+    strides: str | None
+    type: str | None
+    box: str | None
+    element_strides: str | None
+    lower: str | None
+    upper: str | None
+    channels: int | None
+    pixels: int | None
+    interleave: str | None
+    swizzle: str | None
+    l2_promotion: str | None
+    fill: str | None
+    address: str | None
+
+    @property
+    def anything(self) -> bool:
+        return any(getattr(self, f.name) is not None for f in fields(self))
+
+
+def numbers(option: str, text: str) -> tuple[int, ...]:
+    """Numbers between commas, hexadecimal too. Raises OperandError."""
+    from mmulator.errors import OperandError
+
+    try:
+        return tuple(int(part, 0) for part in text.replace(" ", "").split(",") if part)
+    except ValueError:
+        hint = f"such as {option} 64,128"
+        raise OperandError(f"{option} is {text!r}: whole numbers between commas are needed", hint=hint) from None
+
+
+def number(option: str, text: str | None) -> int:
+    """A number, hexadecimal too; 0 for None. Raises OperandError."""
+    found = numbers(option, text or "0")
+    if len(found) != 1:
+        raise typer.BadParameter("one number", param_hint=option)
+    return found[0]
+
+
+def map_of(given: str | None, said: Said) -> TensorMap:
+    """The map: given as bytes, or made of the options. Raises OperandError; wrong usage where both or neither are said."""
+    from mmulator.errors import OperandError
+
+    if given is not None and said.anything:
+        raise typer.BadParameter("the map is given: options of a tensor go without it", param_hint="MAP")
+    if given is not None:
+        return read(given)
+    if said.shape is None:
+        raise OperandError("no tensor map is given", hint="128 bytes, or --shape 64,128 --box 64,64 --type f16; see --help")
+    return _made(said)
+
+
+def read(given: str) -> TensorMap:
+    """A map as hexadecimal digits, or from a file that has bytes or digits. Raises OperandError."""
+    from os.path import exists  # which takes names that are too long for one
+
+    from mmulator.cli.output import read_bytes
+    from mmulator.errors import OperandError
+    from mmulator.layouts.tensormap import TensorMap
+
+    digits = given if given != "-" and not exists(given) else ""  # noqa: PTH110
+    data = b"" if digits else read_bytes(given)
+    if len(data) != 128:
+        text = digits or data.decode("ascii", "replace")
+        plain = "".join(text.replace("0x", " ").replace(",", " ").split())
+        try:
+            data = bytes.fromhex(plain)
+        except ValueError:
+            named = text if len(text) <= 40 else f"{text[:37]}..."
+            hint = "a tensor map is 128 bytes, 256 digits"
+            raise OperandError(f"{named!r} is no file and no hexadecimal number", hint=hint) from None
+    return TensorMap.decode(data)
+
+
+def _made(said: Said) -> TensorMap:
+    """The map that the options say, checked as the driver would."""
+    from mmulator.layouts.tensormap import TensorMap
+    from mmulator.layouts.tensormap.encoded import Encoded
+    from mmulator.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES, choose
+    from mmulator.layouts.tensormap.rules import check
+    from mmulator.layouts.tensormap.types import tensor_type
+
+    kind, shape = tensor_type(said.type or "f16"), numbers("--shape", said.shape or "")
+    rank = len(shape)
+    im2col = any(v is not None for v in (said.lower, said.upper, said.channels, said.pixels))
+    rule = f"cuTensorMapEncode{'Im2col' if im2col else 'Tiled'} (CUDA driver API)"
+    modes = {"interleave": said.interleave or "none", "swizzle": said.swizzle or "none",
+             "l2_promotion": said.l2_promotion or "none", "oob_fill": said.fill or "zero"}  # fmt: skip
+    for (name, value), known in zip(modes.items(), (INTERLEAVES, SWIZZLES, PROMOTIONS, FILLS)):
+        choose(name, value, known, rule)
+
+    def inner_first(option: str, text: str | None, default: tuple[int, ...], count: int) -> tuple[int, ...]:
+        values = default if text is None else numbers(option, text)
+        if len(values) != count:
+            raise typer.BadParameter(f"{len(values)} numbers where a shape of {rank} dimensions takes {count}", param_hint=option)
+        return values[::-1]
+
+    packed, reach = [], kind.bytes_of(shape[-1]) if shape else 0
+    for size in shape[-2::-1]:
+        packed.append(reach)
+        reach *= size
+    common: dict[str, Any] = {
+        "type": kind, "sizes": shape[::-1], "address": number("--address", said.address), **modes,
+        "strides": inner_first("--strides", said.strides, tuple(packed[::-1]), max(rank - 1, 0)),
+        "element_strides": inner_first("--element-strides", said.element_strides, (1,) * rank, rank),
+    }  # fmt: skip
+    if not im2col:
+        if said.box is None:
+            raise typer.BadParameter("a tiled map needs it", param_hint="--box")
+        return TensorMap(check(Encoded(**common, box=inner_first("--box", said.box, (), rank))))
+    if said.box is not None or said.channels is None or said.pixels is None:
+        raise typer.BadParameter("an im2col map has --channels and --pixels, and no --box", param_hint="--lower")
+    spatial = max(rank - 2, 0)
+    return TensorMap(check(Encoded(
+        **common, im2col=True, lower=inner_first("--lower", said.lower, (0,) * spatial, spatial),
+        upper=inner_first("--upper", said.upper, (0,) * spatial, spatial), channels=said.channels, pixels=said.pixels,
+    )))  # fmt: skip

@@ -1,0 +1,103 @@
+"""What the commands of `mmulator tensormap` print for people."""
+
+from __future__ import annotations
+
+import sys
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+import typer
+
+from mmulator.cli.descriptor.text import print_findings
+from mmulator.cli.output import colours, print_json, print_text, width, write_file
+
+if TYPE_CHECKING:
+    from mmulator.inspect.tensormaps.box import TensorBox
+    from mmulator.inspect.tensormaps.fields import TensorMapFields
+
+__all__ = ["draw_files", "print_findings", "print_item", "tell_box", "tell_map"]
+
+
+def print_item(label: str, text: str) -> None:
+    """A labelled paragraph."""
+    print(
+        fill(
+            text, min(width(), 120), initial_indent=f"{label:<10}", subsequent_indent=" " * 10, break_on_hyphens=False,
+            break_long_words=False,
+        )
+    )  # fmt: skip
+
+
+def tell_map(found: TensorMapFields, json: bool) -> None:
+    """A map taken apart. Ends with exit code 1 where the driver would refuse it."""
+    if json:
+        print_json({"ok": found.ok, **found.to_dict()})
+    else:
+        print(repr(found.map))
+        for at in range(0, 128, 32):
+            if any(found.data[at:]) or not at:
+                row = found.data[at : at + 32]
+                print(f"  {at:#04x}  " + " ".join(row[n : n + 4].hex() for n in range(0, 32, 4)))
+        print()
+        for f in found.fields:
+            print(f"  {f.name:<18} {f.where:<21} {f.raw:>#14x}  {f.value}")
+        print()
+        print_item("box", f"{found.map.box_bytes} bytes in shared memory, aligned to {found.map.alignment}")
+        print_item("driver", found.driver_call())
+        print_findings(found.findings)
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]
+
+
+def tell_box(box: TensorBox, elements: Answers, bytes_: list[tuple[int, tuple[tuple[int, ...], ...]]], lines: int) -> None:
+    """Where a box lands, or the questions answered."""
+    from mmulator.inspect.views.box import axes, draw_text
+
+    print(repr(box.map))
+    offsets = f", offsets {box.offsets}" if box.offsets else ""
+    where = "read from" if box.store else "to"
+    print_item("copy", f".{box.mode} at {box.coordinates}{offsets}, {where} shared memory at {box.shared:#x}")
+    outside = f", {box.filled} of them out of bounds" if box.filled else ""
+    print_item("box", f"{' x '.join(map(str, box.placed.shared.shape))} elements{outside}; {box.map.box_bytes} bytes")
+    for element, places in elements:
+        said = ", ".join(f"{a:#x} ({a})" for a in places) or "nowhere: it is not in this box"
+        print_text(f"{axes(box)} {element} lands at {said}" if places else f"{axes(box)} {element} lands {said}", hang=2)
+    for address, held in bytes_:
+        print_text(f"{address:#x} holds {axes(box)} {' and '.join(map(str, held))}" if held else
+                   f"{address:#x} holds no element of the tensor", hang=2)  # fmt: skip
+    if not elements and not bytes_:
+        print(f"\nshared memory: {axes(box)} of the first element of every 16 bytes")
+        print(draw_text(box, lines, colours(), width()))
+
+
+def draw_files(box: TensorBox, svg: str | None, html: str | None, png: str | None, theme: str) -> bool:
+    """Write the drawings; whether standard output is one of them."""
+    from mmulator.inspect.answer import png as as_png
+
+    taken = False
+    for path, text in ((svg, box.svg), (html, lambda theme: _page(box, theme))):
+        if path == "-":
+            sys.stdout.write(text(theme))
+            taken = True
+        elif path is not None:
+            write_file(path, text(theme).encode())
+    if png is not None:
+        write_file(png, as_png(box.svg(theme)))
+    return taken
+
+
+def _page(box: TensorBox, theme: str) -> str:
+    """A page of its own: the drawing, and the fields of the map."""
+    from html import escape
+
+    from mmulator.inspect.tensormaps.fields import tensor_map_fields
+
+    title = escape(repr(box.map))
+    fields = tensor_map_fields(box.map)._repr_html_()
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>\n'
+        f"<body>{box.svg(theme)}{fields}</body></html>\n"
+    )

@@ -1,0 +1,52 @@
+"""What is compared besides instructions one by one: sequences of them, each kind a suite that makes its own cases and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mmulator.conformance import mbarriers
+from mmulator.isa.targets import Target
+from mmulator.machine.backend import Backend
+
+BATCH = 2000  # programs of a launch
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A launch. cases: what it ran. executions: of instructions. words: compared; wrong: of those; first: in words."""
+
+    cases: int
+    executions: int
+    words: int
+    wrong: int
+    first: str = ""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """arch: the first target that has it. run: launches of `count` cases from a seed, on a backend."""
+
+    name: str
+    group: str
+    arch: int
+    run: Callable[[Backend, int, int], Iterator[Compared]]
+
+    def there(self, target: Target) -> bool:
+        return target.number >= self.arch
+
+
+def mbarrier_sequences(backend: Backend, seed: int, count: int) -> Iterator[Compared]:
+    module = backend.load(mbarriers.kernel(str(backend.chip.target)))
+    try:
+        for first in range(0, count, BATCH):
+            found = mbarriers.programs(seed * 1_000_003 + first, min(BATCH, count - first))
+            words, wrong, said = mbarriers.differences(found, *mbarriers.run(backend, module, found))
+            yield Compared(len(found), sum(len(p.steps) for p in found), words, wrong, said)
+    finally:
+        backend.close(module)
+
+
+SUITES: dict[str, Suite] = {
+    s.name: s for s in (Suite("mbarrier sequences", "mbarrier: states and words", 90, mbarrier_sequences),)
+}

@@ -1,0 +1,238 @@
+"""Misuse of mbarriers as sentences, and deadlocks of threads that wait at them: which, for what, what is missing, who was last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mmulator.errors import ExecutionFault
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.mbarriers import Event, Known, known, under_way
+from mmulator.machine.launch.resident import Resident, ResidentCta
+from mmulator.machine.launch.whereabouts import Group, groups, place_text, warps_text
+from mmulator.machine.state import LANES, FaultKind
+from mmulator.numerics.mbarrier import MOST
+from mmulator.ptx.tree import Instruction
+
+_MBARRIER = "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: mbarrier)"
+_SENTENCES = 8  # mbarriers that a deadlock tells of in full
+
+
+# misuse -------------------------------------------------------------------------------------------------------------
+def _plural(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+def _never(k: Known, here: ResidentCta, count: int) -> str:
+    if k.ended is not None:
+        return f"at {k.name(here)}, which {k.ended.text(here)} has invalidated"
+    return f"at {k.name(here)}, where no mbarrier has been initialised"
+
+
+def _arrivals(k: Known, here: ResidentCta, count: int) -> str:
+    if not count:
+        return f"of no arrival at {k.name(here)}"
+    pending = _plural(k.word.pending, "arrival")
+    return f"of {_plural(count, 'arrival')} at {k.name(here)}, where {k.phase_text} awaits {pending}{_last(k, here)}"
+
+
+def _bytes(k: Known, here: ResidentCta, count: int) -> str:
+    return f"of {_plural(count, 'byte')} at {k.name(here)}, whose tx-count is {k.word.bytes}"
+
+
+_KINDS: dict[FaultKind, tuple[Callable[[Known, ResidentCta, int], str], str, str]] = {
+    FaultKind.NO_MBARRIER: (
+        _never,
+        f"mbarrier operations need an mbarrier that mbarrier.init has made and mbarrier.inval has not ended {_MBARRIER}",
+        "let one thread execute mbarrier.init, then fence.mbarrier_init or a barrier, before others use it; check the address",
+    ),
+    FaultKind.MBARRIER_RANGE: (
+        lambda k, here, count: f"of {_plural(count, 'arrival')} at {k.name(here)}",
+        f"mbarrier.init: the count is 1 to 2^20 - 1 = {MOST} {_MBARRIER}",
+        "give the number of arrivals that complete a phase, arrive.expect_tx among them",
+    ),
+    FaultKind.MBARRIER_ARRIVALS: (
+        _arrivals,
+        f"mbarrier.arrive: the count is at least 1 and at most the arrivals that are pending in the phase {_MBARRIER}",
+        "arrive once for each arrival of mbarrier.init's count: a thread may arrive again when the phase is over",
+    ),
+    FaultKind.MBARRIER_BYTES: (
+        _bytes,
+        f"the tx-count of an mbarrier is -(2^20 - 1) to 2^20 - 1 = {MOST}: bytes that are expected and have not come {_MBARRIER}",
+        "expect the bytes of one phase, and no more; a box of a tensor copy has the bytes of its tensor map",
+    ),
+    FaultKind.MBARRIER_COMPLETES: (
+        lambda k, here, count: f"with the last arrival of {k.phase_text} at {k.name(here)}",
+        f"mbarrier.arrive.noComplete must not complete the phase {_MBARRIER}",
+        "let the last arrival be one without .noComplete",
+    ),
+    FaultKind.MBARRIER_ELSEWHERE: (
+        lambda k, here, count: f"that completes {k.name(here)}, and writes to the shared memory of "
+        f"{ResidentCta(here.resident, count)}",
+        "the mbarrier of an asynchronous operation lies in the shared memory of the block that its data goes to (PTX ISA 9.1, Data "
+        "Movement and Conversion Instructions: Asynchronous Data Movement)",
+        "map both addresses, that of the data and that of the mbarrier, to the same rank with mapa",
+    ),
+}
+KINDS = frozenset(_KINDS)
+
+
+def describe_mbarrier(grid: Grid, cta: ResidentCta, kind: FaultKind, who: str) -> ExecutionFault:
+    """A fault of these kinds. who: the thread."""
+    state = cta.state
+    ins = grid.kernel.sites[int(state["fault_site"])]
+    k = known(cta.resident, int(state["fault_address"]))
+    say, rule, hint = _KINDS[kind]
+    return ExecutionFault(f"{ins.mnemonic} {say(k, cta, int(state['fault_bytes']))}, in {who}", span=ins.span, rule=rule, hint=hint)
+
+
+# deadlocks ----------------------------------------------------------------------------------------------------------
+def describe_waits(grid: Grid, resident: Resident, found: Sequence[tuple[ResidentCta, list[Group]]]) -> ExecutionFault:
+    """Nobody can go on, and some wait at mbarriers. found: of each CTA of the cluster where its lanes are."""
+    waits = [g for _, gs in found for g in gs if g.mbarrier is not None]
+    awaited = list({g.mbarrier.at: g for g in waits if g.mbarrier is not None}.values())
+    cta = waits[0].cta
+    assert cta is not None
+    said: dict[str, list[str]] = {}
+    for c, gs in found:
+        if gs:
+            said.setdefault(warps_text(gs, most=LANES), []).append(str(c))
+    where = "; ".join(f"{', '.join(blocks)}: {text}" for text, blocks in said.items())
+    if len(said) == 1 and len(found) == 1:
+        where = next(iter(said))
+    lines = [_account(g, len(found)) for g in awaited[:_SENTENCES]]
+    if len(awaited) > _SENTENCES:
+        lines.append(f"and {len(awaited) - _SENTENCES} more mbarriers")
+    first = waits[0].instruction
+    hints = dict.fromkeys(h for g in awaited if (h := likely(g)))
+    return ExecutionFault(
+        f"deadlock in {cta}: {where}" + "".join(f"\n  {line}" for line in lines),
+        span=first.span if first is not None else None,
+        rule=f"a phase is over when all arrivals that mbarrier.init named have come, and all bytes that were expected {_MBARRIER}",
+        hint="; ".join(list(hints)[:2]) or "look for a thread that does not arrive, or a copy that completes another mbarrier",
+    )  # fmt: skip
+
+
+def _last(k: Known, here: ResidentCta) -> str:
+    return f"; the last was by {k.arrived.text(here)}" if k.arrived is not None else ""
+
+
+def _account(g: Group, blocks: int) -> str:
+    """What is missing at an mbarrier, who was last, and what is under way for it."""
+    k, here = g.mbarrier, g.cta
+    assert k is not None and here is not None
+    word, parts = k.word, []
+    if word.pending:
+        parts.append(f"{word.pending} of {_plural(_size(k), 'arrival')} {'is' if word.pending == 1 else 'are'} missing")
+    else:
+        parts.append(f"all {_plural(_size(k), 'arrival')} came" if _size(k) != 1 else "its arrival came")
+    if word.bytes > 0:
+        parts.append(f"{word.bytes} of {_plural(k.expected, 'expected byte')} have not come")
+    elif word.bytes < 0:
+        parts.append(f"{-word.bytes} bytes came that nobody expects")
+    elif k.came:
+        parts.append(f"all {k.came} expected bytes came")
+    text = f"{k.name(here)} is in {k.phase_text}, of parity {word.phase}: {', '.join(parts)}"
+    text += _when("last arrival", k, k.arrived, here) or "; nobody has arrived since mbarrier.init"
+    if word.bytes > 0:
+        text += _when("bytes were expected", k, k.asked, here)
+    if word.bytes:
+        text += _when("last bytes", k, k.brought, here) or "; no bytes have come since mbarrier.init"
+    if k.made is not None:
+        text += f"; made by {place_text(k.made.instruction)}"
+    issued = under_way(k)
+    if not issued:
+        return f"{text}; nothing is under way for it"
+    more = f" and {len(issued) - 1} more" if len(issued) > 1 else ""
+    return f"{text}; under way: what {issued[0].text(here)} issued{more}"
+
+
+def _size(k: Known) -> int:
+    """Arrivals of a phase, as far as the word says."""
+    return max(k.word.expected, k.word.pending)
+
+
+def _when(what: str, k: Known, event: Event | None, here: ResidentCta) -> str:
+    if event is None:
+        return ""
+    phase = "" if event.phase == k.phases else f", in phase {event.phase}"
+    return f"; {what} by {event.text(here)}{phase}"
+
+
+# what is likely wrong -----------------------------------------------------------------------------------------------
+def likely(g: Group) -> str:
+    """The mistake that an mbarrier's state tells of, or nothing."""
+    k, here = g.mbarrier, g.cta
+    assert k is not None and here is not None
+    return next((text for find in _LIKELY if (text := find(k, here))), "")
+
+
+def _other_block(k: Known, here: ResidentCta) -> str:
+    """The mbarrier at the same place of another block has what this one lacks."""
+    for cta in here.resident.each():
+        if cta.rank == k.cta.rank or k.arrived_now or k.came:
+            continue
+        other = known(here.resident, k.at + _distance(k.cta, cta))
+        if other.valid and (other.arrived_now or other.word.bytes < 0 or (other.phases or 0) > (k.phases or 0)):
+            return (
+                f"the mbarrier at the same place of {cta} heard of more: does the one who should arrive, or the copy, name the "
+                "right block (mapa, multicast mask)?"
+            )
+    return ""
+
+
+def _distance(a: ResidentCta, b: ResidentCta) -> int:
+    arena = a.resident.arena
+    return arena.at(a.resident.shared[b.rank]) - arena.at(a.resident.shared[a.rank])
+
+
+def _too_many_bytes(k: Known, here: ResidentCta) -> str:
+    if k.word.bytes <= 0:
+        return ""
+    if not k.came:
+        return (
+            f"{k.word.bytes} bytes are expected and none came: was the copy issued, and does it complete {k.name(here)}?"
+        )
+    return (
+        f"expect_tx announced {k.expected} bytes and {k.came} came, {k.word.bytes} fewer: let it expect what the copies bring (a "
+        "tensor copy brings its whole box, what lies outside of the tensor too)"
+    )
+
+
+def _unexpected_bytes(k: Known, here: ResidentCta) -> str:
+    if k.word.bytes >= 0:
+        return ""
+    return (
+        f"expect_tx announced {k.expected} bytes and {k.came} came, {-k.word.bytes} more: expect them all in the phase in which "
+        "they come"
+    )
+
+
+def _part_of_the_arrivals(k: Known, here: ResidentCta) -> str:
+    if not 0 < k.word.pending < _size(k):
+        return ""
+    came = _size(k) - k.word.pending
+    return (
+        f"mbarrier.init names {_plural(_size(k), 'arrival')} a phase and {came} came: count the threads that arrive (one elected "
+        "lane is 1, a warp 32)"
+    )
+
+
+def _empty_from_the_start(k: Known, here: ResidentCta) -> str:
+    if k.phases != 0 or k.arrived is not None or k.brought is not None or k.asked is not None:
+        return ""
+    return (
+        f"nobody has arrived at {k.name(here)} yet: a producer's first wait for a buffer that is empty must be for parity 1, the "
+        "phase before the first, which is over"
+    )
+
+
+def _one_ahead(k: Known, here: ResidentCta) -> str:
+    if not k.phases or k.word.pending != _size(k):
+        return ""
+    return (
+        f"phases 0 to {k.phases - 1} of {k.name(here)} are over and nobody has arrived in {k.phase_text}: does who waits flip the "
+        "parity once for each phase, and not more or less often?"
+    )
+
+
+_LIKELY = (_other_block, _too_many_bytes, _unexpected_bytes, _part_of_the_arrivals, _empty_from_the_start, _one_ahead)

@@ -1,0 +1,72 @@
+"""The 64 bits of an mbarrier in plain integers: what the machine's code is held to (PTX ISA 9.1, mbarrier).
+
+    bit 63      the phase's parity
+    bits 43-62  2^20 - arrivals that are pending in this phase
+    bits 21-41  2^21 - the tx-count: bytes that are awaited, a signed number
+    bits 1-20   2^20 - arrivals that the next phase will expect
+
+Read off an NVIDIA H200. A phase is complete when no arrival is pending and the tx-count is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+COUNT, BYTES = 20, 21  # bits of a count of arrivals, and of the tx-count
+EXPECTED, PENDING_BYTES, PENDING, PHASE = 1, 21, 43, 63  # the first bit of each
+MOST = (1 << 20) - 1  # arrivals, and bytes in either direction (PTX ISA 9.1, mbarrier: Supported range)
+STATE = 0xFFFFFFFF << 32  # bits of the word that mbarrier.arrive returns
+
+_COUNT, _BYTES = (1 << COUNT) - 1, (1 << BYTES) - 1
+
+
+@dataclass(frozen=True)
+class Mbarrier:
+    """expected, pending: arrivals, of the next phase and of this one. bytes: the tx-count. phase: its parity."""
+
+    expected: int
+    pending: int
+    bytes: int = 0
+    phase: int = 0
+
+    @staticmethod
+    def init(count: int) -> Mbarrier:
+        return Mbarrier(count, count)
+
+    @staticmethod
+    def decode(word: int) -> Mbarrier:
+        bytes = -(word >> PENDING_BYTES) & _BYTES
+        signed = bytes - (bytes >> BYTES - 1 << BYTES)
+        return Mbarrier(-(word >> EXPECTED) & _COUNT, -(word >> PENDING) & _COUNT, signed, word >> PHASE)
+
+    def encode(self) -> int:
+        counts = (-self.expected & _COUNT) << EXPECTED | (-self.pending & _COUNT) << PENDING
+        return counts | (-self.bytes & _BYTES) << PENDING_BYTES | self.phase << PHASE
+
+    @property
+    def state(self) -> int:
+        """What mbarrier.arrive returns when it finds this."""
+        return self.encode() & STATE
+
+    def change(self, arrivals: int = 0, bytes: int = 0, dropped: int = 0) -> Mbarrier:
+        """After so many arrivals, bytes that came (negative: that are expected besides), and arrivals that no later phase
+        will expect."""
+        after = replace(
+            self, expected=self.expected - dropped, pending=self.pending - arrivals, bytes=self.bytes - bytes
+        )
+        if after.pending == 0 and after.bytes == 0:
+            return replace(after, pending=after.expected, phase=after.phase ^ 1)
+        return after
+
+    def legal(self, arrivals: int = 0, bytes: int = 0) -> bool:
+        """Whether `change` stays in what the specification supports."""
+        return 0 <= arrivals <= self.pending and -MOST <= self.bytes - bytes <= MOST
+
+    def over(self, parity: int) -> bool:
+        """What test_wait says of a phase: it is complete if the one under way has the other parity."""
+        return self.phase != parity
+
+
+def pending_count(state: int) -> int:
+    """mbarrier.pending_count of what arrive returned: 2^20 where no arrival was pending."""
+    return (1 << COUNT) - (state >> PENDING & _COUNT)

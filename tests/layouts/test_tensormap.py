@@ -1,0 +1,209 @@
+"""Tensor maps: 128 bytes both ways, what is refused, what people see."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import mmulator as mm
+from mmulator.errors import OperandError
+from mmulator.layouts.tensormap import Encoded, fields, modes, rules, types
+from mmulator.layouts.tensormap.fields import Field
+
+TYPES = [t for t in types.TYPES if t.elements == 1]
+
+
+def random_map(seed: int) -> Encoded:
+    """A legal map, every field of it drawn."""
+    draw = random.Random(seed)
+    kind = draw.choice(types.TYPES)
+    im2col = draw.random() < 0.4
+    small = kind.elements > 1
+    interleave = "none" if small else draw.choice(["none", "none", "16B", "32B"])
+    rank = draw.randint(3 if im2col or interleave != "none" else 1, 5)
+    unit = 32 if interleave == "32B" or kind.padded else 16
+    swizzles = ["none", "128B", "128B_atom_32B", "128B_atom_64B"] if kind.padded else list(modes.SWIZZLES)
+    swizzle = "32B" if interleave == "32B" else draw.choice(swizzles)
+    width = modes.SWIZZLES[swizzle].width or 1024
+    row = 16 * 8 // kind.bits * (kind.elements if kind.bits == 6 else 1)
+    most = min(256, width * kind.elements // kind.shared) // row
+    inner = 128 if kind.padded else row * draw.randint(1, most) if interleave == "none" else draw.randint(1, 256)
+    sizes = tuple(draw.choice([1, 5, 100, 1 << 20, 1 << 32]) for _ in range(rank))
+    found = Encoded(
+        kind, (128 * draw.randint(1, 1 << 25) if small else sizes[0], *sizes[1:]),
+        tuple(unit * draw.choice([0, 1, 77, (1 << 40) // unit - 1]) for _ in range(rank - 1)),
+        tuple(draw.randint(1, 8) for _ in range(rank)), interleave=interleave, swizzle=swizzle,
+        l2_promotion=draw.choice(list(modes.PROMOTIONS)), oob_fill=draw.choice(["zero", "nan"] if kind.is_float else ["zero"]),
+        address=unit * draw.randint(0, (1 << 57) // unit - 1),
+    )  # fmt: skip
+    if not im2col:
+        return replace(found, box=(inner, *(draw.randint(1, 256) for _ in range(rank - 1))))
+    low, high = rules.CORNERS[rank]
+    lower = tuple(draw.randint(low, 0) for _ in range(rank - 2))
+    upper = tuple(draw.randint(max(low, corner), high) for corner in lower)
+    return replace(found, im2col=True, lower=lower, upper=upper, channels=inner, pixels=draw.randint(1, 1024))
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_what_is_encoded_is_decoded(part: int) -> None:
+    for seed in range(part, 2000, 8):
+        m = random_map(seed)
+        assert not list(rules.refusals(m)), m
+        data = m.encode()
+        assert len(data) == 128
+        again = Encoded.decode(data)
+        assert replace(again, box_bytes=None, alignment=None) == m
+        assert (again.box_bytes, again.alignment) == (m.transaction_bytes % (1 << 32), m.mode.alignment)
+        assert again.encode() == data
+
+
+def _fields() -> list[tuple[str, Field]]:
+    every: list[tuple[str, Field]] = []
+    for name, value in vars(fields).items():
+        values = value.values() if isinstance(value, dict) else [value]
+        for one in values:
+            every += [(name, f) for f in (one if isinstance(one, tuple) else (one,)) if isinstance(f, Field)]
+    return every
+
+
+def test_a_field_is_read_as_it_was_written_and_others_stay() -> None:
+    for name, field in _fields():
+        bits = field.bits
+        low = -(1 << bits - 1) if field.signed else 0
+        for stored in {low, low + 1, low + (1 << bits) - 1, low + (1 << bits - 1), low + 0x5555555555555555 % (1 << bits)}:
+            for around in (0, 0xFFFFFFFF):
+                words = [around] * fields.WORDS
+                value = (stored + field.less) * field.unit
+                field.put(words, value)
+                assert field.get(words) == value, name
+                mine = [0] * fields.WORDS
+                for part in field.parts:
+                    mine[part.word] |= part.mask << part.shift
+                assert all(word & ~own == around & ~own for word, own in zip(words, mine)), name
+
+
+def test_fields_of_a_map_do_not_overlap() -> None:
+    for rank, im2col in [(r, False) for r in range(1, 6)] + [(r, True) for r in (3, 4, 5)]:
+        corners = (*fields.LOWER[rank], *fields.UPPER[rank]) if im2col else fields.BOX_DIM[1:]
+        together = [
+            fields.GLOBAL_ADDRESS, fields.IM2COL, fields.RANK, fields.ELEMENT_TYPE, fields.INTERLEAVE, fields.SWIZZLE,
+            fields.FILL_NAN, fields.L2_PROMOTION, fields.ATOMICITY, fields.OUT_OF_BOUNDS_MODE, *fields.GLOBAL_STRIDE,
+            *fields.GLOBAL_DIM, *fields.ELEMENT_STRIDE, fields.BOX_DIM[0], *corners, fields.BOX_BYTES, fields.SHARED_ALIGNMENT,
+            *([fields.PIXELS] if im2col else []),
+        ]  # fmt: skip
+        seen = [0] * fields.WORDS
+        for field in together:
+            for part in field.parts:
+                assert not seen[part.word] & part.mask << part.shift, (rank, im2col, field)
+                seen[part.word] |= part.mask << part.shift
+
+
+def test_types_have_three_numbers_each() -> None:
+    for numbers in (types.BY_NUMBER, types.BY_DRIVER):
+        assert sorted(numbers) == list(range(16))
+    assert len(types.BY_CODE) == 16
+    assert all(types.tensor_type(f".{t.name}") is types.tensor_type(t.name) is t for t in types.TYPES)
+    assert types.tensor_type(".b6p2x16").name == "b6x16_p32"
+
+
+# of people ------------------------------------------------------------------------------------------------------------
+def test_sizes_and_boxes_are_in_the_order_of_the_array() -> None:
+    x = np.zeros((3, 5, 64), np.float32)
+    m = mm.TensorMap.tiled(x, (2, 4, 32), element_strides=(1, 2, 1), swizzle="128B", oob_fill="nan", l2_promotion="256B")
+    assert m.fields.sizes == (64, 5, 3)
+    assert m.fields.strides == (256, 1280)
+    assert m.fields.box == (32, 4, 2)
+    assert (m.shape, m.strides, m.box, m.element_strides) == ((3, 5, 64), (1280, 256, 4), (2, 4, 32), (1, 2, 1))
+    assert (m.type, m.swizzle, m.oob_fill, m.l2_promotion, m.interleave) == ("f32", "128B", "nan", "256B", "none")
+    assert m.box_bytes == 2 * 2 * 32 * 4
+    assert m.alignment == 1024
+    assert m.array is x
+    again = mm.TensorMap.decode(m.encode(0x1230))
+    assert (again.address, again.array) == (0x1230, None)
+    assert (again.shape, again.box) == (m.shape, m.box)
+
+
+def test_im2col_is_in_the_order_of_the_array() -> None:
+    x = np.zeros((2, 6, 7, 8, 16), np.float16)
+    m = mm.TensorMap.im2col(x, (-1, -2, -3), (1, 2, 3), 16, 100, element_strides=(1, 1, 2, 3, 1))
+    assert m.fields.lower == (-3, -2, -1)
+    assert m.fields.upper == (3, 2, 1)
+    assert (m.mode, m.lower, m.upper, m.box) == ("im2col", (-1, -2, -3), (1, 2, 3), (100, 16))
+    assert m.box_bytes == 100 * 16 * 2
+
+
+def test_arrays_of_other_libraries_keep_their_memory() -> None:
+    t = torch.zeros(16, 128, dtype=torch.bfloat16)
+    m = mm.TensorMap.tiled(t[:, 32:96], (16, 64), swizzle="128B")
+    assert (m.type, m.shape, m.strides) == ("bf16", (16, 64), (256, 2))
+    assert m.array is not None
+    m.array[3, 5] = 7
+    assert t[3, 37] == 7
+    a = np.zeros((8, 64), np.uint8)
+    four = mm.TensorMap.tiled(a, (8, 128), type="b4x16_p64", swizzle="128B")
+    assert (four.shape, four.box_bytes) == ((8, 128), 512)
+    assert mm.TensorMap.tiled(np.zeros((8, 96), np.uint8), (8, 128), type=".b6x16_p32").shape == (8, 128)
+
+
+X = np.zeros((8, 64), np.float16)
+SMALL = np.zeros((4, 8, 64), np.uint8)
+WRONG: list[tuple[str, Any]] = [
+    ("box[1] is 128 elements of f16, 256 bytes: with swizzle 128B", lambda: mm.TensorMap.tiled(X, (8, 128), swizzle="128B")),
+    ("box[0] is 257: it must be 1 to 256", lambda: mm.TensorMap.tiled(X, (257, 8))),
+    ("box[1] is 4 elements of f16, 8 bytes: a row of the box must be a multiple of 16", lambda: mm.TensorMap.tiled(X, (8, 4))),
+    ("box is (8,): 2 integers are needed", lambda: mm.TensorMap.tiled(X, (8,))),
+    ("box is 8: 2 integers are needed", lambda: mm.TensorMap.tiled(X, 8)),  # type: ignore[arg-type]
+    ("box[1] is 8.5: an integer", lambda: mm.TensorMap.tiled(X, (8, 8.5))),  # type: ignore[arg-type]
+    ("element_strides[0] is 9", lambda: mm.TensorMap.tiled(X, (8, 8), element_strides=(9, 1))),
+    ("strides[0] is 130 bytes", lambda: mm.TensorMap.tiled(np.zeros((8, 65), np.float16)[:, :64], (8, 8))),
+    ("elements of the last dimension are 128 bytes apart", lambda: mm.TensorMap.tiled(X.T, (8, 8))),
+    ("swizzle is '48B': no such mode", lambda: mm.TensorMap.tiled(X, (8, 8), swizzle="48B")),
+    ("interleave is '8B'", lambda: mm.TensorMap.tiled(X, (8, 8), interleave="8B")),
+    ("array has 2 dimensions: interleave 16B takes 3", lambda: mm.TensorMap.tiled(X, (8, 8), interleave="16B")),
+    ("interleave 32B takes swizzle 32B alone", lambda: mm.TensorMap.tiled(SMALL, (1, 1, 8), interleave="32B")),
+    ("oob_fill is nan: elements of type u8 have none", lambda: mm.TensorMap.tiled(SMALL, (1, 1, 16), oob_fill="nan")),
+    ("type is 'f15': tensor maps have no such", lambda: mm.TensorMap.tiled(X, (8, 8), type="f15")),
+    ("type is f32, of 4 bytes: array has elements of float16", lambda: mm.TensorMap.tiled(X, (8, 8), type="f32")),
+    ("array has elements of complex64", lambda: mm.TensorMap.tiled(np.zeros((8, 8), np.complex64), (8, 8))),
+    ("array has no dimensions", lambda: mm.TensorMap.tiled(np.array(1.0), ())),
+    ("array is None: an array is needed", lambda: mm.TensorMap.tiled(None, ())),
+    ("array has 6 dimensions", lambda: mm.TensorMap.tiled(np.zeros((1,) * 5 + (16,), np.uint8), (1,) * 5 + (16,))),
+    ("shape[0] is 0", lambda: mm.TensorMap.tiled(np.zeros((0, 64), np.uint8), (1, 16))),
+    ("address is 0x8: it must be a multiple of 16", lambda: mm.TensorMap.tiled(X, (8, 8)).encode(8)),
+    ("array has 2 dimensions: im2col takes 3 to 5", lambda: mm.TensorMap.im2col(X, (), (), 8, 8)),
+    ("lower is (): 1 integers are needed", lambda: mm.TensorMap.im2col(SMALL, (), (0,), 16, 8)),
+    ("lower[0] is -40000: corners of a tensor of rank 3", lambda: mm.TensorMap.im2col(SMALL, (-40000,), (0,), 16, 8)),
+    ("nothing is left of 8 elements", lambda: mm.TensorMap.im2col(SMALL, (4,), (-4,), 16, 8)),
+    ("channels is 512", lambda: mm.TensorMap.im2col(SMALL, (0,), (0,), 512, 8)),
+    ("pixels is 1025", lambda: mm.TensorMap.im2col(SMALL, (0,), (0,), 16, 1025)),
+    ("a tensor map has 128 bytes, and these are 64", lambda: mm.TensorMap.decode(bytes(64))),
+    ("the map's rank is 8", lambda: mm.TensorMap.decode(b"\xff" * 128)),
+    ("128 bytes are needed", lambda: mm.TensorMap.decode("00")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "make"), WRONG, ids=[text for text, _ in WRONG])
+def test_what_is_refused_is_named_with_its_rule(text: str, make: Any) -> None:
+    with pytest.raises(OperandError) as caught:
+        make()
+    assert text in caught.value.message
+    assert caught.value.rule or caught.value.hint
+
+
+def test_people_see_what_a_map_says() -> None:
+    m = mm.TensorMap.tiled(X, (8, 64), swizzle="128B")
+    assert repr(m) == "TensorMap.tiled(f16 [8 x 64], box [8 x 64], swizzle 128B)"
+    assert repr(mm.TensorMap.decode(m.encode(4096))) == "TensorMap.tiled(f16 [8 x 64], box [8 x 64], swizzle 128B, at 0x1000)"
+    im2col = mm.TensorMap.im2col(SMALL, (-1,), (-1,), 16, 8, l2_promotion="64B", element_strides=(1, 2, 1))
+    assert repr(im2col) == (
+        "TensorMap.im2col(u8 [4 x 8 x 64], lower (-1,), upper (-1,), 16 channels, 8 pixels, element strides (1, 2, 1), "
+        "L2 promotion 64B)"
+    )
+    html = im2col._repr_html_()
+    assert "<td>pixels</td><td>8</td>" in html
+    assert m == mm.TensorMap.tiled(X.copy(), (8, 64), swizzle="128B")
