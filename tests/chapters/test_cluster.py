@@ -25,20 +25,24 @@ REFUSED: list[tuple[str, Extent, Any, str]] = [
     ("", (18, 2, 2), 17, "cluster has x = 17; it must be 1 to 16"),
     ("", (32, 2, 2), (32, 1, 1), "x = 32"),
     ("", (16, 8, 2), (8, 4, 1), r"a cluster of \(8, 4, 1\) has 32 blocks; at most 16"),
-    ("", (4, 4, 4), (0, 1, 1), "cluster has x = 0"), ("", (4, 4, 4), (1, 0, 1), "y = 0"), ("", (4, 4, 4), (2**31, 1, 1), "x = 2147483648"),
+    ("", (4, 4, 4), (0, 1, 1), "cluster has x = 0"), ("", (4, 4, 4), (1, 0, 1), "y = 0"),
+    ("", (4, 4, 4), (2**31, 1, 1), "x = 2147483648"),
     ("", (3, 1, 1), 2, "x = 3, which is no multiple of the 2 blocks"), ("", (1, 1, 1), 2, "x = 1, which is no multiple"),
     ("", (4, 3, 1), (2, 2, 1), "y = 3"), ("", (4, 4, 3), (1, 1, 2), "z = 3"), ("", (7, 1, 1), 8, "x = 7"),
     (".reqnctapercluster 2", (3, 1, 1), None, "x = 3"), (".reqnctapercluster 2", (144, 2, 2), 1, r"clusters of \(2, 1, 1\)"),
     (".reqnctapercluster 2", (144, 2, 2), 4, "reqnctapercluster"), (".reqnctapercluster 2", (144, 2, 2), (1, 2, 1), "reqnctaper"),
     (".reqnctapercluster 2, 2, 2 .explicitcluster", (3, 1, 1), None, "x = 3"),
     (".maxclusterrank 4", (144, 2, 2), (2, 2, 2), "at most 4 blocks"), (".maxclusterrank 4", (144, 2, 2), 9, "not 9"),
-    (".explicitcluster", (16, 4, 2), None, "asks for a cluster"), (".explicitcluster .maxclusterrank 4", (4, 1, 1), None, "asks for"),
+    (".explicitcluster", (16, 4, 2), None, "asks for a cluster"),
+    (".explicitcluster .maxclusterrank 4", (4, 1, 1), None, "asks for"),
     (".explicitcluster .maxclusterrank 4", (144, 2, 2), 8, "maxclusterrank"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("directives", "grid", "cluster", "why"), REFUSED)
-def test_a_cluster_that_a_driver_refuses_is_refused_with_the_rule(directives: str, grid: Extent, cluster: Any, why: str) -> None:
+def test_a_cluster_that_a_driver_refuses_is_refused_with_the_rule(
+    directives: str, grid: Extent, cluster: Any, why: str
+) -> None:
     with pytest.raises(LaunchError, match=why):
         launched(kernel("", directives), grid, cluster=cluster)
 
@@ -49,15 +53,20 @@ def test_clusters_need_a_chip_that_has_them() -> None:
         k.launch(2, 32, [], cluster=2)
     with pytest.raises(LaunchError, match="cluster is 'two', not one to three"):
         k.launch(2, 32, [], cluster="two", device="sm_90")
-    assert k.launch(2, 32, [], cluster=1).cluster == (1, 1, 1) and k.launch(2, 32, [], cluster=2, device="sm_90").cluster == (2, 1, 1)
+    assert k.launch(2, 32, [], cluster=1).cluster == (1, 1, 1)
+    assert k.launch(2, 32, [], cluster=2, device="sm_90").cluster == (2, 1, 1)
 
 
-SAID = "mov.u32 r3, %nctaid.x; mov.pred p1, %is_explicit_cluster; selp.b32 r4, 1, 0, p1; mov.u32 r5, %ntid.x; st.global.v4.b32 [out], {size, r3, r4, r5};"
+SAID = (
+    "mov.u32 r3, %nctaid.x; mov.pred p1, %is_explicit_cluster; selp.b32 r4, 1, 0, p1; mov.u32 r5, %ntid.x;"
+    "st.global.v4.b32 [out], {size, r3, r4, r5};"
+)
 # directives, grid, block, cluster; and what a block sees: blocks of its cluster, of the grid's x, whether one was said, threads
 TAKEN: list[tuple[str, Extent, int, Any, list[int]]] = [
     ("", (4, 1, 1), 32, None, [1, 4, 0, 32]), ("", (4, 1, 1), 32, 1, [1, 4, 1, 32]), ("", (4, 1, 1), 32, (2, 1), [2, 4, 1, 32]),
     ("", (32, 1, 1), 32, 16, [16, 32, 1, 32]), ("", (9, 1, 1), 64, [9], [9, 9, 1, 64]),
-    (".reqnctapercluster 2", (4, 1, 1), 32, None, [2, 4, 1, 32]), (".reqnctapercluster 2 .explicitcluster", (4, 1, 1), 32, 2, [2, 4, 1, 32]),
+    (".reqnctapercluster 2", (4, 1, 1), 32, None, [2, 4, 1, 32]),
+    (".reqnctapercluster 2 .explicitcluster", (4, 1, 1), 32, 2, [2, 4, 1, 32]),
     (".reqnctapercluster 1", (3, 1, 1), 32, None, [1, 3, 1, 32]), (".explicitcluster", (3, 1, 1), 32, 1, [1, 3, 1, 32]),
     (".maxclusterrank 4", (3, 1, 1), 32, None, [1, 3, 0, 32]), (".maxclusterrank 4", (8, 1, 1), 32, 4, [4, 8, 1, 32]),
     (".reqntid 32 .reqnctapercluster 2 .blocksareclusters", (3, 1, 1), 32, None, [2, 6, 1, 32]),
@@ -66,7 +75,9 @@ TAKEN: list[tuple[str, Extent, int, Any, list[int]]] = [
 
 
 @pytest.mark.parametrize(("directives", "grid", "block", "cluster", "seen"), TAKEN)
-def test_a_cluster_is_what_the_launch_or_the_kernel_says(directives: str, grid: Extent, block: int, cluster: Any, seen: list[int]) -> None:
+def test_a_cluster_is_what_the_launch_or_the_kernel_says(
+    directives: str, grid: Extent, block: int, cluster: Any, seen: list[int]
+) -> None:
     out = np.zeros((64, 32, 16), np.uint32)
     report = kernel(SAID, directives).launch(grid, block, [out], cluster=cluster)
     assert out[0, 0, :4].tolist() == seen and report.cluster[0] == seen[0] and report.grid[0] == seen[1]
@@ -85,7 +96,7 @@ def test_special_registers(cluster: Extent | None) -> None:
     grid = times(c, (2, 1, 3))
     body = "".join(f"mov.u32 r3, %{name}; st.global.b32 [out+{4 * n}], r3;" for n, name in enumerate(REGISTERS))
     seen = launched(kernel(body), grid, 1, cluster, shared=1000)[:, 0]
-    number, rank = ranks(grid, c)
+    _, rank = ranks(grid, c)
     n = 0
     for z in range(grid[2]):
         for y in range(grid[1]):
@@ -122,7 +133,9 @@ KINDS = ("shared", "shared::cta", "shared::cluster", "global", "local", "const",
 PLACES = {  # code that makes a generic address in d3, and what it is
     "its own": ("mov.u64 d3, buf; cvta.shared.u64 d3, d3;", [1, 1, 1, 0, 0, 0, 0]),
     "itself": ("mov.u64 d3, buf; cvta.shared.u64 d3, d3; mapa.u64 d3, d3, rank;", [1, 1, 1, 0, 0, 0, 0]),
-    "another block's": ("mov.u64 d3, buf; cvta.shared.u64 d3, d3; xor.b32 r3, rank, 1; mapa.u64 d3, d3, r3;", [0, 0, 1, 0, 0, 0, 0]),
+    "another block's": (
+        "mov.u64 d3, buf; cvta.shared.u64 d3, d3; xor.b32 r3, rank, 1; mapa.u64 d3, d3, r3;", [0, 0, 1, 0, 0, 0, 0]
+    ),
     "nobody's": ("mov.u64 d3, buf; cvta.shared.u64 d3, d3; mapa.u64 d3, d3, 17;", [0, 0, 1, 0, 0, 0, 0]),
     "beyond its own": ("mov.u64 d3, buf; cvta.shared.u64 d3, d3; add.u64 d3, d3, 0x40000;", [1, 1, 1, 0, 0, 0, 0]),
     "a buffer": ("mov.u64 d3, out; cvta.global.u64 d3, d3;", [0, 0, 0, 1, 0, 0, 0]),
@@ -141,14 +154,20 @@ def test_isspacep(place: str) -> None:
 
 
 # memory of other blocks ---------------------------------------------------------------------------------------------
-PEER = "xor.b32 r3, rank, 1; mov.u32 r4, buf; mapa.shared::cluster.u32 r5, r4, r3; cvt.u64.u32 d5, r5; cvta.shared::cluster.u64 d5, d5;"
+PEER = (
+    "xor.b32 r3, rank, 1; mov.u32 r4, buf; mapa.shared::cluster.u32 r5, r4, r3; cvt.u64.u32 d5, r5;"
+    "cvta.shared::cluster.u64 d5, d5;"
+)
 FAULTS = [
-    ("mapa.shared::cluster.u32 r5, r4, 5; ld.shared::cluster.b32 r6, [r5+16];", r"byte 16 of the shared memory of rank 5, and the cluster has 2 blocks"),
+    ("mapa.shared::cluster.u32 r5, r4, 5; ld.shared::cluster.b32 r6, [r5+16];",
+     r"byte 16 of the shared memory of rank 5, and the cluster has 2 blocks"),
     ("mapa.u64 d5, d5, 2; ld.b32 r6, [d5];", r"out of bounds: ld.b32 .* byte 0 of the shared memory of rank 2"),
-    ("ld.shared::cluster.b32 r6, [r5+512];", r"byte 512 of the shared memory of block \(1, 0, 0\), rank 1 of the cluster, which has 512"),
+    ("ld.shared::cluster.b32 r6, [r5+512];",
+     r"byte 512 of the shared memory of block \(1, 0, 0\), rank 1 of the cluster, which has 512"),
     ("ld.b32 r6, [d5+-4];", r"byte -4 of the shared memory of block \(1, 0, 0\), rank 1"),
     ("st.shared::cluster.b32 [r5+2], r6;", r"misaligned: .* byte 2 of the shared memory of block \(1, 0, 0\), rank 1"),
-    ("ld.shared.b32 r6, [r5+16];", r"wrong state space: .* byte 16 of the shared memory of block \(1, 0, 0\), rank 1 of the cluster"),
+    ("ld.shared.b32 r6, [r5+16];",
+     r"wrong state space: .* byte 16 of the shared memory of block \(1, 0, 0\), rank 1 of the cluster"),
     ("atom.shared::cta.add.u32 r6, [r5], 1;", r"wrong state space"),
     ("ld.shared::cluster.b32 r6, [r4+512];", r"byte 512 of shared memory, of which the block has 512"),
     ("ld.global.b32 r6, [d5];", r"wrong state space: .* which is not global"),
@@ -162,10 +181,14 @@ def test_an_address_of_no_block_is_named(code: str, why: str) -> None:
     assert caught.value.span is not None
 
 
-@pytest.mark.parametrize("code", ["ld.shared::cluster.b32 r6, [r5];", "st.b32 [d5], r6;", "atom.shared::cluster.add.u32 r6, [r5], 1;"])
+@pytest.mark.parametrize(
+    "code", ["ld.shared::cluster.b32 r6, [r5];", "st.b32 [d5], r6;", "atom.shared::cluster.add.u32 r6, [r5], 1;"]
+)
 def test_the_memory_of_a_block_that_has_exited_is_named(code: str) -> None:
-    body = MEET + PEER + "setp.eq.u32 p1, rank, 1; @p1 exit; mov.u32 r7, 0; L: add.u32 r7, r7, 1; setp.lt.u32 p2, r7, 9000; @p2 bra L;" + code
-    with pytest.raises(ExecutionFault, match=r"block \(1, 0, 0\), rank 1 of the cluster, .* all threads of which have exited") as caught:
+    late = "mov.u32 r7, 0; L: add.u32 r7, r7, 1; setp.lt.u32 p2, r7, 9000; @p2 bra L;"
+    body = MEET + PEER + "setp.eq.u32 p1, rank, 1; @p1 exit;" + late + code
+    why = r"block \(1, 0, 0\), rank 1 of the cluster, .* all threads of which have exited"
+    with pytest.raises(ExecutionFault, match=why) as caught:
         launched(kernel(body), (2, 1, 1), 1, 2)
     assert "barrier.cluster" in (caught.value.hint or "")
 
@@ -179,8 +202,10 @@ FORMS = [("", ""), (".release", ".acquire"), (".relaxed", ""), (".aligned", ".al
 @pytest.mark.parametrize("seed", [0, 1, 7])
 def test_no_thread_passes_before_all_have_arrived(arrive: str, wait: str, seed: int) -> None:
     """Warps that take longer than others, five times over; who passes sees what all stored before."""
-    body = "shl.b32 r3, t, 2; mov.u32 r4, buf; add.u32 r4, r4, r3; mov.u32 r8, 0; mov.u32 r9, 0; st.shared.b32 [r4], r8;" + "".join(
-        f"shr.u32 r5, t, 5; add.u32 r5, r5, rank; mul.lo.u32 r5, r5, {57 * n}; L{n}: sub.u32 r5, r5, 1; setp.gt.s32 p1, r5, 0; @p1 bra L{n};"
+    begin = "shl.b32 r3, t, 2; mov.u32 r4, buf; add.u32 r4, r4, r3; mov.u32 r8, 0; mov.u32 r9, 0; st.shared.b32 [r4], r8;"
+    body = begin + "".join(
+        f"shr.u32 r5, t, 5; add.u32 r5, r5, rank; mul.lo.u32 r5, r5, {57 * n};"
+        f"L{n}: sub.u32 r5, r5, 1; setp.gt.s32 p1, r5, 0; @p1 bra L{n};"
         f"ld.shared.b32 r8, [r4]; add.u32 r8, r8, rank; add.u32 r8, r8, 1; st.shared.b32 [r4], r8;"
         f"barrier.cluster.arrive{arrive}; mul.lo.u32 r9, r9, 7; barrier.cluster.wait{wait};"
         "mov.u32 r6, 0; "
@@ -210,16 +235,21 @@ def test_threads_that_exit_count_as_arrived() -> None:
 
 def test_lanes_of_a_warp_arrive_one_by_one() -> None:
     branches = "".join(f"setp.ne.u32 p1, t, {n}; @p1 bra N{n}; barrier.cluster.arrive; N{n}:" for n in range(32))
-    body = branches + "setp.lt.u32 p1, t, 9; @p1 bra A; barrier.cluster.wait; bra B; A: barrier.cluster.wait.acquire; B: mov.u32 r3, 7; st.global.b32 [out], r3;"
+    body = branches + (
+        "setp.lt.u32 p1, t, 9; @p1 bra A; barrier.cluster.wait; bra B; A: barrier.cluster.wait.acquire; B: mov.u32 r3, 7;"
+        "st.global.b32 [out], r3;"
+    )
     assert (launched(kernel(body), (4, 1, 1), 32, 4)[:, :, 0] == 7).all()
 
 
 MISUSED = [
     ("barrier.cluster.wait;", "barrier.cluster.wait by a thread that has not arrived"),
-    ("barrier.cluster.arrive; barrier.cluster.arrive;", "barrier.cluster.arrive by a thread that has arrived, and has not waited since"),
+    ("barrier.cluster.arrive; barrier.cluster.arrive;",
+     "barrier.cluster.arrive by a thread that has arrived, and has not waited since"),
     (f"{MEET} barrier.cluster.wait;", "by a thread that has not arrived"),
-    ("setp.eq.u32 p1, t, 7; @p1 bra N; barrier.cluster.arrive; N: barrier.cluster.wait;", "not arrived, in block .*thread .7, 0, 0"),
-]
+    ("setp.eq.u32 p1, t, 7; @p1 bra N; barrier.cluster.arrive; N: barrier.cluster.wait;",
+     r"not arrived, in block .*thread .7, 0, 0"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("code", "why"), MISUSED)
@@ -231,7 +261,7 @@ def test_misuse_of_the_barrier_is_named(code: str, why: str) -> None:
 
 def test_a_deadlock_at_the_barrier_says_how_many_have_arrived() -> None:
     code = "setp.eq.u32 p1, rank, 1; @p1 bra W; barrier.cluster.arrive; barrier.cluster.wait; ret; W: bar.sync 1, 64;"
-    with pytest.raises(ExecutionFault, match="32 of 64 threads of the cluster have arrived at barrier.cluster"):
+    with pytest.raises(ExecutionFault, match=r"32 of 64 threads of the cluster have arrived at barrier\.cluster"):
         launched(kernel(code), (2, 1, 1), 32, 2)
     code = "setp.eq.u32 p1, t, 3; @p1 bra W; barrier.cluster.arrive; barrier.cluster.wait; ret; W: bar.warp.sync 0xff;"
     with pytest.raises(ExecutionFault, match="deadlock"):
@@ -244,5 +274,5 @@ def test_a_cluster_of_one_meets_alone() -> None:
 
 
 def test_multimem_is_refused_by_name() -> None:
-    with pytest.raises(UnsupportedError, match="multimem.* cannot be run: multicast objects of several GPUs"):
+    with pytest.raises(UnsupportedError, match=r"multimem.* cannot be run: multicast objects of several GPUs"):
         launched(kernel("multimem.ld_reduce.relaxed.sys.global.add.u32 r3, [out];"), (1, 1, 1), 1)

@@ -58,10 +58,11 @@ def test_lanes_may_address_different_blocks(cluster: Extent) -> None:
 @pytest.mark.parametrize("size", range(1, 17))
 @pytest.mark.parametrize("seed", [0, 5])
 def test_a_ring_of_blocks(size: int, seed: int) -> None:
-    """Round after round each block takes its left neighbour's number, in turns of two buffers; nothing but barrier.cluster between."""
+    """Round after round each block takes its left neighbour's number, from one buffer of two; between them barrier.cluster."""
     rounds = 7
     body = (
-        "shl.b32 r3, t, 2; mov.u32 r4, buf; add.u32 r4, r4, r3; add.u32 r5, cta, 1; st.shared.b32 [r4], r5; add.u32 r6, rank, size;"
+        "shl.b32 r3, t, 2; mov.u32 r4, buf; add.u32 r4, r4, r3; add.u32 r5, cta, 1; st.shared.b32 [r4], r5;"
+        "add.u32 r6, rank, size;"
         "sub.u32 r6, r6, 1; rem.u32 r6, r6, size; mov.u32 r7, 0; L: barrier.cluster.arrive; and.b32 r8, r7, 1; shl.b32 r8, r8, 8;"
         "add.u32 r9, r4, r8; mapa.shared::cluster.u32 r9, r9, r6; barrier.cluster.wait; ld.shared::cluster.b32 r5, [r9];"
         "mad.lo.u32 r5, r5, 3, 1; xor.b32 r8, r8, 256; add.u32 r8, r8, r4; st.shared.b32 [r8], r5; add.u32 r7, r7, 1;"
@@ -85,12 +86,14 @@ def test_every_width_reaches_another_block(words: int, bits: int) -> None:
     registers = [f"{kind}{5 + n}" for n in range(words)]
     held = "{" + ", ".join(registers) + "}" if words > 1 else registers[0]
     body = (
-        f"mul.lo.u32 r3, t, {size}; mov.u32 r4, buf; add.u32 r4, r4, r3; xor.b32 r3, rank, 1; mapa.shared::cluster.u32 r3, r4, r3;"
+        f"mul.lo.u32 r3, t, {size}; mov.u32 r4, buf; add.u32 r4, r4, r3; xor.b32 r3, rank, 1;"
+        "mapa.shared::cluster.u32 r3, r4, r3;"
         f"mul.lo.u32 r10, cta, 32; add.u32 r10, r10, t; mul.wide.u32 d3, r10, {size}; add.u64 d3, d3, in0;"
         f"ld.global{vector}.b{bits} {held}, [d3]; st.shared::cluster{vector}.b{bits} [r3], {held}; {MEET}"
-        f"cvt.u64.u32 d4, r3; cvta.shared::cluster.u64 d4, d4; ld{vector}.b{bits} {held}, [d4]; st.global{vector}.b{bits} [out], {held};"
+        f"cvt.u64.u32 d4, r3; cvta.shared::cluster.u64 d4, d4; ld{vector}.b{bits} {held}, [d4];"
+        f"st.global{vector}.b{bits} [out], {held};"
         f"ld.shared{vector}.b{bits} {held}, [r4]; st.global{vector}.b{bits} [out+32], {held}; {MEET}"
-    ).replace("[r3]", "[r3]")
+    )
     given = np.random.default_rng(words * bits).integers(0, 256, (4, 32, size), dtype=np.uint8)
     seen = launched(kernel(body, inputs=1), (4, 1, 1), 32, 2, [given]).view(np.uint8)
     assert (seen[:, :, :size] == given).all(), "what it gave to the other block"

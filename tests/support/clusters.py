@@ -18,8 +18,8 @@ SHAPES: list[Extent] = sorted(
 
 
 def kernel(body: str, directives: str = "", target: str = "sm_90a", inputs: int = 0) -> Kernel:
-    """`out`: address of 64 bytes of each thread of the grid; `in0`, ...: of arrays. t, rank, size, cta: the thread, its block's rank,
-    blocks of the cluster, the block's number in the grid. buf: 512 bytes of shared memory."""
+    """`out`: address of 64 bytes of each thread of the grid; `in0`, ...: of arrays. t, rank, size, cta: the thread, its block's
+    rank, blocks of the cluster, the block's number in the grid. buf: 512 bytes of shared memory."""
     parameters = ", ".join((*(f".param .u64 given{n}" for n in range(inputs)), ".param .u64 results"))
     registers = " ".join(f".reg .{t} {x}<12>;" for t, x in (("b32", "r"), ("b64", "d"), ("f32", "f"), ("pred", "p")))
     given = "".join(f".reg .b64 in{n}; ld.param.u64 in{n}, [given{n}];\n" for n in range(inputs))
@@ -34,7 +34,9 @@ def kernel(body: str, directives: str = "", target: str = "sm_90a", inputs: int 
     )["k"]
 
 
-def launched(k: Kernel, grid: Extent, block: int = 32, cluster: Any = None, inputs: Sequence[np.ndarray] = (), **how: Any) -> np.ndarray:
+def launched(
+    k: Kernel, grid: Extent, block: int = 32, cluster: Any = None, inputs: Sequence[np.ndarray] = (), **how: Any
+) -> np.ndarray:
     """What the threads leave: 16 words each, by [block, thread, word]."""
     blocks = grid[0] * grid[1] * grid[2]
     out = np.zeros((blocks, block, 16), np.uint32)

@@ -71,7 +71,8 @@ class Driver:
         grid: blocks, block: threads, (x, y, z) each. params: the parameter memory, with addresses as they are. regions: the
         memory that the kernel was given; it may touch that, and what the program has the address of. shared: dynamic shared
         bytes. cluster: blocks of a cluster; None: what the kernel says. cooperative: all blocks are resident at once; whether
-        the chip holds them, the door knows, which has the registers. With `settings.seeds` it is run under so many seeds, and what the first leaves is what stays.
+        the chip holds them, the door knows, which has the registers. With `settings.seeds` it is run under so many seeds,
+        and what the first leaves is what stays.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
         UnstableResult (the seeds leave other bits).

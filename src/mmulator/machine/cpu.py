@@ -59,8 +59,8 @@ class Cpu:
         x, y, z = request.block
         cluster = request.cluster
         shape = LaunchShape(
-            request.grid, request.block, x * y * z, kernel.shared.static, request.shared, cluster or (1, 1, 1), cluster is not None,
-            request.cooperative,
+            request.grid, request.block, x * y * z, kernel.shared.static, request.shared, cluster or (1, 1, 1),
+            cluster is not None, request.cooperative,
         )  # fmt: skip
         watches = request.watches
         threads = request.threads or (1 if watches else None)

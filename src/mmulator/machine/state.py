@@ -78,7 +78,7 @@ class FaultKind(IntEnum):
     MBARRIER_COMPLETES = 43  # arrive.noComplete with the last arrival
     MBARRIER_ELSEWHERE = 44  # data goes to one CTA, and another's mbarrier is to hear of it; bytes: rank of the data
     MBARRIER_BUSY = 45  # an mbarrier is invalidated whose address a transfer still has
-    REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (runtime/setmaxnreg.py)
+    REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (runtime/misc.py)
     CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; fault_bytes: which (runtime/cluster.py)
 
 
@@ -361,7 +361,7 @@ Warp = Struct("Warp", [
     ("napping", u32),  # lanes that sleep at an mbarrier, whose wait may end early
     ("naps_at", u64, 32), ("naps_for", u32),  # where the mbarrier of each is, on the host; the parities that are to be over
     ("timed_out", u32),  # lanes whose wait is to say that its time is over
-    ("cluster_came", u32), ("cluster_generation", u32.vec(32)),  # barrier.cluster: lanes that arrived and have not waited, and when
+    ("cluster_came", u32), ("cluster_generation", u32.vec(32)),  # barrier.cluster: lanes that have arrived, not waited; when
     ("registers", u32),  # of a thread, by setmaxnreg
     ("register_steps", u32), ("register_step", u32),  # how many setmaxnreg were executed; the last: twice its count, 1 for inc
     ("retired", u64),  # operations of wgmma whose results are in the registers

@@ -18,7 +18,6 @@ from mmulator.lazy import cached_property
 from mmulator.machine.launch.limits import KIB
 
 
-
 class RawModule:
     """As CuPy's: compiled when something of it is asked for."""
 
@@ -128,8 +127,9 @@ class RawKernel:
         params, regions = packed(function, args)
         queue = stream if isinstance(stream, Stream) else current_stream()
         current().launch(
-            function, tuple(grid), tuple(block), params, regions, shared_mem, queue.stream, cooperative=self.enable_cooperative_groups
-        )
+            function, tuple(grid), tuple(block), params, regions, shared_mem, queue.stream,
+            cooperative=self.enable_cooperative_groups,
+        )  # fmt: skip
 
 
 def packed(function: Function, args: Sequence[Any]) -> tuple[bytes, list[Region]]:

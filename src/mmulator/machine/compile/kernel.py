@@ -272,8 +272,8 @@ class Jit:
             said.append("setmaxnreg does nothing, as ptxas has it (C7508): it needs .maxnreg, or .minnctapersm with .maxntid or "
                         ".reqntid")  # fmt: skip
         if self.options.clusters and any(_of_halves_elsewhere(i) for i in every):
-            said.append("sums of f16x2 and bf16x2 by atomics in the shared memory of another block: as the PTX ISA has them; ptxas "
-                        "13.0 makes an H200 add such words as integers")  # fmt: skip
+            said.append("sums of f16x2 and bf16x2 by atomics in the shared memory of another block: as the PTX ISA has them; "
+                        "ptxas 13.0 makes an H200 add such words as integers")  # fmt: skip
         if approximate and not measured:
             said.append(
                 f"{', '.join(sorted(approximate))}: approximate functions with the tables of {tables.device}; "
@@ -309,4 +309,5 @@ def _instructions(block: Block) -> list[Instruction]:
 def _of_halves_elsewhere(ins: Instruction) -> bool:
     """An atomic sum of two halves that may lie in the shared memory of another CTA of the cluster."""
     m = ins.modifiers
-    return ins.opcode in ("atom", "red") and "add" in m and ("f16x2" in m or "bf16x2" in m) and not {"global", "shared", "shared::cta"} & {*m}
+    sums = ins.opcode in ("atom", "red") and "add" in m and ("f16x2" in m or "bf16x2" in m)
+    return sums and not {"global", "shared", "shared::cta"} & {*m}

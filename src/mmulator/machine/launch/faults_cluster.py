@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.runtime.cluster import ARRIVE
-from mmulator.machine.runtime.setmaxnreg import ABOVE, BELOW, OTHERS
+from mmulator.machine.runtime.misc import ABOVE, BELOW, OTHERS
 from mmulator.machine.state import FaultKind
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.ptx.tree import Instruction
@@ -19,17 +19,17 @@ _EXISTS = (
 RULES = {
     FaultKind.NO_SUCH_RANK: "ranks of a cluster are 0 to %cluster_nctarank - 1 (PTX ISA 9.1, Data Movement and Conversion "
     "Instructions: mapa)",
-    FaultKind.OTHER_CTA: ".shared::cta is the shared memory of the block itself, .shared::cluster that of all blocks of its cluster "
-    "(PTX ISA 9.1, State Spaces: Shared State Space)",
+    FaultKind.OTHER_CTA: ".shared::cta is the shared memory of the block itself, .shared::cluster that of all blocks of its "
+    "cluster (PTX ISA 9.1, State Spaces: Shared State Space)",
     FaultKind.CTA_EXITED: _EXISTS,
-    FaultKind.REGISTERS: "setmaxnreg: .dec takes at most what a thread has, .inc at least; all warps of a warpgroup execute the same "
-    "(PTX ISA 9.1, Miscellaneous Instructions: setmaxnreg)",
+    FaultKind.REGISTERS: "setmaxnreg: .dec takes at most what a thread has, .inc at least; all warps of a warpgroup execute the "
+    "same (PTX ISA 9.1, Miscellaneous Instructions: setmaxnreg)",
     FaultKind.CLUSTER_BARRIER: f"barrier.cluster: every thread arrives once, then waits {_BARRIER}",
 }
 HINTS = {
     FaultKind.NO_SUCH_RANK: "check the rank that mapa was given against %cluster_nctarank",
     FaultKind.OTHER_CTA: "name .shared::cluster, or use a generic address",
-    FaultKind.CTA_EXITED: "let all threads of the cluster meet at barrier.cluster (cluster.sync()) before the first of them returns",
+    FaultKind.CTA_EXITED: "let all threads of the cluster meet at barrier.cluster (cluster.sync()) before the first returns",
     FaultKind.REGISTERS: "count the registers that each warpgroup has, from the bound of .maxnreg or .minnctapersm on",
     FaultKind.CLUSTER_BARRIER: "pair every barrier.cluster.arrive with one barrier.cluster.wait, on every way through the kernel",
 }

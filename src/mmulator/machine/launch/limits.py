@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.isa.targets import DEVICES, Target, check_known
-
 from mmulator.ptx.directives import clusters
 
 if TYPE_CHECKING:

@@ -52,7 +52,8 @@ class Report:
         report.__dict__.update(
             kernel=kernel, device=device, grid=request.grid, block=request.block, shared=static_shared + request.shared,
             seed=request.seed, threads=ran.threads, cached=ran.cached, notes=ran.notes, output=ran.output, stores=ran.stores,
-            cluster=request.cluster or (1, 1, 1), seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds}, _work=ran.work,
+            cluster=request.cluster or (1, 1, 1), _work=ran.work,
+            seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds},
         )  # fmt: skip
         return report
 
@@ -119,9 +120,9 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         return {
             "kernel": self.kernel, "device": self.device, "grid": list(self.grid), "block": list(self.block),
-            "cluster": list(self.cluster), "shared": self.shared, "seed": self.seed, "threads": self.threads, "instructions": self.instructions,
-            "macs": self.macs, "seconds": self.seconds, "cached": self.cached, "notes": self.notes, "output": self.output,
-            "stores": [asdict(s) for s in self.stores],
+            "cluster": list(self.cluster), "shared": self.shared, "seed": self.seed, "threads": self.threads,
+            "instructions": self.instructions, "macs": self.macs, "seconds": self.seconds, "cached": self.cached,
+            "notes": self.notes, "output": self.output, "stores": [asdict(s) for s in self.stores],
         }  # fmt: skip
 
 

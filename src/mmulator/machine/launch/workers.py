@@ -123,7 +123,8 @@ class Workers:
         self.size, self.clusters = size, grid.shape.clusters
         room = check_host(grid.cluster_bytes, grid.workers)
         if grid.shape.cooperative and room < self.clusters:
-            raise LaunchError(f"the memory of this machine holds {room * size} of the {grid.shape.ctas} blocks of a cooperative grid")
+            held = f"{room * size} of the {grid.shape.ctas} blocks"
+            raise LaunchError(f"the memory of this machine holds {held} of a cooperative grid")
         self.most = self.clusters if grid.shape.cooperative else min(max(1, MAX_RESIDENT // size), room)
         self.new: deque[tuple[int, int]] = deque(order(self.clusters, self.most, shuffled))  # ranges that nobody has begun
         self.finished = 0

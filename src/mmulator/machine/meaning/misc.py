@@ -7,7 +7,7 @@ from mmulator.codegen.types import u64
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.convergence import converge
-from mmulator.machine.runtime import setmaxnreg as rt
+from mmulator.machine.runtime import misc as rt
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.waiting import fall_asleep
 from mmulator.machine.state import Code, FaultKind

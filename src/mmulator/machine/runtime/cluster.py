@@ -7,7 +7,7 @@ remembers of which generation of the barrier, and its wait is over when that is 
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import bits_mask, cast_ptr, load, mask_bits, popcount, select, store, trailing_zeros
+from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, popcount, select, trailing_zeros
 from mmulator.codegen.types import i32, ptr_to, u32, u64
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.waiting import wait_for_lanes, wake
