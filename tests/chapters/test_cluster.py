@@ -1,52 +1,278 @@
-"""Thread block clusters: one of one block is a block, others are refused by name."""
+"""Thread block clusters: launches, addresses, their barrier. What is measured is an NVIDIA H200's."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
-from mmulator.errors import ExecutionFault, UnsupportedError
-from mmulator.program.runnable import unsupported
-from mmulator.ptx import parse_module
-from mmulator.source import Source
+from mmulator.errors import ExecutionFault, LaunchError, UnsupportedError
+from mmulator.machine.launch.shape import Extent
+from mmulator.machine.module import Module
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from tests.support import rows, vectors
-from tests.support.one_block import launch
+from tests.support.clusters import SHAPES, kernel, launched, ranks, times
 
 test_vectors = vectors.replay("cluster")
 test_rows = rows.run_or_refused("cluster")
 
-CLUSTERED = [".reqnctapercluster 2, 1, 1 .explicitcluster", ".explicitcluster", ".maxclusterrank 8 .explicitcluster",
-             ".reqntid 32 .reqnctapercluster 2 .blocksareclusters"]  # fmt: skip
+MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
+
+# launches -----------------------------------------------------------------------------------------------------------
+# What a driver answers with CUDA_ERROR_INVALID_CLUSTER_SIZE, and in which words it is refused here.
+REFUSED: list[tuple[str, Extent, Any, str]] = [
+    ("", (18, 2, 2), 17, "cluster has x = 17; it must be 1 to 16"),
+    ("", (32, 2, 2), (32, 1, 1), "x = 32"),
+    ("", (16, 8, 2), (8, 4, 1), r"a cluster of \(8, 4, 1\) has 32 blocks; at most 16"),
+    ("", (4, 4, 4), (0, 1, 1), "cluster has x = 0"), ("", (4, 4, 4), (1, 0, 1), "y = 0"),
+    ("", (4, 4, 4), (2**31, 1, 1), "x = 2147483648"),
+    ("", (3, 1, 1), 2, "x = 3, which is no multiple of the 2 blocks"), ("", (1, 1, 1), 2, "x = 1, which is no multiple"),
+    ("", (4, 3, 1), (2, 2, 1), "y = 3"), ("", (4, 4, 3), (1, 1, 2), "z = 3"), ("", (7, 1, 1), 8, "x = 7"),
+    (".reqnctapercluster 2", (3, 1, 1), None, "x = 3"), (".reqnctapercluster 2", (144, 2, 2), 1, r"clusters of \(2, 1, 1\)"),
+    (".reqnctapercluster 2", (144, 2, 2), 4, "reqnctapercluster"), (".reqnctapercluster 2", (144, 2, 2), (1, 2, 1), "reqnctaper"),
+    (".reqnctapercluster 2, 2, 2 .explicitcluster", (3, 1, 1), None, "x = 3"),
+    (".maxclusterrank 4", (144, 2, 2), (2, 2, 2), "at most 4 blocks"), (".maxclusterrank 4", (144, 2, 2), 9, "not 9"),
+    (".explicitcluster", (16, 4, 2), None, "asks for a cluster"),
+    (".explicitcluster .maxclusterrank 4", (4, 1, 1), None, "asks for"),
+    (".explicitcluster .maxclusterrank 4", (144, 2, 2), 8, "maxclusterrank"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("directives", CLUSTERED)
-def test_a_kernel_for_clusters_is_refused_by_name(directives: str) -> None:
-    with pytest.raises(UnsupportedError, match=r"\.\w+cluster\w* cannot be run: thread block clusters") as caught:
-        launch("", entry=directives)
-    tree = parse_module(Source("c.ptx", f".version 9.0\n.target sm_90\n.visible .entry k() {directives} {{ ret; }}\n"))
-    named = unsupported(tree)
-    assert {u.name[1:] for u in named} == {w[1:] for w in directives.split() if "cluster" in w and "max" not in w}
-    assert named[0].error.message == caught.value.message
+@pytest.mark.parametrize(("directives", "grid", "cluster", "why"), REFUSED)
+def test_a_cluster_that_a_driver_refuses_is_refused_with_the_rule(
+    directives: str, grid: Extent, cluster: Any, why: str
+) -> None:
+    with pytest.raises(LaunchError, match=why):
+        launched(kernel("", directives), grid, cluster=cluster)
 
 
-ALONE = [".reqnctapercluster 1, 1, 1", ".reqnctapercluster 1 .explicitcluster", ".maxclusterrank 1", ".maxclusterrank 8"]
+def test_clusters_need_a_chip_that_has_them() -> None:
+    k = Module.load(".version 8.0\n.target sm_80\n.visible .entry k() { ret; }\n")["k"]
+    with pytest.raises(LaunchError, match="sm_80 has no clusters"):
+        k.launch(2, 32, [], cluster=2)
+    with pytest.raises(LaunchError, match="cluster is 'two', not one to three"):
+        k.launch(2, 32, [], cluster="two", device="sm_90")
+    assert k.launch(2, 32, [], cluster=1).cluster == (1, 1, 1)
+    assert k.launch(2, 32, [], cluster=2, device="sm_90").cluster == (2, 1, 1)
 
 
-@pytest.mark.parametrize("directives", ALONE)
-def test_a_cluster_of_one_block_is_a_block(directives: str) -> None:
+SAID = (
+    "mov.u32 r3, %nctaid.x; mov.pred p1, %is_explicit_cluster; selp.b32 r4, 1, 0, p1; mov.u32 r5, %ntid.x;"
+    "st.global.v4.b32 [out], {size, r3, r4, r5};"
+)
+# directives, grid, block, cluster; and what a block sees: blocks of its cluster, of the grid's x, whether one was said, threads
+TAKEN: list[tuple[str, Extent, int, Any, list[int]]] = [
+    ("", (4, 1, 1), 32, None, [1, 4, 0, 32]), ("", (4, 1, 1), 32, 1, [1, 4, 1, 32]), ("", (4, 1, 1), 32, (2, 1), [2, 4, 1, 32]),
+    ("", (32, 1, 1), 32, 16, [16, 32, 1, 32]), ("", (9, 1, 1), 64, [9], [9, 9, 1, 64]),
+    (".reqnctapercluster 2", (4, 1, 1), 32, None, [2, 4, 1, 32]),
+    (".reqnctapercluster 2 .explicitcluster", (4, 1, 1), 32, 2, [2, 4, 1, 32]),
+    (".reqnctapercluster 1", (3, 1, 1), 32, None, [1, 3, 1, 32]), (".explicitcluster", (3, 1, 1), 32, 1, [1, 3, 1, 32]),
+    (".maxclusterrank 4", (3, 1, 1), 32, None, [1, 3, 0, 32]), (".maxclusterrank 4", (8, 1, 1), 32, 4, [4, 8, 1, 32]),
+    (".reqntid 32 .reqnctapercluster 2 .blocksareclusters", (3, 1, 1), 32, None, [2, 6, 1, 32]),
+    (".reqntid 32 .reqnctapercluster 2 .blocksareclusters", (3, 1, 1), 1, None, [2, 6, 1, 32]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("directives", "grid", "block", "cluster", "seen"), TAKEN)
+def test_a_cluster_is_what_the_launch_or_the_kernel_says(
+    directives: str, grid: Extent, block: int, cluster: Any, seen: list[int]
+) -> None:
+    out = np.zeros((64, 32, 16), np.uint32)
+    report = kernel(SAID, directives).launch(grid, block, [out], cluster=cluster)
+    assert out[0, 0, :4].tolist() == seen and report.cluster[0] == seen[0] and report.grid[0] == seen[1]
+    assert ("clusters of" in report.head) == (seen[0] > 1) and report.as_dict()["cluster"] == list(report.cluster)
+
+
+REGISTERS = ("cluster_ctaid.x", "cluster_ctaid.y", "cluster_ctaid.z", "cluster_nctaid.x", "cluster_nctaid.y", "cluster_nctaid.z",
+             "clusterid.x", "clusterid.y", "clusterid.z", "nclusterid.x", "nclusterid.y", "nclusterid.z", "cluster_ctarank",
+             "cluster_nctarank", "total_smem_size", "aggr_smem_size")  # fmt: skip
+
+
+@pytest.mark.parametrize("cluster", [None, *(s for s in SHAPES if s[0] * s[1] * s[2] in (1, 2, 3, 6, 8, 12, 16))])
+def test_special_registers(cluster: Extent | None) -> None:
+    """As an H200 has them for 15 shapes of clusters."""
+    c = cluster or (1, 1, 1)
+    grid = times(c, (2, 1, 3))
+    body = "".join(f"mov.u32 r3, %{name}; st.global.b32 [out+{4 * n}], r3;" for n, name in enumerate(REGISTERS))
+    seen = launched(kernel(body), grid, 1, cluster, shared=1000)[:, 0]
+    _, rank = ranks(grid, c)
+    n = 0
+    for z in range(grid[2]):
+        for y in range(grid[1]):
+            for x in range(grid[0]):
+                at = (x, y, z)
+                place = [a % b for a, b in zip(at, c)], [a // b for a, b in zip(at, c)], [a // b for a, b in zip(grid, c)]
+                want = [*place[0], *c, *place[1], *place[2], rank[n], c[0] * c[1] * c[2], 1536, 512 + 1000 + 1024]
+                assert seen[n].tolist() == want
+                n += 1
+
+
+# addresses ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("rank", [0, 1, 2, 3, 7, 8, 15, 16, 17, 127, 128, 255, 256, 257, 65536, 2**24, 2**31, 2**32 - 1])
+def test_mapa_sets_the_byte_above_the_first_24_bits(rank: int) -> None:
+    """Of a rank it takes the low eight bits, in clusters of any size; getctarank gives them back; so says an H200."""
     body = (
-        "mov.u32 r1, %cluster_nctarank; mov.u32 r2, %cluster_ctarank; mov.pred p1, %is_explicit_cluster; selp.b32 r3, 1, 0, p1;"
-        "st.global.v4.b32 [out], {r1, r2, r3, r3};"
+        f"mov.u32 r3, buf; mov.u64 d3, buf; cvta.shared.u64 d4, d3; mov.u32 r4, {rank}; mapa.shared::cluster.u32 r5, r3, r4;"
+        "mapa.shared::cluster.u64 d5, d3, r4; mapa.u64 d6, d4, r4; getctarank.shared::cluster.u32 r6, r5; getctarank.u64 r7, d6;"
+        "cvta.to.shared::cluster.u64 d7, d6; cvta.to.shared.u64 d8, d6; cvta.shared::cluster.u64 d9, d5; sub.u64 d9, d9, d6;"
+        "mapa.shared::cluster.u32 r8, r5, rank; st.global.v4.b32 [out], {r3, r5, r6, r7}; st.global.v2.b64 [out+16], {d5, d7};"
+        "st.global.v2.b64 [out+32], {d8, d9}; st.global.b32 [out+48], r8;"
     )
-    results, _ = launch(body, entry=directives)
-    assert (results[:, 0] == 1).all() and not results[:, 1].any()
+    for cluster in (None, 1, 2):
+        seen = launched(kernel(body), (2, 1, 1), 1, cluster)[:, 0].view(np.uint64)
+        for own, line in enumerate(seen):
+            there = (rank & 0xFF) << RANK_SHIFT | SHARED_BASE
+            mine = (own << RANK_SHIFT if cluster == 2 else 0) | SHARED_BASE
+            words = line.view(np.uint32)
+            assert words[:4].tolist() == [mine, there, rank & 0xFF, rank & 0xFF] and words[12] == mine
+            assert line[2:6].tolist() == [there, there, there, 0]
 
 
-def test_another_block_of_the_cluster_is_no_memory() -> None:
-    """mapa of rank 0 is the block's own memory, getctarank says which; any other rank faults when it is used."""
+KINDS = ("shared", "shared::cta", "shared::cluster", "global", "local", "const", "param::entry")
+PLACES = {  # code that makes a generic address in d3, and what it is
+    "its own": ("mov.u64 d3, buf; cvta.shared.u64 d3, d3;", [1, 1, 1, 0, 0, 0, 0]),
+    "itself": ("mov.u64 d3, buf; cvta.shared.u64 d3, d3; mapa.u64 d3, d3, rank;", [1, 1, 1, 0, 0, 0, 0]),
+    "another block's": (
+        "mov.u64 d3, buf; cvta.shared.u64 d3, d3; xor.b32 r3, rank, 1; mapa.u64 d3, d3, r3;", [0, 0, 1, 0, 0, 0, 0]
+    ),
+    "nobody's": ("mov.u64 d3, buf; cvta.shared.u64 d3, d3; mapa.u64 d3, d3, 17;", [0, 0, 1, 0, 0, 0, 0]),
+    "beyond its own": ("mov.u64 d3, buf; cvta.shared.u64 d3, d3; add.u64 d3, d3, 0x40000;", [1, 1, 1, 0, 0, 0, 0]),
+    "a buffer": ("mov.u64 d3, out; cvta.global.u64 d3, d3;", [0, 0, 0, 1, 0, 0, 0]),
+    "a local variable": (".local .b64 v; mov.u64 d3, v; cvta.local.u64 d3, d3;", [0, 0, 0, 0, 1, 0, 0]),
+    "a parameter": ("mov.u64 d3, results; cvta.param.u64 d3, d3;", [0, 0, 0, 1, 0, 0, 1]),
+    "null": ("mov.u64 d3, 0;", [0, 0, 0, 1, 0, 0, 0]), "nowhere": ("mov.u64 d3, -1;", [0, 0, 0, 1, 0, 0, 0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_isspacep(place: str) -> None:
+    """As an H200 answers. Parameters lie in global memory there."""
+    code, want = PLACES[place]
+    asks = "".join(f"isspacep.{k} p1, d3; selp.b32 r4, 1, 0, p1; st.global.b32 [out+{4 * n}], r4;" for n, k in enumerate(KINDS))
+    assert (launched(kernel(code + asks), (4, 1, 1), 1, 2)[:, 0, :7] == want).all()
+
+
+# memory of other blocks ---------------------------------------------------------------------------------------------
+PEER = (
+    "xor.b32 r3, rank, 1; mov.u32 r4, buf; mapa.shared::cluster.u32 r5, r4, r3; cvt.u64.u32 d5, r5;"
+    "cvta.shared::cluster.u64 d5, d5;"
+)
+FAULTS = [
+    ("mapa.shared::cluster.u32 r5, r4, 5; ld.shared::cluster.b32 r6, [r5+16];",
+     r"byte 16 of the shared memory of rank 5, and the cluster has 2 blocks"),
+    ("mapa.u64 d5, d5, 2; ld.b32 r6, [d5];", r"out of bounds: ld.b32 .* byte 0 of the shared memory of rank 2"),
+    ("ld.shared::cluster.b32 r6, [r5+512];",
+     r"byte 512 of the shared memory of block \(1, 0, 0\), rank 1 of the cluster, which has 512"),
+    ("ld.b32 r6, [d5+-4];", r"byte -4 of the shared memory of block \(1, 0, 0\), rank 1"),
+    ("st.shared::cluster.b32 [r5+2], r6;", r"misaligned: .* byte 2 of the shared memory of block \(1, 0, 0\), rank 1"),
+    ("ld.shared.b32 r6, [r5+16];",
+     r"wrong state space: .* byte 16 of the shared memory of block \(1, 0, 0\), rank 1 of the cluster"),
+    ("atom.shared::cta.add.u32 r6, [r5], 1;", r"wrong state space"),
+    ("ld.shared::cluster.b32 r6, [r4+512];", r"byte 512 of shared memory, of which the block has 512"),
+    ("ld.global.b32 r6, [d5];", r"wrong state space: .* which is not global"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "why"), FAULTS)
+def test_an_address_of_no_block_is_named(code: str, why: str) -> None:
+    with pytest.raises(ExecutionFault, match=why) as caught:
+        launched(kernel(PEER + code + MEET), (4, 1, 1), 1, 2)
+    assert caught.value.span is not None
+
+
+@pytest.mark.parametrize(
+    "code", ["ld.shared::cluster.b32 r6, [r5];", "st.b32 [d5], r6;", "atom.shared::cluster.add.u32 r6, [r5], 1;"]
+)
+def test_the_memory_of_a_block_that_has_exited_is_named(code: str) -> None:
+    late = "mov.u32 r7, 0; L: add.u32 r7, r7, 1; setp.lt.u32 p2, r7, 9000; @p2 bra L;"
+    body = MEET + PEER + "setp.eq.u32 p1, rank, 1; @p1 exit;" + late + code
+    why = r"block \(1, 0, 0\), rank 1 of the cluster, .* all threads of which have exited"
+    with pytest.raises(ExecutionFault, match=why) as caught:
+        launched(kernel(body), (2, 1, 1), 1, 2)
+    assert "barrier.cluster" in (caught.value.hint or "")
+
+
+# the barrier --------------------------------------------------------------------------------------------------------
+FORMS = [("", ""), (".release", ".acquire"), (".relaxed", ""), (".aligned", ".aligned"), (".release.aligned", ".acquire.aligned"),
+         (".relaxed.aligned", ".acquire.aligned")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arrive", "wait"), FORMS)
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_no_thread_passes_before_all_have_arrived(arrive: str, wait: str, seed: int) -> None:
+    """Warps that take longer than others, five times over; who passes sees what all stored before."""
+    begin = "shl.b32 r3, t, 2; mov.u32 r4, buf; add.u32 r4, r4, r3; mov.u32 r8, 0; mov.u32 r9, 0; st.shared.b32 [r4], r8;"
+    body = begin + "".join(
+        f"shr.u32 r5, t, 5; add.u32 r5, r5, rank; mul.lo.u32 r5, r5, {57 * n};"
+        f"L{n}: sub.u32 r5, r5, 1; setp.gt.s32 p1, r5, 0; @p1 bra L{n};"
+        f"ld.shared.b32 r8, [r4]; add.u32 r8, r8, rank; add.u32 r8, r8, 1; st.shared.b32 [r4], r8;"
+        f"barrier.cluster.arrive{arrive}; mul.lo.u32 r9, r9, 7; barrier.cluster.wait{wait};"
+        "mov.u32 r6, 0; "
+        f"M{n}: mapa.shared::cluster.u32 r7, r4, r6; ld.shared::cluster.b32 r7, [r7]; add.u32 r9, r9, r7; add.u32 r6, r6, 1;"
+        f"setp.lt.u32 p1, r6, size; @p1 bra M{n}; {MEET}"
+        for n in range(5)
+    ) + "st.global.b32 [out], r9;"
+    seen = launched(kernel(body), (6, 1, 1), 96, 3, seed=seed)[:, :, 0]
+    want = 0
+    for n in range(1, 6):
+        want = want * 7 + n * (1 + 2 + 3)
+    assert (seen == want).all()
+
+
+def test_threads_that_exit_count_as_arrived() -> None:
+    """Before they arrive, and between arriving and waiting; of a warp, of a block, of all blocks but one."""
     body = (
-        ".shared .b32 word; mov.u64 d1, word; mapa.shared::cluster.u64 d2, d1, {rank};"
-        "getctarank.shared::cluster.u64 r2, d2; st.global.b32 [out], r2; st.shared::cluster.b32 [d2], r2;"
+        "mov.u32 r3, 0; setp.eq.u32 p1, t, 5; @p1 exit; setp.eq.u32 p1, rank, 2; @p1 exit; barrier.cluster.arrive;"
+        "setp.ge.u32 p1, t, 40; @p1 exit; setp.eq.u32 p1, rank, 1; @p1 exit; barrier.cluster.wait; add.u32 r3, r3, 1;"
+        f"{MEET} add.u32 r3, r3, 1; st.global.b32 [out], r3;"
     )
-    assert not launch(body.replace("{rank}", "0"))[0].any()
-    with pytest.raises(ExecutionFault, match="out of bounds"):
-        launch(body.replace("{rank}", "3"))
+    seen = launched(kernel(body), (3, 1, 1), 64, 3)[:, :, 0]
+    want = np.zeros((3, 64), np.uint32)
+    want[0, [n for n in range(40) if n != 5]] = 2
+    assert (seen == want).all()
+
+
+def test_lanes_of_a_warp_arrive_one_by_one() -> None:
+    branches = "".join(f"setp.ne.u32 p1, t, {n}; @p1 bra N{n}; barrier.cluster.arrive; N{n}:" for n in range(32))
+    body = branches + (
+        "setp.lt.u32 p1, t, 9; @p1 bra A; barrier.cluster.wait; bra B; A: barrier.cluster.wait.acquire; B: mov.u32 r3, 7;"
+        "st.global.b32 [out], r3;"
+    )
+    assert (launched(kernel(body), (4, 1, 1), 32, 4)[:, :, 0] == 7).all()
+
+
+MISUSED = [
+    ("barrier.cluster.wait;", "barrier.cluster.wait by a thread that has not arrived"),
+    ("barrier.cluster.arrive; barrier.cluster.arrive;",
+     "barrier.cluster.arrive by a thread that has arrived, and has not waited since"),
+    (f"{MEET} barrier.cluster.wait;", "by a thread that has not arrived"),
+    ("setp.eq.u32 p1, t, 7; @p1 bra N; barrier.cluster.arrive; N: barrier.cluster.wait;",
+     r"not arrived, in block .*thread .7, 0, 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "why"), MISUSED)
+def test_misuse_of_the_barrier_is_named(code: str, why: str) -> None:
+    with pytest.raises(ExecutionFault, match=why) as caught:
+        launched(kernel(code), (2, 1, 1), 32, 2)
+    assert "arrives once, then waits" in (caught.value.rule or "")
+
+
+def test_a_deadlock_at_the_barrier_says_how_many_have_arrived() -> None:
+    code = "setp.eq.u32 p1, rank, 1; @p1 bra W; barrier.cluster.arrive; barrier.cluster.wait; ret; W: bar.sync 1, 64;"
+    with pytest.raises(ExecutionFault, match=r"32 of 64 threads of the cluster have arrived at barrier\.cluster"):
+        launched(kernel(code), (2, 1, 1), 32, 2)
+    code = "setp.eq.u32 p1, t, 3; @p1 bra W; barrier.cluster.arrive; barrier.cluster.wait; ret; W: bar.warp.sync 0xff;"
+    with pytest.raises(ExecutionFault, match="deadlock"):
+        launched(kernel(code), (2, 1, 1), 32, 2)
+
+
+def test_a_cluster_of_one_meets_alone() -> None:
+    for cluster in (None, 1):
+        assert (launched(kernel(MEET + "mov.u32 r3, 9; st.global.b32 [out], r3;"), (3, 1, 1), 64, cluster)[:, :, 0] == 9).all()
+
+
+def test_multimem_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedError, match=r"multimem.* cannot be run: multicast objects of several GPUs"):
+        launched(kernel("multimem.ld_reduce.relaxed.sys.global.add.u32 r3, [out];"), (1, 1, 1), 1)

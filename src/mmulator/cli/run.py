@@ -38,6 +38,8 @@ def run(
     grid: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Blocks of the grid.")] = None,
     block: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Threads of a block.")] = None,
     shared: Annotated[int | None, _what(metavar="BYTES", help="Dynamic shared memory.")] = None,
+    cluster: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Blocks of a cluster.")] = None,
+    cooperative: Annotated[bool, _what("--cooperative", help="All blocks are resident at once.")] = False,
     arg: Annotated[Texts, _what(metavar="[NAME=]VALUE", help="An argument, in order: one of Values.")] = None,
     set_: Annotated[
         Texts, typer.Option("--set", metavar="NAME=VALUE", help="A .const or .global variable before the launch.")
@@ -65,7 +67,8 @@ def run(
     from mmulator.jobs.job import run_job
 
     _check_save(save)
-    job = _job(file, {"entry": entry, "grid": grid, "block": block, "shared": shared, "arg": arg, "expect": expect})
+    job = _job(file, {"entry": entry, "grid": grid, "block": block, "shared": shared, "cluster": cluster,
+                      "cooperative": cooperative or None, "arg": arg, "expect": expect})  # fmt: skip
     job.device = device or job.device
     job.seed = job.seed if seed is None else seed
     job.variables += _settings(set_ or [])
@@ -106,6 +109,7 @@ LAUNCH_FILE = """
   grid = [2, 2]
   block = 128
   shared = 98304
+  cluster = [2, 1]                 # if there are any
   device = "sm_90"
   [[arg]]                          # one for each parameter, in order
   name = "A"
@@ -146,6 +150,8 @@ def _job(file: Path, given: dict[str, Any]) -> Job:
             "a PTX file needs --grid and --block", hint="or write a launch file: `mmulator run --help` shows one"
         )
     job = Job(file, given["entry"], _numbers(given["grid"], "--grid"), _numbers(given["block"], "--block"), given["shared"] or 0)
+    job.cluster = None if given["cluster"] is None else _numbers(given["cluster"], "--cluster")
+    job.cooperative = bool(given["cooperative"])
     job.arguments = [parse_argument(text, n) for n, text in enumerate(given["arg"] or [])]
     if given["expect"] is not None:
         job.expect = read_expectation(given["expect"], outputs=job.outputs())

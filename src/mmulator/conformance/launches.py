@@ -85,7 +85,9 @@ def _on_gpu(job: Job, result: JobResult, backend: Backend) -> dict[str, Any]:
     try:
         for name in given:
             backend.write(loaded, name, module.variables[name].tobytes())
-        request = kernel.request(job.grid, job.block, values, job.shared, device)
+        request = kernel.request(
+            job.grid, job.block, values, job.shared, device, cluster=job.cluster, cooperative=job.cooperative
+        )
         backend.launch(backend.compile(loaded, kernel.name, device), request)
         read = {n: np.frombuffer(backend.read(loaded, n), v.dtype).reshape(v.shape) for n, v in changed.items()}
     finally:

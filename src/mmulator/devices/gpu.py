@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.isa.targets import DEVICES
 from mmulator.machine.backend import Chip, Progress, Ran, Request
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
+from mmulator.machine.launch.limits import PORTABLE_CLUSTER
 from mmulator.ptx.tree import Module as Tree
 
 Array = NDArray[Any]
@@ -136,11 +138,37 @@ class Gpu:
             params[at : at + 8] = np.frombuffer(int(held[number][0]).to_bytes(8, "little"), np.uint8)
         places = [params.ctypes.data + at for at in arguments.offsets]
         table = (ctypes.c_void_p * max(1, len(places)))(*places)
-        self._call("cuLaunchKernel", function, *request.grid, *request.block, shared, 0, ctypes.addressof(table), 0)
+        self._start_kernel(function, request, ctypes.addressof(table))
         self._wait()
         for pointer, array in held:
             if request.back is None or any(array is x for x in request.back):
                 self._call("cuMemcpyDtoH", array.ctypes.data, pointer, array.nbytes)
+
+    def _start_kernel(self, function: Any, request: Request, table: int) -> None:
+        """In clusters or cooperatively, by cuLaunchKernelEx: a grid counts blocks there, as in `request`."""
+        d, attributes = self._driver, []
+        if request.cluster is not None and prod(request.cluster) > PORTABLE_CLUSTER:
+            attribute = d.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            self._call("cuFuncSetAttribute", function, attribute, 1)
+        if request.cluster is not None:
+            made = d.CUlaunchAttribute()
+            made.id = d.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            made.value.clusterDim.x, made.value.clusterDim.y, made.value.clusterDim.z = request.cluster
+            attributes.append(made)
+        if request.cooperative:
+            made = d.CUlaunchAttribute()
+            made.id = d.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            made.value.cooperative = 1
+            attributes.append(made)
+        if not attributes:
+            self._call("cuLaunchKernel", function, *request.grid, *request.block, request.shared, 0, table, 0)
+            return
+        config = d.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = request.grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = request.block
+        config.sharedMemBytes, config.hStream = request.shared, 0
+        config.attrs, config.numAttrs = attributes, len(attributes)
+        self._call("cuLaunchKernelEx", config, function, table, 0)
 
     def read(self, module: Any, variable: str) -> bytes:
         """Raises GpuError if the driver knows no such variable."""

@@ -64,13 +64,15 @@ class Driver:
     def launch(
         self, function: Function, grid: object, block: object, params: bytes | bytearray, regions: Sequence[Region] = (),
         shared: int = 0, stream: Stream | None = None, *, cluster: Extent | None = None,
+        cooperative: bool = False,
     ) -> Report:  # fmt: skip
         """Run a kernel and wait.
 
         grid: blocks, block: threads, (x, y, z) each. params: the parameter memory, with addresses as they are. regions: the
         memory that the kernel was given; it may touch that, and what the program has the address of. shared: dynamic shared
-        bytes. cluster: blocks of a cluster; None: what the kernel says. With
-        `settings.seeds` it is run under so many seeds, and what the first leaves is what stays.
+        bytes. cluster: blocks of a cluster; None: what the kernel says. cooperative: all blocks are resident at once; whether
+        the chip holds them, the door knows, which has the registers. With `settings.seeds` it is run under so many seeds,
+        and what the first leaves is what stays.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
         UnstableResult (the seeds leave other bits).
@@ -80,7 +82,7 @@ class Driver:
         settings = self.settings
 
         def run(seed: int, settings: Settings = settings) -> Report:
-            return function.run(g, b, params, memory, shared, seed, settings, c)
+            return function.run(g, b, params, memory, shared, seed, settings, c, cooperative)
 
         if settings.seeds == 1:
             done = run(settings.seed)

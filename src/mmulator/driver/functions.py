@@ -51,7 +51,7 @@ class Function:
 
     def check(
         self, grid: object, block: object, params: bytes | bytearray, shared: int, cluster: Extent | None
-    ) -> tuple[Extent, Extent, Extent]:
+    ) -> tuple[Extent, Extent, Extent | None]:
         """Grid, block and cluster of a launch, if that is one. Raises LaunchError or UnsupportedError."""
         if len(params) != self.parameter_bytes:
             raise LaunchError(f"{self.name} takes {self.parameter_bytes} bytes of parameters, not {len(params)}")
@@ -60,7 +60,7 @@ class Function:
 
     def run(
         self, grid: Extent, block: Extent, params: bytes | bytearray, regions: Regions, shared: int, seed: int,
-        settings: Settings, cluster: Extent = (1, 1, 1),
+        settings: Settings, cluster: Extent | None = None, cooperative: bool = False,
     ) -> Report:  # fmt: skip
         """One launch that was checked, and wait. Under another seed than the settings' its blocks begin in another order.
 
@@ -70,8 +70,9 @@ class Function:
         arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
         other = seed != settings.seed
         request = Request(
-            grid, block, arguments, shared, None, seed, settings.threads, settings.timeout, shuffled=other, cluster=cluster
-        )
+            grid, block, arguments, shared, None, seed, settings.threads, settings.timeout, shuffled=other, cluster=cluster,
+            cooperative=cooperative,
+        )  # fmt: skip
         options = in_clusters(OPTIONS, cluster)
         started = time.perf_counter()
         compiled = loaded.module.loaded.compiled.get((self.name, loaded.device, options))

@@ -8,7 +8,6 @@ from mmulator.isa.row import OperandSpec, Row
 
 _SIZE = type_("u32", "u64")
 _PLACE = OperandSpec("a", "symbol", "type", home="shared")
-_LATER = "thread block clusters: later release"
 _LAUNCHES = "work that a cluster cancels: later release"
 
 _ARRIVES = ACTS.but(counted_as="barrier").where("aligned", together=Together.LIVE)
@@ -26,9 +25,9 @@ ROWS: tuple[Row, ...] = (
     row("getctarank", (maybe("space", "shared::cluster"), _SIZE), (dst("u32"), _PLACE),
         f"{MOVES}: getctarank", (7, 8), 90),
     row("barrier.cluster.arrive", (maybe("sem", "release", "relaxed"), maybe("aligned")), (), f"{SYNC}: barrier.cluster", (7, 8),
-        90, need("release relaxed", (8, 0), 90), unsupported=_LATER, effects=_ARRIVES),
+        90, need("release relaxed", (8, 0), 90), effects=_ARRIVES),
     row("barrier.cluster.wait", (maybe("sem", "acquire"), maybe("aligned")), (), f"{SYNC}: barrier.cluster", (7, 8), 90,
-        need("acquire", (8, 0), 90), unsupported=_LATER, effects=_WAITS),
+        need("acquire", (8, 0), 90), effects=_WAITS),
     row("clusterlaunchcontrol.try_cancel.async", (_TRY_SPACE, COMPLETE_TX, _B128), (addr("addr"), MBARRIER),
         f"{SYNC}: clusterlaunchcontrol.try_cancel", (8, 6), 100, unsupported=_LAUNCHES, effects=_ASKS),
     row("clusterlaunchcontrol.try_cancel.async", (_TRY_SPACE, COMPLETE_TX, _ALL, _B128), (addr("addr"), MBARRIER),

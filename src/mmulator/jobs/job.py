@@ -5,6 +5,8 @@
     grid = [4, 4, 1]
     block = [128, 1, 1]
     shared = 98304                   # dynamic shared bytes
+    cluster = [2, 1, 1]              # blocks of a cluster
+    cooperative = true               # all blocks resident at once
     device = "sm_90"
     seed = 0
 
@@ -80,6 +82,8 @@ class Job:
     expect: Expectation | None = None
     variables: list[Argument] = field(default_factory=list)
     show: list[str] = field(default_factory=list)
+    cluster: Any = None
+    cooperative: bool = False
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of the arguments by name, with those that structs point to. Raises LaunchError for equal names."""
@@ -122,7 +126,7 @@ class JobResult:
 
 
 # launch files -------------------------------------------------------------------------------------------------------
-_KEYS = ("ptx", "entry", "grid", "block", "shared", "device", "seed", "arg", "variables", "expect")
+_KEYS = ("ptx", "entry", "grid", "block", "shared", "cluster", "cooperative", "device", "seed", "arg", "variables", "expect")
 
 
 def load_job(path: str | Path) -> Job:
@@ -138,6 +142,8 @@ def load_job(path: str | Path) -> Job:
     for key in ("ptx", "entry", "device"):
         if not isinstance(data.get(key, ""), str):
             raise LaunchError(f"{path}: {key} is {data[key]!r}, not a text")
+    if not isinstance(data.get("cooperative", False), bool):
+        raise LaunchError(f"{path}: cooperative is {data['cooperative']!r}, not true or false")
     arguments, variables = data.get("arg", []), data.get("variables", {})
     if not isinstance(arguments, list) or not all(isinstance(a, dict) for a in arguments):
         raise LaunchError(f"{path}: arguments are tables: [[arg]]")
@@ -147,6 +153,7 @@ def load_job(path: str | Path) -> Job:
         path.parent / data["ptx"], data.get("entry"), data["grid"], data["block"], _int(data, "shared", path),
         data.get("device"), _int(data, "seed", path), [table_argument(a, n, path) for n, a in enumerate(arguments)],
         variables=[table_argument(v, 0, path, default=name) for name, v in variables.items()],
+        cluster=data.get("cluster"), cooperative=data.get("cooperative", False),
     )  # fmt: skip
     if "expect" in data:
         job.expect = _expectation(data["expect"], path, job.outputs())
@@ -242,6 +249,7 @@ def run_job(
     report = kernel.launch(
         job.grid, job.block, [a.value for a in job.arguments], job.shared, job.device, seed=job.seed,
         timeout=None if timeout == math.inf else timeout, threads=threads, progress=progress, watch=watch,
+        cluster=job.cluster, cooperative=job.cooperative,
     )  # fmt: skip
     outputs = job.outputs()
     written = {name: a for name, a in arrays.items() if name in outputs or _digest(a) != before[name]}

@@ -63,7 +63,9 @@ class Request:
 
     shared: dynamic bytes. back: the arrays that are wanted afterwards; None for all. The rest is for backends that are no
     GPU: seed of the scheduler's choices, threads of the host, seconds that it may take, whom to tell how far it is,
-    elements whose stores are noted, whether the seed chooses the order in which blocks begin, too. cluster: blocks of a cluster.
+    elements whose stores are noted, whether the seed chooses the order in which blocks begin, too. cluster: blocks of a cluster;
+    None where neither the launch nor the kernel says it. cooperative: all blocks are resident at once, and may wait for each
+    other.
     """
 
     grid: tuple[int, int, int]
@@ -77,7 +79,8 @@ class Request:
     progress: Progress | None = None
     watches: Watches | None = None
     shuffled: bool = False
-    cluster: tuple[int, int, int] = (1, 1, 1)
+    cluster: tuple[int, int, int] | None = None
+    cooperative: bool = False
 
 
 @dataclass(frozen=True)

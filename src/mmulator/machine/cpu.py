@@ -57,7 +57,11 @@ class Cpu:
 
     def launch(self, kernel: CompiledKernel, request: Request) -> Ran:
         x, y, z = request.block
-        shape = LaunchShape(request.grid, request.block, x * y * z, kernel.shared.static, request.shared, request.cluster)
+        cluster = request.cluster
+        shape = LaunchShape(
+            request.grid, request.block, x * y * z, kernel.shared.static, request.shared, cluster or (1, 1, 1),
+            cluster is not None, request.cooperative,
+        )  # fmt: skip
         watches = request.watches
         threads = request.threads or (1 if watches else None)
         try:

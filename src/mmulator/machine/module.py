@@ -22,6 +22,7 @@ from mmulator.machine.launch.limits import (
     MAX_BLOCK,
     MAX_GRID,
     check_block,
+    check_cooperative,
     check_device,
     check_shared,
     cluster_shape,
@@ -190,14 +191,17 @@ class Kernel:
         return Signature(self.function)
 
     @cached_property
-    def _checked(self) -> dict[tuple[Any, ...], tuple[Extent, Extent, int, Extent]]:
+    def _checked(self) -> dict[tuple[Any, ...], tuple[Extent, Extent, int, Extent | None]]:
         """Shapes of launches that were checked."""
         return {}
 
     def shape(
         self, grid: Any, block: Any, shared: Any, device: str, cluster: Any = None
-    ) -> tuple[Extent, Extent, int, Extent]:
-        """Grid, block, dynamic shared bytes and cluster of a launch, if that is one. Raises LaunchError or UnsupportedError."""
+    ) -> tuple[Extent, Extent, int, Extent | None]:
+        """Grid, block, dynamic shared bytes and cluster of a launch, if that is one. Raises LaunchError or UnsupportedError.
+
+        The grid is in blocks. A kernel with .blocksareclusters is given it in clusters, and a block of 1 or its own.
+        """
         key = grid, block, shared, device, cluster
         try:
             found = self._checked.get(key)
@@ -206,8 +210,11 @@ class Kernel:
         if found is None:
             check_device(device, self.module.target)
             g, b = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
+            if "blocksareclusters" in self.function.directives and b == (1, 1, 1):
+                b = self._required_block or b
             self._check_directives(b, check_block(b))
-            found = g, b, whole(shared, "shared"), cluster_shape(cluster, self.function, g, device)
+            g, c = cluster_shape(cluster, self.function, g, device)
+            found = g, b, whole(shared, "shared"), c
             check_shared(self.static_shared, found[2], device)
             if type(grid) in (int, tuple) and type(block) in (int, tuple) and type(shared) is int and (
                 cluster is None or type(cluster) in (int, tuple)) and len(self._checked) < 256:
@@ -216,16 +223,19 @@ class Kernel:
 
     def request(
         self, grid: Any, block: Any, args: Any, shared: Any, device: str, *, seed: Any = 0, threads: Any = None,
-        timeout: Any = None, progress: Progress | None = None, watch: Any = (), cluster: Any = None,
+        timeout: Any = None, progress: Progress | None = None, watch: Any = (), cluster: Any = None, cooperative: Any = False,
     ) -> Request:  # fmt: skip
         """A launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or UnsupportedError."""
         g, b, dynamic, c = self.shape(grid, block, shared, device, cluster)
+        if cooperative:
+            check_cooperative(g, c, prod(b), self.static_shared + dynamic, device)
         arguments = self.signature.pack(sequence(args, "args"), self.module.image.next_slot)
         elements = watched(watch) if watch != () else ()
         return Request(
             g, b, arguments, dynamic, None, whole(seed, "seed"), None if threads is None else whole(threads, "threads", 1),
             seconds(timeout), (lambda done, total: progress("run", done, total)) if progress else None,
             Watches(elements, arguments.values, arguments) if elements else None, cluster=c,
+            cooperative=bool(cooperative),
         )  # fmt: skip
 
     @short_traceback
@@ -244,6 +254,7 @@ class Kernel:
         progress: Progress | None = None,
         watch: Sequence[Watched] = (),
         cluster: int | Sequence[int] | None = None,
+        cooperative: bool = False,
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
 
@@ -254,7 +265,8 @@ class Kernel:
         operations complete). timeout: seconds that compilation may take, and again the run. threads: of the host.
         progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
         index), whose stores the report lists, in order; on one thread of the host unless `threads` says more. cluster: blocks
-        of a cluster (sm_90 and later); default: what .reqnctapercluster says, or one.
+        of a cluster (sm_90 and later); default: what .reqnctapercluster says, or no clusters. cooperative: all
+        blocks are resident at once, and may wait for each other (grid.sync()).
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then).
         """
@@ -267,8 +279,8 @@ class Kernel:
         device = device or self.module.default_device
         request = self.request(
             grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch,
-            cluster=cluster,
-        )
+            cluster=cluster, cooperative=cooperative,
+        )  # fmt: skip
         options = CompileOptions(events=request.watches.instrument) if request.watches else DEFAULT
         options = in_clusters(options, request.cluster)
         started = time.perf_counter()
@@ -278,12 +290,21 @@ class Kernel:
         ran = CPU.launch(compiled, request)
         return Report.of(self.name, device, self.static_shared, request, ran, self.module.parse_seconds, compile_seconds)
 
+    @property
+    def _required_block(self) -> Extent | None:
+        """.reqntid"""
+        found = self.function.directives.get("reqntid")
+        if not found:
+            return None
+        x, y, z = [*map(int, found), 1, 1][:3]
+        return x, y, z
+
     def _check_directives(self, block: tuple[int, int, int], threads: int) -> None:
-        directives = self.function.directives
-        required = directives.get("reqntid")
-        if required and tuple([*required, 1, 1][:3]) != block:
-            raise LaunchError(f"{self.name} is compiled for a block of {tuple(required)} (.reqntid), not {block}")
-        most = directives.get("maxntid")
+        required = self._required_block
+        if required not in (None, block):
+            said = tuple(self.function.directives["reqntid"])
+            raise LaunchError(f"{self.name} is compiled for a block of {said} (.reqntid), not {block}")
+        most = self.function.directives.get("maxntid")
         if most:
             limit = prod(int(n) for n in most)
             if threads > limit:

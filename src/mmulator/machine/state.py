@@ -78,6 +78,8 @@ class FaultKind(IntEnum):
     MBARRIER_COMPLETES = 43  # arrive.noComplete with the last arrival
     MBARRIER_ELSEWHERE = 44  # data goes to one CTA, and another's mbarrier is to hear of it; bytes: rank of the data
     MBARRIER_BUSY = 45  # an mbarrier is invalidated whose address a transfer still has
+    REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (runtime/misc.py)
+    CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; fault_bytes: which (runtime/cluster.py)
     TENSOR_MAP = 60  # a tensor map that the instruction cannot use; fault_bytes: why (runtime/boxes.py, Wrong)
 
 
@@ -113,6 +115,7 @@ Launch = Struct(
         ("nctaid", u32, 3),
         ("ntid", u32, 3),
         ("cluster", u32, 3),  # CTAs of a cluster
+        ("explicit", u32),  # whether the launch or the kernel says it
         ("warps", u32),  # of a CTA
         ("threads", u32),
         ("entry", i32),
@@ -130,6 +133,8 @@ Launch = Struct(
         ("watches", ptr_to(Watch)),
         ("watch_count", u32),
         ("seen", u64),  # stores to them so far
+        ("registers", u32),  # of a thread at the start, where setmaxnreg changes that; else 0
+        ("workspace", u64),  # address of what the CTAs of a cooperative grid share, or 0
     ],
 )
 
@@ -237,6 +242,7 @@ Cta = Struct("Cta", [
     ("rank", u32),  # in its cluster
     ("shared_base", u64),  # address of its first byte of shared memory
     ("live_threads", u32),
+    ("register_pool", u32),  # registers of a thread that warps have released by setmaxnreg
     ("fault", u32),  # FaultKind
     ("fault_site", u32),
     ("fault_lane", u32),
@@ -359,7 +365,9 @@ Warp = Struct("Warp", [
     ("napping", u32),  # lanes that sleep at an mbarrier, whose wait may end early
     ("naps_at", u64, 32), ("naps_for", u32),  # where the mbarrier of each is, on the host; the parities that are to be over
     ("timed_out", u32),  # lanes whose wait is to say that its time is over
-    ("cluster_came", u32), ("cluster_generation", u32, 32),  # barrier.cluster: lanes that arrived and have not waited, and when
+    ("cluster_came", u32), ("cluster_generation", u32.vec(32)),  # barrier.cluster: lanes that have arrived, not waited; when
+    ("registers", u32),  # of a thread, by setmaxnreg
+    ("register_steps", u32), ("register_step", u32),  # how many setmaxnreg were executed; the last: twice its count, 1 for inc
     ("retired", u64),  # operations of wgmma whose results are in the registers
 ])  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 # Addresses: bits 32 and up are a slot, the rest an offset. A buffer larger than 4 GiB takes several slots.
 SLOT_SHIFT = 32
 SLOT_SHARED, SLOT_LOCAL, SLOT_CONST, SLOT_PARAM = 1, 2, 3, 4
+SLOT_GRID = 5  # what a cooperative grid's blocks share: %envreg1 and %envreg2 are its address
 SLOT_FUNCTION = 8  # "address" of a function: this slot, and its number in the module
 FIRST_GLOBAL_SLOT = 16
 RANK_SHIFT = 24  # shared memory of CTA r of a cluster: its addresses have r from this bit on, in every CTA alike

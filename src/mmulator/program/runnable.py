@@ -20,9 +20,6 @@ from mmulator.program.blocks import BUILTINS
 from mmulator.ptx.tree import Function, Immediate, Instruction, Module, Symbol, VectorOperand, flatten
 from mmulator.source import Span
 
-CLUSTERS = "thread block clusters: later release"
-_CLUSTER_DIRECTIVES = ("reqnctapercluster", "explicitcluster", "blocksareclusters")
-
 
 @dataclass(frozen=True)
 class Unsupported:
@@ -65,23 +62,9 @@ def _target(module: Module) -> Iterator[Unsupported]:
 
 def _of(module: Module, functions: Iterable[Function]) -> Iterator[Unsupported]:
     for function in functions:
-        yield from _directives(function)
         yield from _predicates(function)
         for ins in function.instructions:
             yield from reasons(ins, function, module)
-
-
-def _directives(function: Function) -> Iterator[Unsupported]:
-    """Of clusters, but for clusters of one block, which are blocks. (.maxclusterrank is a bound: without a cluster it holds.)"""
-    found = function.directives
-    if all(n == 1 for n in found.get("reqnctapercluster", (0,))):
-        return
-    for name in _CLUSTER_DIRECTIVES:
-        if name in found:
-            yield Unsupported(
-                f".{name}", CLUSTERS, f"Cluster Dimension Directives: .{name}", function.span,
-                "a kernel for clusters of one block, .reqnctapercluster 1, 1, 1, runs",
-            )  # fmt: skip
 
 
 def _predicates(function: Function) -> Iterator[Unsupported]:

@@ -18,7 +18,6 @@ from mmulator.triton.cubin import resources
 from mmulator.triton.versions import interface
 from mmulator.triton.where import located
 
-RESIDENT = 264  # blocks that run side by side
 Hook = Callable[[Any], Any]
 
 
@@ -121,7 +120,9 @@ class Launcher:
             check_cooperative(driver, grid, self.block[0], self.function.static_shared + self.shared)
         buffers = _NO_SCRATCH if self._none else self._allocate(grid, stream)
         params, regions = self.packer.pack(args, buffers)
-        return driver.launch(self.function, grid, self.block, params, regions, self.shared, driver.stream(stream))
+        return driver.launch(
+            self.function, grid, self.block, params, regions, self.shared, driver.stream(stream), cooperative=self.cooperative
+        )
 
     def _allocate(self, grid: tuple[int, int, int], stream: int) -> list[Any]:
         """Scratch memory of the launch, from the allocators that the program set."""
@@ -178,8 +179,7 @@ def check_metadata(metadata: Any) -> None:
 
 
 def check_cooperative(driver: Driver, grid: tuple[int, int, int], threads: int, shared: int) -> None:
-    """Raises what CUDA raises for a cooperative grid that the chip does not hold, UnsupportedError for one that is too large
-    here."""
+    """Raises what CUDA raises for a cooperative grid that the chip does not hold."""
     chip, blocks = driver.device, grid[0] * grid[1] * grid[2]
     most = blocks_per_multiprocessor(chip, threads, shared) * chip.multiprocessors
     if blocks > most:
@@ -187,8 +187,6 @@ def check_cooperative(driver: Driver, grid: tuple[int, int, int], threads: int, 
             f"Triton Error [CUDA]: too many blocks in cooperative launch: {blocks}, and {chip.name} holds {most} of {threads} "
             f"threads and {shared} bytes of shared memory at once"
         )
-    if blocks > RESIDENT:
-        raise UnsupportedError(f"a cooperative launch of {blocks} blocks: at most {RESIDENT} run side by side here")
 
 
 def ptx_of(metadata: Any, name: str) -> str:

@@ -17,8 +17,6 @@ from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.lazy import cached_property
 from mmulator.machine.launch.limits import KIB
 
-RESIDENT = 264  # blocks that run at once here
-
 
 class RawModule:
     """As CuPy's: compiled when something of it is asked for."""
@@ -126,11 +124,12 @@ class RawKernel:
                 f"{self.name}: {shared_mem} bytes of dynamic shared memory, and {self.max_dynamic_shared_size_bytes} are allowed",
                 hint="set max_dynamic_shared_size_bytes",
             )
-        if self.enable_cooperative_groups and int(np.prod(grid)) > RESIDENT:
-            raise UnsupportedError(f"a cooperative grid of {tuple(grid)} blocks", hint=f"up to {RESIDENT} run at once here")
         params, regions = packed(function, args)
         queue = stream if isinstance(stream, Stream) else current_stream()
-        current().launch(function, tuple(grid), tuple(block), params, regions, shared_mem, queue.stream)
+        current().launch(
+            function, tuple(grid), tuple(block), params, regions, shared_mem, queue.stream,
+            cooperative=self.enable_cooperative_groups,
+        )  # fmt: skip
 
 
 def packed(function: Function, args: Sequence[Any]) -> tuple[bytes, list[Region]]:

@@ -8,18 +8,10 @@ from mmulator.doors.libcuda.abi import Refused, api, c_string, name_of, put, put
 from mmulator.doors.libcuda.codes import CODES, Code
 from mmulator.doors.libcuda.state import POOL, PRIMARY, Context, check_device, state
 from mmulator.driver.chips import Device
-from mmulator.machine.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS
+from mmulator.machine.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS, MULTIPROCESSOR
 
 DRIVER_VERSION = 13010  # the CUDA that this driver is: 13.1
 NOT_THERE = range(1, 148)  # attributes that exist; those not in the table are 0: no textures, no other devices, and so on
-
-# Of a multiprocessor (CUDA C++ Programming Guide, Technical Specifications per Compute Capability): threads, blocks, KiB of
-# shared memory.
-MULTIPROCESSOR: dict[str, tuple[int, int, int]] = {
-    "sm_70": (2048, 32, 96), "sm_72": (2048, 32, 96), "sm_75": (1024, 16, 64), "sm_80": (2048, 32, 164), "sm_86": (1536, 16, 100),
-    "sm_87": (1536, 16, 164), "sm_89": (1536, 24, 100), "sm_90": (2048, 32, 228), "sm_100": (2048, 32, 228),
-    "sm_103": (2048, 32, 228), "sm_120": (1536, 24, 100), "sm_121": (1536, 24, 100),
-}  # fmt: skip
 
 
 def attributes(chip: Device) -> dict[int, int]:

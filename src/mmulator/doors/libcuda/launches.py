@@ -11,11 +11,10 @@ from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
 from mmulator.doors.libcuda.runtime import BARRIER
 from mmulator.doors.libcuda.state import PRIMARY, EventState, Kernel, StreamState, state
 from mmulator.driver import Event
-from mmulator.errors import LaunchError, UnsupportedError
+from mmulator.errors import LaunchError
 from mmulator.machine.launch.limits import MAX_BLOCK, MAX_GRID, dimensions
 
 Extent = tuple[int, int, int]
-RESIDENT = 264  # blocks that take turns at once here; those of a cooperative grid all wait for each other
 _BUFFER, _SIZE = 1, 2  # CU_LAUNCH_PARAM_BUFFER_POINTER and CU_LAUNCH_PARAM_BUFFER_SIZE
 
 
@@ -41,7 +40,7 @@ def parameters(kernel: Kernel, pointers: int, extra: int) -> bytes:
 
 def launch(
     handle: int, grid: Extent, block: Extent, shared: int, stream: int, pointers: int, extra: int, cooperative: bool = False,
-    cluster: Extent = (1, 1, 1),
+    cluster: Extent | None = None,
 ) -> None:  # fmt: skip
     kernel = state().find(handle, Kernel)
     queue = state().stream(stream)
@@ -57,7 +56,9 @@ def launch(
         if BARRIER in image.addresses:  # a launch that ended in a fault may have left it in the middle
             image.bytes_of(BARRIER)[:] = 0
     params = parameters(kernel, pointers, extra)
-    state().driver.launch(kernel.function, grid, block, params, (), shared, queue.stream, cluster=cluster)
+    state().driver.launch(
+        kernel.function, grid, block, params, (), shared, queue.stream, cluster=cluster, cooperative=cooperative
+    )
 
 
 def _check_cooperative(kernel: Kernel, grid: Extent, block: Extent, shared: int) -> None:
@@ -66,8 +67,6 @@ def _check_cooperative(kernel: Kernel, grid: Extent, block: Extent, shared: int)
     if blocks > most:
         why = LaunchError(f"a cooperative grid of {blocks} blocks: the device holds {most} at once")
         raise Refused(Code.COOPERATIVE_LAUNCH_TOO_LARGE, why)
-    if blocks > RESIDENT:
-        raise UnsupportedError(f"a cooperative grid of {blocks} blocks", hint=f"up to {RESIDENT} are run at once here")
 
 
 @api("cuLaunchKernel", "puuuuuuuppp")
@@ -94,7 +93,7 @@ _HARMLESS = {0, 1, 3, 5, 6, 8, 9, 10, 11, 14, 16}
 def launch_kernel_ex(config: int, f: int, pointers: int, extra: int) -> None:
     gx, gy, gz, bx, by, bz, shared = struct.unpack("<7I", ctypes.string_at(config, 28))
     stream, attributes, number = get(config + 32), get(config + 40), get(config + 48, 4)
-    cooperative, cluster = False, (1, 1, 1)
+    cooperative, cluster = False, None
     for n in range(number):
         at = attributes + 72 * n
         which = get(at, 4)

@@ -7,12 +7,11 @@ from pathlib import Path
 from mmulator.doors.libcuda.abi import Refused, api, c_string, put, put_int, text
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.cubin import Resources, resources
-from mmulator.doors.libcuda.device import MULTIPROCESSOR
 from mmulator.doors.libcuda.images import ptx_at
 from mmulator.doors.libcuda.runtime import with_runtime
 from mmulator.doors.libcuda.state import Kernel, Library, state
 from mmulator.errors import LaunchError
-from mmulator.machine.launch.limits import KIB, MAX_THREADS
+from mmulator.machine.launch.limits import KIB, MAX_THREADS, MULTIPROCESSOR
 
 STATIC_SHARED = 48 * KIB  # what a block has unless its kernel opts in to more
 

@@ -49,6 +49,7 @@ from mmulator.program.image import (
     local_frame,
     shared_layout,
 )
+from mmulator.program.registers import entry_registers
 from mmulator.program.runnable import require_supported
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, Module, Symbol
@@ -123,9 +124,18 @@ class CompiledKernel:
         return [(n, number) for n, number in enumerate(macs) if number]
 
     @cached_property
+    def registers(self) -> int:
+        """Of a thread at the start, if setmaxnreg changes that."""
+        return entry_registers(self.program.entry.function, self._functions)
+
+    @property
+    def _functions(self) -> list[Function]:
+        return [f.function for f in self.program.functions.values()]
+
+    @cached_property
     def prints(self) -> bool:
         """Whether native code may call Python: device printf."""
-        return "vprintf" in named_symbols(f.function for f in self.program.functions.values())
+        return "vprintf" in named_symbols(self._functions)
 
 
 @cache
@@ -255,6 +265,15 @@ class Jit:
             lines = ", ".join(map(str, early))
             said.append(f"a result of wgmma is used before its wait_group, which is undefined; as ptxas does (C7517), a wait was "
                         f"put in front of line {lines}")  # fmt: skip
+        every = [i for f in self.program.functions.values() for i in f.function.instructions]
+        if any(i.opcode == "setmaxnreg" for i in every) and not entry_registers(
+            self.program.entry.function, [f.function for f in self.program.functions.values()]
+        ):
+            said.append("setmaxnreg does nothing, as ptxas has it (C7508): it needs .maxnreg, or .minnctapersm with .maxntid or "
+                        ".reqntid")  # fmt: skip
+        if self.options.clusters and any(_of_halves_elsewhere(i) for i in every):
+            said.append("sums of f16x2 and bf16x2 by atomics in the shared memory of another block: as the PTX ISA has them; "
+                        "ptxas 13.0 makes an H200 add such words as integers")  # fmt: skip
         if approximate and not measured:
             said.append(
                 f"{', '.join(sorted(approximate))}: approximate functions with the tables of {tables.device}; "
@@ -285,3 +304,10 @@ def _instructions(block: Block) -> list[Instruction]:
     if last is None or (block.ending is Ends.BRANCH and last.effects.ends is not Ends.BRANCH):  # a way round `last`
         return block.body
     return [*block.body, last]
+
+
+def _of_halves_elsewhere(ins: Instruction) -> bool:
+    """An atomic sum of two halves that may lie in the shared memory of another CTA of the cluster."""
+    m = ins.modifiers
+    sums = ins.opcode in ("atom", "red") and "add" in m and ("f16x2" in m or "bf16x2" in m)
+    return sums and not {"global", "shared", "shared::cta"} & {*m}

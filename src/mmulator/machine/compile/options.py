@@ -29,6 +29,6 @@ class CompileOptions:
 DEFAULT = CompileOptions()
 
 
-def in_clusters(options: CompileOptions, cluster: tuple[int, int, int]) -> CompileOptions:
+def in_clusters(options: CompileOptions, cluster: tuple[int, int, int] | None) -> CompileOptions:
     """The options of a launch in clusters of so many blocks."""
-    return replace(options, clusters=True) if cluster != (1, 1, 1) else options
+    return replace(options, clusters=True) if cluster not in (None, (1, 1, 1)) else options

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from mmulator.errors import ExecutionFault, LimitReached
-from mmulator.machine.launch import faults_mbarrier, faults_tensor
+from mmulator.machine.launch import faults_cluster, faults_mbarrier, faults_tensor
 from mmulator.machine.launch.arena import read_string
 from mmulator.machine.launch.arguments import Buffer
+from mmulator.machine.launch.faults_cluster import describe_shared
 from mmulator.machine.launch.faults_warp import describe_partial
 from mmulator.machine.launch.faults_wgmma import describe_warpgroup
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.regions import Region
 from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
-from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_FUNCTION, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import (
+    SHARED_BASE,
+    SLOT_CONST,
+    SLOT_FUNCTION,
+    SLOT_GRID,
+    SLOT_LOCAL,
+    SLOT_PARAM,
+    SLOT_SHARED,
+    SLOT_SHIFT,
+)
 from mmulator.ptx.tree import Instruction
 
 _OFFSET = (1 << SLOT_SHIFT) - 1
@@ -26,15 +34,15 @@ def _thread(grid: Grid, cta: ResidentCta, warp: int, lane: int) -> str:
     return f"{cta}, thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
 
 
-def describe_address(grid: Grid, address: int) -> str:
-    """`byte 4096 of argument 2 (out), which has 4096`."""
+def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -> str:
+    """`byte 4096 of argument 2 (out), which has 4096`. cta: who accesses it, if it is known."""
     slot, offset = address >> SLOT_SHIFT, address & _OFFSET
     names = {0: "the null page", SLOT_LOCAL: "local memory", SLOT_CONST: "const memory", SLOT_PARAM: "the parameters",
-             SLOT_FUNCTION: "code"}  # fmt: skip
+             SLOT_FUNCTION: "code", SLOT_GRID: "what the blocks of the grid share"}  # fmt: skip
     regions = grid.arguments.regions
     if not regions.near(address):
         if slot == SLOT_SHARED or (slot == 0 and address >= SHARED_BASE):
-            return f"byte {offset - SHARED_BASE} of shared memory, of which the block has {grid.shape.shared}"
+            return describe_shared(grid, offset, cta)
         if slot in names:
             return f"byte {offset} of {names[slot]}"
     near = [m for m in grid.memory if -(1 << 31) < address - m.start < m.size + (1 << 32)]
@@ -98,11 +106,12 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     if kind in faults_mbarrier.KINDS:
         return faults_mbarrier.describe_mbarrier(grid, cta, kind, who)
     if faults_tensor.is_tensor_copy(ins):
-        return faults_tensor.describe(cta, ins, kind, who, partial(describe_address, grid))
+        return faults_tensor.describe(cta, ins, kind, who, lambda address: describe_address(grid, address, cta))
     address, size = int(state["fault_address"]), int(state["fault_bytes"])
-    where = f"address 0x{address:x}, {describe_address(grid, address)}"
+    where = f"address 0x{address:x}, {describe_address(grid, address, cta)}"
     access = f"{ins.mnemonic} of {size} bytes at {where}"
     text = {
+        **faults_cluster.texts(ins, access, address, size),
         FaultKind.OUT_OF_BOUNDS: f"out of bounds: {access}",
         FaultKind.SHARED_OUT_OF_BOUNDS: f"out of bounds: {access}",
         FaultKind.LOCAL_OUT_OF_BOUNDS: f"out of bounds: {access}",
@@ -129,8 +138,9 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         f"barrier {address}, and this thread another",
         FaultKind.WGMMA_ADDRESS: f"matrix descriptor outside of shared memory: {describe_address(grid, address)}",
     }[kind]
+    rule, hint = (faults_cluster.RULES | _RULES).get(kind), (faults_cluster.HINTS | _HINTS).get(kind)
     error = LimitReached if kind in _LIMITS else ExecutionFault
-    return error(f"{text}, in {who}", span=ins.span, rule=_RULES.get(kind), hint=_HINTS.get(kind))
+    return error(f"{text}, in {who}", span=ins.span, rule=rule, hint=hint)
 
 
 def _count(threads: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mmulator.errors import ExecutionFault
 from mmulator.isa.effects import Ends, Together
+from mmulator.machine.launch.faults_cluster import WAITS, waits_text
 from mmulator.machine.launch.faults_mbarrier import describe_waits
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident, ResidentCta
@@ -112,14 +113,16 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
         return describe_waits(grid, resident, every)
     first = next((g for g in found if g.state == "waits"), found[0] if found else None)
     waits = first is not None and first.state == "waits"
+    ins = first.instruction if first is not None else None
+    rule, hint = _BARRIER, "look for a barrier inside a branch that some threads do not take, or a wrong thread count"
+    if waits:
+        rule, hint = _WARPGROUP, "let the four warps of a warpgroup take the same branches"
+    if waits and ins is not None and ins.opcode in WAITS:
+        rule, hint = WAITS[ins.opcode]
     return ExecutionFault(
-        f"deadlock in {cta}: {warps_text(found)}{_arrived(cta)}",
-        span=first.instruction.span if first is not None and first.instruction is not None else None,
-        rule=_WARPGROUP if waits else _BARRIER,
-        hint="let the four warps of a warpgroup take the same branches"
-        if waits
-        else "look for a barrier inside a branch that some threads do not take, or a wrong thread count",
-    )
+        f"deadlock in {cta}: {warps_text(found)}{_arrived(cta)}{waits_text(resident, cta)}",
+        span=ins.span if ins is not None else None, rule=rule, hint=hint,
+    )  # fmt: skip
 
 
 def _telling(found: Sequence[Group]) -> int:

@@ -22,10 +22,12 @@ from mmulator.machine.launch.printing import Printer
 from mmulator.machine.launch.regions import Region, Regions
 from mmulator.machine.launch.shape import LaunchShape
 from mmulator.machine.state import LANES, Launch
-from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
+from mmulator.program.addresses import SLOT_GRID, SLOT_PARAM, SLOT_SHIFT
 from mmulator.program.blocks import accesses_memory
 
 LAUNCH = Launch.numpy_dtype()
+# What all CTAs of a cooperative grid share, as an H200 has it: a size, the word of grid.sync() in cooperative_groups, 1, nothing.
+WORKSPACE = np.array([16, 0, 1, 0], np.uint32).view(np.uint8)
 _ROW, _EXTENT, _WORD, _TABLES = struct.Struct("<4Q"), struct.Struct("<3I"), struct.Struct("<Q"), struct.Struct("<4Q")
 _NCTAID, _SEED, _WINDOWS = (Launch.offset[name] for name in ("nctaid", "seed", "windows"))
 
@@ -51,6 +53,7 @@ class Grid:
         self.warpgroups = -(-shape.warps // 4) if self.tiles else 0  # of a CTA, where it counts
         self.printer = Printer(self.stop)
         self.params = self.heap.bytes(arguments.params.nbytes, 8)
+        self.workspace = self.heap.bytes(len(WORKSPACE), 8)
         self.rows, self.filled = 0, False  # of windows, that a launch has filled in; with memory of its own
         self.windows = np.zeros(0, np.uint8)
         self.launch = self._launch()
@@ -70,6 +73,7 @@ class Grid:
         self.regions = Regions(map(replace, arguments.regions)) if self.heap.edge else arguments.regions
         self.placement = Placement(self.buffers, self.regions, self.atomic_bytes, self.heap)
         self.params[:] = arguments.params
+        self.workspace[:] = WORKSPACE
         self.stop[0] = 0
         self.printer.text.clear()
         self.printer.size = 0
@@ -116,6 +120,7 @@ class Grid:
             for slot in range(b.start >> SLOT_SHIFT, ((b.start + max(b.size, 1) - 1) >> SLOT_SHIFT) + 1):
                 _ROW.pack_into(rows, slot * _ROW.size, b.host, b.start, b.size, b.writable)
         _ROW.pack_into(rows, SLOT_PARAM * _ROW.size, pointer(self.params), SLOT_PARAM << SLOT_SHIFT, self.params.nbytes, 0)
+        _ROW.pack_into(rows, SLOT_GRID * _ROW.size, pointer(self.workspace), SLOT_GRID << SLOT_SHIFT, len(WORKSPACE), 1)
 
     def _launch(self) -> np.ndarray:
         """What is the same for all launches of a kernel in blocks of one shape."""
@@ -126,6 +131,8 @@ class Grid:
         launch["stop"] = pointer(self.stop)
         launch["local_bytes"] = k.local_bytes
         launch["ntid"], launch["cluster"] = s.block, s.cluster
+        launch["registers"] = k.registers
+        launch["explicit"] = s.explicit
         launch["warps"], launch["threads"] = s.warps, s.threads
         launch["entry"] = k.program.entry.entry
         launch["shared_bytes"], launch["dynamic_shared"] = s.shared, s.dynamic_shared
@@ -138,6 +145,7 @@ class Grid:
         self.noisy = self.heap.hold(np.array([b.index for b in k.program.blocks if accesses_memory(b)], np.uint32))
         launch["noisy"], launch["noisy_count"] = pointer(self.noisy), len(self.noisy)
         launch["print"] = self.printer.address
+        launch["workspace"] = (SLOT_GRID << SLOT_SHIFT) * s.cooperative
         self.tables = [self.heap.hold(t) for t in k.matrix.tables]
         self.table_list = self.heap.hold(np.array([pointer(t) for t in self.tables], np.uint64))
         launch["tables"] = pointer(self.table_list)

@@ -21,7 +21,7 @@ _keepers: dict[int, weakref.ref[CompiledKernel]] = {}  # kernels that keep some,
 
 
 def _key(shape: LaunchShape, arguments: Arguments) -> Any:
-    return shape.block, shape.cluster, shape.dynamic_shared, arguments.params.nbytes
+    return shape.block, shape.cluster, shape.explicit, shape.cooperative, shape.dynamic_shared, arguments.params.nbytes
 
 
 def grid_for(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.isa.targets import DEVICES, Target, check_known
+from mmulator.ptx.directives import clusters
 
 if TYPE_CHECKING:
     from mmulator.ptx.tree import Function
@@ -20,6 +21,18 @@ SHARED_KIB: dict[str, int] = {
     "sm_70": 96, "sm_72": 96, "sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_89": 99, "sm_90": 227,
     "sm_100": 227, "sm_103": 227, "sm_120": 99, "sm_121": 99,
 }  # fmt: skip
+# Of a multiprocessor (CUDA C++ Programming Guide, Technical Specifications per Compute Capability): threads, blocks, KiB of
+# shared memory; and how many a chip has.
+MULTIPROCESSOR: dict[str, tuple[int, int, int]] = {
+    "sm_70": (2048, 32, 96), "sm_72": (2048, 32, 96), "sm_75": (1024, 16, 64), "sm_80": (2048, 32, 164), "sm_86": (1536, 16, 100),
+    "sm_87": (1536, 16, 164), "sm_89": (1536, 24, 100), "sm_90": (2048, 32, 228), "sm_100": (2048, 32, 228),
+    "sm_103": (2048, 32, 228), "sm_120": (1536, 24, 100), "sm_121": (1536, 24, 100),
+}  # fmt: skip
+MULTIPROCESSORS: dict[str, int] = {
+    "sm_70": 80, "sm_72": 8, "sm_75": 40, "sm_80": 108, "sm_86": 82, "sm_87": 16, "sm_89": 128, "sm_90": 132, "sm_100": 148,
+    "sm_103": 148, "sm_120": 170, "sm_121": 48,
+}  # fmt: skip
+CLUSTERED_BLOCKS = 8  # of a multiprocessor, if they are launched in clusters (an H200 counts 1056)
 MAX_LOCAL = 512 * KIB  # local memory of a thread
 MAX_FRAMES = 1 << 31  # bytes of all frames
 LARGE = 1 << 22  # bytes of a cluster from which on the memory of this machine is looked at
@@ -115,24 +128,78 @@ def check_host(cluster_bytes: int, workers: int) -> int:
     return max(workers, room // 2 // max(cluster_bytes, 1))
 
 
-MAX_CLUSTER, PORTABLE_CLUSTER = 16, 8  # blocks of a cluster
+MAX_CLUSTER, PORTABLE_CLUSTER = 16, 8  # blocks of a cluster: at all, and on every chip that has clusters
+_DIRECTIVE = "Cluster Dimension Directives: .{} (PTX ISA 9.1)"
 
 
-def cluster_shape(value: Any, function: Function, grid: tuple[int, int, int], device: str) -> tuple[int, int, int]:
-    """Blocks of a cluster: what the launch says, or else the kernel. Raises LaunchError."""
-    if value is None:
-        return 1, 1, 1
-    cluster = dimensions(value, "cluster", (MAX_CLUSTER, MAX_CLUSTER, MAX_CLUSTER))
-    if prod(cluster) == 1:
-        return cluster
-    if int(device[3:]) < 90:
-        raise LaunchError(f"{device} has no clusters; cluster is {cluster}", hint="leave cluster out, or choose sm_90 or later")
-    if prod(cluster) > MAX_CLUSTER:
-        raise LaunchError(f"a cluster of {cluster} has {prod(cluster)} blocks; at most {MAX_CLUSTER} are allowed")
+def cluster_shape(
+    value: Any, function: Function, grid: tuple[int, int, int], device: str
+) -> tuple[tuple[int, int, int], tuple[int, int, int] | None]:
+    """The grid in blocks, and the blocks of a cluster: what the launch says, or else the kernel, or else None. Raises
+    LaunchError; an H200's driver answers the same with CUDA_ERROR_INVALID_CLUSTER_SIZE."""
+    said, name = clusters(function), function.name
+    cluster = said.shape
+    if value is not None:
+        cluster = dimensions(value, "cluster", (MAX_CLUSTER, MAX_CLUSTER, MAX_CLUSTER))
+    if cluster is None:
+        if said.explicit:
+            raise LaunchError(
+                f"{name} asks for a cluster (.explicitcluster), and the launch names none",
+                rule=_DIRECTIVE.format("explicitcluster"), hint="launch it with cluster=(x, y, z), or --cluster x,y,z",
+            )  # fmt: skip
+        return grid, None
+    if said.shape not in (None, cluster):
+        raise LaunchError(
+            f"{name} is compiled for clusters of {said.shape} (.reqnctapercluster), not {cluster}",
+            rule=_DIRECTIVE.format("reqnctapercluster"), hint="leave cluster out: the kernel says it",
+        )  # fmt: skip
+    _check_cluster(cluster, said.most, function, device)
+    if said.blocks:
+        grid = dimensions([n * c for n, c in zip(grid, cluster)], "the grid, in blocks,", MAX_GRID)
     for axis, n, c in zip("xyz", grid, cluster):
         if n % c:
-            raise LaunchError(f"the grid has {axis} = {n}, which is no multiple of the cluster's {c}")
-    return cluster
+            raise LaunchError(
+                f"the grid has {axis} = {n}, which is no multiple of the {c} blocks of a cluster",
+                rule="a grid consists of whole clusters: Cluster of Cooperative Thread Arrays (PTX ISA 9.1)",
+                hint=f"round the grid up to {axis} = {-(-n // c) * c}, and let the blocks too many do nothing",
+            )  # fmt: skip
+    return grid, cluster
+
+
+def _check_cluster(cluster: tuple[int, int, int], most: int | None, function: Function, device: str) -> None:
+    """Raises LaunchError for a cluster that the device or the kernel does not take."""
+    size = prod(cluster)
+    if most is not None and size > most:
+        raise LaunchError(
+            f"{function.name} is compiled for clusters of at most {most} blocks (.maxclusterrank), not {size}",
+            rule=_DIRECTIVE.format("maxclusterrank"),
+        )
+    if size > 1 and int(device[3:]) < 90:
+        raise LaunchError(f"{device} has no clusters; cluster is {cluster}", hint="leave cluster out, or choose sm_90 or later")
+    if size > MAX_CLUSTER:
+        raise LaunchError(
+            f"a cluster of {cluster} has {size} blocks; at most {MAX_CLUSTER} are allowed",
+            hint=f"{PORTABLE_CLUSTER} run on every chip that has clusters, {MAX_CLUSTER} where the kernel allows itself a size "
+            "that is not portable",
+        )  # fmt: skip
+
+
+def check_cooperative(
+    grid: tuple[int, int, int], cluster: tuple[int, int, int] | None, threads: int, shared: int, device: str
+) -> None:
+    """Raises LaunchError for a cooperative grid that the chip does not hold at once, by threads, blocks and shared memory (how
+    many registers a kernel takes only ptxas knows)."""
+    most_threads, most_blocks, kib = MULTIPROCESSOR[device]
+    warps = -(-threads // 32) * 32
+    if cluster is not None:
+        most_blocks = min(most_blocks, CLUSTERED_BLOCKS)
+    most = min(most_blocks, most_threads // warps, kib * KIB // (shared + KIB)) * MULTIPROCESSORS[device]
+    if prod(grid) > most:
+        raise LaunchError(
+            f"a cooperative grid of {prod(grid)} blocks: {device} holds {most} of {threads} threads and {shared} bytes of shared "
+            "memory at once", rule="CUDA Driver API: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+            hint="fewer blocks, each of which does the work of several",
+        )  # fmt: skip
 
 
 # kinds of what a launch is given ------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ class Report:
     instructions: executed warp instructions by class. macs: multiply-accumulates of matrix instructions. seconds: of
     parse, compile and run. cached: the machine code came from the disk cache. notes: what a reader should know of the
     fidelity, such as functions that are not modelled to the bit on this device. output: what the kernel printed.
-    stores: to the elements that the launch watched, in order.
+    stores: to the elements that the launch watched, in order. cluster: blocks of a cluster.
     """
 
     kernel: str
@@ -40,6 +40,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     output: str = ""
     stores: list[Store] = field(default_factory=list)
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
     @classmethod
     def of(
@@ -51,7 +52,8 @@ class Report:
         report.__dict__.update(
             kernel=kernel, device=device, grid=request.grid, block=request.block, shared=static_shared + request.shared,
             seed=request.seed, threads=ran.threads, cached=ran.cached, notes=ran.notes, output=ran.output, stores=ran.stores,
-            seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds}, _work=ran.work,
+            cluster=request.cluster or (1, 1, 1), _work=ran.work,
+            seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds},
         )  # fmt: skip
         return report
 
@@ -72,14 +74,16 @@ class Report:
     def same_work(self, other: Report) -> bool:
         """Whether another launch was of this shape, and executed the same."""
         mine, its = self.__dict__.get("_work"), other.__dict__.get("_work")
-        shape = (self.device, self.grid, self.block, self.shared) == (other.device, other.grid, other.block, other.shared)
+        shape = (self.device, self.grid, self.block, self.shared, self.cluster) == (
+            other.device, other.grid, other.block, other.shared, other.cluster)  # fmt: skip
         return shape and mine is not None and its is not None and mine.same(its)
 
     @property
     def head(self) -> str:
         """Kernel, device and the shape of the launch, in a line."""
         kernel, grid, block = demangle(self.kernel), _size(self.grid), _size(self.block)
-        return f"{kernel} on {self.device}: grid {grid}, block {block}, {self.shared} bytes of shared memory"
+        clusters = f", clusters of {_size(self.cluster)}" * (self.cluster != (1, 1, 1))
+        return f"{kernel} on {self.device}: grid {grid}, block {block}{clusters}, {self.shared} bytes of shared memory"
 
     @property
     def costs(self) -> list[str]:
@@ -116,9 +120,9 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         return {
             "kernel": self.kernel, "device": self.device, "grid": list(self.grid), "block": list(self.block),
-            "shared": self.shared, "seed": self.seed, "threads": self.threads, "instructions": self.instructions,
-            "macs": self.macs, "seconds": self.seconds, "cached": self.cached, "notes": self.notes, "output": self.output,
-            "stores": [asdict(s) for s in self.stores],
+            "cluster": list(self.cluster), "shared": self.shared, "seed": self.seed, "threads": self.threads,
+            "instructions": self.instructions, "macs": self.macs, "seconds": self.seconds, "cached": self.cached,
+            "notes": self.notes, "output": self.output, "stores": [asdict(s) for s in self.stores],
         }  # fmt: skip
 
 

@@ -139,6 +139,7 @@ class Resident:
         warps["local"] = a.at("local") + index * k.local_bytes * LANES
         warps["lane_pc"] = k.program.entry.entry
         warps["stack"] = STACK_BYTES
+        warps["registers"] = k.registers
         for kind, carry_out in k.queues.items():
             queues = warps["queues"][:, kind.queue]
             queues["entries"] = a.at(kind.name) + index * kind.entry.size * kind.room

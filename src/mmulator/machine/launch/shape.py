@@ -12,7 +12,8 @@ Extent = tuple[int, int, int]
 
 @dataclass
 class LaunchShape:
-    """grid: CTAs. block: threads of a CTA. cluster: CTAs of a cluster, which divides the grid."""
+    """grid: CTAs. block: threads of a CTA. cluster: CTAs of a cluster, which divides the grid.
+    explicit: it was said. cooperative: all CTAs are resident at once."""
 
     grid: Extent
     block: Extent
@@ -20,6 +21,8 @@ class LaunchShape:
     static_shared: int
     dynamic_shared: int
     cluster: Extent = (1, 1, 1)
+    explicit: bool = False
+    cooperative: bool = False
 
     @property
     def warps(self) -> int:

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from mmulator.codegen.loading import address
-from mmulator.errors import LimitReached
+from mmulator.errors import LaunchError, LimitReached
 from mmulator.machine.launch import crew
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.faults import describe_fault
@@ -120,8 +120,12 @@ class Workers:
         self.lock = threading.Lock()
         self.news: threading.Condition | None = None  # a cluster may be taken, or a thread is done; where there are threads
         size = grid.shape.cluster_size
-        self.most = min(max(1, MAX_RESIDENT // size), check_host(grid.cluster_bytes, grid.workers))
         self.size, self.clusters = size, grid.shape.clusters
+        room = check_host(grid.cluster_bytes, grid.workers)
+        if grid.shape.cooperative and room < self.clusters:
+            held = f"{room * size} of the {grid.shape.ctas} blocks"
+            raise LaunchError(f"the memory of this machine holds {held} of a cooperative grid")
+        self.most = self.clusters if grid.shape.cooperative else min(max(1, MAX_RESIDENT // size), room)
         self.new: deque[tuple[int, int]] = deque(order(self.clusters, self.most, shuffled))  # ranges that nobody has begun
         self.finished = 0
         self.waiting: deque[Resident] = deque()  # set aside half-done

@@ -52,6 +52,6 @@ def _functions(e: Emitter, ins: Instruction, space: str, where: Value, count: in
         return atomic_function(space, op, ty, count, combine, suffix)
 
     if space != "generic" or (op, type_name) not in (("add", "f32"), ("add", "f64")):
-        return [(function(space == "shared"), lanes)]
+        return [(function(space.startswith("shared")), lanes)]
     shared = mask_bits((where >> SLOT_SHIFT) == SLOT_SHARED)
     return [(function(True), lanes & shared), (function(False), lanes & ~shared)]

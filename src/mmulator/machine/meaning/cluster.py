@@ -1,4 +1,4 @@
-"""Instructions of thread block clusters (PTX ISA 9.1), of a cluster of one block."""
+"""Instructions of thread block clusters (PTX ISA 9.1)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.operands import write_result
+from mmulator.machine.runtime import cluster as rt
 from mmulator.ptx.tree import Instruction
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
@@ -15,7 +16,7 @@ _RANK_SHIFT, _RANK = 24, 0xFF000000
 
 @means("mapa")
 def mapa(e: Emitter, ins: Instruction) -> None:
-    """A block is a cluster of its own: rank 0 is its shared memory, any other lies outside, one window of 16 MiB a rank."""
+    """The same place in the shared memory of another block: a window of 16 MiB a rank, in every block alike."""
     own = U64(e.source(ins.operands[1], ins.form["type"]))
     rank = U64(e.source(ins.operands[2], "u32"))
     write_result(e, ins.operands[0], (own & (0xFFFFFFFFFFFFFFFF ^ _RANK)) | ((rank << _RANK_SHIFT) & _RANK), ins)
@@ -25,3 +26,18 @@ def mapa(e: Emitter, ins: Instruction) -> None:
 def getctarank(e: Emitter, ins: Instruction) -> None:
     own = U64(e.source(ins.operands[1], ins.form["type"]))
     write_result(e, ins.operands[0], U32((own & _RANK) >> _RANK_SHIFT), ins)
+
+
+@means("barrier.cluster.arrive")
+def arrive(e: Emitter, ins: Instruction) -> None:
+    e.b.line("fence seq_cst")
+    e.call(rt.cluster_arrive, e.w, e.lanes_of(ins), e.site)
+
+
+@means("barrier.cluster.wait")
+def wait(e: Emitter, ins: Instruction) -> None:
+    """Ends a block, which runs again when the barrier is complete."""
+    to = e.call(rt.cluster_wait, e.w, e.mask, e.block.index, e.block.targets[0], e.site)
+    e.flush()
+    e.b.line("fence seq_cst")
+    e.b.ret(to)

@@ -6,13 +6,27 @@ from mmulator.codegen.ops import trailing_zeros
 from mmulator.codegen.types import u64
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
+from mmulator.machine.meaning.convergence import converge
+from mmulator.machine.runtime import misc as rt
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.waiting import fall_asleep
 from mmulator.machine.state import Code, FaultKind
+from mmulator.program.registers import count_of
 from mmulator.ptx.tree import Instruction
 
 
-@means("setmaxnreg", "pmevent", "brkpt")
+@means("setmaxnreg")
+def setmaxnreg(e: Emitter, ins: Instruction) -> None:
+    """No value changes; an increase waits for registers that others release, and ends a block of code."""
+    if "dec" in ins.modifiers:
+        e.call(rt.release_registers, e.w, e.mask, count_of(ins), e.site)
+        return
+    converge(e, ins)
+    e.flush()
+    e.b.ret(e.call(rt.take_registers, e.w, e.mask, count_of(ins), e.block.index, e.block.targets[0], e.site))
+
+
+@means("pmevent", "brkpt")
 def nothing(e: Emitter, ins: Instruction) -> None:
     """No effect on any value."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.codegen.ops import bitcast, select, shuffle
+from mmulator.codegen.ops import bitcast, cast_ptr, select, shuffle
 from mmulator.codegen.types import u8, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
@@ -12,7 +12,8 @@ from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import lanewise, means
 from mmulator.machine.meaning.operands import elements, space_of, write_result
 from mmulator.machine.meaning.scope import Mods, Result, Scope, known, outline
-from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.machine.state import Cta
+from mmulator.program.addresses import RANK_SHIFT, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Instruction, Operand, SpecialRegister, VectorOperand
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
@@ -63,7 +64,7 @@ def _unpack(e: Emitter, target: VectorOperand, source: Operand, type_name: str, 
         write_result(e, element, part, ins)
 
 
-_SLOTS = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "param": SLOT_PARAM}
+_SLOTS = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "param": SLOT_PARAM}
 
 
 @means("cvta", "cvta.to")
@@ -87,10 +88,15 @@ def form_is_to(ins: Instruction) -> bool:
 @means("isspacep")
 def isspacep(e: Emitter, ins: Instruction) -> None:
     target, source = ins.operands
-    slot = U64(e.source(source, "u64")) >> SLOT_SHIFT
-    space = space_of(ins)
-    # parameters lie in global memory, an H100 says
-    answer = slot == _SLOTS[space] if space in _SLOTS else (slot >= FIRST_GLOBAL_SLOT) | (slot == SLOT_PARAM)
+    where = U64(e.source(source, "u64"))
+    slot, space = where >> SLOT_SHIFT, space_of(ins)
+    if space in _SLOTS:
+        answer = slot == _SLOTS[space]
+    else:  # what has no window of its own; parameters lie in global memory, an H200 says
+        answer = (slot != SLOT_SHARED) & (slot != SLOT_LOCAL) & (slot != SLOT_CONST)
+    if space == "shared":  # that of another block of the cluster is .shared::cluster alone
+        own = cast_ptr(Cta, e.warp("cta")).field("rank")
+        answer = answer & (((where >> RANK_SHIFT) & 0xFF) == u64(own))
     write_result(e, target, answer, ins)
 
 

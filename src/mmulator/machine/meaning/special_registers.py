@@ -11,7 +11,8 @@ from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import InternalError
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
 from mmulator.machine.emit.block import BlockEmitter
-from mmulator.machine.state import Cta
+from mmulator.machine.state import Cluster, Cta
+from mmulator.program.addresses import SHARED_BASE
 
 U32 = u32.vec(32)
 Read: TypeAlias = "Callable[[BlockEmitter], Value]"
@@ -39,6 +40,16 @@ def _size(field: str, axis: int) -> Read:
 
 def _place(axis: int) -> Read:
     return lambda e: _cta(e).field("ctaid")[axis]
+
+
+def _clusters(field: str, axis: int) -> Read:
+    """A number of CTAs, in clusters."""
+    return lambda e: (_place(axis) if field == "ctaid" else _size(field, axis))(e) // _launch(e, "cluster")[axis]
+
+
+def _in_cluster(axis: int) -> Read:
+    """clusters begin where the grid does, so that a CTA's place in its own follows from the one in the grid."""
+    return lambda e: _place(axis)(e) % _launch(e, "cluster")[axis]
 
 
 _VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
@@ -71,25 +82,28 @@ _TABLE: dict[str, Read] = {
     "globaltimer_lo": lambda e: u32(_cycles(e)),
     "globaltimer_hi": lambda e: u32(_cycles(e) >> 32),
     "dynamic_smem_size": lambda e: _launch(e, "dynamic_shared"),
-    "total_smem_size": lambda e: _launch(e, "shared_bytes"),
-    "aggr_smem_size": lambda e: _launch(e, "shared_bytes"),
+    # as an H200 reads them: in units of 128 bytes; with what the system has, below the kernel's
+    "total_smem_size": lambda e: (_launch(e, "shared_bytes") + 127) // 128 * 128,
+    "aggr_smem_size": lambda e: _launch(e, "shared_bytes") + SHARED_BASE,
     # the reserved part of shared memory, as an NVIDIA H200 reads it
     "reserved_smem_offset_begin": lambda e: constant(e.b, u32, 0),
     "reserved_smem_offset_end": lambda e: constant(e.b, u32, 0x120),
     **{f"reserved_smem_offset_{n}": (lambda e: constant(e.b, u32, 0)) for n in range(2)},
     "reserved_smem_offset_cap": lambda e: constant(e.b, u32, 0x400),
     # a CTA outside of any cluster is a cluster of one
-    **{f"cluster_ctaid.{a}": (lambda e: constant(e.b, u32, 0)) for a in _AXES},
-    **{f"cluster_nctaid.{a}": (lambda e: constant(e.b, u32, 1)) for a in _AXES},
-    **{f"clusterid.{a}": _place(n) for a, n in _AXES.items()},
-    **{f"nclusterid.{a}": _size("nctaid", n) for a, n in _AXES.items()},
-    "is_explicit_cluster": lambda e: constant(e.b, u32, 0),
+    **{f"cluster_ctaid.{a}": _in_cluster(n) for a, n in _AXES.items()},
+    **{f"cluster_nctaid.{a}": _size("cluster", n) for a, n in _AXES.items()},
+    **{f"clusterid.{a}": _clusters("ctaid", n) for a, n in _AXES.items()},
+    **{f"nclusterid.{a}": _clusters("nctaid", n) for a, n in _AXES.items()},
+    "is_explicit_cluster": lambda e: _launch(e, "explicit"),
     "current_graph_exec": lambda e: constant(e.b, u64, 0),
-    "cluster_ctarank": lambda e: constant(e.b, u32, 0),
-    "cluster_nctarank": lambda e: constant(e.b, u32, 1),
+    "cluster_ctarank": lambda e: _cta(e).field("rank"),
+    "cluster_nctarank": lambda e: cast_ptr(Cluster, _cta(e).field("cluster")).field("cta_count"),
     **{f"pm{n}": (lambda e: constant(e.b, u32, 0)) for n in range(8)},
     **{f"pm{n}_64": (lambda e: constant(e.b, u64, 0)) for n in range(8)},
     **{f"envreg{n}": (lambda e: constant(e.b, u32, 0)) for n in range(32)},
+    "envreg1": lambda e: u32(_launch(e, "workspace") >> 32),
+    "envreg2": lambda e: u32(_launch(e, "workspace")),
 }
 
 

@@ -14,7 +14,7 @@ from mmulator.codegen.types import Ty, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.combine import OWN, RMW
 from mmulator.machine.runtime.events import BOTH
-from mmulator.machine.runtime.windows import SPACES
+from mmulator.machine.runtime.windows import NAMES, SPACES
 from mmulator.machine.state import Warp
 
 
@@ -68,4 +68,4 @@ def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = 
                         seen = compare_exchange(target, old, own(old, src[n]))
                     dst[n] = old
 
-    return Native(atomic, f"atom_{space}_{op}_{ty.name}x{count}{name}")
+    return Native(atomic, f"atom_{NAMES[space]}_{op}_{ty.name}x{count}{name}")

@@ -6,6 +6,7 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import bits_mask, cast_ptr, popcount, select, trailing_zeros
 from mmulator.codegen.types import i32, ptr_to, u32, u64
 from mmulator.machine.runtime.barrier import arrive_together, release_if_complete
+from mmulator.machine.runtime.cluster import leave_cluster
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.waiting import partial_warp, wake_warpgroup
 from mmulator.machine.state import NUM_BARRIERS, RESCHEDULE, FaultKind, Warp
@@ -58,4 +59,6 @@ def exit_lanes(w: ptr_to(Warp), mask: u32) -> i32:
     for id in range(u32(NUM_BARRIERS)):
         arrive_together(w, id)
         release_if_complete(cta, id)
+    if cta.cluster.arrived != 0:  # at barrier.cluster
+        leave_cluster(w, mask)
     return i32(RESCHEDULE)

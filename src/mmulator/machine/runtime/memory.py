@@ -8,7 +8,7 @@ from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import advance, all_lanes, bits_mask, cast_ptr, gather, iota, load, stack, store, trailing_zeros
 from mmulator.codegen.types import Ty, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.events import READ, WRITE
-from mmulator.machine.runtime.windows import SPACES
+from mmulator.machine.runtime.windows import NAMES, SPACES
 from mmulator.machine.state import FULL, Warp
 
 U64, POINTERS = u64.vec(32), ptr.vec(32)
@@ -44,7 +44,7 @@ def load_function(space: str, size: int, count: int) -> Native:
             for c in unrolled(count):
                 out[lane + 32 * c] = source[c]
 
-    return Native(load_, f"load_{space}_{size}x{count}")
+    return Native(load_, f"load_{NAMES[space]}_{size}x{count}")
 
 
 @cache
@@ -71,7 +71,7 @@ def store_function(space: str, size: int, count: int) -> Native:
             for c in unrolled(count):
                 target[c] = values[lane + 32 * c]
 
-    return Native(store_, f"store_{space}_{size}x{count}")
+    return Native(store_, f"store_{NAMES[space]}_{size}x{count}")
 
 
 MEMORY = [*SPACES.values()]

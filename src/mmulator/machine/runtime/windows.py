@@ -292,6 +292,25 @@ def outside_global(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, site
     return u32(0)
 
 
+@native
+def in_one_cta(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, out: ptr_to(ptr)) -> u32:
+    """1, and the pointers, if all lanes may access the shared memory of one CTA of the cluster. Their addresses have one slot."""
+    cta = w.cta
+    first = at[trailing_zeros(mask)]
+    rank = u32((first & OFFSET_MASK) >> RANK_SHIFT)
+    size = u64(cta.launch.shared_bytes)
+    if rank >= cta.cluster.cta_count or size < u64(bytes):
+        return u32(0)
+    owner = cast_ptr(Cta, cta.cluster.ctas) + rank
+    a = load(U64, at)
+    offset = a - ((first & ~u64(WITHIN)) | SHARED_BASE)
+    wrong = (offset > size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
+    if any_lane(wrong & bits_mask(mask)) != 0 or (rank != cta.rank and owner.live_threads == 0):
+        return u32(0)
+    store(POINTERS(offset + u64(owner.shared)), out)
+    return u32(1)
+
+
 def _slots(space: str) -> Native:
     """Generic addresses of the lanes in `mask` to host pointers. Returns mask, or 0 if nothing may be done."""
     only_global = space == "global"
@@ -314,6 +333,11 @@ def _slots(space: str) -> Native:
                 store(POINTERS(offset + window.host), out)
                 accessed(w, mask, at, 0, bytes, access, site)
                 return mask
+        if not only_global:
+            if slot == SLOT_SHARED:
+                if in_one_cta(w, mask, at, bytes, out) != 0:
+                    accessed(w, mask, at, 0, bytes, access, site)
+                    return mask
         if only_global:
             if outside_global(w, mask, at, bytes, site) != 0:
                 return u32(0)
@@ -384,6 +408,10 @@ def _offsets_into(slot: int, space: str) -> Native:
             lane = trailing_zeros(beyond)
             fault(w, FaultKind.BEYOND_SPACE, site, lane, at[lane], bytes)
             return u32(0)
+        if slot == SLOT_SHARED:
+            if in_one_cta(w, mask, at, bytes, out) != 0:
+                accessed(w, mask, at, SHARED, bytes, access, site)
+                return mask
         generic = stack(u64, 32)
         store(a | (slot << SLOT_SHIFT), generic)
         return translate_each(w, mask, generic, bytes, access, site, out)
@@ -396,6 +424,7 @@ SPACES: dict[str, Native] = {
     "generic": translate, "global": translate_global, "shared": translate_shared, "local": _offsets_into(SLOT_LOCAL, "local"),
     "const": _offsets_into(SLOT_CONST, "const"), "param": _offsets_into(SLOT_PARAM, "param"),
 }  # fmt: skip
+NAMES = {space: space.rpartition("::")[2] for space in SPACES}  # in names of native functions
 
 
 def matrix_space(space: str) -> Native:

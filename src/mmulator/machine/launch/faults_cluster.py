@@ -1,0 +1,89 @@
+"""Faults of clusters as sentences: shared memory of other blocks, and the barrier of a cluster."""
+
+from __future__ import annotations
+
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.resident import Resident, ResidentCta
+from mmulator.machine.runtime.cluster import ARRIVE
+from mmulator.machine.runtime.misc import ABOVE, BELOW, OTHERS
+from mmulator.machine.state import FaultKind
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.ptx.tree import Instruction
+
+_BARRIER = "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: barrier.cluster)"
+_EXISTS = (
+    "the blocks of a cluster must exist while others access their shared memory (CUDA C++ Programming Guide, Distributed Shared "
+    "Memory)"
+)
+
+RULES = {
+    FaultKind.NO_SUCH_RANK: "ranks of a cluster are 0 to %cluster_nctarank - 1 (PTX ISA 9.1, Data Movement and Conversion "
+    "Instructions: mapa)",
+    FaultKind.OTHER_CTA: ".shared::cta is the shared memory of the block itself, .shared::cluster that of all blocks of its "
+    "cluster (PTX ISA 9.1, State Spaces: Shared State Space)",
+    FaultKind.CTA_EXITED: _EXISTS,
+    FaultKind.REGISTERS: "setmaxnreg: .dec takes at most what a thread has, .inc at least; all warps of a warpgroup execute the "
+    "same (PTX ISA 9.1, Miscellaneous Instructions: setmaxnreg)",
+    FaultKind.CLUSTER_BARRIER: f"barrier.cluster: every thread arrives once, then waits {_BARRIER}",
+}
+HINTS = {
+    FaultKind.NO_SUCH_RANK: "check the rank that mapa was given against %cluster_nctarank",
+    FaultKind.OTHER_CTA: "name .shared::cluster, or use a generic address",
+    FaultKind.CTA_EXITED: "let all threads of the cluster meet at barrier.cluster (cluster.sync()) before the first returns",
+    FaultKind.REGISTERS: "count the registers that each warpgroup has, from the bound of .maxnreg or .minnctapersm on",
+    FaultKind.CLUSTER_BARRIER: "pair every barrier.cluster.arrive with one barrier.cluster.wait, on every way through the kernel",
+}
+
+# Where lanes of a cluster wait for others: the rule that somebody broke, and what to do.
+WAITS = {
+    "barrier": (
+        f"barrier.cluster.wait: all threads of the cluster that have not exited must arrive {_BARRIER}",
+        "let every thread of every block of the cluster execute barrier.cluster.arrive, whatever branch it takes",
+    ),
+    "setmaxnreg": (
+        "setmaxnreg.inc waits until the registers that it asks for are free in the block's pool (PTX ISA 9.1, Miscellaneous "
+        "Instructions: setmaxnreg)",
+        "release as many with setmaxnreg.dec in other warpgroups; the pool is what the launch gave to the block",
+    ),
+}
+
+
+def waits_text(resident: Resident, cta: ResidentCta) -> str:
+    """`; 96 of 128 threads of the cluster have arrived at barrier.cluster`."""
+    arrived = int(resident.cluster["arrived"][0])
+    if not arrived:
+        return ""
+    live = sum(int(c["live_threads"]) for c in resident.ctas)
+    return f"; {arrived} of {live} threads of the cluster have arrived at barrier.cluster"
+
+
+def texts(ins: Instruction, access: str, address: int, size: int) -> dict[FaultKind, str]:
+    """What happened. access: `ld.shared::cluster.b32 of 4 bytes at address ...`; size: bytes, or what was wrong."""
+    has, count = address & 0xFFFFFFFF, address >> 32
+    registers = {
+        ABOVE: f"{ins.mnemonic} {count} by a thread that has {has} registers",
+        BELOW: f"{ins.mnemonic} {count} by a thread that has {has} registers",
+        OTHERS: f"{ins.mnemonic} {count}, and another warp of the warpgroup has executed setmaxnreg with {has} in its place",
+    }
+    return {
+        FaultKind.REGISTERS: registers.get(size, ""),
+        FaultKind.NO_SUCH_RANK: f"out of bounds: {access}",
+        FaultKind.OTHER_CTA: f"wrong state space: {access}",
+        FaultKind.CTA_EXITED: f"access after exit: {access}, all threads of which have exited",
+        FaultKind.CLUSTER_BARRIER: "barrier.cluster.arrive by a thread that has arrived, and has not waited since"
+        if size == ARRIVE else "barrier.cluster.wait by a thread that has not arrived",
+    }  # fmt: skip
+
+
+def describe_shared(grid: Grid, offset: int, cta: ResidentCta | None) -> str:
+    """`byte 16 of the shared memory of block (1, 0, 0), rank 1 of the cluster`. offset: in the shared window."""
+    size, bytes = grid.shape.cluster_size, grid.shape.shared
+    rank, byte = offset >> RANK_SHIFT, (offset & ((1 << RANK_SHIFT) - 1)) - SHARED_BASE
+    if size == 1 or cta is None:
+        return f"byte {offset - SHARED_BASE} of shared memory, of which the block has {bytes}"
+    if rank >= size:
+        return f"byte {byte} of the shared memory of rank {rank}, and the cluster has {size} blocks"
+    if rank == cta.rank:
+        return f"byte {byte} of shared memory, of which the block has {bytes}"
+    owner = cta.resident.each()[rank]
+    return f"byte {byte} of the shared memory of {owner}, rank {rank} of the cluster, which has {bytes}"
