@@ -51,6 +51,11 @@ def _struct(spec: dict[str, Any], buffers: list[np.ndarray]) -> Aggregate:
     return Aggregate(bytes(data), pointers)
 
 
+def _tensor_map(spec: dict[str, Any], buffers: list[np.ndarray]) -> TensorMap:
+    how = {k: v for k, v in spec.items() if k not in ("tensormap", "box")}
+    return TensorMap.tiled(buffers[spec["tensormap"]], spec["box"], **how)
+
+
 @dataclass
 class Difference:
     """An output that is not what the H200 left. worst: largest difference over the largest value."""
@@ -85,6 +90,8 @@ def launch(name: str, **options: Any) -> Outcome:
                 compared.append((f"{name}|{n}", spec, args[-1]))
         elif isinstance(spec, dict) and "struct" in spec:
             args.append(_struct(spec, buffers))
+        elif isinstance(spec, dict) and "tensormap" in spec:
+            args.append(_tensor_map(spec, buffers))
         elif isinstance(spec, dict):
             args.append(next(iter(spec.values())))
         else:
