@@ -14,7 +14,8 @@ from tools.capture.inputs import DTYPE
 
 JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE, JIT_OPTIMIZATION_LEVEL = 5, 6, 7
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-MAP_TYPE = {"u8": 0, "u16": 1, "u32": 2, "s32": 3, "u64": 4, "s64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9}  # CUtensorMapDataType
+# CUtensorMapDataType
+MAP_TYPE = {"u8": 0, "u16": 1, "u32": 2, "s32": 3, "u64": 4, "s64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9}
 MAP_TYPE |= {"e4m3": 0, "e5m2": 0, "s8": 0, "s16": 1}
 INTERLEAVE, SWIZZLE, FILL = ("none", "16B", "32B"), ("none", "32B", "64B", "128B"), ("zero", "nan")
 
@@ -80,7 +81,7 @@ class Gpu:
         self.call("cuMemcpyDtoH_v2", ctypes.c_void_p(data.ctypes.data), pointer, ctypes.c_size_t(data.nbytes))
         return data
 
-    def tensor_map(self, pointer: ctypes.c_uint64, dtype: str, shape: list[int], how: dict[str, Any]) -> ctypes.Array[ctypes.c_uint8]:
+    def tensor_map(self, pointer: ctypes.c_uint64, dtype: str, shape: list[int], how: dict[str, Any]) -> Any:
         """cuTensorMapEncodeTiled of a packed array. how: a manifest's `{"tensormap": ..}`; shapes and boxes outermost first."""
         rank, bytes_ = len(shape), np.dtype(DTYPE[dtype]).itemsize
         room = (ctypes.c_uint8 * 192)()  # of which 128 are aligned to 64
