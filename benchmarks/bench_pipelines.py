@@ -1,4 +1,4 @@
-"""One GEMM fed in two ways, by tensor maps and mbarriers from a warpgroup that loads, and by cp.async: multiply-accumulates a second.
+"""One GEMM fed in two ways: tensor maps and mbarriers from a warpgroup that loads, or cp.async. Multiply-accumulates a second.
 
     python benchmarks/bench_pipelines.py [--size 1024] [--threads 2] [--seconds 3]
 
