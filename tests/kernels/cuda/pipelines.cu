@@ -156,7 +156,7 @@ boxes(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensor
   for (int turn = 0, row = blockIdx.y * 16; row < rows; turn++, row += 16 * gridDim.y) {
     if (t == 0) {
       ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &full, sizeof box);
-      int at[3] = {-4 + (int)rank * 32, row, (int)rank};
+      int at[3] = {-8 + (int)rank * 32, row, (int)rank};
       ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, box[rank], &from, at, &full, (uint16_t)3);
     }
     wait(&full, turn & 1);
@@ -164,7 +164,7 @@ boxes(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensor
     ptx::fence_proxy_async(ptx::space_shared);
     __syncthreads();
     if (t == 0) {
-      int at[2] = {(int)rank * 32, row}, sum[2] = {4, row / 2};
+      int at[2] = {(int)rank * 32, row}, sum[2] = {8, row / 2};
       ptx::cp_async_bulk_tensor(ptx::space_global, ptx::space_shared, &to, at, box[rank]);
       if (row == 0 && rank == 0) ptx::cp_reduce_async_bulk_tensor(ptx::space_global, ptx::space_shared, ptx::op_add, &onto, sum, box[rank]);
       ptx::cp_async_bulk_commit_group();
