@@ -127,7 +127,9 @@ COPIES: list[tuple[str, str, str, dict[str, int]]] = [
     ("tile", LOAD.format(2, ""), "the wait ends when others bring 8192", {"expect": 16384}),
     ("tile", LOAD.format(2, ""), "shared memory has 4096", {"shared": 4096}),
     ("tile", LOAD.format(2, ".tile::gather4"), "copies four boxes of one row", {}),
-    ("tile", STORE.format(2, "") + " [%rd1, {0, -1}], [%r1]", "a coordinate is negative", {}),
+    ("tile", LOAD.format(2, "") + " [%r1], [%rd1, {4, 0}], [%r2]", "a box begins at a multiple of 16 bytes", {}),
+    ("im2col", LOAD.format(4, ".im2col") + " [%r1], [%rd1, {0, 7, 0, 0}], [%r2], {0, 0}", "in the bounding box, -1 to 6", {}),
+    ("tile", STORE.format(2, "") + " [%rd1, {0, -1}], [%r1]", "coordinate 1 is -1: a box that is written begins inside", {}),
     ("im2col", STORE.format(4, ".im2col_no_offs"), "the bounding box leaves the tensor", {}),
     ("tile", "cp.reduce.async.bulk.tensor.2d.global.shared::cta.and.bulk_group", ".and knows no elements of type f16", {}),
     ("atoms", LOAD.format(2, ""), "swizzle 128B_atom_32B takes sm_100 or later", {}),
@@ -144,7 +146,7 @@ def test_what_does_not_fit_is_named(which: str, instruction: str, text: str, mor
         "im2col": mm.TensorMap.im2col(images, (-1, -1), (-1, -1), 64, 64),
         "atoms": mm.TensorMap.tiled(x, (64, 64), swizzle="128B_atom_32B"),
         "flip": mm.TensorMap.tiled(x, (64, 64), swizzle="128B_atom_32B_flip_8B"),
-        "slices": mm.TensorMap.tiled(np.zeros((4, 4, 64), np.float16), (1, 4, 8), interleave="16B"),
+        "slices": mm.TensorMap.tiled(np.zeros((2, 4, 4, 8), np.float16), (1, 4, 8), interleave="16B"),
     }
     found = check_copy(maps[which].fields, parse_copy(instruction), **more)
     assert any(text in f.text for f in found), texts(found)

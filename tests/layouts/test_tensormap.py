@@ -179,7 +179,7 @@ WRONG: list[tuple[str, Any]] = [
     ("swizzle is '48B': no such mode", lambda: mm.TensorMap.tiled(X, (8, 8), swizzle="48B")),
     ("interleave is '8B'", lambda: mm.TensorMap.tiled(X, (8, 8), interleave="8B")),
     ("array has 2 dimensions: interleave 16B takes 3", lambda: mm.TensorMap.tiled(SLICES[0], (8, 8), interleave="16B")),
-    ("with interleave 32B its last dimension is a slice of 32 bytes", lambda: mm.TensorMap.tiled(SMALL, (1, 1), interleave="32B")),
+    ("its last dimension is a slice of 32 bytes", lambda: mm.TensorMap.tiled(SMALL, (1, 1), interleave="32B")),
     ("box has 262144 bytes: a box has at most 232448", lambda: mm.TensorMap.tiled(SMALL, (64, 64, 64))),
     ("pixels is 1024: a column of 262144 bytes", lambda: mm.TensorMap.im2col(SMALL, (0,), (0,), 256, 1024)),
     ("oob_fill is nan: elements of type u8 have none", lambda: mm.TensorMap.tiled(SMALL, (1, 1, 16), oob_fill="nan")),

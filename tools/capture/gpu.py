@@ -14,6 +14,10 @@ from tools.capture.inputs import DTYPE
 
 JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE, JIT_OPTIMIZATION_LEVEL = 5, 6, 7
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+# CUtensorMapDataType
+MAP_TYPE = {"u8": 0, "u16": 1, "u32": 2, "s32": 3, "u64": 4, "s64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9}
+MAP_TYPE |= {"e4m3": 0, "e5m2": 0, "s8": 0, "s16": 1}
+INTERLEAVE, SWIZZLE, FILL = ("none", "16B", "32B"), ("none", "32B", "64B", "128B"), ("zero", "nan")
 
 
 class CudaError(RuntimeError):
@@ -77,6 +81,21 @@ class Gpu:
         self.call("cuMemcpyDtoH_v2", ctypes.c_void_p(data.ctypes.data), pointer, ctypes.c_size_t(data.nbytes))
         return data
 
+    def tensor_map(self, pointer: ctypes.c_uint64, dtype: str, shape: list[int], how: dict[str, Any]) -> Any:
+        """cuTensorMapEncodeTiled of a packed array. how: a manifest's `{"tensormap": ..}`; shapes and boxes outermost first."""
+        rank, bytes_ = len(shape), np.dtype(DTYPE[dtype]).itemsize
+        room = (ctypes.c_uint8 * 192)()  # of which 128 are aligned to 64
+        made = (ctypes.c_uint8 * 128).from_buffer(room, -ctypes.addressof(room) % 64)
+        strides = [bytes_ * int(np.prod(shape[rank - i :])) for i in range(1, rank)]
+        self.call(
+            "cuTensorMapEncodeTiled", ctypes.byref(made), MAP_TYPE[dtype], rank, pointer,
+            (ctypes.c_uint64 * rank)(*shape[::-1]), (ctypes.c_uint64 * rank)(*strides, 0),
+            (ctypes.c_uint32 * rank)(*how["box"][::-1]), (ctypes.c_uint32 * rank)(*how.get("element_strides", [1] * rank)[::-1]),
+            INTERLEAVE.index(how.get("interleave", "none")), SWIZZLE.index(how.get("swizzle", "none")), 0,
+            FILL.index(how.get("oob_fill", "zero")),
+        )  # fmt: skip
+        return (ctypes.c_uint8 * 128).from_buffer_copy(made)
+
     def free(self, pointer: ctypes.c_uint64) -> None:
         self.call("cuMemFree_v2", pointer)
 
@@ -125,6 +144,9 @@ class Gpu:
                     raw = np.array(number, dtype=DTYPE[dtype]).tobytes()
                     image[offset : offset + len(raw)] = raw
                 cells.append((ctypes.c_uint8 * len(image)).from_buffer(image))
+            elif isinstance(arg, dict) and "tensormap" in arg:
+                of = buffers[arg["tensormap"]]
+                cells.append(self.tensor_map(hidden[arg["tensormap"]], of[1], of[2], arg))
             elif isinstance(arg, dict):
                 cells.append(ctypes.c_float(arg["f32"]))
             else:

@@ -2,6 +2,7 @@
 
     python -m tools.capture.kernels build [NAME ...]     # no GPU: Triton, nvcc and Numba write ptx/ and manifest.json
     python -m tools.capture.kernels run [--out FILE]     # on the GPU: every kernel three times, outputs.npz
+    python -m tools.capture.kernels digest --out FILE    # keep digests of what `run --out FILE` left, in digests.json
     python -m tools.capture.kernels example FOLDER --out FOLDER/expected.npz     # on the GPU: one launch.toml
 
 `tests/kernels/README.md` describes the formats.
@@ -344,6 +345,14 @@ def run(out: Path, chosen: list[str]) -> None:
     print(out, out.stat().st_size, "bytes,", len({k.split("|")[0] for k in arrays}), "kernels")
 
 
+def keep_digests(out: Path) -> None:
+    """Add digests of the outputs in a file of `run` to digests.json."""
+    path = HOME / "digests.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    known |= {key: digest(array) for key, array in np.load(out).items()}
+    path.write_text("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(known.items())) + "\n}\n")
+
+
 def example(folder: Path, out: Path) -> None:
     """Run the launch.toml of an example folder and write the arrays it left as expected.npz."""
     import tomllib
@@ -381,7 +390,7 @@ if __name__ == "__main__":
         worker(sys.argv[3:], Path(sys.argv[2]))
         sys.exit()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["build", "run", "example"])
+    parser.add_argument("what", choices=["build", "run", "digest", "example"])
     parser.add_argument("names", nargs="*", help="regular expressions of kernel names (default: all)")
     parser.add_argument("--out", type=Path, default=HOME / "outputs.npz")
     options = parser.parse_args()
@@ -389,5 +398,7 @@ if __name__ == "__main__":
         build(options.names)
     elif options.what == "example":
         example(Path(options.names[0]), options.out)
+    elif options.what == "digest":
+        keep_digests(options.out)
     else:
         run(options.out, options.names)

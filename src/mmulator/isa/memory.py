@@ -140,7 +140,6 @@ _ST = _memory(
 
 _EVICT = ("L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged")
 _SECOND = maybe("secondary", "L2::evict_first", "L2::evict_unchanged")
-_MAPS = "tensor maps: later release"
 
 ROWS: tuple[Row, ...] = (
     *_LD,
@@ -155,7 +154,7 @@ ROWS: tuple[Row, ...] = (
     row("prefetch", (maybe("space", "global"), one("level", "L2::evict_last", "L2::evict_normal")), (addr(),),
         f"{MOVES}: prefetch", (7, 4), 80, effects=_PREFETCHES),
     row("prefetch", (maybe("space", "const", "param"), one("tensormap", "tensormap")), (addr(),),
-        f"{MOVES}: prefetch", (8, 0), 90, unsupported=_MAPS, effects=_PREFETCHES),
+        f"{MOVES}: prefetch", (8, 0), 90, effects=_PREFETCHES),
     row("prefetchu.L1", (), (addr(),), f"{MOVES}: prefetchu", (2, 0), 20, effects=_PREFETCHES),
     row("applypriority", (maybe("space", "global"), one("level", "L2::evict_normal")), (addr(), imm("size", 128, 128)),
         f"{MOVES}: applypriority", (7, 4), 80, effects=_HINTS),

@@ -20,6 +20,11 @@ def bits(dtype, *shape, seed=1):
     return arr(dtype, *shape, seed=seed, dist="bits")
 
 
+def tensor_map(buffer, *box, **more):
+    """A tensor map of a buffer, by value. box: as the buffer's shape, outermost first."""
+    return {"tensormap": buffer, "box": list(box), **more}
+
+
 def case(entry, file, grid, block, args, *, name=None, arch="90", **more):
     def three(n):
         return [n, 1, 1] if isinstance(n, int) else n
@@ -39,6 +44,8 @@ def wmma(name, ta, tc, td, m, n, k, warps, dist="normal"):
 EDGE = ["values", 0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, 3.5, -2.5, 1e-40, -3e-42, 1.1754942e-38, 3.4028235e38, -3.4e38,
         float("inf"), float("-inf"), float("nan"), 65504.0, 65520.0, 6e-8, 2147483648.0, -2147483904.0, 1e-20, 1e20,
         448.0, 464.0, 57344.0, 61440.0, 0.1, 0.3333333, 255.5, -0.75]  # fmt: skip
+
+GEMMS = ((256, 128, 64, 1), (300, 264, 200, 2), (512, 512, 512, 4))  # and pairs of blocks that share them
 
 CASES = [
     *wmma("f16_f32", "f16", "f32", "f32", 32, 32, 48, 4),
@@ -181,6 +188,26 @@ CASES = [
          shared=10240),
     case("cluster_async", "hopper.cu", 4, 64, [bits("s32", 320), out("s32", 768)], arch="90a"),
     case("copy_arrive", "hopper.cu", 1, 64, [bits("s32", 512), out("s32", 512)], arch="90a"),
+    # pipelines: barriers of libcu++, tensor maps, clusters
+    case("barrier_bulk", "pipelines.cu", 1, 128, [arr("f32", 5, 512), out("f32", 5, 512), 5], arch="90a"),
+    case("barrier_phases", "pipelines.cu", 1, 64, [arr("s32", 256, dist=INT), out("s32", 64)], arch="90a"),
+    case("pipeline_unified", "pipelines.cu", 1, 256, [bits("s32", 9, 256), out("s32", 9, 256), 9], arch="90a"),
+    case("pipeline_roles", "pipelines.cu", 1, 128, [bits("s32", 1000), out("s32", 7, 64), 7], arch="90a"),
+    case("pipeline_thread", "pipelines.cu", 1, 64, [bits("s32", 6, 256), out("s32", 6, 64), 6], arch="90a"),
+    *(case("boxes", "pipelines.cu", [2, 2, 1], 64, [tensor_map(0, 1, 16, 32, oob_fill=fill), tensor_map(1, 16, 32),
+                                                   tensor_map(2, 16, 32), 50],
+           name=f"boxes_{fill}", buffers=[arr("f16", 2, 50, 64), inout("f16", 50, 56), inout("f16", 30, 40, dist="normal")],
+           arch="90a") for fill in ("zero", "nan")),
+    case("made_here", "pipelines.cu", 3, 64, [tensor_map(0, 4, 8), ["scratch", "u8", [384]], bits("s32", 24, 36),
+                                              out("s32", 24, 48), 36], buffers=[bits("s32", 24, 36, seed=2)], arch="90a"),
+    case("cluster_sums", "pipelines.cu", 8, 32, [arr("s32", 256, dist=INT), out("s32", 264)], arch="90a"),
+    *(case("gemm_tma", "gemm_pipelines.cu", 2 * pairs, 384,
+           [tensor_map(0, 128, 64, swizzle="128B"), tensor_map(1, 64, 64, swizzle="128B"),
+            tensor_map(2, 64, 64, swizzle="128B"), m, n, k], name=f"gemm_tma_{m}x{n}x{k}", arch="90a", shared=164864,
+           buffers=[arr("f16", m, k), arr("f16", n, k, seed=2), out("f16", m, n)]) for m, n, k, pairs in GEMMS),
+    *(case("gemm_cp_async", "gemm_pipelines.cu", [-(-m // 128), -(-n // 128), 1], 256,
+           [arr("f16", m, k), arr("f16", n, k, seed=2), out("f16", m, n), m, n, k], name=f"gemm_cp_async_{m}x{n}x{k}",
+           arch="90a", shared=164864) for m, n, k, _ in GEMMS),
 ]
 
 # The same again as debuggers see it: nvcc -G leaves every variable in local memory behind generic addresses.

@@ -161,7 +161,8 @@ def _made(said: Said) -> TensorMap:
             raise typer.BadParameter(f"{len(values)} numbers where a shape of {rank} dimensions takes {count}", param_hint=option)
         return values[::-1]
 
-    packed, reach = [], shape[-1] * SLICES[said.interleave] if said.interleave in SLICES else kind.bytes_of(shape[-1])
+    slice_ = SLICES.get(modes["interleave"], 0)
+    packed, reach = [], shape[-1] * slice_ or kind.bytes_of(shape[-1])
     for size in shape[-2::-1]:
         packed.append(reach)
         reach *= size

@@ -9,6 +9,7 @@ from mmulator.inspect.descriptors.checks import SM_SHARED, Finding
 from mmulator.inspect.tensormaps.copy import Copy
 from mmulator.layouts.tensormap import fields as f
 from mmulator.layouts.tensormap.encoded import Encoded
+from mmulator.layouts.tensormap.legal import begins_wrong
 from mmulator.layouts.tensormap.places import GRANULE
 from mmulator.layouts.tensormap.rules import refusals
 from mmulator.layouts.tensormap.rules import rule_of as refusal_rule
@@ -92,10 +93,10 @@ def _copy(m: Encoded, copy: Copy) -> Iterator[Finding]:
         has, takes = ("im2col" if m.im2col else "tiled"), ("im2col" if copy.im2col else "tiled")
         yield Finding("error", f"the instruction copies .{copy.mode}, which takes {takes} maps; this one is {has}", COPY,
                       f"copy with {'.im2col' if m.im2col else '.tile'}, or encode the map as {takes}")  # fmt: skip
-    first = copy.coordinates[0] if copy.coordinates else None
-    if first is not None and not m.slice and m.type.bytes_of(first) % 16:
-        yield Finding("error", f"coordinate 0 is {first}, {m.type.bytes_of(first)} bytes: boxes begin at multiples of 16 bytes",
-                      "measured on an NVIDIA H200: an illegal instruction", "begin at a multiple of 16 bytes")  # fmt: skip
+    known = copy.known()
+    if known is not None and len(known[0]) == m.rank and copy.im2col == m.im2col:
+        for text, rule in begins_wrong(m, known[0], copy.to_global):
+            yield Finding("error", text, rule)
     if copy.mode.endswith("4") and (m.rank == 2 and m.box[1:] != (1,)):
         yield Finding("error", f"box[0] is {m.box[1]}: .{copy.mode} copies four boxes of one row", "Tiled Mode (PTX ISA 9.1)",
                       "encode the map with a box of one row")  # fmt: skip
@@ -126,8 +127,6 @@ _REDUCE = {
 
 def _store(m: Encoded, copy: Copy) -> Iterator[Finding]:
     rule = "Restriction on Tensor Copy instructions (PTX ISA 9.1)"
-    if any(c < 0 for c in copy.coordinates if c is not None):
-        yield Finding("error", "a coordinate is negative: boxes that are written begin inside", rule, "store a smaller box")
     if m.im2col and (any(c < 0 for c in m.lower) or any(c > 0 for c in m.upper)):
         yield Finding("error", f"the bounding box leaves the tensor: lower {m.lower[::-1]}, upper {m.upper[::-1]}", rule,
                       "to write, lower is not negative and upper not positive")  # fmt: skip

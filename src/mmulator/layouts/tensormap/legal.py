@@ -1,0 +1,36 @@
+"""Boxes that a chip refuses: where one may begin.
+
+Measured on an NVIDIA H200, which takes a copy of another for an illegal instruction; Restriction on Tensor Copy
+instructions, im2col mode (PTX ISA 9.1) say a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mmulator.layouts.tensormap.encoded import Encoded
+from mmulator.layouts.tensormap.places import GRANULE
+
+_RESTRICTION = "Restriction on Tensor Copy instructions (PTX ISA 9.1)"
+_MEASURED = "measured on an NVIDIA H200: an illegal instruction"
+
+
+def begins_wrong(m: Encoded, coordinates: Sequence[int], store: bool = False) -> Iterator[tuple[str, str]]:
+    """Why a box cannot begin there, each with its rule; nothing where it can. coordinates: dimension 0 first."""
+    if not m.slice and coordinates[0] * m.type.bits % (8 * GRANULE):
+        yield (
+            f"coordinate 0 is {coordinates[0]}, of elements of {m.type}: a box begins at a multiple of {GRANULE} bytes of a row",
+            _MEASURED,
+        )
+    if store:
+        for n, at in enumerate(coordinates):
+            if at < 0:
+                yield f"coordinate {n} is {at}: a box that is written begins inside the tensor", _RESTRICTION
+    first = 0 if m.slice else 1
+    for n, (lower, upper) in enumerate(zip(m.lower, m.upper), first):
+        last = m.sizes[n] - 1 + upper
+        if not lower <= coordinates[n] <= last:
+            yield (
+                f"coordinate {n} is {coordinates[n]}: the filter's corner must be in the bounding box, {lower} to {last}",
+                "im2col mode (PTX ISA 9.1)",
+            )
