@@ -34,7 +34,8 @@ TARGET = "sm_100a"
 # What an instruction does with the bytes at its address. `none`: any address will do. `first`: one byte must be there.
 ACCESS = {"ld": "read", "ldu": "read", "st": "write", "atom": "both", "red": "both", "prefetch": "none", "prefetchu": "none",
           "createpolicy": "none", "fence": "none", "applypriority": "first", "discard": "drop", "cp": "copy",
-          "ldmatrix": "read", "stmatrix": "write", "wmma.load": "read", "wmma.store": "write", "tensormap": "edit"}  # fmt: skip
+          "ldmatrix": "read", "stmatrix": "write", "wmma.load": "read", "wmma.store": "write", "tensormap": "edit",
+          "clusterlaunchcontrol": "clear"}  # fmt: skip
 READS = ("read", "both", "first", "edit", "copy-read", "combine-read")
 WRITES = ("write", "both", "drop", "edit", "clear", "copy-write")
 PATTERN = 0xA5  # every byte that a statement writes
@@ -222,7 +223,15 @@ def _of_publishing(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
                     to="global")  # fmt: skip
 
 
+def _of_cancel(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
+    """No cluster is left: the response is zeros."""
+    if taken.get("space") and "multicast" not in taken:
+        words = _words(row, taken)
+        yield Statement(words, f"{words} [{{0}}], [{_BARRIER}];", "clear", "shared", 16, 16, before=_ARM, after=_AWAIT)
+
+
 OF_BULK = {
+    "clusterlaunchcontrol.try_cancel.async": _of_cancel,
     "cp.async.bulk": _of_copies, "cp.reduce.async.bulk": _of_copies, "cp.async.bulk.prefetch": _of_prefetch, "st.bulk": _of_clear,
     "tensormap.replace": _of_replace, "tensormap.cp_fenceproxy": _of_publishing,
 }  # fmt: skip
