@@ -109,7 +109,7 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
     held = next((g for g in found if _is_held(g, found)), None)
     if held is not None and held.instruction is not None:
         return _describe_held(cta, found, held, held.instruction)
-    if any(g.state == "mbarrier" for _, gs in every for g in gs):
+    if any(g.state == "sleeps" for _, gs in every for g in gs):
         return describe_waits(grid, resident, every)
     first = next((g for g in found if g.state == "waits"), found[0] if found else None)
     waits = first is not None and first.state == "waits"
@@ -132,7 +132,7 @@ def _telling(found: Sequence[Group]) -> int:
 
 def _is_held(g: Group, found: Sequence[Group]) -> bool:
     """Whether lanes wait for others of their warp, none of which is at an mbarrier."""
-    return g.state == "held" and not any(o.warp == g.warp and o.state == "mbarrier" for o in found)
+    return g.state == "held" and not any(o.warp == g.warp and o.state == "sleeps" for o in found)
 
 
 def _arrived(cta: ResidentCta) -> str:
