@@ -103,12 +103,13 @@ def describe_waits(grid: Grid, resident: Resident, found: Sequence[tuple[Residen
     if len(awaited) > _SENTENCES:
         lines.append(f"and {len(awaited) - _SENTENCES} more mbarriers")
     first = waits[0].instruction
-    hints = dict.fromkeys(h for g in awaited if (h := likely(g)))
+    hints = dict(reversed([likely(g) for g in awaited]))  # of each kind the first
+    hints.pop("", None)
     return ExecutionFault(
         f"deadlock in {cta}: {where}" + "".join(f"\n  {line}" for line in lines),
         span=first.span if first is not None else None,
         rule=f"a phase is over when all arrivals that mbarrier.init named have come, and all bytes that were expected {_MBARRIER}",
-        hint="; ".join(list(hints)[:2]) or "look for a thread that does not arrive, or a copy that completes another mbarrier",
+        hint="; ".join(list(hints.values())[::-1][:2]) or "look for a thread that does not arrive, or a copy that completes another mbarrier",
     )  # fmt: skip
 
 
@@ -159,11 +160,11 @@ def _when(what: str, k: Known, event: Event | None, here: ResidentCta) -> str:
 
 
 # what is likely wrong -----------------------------------------------------------------------------------------------
-def likely(g: Group) -> str:
-    """The mistake that an mbarrier's state tells of, or nothing."""
+def likely(g: Group) -> tuple[str, str]:
+    """(kind, sentence) of the mistake that an mbarrier's state tells of, or nothing."""
     k, here = g.mbarrier, g.cta
     assert k is not None and here is not None
-    return next((text for find in _LIKELY if (text := find(k, here))), "")
+    return next(((find.__name__, text) for find in _LIKELY if (text := find(k, here))), ("", ""))
 
 
 def _other_block(k: Known, here: ResidentCta) -> str:

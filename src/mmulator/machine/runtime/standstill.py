@@ -79,7 +79,9 @@ def end_waits(cluster: ptr_to(Cluster)) -> u32:
     cluster.patience = cluster.patience + 1
     cluster.heard = noise
     cluster.tries = tries + 1
-    if cluster.patience > PATIENCE or time_out(cluster) == 0:
+    if cluster.patience > PATIENCE:
+        return u32(Stop.BLOCKED)
+    if time_out(cluster) == 0:
         return u32(Stop.BLOCKED)
     if tries < ALONE:
         return u32(Stop.BUDGET)
