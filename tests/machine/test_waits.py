@@ -238,3 +238,93 @@ def test_a_poll_costs_what_a_wait_costs() -> None:
     """However it waits, a thread executes a few instructions a phase: it does not spin while the maker works."""
     counts = {loop: cost(loop)[0] for loop in LOOPS}
     assert max(counts.values()) < 1.1 * min(counts.values()), counts
+
+
+# deadlocks ----------------------------------------------------------------------------------------------------------
+def deadlock(body: str, block: int = 64, **options: Any) -> str:
+    with pytest.raises(ExecutionFault, match="deadlock") as caught:
+        run(body, block, **options)
+    assert "PTX ISA 9.1" in str(caught.value.rule) and caught.value.hint and caught.value.span is not None
+    return str(caught.value)
+
+
+ARRIVE, WAIT = "mbarrier.arrive.shared.b64", r"mbarrier.try_wait.parity.shared.b64"
+
+
+def test_a_missing_arrival() -> None:
+    said = deadlock(init(65) + "  mbarrier.arrive.shared.b64 _, [full];\n" + wait(0, 0, "W"))
+    assert f"warps 0 to 1: lanes 0 to 31 wait for phase 0 of full[0] (shared 0x400) at {WAIT} (k.ptx:12)" in said
+    assert "full[0] (shared 0x400) is in phase 0, of parity 0: 1 of 65 arrivals is missing" in said
+    assert f"last arrival by lane 31 of warp 1 at {ARRIVE} (k.ptx:11)" in said or f"lane 31 of warp 0 at {ARRIVE}" in said
+    assert "made by mbarrier.init.shared.b64 (k.ptx:9)" in said and "nothing is under way for it" in said
+    assert "names 65 arrivals a phase and 64 came" in said
+
+
+def test_more_bytes_are_expected_than_come() -> None:
+    body = "  @%first mbarrier.arrive.expect_tx.shared.b64 _, [full+8], 4096;\n"
+    body += "  @%first mbarrier.complete_tx.relaxed.cta.shared.b64 [full+8], 1024;\n"
+    said = deadlock(init(1, 1) + body + wait(1, 0, "W"))
+    assert "full[1] (shared 0x408) is in phase 0, of parity 0: its arrival came, 3072 of 4096 expected bytes have not come" in said
+    assert "expect_tx announced 4096 bytes and 1024 came, 3072 fewer" in said
+    assert "bytes were expected by lane 0 of warp 0" in said and "last bytes by lane 0 of warp 0 at mbarrier.complete_tx" in said
+    none = deadlock(init(1) + body.splitlines()[0].replace("full+8", "full") + "\n" + wait(0, 0, "W"))
+    assert "4096 bytes are expected and none came: was the copy issued, and does it complete full[0]" in none
+
+
+def test_more_bytes_come_than_are_expected() -> None:
+    body = "  @%first mbarrier.complete_tx.relaxed.cta.shared.b64 [full], 64;\n  @%first mbarrier.arrive.shared.b64 _, [full];\n"
+    said = deadlock(init(1) + body + wait(0, 0, "W"))
+    assert "64 bytes came that nobody expects" in said and "expect_tx announced 0 bytes and 64 came, 64 more" in said
+
+
+def test_a_producer_whose_first_wait_has_the_wrong_parity() -> None:
+    body = "  setp.ge.u32 %q, %t, 32;\n  @%q bra C;\n" + wait(1, 0, "P") + "  mbarrier.arrive.shared.b64 _, [full];\n  ret;\n"
+    said = deadlock(init(32, 32) + body + "C:\n" + wait(0, 0, "X") + "  mbarrier.arrive.shared.b64 _, [full+8];\n")
+    assert "warp 0: lanes 0 to 31 wait for phase 0 of full[1]" in said and "warp 1: lanes 0 to 31 wait for phase 0 of full[0]" in said
+    assert "nobody has arrived since mbarrier.init" in said and "must be for parity 1" in said
+
+
+def test_a_parity_that_is_not_flipped() -> None:
+    arrive = "  mbarrier.arrive.shared.b64 _, [full];\n"
+    said = deadlock(init(64) + arrive + wait(0, 0, "A") + arrive + wait(0, 1, "B") + wait(0, 0, "C"))
+    assert "full[0] (shared 0x400) is in phase 2, of parity 0: 64 of 64 arrivals are missing" in said
+    assert "in phase 1; made by" in said and "phases 0 to 1 of full[0] (shared 0x400) are over and nobody has arrived" in said
+
+
+def test_others_at_a_named_barrier() -> None:
+    said = deadlock(init(2) + "  setp.ge.u32 %q, %t, 32;\n  @%q bra C;\n" + wait(0, 0, "W") + "C: bar.sync 1, 64;\n")
+    assert "warp 1: lanes 0 to 31 wait at bar.sync (k.ptx:15) (barrier 1)" in said and "32 of 64 threads have arrived at barrier 1" in said
+
+
+def test_lanes_of_a_warp_at_different_mbarriers() -> None:
+    body = init(1, 1) + "  and.b32 %r1, %t, 1; shl.b32 %r1, %r1, 3; mov.u32 %r2, full; add.u32 %r2, %r2, %r1;\n"
+    said = deadlock(body + "W: mbarrier.try_wait.parity.shared.b64 %p, [%r2], 0;\n  @!%p bra W;", block=32)
+    assert "lanes 0, 2, 4, " in said and "wait for phase 0 of full[0]" in said and "lanes 1, 3, 5, " in said
+    assert "full[1] (shared 0x408) is in phase 0" in said
+
+
+@pytest.mark.parametrize("loop", ["add.u32 %r0, %r0, 1;", "mov.u32 %r0, %clock;", "nanosleep.u32 64;", "ld.shared.u32 %r0, [words];"])
+def test_a_poll_that_never_ends(loop: str) -> None:
+    """Whatever it does in between: counts, looks at a clock, rests."""
+    said = deadlock(init(2) + f"  mov.u32 %r0, 0;\nT: mbarrier.test_wait.parity.shared.b64 %p, [full], 0;\n  {loop}\n  @!%p bra T;")
+    assert "wait for phase 0 of full[0] (shared 0x400) at mbarrier.test_wait" in said and "2 of 2 arrivals are missing" in said
+
+
+def test_a_deadlock_is_found_at_once() -> None:
+    """In a loop that only waits, and among blocks that go on."""
+    body = init(2) + "  mov.u32 %r1, %ctaid.x; setp.ne.u32 %q, %r1, 3;\n  @%q ret;\n" + wait(0, 0, "W")
+    kernel = Module.load(text(body))["k"]
+    kernel.compile()
+    start = time.perf_counter()
+    with pytest.raises(ExecutionFault, match=r"deadlock in block \(3, 0, 0\)"):
+        kernel.launch(64, 64, [np.zeros(64, np.uint32)])
+    assert time.perf_counter() - start < 2
+
+
+def test_a_time_limit_says_who_sleeps() -> None:
+    """Warps that spin beside one that waits: no deadlock, and the message knows the mbarrier."""
+    body = init(2) + "  setp.ge.u32 %q, %t, 32;\n  @%q bra SPIN;\n" + wait(0, 0, "W") + "SPIN: bra SPIN;\n"
+    kernel = Module.load(text(body), name="k.ptx")["k"]
+    kernel.compile()
+    with pytest.raises(LimitReached, match=r"warp 0: lanes 0 to 31 .*(wait for phase 0 of full\[0\]|at mbarrier)"):
+        kernel.launch(1, 64, [np.zeros(64, np.uint32)], timeout=0.3)

@@ -212,6 +212,7 @@ Cluster = Struct("Cluster", [
     ("flips", u64),  # phases of mbarriers that were completed
     ("patience", u32),  # times that nobody could go on and waits timed out, since something was completed
     ("tries", u32), ("print", u64), ("noise", u64), ("heard", u64),  # runtime/standstill.py
+    ("others", u32),  # whether other clusters of the grid are not over
     ("accounts", ptr), ("account_count", u32),  # a table of ACCOUNTS; how many are in use
     ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; how often it was complete
 ])  # fmt: skip

@@ -112,3 +112,14 @@ def warps_text(found: list[Group], most: int = MOST) -> str:
         said.setdefault(text, []).append(warp)
     parts = [f"{lanes_text(sum(1 << n for n in warps)).replace('lane', 'warp')}: {text}" for text, warps in said.items()]
     return "; ".join(parts[:most]) + (f"; and {len(parts) - most} more" if len(parts) > most else "")
+
+
+def arrived_text(cta: ResidentCta) -> str:
+    """`; 32 of 64 threads have arrived at barrier 1`."""
+    state = cta.state
+    said = []
+    for n in range(NUM_BARRIERS):
+        arrived, count = int(state["barriers"]["arrived"][n]), int(state["barriers"]["count"][n])
+        if arrived:
+            said.append(f"{arrived} of {count or int(state['live_threads'])} threads have arrived at barrier {n}")
+    return "".join(f"; {text}" for text in said)
