@@ -19,7 +19,7 @@ from mmulator.errors import InternalError
 from mmulator.layouts.tensormap.types import TYPES
 from mmulator.machine.runtime.events import READ, WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.mbarrier import ALIGNMENT
+from mmulator.machine.runtime.mbarrier import ALIGNMENT, must_be_mbarrier
 from mmulator.machine.runtime.boxes import RANKS, Box, Wrong, begin, extent, next_row, row_inside, row_offset
 from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import new_transfer, start
@@ -301,7 +301,9 @@ def hold_barriers(w: ptr_to(Warp), lane: u32, t: ptr_to(Transfer), barrier: u64,
     while left != 0:
         rank = trailing_zeros(left)
         left = left & (left - 1)
-        hold_shared(w, lane, (u64(rank) << RANK_SHIFT) | (barrier & WITHIN), u64(8), site)
+        host = hold_shared(w, lane, (u64(rank) << RANK_SHIFT) | (barrier & WITHIN), u64(8), site)
+        if u64(host) != 0:
+            must_be_mbarrier(w, lane, u64(host), site)
     t.completes = u32(Completes.BYTES)
     t.barriers = barriers
     t.offset = (barrier & WITHIN) - SHARED_BASE
