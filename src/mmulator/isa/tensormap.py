@@ -32,7 +32,7 @@ def _chosen(*values: int) -> OperandSpec:
 ROWS: tuple[Row, ...] = (
     _replace(("global_address",), "b64", src("new_val", "b64")),
     _replace(("rank",), "b32", src("new_val", "b32")),
-    _replace(("box_dim", "global_dim", "element_stride"), "b32", _ORD, src("new_val", "b32")),
+    _replace(("box_dim", "global_dim", "element_stride"), "b32", _ORD, src("new_val", "u32")),
     _replace(("global_stride",), "b64", _ORD, src("new_val", "b64")),
     _replace(("elemtype",), "b32", _chosen(*range(13)).but(later=_PACKED_TYPES)),
     _replace(("interleave_layout",), "b32", _chosen(0, 1, 2)),
