@@ -8,7 +8,6 @@ from mmulator.isa.row import OperandSpec, Row
 
 _SIZE = type_("u32", "u64")
 _PLACE = OperandSpec("a", "symbol", "type", home="shared")
-_LAUNCHES = "work that a cluster cancels: later release"
 
 _ARRIVES = ACTS.but(counted_as="barrier").where("aligned", together=Together.LIVE)
 _WAITS = ACTS.but(ends=Ends.WAIT, counted_as="barrier").where("aligned", together=Together.LIVE)
@@ -29,16 +28,16 @@ ROWS: tuple[Row, ...] = (
     row("barrier.cluster.wait", (maybe("sem", "acquire"), maybe("aligned")), (), f"{SYNC}: barrier.cluster", (7, 8), 90,
         need("acquire", (8, 0), 90), effects=_WAITS),
     row("clusterlaunchcontrol.try_cancel.async", (_TRY_SPACE, COMPLETE_TX, _B128), (addr("addr"), MBARRIER),
-        f"{SYNC}: clusterlaunchcontrol.try_cancel", (8, 6), 100, unsupported=_LAUNCHES, effects=_ASKS),
+        f"{SYNC}: clusterlaunchcontrol.try_cancel", (8, 6), 100, effects=_ASKS),
     row("clusterlaunchcontrol.try_cancel.async", (_TRY_SPACE, COMPLETE_TX, _ALL, _B128), (addr("addr"), MBARRIER),
-        f"{SYNC}: clusterlaunchcontrol.try_cancel", (8, 6), 100, specific=True, unsupported=_LAUNCHES, effects=_ASKS),
+        f"{SYNC}: clusterlaunchcontrol.try_cancel", (8, 6), 100, specific=True, effects=_ASKS),
     row("clusterlaunchcontrol.query_cancel", (one("query", "is_canceled"), type_("pred"), one("stype", "b128")),
-        (dst(name="pred"), _RESPONSE), f"{SYNC}: clusterlaunchcontrol.query_cancel", (8, 6), 100, unsupported=_LAUNCHES,
+        (dst(name="pred"), _RESPONSE), f"{SYNC}: clusterlaunchcontrol.query_cancel", (8, 6), 100,
         effects=_READS),
     row("clusterlaunchcontrol.query_cancel",
         (one("query", "get_first_ctaid"), one("vec", "v4"), type_("b32"), one("stype", "b128")), (dst(per="vec"), _RESPONSE),
-        f"{SYNC}: clusterlaunchcontrol.query_cancel", (8, 6), 100, unsupported=_LAUNCHES, effects=_READS),
+        f"{SYNC}: clusterlaunchcontrol.query_cancel", (8, 6), 100, effects=_READS),
     row("clusterlaunchcontrol.query_cancel",
         (one("query", "get_first_ctaid::x", "get_first_ctaid::y", "get_first_ctaid::z"), type_("b32"), one("stype", "b128")),
-        (dst(), _RESPONSE), f"{SYNC}: clusterlaunchcontrol.query_cancel", (8, 6), 100, unsupported=_LAUNCHES, effects=_READS),
+        (dst(), _RESPONSE), f"{SYNC}: clusterlaunchcontrol.query_cancel", (8, 6), 100, effects=_READS),
 )  # fmt: skip

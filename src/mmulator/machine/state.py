@@ -134,6 +134,7 @@ Launch = Struct(
         ("watch_count", u32),
         ("seen", u64),  # stores to them so far
         ("registers", u32),  # of a thread at the start, where setmaxnreg changes that; else 0
+        ("cancel", u64),  # host function that takes a cluster from those that have not begun, or 0
         ("workspace", u64),  # address of what the CTAs of a cooperative grid share, or 0
     ],
 )

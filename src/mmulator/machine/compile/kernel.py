@@ -27,7 +27,7 @@ from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime.scheduler import run_clusters
-from mmulator.machine.state import STACK_BYTES, Callee, Cta, Kind
+from mmulator.machine.state import STACK_BYTES, Callee, Cta, Kind, TransferKind
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.program.as_ptxas.contract import contract as contracted
@@ -131,6 +131,11 @@ class CompiledKernel:
     @property
     def _functions(self) -> list[Function]:
         return [f.function for f in self.program.functions.values()]
+
+    @property
+    def cancels(self) -> bool:
+        """Whether its clusters take others that have not begun: then native code calls Python, too."""
+        return TransferKind.CANCEL in self.movers
 
     @cached_property
     def prints(self) -> bool:

@@ -42,6 +42,7 @@ FIRST, MOST = 4096, 1 << 24  # blocks of code in a piece, at first and at most
 FIRST_MACS = 1 << 20  # and multiply-accumulates at first
 ROUND = 0.05  # seconds until who waits looks up
 Progress = Callable[[int, int], None]
+_CANCEL = ctypes.CFUNCTYPE(ctypes.c_uint64)
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 _native: list[Callable[[int, int], int]] = []
 
@@ -135,7 +136,9 @@ class Workers:
         self.taken = 0  # clusters that were taken while others waited
         self.active = 0  # threads besides the caller's
         self.called: set[int] = set()  # those of them that have not come yet
-        self.alone = not grid.kernel.prints and grid.subscriber is None  # the caller works, at first alone
+        self.cancels = _CANCEL(self._cancel)  # native code has its address
+        grid.launch["cancel"] = ctypes.cast(self.cancels, ctypes.c_void_p).value if grid.kernel.cancels else 0
+        self.alone = not (grid.kernel.prints or grid.kernel.cancels) and grid.subscriber is None  # the caller works, at first alone
         self.error: BaseException | None = None
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)
         self.first_count = pointer(self.counts)
@@ -163,7 +166,7 @@ class Workers:
                 return None
             number, end = self.new.popleft()
             some = end - number
-            if self.waiting or self.grid.subscriber:
+            if self.waiting or self.grid.subscriber or self.grid.kernel.cancels:
                 some = 1
             elif some > 1 and self.active:
                 some = max(1, (sum(e - n for n, e in self.new) + some) // (2 * self.grid.workers))
@@ -177,6 +180,17 @@ class Workers:
             self.residents.append(resident)
         resident.start(number, end)
         return resident
+
+    def _cancel(self) -> int:
+        """clusterlaunchcontrol.try_cancel: the number of the cluster that would have begun next, and never will; -1 for none."""
+        with self.lock:
+            if not self.new:
+                return -1
+            number, end = self.new.popleft()
+            if number + 1 < end:
+                self.new.appendleft((number + 1, end))
+            self.finished += 1
+            return number
 
     def _settle(self, resident: Resident, over: bool) -> bool:
         """Account for what ended and hand back what has not begun. Whether the worker goes on, unless its turn is over."""

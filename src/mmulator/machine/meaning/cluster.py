@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from mmulator.codegen.types import u32, u64
+from mmulator.codegen.types import u32, u64, u128
+from mmulator.codegen.values import constant
+from mmulator.errors import must_be
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.operands import write_result
 from mmulator.machine.runtime import cluster as rt
-from mmulator.ptx.tree import Instruction
+from mmulator.machine.state import TransferKind
+from mmulator.ptx.tree import Address, Instruction, VectorOperand
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 _RANK_SHIFT, _RANK = 24, 0xFF000000
@@ -41,3 +44,29 @@ def wait(e: Emitter, ins: Instruction) -> None:
     e.flush()
     e.b.line("fence seq_cst")
     e.b.ret(to)
+
+
+@means("clusterlaunchcontrol.try_cancel.async")
+def try_cancel(e: Emitter, ins: Instruction) -> None:
+    """The response is 16 bytes: x of a CTA, y and z in 16 bits each, and whether there is one."""
+    e.transfers(TransferKind.CANCEL, rt.move_cancel)
+    form = ins.form
+    places = [e.spill(e.address(must_be(operand, Address))) for operand in ins.operands]
+    function = rt.cancel_function(not form["space"], "multicast::cluster::all" in ins.modifiers)
+    e.call(function, e.w, e.lanes_of(ins), *places, e.site)
+
+
+@means("clusterlaunchcontrol.query_cancel")
+def query_cancel(e: Emitter, ins: Instruction) -> None:
+    target, response = ins.operands
+    value = u128.vec(LANES)(e.source(response, "b128"))
+    if "is_canceled" in ins.modifiers:
+        write_result(e, target, ((value >> 64) & 1) != 0, ins)
+        return
+    parts = [U32(value), U32(value >> 32) & 0xFFFF, U32(value >> 48) & 0xFFFF, constant(e.b, U32, 0)]
+    if isinstance(target, VectorOperand):
+        for operand, part in zip(target.elements, parts):
+            write_result(e, operand, part, ins)
+    else:
+        axis = next(m for m in ins.modifiers if m.startswith("get_first_ctaid"))[-1]
+        write_result(e, target, parts["xyz".index(axis)], ins)

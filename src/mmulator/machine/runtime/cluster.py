@@ -1,17 +1,26 @@
-"""barrier.cluster (PTX ISA 9.1, Parallel Synchronization and Communication Instructions: barrier.cluster).
+"""barrier.cluster and clusterlaunchcontrol (PTX ISA 9.1, Parallel Synchronization and Communication Instructions).
 
-It counts threads: it is complete when all threads of the cluster that have not exited have arrived. A thread that arrived
+The barrier counts threads: it is complete when all threads of the cluster that have not exited have arrived. A thread that arrived
 remembers of which generation of the barrier, and its wait is over when that is complete.
 """
 
 from __future__ import annotations
 
-from mmulator.codegen.lang import native
+from functools import cache
+from typing import Any
+
+from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, popcount, select, trailing_zeros
-from mmulator.codegen.types import i32, ptr_to, u32, u64
+from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
+from mmulator.codegen.values import Builder, Value
+from mmulator.machine.runtime.bulk import hold_barrier, hold_own
+from mmulator.machine.runtime.events import WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.transfers import new_transfer, start
 from mmulator.machine.runtime.waiting import wait_for_lanes, wake
-from mmulator.machine.state import RESCHEDULE, Cluster, Cta, FaultKind, Warp
+from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, WITHIN, shared_of
+from mmulator.machine.state import RESCHEDULE, Cluster, Completes, Cta, FaultKind, Transfer, TransferKind, Warp
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 
 U32 = u32.vec(32)
 ARRIVE, WAIT = range(2)  # what was wrong, in fault_bytes
@@ -71,3 +80,80 @@ def leave_cluster(w: ptr_to(Warp), mask: u32) -> None:
     counted = w.cluster_came & mask & mask_bits(w.cluster_generation == cluster.generation)
     cluster.arrived = cluster.arrived - popcount(counted)
     complete_if_all(cluster)
+
+
+# clusters that have not begun ---------------------------------------------------------------------------------------
+RESPONSE = 16  # bytes
+TO = 0  # word of the payload: where the response goes, an address of the shared window
+NONE = ~0  # what the host says where no cluster is left
+WRITES = by(WRITE, Proxy.ASYNC)
+
+
+def call_cancel(function: Any) -> Value:
+    """Macro: the host function that takes a cluster from those that have not begun; its number, or NONE."""
+    return Builder.current().call_pointer(ptr(function), u64, [])
+
+
+@native
+def move_cancel(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+    """A cluster that has not begun never will, if there is one: its first CTA's place in the grid, or none, to each CTA that is
+    to know."""
+    launch = w.cta.launch
+    number = call_cancel(launch.cancel)
+    low = u64(0)
+    high = u64(0)
+    if number != u64(NONE & 0xFFFFFFFFFFFFFFFF):
+        c = launch.cluster
+        across = u64(launch.nctaid[0] // c[0])
+        down = u64(launch.nctaid[1] // c[1])
+        x = number % across * u64(c[0])
+        y = number // across % down * u64(c[1])
+        z = number // (across * down) * u64(c[2])
+        low = x | (y << 32) | (z << 48)
+        high = u64(1)
+    left = t.barriers
+    while left != 0:
+        rank = trailing_zeros(left)
+        left = left & (left - 1)
+        at = t.payload[TO] & WITHIN
+        accessed_one(w, t.lane, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(RESPONSE), WRITES, t.site)
+        response = cast_ptr(u64, shared_of(w.cta.cluster, rank) + (at - SHARED_BASE))
+        response[0] = low
+        response[1] = high
+    return u64(RESPONSE)
+
+
+@cache
+def cancel_function(generic: bool, multicast: bool) -> Native:
+    """clusterlaunchcontrol.try_cancel: each lane asks, and the mbarrier at barriers[lane] hears of 16 bytes; of a multicast the one
+    at its place in each CTA of the cluster. to, barriers: generic addresses, or those of the shared window."""
+
+    def cancel(w: ptr_to(Warp), mask: u32, to: ptr_to(u64), barriers: ptr_to(u64), site: u32) -> None:
+        left = mask
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            response = to[lane]
+            barrier = barriers[lane]
+            if generic:
+                if (response >> SLOT_SHIFT) != SLOT_SHARED or (barrier >> SLOT_SHIFT) != SLOT_SHARED:
+                    fault(w, FaultKind.NOT_SHARED, site, lane, response, u32(RESPONSE))
+                response = response & OFFSET_MASK
+                barrier = barrier & OFFSET_MASK
+            if (response & (RESPONSE - 1)) != 0:
+                fault(w, FaultKind.MISALIGNED, site, lane, response, u32(RESPONSE))
+            hold_own(w, lane, response, u64(RESPONSE), site)
+            hold_barrier(w, lane, barrier, site)
+            reached = u32(1) << w.cta.rank
+            if multicast:
+                reached = (u32(1) << w.cta.cluster.cta_count) - 1
+            if w.cta.fault == 0:
+                t = new_transfer(w, lane, u32(TransferKind.CANCEL), site)
+                t.completes = u32(Completes.BYTES)
+                t.barriers = reached
+                t.offset = (barrier & WITHIN) - SHARED_BASE
+                t.units = u32(1)
+                t.payload[TO] = response
+                start(t)
+
+    return Native(cancel, f"try_cancel{'_generic' if generic else ''}{'_multicast' if multicast else ''}")
