@@ -64,6 +64,19 @@ def test_every_unit_is_in_one_chunk() -> None:
                 assert box.address(*c.at) == (c.address,)
 
 
+def test_interleaved_boxes_name_slices() -> None:
+    x = np.zeros((2, 4, 6, 5, 16), np.float16)
+    tiled = tensor_box(mm.TensorMap.tiled(x, (2, 1, 3, 8), interleave="32B", swizzle="32B"), (0, 1, 4, 2))
+    assert sum(c.units for c in tiled.chunks) == tiled.placed.shared.size == 2 * 3 * 8 * 16
+    assert tiled.address(0, 1, 4, 3) == tuple(range(32, 64, 2))
+    assert tiled.element(32 + 17) == ((0, 1, 4, 3),)
+    assert "n,slice,h,w" in tiled.svg()
+    images = tensor_box(mm.TensorMap.im2col(x, (-1, -1), (0, 0), 16, 9, interleave="32B", swizzle="32B"), None, (1, 1))
+    assert images.coordinates == (0, 0, -1, -1)
+    assert images.element(0) == ((0, 0, 0, 0),)
+    assert ET.fromstring(images.svg()) is not None
+
+
 def test_elements_of_a_chunk_of_small_types_are_sixteen() -> None:
     a = np.zeros((4, 128), np.uint8)
     box = tensor_box(mm.TensorMap.tiled(a, (4, 128), type="b4x16_p64"), (0, 128))
