@@ -197,8 +197,8 @@ def fill_im2col(
     padding: int, lower: Sequence[int], upper: Sequence[int], steps: Sequence[int],
 ) -> Map:  # fmt: skip
     """`fill_tma_descriptor_im2col`."""
-    kept = _driver_type(kind)
-    return Map(im2col(address, swizzle, size, kept, block, shape, strides, padding == 1, lower, upper, steps, "a tensor descriptor"))
+    nan, known = padding == 1, _driver_type(kind)
+    return Map(im2col(address, swizzle, size, known, block, shape, strides, nan, lower, upper, steps, "a tensor descriptor"))
 
 
 def _driver_type(kind: int) -> TensorType:

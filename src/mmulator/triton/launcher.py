@@ -67,7 +67,7 @@ class Utils:
             "sm_clock_rate": chip.clock, "mem_clock_rate": chip.memory_clock, "mem_bus_width": chip.memory_bus,
         }  # fmt: skip
 
-    def cuOccupancyMaxActiveClusters(self, function: int, shared: int, size: int) -> int:  # noqa: N802
+    def cuOccupancyMaxActiveClusters(self, function: int, shared: int, size: int) -> int:
         """How many clusters of so many blocks of 128 threads and so much shared memory the device holds at once."""
         chip = current().device
         return chip.clusters(size, blocks_per_multiprocessor(chip, 128, shared))
