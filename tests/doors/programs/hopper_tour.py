@@ -138,7 +138,7 @@ def try_clusters():
         call("cuFuncGetAttribute", ctypes.byref(place), number, twos)
     assert [e.value for e in extent] == [2, 1, 1]
     refused("cuFuncSetAttribute", twos, 11, 4, word="CUDA_ERROR_NOT_PERMITTED")
-    for grid, cluster, word in ((15, (2, 1, 1), "no multiple"), (16, (16, 1, 1), "8 are portable"), (32, (32, 1, 1), "at most 16")):
+    for grid, cluster, word in ((15, (2, 1, 1), "no multiple"), (16, (16, 1, 1), "8 are portable"), (32, (32, 1, 1), "1 to 16")):
         try:
             launch(plain, grid, 1, [out], cluster)
         except Failed as error:
