@@ -143,7 +143,7 @@ VOCABULARY = {
 OWN = {"execution", "instruction", "matmul", "operands"}  # of instruction/
 # The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
 NATIVE = {
-    "calls", "chance", "combine", "events", "faults", "floats", "pending", "printing", "reduce", "registers", "scheduler",
+    "boxes", "calls", "chance", "combine", "events", "faults", "floats", "pending", "printing", "reduce", "registers", "scheduler",
     "transfers", "waiting", "watch", "wgmma_operands", "windows",
 }  # fmt: skip
 
