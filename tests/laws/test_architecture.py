@@ -143,7 +143,7 @@ VOCABULARY = {
 OWN = {"execution", "instruction", "matmul", "operands"}  # of instruction/
 # The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
 NATIVE = {
-    "accounts", "calls", "chance", "combine", "events", "faults", "floats", "pending", "printing", "reduce", "registers",
+    "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "pending", "printing", "reduce", "registers",
     "scheduler", "standstill", "transfers", "waiting", "watch", "wgmma_operands", "windows",
 }  # fmt: skip
 
