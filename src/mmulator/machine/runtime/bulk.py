@@ -46,7 +46,7 @@ def piece(t: ptr_to(Transfer), first: u32, end: u32) -> u64:
 
 
 @native
-def move_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+def bytes_in(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Some pieces of a copy to the shared memory of CTAs."""
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
@@ -62,7 +62,7 @@ def move_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64
 
 
 @native
-def move_store(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+def bytes_out(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Some pieces of a copy to global memory."""
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
@@ -82,7 +82,7 @@ def move_store(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u6
 @cache
 def move_reduction(op: str, kind: str, shared: bool) -> Native:
     """What does some pieces of a reduction of elements of a type."""
-    combine, size = reduce_function(op, "f32.ftz" if kind == "f32" else kind, shared), type_bits(kind) // 8
+    combine, size = reduce_function(op, kind, shared), type_bits(kind) // 8
 
     def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
         begin = u64(first) * PIECE
