@@ -48,7 +48,14 @@ def run(body: str, source: np.ndarray, out: np.ndarray, seed: int, threads: int 
 
 
 def outcomes(body: str, source: np.ndarray, out: np.ndarray, **more: Any) -> set[bytes]:
-    return {run(body, source, out, seed, **more).tobytes() for seed in SEEDS}
+    """What all seeds give: bytes of `out`, or a fault."""
+    found = set()
+    for seed in SEEDS:
+        try:
+            found.add(run(body, source, out, seed, **more).tobytes())
+        except ExecutionFault as error:
+            found.add(error.message.encode())
+    return found
 
 
 # what is done ---------------------------------------------------------------------------------------------------------

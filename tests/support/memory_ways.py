@@ -200,7 +200,7 @@ def _words(row: Row, taken: dict[str, str]) -> str:
 
 
 def _of_copies(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
-    """Both addresses of a copy or reduction. Those into the shared memory of other blocks take a cluster (chapters/test_bulk.py)."""
+    """Both addresses of a copy or reduction. Into the shared memory of other blocks takes a cluster (chapters/test_bulk.py)."""
     to, source = (taken[slot].partition("::")[0] for slot in ("dst", "src"))
     if to == source:
         return

@@ -43,5 +43,6 @@ ROWS: tuple[Row, ...] = (
         (one("dst", "global"), one("src", "shared::cta"), one("proxy", "tensormap::generic"), one("sem", "release"),
          one("scope", "cta", "cluster", "gpu", "sys"), one("sync", "sync"), one("aligned", "aligned")),
         (addr("dstMem", space="dst"), addr("srcMem", space="src"), imm("size", values=(128,))),
-        f"{SYNC}: tensormap.cp_fenceproxy", (8, 3), 90, effects=ACTS.but(memory=Memory.COPY, together=Together.WARP, counted_as="memory")),
+        f"{SYNC}: tensormap.cp_fenceproxy", (8, 3), 90,
+        effects=ACTS.but(memory=Memory.COPY, together=Together.WARP, counted_as="memory")),
 )  # fmt: skip

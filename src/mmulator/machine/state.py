@@ -80,6 +80,7 @@ class FaultKind(IntEnum):
     MBARRIER_BUSY = 45  # an mbarrier is invalidated whose address a transfer still has
     REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (runtime/misc.py)
     CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; fault_bytes: which (runtime/cluster.py)
+    NO_CLUSTER = 52  # a copy from shared memory to that of a CTA of the cluster in a launch without clusters
     TENSOR_MAP = 60  # a tensor map that the instruction cannot use; fault_bytes: why (runtime/boxes.py, Wrong)
 
 

@@ -46,7 +46,7 @@ def piece(t: ptr_to(Transfer), first: u32, end: u32) -> u64:
 
 
 @native
-def move_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+def bytes_in(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Some pieces of a copy to the shared memory of CTAs."""
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
@@ -62,7 +62,7 @@ def move_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64
 
 
 @native
-def move_store(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+def bytes_out(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Some pieces of a copy to global memory."""
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
@@ -82,7 +82,7 @@ def move_store(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u6
 @cache
 def move_reduction(op: str, kind: str, shared: bool) -> Native:
     """What does some pieces of a reduction of elements of a type."""
-    combine, size = reduce_function(op, "f32.ftz" if kind == "f32" else kind, shared), type_bits(kind) // 8
+    combine, size = reduce_function(op, kind, shared), type_bits(kind) // 8
 
     def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
         begin = u64(first) * PIECE
@@ -121,9 +121,9 @@ def hold_barrier(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
     """There is an mbarrier at an address of the shared window, or a fault."""
     if (at & (BARRIER - 1)) != 0:
         fault(w, FaultKind.MISALIGNED, site, lane, at, u32(BARRIER))
-    host = hold_shared(w, lane, at, u64(BARRIER), site)
-    if u64(host) != 0:
-        must_be_mbarrier(w, lane, u64(host), site)
+    barrier = hold_shared(w, lane, at, u64(BARRIER), site)
+    if u64(barrier) != 0:
+        must_be_mbarrier(w, lane, u64(barrier), site)
 
 
 @native
@@ -135,6 +135,13 @@ def targets(w: ptr_to(Warp), lane: u32, to: u64, bytes: u64, barrier: u64, ranks
         left = left & (left - 1)
         hold_shared(w, lane, (to & WITHIN) | rank, bytes, site)
         hold_barrier(w, lane, (barrier & WITHIN) | rank, site)
+
+
+@native
+def need_cluster(w: ptr_to(Warp), lane: u32, to: u64, site: u32) -> None:
+    """Copies from shared memory to that of a CTA of the cluster want clusters: an H200 traps in a launch without."""
+    if w.cta.launch.explicit == 0:
+        fault(w, FaultKind.NO_CLUSTER, site, lane, to, u32(0))
 
 
 @native
@@ -179,6 +186,7 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
             if from_global:
                 source = hold(w, lane, at[lane], u64(bytes), READ, site)
             else:
+                need_cluster(w, lane, to[lane], site)
                 source = hold_own(w, lane, at[lane], u64(bytes), site)
             if own:
                 hold_own(w, lane, to[lane], u64(bytes), site)
@@ -243,6 +251,7 @@ def reduce_to_shared(
         lane = trailing_zeros(left)
         left = left & (left - 1)
         bytes = sizes[lane]
+        need_cluster(w, lane, to[lane], site)
         check(w, lane, to[lane], at[lane], bytes, site)
         source = hold_own(w, lane, at[lane], u64(bytes), site)
         target = hold_shared(w, lane, to[lane], u64(bytes), site)

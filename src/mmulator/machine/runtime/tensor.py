@@ -21,7 +21,7 @@ from mmulator.machine.runtime.boxes import RANKS, Box, Wrong, begin_box, extent_
 from mmulator.machine.runtime.bulk import barrier_beside
 from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.mbarrier import ALIGNMENT
+from mmulator.machine.runtime.mbarrier import ALIGNMENT, must_be_mbarrier
 from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import new_transfer, start
 from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, WITHIN, hold, hold_shared, other_cta, shared_of
