@@ -1,4 +1,4 @@
-"""Bulk and asynchronous copies by other engines are not modelled: every row is refused by name."""
+"""Bulk copies and reductions: every direction, and what is wrong with one. (machine/test_transfers.py has when they are done.)"""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ from mmulator.inspect.tensormaps.checks import check_bytes, check_map
 from mmulator.inspect.tensormaps.reader import check_reader
 from mmulator.inspect.views.box import draw_text
 from mmulator.layouts.tensormap import modes
+from tests.support.places import ROOT
 
+PADDED_64 = np.zeros((64, 64), np.float16)[:, :60]
 PADDED = np.zeros((20, 64), np.float16)[:, :60]
 LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global{}.mbarrier::complete_tx::bytes"
 STORE = "cp.async.bulk.tensor.{}d.global.shared::cta{}.bulk_group"
@@ -36,7 +38,7 @@ def test_fields_are_where_they_are_said_to_be() -> None:
     words = [int.from_bytes(found.data[n : n + 4], "little") for n in range(0, 128, 4)]
     for f in found.fields:
         read, low = 0, 0
-        for part in re.findall(r"0x(..)(?: bits ((?:\d+(?:-\d+)?(?:, (?!0x))?)+))?", f.where):
+        for part in re.findall(r"0x(..)(?: bits? ((?:\d+(?:-\d+)?(?:, (?!0x))?)+))?", f.where):
             for bits in (part[1] or "0-31").split(", "):
                 first, _, last = bits.partition("-")
                 width = int(last or first) - int(first) + 1
@@ -62,6 +64,19 @@ def test_every_unit_is_in_one_chunk() -> None:
             assert c.at in box.element(c.address) or c.filled or c.inside < c.units
             if not c.filled and c.inside == c.units:
                 assert box.address(*c.at) == (c.address,)
+
+
+def test_interleaved_boxes_name_slices() -> None:
+    x = np.zeros((2, 4, 6, 5, 16), np.float16)
+    tiled = tensor_box(mm.TensorMap.tiled(x, (2, 1, 3, 8), interleave="32B", swizzle="32B"), (0, 1, 4, 2))
+    assert sum(c.units for c in tiled.chunks) == tiled.placed.shared.size == 2 * 3 * 8 * 16
+    assert tiled.address(0, 1, 4, 3) == tuple(range(32, 64, 2))
+    assert tiled.element(32 + 17) == ((0, 1, 4, 3),)
+    assert "n,slice,h,w" in tiled.svg()
+    images = tensor_box(mm.TensorMap.im2col(x, (-1, -1), (0, 0), 16, 9, interleave="32B", swizzle="32B"), None, (1, 1))
+    assert images.coordinates == (0, 0, -1, -1)
+    assert images.element(0) == ((0, 0, 0, 0),)
+    assert ET.fromstring(images.svg()) is not None
 
 
 def test_elements_of_a_chunk_of_small_types_are_sixteen() -> None:
@@ -107,6 +122,12 @@ def test_the_picture_is_a_drawing_with_every_chunk_of_its_lines(theme: str) -> N
     assert boxes[0]._repr_html_().startswith("<div><svg")
 
 
+def test_the_picture_of_the_documentation_is_current() -> None:
+    m = mm.TensorMap.decode(replace(mm.TensorMap.tiled(PADDED_64, (16, 64), swizzle="128B").fields, address=0).encode())
+    drawn = tensor_box(m, (56, 0)).svg("auto")
+    assert (ROOT / "docs/images/tensor-box-128b.svg").read_text() == drawn, "see `Where a box lands` in docs/tensor-maps.md"
+
+
 # checks ---------------------------------------------------------------------------------------------------------------
 def test_a_good_copy_has_no_findings() -> None:
     m = mm.TensorMap.tiled(np.zeros((64, 64), np.float16), (64, 64), swizzle="128B").fields
@@ -122,7 +143,7 @@ COPIES: list[tuple[str, str, str, dict[str, int]]] = [
     ("tile", LOAD.format(4, ".im2col"), "which takes im2col maps; this one is tiled", {}),
     ("im2col", LOAD.format(4, ""), "which takes tiled maps; this one is im2col", {}),
     ("tile", LOAD.format(2, ""), "it must be a multiple of 128", {"destination": 64}),
-    ("tile", LOAD.format(2, ""), "the box begins 1 lines of 128 bytes inside it", {"destination": 128}),
+    ("tile", LOAD.format(2, ""), "the box begins 128 bytes inside it", {"destination": 128}),
     ("tile", LOAD.format(2, ""), "the mbarrier expects 4096 bytes, and a copy brings 8192", {"expect": 4096}),
     ("tile", LOAD.format(2, ""), "the wait ends when others bring 8192", {"expect": 16384}),
     ("tile", LOAD.format(2, ""), "shared memory has 4096", {"shared": 4096}),

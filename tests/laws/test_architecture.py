@@ -143,8 +143,8 @@ VOCABULARY = {
 OWN = {"execution", "instruction", "matmul", "operands"}  # of instruction/
 # The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
 NATIVE = {
-    "calls", "chance", "combine", "events", "faults", "floats", "pending", "printing", "reduce", "registers", "scheduler",
-    "transfers", "waiting", "watch", "wgmma_operands", "windows",
+    "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "pending", "printing", "reduce", "registers",
+    "scheduler", "standstill", "transfers", "waiting", "watch", "wgmma_operands", "windows",
 }  # fmt: skip
 
 

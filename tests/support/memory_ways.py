@@ -25,6 +25,7 @@ from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
 from mmulator.layouts.operands import fragment
 from mmulator.machine.module import Module
+from mmulator.numerics.mbarrier import Mbarrier
 from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED
 from mmulator.ptx.tree import Instruction
 from tests.support.tracing import Event, traced
@@ -35,7 +36,8 @@ TARGET = "sm_100a"
 ACCESS = {"ld": "read", "ldu": "read", "st": "write", "atom": "both", "red": "both", "prefetch": "none", "prefetchu": "none",
           "createpolicy": "none", "fence": "none", "applypriority": "first", "discard": "drop", "cp": "copy",
           "ldmatrix": "read", "stmatrix": "write", "wmma.load": "read", "wmma.store": "write", "tensormap": "edit",
-          "clusterlaunchcontrol": "clear"}  # fmt: skip
+          "clusterlaunchcontrol": "clear", "mbarrier": "word"}  # fmt: skip
+ARRIVALS = 1000  # of the mbarriers that are made for those who need some
 READS = ("read", "both", "first", "edit", "copy-read", "combine-read")
 WRITES = ("write", "both", "drop", "edit", "clear", "copy-write")
 PATTERN = 0xA5  # every byte that a statement writes
@@ -46,7 +48,8 @@ class Statement:
     """name: of its row. text: with `{0}` for the register that holds the address. space: "" for generic. size: bytes of the
     access, of each of `lanes`. align: of its address. results: registers that hold what was read, and bits of each.
     before, after: what it takes, in the same line, with `{n}` for a number of its own. to: the window in which what a copy
-    reads arrives. later: subscribers hear of the access when it is issued."""
+    reads arrives. later: subscribers hear of the access when it is issued. words: `before` makes all
+    words of shared memory mbarriers."""
 
     name: str
     text: str
@@ -60,6 +63,7 @@ class Statement:
     after: str = ""
     to: str = "shared"
     later: bool = False
+    words: bool = False
 
 
 def rows() -> list[Row]:
@@ -126,7 +130,7 @@ def _dull(row: Row, taken: dict[str, str]) -> bool:
 
 def _written(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
     words = [row.name, *(taken[g.name] for g in row.slots if g.name in taken)]
-    access = ACCESS[row.opcode]
+    access = "word" if ".mbarrier" in row.name else ACCESS[row.opcode]
     if row.name in OF_BULK:
         yield from OF_BULK[row.name](row, taken)
         return
@@ -149,6 +153,10 @@ def _written(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
     if access in ("first", "drop"):
         space = "global"
     mnemonic = ".".join(words)
+    if access == "word":
+        text = f"{mnemonic} {', '.join(operands)};"
+        yield Statement(mnemonic, text, "both", space or "to-shared", size, size, before=_MADE, words=True)
+        return
     yield Statement(mnemonic, f"{mnemonic} {', '.join(operands)};", access, space, size, size, tuple(results))
 
 
@@ -159,6 +167,12 @@ def _bytes(taken: dict[str, str]) -> int:
 def _operand(o: OperandSpec, taken: dict[str, str], results: list[tuple[str, int]]) -> str:
     if o.kind == "addr":
         return "[{0}]"
+    if o.kind == "sink":
+        return "_"
+    if o.type == "pred":
+        return "%p"
+    if o.name in ("count", "txCount") and o.access == "r":
+        return "16"
     if o.kind == "imm":
         return str(o.values[0] if o.values else o.lo)
     type_name = taken.get(o.type, o.type)
@@ -186,7 +200,7 @@ def _words(row: Row, taken: dict[str, str]) -> str:
 
 
 def _of_copies(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
-    """Both addresses of a copy or reduction. Those into the shared memory of other blocks take a cluster (chapters/test_bulk.py)."""
+    """Both addresses of a copy or reduction. Into the shared memory of other blocks takes a cluster (chapters/test_bulk.py)."""
     to, source = (taken[slot].partition("::")[0] for slot in ("dst", "src"))
     if to == source:
         return
@@ -230,9 +244,15 @@ def _of_cancel(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
         yield Statement(words, f"{words} [{{0}}], [{_BARRIER}];", "clear", "shared", 16, 16, before=_ARM, after=_AWAIT)
 
 
+def _of_tensors(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
+    """Which bytes they touch, a tensor map says: chapters/test_tensor.py takes boxes to the edges of their windows."""
+    yield from ()
+
+
 OF_BULK = {
     "clusterlaunchcontrol.try_cancel.async": _of_cancel,
     "cp.async.bulk": _of_copies, "cp.reduce.async.bulk": _of_copies, "cp.async.bulk.prefetch": _of_prefetch, "st.bulk": _of_clear,
+    "cp.async.bulk.tensor": _of_tensors, "cp.reduce.async.bulk.tensor": _of_tensors,
     "tensormap.replace": _of_replace, "tensormap.cp_fenceproxy": _of_publishing,
 }  # fmt: skip
 
@@ -278,6 +298,11 @@ FILL: mul.wide.u32 %rd3, %i, 8; add.u64 %rd4, %rd1, %rd3; ld.global.u64 %rd5, [%
   add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 128; @%p bra FILL;
   bar.sync 0;
 """
+_MADE = (
+    "mov.u32 %i, 0; M{n}: mul.wide.u32 %rd3, %i, 8; mov.u64 %rd6, cells; add.u64 %rd6, %rd6, %rd3; mbarrier.init.shared.b64 "
+    f"[%rd6], {ARRIVALS}; "
+    "add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 128; @%p bra M{n};"
+)
 _DUMP = """
 END: bar.sync 0; mov.u32 %i, %tid.x; setp.ne.u32 %p, %i, 0; @%p ret;
 DUMP: mul.wide.u32 %rd3, %i, 8; add.u64 %rd4, %rd2, %rd3;
@@ -418,7 +443,9 @@ class Walk:
         if found is None and s.access not in ("none", "aligned"):  # the dump did not run
             held = {"global": self.memory}
         for window, bytes_ in held.items():
-            wanted, inside = before.copy(), slice(offset, offset + s.size) if window == name else slice(0, 0)
+            fresh = np.frombuffer(Mbarrier.init(ARRIVALS).encode().to_bytes(8, "little") * (WINDOW // 8), np.uint8)
+            start = fresh if s.words and window == "shared" else before
+            wanted, inside = start.copy(), slice(offset, offset + s.size) if window == name else slice(0, 0)
             match s.access:
                 case "write":
                     wanted[inside] = PATTERN

@@ -11,7 +11,7 @@ from mmulator.machine.module import Module
 LANES = 32
 
 
-def launch(body: str, *arrays: np.ndarray, target: str = "sm_90a", block: int = LANES, entry: str = "") -> Any:
+def launch(body: str, *arrays: np.ndarray, target: str = "sm_90a", block: int = LANES, entry: str = "", seed: int = 0) -> Any:
     """One block. `in0`, `in1`, ... are addresses of the thread's words of 4 bytes, `out` of 16 bytes."""
     pointers = "".join(
         f"ld.param.u64 in{n}, [given{n}]; mad.wide.u32 in{n}, t, 4, in{n};\n" for n in range(len(arrays))
@@ -24,5 +24,5 @@ def launch(body: str, *arrays: np.ndarray, target: str = "sm_90a", block: int = 
         f"ld.param.u64 out, [results]; mad.wide.u32 out, t, 16, out;\n{body}\nret;\n}}\n"
     )
     results = np.zeros((block, 4), np.uint32)
-    report = Module.load(text, name="k.ptx")["k"].launch(1, block, [*(a.copy() for a in arrays), results], timeout=30)
+    report = Module.load(text, name="k.ptx")["k"].launch(1, block, [*(a.copy() for a in arrays), results], timeout=30, seed=seed)
     return results, report

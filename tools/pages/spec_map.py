@@ -30,6 +30,7 @@ from mmulator.isa.targets import CHIPS, DEVICES
 from mmulator.numerics import profiles
 from mmulator.numerics.profiles import dot_key
 from tools.ptxas import differences as ptxas_differences
+from tools.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "mmulator"
@@ -281,7 +282,7 @@ def figures() -> dict[str, int]:
     files = sorted({entry["ptx"] for entry in manifest.values()})
     texts = [(ROOT / "tests/kernels" / f).read_text() for f in files]
     cases = json.loads((ROOT / "tests/data/scalar_vectors.json").read_text())["cases"]
-    verdicts = [v for f in ("ptx", "matrix") for v in (ROOT / f"tests/data/{f}_verdicts.txt").read_text().splitlines()]
+    verdicts = [v for f in ("ptx", "matrix", "row") for v in (ROOT / f"tests/data/{f}_verdicts.txt").read_text().splitlines()]
     return {
         "launches": len(manifest),
         "ptx files": len(files),
@@ -322,7 +323,7 @@ def evidence() -> str:
         "  128 operand tuples each, and digests of the results of an H100.\n"
         "- `tests/data/approx_sm_90.npz`: for every coefficient in the tables of the\n"
         "  approximate functions, H200 outputs that show it one too large or too small.\n"
-        f"- `tests/data/ptx_verdicts.txt`, `tests/data/matrix_verdicts.txt`: {n['verdicts']:,}\n"
+        f"- `tests/data/ptx_verdicts.txt`, `matrix_verdicts.txt`, `row_verdicts.txt`: {n['verdicts']:,}\n"
         "  statements that ptxas accepts or rejects.\n"
     )
 
@@ -332,12 +333,17 @@ def differences(cases: Iterable[ptxas_differences.Difference]) -> str:
     return table(("the document", "ptxas", "of releases", "shown for"), rows)
 
 
+def row_differences() -> str:
+    return table(("ptxas 13.0", "verdict"), ((d.reason, "accepts" if d.accepted else "rejects") for d in ROW_DIFFERENCES))
+
+
 REGIONS: dict[str, Callable[[], str]] = {
     "devices": devices,
     "arithmetic": arithmetic,
     "evidence": evidence,
     "followed": lambda: differences(ptxas_differences.FOLLOWED),
     "refused": lambda: differences(ptxas_differences.REFUSED),
+    "rows": row_differences,
 }
 PAGES: dict[str, Callable[[], str]] = {"docs/spec-map.md": spec_map, "docs/supported.md": supported}
 _REGION = re.compile(r"(<!-- made: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)

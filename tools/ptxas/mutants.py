@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from mmulator.isa.fit import rows_of
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.targets import TARGETS, Target
@@ -48,7 +49,7 @@ def _opcode_length(words: list[str]) -> int:
 
 @cache
 def _vocabulary(family: str) -> tuple[str, ...]:
-    return tuple(sorted({c for row in FAMILIES[family] for slot in row.slots for c in slot.choices} | {"f64", "b32"}))
+    return tuple(sorted({c for row in rows_of(family) for slot in row.slots for c in slot.choices} | {"f64", "b32"}))
 
 
 def _kind_of(word: str) -> str:
@@ -212,6 +213,30 @@ def _changed_address(s: Statement, world: World) -> Statement:
     return _at(s, chance.choice(places), text if chance.random() < 0.95 else text.strip("[]"))
 
 
+def _changed_coordinates(s: Statement, world: World) -> Statement:
+    """Of a tensor copy: one more, one fewer, another type, a constant, none, without braces."""
+    chance = world.chance
+    places = [i for i, o in enumerate(s.operands) if o.startswith("[") and ", " in o]
+    if not places:
+        return _changed_address(s, world)
+    at = places[0]
+    base, _, inside = s.operands[at].strip("[]").partition(", ")
+    parts = inside.strip("{}").split(", ")
+    new = chance.choice((f"%{chance.choice(BANKS)}_7", f"%{chance.choice(BANKS)}_7", *CONSTANTS[:6], "1.0", "_", "{%b32_1}"))
+    match chance.randrange(5):
+        case 0:
+            parts.append(chance.choice(parts))
+        case 1 if len(parts) > 1:
+            parts.pop()
+        case 2:
+            parts[chance.randrange(len(parts))] = new
+        case 3:
+            return _at(s, at, f"[{base}, {', '.join(parts)}]")
+        case _:
+            base = chance.choice((*(f"%{b}_3" for b in BANKS), "gvar", "smem", "cvar", "pvar", "64", f"{base}+16"))
+    return _at(s, at, f"[{base}, {{{', '.join(parts)}}}]")
+
+
 def _changed_stride(s: Statement, world: World) -> Statement:
     chance = world.chance
     if not s.mnemonic.startswith("wmma") or len(s.operands) < 3:
@@ -223,4 +248,10 @@ WAYS: tuple[Way, ...] = (
     _swapped_qualifier, _dropped_qualifier, _added_qualifier, _repeated_qualifier, _moved_qualifier, _refitted, _refitted,
     _refitted, _changed_count, _changed_type, _changed_element, _changed_constant, _changed_operands, _changed_address,
     _changed_stride, _elsewhere,
+)  # fmt: skip
+# Of rows that are no matrix instructions.
+ROW_WAYS: tuple[Way, ...] = (
+    _swapped_qualifier, _swapped_qualifier, _dropped_qualifier, _added_qualifier, _repeated_qualifier, _moved_qualifier,
+    _changed_count, _changed_type, _changed_type, _changed_element, _changed_constant, _changed_constant, _changed_operands,
+    _changed_address, _changed_coordinates, _elsewhere, _elsewhere,
 )  # fmt: skip

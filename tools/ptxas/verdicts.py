@@ -54,7 +54,8 @@ class Statement:
 def module(statements: Sequence[Statement], last: str = "ret;") -> tuple[str, int]:
     """A module with one statement a line, and the line of the first."""
     first = statements[0]
-    head = HEAD.format(version="{}.{}".format(*first.ptx), target=first.target) + DECLARATIONS + "\n"
+    wide = " .reg .b128 %b128_<16>;" if first.ptx >= (8, 3) else ""
+    head = HEAD.format(version="{}.{}".format(*first.ptx), target=first.target) + DECLARATIONS + wide + "\n"
     return head + "\n".join(s.text for s in statements) + f"\n{last}\n}}\n", head.count("\n") + 1
 
 

@@ -31,7 +31,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,19 @@ def paired(types: Any, values: Any) -> Iterator[tuple[str, Any]]:
             yield ty, value
 
 
+def parts(name: str, ty: str, value: Any, metas: Iterator[Any]) -> Iterator[tuple[str, Any]]:
+    """Types and values of the parameters that an argument becomes: several, if it is a tensor descriptor."""
+    if ty.startswith("nvTmaDesc"):
+        raise NotCompared("an argument is a tensor map")
+    if not ty.startswith("tensordesc"):
+        yield ty, value
+        return
+    from mmulator.triton import descriptors, versions
+
+    for slot in descriptors.slots(ty, name, (), versions.interface(), next(metas, None)):
+        yield slot.ty, slot.part(value) if slot.part else value
+
+
 def storage(value: Any) -> tuple[int, int] | None:
     """(address, bytes) of a tensor's storage, of a view's tensor's; None for what has none."""
     while not hasattr(value, "untyped_storage") and hasattr(value, "base"):
@@ -181,22 +194,30 @@ def merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
 class Launch:
     """What a launch is given. params: bytes of each parameter. extents: memory, (address, bytes). names: of arguments there."""
 
-    def __init__(self, cuda: Cuda, signature: dict[str, Any], args: tuple[Any, ...], scratch: int) -> None:
+    def __init__(
+        self, cuda: Cuda, signature: dict[str, Any], args: tuple[Any, ...], scratch: int, maps: Sequence[Any] = ()
+    ) -> None:  # fmt: skip
+        """scratch: bytes. maps: what the compiler wrote down of tensor descriptors, in their order."""
         self.params: list[bytes] = []
         self.names: list[tuple[int, str, str]] = []
         extents: list[tuple[int, int]] = []
-        named = [(name, *pair) for (name, ty), arg in zip(signature.items(), args, strict=True) for pair in paired([ty], [arg])]
-        if any(ty.startswith(("tensordesc", "nvTmaDesc")) for _, ty, _ in named):
-            raise NotCompared("an argument is a tensor descriptor")
+        metas = iter(maps)
+        named = [
+            (name, ty, value)
+            for (name, declared), arg in zip(signature.items(), args, strict=True)
+            for pair in paired([declared], [arg])
+            for ty, value in parts(name, *pair, metas)
+        ]
         for name, ty, value in named:
-            if ty[0] != "*":
+            if ty[0] != "*" and ty != "nvTmaDesc":
                 self.params.append(scalar(ty, value))
                 continue
-            address = value.data_ptr() if hasattr(value, "data_ptr") else int(value or 0)
-            self.params.append(struct.pack("<Q", address))
+            base = value.base if ty == "nvTmaDesc" else value
+            address = base.data_ptr() if hasattr(base, "data_ptr") else int(base or 0)
+            self.params.append(value.encode(address, name) if ty == "nvTmaDesc" else struct.pack("<Q", address))
             if address:
-                self.names.append((address, name, ty))
-                found = storage(value) or cuda.extent(address)
+                self.names.append((address, name, ty if ty[0] == "*" else "*u8"))
+                found = storage(base) or cuda.extent(address)
                 extents += [found] if found else []
                 if ty in ("*i64", "*u64") and found:
                     extents += pointed(cuda, *found)
@@ -285,7 +306,7 @@ class Shadow:
             raise NotCompared("captured into a graph")
         if not kept.ptx:
             raise NotCompared("no PTX in Triton's cache")
-        launch = Launch(self.cuda, kept.signature, rest[4:], kept.scratch)
+        launch = Launch(self.cuda, kept.signature, rest[4:], kept.scratch, kept.maps)
         self.cuda.synchronize()
         return launch, self.read(launch)
 
@@ -316,9 +337,10 @@ class Shadow:
                 return {"verdict": "too large", "reason": f"{size >> 20} MB of scratch memory"}
             regions.append((SCRATCH, offset, size, "scratch memory"))
         warps, ctas, shared = packed[:3]
+        grid = (grid[0] * ctas, *grid[1:])  # Triton counts clusters
         request = {
             "ptx": kept.ptx, "kernel": kept.name, "device": self.cuda.device(), "grid": grid, "block": (32 * warps, 1, 1),
-            "cluster": (ctas, 1, 1), "shared": shared, "params": launch.params, "regions": regions, "timeout": TIMEOUT,
+            "cluster": (ctas, 1, 1) if ctas > 1 else None, "shared": shared, "params": launch.params, "regions": regions, "timeout": TIMEOUT,
         }  # fmt: skip
         answer = self.ask(request)
         if answer["verdict"] == "fault" and answer["reason"].startswith("limit reached"):
@@ -380,7 +402,8 @@ def described(launch: Launch, number: int, gpu: np.ndarray, model: np.ndarray) -
 
 
 class Kept:
-    """Of a launcher of Triton's. ptx: text, "" if there is none. signature: types of arguments. scratch: bytes a block."""
+    """Of a launcher of Triton's. ptx: text, "" if there is none. signature: types of arguments. scratch: bytes a block. maps: what
+    the compiler wrote down of tensor descriptors."""
 
     def __init__(self, source: Any, metadata: Any) -> None:
         from triton.runtime.cache import get_cache_manager
@@ -391,7 +414,8 @@ class Kept:
         self.ptx = Path(path).read_text() if path else ""
         self.hash = hashlib.sha256(self.ptx.encode()).hexdigest()[:16]
         self.signature = {str(name): ty for name, ty in source.signature.items()}
-        self.scratch = int(getattr(metadata, "global_scratch_size", 0)) * int(getattr(metadata, "num_ctas", 1))
+        self.scratch = int(getattr(metadata, "global_scratch_size", 0))
+        self.maps = getattr(metadata, "tensordesc_meta", None) or ()
 
 
 def install(shadow: Shadow, launcher: Any) -> None:

@@ -172,10 +172,10 @@ def programs(seed: int, count: int) -> list[Program]:
 
 
 # the kernel ---------------------------------------------------------------------------------------------------------
-def kernel(target: str = "sm_90a") -> str:
-    """Parameters: counts (u32 a block), steps (4 x u32, STEPS a block), how many, results (u64, 32 for each step), words."""
-    cases = "\n".join(f"W{n}: {o.text} {_keep(o)} bra DONE;" for n, o in enumerate(OPERATIONS))
-    labels = ", ".join(f"W{n}" for n in range(len(OPERATIONS)))
+def kernel(target: str = "sm_90a", operations: tuple[Operation, ...] = OPERATIONS, most: int = STEPS) -> str:
+    """Parameters: counts (u32 a block), steps (4 x u32, `most` a block), how many, results (u64, 32 for each step), words."""
+    cases = "\n".join(f"W{n}: {o.text} {_keep(o)} bra DONE;" for n, o in enumerate(operations))
+    labels = ", ".join(f"W{n}" for n in range(len(operations)))
     return f""".version 8.6
 .target {target}
 .address_size 64
@@ -193,7 +193,7 @@ ld.param.u64 q, [lengths]; mad.wide.u32 q, block, 4, q; ld.global.u32 length, [q
 mov.u32 i, 0;
 STEP: setp.ge.u32 go, i, length;
 @go bra END;
-mad.lo.u32 r, block, {STEPS}, i;
+mad.lo.u32 r, block, {most}, i;
 ld.param.u64 q, [steps]; mad.wide.u32 q, r, 16, q; ld.global.v4.u32 {{op, mask, n, from}}, [q];
 ld.param.u64 out, [results]; mad.wide.u32 out, r, 256, out; mad.wide.u32 out, t, 8, out;
 mov.u64 s, 0; mov.u64 d, 0;
@@ -223,15 +223,15 @@ def _keep(o: Operation) -> str:
     return "selp.u64 d, 1, 0, p;" if o.does == "look" else ""
 
 
-def run(backend: Backend, module: Any, found: list[Program]) -> tuple[Array, Array]:
+def run(backend: Backend, module: Any, found: list[Program], most: int = STEPS) -> tuple[Array, Array]:
     """(results [program, step, lane], words) on a backend."""
     counts = np.array([p.count for p in found], np.uint32)
     lengths = np.array([len(p.steps) for p in found], np.uint32)
-    steps = np.zeros((len(found), STEPS, 4), np.uint32)
+    steps = np.zeros((len(found), most, 4), np.uint32)
     for number, p in enumerate(found):
         for n, s in enumerate(p.steps):
             steps[number, n] = s.operation, sum(1 << lane for lane in p.results[n]), s.value, s.source
-    results, words = np.zeros((len(found), STEPS, LANES), np.uint64), np.zeros(len(found), np.uint64)
+    results, words = np.zeros((len(found), most, LANES), np.uint64), np.zeros(len(found), np.uint64)
     compiled = backend.compile(module, "sequences", backend.chip.device)
     given = Arguments.of_arrays([counts, steps, lengths, results, words])
     backend.launch(compiled, Request((len(found), 1, 1), (LANES, 1, 1), given, back=[results, words]))
@@ -260,12 +260,12 @@ def differences(found: list[Program], results: Array, words: Array) -> tuple[int
             for lane in lanes:
                 if results[number, n, lane] != want[number, n, lane]:
                     said = f"got {int(results[number, n, lane]):#018x}, want {int(want[number, n, lane]):#018x}"
-                    return compared, wrong, f"{_told(p, n)}: lane {lane} {said}"
+                    return compared, wrong, f"{told(p, n)}: lane {lane} {said}"
         if words[number] != last[number]:
-            return compared, wrong, f"{_told(p, len(p.steps) - 1)}: word {int(words[number]):#018x}, want {int(last[number]):#018x}"
+            return compared, wrong, f"{told(p, len(p.steps) - 1)}: word {int(words[number]):#018x}, want {int(last[number]):#018x}"
     return compared, wrong, "a lane that does not act has a result"
 
 
-def _told(p: Program, last: int) -> str:
+def told(p: Program, last: int) -> str:
     done = [OPERATIONS[s.operation].text.split(";")[0] + (f" ({s.value})" if s.value else "") for s in p.steps[: last + 1]]
     return f"init {p.count}, " + ", ".join(done[-4:])

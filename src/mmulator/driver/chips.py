@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mmulator.isa.targets import check_known
-from mmulator.machine.launch.limits import KIB, SHARED_KIB
+from mmulator.machine.launch.limits import KIB, MAX_CLUSTER, SHARED_KIB
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,13 @@ class Device:
     def shared(self) -> int:
         """Bytes of shared memory that a block may opt in to."""
         return SHARED_KIB[self.name] * KIB
+
+    def clusters(self, size: int, held: int) -> int:
+        """How many clusters of `size` blocks are held at once where a multiprocessor holds `held` blocks. A chip whose groups of
+        multiprocessors are not all whole holds a few less."""
+        if not 1 <= size <= (MAX_CLUSTER if self.capability >= (9, 0) else 1):
+            return 0
+        return self.multiprocessors * held // size
 
 
 GIB, MIB = 1 << 30, 1 << 20

@@ -100,18 +100,23 @@ def _at_most_128(m: Mapping[str, str]) -> str | None:
     return f".{m['vec']}.{m['type']} is {bits} bits wide; at most 128 are allowed" if bits > 128 else None
 
 
+def _added(types: tuple[str, ...]) -> OperandSpec:
+    """Bits are combined in integer registers alone."""
+    return src("b", "u32" if types == ("b32",) else "type")
+
+
 def _red_async(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
     return row(
         "red.async",
         (one("sem", "relaxed"), one("scope", "cluster"), maybe("space", "shared::cluster"), COMPLETE_TX, one("op", *ops),
          type_(*types)),
-        (addr(), src("b"), MBARRIER), f"{SYNC}: red.async", (8, 1), 90, unsupported=_ASYNC, effects=_ADDS,
+        (addr(), _added(types), MBARRIER), f"{SYNC}: red.async", (8, 1), 90, unsupported=_ASYNC, effects=_ADDS,
     )  # fmt: skip
 
 
 def _red_global(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
     return row(
-        "red.async", (_MMIO, _RELEASE, _WIDE_SCOPE, _TO_GLOBAL, one("op", *ops), type_(*types)), (addr(), src("b")),
+        "red.async", (_MMIO, _RELEASE, _WIDE_SCOPE, _TO_GLOBAL, one("op", *ops), type_(*types)), (addr(), _added(types)),
         f"{SYNC}: red.async", (8, 7), 100, unsupported=_ASYNC, effects=_ADDS,
     )  # fmt: skip
 

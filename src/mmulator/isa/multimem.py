@@ -36,7 +36,8 @@ def _row(name: str, *slots: Slot, types: tuple[str, ...], vec: tuple[str, ...] =
     return row(
         f"multimem.{name}",
         (maybe("sem", *_ORDERS[name]), SCOPE, _GLOBAL, *slots, *((one("vec", *vec),) if vec else ()), type_(*types)),
-        operands, f"{_SECTION}.{name}", (8, 6) if specific else (8, 1), 100 if specific else 90, rule=_ordered, specific=specific,
+        operands, f"{_SECTION}.{name}", (8, 6) if specific else (8, 1), 100 if specific else 90,
+        need("acc::f32", (8, 2), 90), rule=_ordered, specific=specific,
         unsupported=_ONE_GPU, effects=_EFFECTS[name],
     )  # fmt: skip
 

@@ -135,7 +135,7 @@ BULK_GROUP = one("completion", "bulk_group")
 MULTICAST = maybe("multicast", "multicast::cluster")
 MBARRIER = addr("mbar", space="shared")
 CTA_MASK = src("ctaMask", "u16", when="multicast")
-BULK_POLICY = src("cache-policy", "b64", when="hint")
+BULK_POLICY = src("cache-policy", "u64", when="hint")
 
 D_A = (dst(), src("a"))
 D_A_B = (dst(), src("a"), src("b"))

@@ -21,7 +21,6 @@ from mmulator.isa.pieces import (
 )
 from mmulator.isa.row import OperandSpec, Row, Slot
 
-
 _COPIES = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
 _PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="bulk")
 

@@ -32,7 +32,7 @@ def _chosen(*values: int) -> OperandSpec:
 ROWS: tuple[Row, ...] = (
     _replace(("global_address",), "b64", src("new_val", "b64")),
     _replace(("rank",), "b32", src("new_val", "b32")),
-    _replace(("box_dim", "global_dim", "element_stride"), "b32", _ORD, src("new_val", "b32")),
+    _replace(("box_dim", "global_dim", "element_stride"), "b32", _ORD, src("new_val", "u32")),
     _replace(("global_stride",), "b64", _ORD, src("new_val", "b64")),
     _replace(("elemtype",), "b32", _chosen(*range(13)).but(later=_PACKED_TYPES)),
     _replace(("interleave_layout",), "b32", _chosen(0, 1, 2)),
@@ -43,5 +43,6 @@ ROWS: tuple[Row, ...] = (
         (one("dst", "global"), one("src", "shared::cta"), one("proxy", "tensormap::generic"), one("sem", "release"),
          one("scope", "cta", "cluster", "gpu", "sys"), one("sync", "sync"), one("aligned", "aligned")),
         (addr("dstMem", space="dst"), addr("srcMem", space="src"), imm("size", values=(128,))),
-        f"{SYNC}: tensormap.cp_fenceproxy", (8, 3), 90, effects=ACTS.but(memory=Memory.COPY, together=Together.WARP, counted_as="memory")),
+        f"{SYNC}: tensormap.cp_fenceproxy", (8, 3), 90,
+        effects=ACTS.but(memory=Memory.COPY, together=Together.WARP, counted_as="memory")),
 )  # fmt: skip

@@ -40,5 +40,5 @@ ROWS: tuple[Row, ...] = (
           ptx=(7, 0), sm=80, free=True),
     _sync("redux.sync", one("op", "min", "max"), maybe("abs"), maybe("NaN"), type_("f32"),
           operands=(dst(), src("src"), _MEMBERS), ptx=(8, 6), sm=100, specific=True, families=(100,), free=True),
-    _sync("elect.sync", operands=(OperandSpec("d", "pair", "b32", "w", sink=True), _MASK), ptx=(8, 0), sm=90),
+    _sync("elect.sync", operands=(OperandSpec("d", "pair", "b32", "w", sink=True), _MEMBERS), ptx=(8, 0), sm=90),
 )  # fmt: skip

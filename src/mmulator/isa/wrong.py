@@ -16,7 +16,7 @@ from mmulator.isa.types import is_type
 
 _SHAPE = re.compile(r"m\d+n\d+(k\d+)?")
 # What a writer is less likely to have got wrong weighs more.
-_WEIGHTS = {"shape": 3, "type": 2, "layout": 2}
+_WEIGHTS = {"shape": 3, "type": 2, "layout": 2, "mode": 2}
 
 
 @cache

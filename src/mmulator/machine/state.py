@@ -80,6 +80,7 @@ class FaultKind(IntEnum):
     MBARRIER_BUSY = 45  # an mbarrier is invalidated whose address a transfer still has
     REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (runtime/misc.py)
     CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; fault_bytes: which (runtime/cluster.py)
+    NO_CLUSTER = 52  # a copy from shared memory to that of a CTA of the cluster in a launch without clusters
     TENSOR_MAP = 60  # a tensor map that the instruction cannot use; fault_bytes: why (runtime/boxes.py, Wrong)
 
 
@@ -213,6 +214,7 @@ Cluster = Struct("Cluster", [
     ("flips", u64),  # phases of mbarriers that were completed
     ("patience", u32),  # times that nobody could go on and waits timed out, since something was completed
     ("tries", u32), ("print", u64), ("noise", u64), ("heard", u64),  # runtime/standstill.py
+    ("others", u32),  # whether other clusters of the grid are not over
     ("accounts", ptr), ("account_count", u32),  # a table of ACCOUNTS; how many are in use
     ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; how often it was complete
 ])  # fmt: skip

@@ -138,7 +138,8 @@ def _range(operand: Immediate, spec: OperandSpec, context: Context) -> Problems:
         allowed = ", ".join(map(str, spec.values[:8])) + (", ..." if len(spec.values) > 8 else "")
         yield Problem(f"operand {spec.name} is {value}; allowed: {allowed}", operand.span)
     elif (spec.lo is not None and value < spec.lo) or (spec.hi is not None and value > spec.hi):
-        yield Problem(f"operand {spec.name} is {value}; it must be from {spec.lo} to {spec.hi}", operand.span)
+        bounds = f"from {spec.lo} to {spec.hi}" if spec.hi is not None else f"{spec.lo} or more"
+        yield Problem(f"operand {spec.name} is {value}; it must be {bounds}", operand.span)
 
 
 def _dst(operand: Operand, spec: OperandSpec, context: Context) -> Problems:
@@ -396,10 +397,9 @@ def address(operand: Address, space: str, context: Context) -> Problems:
     if isinstance(base, Reg):
         if type_class(base.type) not in ("int", "bits"):
             yield Problem(f"an address cannot be in a .{base.type} register", base.span, "use a .b64 register")
-        elif type_bits(base.type) == 32 and context.module.address_size == 64 and space not in _NARROW_ADDRESS:
-            where = f".{space}" if space else "a generic address"
-            if context.form.name in ("ld", "st", "atom", "red", "ldu"):
-                yield Problem(f"{where} takes a 64-bit register; {base.name} has 32 bits", base.span)
+        elif type_bits(base.type) < context.module.address_size and space not in _NARROW_ADDRESS:
+            where, size = f".{space}" if space else "a generic address", context.module.address_size
+            yield Problem(f"{where} takes a {size}-bit register; {base.name} has {type_bits(base.type)} bits", base.span)
     elif isinstance(base, Symbol):
         if not base.space:
             yield _undeclared(base, context)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import index
 from typing import Any
 
 from mmulator.driver import Region
 from mmulator.errors import InternalError, LaunchError, UnsupportedError, shown
 from mmulator.ptx.tree import Parameter
+from mmulator.triton import descriptors
 from mmulator.triton.arrays import ArrayPointer, stand_in
+from mmulator.triton.descriptors import MAP_BYTES, Map, Meta, Path, Pending, Slot
+from mmulator.triton.versions import Interface
 
 Regions = dict[int, Region]  # by their first byte
 Convert = Callable[[Any, Regions], Any]
-Path = tuple[int, ...]
-_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # by bytes; Triton declares a half as two bytes
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q", MAP_BYTES: f"{MAP_BYTES}s"}  # by bytes; Triton declares a half as two bytes
 
 
 _DOOR, _modules = "mmulator.doors.torch", sys.modules
@@ -150,52 +152,22 @@ def _float(label: str, ty: str) -> Convert:
 
 
 # plans ----------------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Slot:
-    """A parameter. ty: its type as Triton writes it. label: for messages. path: to its argument in what Triton passes.
-    part: of a tensor descriptor, which is several parameters: a function of the descriptor."""
-
-    ty: str
-    label: str
-    path: Path
-    part: Callable[[Any], Any] | None = None
-
-
-def slots(signature: dict[Any, Any], flags: Sequence[str]) -> Iterator[Slot]:
-    """The parameters of a kernel with a signature of Triton's. flags: of a decomposed descriptor (versions.py)."""
+def slots(signature: dict[Any, Any], version: Interface, maps: Sequence[Meta] | None) -> Iterator[Slot]:
+    """The parameters of a kernel with a signature of Triton's. maps: what the compiler wrote down of each tensor descriptor, in
+    the order of the signature; nothing where it takes them apart. Raises UnsupportedError."""
+    metas = iter(maps or ())
 
     def of(ty: Any, label: str, path: Path) -> Iterator[Slot]:
         if isinstance(ty, tuple):
             for n, item in enumerate(ty):  # a named tuple and a plain one share a compiled kernel
                 yield from of(item, f"{label}, item {n}", (*path, n))
         elif ty.startswith("tensordesc"):
-            yield from descriptor(ty, label, path, flags)
+            yield from descriptors.slots(ty, label, path, version, next(metas, None))
         elif ty != "constexpr":
             yield Slot(ty, label, path)
 
     for n, (name, ty) in enumerate(signature.items()):
         yield from of(ty, f"argument {n} ({name})" if isinstance(name, str) else f"argument {n}", (n,))
-
-
-def descriptor(ty: str, label: str, path: Path, flags: Sequence[str]) -> Iterator[Slot]:
-    """The parameters that a host tensor descriptor is decomposed to: base, shape, strides, flags, and again shape and strides."""
-    inner, _, rest = ty.partition("<")[2].partition("[")
-    rank = rest.partition("]")[0].count(",") + 1
-
-    def item(name: str, n: int) -> Callable[[Any], Any]:
-        return lambda d: getattr(d, name)[n]
-
-    of_flag: dict[str, Callable[[Any], Any]] = {
-        "padding": lambda d: d.padding == "nan", "round_f32_to_tf32": lambda d: d.round_f32_to_tf32,
-    }  # fmt: skip
-    yield Slot(f"*{inner}", f"{label}, base", path, lambda d: d.base)
-    for width, last in (("i64", False), ("i32", True)):
-        for n in range(rank):
-            yield Slot(width, f"{label}, shape[{n}]", path, item("shape", n))
-        for n in range(rank):
-            yield Slot("i64", f"{label}, strides[{n}]", path, item("strides", n))
-        for flag in () if last else flags:
-            yield Slot("i1", f"{label}, {flag}", path, of_flag[flag])
 
 
 class Packer:
@@ -232,6 +204,8 @@ def _at(args: Sequence[Any], slot: Slot) -> Any:
 
 def _convert(slot: Slot, number: int, param: Parameter) -> Convert:
     ty, label = slot.ty, slot.label
+    if ty == "nvTmaDesc":
+        return lambda value, regions: _map(value, label, number, regions)
     if ty[0] == "*":
         return lambda value, regions: address_of(value, label, number, regions)
     if ty in _FLOATS:
@@ -241,12 +215,24 @@ def _convert(slot: Slot, number: int, param: Parameter) -> Convert:
     raise UnsupportedError(f"{label} is of Triton's type {ty}, which is not supported")
 
 
+def _map(value: Any, label: str, number: int, regions: Regions) -> bytes:
+    """The bytes of a tensor map. What it describes may be touched."""
+    if isinstance(value, Pending):
+        return value.encode(address_of(value.base, f"{label}, base", number, regions), label)
+    if isinstance(value, Map):
+        return value.data
+    try:  # what programs for Triton 3.4 make: memory of the host that CUDA's driver has filled
+        return ctypes.string_at(int(value.tma_desc_cpu_ptr()), MAP_BYTES)
+    except AttributeError:
+        raise LaunchError(f"{label} is of type {type(value).__name__}: a tensor map is wanted") from None
+
+
 def _format(params: Sequence[Parameter], offsets: Sequence[int], size: int) -> str:
-    """Of `struct`: all parameters as unsigned integers, at their offsets."""
+    """Of `struct`: all parameters at their offsets: tensor maps as bytes, others as unsigned integers."""
     out, at = "<", 0
     for p, offset in zip(params, offsets):
         if p.size not in _CODES:
-            raise UnsupportedError(f"parameter {p.name} has {p.size} bytes: tensor maps (cp.async.bulk.tensor) are not supported")
+            raise UnsupportedError(f"parameter {p.name} has {p.size} bytes, which no argument of Triton's has")
         out += "x" * (offset - at) + _CODES[p.size]
         at = offset + p.size
     return out + "x" * (size - at)

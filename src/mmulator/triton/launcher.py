@@ -13,12 +13,14 @@ from mmulator.driver import Driver, Function, current
 from mmulator.driver.clock import blocks_per_multiprocessor
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.machine.launch.report import Report
+from mmulator.triton import descriptors
 from mmulator.triton.arguments import Packer, slots
 from mmulator.triton.cubin import resources
-from mmulator.triton.versions import interface
+from mmulator.triton.versions import Interface, interface
 from mmulator.triton.where import located
 
 Hook = Callable[[Any], Any]
+Extent = tuple[int, int, int]
 
 
 class CooperativeLaunchError(LaunchError, RuntimeError):
@@ -30,6 +32,7 @@ class Utils:
 
     def __init__(self) -> None:
         self._handles = count(1)
+        self.__dict__.update({name: getattr(descriptors, made) for name, made in interface().fills.items()})
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
         """(module, function, registers, spills, most threads of a block). The launcher has the function already."""
@@ -64,6 +67,11 @@ class Utils:
             "sm_clock_rate": chip.clock, "mem_clock_rate": chip.memory_clock, "mem_bus_width": chip.memory_bus,
         }  # fmt: skip
 
+    def cuOccupancyMaxActiveClusters(self, function: int, shared: int, size: int) -> int:
+        """How many clusters of so many blocks of 128 threads and so much shared memory the device holds at once."""
+        chip = current().device
+        return chip.clusters(size, blocks_per_multiprocessor(chip, 128, shared))
+
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"mmulator's driver has no {name}, which NVIDIA's has")
 
@@ -90,8 +98,10 @@ class Launcher:
         if self.function.max_threads > self.block[0] and "reqntid" in self.function.kernel.function.directives:
             self.block = (self.function.max_threads, 1, 1)  # warp specialisation adds warps
         self.shared = metadata.shared
+        self.cluster = cluster_of(metadata, version)
         f = self.function
-        self.packer = Packer(f.name, list(slots(src.signature, version.flags)), f.params, f.offsets, f.parameter_bytes)
+        wanted = list(slots(src.signature, version, getattr(metadata, "tensordesc_meta", None)))
+        self.packer = Packer(f.name, wanted, f.params, f.offsets, f.parameter_bytes)
         self.scratch = [(getattr(metadata, f"{kind}_scratch_size", 0) or 0, getattr(metadata, f"{kind}_scratch_align", 1) or 1)
                         for kind in ("global", "profile")]  # fmt: skip
         self.cooperative = bool(getattr(metadata, "launch_cooperative_grid", False))
@@ -116,16 +126,19 @@ class Launcher:
     def launch(self, grid: tuple[int, int, int], args: Sequence[Any], stream: int = 0) -> Report:
         """One launch. args: as Triton passes them, constants among them. Raises what Driver.launch raises."""
         driver = self.driver or current()
+        if self.cluster is not None:  # Triton counts clusters, a launch blocks
+            grid = (grid[0] * self.cluster[0], grid[1] * self.cluster[1], grid[2] * self.cluster[2])
         if self.cooperative:
             check_cooperative(driver, grid, self.block[0], self.function.static_shared + self.shared)
         buffers = _NO_SCRATCH if self._none else self._allocate(grid, stream)
         params, regions = self.packer.pack(args, buffers)
         return driver.launch(
-            self.function, grid, self.block, params, regions, self.shared, driver.stream(stream), cooperative=self.cooperative
-        )
+            self.function, grid, self.block, params, regions, self.shared, driver.stream(stream), cluster=self.cluster,
+            cooperative=self.cooperative,
+        )  # fmt: skip
 
     def _allocate(self, grid: tuple[int, int, int], stream: int) -> list[Any]:
-        """Scratch memory of the launch, from the allocators that the program set."""
+        """Scratch memory of a launch of so many blocks, from the allocators that the program set."""
         from triton.runtime import _allocation
 
         out: list[Any] = []
@@ -164,18 +177,16 @@ class _Room:
 def check_metadata(metadata: Any) -> None:
     """Raises UnsupportedError for what a kernel was compiled for and is not there."""
     name = metadata.name
-    if getattr(metadata, "num_ctas", 1) > 1:
-        raise UnsupportedError(
-            f"{name} is compiled with num_ctas={metadata.num_ctas}: clusters of blocks are not supported",
-            hint="leave num_ctas out",
-        )
-    if getattr(metadata, "tensordesc_meta", None):
-        raise UnsupportedError(
-            f"{name} takes a tensor descriptor by a tensor map: cp.async.bulk.tensor is not supported",
-            hint="MMULATOR_DEVICE=sm_80, sm_86 or sm_89, for which Triton takes descriptors apart, or pass pointers",
-        )
     if getattr(metadata, "instrumentation_mode", ""):
         raise UnsupportedError(f"{name} is instrumented ({metadata.instrumentation_mode}), which is not supported")
+
+
+def cluster_of(metadata: Any, version: Interface) -> Extent | None:
+    """Blocks of a cluster; None of a kernel that is launched in none."""
+    if (blocks := int(getattr(metadata, "num_ctas", 1))) == 1:
+        return None
+    x, y, z = metadata.cluster_dims if version.cluster_dims else (blocks, 1, 1)
+    return int(x), int(y), int(z)
 
 
 def check_cooperative(driver: Driver, grid: tuple[int, int, int], threads: int, shared: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 
 from mmulator.errors import UnsupportedError
@@ -12,19 +13,27 @@ from mmulator.errors import UnsupportedError
 @dataclass(frozen=True)
 class Interface:
     """Of a version. scratch: pointers that the compiler adds behind a kernel's parameters (global memory, profile).
-    flags: what a decomposed tensor descriptor has behind its shape and strides."""
+    flags: what a tensor descriptor that is taken apart has behind its shape and strides. doubled: the shape that a kernel is told
+    of a padded 4-bit tensor counts elements, not bytes. cluster_dims: metadata has the three extents of a cluster; later versions
+    have num_ctas, along x. fills: what makes tensor maps among the driver's utilities, by name: a function of descriptors.py."""
 
     scratch: int
     flags: tuple[str, ...]
+    doubled: bool = False
+    cluster_dims: bool = False
+    fills: Mapping[str, str] = field(
+        default_factory=lambda: {"fill_tma_descriptor_tiled": "fill_tiled", "fill_tma_descriptor_im2col": "fill_im2col"}
+    )
 
 
+_FLAGS = ("padding", "round_f32_to_tf32")
 TABLE = {
-    (3, 4): Interface(1, ()),
-    (3, 5): Interface(2, ("padding",)),
-    (3, 6): Interface(2, ("padding",)),
-    (3, 7): Interface(2, ("padding", "round_f32_to_tf32")),
-    (3, 8): Interface(2, ("padding", "round_f32_to_tf32")),
-    (3, 9): Interface(2, ("padding", "round_f32_to_tf32")),
+    (3, 4): Interface(1, (), cluster_dims=True, fills={"fill_tma_descriptor": "fill_memory"}),
+    (3, 5): Interface(2, ("padding",), doubled=True, cluster_dims=True, fills={"fill_tma_descriptor": "fill_tiled"}),
+    (3, 6): Interface(2, ("padding",), doubled=True, fills={"fill_tma_descriptor": "fill_tiled"}),
+    (3, 7): Interface(2, _FLAGS),
+    (3, 8): Interface(2, _FLAGS),
+    (3, 9): Interface(2, _FLAGS),
 }
 OLDEST, NEWEST = min(TABLE), max(TABLE)
 # What the plug-in uses of Triton besides the driver's interface. A newer version that has all of it is taken for the newest.

@@ -61,7 +61,8 @@ def tell_box(box: TensorBox, elements: Answers, bytes_: list[tuple[int, tuple[tu
     where = "read from" if box.store else "to"
     print_item("copy", f".{box.mode} at {box.coordinates}{offsets}, {where} shared memory at {box.shared:#x}")
     outside = f", {box.filled} of them out of bounds" if box.filled else ""
-    print_item("box", f"{' x '.join(map(str, box.placed.shared.shape))} elements{outside}; {box.map.box_bytes} bytes")
+    units = "elements" if box.map.fields.type.elements == 1 else "sixteens of elements"
+    print_item("box", f"{' x '.join(map(str, box.placed.shared.shape))} {units}{outside}; {box.map.box_bytes} bytes")
     for element, places in elements:
         said = ", ".join(f"{a:#x} ({a})" for a in places) or "nowhere: it is not in this box"
         print_text(f"{axes(box)} {element} lands at {said}" if places else f"{axes(box)} {element} lands {said}", hang=2)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import struct
 
-from mmulator.doors.libcuda.abi import Refused, api, get, put, put_int, unsupported
+from mmulator.doors.libcuda.abi import Refused, api, get, put, put_int
+from mmulator.doors.libcuda.clusters import checked, configuration
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
 from mmulator.doors.libcuda.runtime import BARRIER
@@ -55,6 +56,7 @@ def launch(
         image = kernel.library.loaded.module.image
         if BARRIER in image.addresses:  # a launch that ended in a fault may have left it in the middle
             image.bytes_of(BARRIER)[:] = 0
+    cluster = checked(kernel, grid, cluster)
     params = parameters(kernel, pointers, extra)
     state().driver.launch(
         kernel.function, grid, block, params, (), shared, queue.stream, cluster=cluster, cooperative=cooperative
@@ -83,28 +85,12 @@ def launch_cooperative(
     launch(f, (gx, gy, gz), (bx, by, bz), shared, stream, pointers, 0, cooperative=True)
 
 
-_COOPERATIVE, _CLUSTER = 2, 4  # CUlaunchAttributeID
-# Those that change when or where work is done, and nothing of what is computed: cache policies, priorities, memory domains,
-# programmatic launch (a launch before has always ended), scheduling, shared memory carve-out.
-_HARMLESS = {0, 1, 3, 5, 6, 8, 9, 10, 11, 14, 16}
-
-
 @api("cuLaunchKernelEx", "pppp")
 def launch_kernel_ex(config: int, f: int, pointers: int, extra: int) -> None:
-    gx, gy, gz, bx, by, bz, shared = struct.unpack("<7I", ctypes.string_at(config, 28))
-    stream, attributes, number = get(config + 32), get(config + 40), get(config + 48, 4)
-    cooperative, cluster = False, None
-    for n in range(number):
-        at = attributes + 72 * n
-        which = get(at, 4)
-        if which == _COOPERATIVE:
-            cooperative = get(at + 8, 4) != 0
-        elif which == _CLUSTER:
-            x, y, z = struct.unpack("<3I", ctypes.string_at(at + 8, 12))
-            cluster = (x or 1, y or 1, z or 1)
-        elif which not in _HARMLESS:
-            raise unsupported("cuLaunchKernelEx", f"launch attribute {which}")
-    launch(f, (gx, gy, gz), (bx, by, bz), shared, stream, pointers, extra, cooperative, cluster)
+    c = configuration(config)
+    launch(f, c.grid, c.block, c.shared, c.stream, pointers, extra, c.cooperative, c.cluster)
+    for event in c.events:
+        event_record(event, c.stream)
 
 
 @api("cuLaunchHostFunc", "ppp")

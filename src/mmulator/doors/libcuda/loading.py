@@ -10,7 +10,7 @@ import struct
 import sys
 import threading
 
-from mmulator.doors.libcuda import device, launches, memory, modules
+from mmulator.doors.libcuda import clusters, device, launches, memory, modules, tensormaps
 from mmulator.doors.libcuda.abi import (
     ENTRIES,
     Refused,
@@ -30,7 +30,7 @@ from mmulator.doors.libcuda.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, MAC
 from mmulator.errors import UnsupportedError
 
 SONAME = "libcuda.so.1"
-CHAPTERS = (device, memory, modules, launches)
+CHAPTERS = (device, memory, modules, launches, clusters, tensormaps)
 SPARE = 600  # functions that someone asks for and nobody wrote
 _lock = threading.Lock()
 _loaded: list[Loaded] = []

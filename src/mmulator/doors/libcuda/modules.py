@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mmulator.doors.libcuda.abi import Refused, api, c_string, put, put_int, text
+from mmulator.doors.libcuda.attributes import cluster_attributes, set_cluster_attribute
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.cubin import Resources, resources
 from mmulator.doors.libcuda.images import ptx_at
@@ -163,6 +164,7 @@ def kernel_attribute(kernel: Kernel, number: int) -> int:
         2: sum(v.size for v in f.loaded.module.tree.variables if v.space == "const" and v.linkage != "extern"),
         3: known.frame, 4: known.registers, 5: target.number,
         6: int(chip.name[3:]) if kernel.library.binary else target.number, 8: kernel.dynamic, 9: kernel.carveout,
+        **cluster_attributes(kernel),
     }.get(number, 0)  # fmt: skip
 
 
@@ -188,8 +190,8 @@ def set_attribute(handle: int, number: int, value: int) -> None:
         kernel.dynamic = value
     elif number == 9:
         kernel.carveout = value
-    elif number not in (10, 11, 12, 13, 14, 15):
-        raise Refused(Code.INVALID_VALUE)
+    else:
+        set_cluster_attribute(kernel, number, value)
 
 
 @api("cuKernelSetAttribute", "iipi")

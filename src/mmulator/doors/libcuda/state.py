@@ -32,13 +32,15 @@ class Library:
 
 @dataclass(eq=False)
 class Kernel:
-    """A function with what was set on it. dynamic: bytes of dynamic shared memory that a launch may ask for."""
+    """A function with what was set on it. dynamic: bytes of dynamic shared memory that a launch may ask for. clusters: what was
+    set about clusters, by the numbers of CUfunction_attribute."""
 
     function: Function
     library: Library
     handle: int
     dynamic: int = 48 * 1024
     carveout: int = -1
+    clusters: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(eq=False)

@@ -153,7 +153,8 @@ def tensor_box(
     images = map.fields.im2col
     mode = mode or (("im2col" if offsets else "im2col_no_offs") if images else "tile")
     if coordinates is None:
-        coordinates = (0, *map.lower, 0) if images else (0,) * (5 if mode.endswith("4") else len(map.shape))
+        first = (0, 0, *map.lower) if map.fields.slice else (0, *map.lower, 0)
+        coordinates = first if images else (0,) * (5 if mode.endswith("4") else len(map.shape))
     found = TensorBox(map, tuple(coordinates), tuple(offsets), shared, mode, store)
     _ = found.placed
     return found

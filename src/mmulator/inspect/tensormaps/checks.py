@@ -152,7 +152,7 @@ def _shared(
     elif destination is not None and destination % m.mode.alignment:
         yield Finding(
             "warning", f"the {side} is {destination:#x}: the pattern of swizzle {m.swizzle} starts at multiples of "
-            f"{m.mode.alignment}, so the box begins {destination % m.mode.alignment // 128} lines of 128 bytes inside it",
+            f"{m.mode.alignment}, so the box begins {destination % m.mode.alignment} bytes inside it",
             SWIZZLES, f"align it to {m.mode.alignment}, or say so in the base offset of the matrix descriptor",
         )  # fmt: skip
     window = SM_SHARED if shared is None else shared

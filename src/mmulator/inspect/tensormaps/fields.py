@@ -81,13 +81,17 @@ def tensor_map_fields(given: TensorMap | bytes) -> TensorMapFields:
 
 
 def _where(field: f.Field) -> str:
-    """`0x08 bits 7-10, 16`: byte of the word, and bits of it."""
+    """`0x08 bits 7-10, 16`, `0x08 bit 15`: byte of the word, and bits of it."""
     words: dict[int, list[str]] = {}
     for p in field.parts:
         bits = words.setdefault(p.word, [])
         if p.width < 32:
             bits.append(str(p.shift) if p.width == 1 else f"{p.shift}-{p.shift + p.width - 1}")
-    return ", ".join(f"{4 * word:#04x}" + (f" bits {', '.join(bits)}" if bits else "") for word, bits in words.items())
+    return ", ".join(f"{4 * word:#04x}" + _bits(bits) for word, bits in words.items())
+
+
+def _bits(bits: list[str]) -> str:
+    return f" bit{'s' * (len(bits) > 1 or '-' in bits[0])} {', '.join(bits)}" if bits else ""
 
 
 def _named(m: Encoded) -> Iterator[tuple[str, f.Field, str]]:

@@ -58,8 +58,10 @@ def axes(box: TensorBox) -> str:
 
 def axis_names(box: TensorBox) -> list[str]:
     """Names of the dimensions, in the array's order."""
-    rank = len(box.map.shape)
-    if box.map.fields.im2col:
+    rank, m = len(box.map.shape), box.map.fields
+    if m.slice:
+        return ["n", "slice", *("d", "h", "w")[5 - rank :]]
+    if m.im2col:
         return ["n", *("d", "h", "w")[5 - rank :], "c"]
     return [f"d{n}" for n in range(rank)] if rank > 2 else ["row", "col"][2 - rank :]
 

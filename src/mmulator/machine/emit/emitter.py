@@ -7,7 +7,7 @@ from typing import Any
 from mmulator.codegen.lang import Native
 from mmulator.codegen.loading import address
 from mmulator.codegen.ops import cast_ptr
-from mmulator.codegen.types import ptr, u64, u128
+from mmulator.codegen.types import u64, u128
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.emit.block import LANES, BlockEmitter, storage_type
 from mmulator.machine.emit.code import KernelCode

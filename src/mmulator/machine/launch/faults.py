@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmulator.errors import ExecutionFault, LimitReached
-from mmulator.machine.launch import faults_cluster, faults_mbarrier, faults_tensor
+from mmulator.machine.launch import faults_bulk, faults_cluster, faults_mbarrier, faults_tensor
 from mmulator.machine.launch.arena import read_string
 from mmulator.machine.launch.arguments import Buffer
 from mmulator.machine.launch.faults_cluster import describe_shared
@@ -74,6 +74,7 @@ _HINTS = {
     FaultKind.SHARED_OUT_OF_BOUNDS: "check the shared bytes of the launch and the address arithmetic",
     FaultKind.BEYOND_SPACE: "an address of this state space is an offset into it; cvta.to makes one of a generic address",
     FaultKind.WRONG_SPACE: "without .global the instruction takes any generic address",
+    FaultKind.NOT_SHARED: "this instruction works on shared memory alone: check which pointer it is given",
     FaultKind.MISALIGNED: "an access of n bytes needs an address that is a multiple of n",
     FaultKind.NULL_POINTER: "a pointer argument is 0, or an address was never set",
     FaultKind.ALLOCA_OVERFLOW: f"alloca has {STACK_BYTES} bytes a thread here; a GPU has what cudaLimitStackSize says",
@@ -88,6 +89,8 @@ _RULES = {
     FaultKind.BARRIER_COUNTS: "barrier: all threads that use a barrier before it completes must name the same thread count "
     "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: bar)",
 }
+_ALL_RULES = faults_cluster.RULES | faults_bulk.RULES | _RULES
+_ALL_HINTS = faults_cluster.HINTS | faults_bulk.HINTS | _HINTS
 
 
 def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
@@ -112,6 +115,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
     access = f"{ins.mnemonic} of {size} bytes at {where}"
     text = {
         **faults_cluster.texts(ins, access, address, size),
+        **faults_bulk.texts(ins, where, size),
         FaultKind.OUT_OF_BOUNDS: f"out of bounds: {access}",
         FaultKind.SHARED_OUT_OF_BOUNDS: f"out of bounds: {access}",
         FaultKind.LOCAL_OUT_OF_BOUNDS: f"out of bounds: {access}",
@@ -138,7 +142,7 @@ def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
         f"barrier {address}, and this thread another",
         FaultKind.WGMMA_ADDRESS: f"matrix descriptor outside of shared memory: {describe_address(grid, address)}",
     }[kind]
-    rule, hint = (faults_cluster.RULES | _RULES).get(kind), (faults_cluster.HINTS | _HINTS).get(kind)
+    rule, hint = _ALL_RULES.get(kind), _ALL_HINTS.get(kind)
     error = LimitReached if kind in _LIMITS else ExecutionFault
     return error(f"{text}, in {who}", span=ins.span, rule=rule, hint=hint)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mmulator.errors import ExecutionFault
+from mmulator.machine.launch.faults_cluster import waits_text
 from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.mbarriers import Event, Known, known, under_way
+from mmulator.machine.launch.mbarriers import Event, Known, known, on_host, under_way
 from mmulator.machine.launch.resident import Resident, ResidentCta
-from mmulator.machine.launch.whereabouts import Group, groups, place_text, warps_text
+from mmulator.machine.launch.whereabouts import Group, arrived_text, place_text, warps_text
 from mmulator.machine.state import LANES, FaultKind
 from mmulator.numerics.mbarrier import MOST
 from mmulator.ptx.tree import Instruction
@@ -80,7 +81,7 @@ def describe_mbarrier(grid: Grid, cta: ResidentCta, kind: FaultKind, who: str) -
     """A fault of these kinds. who: the thread."""
     state = cta.state
     ins = grid.kernel.sites[int(state["fault_site"])]
-    k = known(cta.resident, int(state["fault_address"]))
+    k = known(cta.resident, on_host(cta.resident, int(state["fault_address"])))
     say, rule, hint = _KINDS[kind]
     return ExecutionFault(f"{ins.mnemonic} {say(k, cta, int(state['fault_bytes']))}, in {who}", span=ins.span, rule=rule, hint=hint)
 
@@ -95,20 +96,22 @@ def describe_waits(grid: Grid, resident: Resident, found: Sequence[tuple[Residen
     said: dict[str, list[str]] = {}
     for c, gs in found:
         if gs:
-            said.setdefault(warps_text(gs, most=LANES), []).append(str(c))
+            said.setdefault(warps_text(gs, most=LANES) + arrived_text(c), []).append(str(c))
     where = "; ".join(f"{', '.join(blocks)}: {text}" for text, blocks in said.items())
     if len(said) == 1 and len(found) == 1:
         where = next(iter(said))
+    where += waits_text(resident, cta)
     lines = [_account(g, len(found)) for g in awaited[:_SENTENCES]]
     if len(awaited) > _SENTENCES:
         lines.append(f"and {len(awaited) - _SENTENCES} more mbarriers")
     first = waits[0].instruction
-    hints = dict.fromkeys(h for g in awaited if (h := likely(g)))
+    hints = dict(reversed([likely(g) for g in awaited]))  # of each kind the first
+    hints.pop("", None)
     return ExecutionFault(
         f"deadlock in {cta}: {where}" + "".join(f"\n  {line}" for line in lines),
         span=first.span if first is not None else None,
         rule=f"a phase is over when all arrivals that mbarrier.init named have come, and all bytes that were expected {_MBARRIER}",
-        hint="; ".join(list(hints)[:2]) or "look for a thread that does not arrive, or a copy that completes another mbarrier",
+        hint="; ".join(list(hints.values())[::-1][:2]) or "look for a thread that does not arrive, or a copy that completes another mbarrier",
     )  # fmt: skip
 
 
@@ -159,11 +162,11 @@ def _when(what: str, k: Known, event: Event | None, here: ResidentCta) -> str:
 
 
 # what is likely wrong -----------------------------------------------------------------------------------------------
-def likely(g: Group) -> str:
-    """The mistake that an mbarrier's state tells of, or nothing."""
+def likely(g: Group) -> tuple[str, str]:
+    """(kind, sentence) of the mistake that an mbarrier's state tells of, or nothing."""
     k, here = g.mbarrier, g.cta
     assert k is not None and here is not None
-    return next((text for find in _LIKELY if (text := find(k, here))), "")
+    return next(((find.__name__, text) for find in _LIKELY if (text := find(k, here))), ("", ""))
 
 
 def _other_block(k: Known, here: ResidentCta) -> str:
@@ -221,8 +224,8 @@ def _empty_from_the_start(k: Known, here: ResidentCta) -> str:
     if k.phases != 0 or k.arrived is not None or k.brought is not None or k.asked is not None:
         return ""
     return (
-        f"nobody has arrived at {k.name(here)} yet: a producer's first wait for a buffer that is empty must be for parity 1, the "
-        "phase before the first, which is over"
+        f"nobody has arrived at {k.name(here)} yet: whoever should waits, too, or took another branch; and a producer's first wait "
+        "for a buffer that is empty must be for parity 1, the phase before the first, which is over"
     )
 
 

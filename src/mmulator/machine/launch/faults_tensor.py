@@ -65,7 +65,7 @@ class _Copy:
 
     @property
     def says(self) -> str:
-        """`its map says: f16, sizes (64, 32), strides (128) bytes, box (16, 8), at byte 0 of argument 0 (x), ...`, innermost first."""
+        """`its map says: f16 at byte 0 of argument 0 (x), which has 4096, sizes (64, 32), strides (128) bytes, box (16, 8)`."""
         m = self.map
         if m is None:
             return "its map cannot be read"
@@ -78,11 +78,30 @@ def _numbers(values: tuple[int, ...]) -> str:
     return f"({', '.join(map(str, values))})"
 
 
+# Coordinates with which a map cannot be used, measured on an H200: what, the rule, what to do.
+_PLACES = {
+    Wrong.COORDINATE: (
+        "begins within 16 bytes of its row", "without interleaving, coordinate 0 times the bytes of an element is a multiple of 16",
+        "move the tensor's address by the rest, or copy from the multiple before it",
+    ),
+    Wrong.NEGATIVE: (
+        "begins before the tensor", "coordinates of a store or a reduction are not negative, those of a load may be",
+        "clip the box, or let its map begin where it does",
+    ),
+    Wrong.CORNER: (
+        "begins outside of its bounding box",
+        "the first pixel of im2col lies in the bounding box, from its lower corner to size - 1 + its upper corner; that of a store "
+        "in the tensor, too",
+        "check coordinates and corners along W, H and D",
+    ),
+}  # fmt: skip
+
+
 # the map ------------------------------------------------------------------------------------------------------------
 def _of_map(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
     where = f"tensor map at address 0x{c.at:x}, {c.name(c.at)}"
     if kind != FaultKind.TENSOR_MAP:
-        return f"{where}, cannot be read by {c.ins.mnemonic}", _MAP, "a tensor map is in .param, .const or .global memory, 128 bytes"
+        return f"{where}, cannot be read by {c.ins.mnemonic}", _MAP, "a tensor map has 128 bytes in .param, .const or .global"
     m = c.map
     wrong = Wrong(c.bytes)
     rank = c.ins.form["dim"][0]
@@ -92,10 +111,14 @@ def _of_map(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
         return f"no tensor map: {where}, is all zeros; {c.ins.mnemonic} needs one", _MAP, _ENCODE
     if m is None:
         return f"no tensor map: {where}: {_refusal(c.data)}", _MAP, _ENCODE
+    if wrong in _PLACES:
+        text, rule, hint = _PLACES[wrong]
+        return f"{c.box} {text}; {c.says}", f"{rule}; an H200 raises an illegal instruction", hint
     text = {
         Wrong.RANK: f"{c.ins.mnemonic} copies {rank} dimensions, and its map has {m.rank}",
         Wrong.MODE: f"{c.ins.mnemonic} with a map of {'im2col' if m.im2col else 'tiled'} mode",
         Wrong.ROW: f"a row of the box has more bytes than its swizzle mode, {m.swizzle}, is wide",
+        Wrong.GRANULE: "the bytes of a row of the box are no multiple of 16",
         Wrong.ADDRESS: f"the tensor's address, 0x{m.address:x}, is no multiple of {32 if m.interleave == '32B' else 16}",
         Wrong.OPERATION: f"{c.ins.mnemonic} cannot combine elements of {m.type}",
         Wrong.INTERLEAVE: f"interleave {m.interleave} in a tensor of {m.rank} dimensions",

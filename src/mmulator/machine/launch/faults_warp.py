@@ -10,8 +10,8 @@ from mmulator.machine.launch.faults_cluster import WAITS, waits_text
 from mmulator.machine.launch.faults_mbarrier import describe_waits
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident, ResidentCta
-from mmulator.machine.launch.whereabouts import Group, groups, lanes_text, warps_text
-from mmulator.machine.state import FULL, LANES, NUM_BARRIERS
+from mmulator.machine.launch.whereabouts import Group, arrived_text, groups, lanes_text, warps_text
+from mmulator.machine.state import FULL, LANES
 from mmulator.program.blocks import takes_whole_warp
 from mmulator.ptx.tree import Instruction
 
@@ -109,7 +109,7 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
     held = next((g for g in found if _is_held(g, found)), None)
     if held is not None and held.instruction is not None:
         return _describe_held(cta, found, held, held.instruction)
-    if any(g.state == "mbarrier" for _, gs in every for g in gs):
+    if any(g.state == "sleeps" for _, gs in every for g in gs):
         return describe_waits(grid, resident, every)
     first = next((g for g in found if g.state == "waits"), found[0] if found else None)
     waits = first is not None and first.state == "waits"
@@ -120,7 +120,7 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
     if waits and ins is not None and ins.opcode in WAITS:
         rule, hint = WAITS[ins.opcode]
     return ExecutionFault(
-        f"deadlock in {cta}: {warps_text(found)}{_arrived(cta)}{waits_text(resident, cta)}",
+        f"deadlock in {cta}: {warps_text(found)}{arrived_text(cta)}{waits_text(resident, cta)}",
         span=ins.span if ins is not None else None, rule=rule, hint=hint,
     )  # fmt: skip
 
@@ -132,18 +132,7 @@ def _telling(found: Sequence[Group]) -> int:
 
 def _is_held(g: Group, found: Sequence[Group]) -> bool:
     """Whether lanes wait for others of their warp, none of which is at an mbarrier."""
-    return g.state == "held" and not any(o.warp == g.warp and o.state == "mbarrier" for o in found)
-
-
-def _arrived(cta: ResidentCta) -> str:
-    """`; 32 of 64 threads have arrived at barrier 1`."""
-    state = cta.state
-    said = []
-    for n in range(NUM_BARRIERS):
-        arrived, count = int(state["barriers"]["arrived"][n]), int(state["barriers"]["count"][n])
-        if arrived:
-            said.append(f"{arrived} of {count or int(state['live_threads'])} threads have arrived at barrier {n}")
-    return "".join(f"; {text}" for text in said)
+    return g.state == "held" and not any(o.warp == g.warp and o.state == "sleeps" for o in found)
 
 
 def _describe_held(cta: ResidentCta, found: Sequence[Group], held: Group, ins: Instruction) -> ExecutionFault:

@@ -24,7 +24,7 @@ from mmulator.machine.state import (
     Warp,
 )
 from mmulator.numerics.mbarrier import Mbarrier
-from mmulator.program.addresses import SHARED_BASE
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.ptx.tree import Instruction, Variable
 
 _ACCOUNT, _TRANSFER = np.dtype(Account.numpy_dtype()), np.dtype(Transfer.numpy_dtype())
@@ -123,6 +123,13 @@ def _event(resident: Resident, who: Any) -> Event | None:
     cta = ResidentCta(resident, int(who["warp"]) // warps)
     ins = resident.grid.kernel.sites[int(who["site"]) - 1]
     return Event(cta, int(who["warp"]) % warps, int(who["lane"]), int(who["phase"]), ins)
+
+
+def on_host(resident: Resident, address: int) -> int:
+    """Where an address of the shared window is; one of the host is one already."""
+    if address >> RANK_SHIFT >= len(resident.shared):
+        return address
+    return resident.arena.at(resident.shared[address >> RANK_SHIFT]) + (address & (1 << RANK_SHIFT) - 1) - SHARED_BASE
 
 
 def known(resident: Resident, at: int) -> Known:

@@ -77,8 +77,8 @@ class Resident:
         self.warps = self.arena.view("warps", WARP)
         self._describe()
         self._renewed()
-        self.numbers, self.ends, self.begun, self.finished, self.left, self.counts = (
-            self.cluster[name] for name in ("number", "end", "begun", "finished", "left", "counts")
+        self.numbers, self.ends, self.begun, self.finished, self.left, self.counts, self.others = (
+            self.cluster[name] for name in ("number", "end", "begun", "finished", "left", "counts", "others")
         )
         self.address = self.arena.at("cluster")
         self.join(grid)

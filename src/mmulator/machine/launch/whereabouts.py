@@ -15,13 +15,13 @@ from mmulator.program.blocks import Block, Program
 from mmulator.ptx.tree import Instruction
 
 MOST = 4  # warps that a message names
-State = Literal["runs", "waits", "held", "barrier", "mbarrier"]
+State = Literal["runs", "waits", "held", "barrier", "sleeps"]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Lanes of a warp at one place. held: they wait for lanes of their own warp; waits: for other warps of the warpgroup; mbarrier:
-    for `mbarrier`."""
+    """Lanes of a warp at one place. held: they wait for lanes of their own warp; waits: for other warps of the warpgroup;
+    sleeps: for a phase of `mbarrier`."""
 
     warp: int
     lanes: int
@@ -37,7 +37,7 @@ class Group:
             what = f"{self.mbarrier.phase_text} of {self.mbarrier.name(self.cta)}"
             return f"{lanes_text(self.lanes)} {wait} for {what} at {place_text(self.instruction)}"
         verb = {
-            "runs": "at", "mbarrier": "at", "waits": f"{wait} for other warps at", "held": f"{wait} for other lanes at", "barrier": f"{wait} at",
+            "runs": "at", "sleeps": "at", "waits": f"{wait} for other warps at", "held": f"{wait} for other lanes at", "barrier": f"{wait} at",
         }[self.state]  # fmt: skip
         number = f" (barrier {self.barrier})" if self.state == "barrier" else ""
         return f"{lanes_text(self.lanes)} {verb} {place_text(self.instruction)}{number}"
@@ -70,7 +70,7 @@ def _of_warp(program: Program, cta: ResidentCta, w: Any) -> Iterator[Group]:
         lanes = sum(1 << n for n in same) & left
         left &= ~lanes
         ins = instruction_at(program, int(pcs[lane]), state)
-        if state == "mbarrier":
+        if state == "sleeps":
             yield Group(int(w["index"]), lanes, state, ins, -1, known(cta.resident, barrier), cta)
         else:
             yield Group(int(w["index"]), lanes, state, ins, barrier)
@@ -83,7 +83,7 @@ def _state(w: Any, lane: int) -> tuple[State, int]:
     if int(w["held"]) & bit:
         return "held", -1
     if int(w["waiting"]) & int(w["napping"]) & bit:
-        return "mbarrier", int(w["naps_at"][lane])
+        return "sleeps", int(w["naps_at"][lane])
     return ("waits" if int(w["waiting"]) & bit else "runs"), -1
 
 
@@ -112,3 +112,14 @@ def warps_text(found: list[Group], most: int = MOST) -> str:
         said.setdefault(text, []).append(warp)
     parts = [f"{lanes_text(sum(1 << n for n in warps)).replace('lane', 'warp')}: {text}" for text, warps in said.items()]
     return "; ".join(parts[:most]) + (f"; and {len(parts) - most} more" if len(parts) > most else "")
+
+
+def arrived_text(cta: ResidentCta) -> str:
+    """`; 32 of 64 threads have arrived at barrier 1`."""
+    state = cta.state
+    said = []
+    for n in range(NUM_BARRIERS):
+        arrived, count = int(state["barriers"]["arrived"][n]), int(state["barriers"]["count"][n])
+        if arrived:
+            said.append(f"{arrived} of {count or int(state['live_threads'])} threads have arrived at barrier {n}")
+    return "".join(f"; {text}" for text in said)

@@ -228,6 +228,7 @@ class Workers:
         since = before = time.perf_counter()
         while True:
             budget = self.piece if counted is None else min(self.piece, counted.left)
+            resident.others[0] = self.finished + 1 < self.clusters
             result = native(cluster, budget)
             now = time.perf_counter()
             over = now - since > self.turn if counted is None else counted.ran(resident, budget, self.finished)

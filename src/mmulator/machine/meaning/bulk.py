@@ -39,11 +39,12 @@ def copy(e: Emitter, ins: Instruction) -> None:
     form, o = ins.form, Operands(e, ins)
     places = o.place("dstMem"), o.place("srcMem"), o.number("size")
     if form["dst"] == "global":
-        e.transfers(TransferKind.BULK_STORE, rt.move_store)
+        e.transfers(TransferKind.BULK_STORE, rt.bytes_out)
         kept = o.number("byteMask", "u16", otherwise=rt.ALL)
         e.call(rt.store_to_global, e.w, e.lanes_of(ins), *places, kept, int(TransferKind.BULK_STORE), e.site)
         return
-    e.transfers(TransferKind.BULK_LOAD, rt.move_load)
+    e.transfers(TransferKind.BULK_LOAD, rt.bytes_in)
+    e.mbarriers()
     load = rt.load_function(form["dst"], form["src"], bool(form["multicast"]))
     e.call(load, e.w, e.lanes_of(ins), *places, o.place("mbar"), o.number("ctaMask", "u16"), e.site)
 
@@ -55,6 +56,7 @@ def reduce(e: Emitter, ins: Instruction) -> None:
     shared = form["dst"] != "global"
     kind = e.mover(rt.move_reduction(form["op"], form["type"], shared))
     if shared:
+        e.mbarriers()
         e.call(rt.reduce_to_shared, e.w, e.lanes_of(ins), *places, o.place("mbar"), kind, e.site)
     else:
         kept = constant(e.b, U32, rt.ALL)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.codegen.ops import null
-from mmulator.codegen.types import u8, u32
+from mmulator.codegen.types import u32
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
 from mmulator.machine.emit.block import LANES
@@ -11,7 +10,6 @@ from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.runtime import tensor as rt
-from mmulator.machine.runtime.events import BOTH, WRITE
 from mmulator.machine.runtime.boxes import MODES, RANKS, Mode
 from mmulator.machine.state import TransferKind
 from mmulator.ptx.tree import Address, Instruction, Operand
@@ -40,11 +38,12 @@ def _how(ins: Instruction) -> tuple[int, Mode]:
 @means("cp.async.bulk.tensor")
 def copy(e: Emitter, ins: Instruction) -> None:
     if ins.form["dst"] == "global":
-        _store(e, ins, null(u8), ANY_TYPE, WRITE)
+        e.transfers(TransferKind.TENSOR_STORE, rt.store_function(""))
+        _store(e, ins, TransferKind.TENSOR_STORE, ANY_TYPE)
         return
     rank, mode = _how(ins)
     to, tensor, barrier, *rest = ins.operands
-    e.transfers(TransferKind.TENSOR_LOAD, rt.move_load)
+    e.transfers(TransferKind.TENSOR_LOAD, rt.move_tensor_load)
     more: tuple[Operand, ...] = ()
     if mode >= Mode.IM2COL:
         more = elements(rest.pop(0))
@@ -63,15 +62,14 @@ def copy(e: Emitter, ins: Instruction) -> None:
 @means("cp.reduce.async.bulk.tensor")
 def reduce(e: Emitter, ins: Instruction) -> None:
     op = ins.form["op"]
-    _store(e, ins, e.pointer(rt.combine_function(op)), rt.codes(op), BOTH)
+    _store(e, ins, e.mover(rt.store_function(op)), rt.codes(op))
 
 
-def _store(e: Emitter, ins: Instruction, combine: Value, types: int, access: int) -> None:
+def _store(e: Emitter, ins: Instruction, kind: int, types: int) -> None:
     rank, mode = _how(ins)
-    e.transfers(TransferKind.TENSOR_STORE, rt.move_store)
     at, coordinates = _map(e, ins.operands[0])
     source = e.spill(e.address(must_be(ins.operands[1], Address)))
-    e.call(rt.tensor_store, e.w, e.lanes_of(ins), at, coordinates, source, rank, int(mode), combine, types, access, e.site)
+    e.call(rt.tensor_store, e.w, e.lanes_of(ins), at, coordinates, source, rank, int(mode), int(kind), types, e.site)
 
 
 @means("cp.async.bulk.prefetch.tensor")

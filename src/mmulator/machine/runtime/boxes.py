@@ -24,6 +24,7 @@ from mmulator.machine.state import FaultKind, Warp
 RANKS = 5
 MAP_ALIGNMENT = 64
 GRANULE = 16  # bytes that a store writes at once
+PADDED = 16  # bytes of shared memory of sixteen elements with padding
 WIDE, HALO_EVERY = 128, 32  # pixels of im2col::w::128, and after how many of them a halo comes
 NO_WIDTH = 1 << 16  # of rows that are not swizzled
 FAR = 50  # bits: a tensor that goes on for 2^62 bytes is nowhere
@@ -80,7 +81,6 @@ Box = Struct("Box", [
     ("nan", u32),
     ("swizzle", u32), ("swizzle_low", u32),  # masks: bits of the address that are XORed with the number of its line of 128 bytes
     ("shift", u32), ("shift_low", u32),  # left by so many bits
-    ("combine", u64),  # function of a reduction
     ("count", u32, RANKS), ("index", u32, RANKS),
     ("step", i64, RANKS), ("at", i64, RANKS), ("size", i64, RANKS), ("stride", i64, RANKS),
     ("lower", i64, 3), ("upper", i64, 3),  # im2col: of W, H, D, first and behind the last; ROWS: those that come next
@@ -105,18 +105,18 @@ def read(words: Any, field: fields.Field) -> Value:
 
 # reading a map ------------------------------------------------------------------------------------------------------
 @native
-def element(box: ptr_to(Box), code: u32) -> u32:
+def take_type(box: ptr_to(Box), code: u32) -> u32:
     """The bytes of a type's unit, and how many elements it has; 0 if no type has this code."""
     for kind in TYPES:
         if code == kind.code:
             box.unit = u32(kind.memory)
-            box.shared_unit = u32(kind.shared)
+            box.shared_unit = u32(PADDED if kind.padded else kind.memory)
             return u32(kind.elements)
     return u32(0)
 
 
 @native
-def swizzle(box: ptr_to(Box), mode: u32, atomicity: u32) -> u32:
+def take_swizzle(box: ptr_to(Box), mode: u32, atomicity: u32) -> u32:
     """How the address bits of a swizzle go together: the most bytes of a row, or 0 if there is no such mode."""
     box.swizzle = u32(0)
     box.shift = u32(0)
@@ -136,11 +136,11 @@ def swizzle(box: ptr_to(Box), mode: u32, atomicity: u32) -> u32:
 
 
 @native
-def understood(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u32:
+def take_map(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u32:
     """Fill in a box from the words of its map, all but its coordinates: 0, or what is wrong (Wrong)."""
     if (words[0] | words[1] | words[2] | words[8]) == 0:
         return u32(Wrong.ZEROS)
-    elements = element(box, u32(read(words, fields.ELEMENT_TYPE)))
+    elements = take_type(box, u32(read(words, fields.ELEMENT_TYPE)))
     box.elements = elements
     if elements == 0:
         return u32(Wrong.TYPE)
@@ -148,7 +148,7 @@ def understood(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u3
         return u32(Wrong.RANK)
     if (read(words, fields.IM2COL) != 0) != (mode >= Mode.IM2COL):
         return u32(Wrong.MODE)
-    width = swizzle(box, u32(read(words, fields.SWIZZLE)), u32(read(words, fields.ATOMICITY)))
+    width = take_swizzle(box, u32(read(words, fields.SWIZZLE)), u32(read(words, fields.ATOMICITY)))
     if width == 0:
         return u32(Wrong.SWIZZLE)
     interleave = read(words, fields.INTERLEAVE)
@@ -221,7 +221,7 @@ def bounding_box(box: ptr_to(Box), words: ptr_to(u32), rank: u32) -> None:
 
 
 @native
-def along(box: ptr_to(Box)) -> u32:
+def along_row(box: ptr_to(Box)) -> u32:
     """Which bytes of a row are the tensor's; from here on dimension 0 is within the row, but for interleaved units. 0 if the row
     begins within 16 bytes."""
     box.inner = i64(0)
@@ -253,7 +253,7 @@ def whole_granules(box: ptr_to(Box)) -> None:
 
 
 @native
-def begin(
+def begin_box(
     w: ptr_to(Warp), lane: u32, at: u64, coordinates: ptr_to(u32), more: ptr_to(u32), rank: u32, mode: u32, stores: u32,
     box: ptr_to(Box), site: u32,
 ) -> u32:  # fmt: skip
@@ -267,7 +267,7 @@ def begin(
     words = cast_ptr(u32, reach(w, lane, at, u64(fields.BYTES), READ, site))
     if u64(words) == 0:
         return u32(0)
-    wrong = understood(box, words, rank, mode)
+    wrong = take_map(box, words, rank, mode)
     if wrong != 0:
         fault(w, FaultKind.TENSOR_MAP, site, lane, at, wrong)
         return u32(0)
@@ -283,7 +283,8 @@ def begin(
     if mode == Mode.IM2COL:
         for k in unrolled(3):
             if u32(k) < rank - 2:
-                if box.at[k + 1] < box.lower[k] or box.at[k + 1] >= box.upper[k]:
+                end = minimum(box.upper[k], box.size[k + 1]) if stores != 0 else box.upper[k]
+                if box.at[k + 1] < box.lower[k] or box.at[k + 1] >= end:
                     fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.CORNER))
                     return u32(0)
     if mode == Mode.ROWS:
@@ -302,7 +303,7 @@ def begin(
         box.lower[0] = box.lower[0] + offset
         box.upper[0] = box.upper[0] + offset
         box.rows = box.rows + box.rows // box.every * box.halo
-    if along(box) == 0:
+    if along_row(box) == 0:
         fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.COORDINATE))
         return u32(0)
     return u32(1)
@@ -372,7 +373,7 @@ def next_row(box: ptr_to(Box)) -> None:
 
 # what a copy touches of the tensor ----------------------------------------------------------------------------------
 @native
-def clipped(box: ptr_to(Box), k: u32, first: ptr_to(i64), last: ptr_to(i64)) -> u32:
+def clip_dimension(box: ptr_to(Box), k: u32, first: ptr_to(i64), last: ptr_to(i64)) -> u32:
     """Add the bytes to the first and to the last coordinate along a dimension of a tile that are in bounds: 0 if there is none."""
     at = box.at[k]
     step = box.step[k]
@@ -389,7 +390,7 @@ def clipped(box: ptr_to(Box), k: u32, first: ptr_to(i64), last: ptr_to(i64)) -> 
 
 
 @native
-def extent(box: ptr_to(Box), first: ptr_to(i64), last: ptr_to(i64)) -> u32:
+def extent_of_box(box: ptr_to(Box), first: ptr_to(i64), last: ptr_to(i64)) -> u32:
     """Bytes from the tensor's element 0, ... to the first that a copy touches, and to what is behind the last: 0 if it touches
     none, 2 if they are beyond all memory."""
     for k in unrolled(RANKS):
@@ -401,7 +402,7 @@ def extent(box: ptr_to(Box), first: ptr_to(i64), last: ptr_to(i64)) -> u32:
     last[0] = box.inner + i64(box.high)
     if box.mode == Mode.TILE:
         for k in unrolled(RANKS):
-            found = found & clipped(box, u32(k), first, last)
+            found = found & clip_dimension(box, u32(k), first, last)
         return found
     if found == 0:
         return u32(0)

@@ -13,6 +13,7 @@ from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
 from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.mbarrier import must_be_mbarrier
 from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import new_transfer, start
 from mmulator.machine.runtime.windows import (
@@ -45,7 +46,7 @@ def piece(t: ptr_to(Transfer), first: u32, end: u32) -> u64:
 
 
 @native
-def move_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+def bytes_in(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Some pieces of a copy to the shared memory of CTAs."""
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
@@ -61,7 +62,7 @@ def move_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64
 
 
 @native
-def move_store(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+def bytes_out(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Some pieces of a copy to global memory."""
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
@@ -81,7 +82,7 @@ def move_store(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u6
 @cache
 def move_reduction(op: str, kind: str, shared: bool) -> Native:
     """What does some pieces of a reduction of elements of a type."""
-    combine, size = reduce_function(op, "f32.ftz" if kind == "f32" else kind, shared), type_bits(kind) // 8
+    combine, size = reduce_function(op, kind, shared), type_bits(kind) // 8
 
     def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
         begin = u64(first) * PIECE
@@ -117,21 +118,30 @@ def hold_own(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
 
 @native
 def hold_barrier(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
-    """There is room for an mbarrier at an address of the shared window, or a fault."""
+    """There is an mbarrier at an address of the shared window, or a fault."""
     if (at & (BARRIER - 1)) != 0:
         fault(w, FaultKind.MISALIGNED, site, lane, at, u32(BARRIER))
-    hold_shared(w, lane, at, u64(BARRIER), site)
+    barrier = hold_shared(w, lane, at, u64(BARRIER), site)
+    if u64(barrier) != 0:
+        must_be_mbarrier(w, lane, u64(barrier), site)
 
 
 @native
 def targets(w: ptr_to(Warp), lane: u32, to: u64, bytes: u64, barrier: u64, ranks: u32, site: u32) -> None:
-    """All CTAs of a multicast have shared memory at these places."""
+    """All CTAs of a multicast have shared memory, and an mbarrier, at these places."""
     left = ranks
     while left != 0:
         rank = u64(trailing_zeros(left)) << RANK_SHIFT
         left = left & (left - 1)
         hold_shared(w, lane, (to & WITHIN) | rank, bytes, site)
-        hold_shared(w, lane, (barrier & WITHIN) | rank, u64(BARRIER), site)
+        hold_barrier(w, lane, (barrier & WITHIN) | rank, site)
+
+
+@native
+def need_cluster(w: ptr_to(Warp), lane: u32, to: u64, site: u32) -> None:
+    """Copies from shared memory to that of a CTA of the cluster want clusters: an H200 traps in a launch without."""
+    if w.cta.launch.explicit == 0:
+        fault(w, FaultKind.NO_CLUSTER, site, lane, to, u32(0))
 
 
 @native
@@ -176,17 +186,18 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
             if from_global:
                 source = hold(w, lane, at[lane], u64(bytes), READ, site)
             else:
+                need_cluster(w, lane, to[lane], site)
                 source = hold_own(w, lane, at[lane], u64(bytes), site)
             if own:
                 hold_own(w, lane, to[lane], u64(bytes), site)
             else:
                 hold_shared(w, lane, to[lane], u64(bytes), site)
-            hold_barrier(w, lane, barriers[lane], site)
             reached = u32(1) << (u32(to[lane] >> RANK_SHIFT) & 31)
             if multicast:
                 reached = ranks[lane]
                 targets(w, lane, to[lane], u64(bytes), barriers[lane], reached, site)
             else:
+                hold_barrier(w, lane, barriers[lane], site)
                 barrier_beside(w, lane, to[lane], barriers[lane], site)
             if w.cta.fault == 0:
                 t = new_transfer(w, lane, u32(TransferKind.BULK_LOAD), site)
@@ -240,6 +251,7 @@ def reduce_to_shared(
         lane = trailing_zeros(left)
         left = left & (left - 1)
         bytes = sizes[lane]
+        need_cluster(w, lane, to[lane], site)
         check(w, lane, to[lane], at[lane], bytes, site)
         source = hold_own(w, lane, at[lane], u64(bytes), site)
         target = hold_shared(w, lane, to[lane], u64(bytes), site)

@@ -11,14 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.ops import cast_ptr, select
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.machine.runtime.waiting import time_out
 from mmulator.machine.state import Cluster, Stop, Warp
 
-PATIENCE = 1 << 20  # tries of threads that touch memory; others have a part of them
-QUIET = 16  # what a try counts in which nobody does
-ALONE = 8  # tries until other clusters have their turns in between
+PATIENCE = 1 << 20  # tries of threads that look at memory which other clusters may write
+QUIET = 16  # what a try counts of those that do not
 PLACES = Warp.offset["lane_pc"]  # where lanes are: program counters and frames
 PLACE_WORDS = (Warp.offset["sync_pc"] - PLACES) // 8
 MIX = 0x9E3779B97F4A7C15
@@ -74,13 +73,14 @@ def end_waits(cluster: ptr_to(Cluster)) -> u32:
     if (tries & (tries - 1)) == 0:  # compare with this one, until there were twice as many
         cluster.print = state
         cluster.noise = noise
-    if noise == cluster.heard:
-        cluster.patience = cluster.patience + (QUIET - 1)
-    cluster.patience = cluster.patience + 1
+    alone = noise == cluster.heard or cluster.others == 0  # nobody else can change what these lanes look at
+    cluster.patience = cluster.patience + select(alone, u32(QUIET), u32(1))
     cluster.heard = noise
     cluster.tries = tries + 1
-    if cluster.patience > PATIENCE or time_out(cluster) == 0:
+    if cluster.patience > PATIENCE:
         return u32(Stop.BLOCKED)
-    if tries < ALONE:
+    if time_out(cluster) == 0:
+        return u32(Stop.BLOCKED)
+    if alone:
         return u32(Stop.BUDGET)
     return u32(Stop.ASLEEP)

@@ -13,14 +13,15 @@ from typing import Any
 
 from mmulator.codegen.lang import Native, native, unrolled
 from mmulator.codegen.ops import cast_ptr, copy_bytes, load, null, prefetch, select, stack, store, trailing_zeros
-from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64, void
-from mmulator.codegen.values import Builder, Value
+from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.values import Value
 from mmulator.errors import InternalError
 from mmulator.layouts.tensormap.types import TYPES
-from mmulator.machine.runtime.events import READ, WRITE, Proxy, accessed_one, by
+from mmulator.machine.runtime.boxes import RANKS, Box, Wrong, begin_box, extent_of_box, next_row, row_inside, row_offset
+from mmulator.machine.runtime.bulk import barrier_beside
+from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.mbarrier import ALIGNMENT
-from mmulator.machine.runtime.boxes import RANKS, Box, Wrong, begin, extent, next_row, row_inside, row_offset
+from mmulator.machine.runtime.mbarrier import ALIGNMENT, must_be_mbarrier
 from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import new_transfer, start
 from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, WITHIN, hold, hold_shared, other_cta, shared_of
@@ -37,7 +38,7 @@ ROUNDED = 1 << 4  # a bit of a type's code in a map: of tf32
 SHARED_ALIGNMENT = 128
 MOST_ROW = 256 * 16  # bytes of a row
 NAN = 0x7FF7  # of elements that are out of bounds, in 16 bits each
-READS, WRITES = by(READ, Proxy.ASYNC), by(WRITE, Proxy.ASYNC)
+READS, WRITES, COMBINES = by(READ, Proxy.ASYNC), by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
 C16 = u8.vec(CHUNK)
 OWN, MULTICAST, PAIR = 1, 2, 4  # ways of a load: to the CTA's own memory; to several CTAs; the mbarriers of pairs of CTAs
 
@@ -51,7 +52,7 @@ def swizzled(box: ptr_to(Box), at: u64) -> u64:
 
 
 @native
-def lines(box: ptr_to(Box)) -> u64:
+def lines_of_box(box: ptr_to(Box)) -> u64:
     """Bytes of shared memory from the first of a box on that it may touch."""
     bytes = u64(box.rows) * u64(box.pitch)
     if box.swizzle != 0:
@@ -78,7 +79,7 @@ def in_chunks(box: Any, at: Any) -> Value:
 
 
 @native(inline=True)
-def place(box: ptr_to(Box), at: u64, i: u64) -> u64:
+def place_in_row(box: ptr_to(Box), at: u64, i: u64) -> u64:
     """Where byte i of a row in the tensor lies in shared memory, where the row begins at `at`."""
     unit = u64(box.unit)
     return swizzled(box, at + i // unit * u64(box.shared_unit) + i % unit)
@@ -109,7 +110,7 @@ def put_row(box: ptr_to(Box), row: ptr, shared: ptr, at: u64) -> None:
     """Write a row to shared memory, in which it begins at `at`."""
     if not in_chunks(box, at):
         for i in range(u64(box.memory_row)):
-            shared[place(box, at, i)] = row[i]
+            shared[place_in_row(box, at, i)] = row[i]
     elif box.swizzle == 0:
         copy_bytes(shared + at, row, box.row)
     else:
@@ -121,7 +122,7 @@ def take_row(box: ptr_to(Box), row: ptr, shared: ptr, at: u64) -> None:
     """Read a row from shared memory."""
     if not in_chunks(box, at):
         for i in range(u64(box.memory_row)):
-            row[i] = shared[place(box, at, i)]
+            row[i] = shared[place_in_row(box, at, i)]
     elif box.swizzle == 0:
         copy_bytes(row, shared + at, box.row)
     else:
@@ -157,7 +158,7 @@ def fetch_ahead(at: ptr, bytes: u32) -> None:
 
 
 @native
-def move_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Some rows from the tensor to shared memory."""
     box = cast_ptr(Box, address(t.payload))  # noqa: F821
     room = stack(u8, MOST_ROW)
@@ -189,39 +190,6 @@ def move_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64
     return u64(end - first) * u64(box.memory_row)
 
 
-@native
-def move_store(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
-    """Some rows from shared memory to the tensor, or combined with what is there."""
-    box = cast_ptr(Box, address(t.payload))  # noqa: F821
-    room = stack(u8, MOST_ROW)
-    memory = begin_of(t.source, first_byte(box))
-    bytes = box.high - box.low
-    for number in range(first, end):
-        if bytes != 0 and row_inside(box) != 0:
-            offset = row_offset(box)
-            target = t.target + (offset - box.first)
-            at = box.place + u64(number) * u64(box.pitch)
-            accessed_one(
-                w, t.lane, (u64(w.cta.rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at, box.row, READS, t.site
-            )
-            accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, WRITES, t.site)
-            if box.combine != 0:
-                take_row(box, room, memory, at)
-                call_combine(box.combine, target + box.low, room + box.low, u64(bytes), box.type)
-            elif bytes == box.memory_row:
-                take_row(box, target, memory, at)
-            else:
-                take_row(box, room, memory, at)
-                copy_bytes(target + box.low, room + box.low, bytes)
-        next_row(box)
-    return u64(0)
-
-
-def call_combine(function: Any, target: Any, source: Any, bytes: Any, kind: Any) -> None:
-    """Macro: a reduction of elements that lie together, of a type by its code in the map."""
-    Builder.current().call_pointer(ptr(function), void, [target, source, bytes, kind])
-
-
 _BITS = ("u32", "s32", "u64")
 _INTEGERS = (*_BITS, "s64")
 _HALVES = ("f16", "bf16")
@@ -230,7 +198,7 @@ REDUCED: Mapping[str, tuple[str, ...]] = {
     "add": ("u32", "s32", "u64", *_HALVES, "f32", "f32.ftz", "f64", "tf32", "tf32.ftz"), "min": (*_INTEGERS, *_HALVES),
     "max": (*_INTEGERS, *_HALVES), "inc": ("u32",), "dec": ("u32",), "and": _BITS, "or": _BITS, "xor": _BITS,
 }  # fmt: skip
-_AS = dict.fromkeys(("f32.ftz", "tf32", "tf32.ftz"), "f32")
+_AS = {"tf32": "f32", "tf32.ftz": "f32.ftz"}  # tf32 is not rounded here
 
 
 def codes(op: str) -> int:
@@ -239,22 +207,46 @@ def codes(op: str) -> int:
 
 
 @cache
-def combine_function(op: str) -> Native:
-    """(target, source, bytes, code): a reduction of elements that lie together, of the type that has this code in a map."""
-    kinds = [kind for kind in TYPES if kind.name in REDUCED[op]]
-    functions = {kind.name: reduce_function(op, _AS.get(kind.name, kind.name)) for kind in kinds}
+def store_function(op: str) -> Native:
+    """What does some rows from shared memory to the tensor: they are stored if `op` is empty, or combined with what is there."""
+    combined = [kind for kind in TYPES if kind.name in REDUCED.get(op, ())]
+    functions = {kind.code: reduce_function(op, _AS.get(kind.name, kind.name)) for kind in combined}
+    writes = COMBINES if op else WRITES
+    sizes = {kind.code: kind.memory for kind in TYPES}
 
-    def combine(target: ptr, source: ptr, bytes: u64, code: u32) -> None:
-        for kind in kinds:
-            if code == kind.code:
-                functions[kind.name](target, source, bytes // kind.memory)
+    def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
+        box = cast_ptr(Box, address(t.payload))  # noqa: F821
+        room = stack(u8, MOST_ROW)
+        memory = begin_of(t.source, first_byte(box))
+        bytes = box.high - box.low
+        for number in range(first, end):
+            if bytes != 0 and row_inside(box) != 0:
+                offset = row_offset(box)
+                target = t.target + (offset - box.first)
+                at = box.place + u64(number) * u64(box.pitch)
+                accessed_one(
+                    w, t.lane, (u64(w.cta.rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at, box.row, READS, t.site
+                )
+                accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, writes, t.site)
+                if op:
+                    take_row(box, room, memory, at)
+                    for code in functions:
+                        if box.type == code:
+                            functions[code](target + box.low, room + box.low, u64(bytes // sizes[code]))
+                elif bytes == box.memory_row:
+                    take_row(box, target, memory, at)
+                else:
+                    take_row(box, room, memory, at)
+                    copy_bytes(target + box.low, room + box.low, bytes)
+            next_row(box)
+        return u64(0)
 
-    return Native(combine, f"combine_tensor_{op}")
+    return Native(move, f"move_tensor_{op or 'store'}")
 
 
 # issue --------------------------------------------------------------------------------------------------------------
 @native
-def note(w: ptr_to(Warp), lane: u32, at: u64, to: u64, coordinates: ptr_to(u32)) -> None:
+def note_copy(w: ptr_to(Warp), lane: u32, at: u64, to: u64, coordinates: ptr_to(u32)) -> None:
     """What a fault is to know: the map, the place in shared memory, the coordinates."""
     cta = w.cta
     cta.fault_words[0] = at
@@ -267,7 +259,7 @@ def note(w: ptr_to(Warp), lane: u32, at: u64, to: u64, coordinates: ptr_to(u32))
 def hold_tensor(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), access: u32, site: u32) -> ptr:
     """What a copy touches of the tensor, which lies in one buffer; or null, and a fault unless that is nothing."""
     ends = stack(i64, 2)
-    found = extent(box, ends, ends + 1)
+    found = extent_of_box(box, ends, ends + 1)
     if found == 2:
         fault(w, FaultKind.OUT_OF_BOUNDS, site, lane, box.address, u32(0))
     if found != 1:
@@ -289,7 +281,7 @@ def hold_box(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), to: u64, targets: u32
     while left != 0:
         rank = trailing_zeros(left)
         left = left & (left - 1)
-        hold_shared(w, lane, (u64(rank) << RANK_SHIFT) | (to & WITHIN), lines(box), site)
+        hold_shared(w, lane, (u64(rank) << RANK_SHIFT) | (to & WITHIN), lines_of_box(box), site)
 
 
 @native
@@ -301,7 +293,9 @@ def hold_barriers(w: ptr_to(Warp), lane: u32, t: ptr_to(Transfer), barrier: u64,
     while left != 0:
         rank = trailing_zeros(left)
         left = left & (left - 1)
-        hold_shared(w, lane, (u64(rank) << RANK_SHIFT) | (barrier & WITHIN), u64(8), site)
+        host = hold_shared(w, lane, (u64(rank) << RANK_SHIFT) | (barrier & WITHIN), u64(8), site)
+        if u64(host) != 0:
+            must_be_mbarrier(w, lane, u64(host), site)
     t.completes = u32(Completes.BYTES)
     t.barriers = barriers
     t.offset = (barrier & WITHIN) - SHARED_BASE
@@ -317,7 +311,7 @@ def load_box(
         return
     t = new_transfer(w, lane, u32(TransferKind.TENSOR_LOAD), site)
     box = cast_ptr(Box, address(t.payload))  # noqa: F821
-    if begin(w, lane, at, coordinates, more, rank, mode, u32(0), box, site) != 0:
+    if begin_box(w, lane, at, coordinates, more, rank, mode, u32(0), box, site) != 0:
         hold_box(w, lane, box, to, targets, site)
         hold_barriers(w, lane, t, barrier, barriers, site)
         t.source = hold_tensor(w, lane, box, u32(READ), site)
@@ -345,6 +339,8 @@ def tensor_load(
         owner = u32(1) << u32(barrier >> RANK_SHIFT)
         if (way & MULTICAST) == 0:
             only = u32(1) << u32(place >> RANK_SHIFT)
+            if (way & PAIR) == 0:
+                barrier_beside(w, lane, place, barrier, site)
             load_box(w, lane, place, where, coordinates, more, barrier, only, owner, rank, mode, site)
         elif (way & PAIR) == 0:
             all = masks[lane] & 0xFFFF
@@ -356,16 +352,16 @@ def tensor_load(
                 if some != 0:
                     load_box(w, lane, place, where, coordinates, more, barrier, some, hear, rank, mode, site)
         if w.cta.fault != 0:
-            note(w, lane, where, place, coordinates)
+            note_copy(w, lane, where, place, coordinates)
 
 
 @native
 def tensor_store(
     w: ptr_to(Warp), mask: u32, maps: ptr_to(u64), coordinates: ptr_to(u32), source: ptr_to(u64), rank: u32, mode: u32,
-    combine: ptr, types: u32, access: u32, site: u32,
+    kind: u32, types: u32, site: u32,
 ) -> None:  # fmt: skip
-    """cp.async.bulk.tensor and cp.reduce.async.bulk.tensor to global memory. combine: null, or what is done to each run of
-    elements (target, source, bytes, code of the type). types: bits of the codes for which that is."""
+    """cp.async.bulk.tensor and cp.reduce.async.bulk.tensor to global memory. kind: number of the mover. types: bits of the codes
+    of types that it is for."""
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -375,18 +371,17 @@ def tensor_store(
             return
         if other_cta(w, from_) != 0:
             fault(w, FaultKind.OTHER_CTA, site, lane, from_, u32(0))
-        t = new_transfer(w, lane, u32(TransferKind.TENSOR_STORE), site)
+        t = new_transfer(w, lane, kind, site)
         box = cast_ptr(Box, address(t.payload))  # noqa: F821
-        if begin(w, lane, maps[lane], coordinates, coordinates, rank, mode, u32(1), box, site) != 0:
-            box.combine = u64(combine)
+        if begin_box(w, lane, maps[lane], coordinates, coordinates, rank, mode, u32(1), box, site) != 0:
             if ((types >> box.type) & 1) == 0:
                 fault(w, FaultKind.TENSOR_MAP, site, lane, maps[lane], u32(Wrong.OPERATION))
             hold_box(w, lane, box, from_, u32(1) << w.cta.rank, site)
-            t.target = hold_tensor(w, lane, box, access, site)
+            t.target = hold_tensor(w, lane, box, u32(WRITE), site)
             t.completes = u32(Completes.GROUP)
             t.units = box.rows
             t.source = shared_of(w.cta.cluster, w.cta.rank) + first_byte(box)
-            t.source_bytes = box.place + lines(box) - first_byte(box)
+            t.source_bytes = box.place + lines_of_box(box) - first_byte(box)
             start(t)
         if w.cta.fault != 0:
-            note(w, lane, maps[lane], from_, coordinates)
+            note_copy(w, lane, maps[lane], from_, coordinates)

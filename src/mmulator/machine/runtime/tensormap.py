@@ -33,7 +33,8 @@ def replace_function(space: str, field: str, ordinal: int) -> Native:
     """
     translate = SPACES[space]
     f = fields.REPLACE[field][ordinal]
-    sticky = f.parts[1:] if field == "elemtype" else ()
+    # of each part, and the bits that are cleared before its own are set
+    parts = [(p, 0 if field == "elemtype" and p is not f.parts[0] else p.mask << p.shift) for p in f.parts]
 
     def replace(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), values: ptr_to(u64), site: u32) -> None:
         host, rest = stack(ptr, 32), stack(ptr, 32)
@@ -46,12 +47,9 @@ def replace_function(space: str, field: str, ordinal: int) -> Native:
             left = left & (left - 1)
             words = cast_ptr(u32, host[lane])  # the halves of a map lie together
             stored = values[lane] // f.unit - f.less
-            for part in f.parts:
+            for part, cleared in parts:
                 bits = (u32(stored >> part.low) & part.mask) << part.shift
-                kept = words[part.word]
-                if part not in sticky:
-                    kept = kept & ~u32(part.mask << part.shift)
-                words[part.word] = kept | bits
+                words[part.word] = (words[part.word] & ~u32(cleared)) | bits
 
     return Native(replace, f"replace_{space}_{field}_{ordinal}")
 

@@ -66,8 +66,10 @@ def entry(cluster: Any, place: Any) -> Any:
 
 @native
 def no_transfers(cluster: ptr_to(Cluster)) -> None:
-    """A cluster begins."""
-    cluster.under_way = u32(0)
+    """A cluster begins, perhaps where one ended with a fault."""
+    while cluster.under_way != 0:
+        cluster.under_way = cluster.under_way - 1
+        entry(cluster, cluster.under_way).state = u32(TransferState.FREE)
     cluster.newest = u64(0)
     cluster.staging_used = u64(0)
     if u64(cluster.transfers) != 0:

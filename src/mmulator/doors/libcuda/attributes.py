@@ -1,0 +1,50 @@
+"""Attributes of kernels that say in what clusters they are launched (CUfunction_attribute)."""
+
+from __future__ import annotations
+
+from mmulator.doors.libcuda.abi import Refused
+from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.state import Kernel
+from mmulator.errors import LaunchError
+
+Extent = tuple[int, int, int]
+MUST_BE_SET, WIDTH, HEIGHT, DEPTH, NON_PORTABLE, POLICY = range(10, 16)
+_EXTENT = (WIDTH, HEIGHT, DEPTH)
+_LEAST_MOST = {MUST_BE_SET: (0, 1), NON_PORTABLE: (0, 1), POLICY: (0, 2)}
+
+
+def compiled_cluster(kernel: Kernel) -> Extent | None:
+    """Of .reqnctapercluster."""
+    found = kernel.function.kernel.function.directives.get("reqnctapercluster")
+    if not found:
+        return None
+    x, y, z = [*map(int, found), 1, 1][:3]
+    return x, y, z
+
+
+def required_cluster(kernel: Kernel) -> Extent | None:
+    """What the kernel says, or what was set on it."""
+    x, y, z = (kernel.clusters.get(n, 0) for n in _EXTENT)
+    return compiled_cluster(kernel) or ((x, y, z) if x else None)
+
+
+def cluster_attributes(kernel: Kernel) -> dict[int, int]:
+    """By their numbers. A cluster that nothing requires has extents of 0."""
+    extent = required_cluster(kernel) or (0, 0, 0)
+    explicit = "explicitcluster" in kernel.function.kernel.function.directives
+    return {MUST_BE_SET: int(explicit), NON_PORTABLE: 0, POLICY: 0, **kernel.clusters, **dict(zip(_EXTENT, extent))}
+
+
+def set_cluster_attribute(kernel: Kernel, number: int, value: int) -> None:
+    """Raises Refused for an attribute or a value that cannot be set."""
+    if number in _EXTENT:
+        if compiled_cluster(kernel) is not None:
+            why = LaunchError(f"{kernel.function.name} is compiled for clusters of one size: no other can be set")
+            raise Refused(Code.NOT_PERMITTED, why)
+        if value < 0:
+            raise Refused(Code.INVALID_VALUE)
+    else:
+        least, most = _LEAST_MOST.get(number, (1, 0))
+        if not least <= value <= most:
+            raise Refused(Code.INVALID_VALUE)
+    kernel.clusters[number] = value

@@ -1,0 +1,100 @@
+"""Launches as configurations (CUlaunchConfig), clusters of blocks, and how many of them a device holds."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import dataclass
+from math import prod
+
+from mmulator.doors.libcuda.abi import Refused, api, get, put_int, unsupported
+from mmulator.doors.libcuda.attributes import MUST_BE_SET, NON_PORTABLE, cluster_attributes, required_cluster
+from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
+from mmulator.doors.libcuda.state import Kernel, state
+from mmulator.errors import LaunchError
+from mmulator.machine.launch.limits import MAX_CLUSTER, PORTABLE_CLUSTER, cluster_shape
+
+Extent = tuple[int, int, int]
+_COOPERATIVE, _CLUSTER = 2, 4  # CUlaunchAttributeID
+_EVENTS = (7, 12)  # programmatic event, launch completion event: recorded when the launch is over, which is soon enough
+# Those that change when or where work is done, and nothing of what is computed: cache policies, priorities, memory domains,
+# programmatic launch (a launch before has always ended), scheduling, a cluster that is preferred, shared memory carve-out.
+_HARMLESS = {0, 1, 3, 5, 6, 8, 9, 10, 11, 14, 15, 16}
+_SIZE = 72  # bytes of a CUlaunchAttribute; its value begins at byte 8
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A CUlaunchConfig. events: handles of those that are recorded."""
+
+    grid: Extent
+    block: Extent
+    shared: int
+    stream: int
+    cooperative: bool
+    cluster: Extent | None
+    events: tuple[int, ...]
+
+
+def configuration(config: int) -> Configuration:
+    """What lies at an address. Raises Refused for an attribute that is not supported."""
+    gx, gy, gz, bx, by, bz, shared = struct.unpack("<7I", ctypes.string_at(config, 28))
+    stream, attributes, number = get(config + 32), get(config + 40), get(config + 48, 4)
+    cooperative, cluster, events = False, None, []
+    for at in range(attributes, attributes + _SIZE * number, _SIZE):
+        which = get(at, 4)
+        if which == _COOPERATIVE:
+            cooperative = get(at + 8, 4) != 0
+        elif which == _CLUSTER:
+            x, y, z = struct.unpack("<3I", ctypes.string_at(at + 8, 12))
+            cluster = (x, y, z)
+        elif which in _EVENTS:
+            events.append(get(at + 8))
+        elif which not in _HARMLESS:
+            raise unsupported("cuLaunchKernelEx", f"launch attribute {which}")
+    return Configuration((gx, gy, gz), (bx, by, bz), shared, stream, cooperative, cluster, tuple(events))
+
+
+def checked(kernel: Kernel, grid: Extent, cluster: Extent | None) -> Extent | None:
+    """The cluster of a launch: what it names, or else what the kernel requires. Raises Refused as the driver does."""
+    attributes = cluster_attributes(kernel)
+    try:
+        _, shape = cluster_shape(
+            cluster if cluster is not None else required_cluster(kernel), kernel.function.kernel.function, grid,
+            state().driver.device.name,
+        )  # fmt: skip
+    except LaunchError as error:
+        raise Refused(Code.INVALID_CLUSTER_SIZE, error) from None
+    if shape is None and attributes[MUST_BE_SET]:
+        why = LaunchError(f"{kernel.function.name} must be launched in clusters, and the launch names none")
+        raise Refused(Code.INVALID_CLUSTER_SIZE, why)
+    if shape is not None and prod(shape) > PORTABLE_CLUSTER and not attributes[NON_PORTABLE]:
+        raise Refused(Code.INVALID_CLUSTER_SIZE, LaunchError(
+            f"{kernel.function.name}: a cluster of {shape} has {prod(shape)} blocks, and {PORTABLE_CLUSTER} are portable",
+            hint="set CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED first",
+        ))  # fmt: skip
+    return shape
+
+
+def active(kernel: Kernel, size: int, block: Extent, shared: int) -> int:
+    """How many clusters of so many blocks the device holds at once."""
+    return state().driver.device.clusters(size, blocks_per_multiprocessor(kernel, prod(block), shared))
+
+
+@api("cuOccupancyMaxActiveClusters", "ppp")
+def max_active_clusters(out: int, handle: int, config: int) -> None:
+    kernel, asked = state().find(handle, Kernel), configuration(config)
+    cluster = checked(kernel, asked.grid, asked.cluster)
+    if cluster is None:
+        raise Refused(Code.INVALID_CLUSTER_SIZE, LaunchError("the launch names no cluster"))
+    put_int(out, active(kernel, prod(cluster), asked.block, asked.shared))
+
+
+@api("cuOccupancyMaxPotentialClusterSize", "ppp")
+def max_cluster_size(out: int, handle: int, config: int) -> None:
+    """The largest size of which the device holds one. A cluster that the configuration names does not matter."""
+    kernel, asked = state().find(handle, Kernel), configuration(config)
+    most = MAX_CLUSTER if cluster_attributes(kernel)[NON_PORTABLE] else PORTABLE_CLUSTER
+    held = [n for n in range(1, most + 1) if active(kernel, n, asked.block, asked.shared)]
+    put_int(out, max(held, default=0))

@@ -1,0 +1,102 @@
+"""Tensor maps as CUDA's driver encodes them: cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col, cuTensorMapReplaceAddress."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from mmulator.doors.libcuda.abi import Refused, api, put_bytes
+from mmulator.doors.libcuda.codes import Code
+from mmulator.errors import LaunchError, OperandError
+from mmulator.layouts.tensormap import Encoded
+from mmulator.layouts.tensormap.fields import BYTES, GLOBAL_ADDRESS, MOST_RANK, WORDS
+from mmulator.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES
+from mmulator.layouts.tensormap.rules import check
+from mmulator.layouts.tensormap.types import BY_DRIVER
+
+T = TypeVar("T")
+ALIGN = 64  # bytes, of a CUtensorMap
+_BY_INTERLEAVE = {number: name for name, number in INTERLEAVES.items()}
+_BY_PROMOTION = {number: name for name, number in PROMOTIONS.items()}
+_BY_FILL = {number: name for name, number in FILLS.items()}
+_BY_SWIZZLE = {mode.driver: name for name, mode in SWIZZLES.items()}
+
+
+def _refused(message: str) -> Refused:
+    return Refused(Code.INVALID_VALUE, LaunchError(message, rule="Tensor Map Object Management (CUDA driver API)"))
+
+
+def _of(known: Mapping[int, T], number: int, what: str) -> T:
+    if number not in known:
+        raise _refused(f"{what} is {number}, which is none of the driver's")
+    return known[number]
+
+
+def _numbers(address: int, kind: Any, count: int, what: str) -> tuple[int, ...]:
+    """So many integers of the caller, as the driver has them: dimension 0 the innermost."""
+    if count and not address:
+        raise _refused(f"{what} is a null pointer")
+    return tuple((kind * count).from_address(address)) if count else ()
+
+
+def _put(out: int, m: Encoded) -> None:
+    if not out or out % ALIGN:
+        raise _refused(f"tensorMap is at 0x{out:x}: it must be a multiple of {ALIGN} bytes")
+    try:
+        data = check(m).encode()
+    except OperandError as error:
+        raise Refused(Code.INVALID_VALUE, error) from None
+    put_bytes(out, data)
+
+
+def _described(
+    kind: int, rank: int, address: int, sizes: int, strides: int, steps: int, interleave: int, swizzle: int, promotion: int,
+    fill: int,
+) -> Encoded:  # fmt: skip
+    """What both encoders are told."""
+    if not 1 <= rank <= MOST_RANK:
+        raise _refused(f"tensorRank is {rank}: a tensor has 1 to {MOST_RANK} dimensions")
+    return Encoded(
+        _of(BY_DRIVER, kind, "tensorDataType"), _numbers(sizes, ctypes.c_uint64, rank, "globalDim"),
+        _numbers(strides, ctypes.c_uint64, rank - 1, "globalStrides"),
+        _numbers(steps, ctypes.c_uint32, rank, "elementStrides"), address=address,
+        interleave=_of(_BY_INTERLEAVE, interleave, "interleave"), swizzle=_of(_BY_SWIZZLE, swizzle, "swizzle"),
+        l2_promotion=_of(_BY_PROMOTION, promotion, "l2Promotion"), oob_fill=_of(_BY_FILL, fill, "oobFill"),
+    )  # fmt: skip
+
+
+@api("cuTensorMapEncodeTiled", "piupppppiiii")
+def encode_tiled(
+    out: int, kind: int, rank: int, address: int, sizes: int, strides: int, box: int, steps: int, interleave: int, swizzle: int,
+    promotion: int, fill: int,
+) -> None:  # fmt: skip
+    m = _described(kind, rank, address, sizes, strides, steps, interleave, swizzle, promotion, fill)
+    _put(out, replace(m, box=_numbers(box, ctypes.c_uint32, rank, "boxDim")))
+
+
+@api("cuTensorMapEncodeIm2col", "piupppppuupiiii")
+def encode_im2col(
+    out: int, kind: int, rank: int, address: int, sizes: int, strides: int, lower: int, upper: int, channels: int, pixels: int,
+    steps: int, interleave: int, swizzle: int, promotion: int, fill: int,
+) -> None:  # fmt: skip
+    m = _described(kind, rank, address, sizes, strides, steps, interleave, swizzle, promotion, fill)
+    corners = [_numbers(at, ctypes.c_int32, max(rank - 2, 0), name) for at, name in
+               ((lower, "pixelBoxLowerCorner"), (upper, "pixelBoxUpperCorner"))]  # fmt: skip
+    _put(out, replace(m, im2col=True, lower=corners[0], upper=corners[1], channels=channels, pixels=pixels))
+
+
+@api("cuTensorMapReplaceAddress", "pp")
+def replace_address(out: int, address: int) -> None:
+    """Another address in a map; the rest stays."""
+    if not out or out % ALIGN:
+        raise _refused(f"tensorMap is at 0x{out:x}: it must be a multiple of {ALIGN} bytes")
+    data = ctypes.string_at(out, BYTES)
+    try:
+        check(replace(Encoded.decode(data), address=address))
+    except OperandError as error:
+        raise Refused(Code.INVALID_VALUE, error) from None
+    words = [int.from_bytes(data[4 * n : 4 * n + 4], "little") for n in range(WORDS)]
+    GLOBAL_ADDRESS.put(words, address)
+    put_bytes(out, b"".join(word.to_bytes(4, "little") for word in words))

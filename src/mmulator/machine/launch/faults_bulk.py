@@ -1,0 +1,26 @@
+"""Faults of bulk copies as sentences."""
+
+from __future__ import annotations
+
+from mmulator.machine.state import FaultKind
+from mmulator.ptx.tree import Instruction
+
+_COPIES = "(PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async.bulk)"
+
+RULES = {
+    FaultKind.BULK_SIZE: f"bulk copies and reductions: the size is a multiple of 16 {_COPIES}",
+    FaultKind.NO_CLUSTER: "a copy from shared memory to that of a block of the cluster takes a launch in clusters; to an H200 it is "
+    f"an illegal instruction otherwise {_COPIES}",
+}
+HINTS = {
+    FaultKind.BULK_SIZE: "round the size up and the buffers too, or copy what is left over with other instructions",
+    FaultKind.NO_CLUSTER: "launch with cluster=(1, 1, 1) or more, or write .reqnctapercluster",
+}
+
+
+def texts(ins: Instruction, where: str, size: int) -> dict[FaultKind, str]:
+    """What happened. where: `address 0x...: byte 4 of argument 0, which has 64`."""
+    return {
+        FaultKind.BULK_SIZE: f"{ins.mnemonic} of {size} bytes, which is no multiple of 16, at {where}",
+        FaultKind.NO_CLUSTER: f"{ins.mnemonic} in a launch without clusters",
+    }

@@ -1,0 +1,207 @@
+"""Tensor descriptors of the host to a kernel's parameters: a tensor map, or, below sm_90, all that it would say.
+
+Triton makes the map by the driver (`fill_tma_descriptor_tiled`, `fill_tma_descriptor_im2col` of its utilities) out of the
+descriptor and of what the compiler wrote down of its block (`tensordesc_meta` of a kernel's metadata). A map is followed by
+shape and strides, which kernels read; without one, these come twice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mmulator.errors import LaunchError, MmulatorError, OperandError, UnsupportedError
+from mmulator.layouts.tensormap import Encoded, TensorMap
+from mmulator.layouts.tensormap.modes import SWIZZLES
+from mmulator.layouts.tensormap.rules import check
+from mmulator.layouts.tensormap.types import BY_DRIVER, BY_NAME, BY_NUMBER, TensorType
+from mmulator.triton.versions import Interface
+
+MAP_BYTES = 128
+PROMOTION = "128B"  # Triton's, of all maps
+_TYPE = re.compile(r"tensordesc(?:_im2col)?<([^[>]*)\[([^\]]*)\]")
+_RANK = re.compile(r",input_rank=(\d+)")
+_SWIZZLES = {mode.driver: name for name, mode in SWIZZLES.items()}
+
+Meta = Mapping[str, Any]
+Path = tuple[int, ...]
+
+
+class DescriptorError(LaunchError, RuntimeError):
+    """A tensor map that CUDA's driver refuses, which programs know as a RuntimeError of Triton's."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A parameter. ty: its type as Triton writes it, `nvTmaDesc` for a tensor map. label: for messages. path: to its argument in
+    what Triton passes. part: of a tensor descriptor, which is several parameters: a function of the descriptor."""
+
+    ty: str
+    label: str
+    path: Path
+    part: Callable[[Any], Any] | None = None
+
+
+def slots(ty: str, label: str, path: Path, version: Interface, meta: Meta | None) -> Iterator[Slot]:
+    """The parameters that a descriptor of a type becomes. meta: what the compiler wrote down of it; None where it takes
+    descriptors apart: base, shape, strides, flags, and again shape and strides."""
+    found = _TYPE.match(ty)
+    if found is None:
+        raise UnsupportedError(f"{label} is of Triton's type {ty}, which is not supported")
+    rank_said = _RANK.search(ty)
+    rank = int(rank_said[1]) if rank_said else found[2].count(",") + 1
+
+    def items(width: str, name: str) -> Iterator[Slot]:
+        for n in range(rank):
+            yield Slot(width, f"{label}, {name}[{n}]", path, _item(name, n))
+
+    if meta is None:
+        yield Slot(f"*{found[1]}", f"{label}, base", path, lambda d: d.base)
+        yield from items("i64", "shape")
+        yield from items("i64", "strides")
+        for flag in version.flags:
+            yield Slot("i1", f"{label}, {flag}", path, _FLAGS[flag])
+    else:
+        yield Slot("nvTmaDesc", label, path, lambda d: Pending(d, meta))
+    if meta is not None and meta["fp4_padded"] and version.doubled:
+        for n, part in enumerate(items("i32", "shape")):
+            yield replace(part, part=lambda d: 2 * d.shape[-1]) if n == rank - 1 else part
+    else:
+        yield from items("i32", "shape")
+    yield from items("i64", "strides")
+
+
+_FLAGS: dict[str, Callable[[Any], Any]] = {
+    "padding": lambda d: d.padding == "nan", "round_f32_to_tf32": lambda d: d.round_f32_to_tf32,
+}  # fmt: skip
+
+
+def _item(name: str, n: int) -> Callable[[Any], Any]:
+    return lambda d: getattr(d, name)[n]
+
+
+# tensor maps ------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Pending:
+    """A descriptor whose map is made when the address of its base is known."""
+
+    descriptor: Any
+    meta: Meta
+
+    @property
+    def base(self) -> Any:
+        return self.descriptor.base
+
+    def encode(self, address: int, label: str) -> bytes:
+        """The 128 bytes for a base at an address. Raises DescriptorError for what CUDA's driver refuses."""
+        d, meta = self.descriptor, self.meta
+        shape = [int(n) for n in d.shape]
+        if meta["fp4_padded"]:
+            shape[-1] *= 2
+        kind = BY_NAME["tf32"] if getattr(d, "round_f32_to_tf32", False) else BY_NUMBER[int(meta["elem_type"])]
+        nan = getattr(d, "padding", "zero") == "nan"
+        size, swizzle, block = int(meta["elem_size"]), int(meta["swizzle"]), meta["block_size"]
+        if not meta.get("is_im2col", False):
+            return tiled(address, swizzle, size, kind, block, shape, d.strides, nan, label)
+        steps = d.element_strides if d.element_strides is not None else [1] * len(shape)
+        return im2col(
+            address, swizzle, size, kind, block, shape, d.strides, nan,
+            d.pixel_box_lower_corner, d.pixel_box_upper_corner, steps, label,
+        )  # fmt: skip
+
+
+def _backwards(values: Sequence[Any]) -> tuple[int, ...]:
+    """Of the outermost dimension first, as maps have them."""
+    return tuple(int(v) for v in values)[::-1]
+
+
+def tiled(
+    address: int, swizzle: int, size: int, kind: TensorType, block: Sequence[int], shape: Sequence[int], strides: Sequence[int],
+    nan: bool, label: str,
+) -> bytes:  # fmt: skip
+    """A map as Triton asks the driver for one. swizzle: CUDA's number. size: bytes of an element, as strides count. block, shape,
+    strides: outermost dimension first. nan: fill. label: what the map is of, for messages. Raises DescriptorError."""
+    return _encoded(
+        Encoded(kind, _backwards(shape), tuple(size * s for s in _backwards(strides)[1:]), (1,) * len(shape), _backwards(block)),
+        address, swizzle, nan, label,
+    )  # fmt: skip
+
+
+def im2col(
+    address: int, swizzle: int, size: int, kind: TensorType, block: Sequence[int], shape: Sequence[int], strides: Sequence[int],
+    nan: bool, lower: Sequence[int], upper: Sequence[int], steps: Sequence[int], label: str,
+) -> bytes:  # fmt: skip
+    """The same for images. block: pixels of a column, channels of a pixel. lower, upper: corners of the bounding box, D, H, W.
+    steps: element strides."""
+    pixels, channels = (int(n) for n in block)
+    return _encoded(
+        Encoded(
+            kind, _backwards(shape), tuple(size * s for s in _backwards(strides)[1:]), _backwards(steps), im2col=True,
+            lower=_backwards(lower), upper=_backwards(upper), channels=channels, pixels=pixels,
+        ),
+        address, swizzle, nan, label,
+    )  # fmt: skip
+
+
+def _encoded(m: Encoded, address: int, swizzle: int, nan: bool, label: str) -> bytes:
+    if swizzle not in _SWIZZLES:
+        raise DescriptorError(f"{label}: swizzle {swizzle} is none of CUDA's", hint=f"known: {_SWIZZLES}")
+    try:
+        return check(
+            replace(
+                m, address=address, swizzle=_SWIZZLES[swizzle], l2_promotion=PROMOTION, oob_fill="nan" if nan else "zero"
+            )
+        ).encode()
+    except OperandError as error:
+        raise _refused(label, error) from None
+
+
+def _refused(label: str, error: MmulatorError) -> DescriptorError:
+    return DescriptorError(
+        f"Triton Error [CUDA]: Failed to create tensor map descriptor: {label}: {error.message}", rule=error.rule, hint=error.hint
+    )
+
+
+# what the driver's utilities make ---------------------------------------------------------------------------------------
+class Map:
+    """A tensor map that a program made by the driver's utilities, and passes to a kernel itself."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __repr__(self) -> str:
+        return repr(TensorMap.decode(self.data))
+
+
+def fill_tiled(
+    address: int, swizzle: int, size: int, kind: int, block: Sequence[int], shape: Sequence[int], strides: Sequence[int],
+    padding: int = 0,
+) -> Map:  # fmt: skip
+    """`fill_tma_descriptor_tiled`, in Triton 3.5 and 3.6 `fill_tma_descriptor`. kind: of CUtensorMapDataType. padding: 1: NaN."""
+    return Map(tiled(address, swizzle, size, _driver_type(kind), block, shape, strides, padding == 1, "a tensor descriptor"))
+
+
+def fill_memory(
+    memory: int, address: int, swizzle: int, size: int, kind: int, block: Sequence[int], shape: Sequence[int],
+    strides: Sequence[int],
+) -> None:  # fmt: skip
+    """`fill_tma_descriptor` of Triton 3.4, which writes the map to memory of the host."""
+    ctypes.memmove(memory, fill_tiled(address, swizzle, size, kind, block, shape, strides).data, MAP_BYTES)
+
+
+def fill_im2col(
+    address: int, swizzle: int, size: int, kind: int, block: Sequence[int], shape: Sequence[int], strides: Sequence[int],
+    padding: int, lower: Sequence[int], upper: Sequence[int], steps: Sequence[int],
+) -> Map:  # fmt: skip
+    """`fill_tma_descriptor_im2col`."""
+    nan, known = padding == 1, _driver_type(kind)
+    return Map(im2col(address, swizzle, size, known, block, shape, strides, nan, lower, upper, steps, "a tensor descriptor"))
+
+
+def _driver_type(kind: int) -> TensorType:
+    if kind not in BY_DRIVER:
+        raise DescriptorError(f"element type {kind} is none of CUtensorMapDataType")
+    return BY_DRIVER[kind]

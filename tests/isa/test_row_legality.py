@@ -1,0 +1,104 @@
+"""Legality of mbarriers, bulk and tensor copies, clusters, multimem and fences: verdicts of ptxas, recorded and (where one is
+installed) fresh."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from mmulator.isa.row import Row
+from tests.support.places import DATA
+from tools.ptxas import rows as row_statements
+from tools.ptxas.compare import known
+from tools.ptxas.mutants import World
+from tools.ptxas.row_differences import DIFFERENCES, listed
+from tools.ptxas.verdicts import Ptxas, Statement, compare, ours, recorded
+
+VERDICTS = DATA / "row_verdicts.txt"
+PTXAS = os.environ.get("MMULATOR_PTXAS")
+
+
+def test_recorded_verdicts_are_ours() -> None:
+    """Statements and mutants of them, on targets from sm_80 on; as many accepted as refused."""
+    groups: dict[object, list[tuple[Statement, bool]]] = defaultdict(list)
+    for s, accepted in recorded(VERDICTS):
+        groups[s.target, s.ptx].append((s, accepted))
+    assert {str(target) for target, _ in groups} >= {"sm_80", "sm_90", "sm_90a", "sm_100a", "sm_103f", "sm_120a"}
+    wrong, families = [], set()
+    for group in groups.values():
+        for (s, accepted), mine in zip(group, ours([s for s, _ in group])):
+            families.add((s.mnemonic.partition(".")[0], accepted))
+            if (mine is None) != accepted:
+                wrong.append(f"{s.target} {s.ptx} {s.text[:200]}: here {mine or 'accepted'}")
+    assert not wrong, "\n".join(wrong)
+    assert families == {(row.opcode, accepted) for row in row_statements.ROWS for accepted in (True, False)}
+
+
+def test_every_difference_has_a_reason_of_its_own() -> None:
+    assert len({d.reason for d in DIFFERENCES}) == len(DIFFERENCES)
+
+
+@pytest.mark.skipif(not PTXAS, reason="MMULATOR_PTXAS names no ptxas")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_verdicts_agree_with_ptxas(seed: int, tmp_path: Path) -> None:
+    """Fresh statements of every row; the differences are those of tools/ptxas/row_differences.py."""
+    ptxas = Ptxas(PTXAS or "", tmp_path)
+    targets, versions = known(ptxas, 80)
+    chance = random.Random(seed)
+    legal = list(row_statements.legal(targets, versions[-1], chance, 10))
+    made = list(row_statements.mutants(legal, 2000, World(targets, versions, (), chance)))
+    different = [
+        f"{s.what}: {s.target} {s.text}\n  here {mine}\n  ptxas {theirs}"
+        for s, mine, theirs in compare([*legal, *made], ptxas)
+        if (mine is None) != (theirs is None) and not listed(s, theirs is None)
+    ]
+    asked: set[Row] = {row for row in row_statements.ROWS if any(row.requires.admits(t) for t in targets)}
+    assert len(legal) > 5 * len(asked) and not different, "\n".join(different)
+
+
+# What is said of operands that only these rows have.
+ERRORS = [
+    ("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [%b64_1, {%b32_1}], [smem+64]",
+     "operand tensorMap has 1 coordinate; it must have 2"),
+    ("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [%b64_1, %b32_1], [smem+64]",
+     "operand tensorMap needs coordinates in braces"),
+    ("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [%b64_1], [smem+64]",
+     "operand tensorMap needs coordinates in braces"),
+    ("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [%b64_1, {%f32_1}], [smem+64]",
+     "operand tensorMap takes .s32; %f32_1 is a .f32 register"),
+    ("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [smem, {%b32_1}], [smem+64]",
+     "operand tensorMap must be in .global; smem is in .shared"),
+    ("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [%b64_1+64, {%b32_1}], [smem+64]",
+     "operand tensorMap takes no offset"),
+    ("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [gvar], [%b64_1, {%b32_1}], [smem+64]",
+     "gvar is in .global, not in .shared"),
+    ("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [smem], "
+     "[%b64_1, {%b32_1, %b32_2, %b32_3, %b32_4}], [smem+64], {%b16_1}",
+     "operand im2colOffsets has 1 element; it must have 2"),
+    ("cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [smem], [%b64_1, {%b32_1, %b32_2}], "
+     "[smem+64], {%b16_1}", "`.2d` cannot be the dim"),
+    ("cp.async.bulk.tensor.1d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [smem], [%b64_1, {%b32_1}], [smem]",
+     "`.1d` cannot be the dim"),
+    ("cp.async.bulk.global.shared::cta.mbarrier::complete_tx::bytes [gvar], [smem], 16, [smem]",
+     "`.mbarrier::complete_tx::bytes` cannot be the completion"),
+    ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [gvar], 15, [smem+64]",
+     "operand size is 15; allowed: 0, 16, 32"),
+    ("mbarrier.arrive.shared::cluster.b64 %b64_1, [%b32_1]", "mbarrier.arrive of another block's memory has no result"),
+    ("mbarrier.arrive.release.shared.b64 %b64_1, [smem]", "mbarrier.arrive.release.shared.b64: .release needs a scope"),
+    ("mbarrier.arrive.shared.b64 %b64_1, [smem], 0", "operand count is 0; it must be 1 or more"),
+    ("mbarrier.init.b64 [gvar], 1", "operand a must be in .shared; gvar is in .global"),
+    ("mbarrier.test_wait.parity.shared.b64 %pred_1, [smem], 2", "operand phaseParity is 2; it must be from 0 to 1"),
+    ("tensormap.replace.tile.elemtype.b1024.b32 [%b64_1], 13", "operand new_val is 13, which needs PTX 8.7 and .target"),
+    ("barrier.cluster.wait.release", "`barrier.cluster.wait` has no qualifier `.release`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text, message", ERRORS, ids=[m[:44] for _, m in ERRORS])
+def test_errors_name_operand_rule_and_value(text: str, message: str) -> None:
+    mnemonic, _, operands = text.partition(" ")
+    (error,) = ours([Statement(mnemonic, (operands,) if operands else (), row_statements.Target.parse("sm_90a"), (9, 0))])
+    assert error is not None and error.startswith(message), error

@@ -1,0 +1,330 @@
+"""Threads that wait at mbarriers: who sleeps, what a poll hears, that polling costs nothing, and deadlocks in words."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mmulator.errors import ExecutionFault, LimitReached
+from mmulator.machine.module import Module
+
+HEAD = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+  .reg .b64 %o, %s<4>; .reg .b32 %t, %n, %w, %r<8>; .reg .pred %p, %q, %first;
+  .shared .align 8 .b64 full[4]; .shared .align 8 .b64 empty; .shared .align 4 .b32 words[64];
+  ld.param.u64 %o, [out]; mov.u32 %t, %tid.x; shr.u32 %w, %t, 5; setp.eq.u32 %first, %t, 0;
+"""
+
+
+def text(body: str) -> str:
+    return f"{HEAD}{body}\n  ret;\n}}\n"
+
+
+def run(body: str, block: int = 64, out: int = 64, **options: Any) -> np.ndarray:
+    results = np.zeros(out, np.uint32)
+    Module.load(text(body), name="k.ptx")["k"].launch(1, block, [results], timeout=60, **options)
+    return results
+
+
+def init(*counts: int) -> str:
+    """Of full[0], full[1], ..."""
+    made = "".join(f"  @%first mbarrier.init.shared.b64 [full+{8 * n}], {c};\n" for n, c in enumerate(counts))
+    return made + "  bar.sync 0;\n"
+
+
+def wait(n: int, parity: int | str, label: str, how: str = "try_wait") -> str:
+    return f"{label}: mbarrier.{how}.parity.shared.b64 %p, [full+{8 * n}], {parity};\n  @!%p bra {label};\n"
+
+
+STORE = "  mul.wide.u32 %s0, %t, 4; add.u64 %s0, %o, %s0; st.global.u32 [%s0], %r0;"
+
+
+# what a poll hears --------------------------------------------------------------------------------------------------
+PEEK = """
+  setp.eq.u32 %q, %w, 1;
+  @%q bra LATE;
+  mbarrier.{0}.parity.shared.b64 %p, [full], 0;
+  selp.u32 %r0, 1, 0, %p;
+  bra DONE;
+LATE: mov.u32 %r0, 2;
+  mbarrier.arrive.shared.b64 _, [full];
+DONE:
+"""
+
+
+@pytest.mark.parametrize("how", ["try_wait", "test_wait"])
+def test_a_peek_hears_both_answers(how: str) -> None:
+    """A thread that asks once, while another has yet to arrive, hears one or the other, as the seed has it, and the same again."""
+    body = init(32) + PEEK.format(how) + STORE
+    heard = {seed: tuple(run(body, seed=seed)[:32]) for seed in range(40)}
+    assert set(heard.values()) == {(0,) * 32, (1,) * 32}
+    assert all(tuple(run(body, seed=seed)[:32]) == heard[seed] for seed in range(8))
+
+
+@pytest.mark.parametrize("how", ["try_wait", "test_wait"])
+def test_a_phase_that_is_over_is_over(how: str) -> None:
+    """Nobody hears that it is not; and the phase before a fresh barrier's first is over."""
+    late = init(1) + f"  mbarrier.{how}.parity.shared.b64 %p, [full], 1; selp.u32 %r0, 1, 0, %p;\n" + STORE
+    done = init(64) + "  mbarrier.arrive.shared.b64 %s1, [full];\n  bar.sync 0;\n"
+    done += f"  mbarrier.{how}.shared.b64 %p, [full], %s1; selp.u32 %r0, 1, 0, %p;\n" + STORE
+    for seed in range(16):
+        assert (run(late, seed=seed) == 1).all() and (run(done, seed=seed) == 1).all()
+
+
+def test_states_and_parities_say_the_same() -> None:
+    """Three phases: each thread waits for its own state."""
+    body = init(64)
+    for phase in range(3):
+        body += f"  mbarrier.arrive.shared.b64 %s1, [full];\nL{phase}: mbarrier.try_wait.shared.b64 %p, [full], %s1;\n"
+        body += f"  @!%p bra L{phase};\n" + wait(0, phase & 1, f"M{phase}", "test_wait")
+    body += "  ld.shared.b64 %s2, [full]; shr.u64 %s2, %s2, 63; cvt.u32.u64 %r0, %s2;\n" + STORE
+    assert (run(body) == 1).all()
+
+
+# who sleeps ---------------------------------------------------------------------------------------------------------
+def test_lanes_of_a_warp_wait_at_different_barriers() -> None:
+    """Each lane at one of four; a second warp completes them in another order; a lane goes on when its own is complete."""
+    body = init(1, 1, 1, 1) + """
+  setp.eq.u32 %q, %w, 1;
+  @%q bra MAKER;
+  and.b32 %r1, %t, 3; shl.b32 %r2, %r1, 3; mov.u32 %r3, full; add.u32 %r3, %r3, %r2;
+W: mbarrier.try_wait.parity.shared.b64 %p, [%r3], 0;
+  @!%p bra W;
+  mov.u32 %r4, 1; mov.u32 %r5, words; atom.shared.add.u32 %r0, [%r5], %r4;
+""" + STORE + """
+  ret;
+MAKER: setp.ne.u32 %p, %t, 32;
+  @%p ret;
+  mov.u32 %r1, 4;
+NEXT: sub.u32 %r1, %r1, 1; shl.b32 %r2, %r1, 3; mov.u32 %r3, full; add.u32 %r3, %r3, %r2;
+  mbarrier.arrive.shared.b64 _, [%r3];
+  nanosleep.u32 100;
+  setp.ne.u32 %p, %r1, 0;
+  @%p bra NEXT;
+"""
+    for seed in range(6):
+        got = run(body, seed=seed)[:32]
+        assert sorted(got.tolist()) == list(range(32))
+        assert got[3::4].max() < got[0::4].min() + 25  # not all at once
+
+
+def test_a_lane_that_others_of_its_warp_wait_for() -> None:
+    """Half of a warp completes the barrier that the other half sleeps at; and back."""
+    body = init(16, 16) + """
+  setp.ge.u32 %q, %t, 32;
+  @%q ret;
+  setp.lt.u32 %q, %t, 16;
+  @%q bra LOW;
+  mbarrier.arrive.shared.b64 _, [full];
+""" + wait(1, 0, "H") + "  mov.u32 %r0, 2;\n  bra JOIN;\nLOW:\n" + wait(0, 0, "L", "test_wait") + """
+  mbarrier.arrive.shared.b64 _, [full+8];
+  mov.u32 %r0, 1;
+JOIN: bar.warp.sync 0xffffffff;
+""" + STORE
+    for seed in range(6):
+        assert run(body, seed=seed)[:32].tolist() == [1] * 16 + [2] * 16
+
+
+SPIN = """
+  setp.eq.u32 %q, %w, 1;
+  @%q bra MAKER;
+ROUND: {polls}
+  bra ROUND;
+MAKER: nanosleep.u32 50;
+  mbarrier.arrive.shared.b64 _, [full+16];
+  mov.u32 %r0, 7;
+  bra STORE;
+DONE: mov.u32 %r0, 9;
+STORE:
+"""
+
+
+def test_polls_of_several_barriers_in_turn() -> None:
+    """A thread that asks one barrier after the other finds the one that is complete."""
+    polls = "\n".join(f"  mbarrier.test_wait.parity.shared.b64 %p, [full+{8 * n}], 0;\n  @%p bra DONE;" for n in range(4))
+    for seed in range(8):
+        assert set(run(init(1, 1, 32, 1) + SPIN.format(polls=polls) + STORE, seed=seed)) == {7, 9}
+
+
+def test_a_thread_that_counts_its_tries_gives_up() -> None:
+    """A poll with a limit ends at its limit, however large, and is no deadlock."""
+    body = init(2) + """
+  mov.u32 %r0, 0;
+TRY: mbarrier.test_wait.parity.shared.b64 %p, [full], 0;
+  @%p bra END;
+  add.u32 %r0, %r0, 1;
+  setp.lt.u32 %q, %r0, 3000;
+  @%q bra TRY;
+END:
+""" + STORE
+    assert (run(body) == 3000).all()
+
+
+def test_a_flag_in_memory_ends_a_poll() -> None:
+    """A thread that polls a barrier and looks at global memory in between waits for another block, which writes there late."""
+    body = init(1) + """
+  mov.u32 %r1, %ctaid.x; setp.eq.u32 %q, %r1, 1;
+  @%q bra OTHER;
+POLL: mbarrier.try_wait.parity.shared.b64 %p, [full], 0;
+  ld.volatile.global.u32 %r0, [%o+252];
+  setp.eq.u32 %q, %r0, 0;
+  @%q bra POLL;
+  bra END;
+OTHER: mov.u32 %r2, 0;
+BUSY: add.u32 %r2, %r2, 1; ld.shared.u32 %r3, [words]; setp.lt.u32 %q, %r2, 60000;
+  @%q bra BUSY;
+  mov.u32 %r0, 5; st.volatile.global.u32 [%o+252], %r0;
+END:
+""" + STORE.replace("st.global", "@!%q st.global")
+    out = np.zeros(64, np.uint32)
+    Module.load(text(body))["k"].launch(2, 32, [out], timeout=60, threads=1)
+    assert out[63] == 5
+
+
+# what it costs ------------------------------------------------------------------------------------------------------
+PIPELINE = """
+  setp.eq.u32 %q, %w, 0;
+  @%q bra MAKER;
+  mov.u32 %r2, 0;
+LOOP: and.b32 %r3, %r2, 1;
+{wait}
+  add.u32 %r2, %r2, 1;
+  mbarrier.arrive.shared.b64 _, [full+8];
+  setp.lt.u32 %q, %r2, {rounds};
+  @%q bra LOOP;
+  ret;
+MAKER: mov.u32 %r2, 0; mov.u32 %r5, 1;
+MAKE: mov.u32 %r4, 0;
+WORK: add.u32 %r4, %r4, 1; ld.shared.u32 %r6, [words]; setp.lt.u32 %q, %r4, 400;
+  @%q bra WORK;
+  mbarrier.arrive.shared.b64 _, [full];
+  and.b32 %r3, %r2, 1;
+B: mbarrier.try_wait.parity.shared.b64 %p, [full+8], %r3;
+  @!%p bra B;
+  add.u32 %r2, %r2, 1;
+  setp.lt.u32 %q, %r2, {rounds};
+  @%q bra MAKE;
+"""
+LOOPS = {
+    "try": "W: mbarrier.try_wait.parity.shared.b64 %p, [full], %r3;\n  @!%p bra W;",
+    "test": "W: mbarrier.test_wait.parity.shared.b64 %p, [full], %r3;\n  @!%p bra W;",
+    "backoff": "W: mbarrier.test_wait.parity.shared.b64 %p, [full], %r3;\n  @%p bra G;\n  nanosleep.u32 64;\n  bra W;\nG:",
+    "peek": "mbarrier.try_wait.parity.shared.b64 %p, [full], %r3;\n  @%p bra G;\n"
+    "W: mbarrier.try_wait.parity.shared.b64 %p, [full], %r3;\n  @!%p bra W;\nG:",
+}
+
+
+def cost(loop: str, warps: int = 8, rounds: int = 200) -> tuple[int, float]:
+    """(instructions, seconds) of consumers that wait for a maker in a loop."""
+    body = init(32, 32 * (warps - 1)) + PIPELINE.format(wait=LOOPS[loop], rounds=rounds)
+    kernel = Module.load(text(body))["k"]
+    out = np.zeros(64, np.uint32)
+    kernel.launch(1, 32 * warps, [out])
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        report = kernel.launch(1, 32 * warps, [out])
+        best = min(best, time.perf_counter() - start)
+    return sum(report.instructions.values()), best
+
+
+def test_a_poll_costs_what_a_wait_costs() -> None:
+    """However it waits, a thread executes a few instructions a phase: it does not spin while the maker works."""
+    counts = {loop: cost(loop)[0] for loop in LOOPS}
+    assert max(counts.values()) < 1.1 * min(counts.values()), counts
+
+
+# deadlocks ----------------------------------------------------------------------------------------------------------
+def deadlock(body: str, block: int = 64, **options: Any) -> str:
+    with pytest.raises(ExecutionFault, match="deadlock") as caught:
+        run(body, block, **options)
+    assert "PTX ISA 9.1" in str(caught.value.rule) and caught.value.hint and caught.value.span is not None
+    return str(caught.value)
+
+
+ARRIVE, WAIT = "mbarrier.arrive.shared.b64", r"mbarrier.try_wait.parity.shared.b64"
+
+
+def test_a_missing_arrival() -> None:
+    said = deadlock(init(65) + "  mbarrier.arrive.shared.b64 _, [full];\n" + wait(0, 0, "W"))
+    assert f"warps 0 to 1: lanes 0 to 31 wait for phase 0 of full[0] (shared 0x400) at {WAIT} (k.ptx:12)" in said
+    assert "full[0] (shared 0x400) is in phase 0, of parity 0: 1 of 65 arrivals is missing" in said
+    assert f"last arrival by lane 31 of warp 1 at {ARRIVE} (k.ptx:11)" in said or f"lane 31 of warp 0 at {ARRIVE}" in said
+    assert "made by mbarrier.init.shared.b64 (k.ptx:9)" in said and "nothing is under way for it" in said
+    assert "names 65 arrivals a phase and 64 came" in said
+
+
+def test_more_bytes_are_expected_than_come() -> None:
+    body = "  @%first mbarrier.arrive.expect_tx.shared.b64 _, [full+8], 4096;\n"
+    body += "  @%first mbarrier.complete_tx.relaxed.cta.shared.b64 [full+8], 1024;\n"
+    said = deadlock(init(1, 1) + body + wait(1, 0, "W"))
+    assert "full[1] (shared 0x408) is in phase 0, of parity 0: its arrival came, 3072 of 4096 expected bytes have not come" in said
+    assert "expect_tx announced 4096 bytes and 1024 came, 3072 fewer" in said
+    assert "bytes were expected by lane 0 of warp 0" in said and "last bytes by lane 0 of warp 0 at mbarrier.complete_tx" in said
+    none = deadlock(init(1) + body.splitlines()[0].replace("full+8", "full") + "\n" + wait(0, 0, "W"))
+    assert "4096 bytes are expected and none came: was the copy issued, and does it complete full[0]" in none
+
+
+def test_more_bytes_come_than_are_expected() -> None:
+    body = "  @%first mbarrier.complete_tx.relaxed.cta.shared.b64 [full], 64;\n  @%first mbarrier.arrive.shared.b64 _, [full];\n"
+    said = deadlock(init(1) + body + wait(0, 0, "W"))
+    assert "64 bytes came that nobody expects" in said and "expect_tx announced 0 bytes and 64 came, 64 more" in said
+
+
+def test_a_producer_whose_first_wait_has_the_wrong_parity() -> None:
+    body = "  setp.ge.u32 %q, %t, 32;\n  @%q bra C;\n" + wait(1, 0, "P") + "  mbarrier.arrive.shared.b64 _, [full];\n  ret;\n"
+    said = deadlock(init(32, 32) + body + "C:\n" + wait(0, 0, "X") + "  mbarrier.arrive.shared.b64 _, [full+8];\n")
+    assert "warp 0: lanes 0 to 31 wait for phase 0 of full[1]" in said and "warp 1: lanes 0 to 31 wait for phase 0 of full[0]" in said
+    assert "nobody has arrived since mbarrier.init" in said and "must be for parity 1" in said
+
+
+def test_a_parity_that_is_not_flipped() -> None:
+    arrive = "  mbarrier.arrive.shared.b64 _, [full];\n"
+    said = deadlock(init(64) + arrive + wait(0, 0, "A") + arrive + wait(0, 1, "B") + wait(0, 0, "C"))
+    assert "full[0] (shared 0x400) is in phase 2, of parity 0: 64 of 64 arrivals are missing" in said
+    assert "in phase 1; made by" in said and "phases 0 to 1 of full[0] (shared 0x400) are over and nobody has arrived" in said
+
+
+def test_others_at_a_named_barrier() -> None:
+    said = deadlock(init(2) + "  setp.ge.u32 %q, %t, 32;\n  @%q bra C;\n" + wait(0, 0, "W") + "C: bar.sync 1, 64;\n")
+    assert "warp 1: lanes 0 to 31 wait at bar.sync (k.ptx:15) (barrier 1)" in said and "32 of 64 threads have arrived at barrier 1" in said
+
+
+def test_lanes_of_a_warp_at_different_mbarriers() -> None:
+    body = init(1, 1) + "  and.b32 %r1, %t, 1; shl.b32 %r1, %r1, 3; mov.u32 %r2, full; add.u32 %r2, %r2, %r1;\n"
+    said = deadlock(body + "W: mbarrier.try_wait.parity.shared.b64 %p, [%r2], 0;\n  @!%p bra W;", block=32)
+    assert "lanes 0, 2, 4, " in said and "wait for phase 0 of full[0]" in said and "lanes 1, 3, 5, " in said
+    assert "full[1] (shared 0x408) is in phase 0" in said
+
+
+@pytest.mark.parametrize("loop", ["add.u32 %r0, %r0, 1;", "mov.u32 %r0, %clock;", "nanosleep.u32 64;", "ld.shared.u32 %r0, [words];"])
+def test_a_poll_that_never_ends(loop: str) -> None:
+    """Whatever it does in between: counts, looks at a clock, rests."""
+    said = deadlock(init(2) + f"  mov.u32 %r0, 0;\nT: mbarrier.test_wait.parity.shared.b64 %p, [full], 0;\n  {loop}\n  @!%p bra T;")
+    assert "wait for phase 0 of full[0] (shared 0x400) at mbarrier.test_wait" in said and "2 of 2 arrivals are missing" in said
+
+
+def test_a_deadlock_is_found_at_once() -> None:
+    """In a loop that only waits, and among blocks that go on."""
+    body = init(2) + "  mov.u32 %r1, %ctaid.x; setp.ne.u32 %q, %r1, 3;\n  @%q ret;\n" + wait(0, 0, "W")
+    kernel = Module.load(text(body))["k"]
+    kernel.compile()
+    start = time.perf_counter()
+    with pytest.raises(ExecutionFault, match=r"deadlock in block \(3, 0, 0\)"):
+        kernel.launch(64, 64, [np.zeros(64, np.uint32)])
+    assert time.perf_counter() - start < 2
+
+
+def test_a_time_limit_says_who_sleeps() -> None:
+    """Warps that spin beside one that waits: no deadlock, and the message knows the mbarrier."""
+    body = init(2) + "  setp.ge.u32 %q, %t, 32;\n  @%q bra SPIN;\n" + wait(0, 0, "W") + "SPIN: bra SPIN;\n"
+    kernel = Module.load(text(body), name="k.ptx")["k"]
+    kernel.compile()
+    with pytest.raises(LimitReached, match=r"warp 0: lanes 0 to 31 .*(wait for phase 0 of full\[0\]|at mbarrier)"):
+        kernel.launch(1, 64, [np.zeros(64, np.uint32)], timeout=0.3)
