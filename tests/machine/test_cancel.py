@@ -1,4 +1,4 @@
-"""clusterlaunchcontrol: clusters that have not begun are taken by those that run, each by one (PTX ISA 9.1; no chip was asked)."""
+"""clusterlaunchcontrol: clusters that have not begun are taken by those that run, each by one (no chip was asked)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ STEALS = """
 .address_size 64
 .visible .entry steals(.param .u64 seen, .param .u64 turn, .param .u64 axes)
 {
- .reg .b32 t, x, y, z, dx, dy, dz, resp, bar, phase, done, at, n, rank, one; .reg .b64 p, q; .reg .pred first, asks, over, more; .reg .b128 answer;
+ .reg .b32 t, x, y, z, dx, dy, dz, resp, bar, phase, done, at, n, rank, one; .reg .b64 p, q; .reg .pred first, asks, over, more;
+ .reg .b128 answer;
  .shared .align 16 .b8 response[16]; .shared .align 8 .b64 barrier;
  mov.u32 t, %tid.x; setp.eq.u32 first, t, 0; mov.u32 rank, %cluster_ctarank; setp.eq.and.u32 asks, rank, 0, first;
  mov.u32 x, %ctaid.x; mov.u32 y, %ctaid.y; mov.u32 z, %ctaid.z; mov.u32 resp, response; mov.u32 bar, barrier;
@@ -53,7 +54,8 @@ END:
 ONE = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128"
 ALL = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.multicast::cluster::all.b128"
 SHAPES: list[tuple[Extent, Extent]] = [
-    ((1, 1, 1), (1, 1, 1)), ((7, 3, 2), (1, 1, 1)), ((900, 1, 1), (1, 1, 1)), ((8, 6, 2), (2, 1, 1)), ((4, 4, 4), (1, 2, 2)), ((32, 9, 1), (16, 1, 1)),
+    ((1, 1, 1), (1, 1, 1)), ((7, 3, 2), (1, 1, 1)), ((900, 1, 1), (1, 1, 1)), ((8, 6, 2), (2, 1, 1)), ((4, 4, 4), (1, 2, 2)),
+    ((32, 9, 1), (16, 1, 1)),
 ]  # fmt: skip
 
 
@@ -71,7 +73,8 @@ def test_each_cluster_runs_once_or_is_taken_once(grid: Extent, cluster: Extent, 
 
 
 def test_a_response_goes_to_16_bytes_of_the_block_itself() -> None:
-    for change, why in (("mov.u32 resp, response; add.u32 resp, resp, 8;", "misaligned"), ("mov.u32 resp, 0x100000;", "out of bounds")):
+    wrong = {"mov.u32 resp, response; add.u32 resp, resp, 8;": "misaligned", "mov.u32 resp, 0x100000;": "out of bounds"}
+    for change, why in wrong.items():
         text = STEALS.replace("mov.u32 resp, response;", change).replace("TRY", ONE)
         with pytest.raises(ExecutionFault, match=why):
             Module.load(text)["steals"].launch(4, 32, [np.zeros(9, np.uint32) for _ in range(3)], timeout=20)

@@ -65,7 +65,8 @@ def test_launch_files_and_the_driver_know_both(tmp_path: Path) -> None:
     (tmp_path / "k.ptx").write_text(PTX.read_text())
     (tmp_path / "k.toml").write_text(
         "ptx = 'k.ptx'\nentry = 'grid_of_clusters'\ngrid = 8\nblock = 32\ncluster = [2, 1]\ncooperative = true\n"
-        "[[arg]]\nname = 'a'\ntype = 'i32'\nvalues = [1, 2, 3, 4, 5, 6, 7, 8]\n[[arg]]\nname = 'o'\ntype = 'i32'\nshape = [8]\nzeros = true\n"
+        "[[arg]]\nname = 'a'\ntype = 'i32'\nvalues = [1, 2, 3, 4, 5, 6, 7, 8]\n"
+        "[[arg]]\nname = 'o'\ntype = 'i32'\nshape = [8]\nzeros = true\n"
     )
     result = run_job(load_job(tmp_path / "k.toml"))
     assert result.written["o"].tolist() == [3603, 3603, 3607, 3607, 3611, 3611, 3615, 3615] and result.report.cluster == (2, 1, 1)

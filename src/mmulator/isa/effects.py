@@ -108,7 +108,8 @@ class Effects:
     pure: ptxas removes it when nothing reads its results. ptxas, algebra: how ptxas sees it.
     counted_as: its class in a report; empty: by its type. multiplies: it counts as the multiply-accumulates of its shape.
     pinned: names of operands whose registers others read or write later. carry: how it accesses the condition code.
-    approximate: its bits come from tables of a chip. allocates: it takes memory from a lane's stack.
+    registers: it changes how many registers a thread has. approximate: its bits come from tables of a chip. allocates: it
+    takes memory from a lane's stack.
     variants: (modifier, effects of the forms that have it), the first that fits.
     """
 
@@ -125,6 +126,7 @@ class Effects:
     pinned: tuple[str, ...] = ()
     carry: Literal["", "r", "w", "rw"] = ""
     approximate: bool = False
+    registers: bool = False
     allocates: bool = False
     variants: tuple[tuple[str, Effects], ...] = ()
 

@@ -120,7 +120,8 @@ class Grid:
             for slot in range(b.start >> SLOT_SHIFT, ((b.start + max(b.size, 1) - 1) >> SLOT_SHIFT) + 1):
                 _ROW.pack_into(rows, slot * _ROW.size, b.host, b.start, b.size, b.writable)
         _ROW.pack_into(rows, SLOT_PARAM * _ROW.size, pointer(self.params), SLOT_PARAM << SLOT_SHIFT, self.params.nbytes, 0)
-        _ROW.pack_into(rows, SLOT_GRID * _ROW.size, pointer(self.workspace), SLOT_GRID << SLOT_SHIFT, len(WORKSPACE), 1)
+        if self.shape.cooperative:
+            _ROW.pack_into(rows, SLOT_GRID * _ROW.size, pointer(self.workspace), SLOT_GRID << SLOT_SHIFT, len(WORKSPACE), 1)
 
     def _launch(self) -> np.ndarray:
         """What is the same for all launches of a kernel in blocks of one shape."""

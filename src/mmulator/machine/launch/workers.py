@@ -137,7 +137,8 @@ class Workers:
         self.active = 0  # threads besides the caller's
         self.called: set[int] = set()  # those of them that have not come yet
         self.cancels = _CANCEL(self._cancel)  # native code has its address
-        grid.launch["cancel"] = ctypes.cast(self.cancels, ctypes.c_void_p).value if grid.kernel.cancels else 0
+        place = ctypes.cast(self.cancels, ctypes.c_void_p).value or 0
+        grid.launch["cancel"] = place * grid.kernel.cancels
         self.alone = not (grid.kernel.prints or grid.kernel.cancels) and grid.subscriber is None  # the caller works, at first alone
         self.error: BaseException | None = None
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)

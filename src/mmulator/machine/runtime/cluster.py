@@ -1,6 +1,6 @@
 """barrier.cluster and clusterlaunchcontrol (PTX ISA 9.1, Parallel Synchronization and Communication Instructions).
 
-The barrier counts threads: it is complete when all threads of the cluster that have not exited have arrived. A thread that arrived
+The barrier counts threads: it is complete when all threads of the cluster that have not exited have arrived. A thread that has
 remembers of which generation of the barrier, and its wait is over when that is complete.
 """
 
@@ -125,8 +125,8 @@ def move_cancel(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u
 
 @cache
 def cancel_function(generic: bool, multicast: bool) -> Native:
-    """clusterlaunchcontrol.try_cancel: each lane asks, and the mbarrier at barriers[lane] hears of 16 bytes; of a multicast the one
-    at its place in each CTA of the cluster. to, barriers: generic addresses, or those of the shared window."""
+    """clusterlaunchcontrol.try_cancel: each lane asks, and the mbarrier at barriers[lane] hears of 16 bytes; of a multicast the
+    one at its place in each CTA of the cluster. to, barriers: generic addresses, or those of the shared window."""
 
     def cancel(w: ptr_to(Warp), mask: u32, to: ptr_to(u64), barriers: ptr_to(u64), site: u32) -> None:
         left = mask
