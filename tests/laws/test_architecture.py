@@ -144,7 +144,7 @@ OWN = {"execution", "instruction", "matmul", "operands"}  # of instruction/
 # The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
 NATIVE = {
     "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "pending", "printing", "reduce", "registers",
-    "scheduler", "standstill", "transfers", "waiting", "watch", "wgmma_operands", "windows",
+    "scheduler", "standstill", "store_async", "transfers", "waiting", "watch", "wgmma_operands", "windows",
 }  # fmt: skip
 
 
