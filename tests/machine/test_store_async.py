@@ -108,8 +108,8 @@ def test_to_global_memory() -> None:
     ("statement", "message"),
     [
         ("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [data+2], %t, [full];", "misaligned: st.async"),
-        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [data+4], {%t, %t}, [full];", "misaligned: st.async.* of 8 bytes"),
-        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [data], %t, [data+8];", "where no mbarrier has been initialised"),
+        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [data+4], {%t, %t}, [full];", "misaligned.* of 8 bytes"),
+        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [data], %t, [data+8];", "where no mbarrier has been"),
         ("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [data], %t, [full+4];", "misaligned"),
         ("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [data+4096], %t, [full];", "out of bounds"),
         ("st.async.mbarrier::complete_tx::bytes.b32 [%o], %t, [full];", "not shared memory"),

@@ -63,7 +63,6 @@ def issue_function(kind: str, count: int) -> Native:
         t.payload[TO] = to
         t.payload[BYTES] = u64(size * count)
         for c in range(u32(count)):
-            value = values[lane + 32 * c]
             copy_bytes(cast_ptr(u8, t.payload + VALUE) + u64(c) * size, cast_ptr(u8, values + (lane + 32 * c)), u64(size))
         return t
 
