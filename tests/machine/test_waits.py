@@ -289,7 +289,7 @@ def test_a_parity_that_is_not_flipped() -> None:
     arrive = "  mbarrier.arrive.shared.b64 _, [full];\n"
     said = deadlock(init(64) + arrive + wait(0, 0, "A") + arrive + wait(0, 1, "B") + wait(0, 0, "C"))
     assert "full[0] (shared 0x400) is in phase 2, of parity 0: 64 of 64 arrivals are missing" in said
-    assert "in phase 1; made by" in said and "phases 0 to 1 of full[0] (shared 0x400) are over and nobody has arrived" in said
+    assert "in phase 1\n    made by" in said and "phases 0 to 1 of full[0] (shared 0x400) are over and nobody has arrived" in said
 
 
 def test_others_at_a_named_barrier() -> None:

@@ -136,19 +136,18 @@ def _account(g: Group, blocks: int) -> str:
         parts.append(f"{-word.bytes} bytes came that nobody expects")
     elif k.came:
         parts.append(f"all {k.came} expected bytes came")
-    text = f"{k.name(here)} is in {k.phase_text}, of parity {word.phase}: {', '.join(parts)}"
-    text += _when("last arrival", k, k.arrived, here) or "; nobody has arrived since mbarrier.init"
+    lines = [f"{k.name(here)} is in {k.phase_text}, of parity {word.phase}: {', '.join(parts)}"]
+    lines.append(_when("last arrival", k, k.arrived, here) or "nobody has arrived since mbarrier.init")
     if word.bytes > 0:
-        text += _when("bytes were expected", k, k.asked, here)
+        lines.append(_when("bytes were expected", k, k.asked, here))
     if word.bytes:
-        text += _when("last bytes", k, k.brought, here) or "; no bytes have come since mbarrier.init"
+        lines.append(_when("last bytes", k, k.brought, here) or "no bytes have come since mbarrier.init")
     if k.made is not None:
-        text += f"; made by {place_text(k.made.instruction)}"
+        lines.append(f"made by {place_text(k.made.instruction)}")
     issued = under_way(k)
-    if not issued:
-        return f"{text}; nothing is under way for it"
     more = f" and {len(issued) - 1} more" if len(issued) > 1 else ""
-    return f"{text}; under way: what {issued[0].text(here)} issued{more}"
+    lines.append(f"under way: what {issued[0].text(here)} issued{more}" if issued else "nothing is under way for it")
+    return "\n    ".join(filter(None, lines))
 
 
 def _size(k: Known) -> int:
@@ -160,7 +159,7 @@ def _when(what: str, k: Known, event: Event | None, here: ResidentCta) -> str:
     if event is None:
         return ""
     phase = "" if event.phase == k.phases else f", in phase {event.phase}"
-    return f"; {what} by {event.text(here)}{phase}"
+    return f"{what} by {event.text(here)}{phase}"
 
 
 # what is likely wrong -----------------------------------------------------------------------------------------------
