@@ -311,12 +311,18 @@ def begin_box(
 
 # the rows of a box, one after the other -----------------------------------------------------------------------------
 @native(inline=True)
-def row_inside(box: ptr_to(Box)) -> u32:
-    """1 if the next row is within the bounds of all dimensions but the first."""
-    inside = u64(box.at[0]) < u64(box.size[0])
-    for k in unrolled(1, RANKS):
+def inside_beyond(box: ptr_to(Box)) -> u32:
+    """1 if the next row is within the bounds of all dimensions but dimension 1, and has bytes of the tensor."""
+    inside = (u64(box.at[0]) < u64(box.size[0])) & (box.low != box.high)
+    for k in unrolled(2, RANKS):
         inside = inside & (u64(box.at[k]) < u64(box.size[k]))
     return u32(inside)
+
+
+@native(inline=True)
+def row_inside(box: ptr_to(Box)) -> u32:
+    """1 if the next row is within the bounds of all dimensions."""
+    return inside_beyond(box) & u32(u64(box.at[1]) < u64(box.size[1]))
 
 
 @native(inline=True)
@@ -352,8 +358,17 @@ def next_pixel(box: ptr_to(Box)) -> None:
             box.at[k] = box.at[k] + 1
 
 
+@native(inline=True)
+def run_of_rows(box: ptr_to(Box), most: u32) -> u32:
+    """How many rows from the next one on differ in nothing but their place along dimension 1, by a step of it."""
+    if box.mode != Mode.TILE or box.count[0] != 1:
+        return u32(1)
+    return minimum(most, box.count[1] - box.index[1])
+
+
 @native
-def next_row(box: ptr_to(Box)) -> None:
+def next_row(box: ptr_to(Box), passed: u32) -> None:
+    """Behind a run of rows."""
     if box.mode >= Mode.IM2COL:
         next_pixel(box)
         return
@@ -362,13 +377,17 @@ def next_row(box: ptr_to(Box)) -> None:
         box.lower[0] = box.lower[1]
         box.lower[1] = box.lower[2]
         return
+    first = u32(box.count[0] == 1)
+    by = passed
     for k in unrolled(RANKS):
-        box.index[k] = box.index[k] + 1
-        box.at[k] = box.at[k] + box.step[k]
-        if box.index[k] < box.count[k]:
-            return
-        box.at[k] = box.at[k] - i64(box.count[k]) * box.step[k]
-        box.index[k] = u32(0)
+        if u32(k) >= first:
+            box.index[k] = box.index[k] + by
+            box.at[k] = box.at[k] + i64(by) * box.step[k]
+            if box.index[k] < box.count[k]:
+                return
+            box.at[k] = box.at[k] - i64(box.count[k]) * box.step[k]
+            box.index[k] = u32(0)
+            by = u32(1)
 
 
 # what a copy touches of the tensor ----------------------------------------------------------------------------------
@@ -418,5 +437,5 @@ def extent_of_box(box: ptr_to(Box), first: ptr_to(i64), last: ptr_to(i64)) -> u3
             found = u32(1)
         else:
             box.whole = u32(0)
-        next_row(copy)
+        next_row(copy, u32(1))
     return found
