@@ -142,11 +142,11 @@ def begin_of(pointer: Any, bytes: Any) -> Value:
 
 @native
 def round_to_tf32(row: ptr_to(u32), count: u32) -> None:
-    """To the nearest, ties away from zero, as cvt.rna.tf32 does; but NaNs have the bits that tf32 keeps of the canonical one."""
+    """To the nearest, ties to even; NaNs have the bits that tf32 keeps of the canonical one."""
     for i in range(count):
         bits = row[i]
         magnitude = bits & 0x7FFFFFFF
-        rounded = (bits + 0x1000) & 0xFFFFE000
+        rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & 0xFFFFE000
         row[i] = select(magnitude > 0x7F800000, u32(0x7FFFE000), select(magnitude == 0x7F800000, bits, rounded))
 
 
