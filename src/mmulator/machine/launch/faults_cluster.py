@@ -35,12 +35,13 @@ HINTS = {
 }
 
 # Where lanes of a cluster wait for others: the rule that somebody broke, and what to do.
+# Rule and hint of a wait for other blocks of the cluster, and for registers (Effects.resizes).
 WAITS = {
-    "barrier": (
+    False: (
         f"barrier.cluster.wait: all threads of the cluster that have not exited must arrive {_BARRIER}",
         "let every thread of every block of the cluster execute barrier.cluster.arrive, whatever branch it takes",
     ),
-    "setmaxnreg": (
+    True: (
         "setmaxnreg.inc waits until the registers that it asks for are free in the block's pool (PTX ISA 9.1, Miscellaneous "
         "Instructions: setmaxnreg)",
         "release as many with setmaxnreg.dec in other warpgroups; the pool is what the launch gave to the block",
