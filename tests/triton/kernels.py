@@ -158,13 +158,18 @@ def product(a, b, c, length, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
 
 
 @triton.jit
-def persistent(a, b, c, m, length, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
-    """The same, a block for all tiles of a column, loads by warps of their own."""
-    for tile in tl.range(tl.program_id(0), tl.cdiv(m, M), tl.num_programs(0), warp_specialize=True):
+def persistent(a_ptr, b_ptr, c_ptr, m, n, length, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """The same, a block for several tiles, loads by warps of their own."""
+    a = tl.make_tensor_descriptor(a_ptr, [m, length], [length, 1], [M, K])
+    b = tl.make_tensor_descriptor(b_ptr, [n, length], [length, 1], [N, K])
+    c = tl.make_tensor_descriptor(c_ptr, [m, n], [n, 1], [M, N])
+    columns = tl.cdiv(n, N)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(m, M) * columns, tl.num_programs(0), warp_specialize=True, num_stages=2):
+        row, column = tile // columns * M, tile % columns * N
         acc = tl.zeros((M, N), tl.float32)
         for k in range(tl.cdiv(length, K)):
-            acc = tl.dot(a.load([tile * M, k * K]), b.load([0, k * K]).T, acc)
-        c.store([tile * M, 0], acc)
+            acc = tl.dot(a.load([row, k * K]), b.load([column, k * K]).T, acc)
+        c.store([row, column], acc.to(tl.float16))
 
 
 @triton.jit
