@@ -2,6 +2,261 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mmulator.errors import ExecutionFault
+from mmulator.machine.module import Kernel, Module
+from mmulator.machine.runtime.bulk import PIECE
+from tests.data import bulk_vectors
 from tests.support import rows
+from tests.support.ptx_text import kernel
 
 test_rows = rows.run_or_refused("bulk")
+
+# `buf` in shared memory is filled from `window`, and written back to `window` when all is done by thread 0; %r1 size, %r2 offset
+FRAME = """
+  .shared .align 128 .b8 buf[{bytes}]; .shared .align 8 .b64 bar;
+  ld.param.u64 %rd1, [window]; ld.param.u32 %r1, [size]; ld.param.u32 %r2, [offset]; ld.param.u32 %r3, [times];
+  mov.u32 %r10, %tid.x; setp.ne.u32 %p0, %r10, 0; shl.b32 %r11, %r10, 4; mov.u32 %r12, buf;
+F: cvt.u64.u32 %rd2, %r11; add.u64 %rd3, %rd1, %rd2; ld.global.v4.u32 {{%r20, %r21, %r22, %r23}}, [%rd3];
+  add.u32 %r13, %r12, %r11; st.shared.v4.u32 [%r13], {{%r20, %r21, %r22, %r23}};
+  add.u32 %r11, %r11, 2048; setp.lt.u32 %p1, %r11, {bytes}; @%p1 bra F;
+  fence.proxy.async;
+  bar.sync 0;
+  @%p0 bra DONE;
+  add.u32 %r12, %r12, %r2;
+{body}
+DONE: bar.sync 0;
+  shl.b32 %r11, %r10, 4; mov.u32 %r12, buf;
+B: cvt.u64.u32 %rd2, %r11; add.u64 %rd3, %rd1, %rd2; add.u32 %r13, %r12, %r11;
+  ld.shared.v4.u32 {{%r20, %r21, %r22, %r23}}, [%r13]; st.global.v4.u32 [%rd3], {{%r20, %r21, %r22, %r23}};
+  add.u32 %r11, %r11, 2048; setp.lt.u32 %p1, %r11, {bytes}; @%p1 bra B;
+"""
+PARAMS = ".param .u64 out, .param .u64 window, .param .u32 size, .param .u32 offset, .param .u32 times"
+AWAIT = "W: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra W;"
+ARM = "mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], %r1;"
+LOAD = f"{ARM} cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r12], [%rd0], %r1, [bar]; {AWAIT}"
+LOAD_CTA = f"{ARM} cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r12], [%rd0], %r1, [bar]; {AWAIT}"
+TURNS = """
+T: {} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+  sub.u32 %r3, %r3, 1; setp.ne.u32 %p3, %r3, 0; @%p3 bra T;"""
+STORE = TURNS.format("cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r12], %r1;")
+
+
+@cache
+def framed(body: str, size: int = bulk_vectors.SHARED_BYTES) -> Kernel:
+    text = kernel(FRAME.format(bytes=size, body=body), PARAMS).replace(".version 8.0", ".version 8.6")
+    return Module.load(text, name="bulk.ptx")["k"]
+
+
+def reduction(op: str, type_name: str) -> str:
+    return TURNS.format(f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{op}.{type_name} [%rd0], [%r12], %r1;")
+
+
+def body_of(form: str, op: str, type_name: str) -> str:
+    return {"g2s": LOAD, "s2g": STORE}.get(form) or reduction(op, type_name)
+
+
+KINDS = sorted({(c.form, c.op, c.type) for c in bulk_vectors.copies()})
+
+
+@pytest.mark.parametrize(("form", "op", "type_name"), KINDS, ids=[" ".join(filter(None, k)) for k in KINDS])
+def test_copies_have_the_bits_of_the_hardware(form: str, op: str, type_name: str) -> None:
+    """Of rounding, NaNs, subnormals and infinities; whatever the seed."""
+    cases = [c for c in bulk_vectors.copies() if (c.form, c.op, c.type) == (form, op, type_name)]
+    for number, c in enumerate(cases):
+        window, work = bulk_vectors.memory(c.kind, True).copy(), bulk_vectors.memory(c.kind, False).copy()
+        place, offset = (c.source, c.target) if c.to_shared else (c.target, c.source)
+        framed(body_of(form, op, type_name)).launch(1, 128, [work[place:], window, c.size, offset, c.times], seed=number)
+        found = window if c.to_shared else work
+        wrong = np.flatnonzero(found != c.expected())
+        assert not len(wrong), f"{c.form} {c.op} {c.type} of {c.size}: {len(wrong)} bytes differ, the first at {wrong[0]}"
+
+
+# against plain arithmetic -----------------------------------------------------------------------------------------------
+def run(body: str, out: np.ndarray, window: np.ndarray, size: int, offset: int = 0, times: int = 1, **more: Any) -> None:
+    framed(body, window.nbytes).launch(1, 128, [out, window, size, offset, times], **more)
+
+
+@pytest.mark.parametrize("body", [LOAD, LOAD_CTA], ids=["cluster", "cta"])
+@pytest.mark.parametrize("size", [0, 16, PIECE - 16, PIECE, PIECE + 16, 4096])
+def test_sizes_of_loads(body: str, size: int) -> None:
+    source, window = np.arange(1, 4097, dtype=np.uint8), np.zeros(4096, np.uint8)
+    for seed in range(4):
+        window[:] = 0
+        run(body, source, window, size, seed=seed)
+        assert (window[:size] == source[:size]).all() and not window[size:].any()
+
+
+def test_reductions_by_many_blocks_at_once() -> None:
+    """Clusters on different threads of the host add to the same elements: none is lost, of integers and of floats."""
+    for type_name, dtype in (("u32", np.uint32), ("u64", np.uint64), ("f32", np.float32), ("f64", np.float64)):
+        out, window = np.zeros(4096 // np.dtype(dtype).itemsize, dtype), np.ones(4096 // np.dtype(dtype).itemsize, dtype)
+        framed(reduction("add", type_name), 4096).launch(64, 128, [out, window, 4096, 0, 3], threads=4, timeout=60)
+        assert (out == 192).all(), type_name
+    out, window = np.zeros(2048, np.float16), np.ones(2048, np.float16)
+    framed(reduction("add.noftz", "f16"), 4096).launch(64, 128, [out, window, 4096, 0, 3], threads=4, timeout=60)
+    assert (out == 192).all()
+
+
+# what is wrong ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("body", "size", "offset", "skip", "message"),
+    [
+        (LOAD, 24, 0, 0, r"of 24 bytes, which is no multiple of 16"), (STORE, 8, 0, 0, r"of 8 bytes, which is no multiple of 16"),
+        (reduction("add", "u32"), 4, 0, 0, r"cp\.reduce.* of 4 bytes, which is no multiple of 16"),
+        (LOAD, 16, 8, 0, r"misaligned: cp\.async\.bulk.* of 16 bytes at address .*byte 8 of shared memory"),
+        (STORE, 16, 4, 0, r"misaligned: cp\.async\.bulk.*byte 4 of shared memory"),
+        (LOAD, 16, 0, 4, r"misaligned: cp\.async\.bulk.* of 16 bytes at address .*byte 4 of argument 0"),
+        (STORE, 16, 0, 8, r"misaligned: cp\.async\.bulk.*byte 8 of argument 0"),
+        (LOAD, 1040, 0, 0, r"out of bounds: cp\.async\.bulk.* of 1040 bytes at .*byte 0 of argument 0 \(out\), which has 1024"),
+        (STORE, 1040, 0, 0, r"out of bounds: .* of 1040 bytes at .*byte 0 of argument 0"),
+        (LOAD, 1024, 1152, 0, r"out of bounds: .* of 1024 bytes at .*byte 1152 of shared memory"),
+        (STORE, 1024, 1152, 0, r"out of bounds: .* of 1024 bytes at .*byte 1152 of shared memory"),
+        (LOAD, 16, 1 << 20, 0, r"out of bounds: .*byte 1048576 of shared memory"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(body: str, size: int, offset: int, skip: int, message: str) -> None:
+    body = f"add.u64 %rd0, %rd0, {skip};\n{body}"
+    with pytest.raises(ExecutionFault, match=message) as caught:
+        run(body, np.zeros(1024, np.uint8), np.zeros(2048, np.uint8), size, offset, timeout=20)
+    assert "thread (0, 0, 0)" in caught.value.message and "bulk.ptx:" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (LOAD.replace("[%rd0]", "[%rd9]"), "null pointer"),
+        (LOAD.replace("%r1, [bar]", "%r1, [bar+4]"), r"misaligned: .* of 8 bytes"),
+        (LOAD.replace("mbarrier.init.shared.b64 [bar], 1;", "").replace("mbarrier.arrive.expect_tx.shared.b64 _, [bar], %r1;", ""),
+         "mbarrier"),
+        (LOAD.replace("%r1, [bar]", "%r1, [buf+64]"), "mbarrier"),
+        (f"{ARM} cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r12], [%r12+64], %r1, [bar];",
+         "in a launch without clusters"),
+        (f"{ARM} cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [%r12], [%r12+64], %r1, [bar];",
+         "in a launch without clusters"),
+    ],
+    ids=["null", "alignment of the mbarrier", "no mbarrier", "mbarrier in data", "no cluster", "no cluster, reduction"],
+)  # fmt: skip
+def test_addresses_that_are_wrong_are_named(body: str, message: str) -> None:
+    with pytest.raises(ExecutionFault, match=message):
+        run(f"mov.u64 %rd9, 0;\n{body}", np.zeros(1024, np.uint8), np.zeros(2048, np.uint8), 16, timeout=20)
+
+
+# clusters ---------------------------------------------------------------------------------------------------------------
+# Each block of a cluster fills its `buf` with its rank + 1 and has an mbarrier; %r5 its rank; then BODY; then block r writes its
+# 1024 bytes to out[r].
+CLUSTER = """
+  .shared .align 128 .b8 buf[1024]; .shared .align 8 .b64 bar;
+  ld.param.u64 %rd1, [in]; mov.u32 %r5, %cluster_ctarank; mov.u32 %r6, buf; mov.u32 %r7, bar;
+  add.u32 %r8, %r5, 1; mov.u32 %r9, 0;
+F: add.u32 %r10, %r6, %r9; st.shared.u32 [%r10], %r8; add.u32 %r9, %r9, 4; setp.lt.u32 %p1, %r9, 1024; @%p1 bra F;
+  mbarrier.init.shared.b64 [bar], 1;
+  fence.mbarrier_init.release.cluster; fence.proxy.async;
+  barrier.cluster.arrive; barrier.cluster.wait;
+{body}
+  barrier.cluster.arrive; barrier.cluster.wait;
+  mad.wide.u32 %rd2, %r5, 1024, %rd0; mov.u32 %r9, 0;
+B: add.u32 %r10, %r6, %r9; ld.shared.u32 %r11, [%r10]; cvt.u64.u32 %rd3, %r9; add.u64 %rd3, %rd2, %rd3; st.global.u32 [%rd3], %r11;
+  add.u32 %r9, %r9, 4; setp.lt.u32 %p1, %r9, 1024; @%p1 bra B;
+"""
+
+
+def of_cluster(body: str, size: int, seed: int) -> np.ndarray:
+    """Words of each block's buffer afterwards. The array `in` counts."""
+    text = kernel(CLUSTER.format(body=body), ".param .u64 in, .param .u64 out").replace(".version 8.0", ".version 8.6")
+    out = np.zeros((size, 256), np.uint32)
+    Module.load(text, name="cluster.ptx")["k"].launch(
+        size, 1, [np.arange(256, dtype=np.uint32), out], cluster=size, seed=seed, timeout=20
+    )
+    return out
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_multicast_goes_to_the_blocks_of_its_mask(seed: int) -> None:
+    """Also where the block that issues it is none of them; each block's own mbarrier hears of the bytes."""
+    body = f"""
+  setp.eq.u32 %p2, %r5, 1; setp.eq.u32 %p3, %r5, 3; or.pred %p2, %p2, %p3;
+  @%p2 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 512;
+  barrier.cluster.arrive; barrier.cluster.wait;
+  setp.ne.u32 %p4, %r5, 0; mov.u16 %h1, 10;
+  @!%p4 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [buf+256], [%rd1], 512, [bar], %h1;
+  @!%p2 bra DONE;
+  {AWAIT}
+DONE:
+"""
+    out = of_cluster(body, 4, seed)
+    for rank in range(4):
+        wanted = np.full(256, rank + 1)
+        if rank in (1, 3):
+            wanted[64:192] = np.arange(128)
+        assert (out[rank] == wanted).all(), rank
+
+
+TO_NEIGHBOUR = """
+  mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1008;
+  barrier.cluster.arrive; barrier.cluster.wait;
+  xor.b32 %r12, %r5, 1; mapa.shared::cluster.u32 %r13, %r6, %r12; mapa.shared::cluster.u32 %r14, %r7, %r12;
+  {} [%r13+16], [buf], 1008, [%r14];
+  {}
+"""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_reductions_into_the_neighbour(seed: int) -> None:
+    """Each adds to the other while it reads: what it adds is of before or of after that, so words are one of two numbers."""
+    reduce = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.{}"
+    out = of_cluster(TO_NEIGHBOUR.format(reduce.format("max.u32"), AWAIT), 2, seed)
+    assert (out[0][4:] == 2).all() and (out[1] == 2).all() and (out[0][:4] == 1).all()
+    out = of_cluster(TO_NEIGHBOUR.format(reduce.format("inc.u32"), AWAIT), 2, seed)
+    assert set(out[0][4:].tolist()) <= {0, 2} and (out[0][:4] == 1).all() and (out[1][:4] == 2).all()
+
+
+def test_a_copy_into_the_neighbour() -> None:
+    body = TO_NEIGHBOUR.format("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", AWAIT)
+    for seed in range(8):
+        out = of_cluster("setp.ne.u32 %p5, %r5, 0;" + body.replace("cp.async", "@!%p5 cp.async").replace("W:", "@!%p5 bra E; W:")
+                         + "E:", 2, seed)  # fmt: skip
+        assert (out[0] == 1).all() and (out[1][4:] == 1).all() and (out[1][:4] == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("issue", "message"),
+    [
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r13], [%rd1], 16, [bar];", r"mbarrier.*block"),
+        ("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r13], [%rd1], 16, [bar];", r"wrong state space"),
+        ("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r13], 16;", r"wrong state space"),
+        ("mov.u16 %h1, 5; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+         "[buf], [%rd1], 16, [bar], %h1;", r"out of bounds: .*rank 2, and the cluster has 2 blocks"),
+        ("mapa.shared::cluster.u32 %r13, %r6, 7; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+         "[%r13], [%rd1], 16, [bar];", r"out of bounds: .*rank 7, and the cluster has 2 blocks"),
+    ],
+    ids=["mbarrier in another block", "cta, in another block", "source in another block", "mask beyond the cluster", "rank"],
+)  # fmt: skip
+def test_what_is_wrong_in_a_cluster_is_named(issue: str, message: str) -> None:
+    with pytest.raises(ExecutionFault, match=message):
+        of_cluster(f"xor.b32 %r12, %r5, 1; mapa.shared::cluster.u32 %r13, %r6, %r12;\n{issue}", 2, 0)
+
+
+def test_masked_stores_leave_bytes_out() -> None:
+    """.cp_mask, of sm_100: bit i stands for byte i of every 16."""
+    mask = 0b1010_0000_0000_0111
+    body = f"mov.u16 %h1, {mask}; " + STORE.replace("bulk_group", "bulk_group.cp_mask").replace("%r1;", "%r1, %h1;", 1)
+    text = kernel(FRAME.format(bytes=2048, body=body), PARAMS).replace(".version 8.0", ".version 8.6").replace("sm_90a", "sm_100a")
+    out, window = np.zeros(1024, np.uint8), np.arange(2048, dtype=np.uint32).astype(np.uint8) | 1
+    Module.load(text)["k"].launch(1, 128, [out, window, 1024, 0, 1])
+    kept = np.tile([mask >> n & 1 for n in range(16)], 64).astype(bool)
+    assert (out[kept] == window[:1024][kept]).all() and not out[~kept].any()
+
+
+@pytest.mark.parametrize("space", ["", ".shared::cta"])
+def test_st_bulk_writes_zeros(space: str) -> None:
+    body = f"cvt.u64.u32 %rd9, %r12; {'' if space else 'cvta.shared.u64 %rd9, %rd9;'} st.bulk.weak{space} [%rd9+8], 1000, 0;"
+    text = kernel(FRAME.format(bytes=2048, body=body), PARAMS).replace(".version 8.0", ".version 8.6").replace("sm_90a", "sm_100a")
+    window = np.full(2048, 7, np.uint8)
+    Module.load(text)["k"].launch(1, 128, [np.zeros(16, np.uint8), window, 0, 0, 1])
+    assert not window[8:1008].any() and (window[:8] == 7).all() and (window[1008:] == 7).all()

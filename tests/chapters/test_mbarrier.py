@@ -83,14 +83,14 @@ def test_limits_of_the_word() -> None:
 
 
 # misuse -------------------------------------------------------------------------------------------------------------
-MADE = ".shared .align 8 .b64 full[4]; mov.u64 d1, full; cvta.shared.u64 d2, d1; setp.ne.u32 p1, t, 0; @p1 bra GO; {0} GO: bar.sync 0;"
-ONE = MADE.format("mbarrier.init.shared.b64 [full+8], 2;")
+ONE = """.shared .align 8 .b64 full[4]; mov.u64 d1, full; cvta.shared.u64 d2, d1; setp.ne.u32 p1, t, 0;
+@p1 bra GO; mbarrier.init.shared.b64 [full+8], 2; GO: bar.sync 0;"""
 
 MISUSE = [
     ("mbarrier.init.shared.b64 [full+12], 1;", r"misaligned: mbarrier\.init\.shared\.b64 of 8 bytes"),
     ("mbarrier.init.b64 [out], 1;", "wrong state space: mbarrier.init.b64 .* which is not shared memory"),
     ("mbarrier.init.shared.b64 [full+4096], 1;", "out of bounds: mbarrier.init"),
-    ("mov.u32 r1, 0; mbarrier.init.shared.b64 [full], r1;", r"mbarrier\.init\.shared\.b64 of 0 arrivals at full\[0\] \(shared 0x400\)"),
+    ("mov.u32 r1, 0; mbarrier.init.shared.b64 [full], r1;", r"of 0 arrivals at full\[0\] \(shared 0x400\)"),
     ("mbarrier.init.shared.b64 [full], 1048576;", "of 1048576 arrivals at full"),
     ("mbarrier.arrive.shared.b64 _, [full+16];", r"at full\[2\] \(shared 0x410\), where no mbarrier has been initialised"),
     ("mbarrier.test_wait.parity.shared.b64 p2, [full+16], 0;", "test_wait.* where no mbarrier has been initialised"),
@@ -102,7 +102,7 @@ MISUSE = [
     ("mov.u32 r1, 0; mbarrier.arrive.shared.b64 _, [full+8], r1;", "of no arrival at full"),
     ("mbarrier.arrive.shared.b64 _, [full+8], 3;", r"of 3 arrivals at full\[1\] .*, where phase 0 awaits 2 arrivals"),
     ("mbarrier.expect_tx.relaxed.cta.shared.b64 [full+8], 16; mbarrier.arrive.shared.b64 _, [full+8], 2;"
-     "mbarrier.arrive_drop.shared.b64 _, [full+8];", "awaits 0 arrivals; the last was by lane 0 of warp 0 at mbarrier.arrive.shared"),
+     "mbarrier.arrive_drop.shared.b64 _, [full+8];", "awaits 0 arrivals; the last was by lane 0 of warp 0 at mbarrier.arrive"),
     ("mbarrier.arrive.noComplete.shared.b64 d3, [full+8], 2;", "with the last arrival of phase 0 at full"),
     ("mbarrier.expect_tx.relaxed.cta.shared.b64 [full+8], 1048576;", r"of 1048576 bytes at full\[1\] .*, whose tx-count is 0"),
     ("mbarrier.complete_tx.relaxed.cta.shared.b64 [full+8], 1048575; mbarrier.complete_tx.relaxed.cta.shared.b64 [full+8], 1;",

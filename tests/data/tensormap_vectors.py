@@ -90,6 +90,16 @@ def copies() -> Iterator[Copied]:
         )  # fmt: skip
 
 
+def reductions() -> Iterator[tuple[str, int, Copied]]:
+    """Operation, how many times, and the copy."""
+    for line in _lines("tensormap_reductions.xz"):
+        what, coordinates, _, rest = (part.split() for part in line.split("/"))
+        shared, offset, digest = rest
+        at = tuple(map(int, coordinates))
+        copied = Copied(True, _map(what[2:]), at, (), int(shared), int(offset), None if digest == "-" else digest)
+        yield what[0], int(what[1]), copied
+
+
 # data -----------------------------------------------------------------------------------------------------------------
 def _words(seed: int, count: int) -> NDArray[np.uint64]:
     """64-bit words: splitmix64 at positions 1 to count of the stream `seed`."""

@@ -111,7 +111,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "mmulator"
 FILES = sorted(
     p for folder in ("program", "machine") for p in (SOURCE / folder).rglob("*.py") if "meaning" not in p.parts
 )
-WORDS = {"and", "or", "xor", "not", "add", "min", "max", "set", "match", "barrier", "call", "exit", "popc"}  # of others, too
+WORDS = {"and", "or", "xor", "not", "add", "min", "max", "set", "match", "barrier", "call", "exit", "popc", "mbarrier"}
 OPCODES = {n for r in SCALAR for n in (r.name, r.opcode)} | {f.family for f in MATRIX.values()}
 OPCODES -= WORDS
 

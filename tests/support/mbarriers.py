@@ -17,7 +17,7 @@ _DOES = (("arrive_drop", "drop"), ("arrive", "arrive"), ("expect_tx", "expect"),
 
 @dataclass(frozen=True)
 class Recorded:
-    """programs: as the GPU ran them. known: of those, whether the word at the end is (where mbarrier.inval brought it to memory)."""
+    """programs: as the GPU ran them. known: whether the word at the end of each is, which mbarrier.inval brought to memory."""
 
     operations: tuple[Operation, ...]
     programs: list[Program]

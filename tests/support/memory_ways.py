@@ -249,8 +249,27 @@ def _of_tensors(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
     yield from ()
 
 
+def _of_words(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
+    """st.async and red.async."""
+    words, bits = _words(row, taken), type_bits(taken["type"])
+    size = bits // 8 * int(taken.get("vec", "v1")[1:])
+    values = [f"%s{bits}_{n}" for n in range(size * 8 // bits)]
+    value = "{" + ", ".join(values) + "}" if len(values) > 1 else values[0]
+    access = "write" if row.opcode == "st" else "both"
+    if "completion" not in taken:
+        yield Statement(words, f"{words} [{{0}}], {value};", access, "global", size, size, later=True)
+        return
+    arm = _ARM.replace(", 16;", f", {size};")
+    space = "shared" if "space" in taken else "to-shared"
+    barrier = _BARRIER if space == "shared" else "%rd11+512"
+    if space != "shared":
+        arm += "cvta.shared.u64 %rd11, %rd8; "
+    yield Statement(words, f"{words} [{{0}}], {value}, [{barrier}];", access, space, size, size, before=arm, after=_AWAIT)
+
+
 OF_BULK = {
     "clusterlaunchcontrol.try_cancel.async": _of_cancel,
+    "st.async": _of_words, "red.async": _of_words,
     "cp.async.bulk": _of_copies, "cp.reduce.async.bulk": _of_copies, "cp.async.bulk.prefetch": _of_prefetch, "st.bulk": _of_clear,
     "cp.async.bulk.tensor": _of_tensors, "cp.reduce.async.bulk.tensor": _of_tensors,
     "tensormap.replace": _of_replace, "tensormap.cp_fenceproxy": _of_publishing,

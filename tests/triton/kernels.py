@@ -91,3 +91,87 @@ def meet(count, o_ptr, BLOCKS: tl.constexpr):
     while tl.atomic_add(count, 0) < BLOCKS:
         pass
     tl.store(o_ptr + tl.program_id(0), 1)
+
+
+# tensor descriptors -------------------------------------------------------------------------------------------------
+@triton.jit
+def copy1(x, o, A: tl.constexpr):
+    i = tl.program_id(0) * A
+    o.store([i], x.load([i]))
+
+
+@triton.jit
+def copy2(x, o, A: tl.constexpr, B: tl.constexpr):
+    i, j = tl.program_id(0) * A, tl.program_id(1) * B
+    o.store([i, j], x.load([i, j]))
+
+
+@triton.jit
+def copy3(x, o, A: tl.constexpr, B: tl.constexpr, C: tl.constexpr):
+    i, j, k = tl.program_id(0) * A, tl.program_id(1) * B, tl.program_id(2) * C
+    o.store([i, j, k], x.load([i, j, k]))
+
+
+@triton.jit
+def copy5(x, o, A: tl.constexpr, B: tl.constexpr, C: tl.constexpr, D: tl.constexpr, E: tl.constexpr):
+    i, j, k = tl.program_id(0) * A, tl.program_id(1) * B, tl.program_id(2) * C
+    o.store([i, j, k, 0, 0], x.load([i, j, k, 0, 0]))
+
+
+@triton.jit
+def copy_device(x_ptr, o_ptr, m, n, A: tl.constexpr, B: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, [m, n], [n, 1], [A, B])
+    o = tl.make_tensor_descriptor(o_ptr, [m, n], [n, 1], [A, B])
+    copy2(x, o, A, B)
+
+
+@triton.jit
+def padded(x, o_ptr, A: tl.constexpr, B: tl.constexpr):
+    """Blocks of two columns of blocks, one after the other."""
+    number = tl.program_id(0) * 2 + tl.program_id(1)
+    inside = tl.arange(0, A)[:, None] * B + tl.arange(0, B)[None, :]
+    tl.store(o_ptr + number * A * B + inside, x.load([tl.program_id(0) * A, tl.program_id(1) * B]))
+
+
+@triton.jit
+def padded_device(x_ptr, m, n, o_ptr, A: tl.constexpr, B: tl.constexpr):
+    padded(tl.make_tensor_descriptor(x_ptr, [m, n], [n, 1], [A, B], padding_option="nan"), o_ptr, A, B)
+
+
+@triton.jit
+def reduces(x_ptr, o, OP: tl.constexpr, A: tl.constexpr, B: tl.constexpr):
+    v = tl.load(x_ptr + tl.arange(0, A)[:, None] * B + tl.arange(0, B)[None, :])
+    if OP == "add":
+        o.atomic_add([0, 0], v)
+    else:
+        o.atomic_max([0, 0], v)
+
+
+@triton.jit
+def product(a, b, c, length, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """a @ b.T"""
+    row, column = tl.program_id(0) * M, tl.program_id(1) * N
+    acc = tl.zeros((M, N), tl.float32)
+    for k in range(0, length, K):
+        acc = tl.dot(a.load([row, k]), b.load([column, k]).T, acc)
+    c.store([row, column], acc)
+
+
+@triton.jit
+def persistent(a_ptr, b_ptr, c_ptr, m, n, length, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """The same, a block for several tiles, loads by warps of their own."""
+    a = tl.make_tensor_descriptor(a_ptr, [m, length], [length, 1], [M, K])
+    b = tl.make_tensor_descriptor(b_ptr, [n, length], [length, 1], [N, K])
+    c = tl.make_tensor_descriptor(c_ptr, [m, n], [n, 1], [M, N])
+    columns = tl.cdiv(n, N)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(m, M) * columns, tl.num_programs(0), warp_specialize=True, num_stages=2):
+        row, column = tile // columns * M, tile % columns * N
+        acc = tl.zeros((M, N), tl.float32)
+        for k in range(tl.cdiv(length, K)):
+            acc = tl.dot(a.load([row, k * K]), b.load([column, k * K]).T, acc)
+        c.store([row, column], acc.to(tl.float16))
+
+
+@triton.jit
+def summed(x_ptr, o_ptr, N: tl.constexpr):
+    tl.store(o_ptr + tl.program_id(0), tl.sum(tl.load(x_ptr + tl.program_id(0) * N + tl.arange(0, N))))

@@ -32,8 +32,8 @@ _BOTH = (".relaxed.cta.shared::cta", ".relaxed.cluster.shared::cta")
 
 @dataclass(frozen=True)
 class Operation:
-    """A statement of the kernel: `at` the mbarrier in shared memory, `generic` its generic address, `n` a count, `s` a state, `d`
-    the result, `p` a predicate that becomes it. does: which of the model's functions. takes: whether `n` counts arrivals or bytes.
+    """A statement of the kernel: `at` the mbarrier in shared memory, `generic` its generic address, `n` a count, `s` a state,
+    `d` the result, `p` a predicate that becomes it. does: which of the model's functions. takes: what `n` or `s` is.
     """
 
     text: str
@@ -94,7 +94,9 @@ _COUNTS = (1, 1, 2, 3, 4, 32, 33, 64, 1000, 65535, 1 << 19, MOST - 1, MOST)
 def program(chance: random.Random) -> Program:
     """A random one, and what comes of it."""
     count = chance.choice(_COUNTS)
-    b, steps, results = Mbarrier.init(count), [], []
+    b = Mbarrier.init(count)
+    steps: list[Step] = []
+    results: list[dict[int, int]] = []
     heard: dict[int, int] = {}  # steps of this phase and the last whose states may be asked about: in which phase they were
     phase = 0
     for number in range(chance.randint(1, STEPS)):
@@ -262,7 +264,8 @@ def differences(found: list[Program], results: Array, words: Array) -> tuple[int
                     said = f"got {int(results[number, n, lane]):#018x}, want {int(want[number, n, lane]):#018x}"
                     return compared, wrong, f"{told(p, n)}: lane {lane} {said}"
         if words[number] != last[number]:
-            return compared, wrong, f"{told(p, len(p.steps) - 1)}: word {int(words[number]):#018x}, want {int(last[number]):#018x}"
+            said = f"word {int(words[number]):#018x}, want {int(last[number]):#018x}"
+            return compared, wrong, f"{told(p, len(p.steps) - 1)}: {said}"
     return compared, wrong, "a lane that does not act has a result"
 
 

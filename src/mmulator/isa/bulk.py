@@ -30,7 +30,6 @@ from mmulator.isa.pieces import (
 from mmulator.isa.row import OperandSpec, Row, Slot
 from mmulator.isa.types import type_bits
 
-_ASYNC = "asynchronous stores: later release"
 
 _TRANSFER = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
 _COMBINES = _TRANSFER.but(memory=Memory.REDUCE)
@@ -110,14 +109,14 @@ def _red_async(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
         "red.async",
         (one("sem", "relaxed"), one("scope", "cluster"), maybe("space", "shared::cluster"), COMPLETE_TX, one("op", *ops),
          type_(*types)),
-        (addr(), _added(types), MBARRIER), f"{SYNC}: red.async", (8, 1), 90, unsupported=_ASYNC, effects=_ADDS,
+        (addr(), _added(types), MBARRIER), f"{SYNC}: red.async", (8, 1), 90, effects=_ADDS,
     )  # fmt: skip
 
 
 def _red_global(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
     return row(
         "red.async", (_MMIO, _RELEASE, _WIDE_SCOPE, _TO_GLOBAL, one("op", *ops), type_(*types)), (addr(), _added(types)),
-        f"{SYNC}: red.async", (8, 7), 100, unsupported=_ASYNC, effects=_ADDS,
+        f"{SYNC}: red.async", (8, 7), 100, effects=_ADDS,
     )  # fmt: skip
 
 
@@ -137,10 +136,9 @@ ROWS: tuple[Row, ...] = (
         (8, 0), 90, effects=_WAIT),
     row("st.async", (maybe("weak"), maybe("space", "shared::cluster", "shared::cta"), COMPLETE_TX, maybe("vec", "v2", "v4"),
                      type_(*_STORE_TYPES)),
-        (addr(), src("b", per="vec"), MBARRIER), f"{MOVES}: st.async", (8, 1), 90, rule=_at_most_128, unsupported=_ASYNC,
-        effects=_STORES),
+        (addr(), src("b", per="vec"), MBARRIER), f"{MOVES}: st.async", (8, 1), 90, rule=_at_most_128, effects=_STORES),
     row("st.async", (_MMIO, _RELEASE, _WIDE_SCOPE, _TO_GLOBAL, type_("b16", "u16", "s16", *_STORE_TYPES)), (addr(), src("b")),
-        f"{MOVES}: st.async", (8, 7), 100, unsupported=_ASYNC, effects=_STORES),
+        f"{MOVES}: st.async", (8, 7), 100, effects=_STORES),
     row("st.bulk", (maybe("weak"), maybe("space", "shared::cta")),
         (addr(), src("size", "u64", values=range(0, (1 << 24) + 1, 8)), imm("initval", values=(0,))), f"{MOVES}: st.bulk",
         (8, 6), 100, effects=ACTS.but(memory=Memory.WRITE, counted_as="memory")),

@@ -108,8 +108,8 @@ class Effects:
     pure: ptxas removes it when nothing reads its results. ptxas, algebra: how ptxas sees it.
     counted_as: its class in a report; empty: by its type. multiplies: it counts as the multiply-accumulates of its shape.
     pinned: names of operands whose registers others read or write later. carry: how it accesses the condition code.
-    registers: it changes how many registers a thread has. approximate: its bits come from tables of a chip. allocates: it
-    takes memory from a lane's stack.
+    approximate: its bits come from tables of a chip. allocates: it takes memory from a lane's stack. resizes: it changes how
+    many registers the threads of its warp have.
     variants: (modifier, effects of the forms that have it), the first that fits.
     """
 
@@ -126,8 +126,8 @@ class Effects:
     pinned: tuple[str, ...] = ()
     carry: Literal["", "r", "w", "rw"] = ""
     approximate: bool = False
-    registers: bool = False
     allocates: bool = False
+    resizes: bool = False
     variants: tuple[tuple[str, Effects], ...] = ()
 
     def but(self, **changes: Any) -> Effects:

@@ -90,7 +90,8 @@ def is_wgmma_wait(ins: Instruction) -> bool:
 def accesses_memory(block: Block) -> bool:
     """Whether a block reads or writes what others may, too. A wait for an mbarrier is no access: its thread sleeps."""
     every = (*block.body, *([block.last] if block.last is not None else ()))
-    return any(i.effects.memory is not Memory.NONE and i.effects.ends is not Ends.WAIT for i in every) or block.ending is Ends.CALL
+    accesses = (i for i in every if i.effects.memory is not Memory.NONE and i.effects.ends is not Ends.WAIT)
+    return block.ending is Ends.CALL or any(True for _ in accesses)
 
 
 class Here(IntEnum):

@@ -24,7 +24,7 @@ def entry_registers(kernel: Function, functions: Iterable[Function]) -> int:
     It leaves it out unless .maxnreg says a bound, or .minnctapersm beside .maxntid or .reqntid. The count is that bound, or the
     most that a setmaxnreg.inc asks for, if that is less. functions: all that the kernel may call, and itself.
     """
-    every = [i for f in functions for i in f.instructions if i.effects.registers]
+    every = [i for f in functions for i in f.instructions if i.effects.resizes]
     d = kernel.directives
     threads, blocks = d.get("reqntid") or d.get("maxntid"), d.get("minnctapersm")
     if not every:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mmulator.errors import InvalidInstructionError, similar
 from mmulator.ptx.tree import Function, Module
@@ -31,7 +32,7 @@ class _Directive:
     sm: int = 0
 
 
-_HOPPER = {"ptx": (7, 8), "sm": 90}
+_HOPPER: dict[str, Any] = {"ptx": (7, 8), "sm": 90}
 DIRECTIVES: Mapping[str, _Directive] = {
     "maxnreg": _Directive(_TUNING, 1, 1, positive=True),
     "maxntid": _Directive(_TUNING, 1, 3, excludes=("reqntid",)),

@@ -13,7 +13,7 @@ from typing import Any
 
 from mmulator.driver import current
 from mmulator.errors import MmulatorError
-from mmulator.triton.arrays import stand_in
+from mmulator.triton.arrays import stand_in, take_arrays
 from mmulator.triton.bench import measure
 from mmulator.triton.launcher import Launcher
 from mmulator.triton.where import located
@@ -35,6 +35,7 @@ def adapt() -> None:
         function = getattr(testing, name, None)
         if isinstance(function, types.FunctionType):
             _replace(name, function)
+    take_arrays()
     _originals["prune_configs"] = autotuner.Autotuner.prune_configs
     autotuner.Autotuner.prune_configs = _prune_configs
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from mmulator.errors import LaunchError
@@ -20,15 +21,33 @@ _NAMES = (
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic, type, list, dict, set)
 
 
+class Dtype(str):
+    """The name of a type of elements, with what Triton's tensor descriptors ask of a dtype of torch's."""
+
+    @property
+    def itemsize(self) -> int:
+        return np.dtype(self if hasattr(np, self) else getattr(ml_dtypes, self)).itemsize
+
+    @property
+    def is_floating_point(self) -> bool:
+        return "float" in self
+
+
 class ArrayPointer:
     """Stands for an array among a kernel's arguments. address: of its first element. start, size: of the memory it lies in."""
 
     def __init__(self, array: Any, dtype: str, address: int, start: int, size: int, writable: bool = True) -> None:
-        self.array, self.dtype = array, dtype
+        self.array, self.dtype = array, Dtype(dtype)
         self.address, self.start, self.size, self.writable = address, start, size, writable
 
     def data_ptr(self) -> int:
         return self.address
+
+    def stride(self) -> tuple[int, ...]:
+        """In elements, as torch counts. Raises LaunchError for an array that does not say."""
+        if not hasattr(self.array, "strides"):
+            raise LaunchError(f"a {type(self.array).__name__} does not say its strides", hint="give the descriptor shape and strides")
+        return tuple(n // self.dtype.itemsize for n in self.array.strides)
 
     def __getattr__(self, name: str) -> Any:
         if name == "array":
@@ -95,6 +114,24 @@ def _of_interface(value: Any, said: dict[str, Any]) -> ArrayPointer:
         )
     start, size = (found.address, found.size) if found else (0, 0)
     return ArrayPointer(value, _named(np.dtype(said["typestr"])), address, start, size, not read_only)
+
+
+def take_arrays() -> None:
+    """From here on tensor descriptors of the host are made of arrays, too. Does nothing the second time, and without torch where
+    Triton's descriptors want it (3.4)."""
+    try:
+        from triton.tools.tensor_descriptor import TensorDescriptor
+    except ImportError:
+        return
+    make: Any = TensorDescriptor.from_tensor
+    if getattr(make, "__module__", "") == __name__:
+        return
+
+    def from_tensor(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        return make(stand_in(tensor), *args, **kwargs)
+
+    from_tensor.__doc__ = make.__doc__
+    TensorDescriptor.from_tensor = staticmethod(from_tensor)
 
 
 # DLPack ---------------------------------------------------------------------------------------------------------------

@@ -151,12 +151,27 @@ class Launcher:
             allocate = allocate.get() if hasattr(allocate, "get") else allocate  # a context variable since Triton 3.5
             if name == "_profile_allocator" and isinstance(allocate, _allocation.NullAllocator):
                 out.append(_Room(blocks * size, align))
-            else:
-                out.append(allocate(blocks * size, align, stream))
+                continue
+            found = allocate(blocks * size, align, stream)
+            if int(found.data_ptr()) % align:  # memory of the CPU, which allocators of programs do not align as a GPU's
+                found = _Aligned(allocate(blocks * size + align, align, stream), blocks * size, align)
+            out.append(found)
         return out
 
 
 _NO_SCRATCH = (None, None)
+
+
+class _Aligned:
+    """So many bytes of a buffer, from a multiple of `align` on."""
+
+    def __init__(self, buffer: Any, size: int, align: int) -> None:
+        self.buffer, self.nbytes = buffer, size
+        address = int(buffer.data_ptr())
+        self.address = address + -address % align
+
+    def data_ptr(self) -> int:
+        return self.address
 
 
 class _Room:

@@ -14,11 +14,13 @@ from mmulator import driver
 from mmulator.errors import LaunchError, short_traceback, shown
 from mmulator.isa.targets import check_known
 from mmulator.machine.launch.report import Report
-from mmulator.triton.arrays import stand_in
+from mmulator.triton.arrays import stand_in, take_arrays
 from mmulator.triton.launcher import Launcher
 from mmulator.triton.versions import interface
 
+take_arrays()  # whoever asks for a function of this module makes descriptors after that
 _TYPE = re.compile(r"(.*?)(?::(1|8|16))?\s*$")
+_COMMA = re.compile(r",(?![^<]*>)")  # between types: none within tensordesc<fp16[64, 32]>
 Grid = int | Sequence[int]
 
 
@@ -43,8 +45,8 @@ class Compiled:
     def launch(self, grid: Grid, *args: Any, seed: int = 0, timeout: float | None = None, threads: int | None = None) -> Report:
         """Run it; arrays and tensors among `args` are device memory and are updated in place.
 
-        grid: blocks (int, or up to three). args: one for each parameter but constants: a tensor, an array, None, a number; or
-        one for each parameter. seed: of the scheduler's choices. timeout: seconds that the run may take. threads: of the host.
+        grid: blocks (int, or up to three). args: one for each parameter but constants: a tensor, an array, None, a number, a
+        TensorDescriptor; or one for each parameter. seed: of the scheduler's choices. timeout: seconds that the run may take. threads: of the host.
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then).
         """
         if self._launcher is None:
@@ -91,7 +93,8 @@ def compile(
     """Compile a kernel by NVIDIA's back end of Triton, which needs no GPU.
 
     fn: what @triton.jit made. signature: the types of its parameters but constants, by name or in order, as
-    `"*fp32:16, *fp32, i32"`: behind the colon what the argument is divisible by (16), or that it is 1. constexprs: its constants.
+    `"*fp32:16, *fp32, i32, tensordesc<fp16[64, 32]>"`: behind the colon what the argument is divisible by (16), or that it is 1;
+    of a tensor descriptor its elements and its block. constexprs: its constants.
     device: `sm_90`. options: num_warps, num_stages and others of Triton's. Raises UnsupportedError, LaunchError.
     """
     interface()
@@ -136,7 +139,7 @@ def _types(fn: Any, names: list[str], signature: str | Mapping[str, str], consta
             raise LaunchError(f"{fn.__name__} has no parameter {name}: its parameters are {', '.join(names)}")
     rest = [n for n in names if n not in constants]
     if isinstance(signature, str):
-        items = [t.strip() for t in signature.split(",")] if signature.strip() else []
+        items = [t.strip() for t in _COMMA.split(signature)] if signature.strip() else []
         if len(items) != len(rest):
             raise LaunchError(f"the signature has {len(items)} types, and {fn.__name__} takes {len(rest)}: {', '.join(rest)}")
         signature = dict(zip(rest, items))

@@ -271,7 +271,7 @@ class Jit:
             said.append(f"a result of wgmma is used before its wait_group, which is undefined; as ptxas does (C7517), a wait was "
                         f"put in front of line {lines}")  # fmt: skip
         every = [i for f in self.program.functions.values() for i in f.function.instructions]
-        if any(i.effects.registers for i in every) and not entry_registers(
+        if any(i.effects.resizes for i in every) and not entry_registers(
             self.program.entry.function, [f.function for f in self.program.functions.values()]
         ):
             said.append("setmaxnreg does nothing, as ptxas has it (C7508): it needs .maxnreg, or .minnctapersm with .maxntid or "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mmulator.isa.effects import Ends, Memory
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.runtime.cluster import ARRIVE
@@ -35,23 +34,18 @@ HINTS = {
     FaultKind.CLUSTER_BARRIER: "pair every barrier.cluster.arrive with one barrier.cluster.wait, on every way through the kernel",
 }
 
-_MEET = (
-    f"barrier.cluster.wait: all threads of the cluster that have not exited must arrive {_BARRIER}",
-    "let every thread of every block of the cluster execute barrier.cluster.arrive, whatever branch it takes",
-)
-_POOL = (
-    "setmaxnreg.inc waits until the registers that it asks for are free in the block's pool (PTX ISA 9.1, Miscellaneous "
-    "Instructions: setmaxnreg)",
-    "release as many with setmaxnreg.dec in other warpgroups; the pool is what the launch gave to the block",
-)
-
-
-def awaited(ins: Instruction) -> tuple[str, str] | None:
-    """Where lanes wait for others of the cluster: the rule that somebody broke, and what to do."""
-    effects = ins.effects
-    if effects.registers:
-        return _POOL
-    return _MEET if effects.ends is Ends.WAIT and effects.counted_as == "barrier" and effects.memory is Memory.NONE else None
+# Rule and hint of a wait for other blocks of the cluster, and for registers (Effects.resizes).
+WAITS = {
+    False: (
+        f"barrier.cluster.wait: all threads of the cluster that have not exited must arrive {_BARRIER}",
+        "let every thread of every block of the cluster execute barrier.cluster.arrive, whatever branch it takes",
+    ),
+    True: (
+        "setmaxnreg.inc waits until the registers that it asks for are free in the block's pool (PTX ISA 9.1, Miscellaneous "
+        "Instructions: setmaxnreg)",
+        "release as many with setmaxnreg.dec in other warpgroups; the pool is what the launch gave to the block",
+    ),
+}
 
 
 def waits_text(resident: Resident, cta: ResidentCta) -> str:

@@ -1,4 +1,4 @@
-"""Misuse of mbarriers as sentences, and deadlocks of threads that wait at them: which, for what, what is missing, who was last."""
+"""Misuse of mbarriers as sentences, and deadlocks of threads that wait at them: for what, what is missing, who was last."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from mmulator.errors import ExecutionFault
 from mmulator.machine.launch.faults_cluster import waits_text
 from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.mbarriers import Event, Known, known, on_host, under_way
+from mmulator.machine.launch.mbarriers import Event, Known, known, on_host, place_text, under_way
 from mmulator.machine.launch.resident import Resident, ResidentCta
-from mmulator.machine.launch.whereabouts import Group, arrived_text, place_text, warps_text
+from mmulator.machine.launch.whereabouts import Group, arrived_text, warps_text
 from mmulator.machine.state import LANES, FaultKind
 from mmulator.numerics.mbarrier import MOST
-from mmulator.ptx.tree import Instruction
 
 _MBARRIER = "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: mbarrier)"
 _SENTENCES = 8  # mbarriers that a deadlock tells of in full
@@ -69,8 +68,8 @@ _KINDS: dict[FaultKind, tuple[Callable[[Known, ResidentCta, int], str], str, str
     FaultKind.MBARRIER_ELSEWHERE: (
         lambda k, here, count: f"that completes {k.name(here)}, and writes to the shared memory of "
         f"{ResidentCta(here.resident, count)}",
-        "the mbarrier of an asynchronous operation lies in the shared memory of the block that its data goes to (PTX ISA 9.1, Data "
-        "Movement and Conversion Instructions: Asynchronous Data Movement)",
+        "the mbarrier of an asynchronous operation lies in the shared memory of the block that its data goes to (PTX ISA 9.1, "
+        "Data Movement and Conversion Instructions: Asynchronous copy)",
         "map both addresses, that of the data and that of the mbarrier, to the same rank with mapa",
     ),
 }
@@ -83,7 +82,8 @@ def describe_mbarrier(grid: Grid, cta: ResidentCta, kind: FaultKind, who: str) -
     ins = grid.kernel.sites[int(state["fault_site"])]
     k = known(cta.resident, on_host(cta.resident, int(state["fault_address"])))
     say, rule, hint = _KINDS[kind]
-    return ExecutionFault(f"{ins.mnemonic} {say(k, cta, int(state['fault_bytes']))}, in {who}", span=ins.span, rule=rule, hint=hint)
+    said = say(k, cta, int(state["fault_bytes"]))
+    return ExecutionFault(f"{ins.mnemonic} {said}, in {who}", span=ins.span, rule=rule, hint=hint)
 
 
 # deadlocks ----------------------------------------------------------------------------------------------------------
@@ -110,8 +110,10 @@ def describe_waits(grid: Grid, resident: Resident, found: Sequence[tuple[Residen
     return ExecutionFault(
         f"deadlock in {cta}: {where}" + "".join(f"\n  {line}" for line in lines),
         span=first.span if first is not None else None,
-        rule=f"a phase is over when all arrivals that mbarrier.init named have come, and all bytes that were expected {_MBARRIER}",
-        hint="; ".join(list(hints.values())[::-1][:2]) or "look for a thread that does not arrive, or a copy that completes another mbarrier",
+        rule="a phase is over when all arrivals that mbarrier.init named have come, and all bytes that were expected "
+        f"{_MBARRIER}",
+        hint="; ".join(list(hints.values())[::-1][:2])
+        or "look for a thread that does not arrive, or a copy that completes another mbarrier",
     )  # fmt: skip
 
 
@@ -134,19 +136,18 @@ def _account(g: Group, blocks: int) -> str:
         parts.append(f"{-word.bytes} bytes came that nobody expects")
     elif k.came:
         parts.append(f"all {k.came} expected bytes came")
-    text = f"{k.name(here)} is in {k.phase_text}, of parity {word.phase}: {', '.join(parts)}"
-    text += _when("last arrival", k, k.arrived, here) or "; nobody has arrived since mbarrier.init"
+    lines = [f"{k.name(here)} is in {k.phase_text}, of parity {word.phase}: {', '.join(parts)}"]
+    lines.append(_when("last arrival", k, k.arrived, here) or "nobody has arrived since mbarrier.init")
     if word.bytes > 0:
-        text += _when("bytes were expected", k, k.asked, here)
+        lines.append(_when("bytes were expected", k, k.asked, here))
     if word.bytes:
-        text += _when("last bytes", k, k.brought, here) or "; no bytes have come since mbarrier.init"
+        lines.append(_when("last bytes", k, k.brought, here) or "no bytes have come since mbarrier.init")
     if k.made is not None:
-        text += f"; made by {place_text(k.made.instruction)}"
+        lines.append(f"made by {place_text(k.made.instruction)}")
     issued = under_way(k)
-    if not issued:
-        return f"{text}; nothing is under way for it"
     more = f" and {len(issued) - 1} more" if len(issued) > 1 else ""
-    return f"{text}; under way: what {issued[0].text(here)} issued{more}"
+    lines.append(f"under way: what {issued[0].text(here)} issued{more}" if issued else "nothing is under way for it")
+    return "\n    ".join(filter(None, lines))
 
 
 def _size(k: Known) -> int:
@@ -158,7 +159,7 @@ def _when(what: str, k: Known, event: Event | None, here: ResidentCta) -> str:
     if event is None:
         return ""
     phase = "" if event.phase == k.phases else f", in phase {event.phase}"
-    return f"; {what} by {event.text(here)}{phase}"
+    return f"{what} by {event.text(here)}{phase}"
 
 
 # what is likely wrong -----------------------------------------------------------------------------------------------
@@ -224,8 +225,8 @@ def _empty_from_the_start(k: Known, here: ResidentCta) -> str:
     if k.phases != 0 or k.arrived is not None or k.brought is not None or k.asked is not None:
         return ""
     return (
-        f"nobody has arrived at {k.name(here)} yet: whoever should waits, too, or took another branch; and a producer's first wait "
-        "for a buffer that is empty must be for parity 1, the phase before the first, which is over"
+        f"nobody has arrived at {k.name(here)} yet: whoever should waits, too, or took another branch; and a producer's first "
+        "wait for a buffer that is empty must be for parity 1, the phase before the first, which is over"
     )
 
 
@@ -233,8 +234,8 @@ def _one_ahead(k: Known, here: ResidentCta) -> str:
     if not k.phases or k.word.pending != _size(k):
         return ""
     return (
-        f"phases 0 to {k.phases - 1} of {k.name(here)} are over and nobody has arrived in {k.phase_text}: does who waits flip the "
-        "parity once for each phase, and not more or less often?"
+        f"phases 0 to {k.phases - 1} of {k.name(here)} are over and nobody has arrived in {k.phase_text}: does who waits flip "
+        "the parity once for each phase, and not more or less often?"
     )
 
 

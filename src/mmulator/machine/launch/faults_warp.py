@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mmulator.errors import ExecutionFault
-from mmulator.isa.effects import Ends, Together
-from mmulator.machine.launch.faults_cluster import awaited, waits_text
+from mmulator.isa.effects import Ends, Queue, Together
+from mmulator.machine.launch.faults_cluster import WAITS, waits_text
 from mmulator.machine.launch.faults_mbarrier import describe_waits
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident, ResidentCta
@@ -117,8 +117,8 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
     rule, hint = _BARRIER, "look for a barrier inside a branch that some threads do not take, or a wrong thread count"
     if waits:
         rule, hint = _WARPGROUP, "let the four warps of a warpgroup take the same branches"
-    if waits and ins is not None:
-        rule, hint = awaited(ins) or (rule, hint)
+    if waits and ins is not None and ins.effects.queue is Queue.NONE:
+        rule, hint = WAITS[ins.effects.resizes]
     return ExecutionFault(
         f"deadlock in {cta}: {warps_text(found)}{arrived_text(cta)}{waits_text(resident, cta)}",
         span=ins.span if ins is not None else None, rule=rule, hint=hint,

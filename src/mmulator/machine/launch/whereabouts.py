@@ -37,7 +37,8 @@ class Group:
             what = f"{self.mbarrier.phase_text} of {self.mbarrier.name(self.cta)}"
             return f"{lanes_text(self.lanes)} {wait} for {what} at {place_text(self.instruction)}"
         verb = {
-            "runs": "at", "sleeps": "at", "waits": f"{wait} for other warps at", "held": f"{wait} for other lanes at", "barrier": f"{wait} at",
+            "runs": "at", "sleeps": "at", "waits": f"{wait} for other warps at", "held": f"{wait} for other lanes at",
+            "barrier": f"{wait} at",
         }[self.state]  # fmt: skip
         number = f" (barrier {self.barrier})" if self.state == "barrier" else ""
         return f"{lanes_text(self.lanes)} {verb} {place_text(self.instruction)}{number}"

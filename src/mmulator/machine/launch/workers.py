@@ -36,6 +36,7 @@ LONGEST_TURN, SHORTEST_TURN = 0.1, 0.004
 # One worker counts blocks of code instead, so that the order of clusters is the same on each machine: the most, for kernels
 # without matrix instructions, and how often a turn gets shorter by a fifth.
 COUNTED_TURN, SHORTER = 1 << 20, 20
+LEAST_TURN = 1024  # such blocks, however short turns get: who waits for another in a loop soon has them behind it
 MOMENT = 0.0003  # seconds of work that are not worth another thread
 PIECE = 0.002  # seconds that native code runs before it is asked again, about
 FIRST, MOST = 4096, 1 << 24  # blocks of code in a piece, at first and at most
@@ -106,7 +107,7 @@ class Counted:
         self.shorter = min(self.shorter + over, SHORTER)
         self.finished = finished
         self.running = (resident, resident.number) if begun and not over else None
-        self.left = max(self.longest * 4**self.shorter // 5**self.shorter, 1)
+        self.left = max(self.longest * 4**self.shorter // 5**self.shorter, min(self.longest, LEAST_TURN))
         return over
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
+from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
+from mmulator.machine.meaning.operands import elements
 from mmulator.machine.runtime import bulk as rt
+from mmulator.machine.runtime import store_async as later
 from mmulator.machine.runtime import transfers
+from mmulator.machine.runtime.events import BOTH, WRITE
 from mmulator.machine.state import TransferKind
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand
 
@@ -86,3 +90,30 @@ def clear(e: Emitter, ins: Instruction) -> None:
     function = rt.clear if ins.form["space"] else rt.from_generic
     where = e.spill(e.address(must_be(ins.operands[0], Address)))
     e.call(function, e.w, e.lanes_of(ins), where, o.number("size", "u64"), e.site)
+
+
+# a few words ----------------------------------------------------------------------------------------------------------
+@means("st.async")
+def store_async(e: Emitter, ins: Instruction) -> None:
+    e.transfers(TransferKind.STORE_ASYNC, later.move_words)
+    _later(e, ins, int(TransferKind.STORE_ASYNC), WRITE)
+
+
+@means("red.async")
+def reduce_async(e: Emitter, ins: Instruction) -> None:
+    shared = bool(ins.form["completion"])
+    _later(e, ins, e.mover(later.move_into(ins.form["op"], ins.form["type"], shared)), BOTH)
+
+
+def _later(e: Emitter, ins: Instruction, mover: int, access: int) -> None:
+    form, kind = ins.form, ins.form["type"]
+    address, value, *rest = ins.operands
+    given = elements(value)
+    values = e.spill(*(U64(e.source(v, f"b{type_bits(kind)}")) for v in given))
+    where = e.spill(e.address(must_be(address, Address)))
+    if rest:
+        barriers = e.spill(e.address(must_be(rest[0], Address)))
+        store = later.to_shared(kind, len(given), not form["space"])
+        e.call(store, e.w, e.lanes_of(ins), where, barriers, values, mover, e.site)
+    else:
+        e.call(later.to_global(kind, access), e.w, e.lanes_of(ins), where, values, mover, e.site)

@@ -18,7 +18,7 @@ from mmulator.machine.runtime.mbarrier import Does
 from mmulator.machine.runtime.windows import SPACES, translate_to_shared
 from mmulator.machine.state import COPIES
 from mmulator.numerics.mbarrier import COUNT, PENDING
-from mmulator.ptx.tree import Address, Instruction, Operand, Sink
+from mmulator.ptx.tree import Address, Instruction, Operand, Reg
 
 U32, U64, POINTERS = u32.vec(LANES), u64.vec(LANES), ptr.vec(LANES)
 
@@ -70,8 +70,7 @@ def arrive(e: Emitter, ins: Instruction) -> None:
         states = _act(e, ins, does | Does.EXPECTS, where, None, rest[0])
     else:
         states = _act(e, ins, does, where, rest[0] if rest else None, None)
-    if not isinstance(d, Sink):
-        write_result(e, d, states, ins)
+    write_result(e, d, states, ins)
 
 
 @means("mbarrier.expect_tx")
@@ -98,7 +97,7 @@ def wait(e: Emitter, ins: Instruction) -> None:
     lanes, host = barriers(e, ins, where, e.mask, READ)
     done = e.room(u32)
     to = e.call(rt.wait_at, e.w, lanes, host, parities, e.block.index, e.block.targets[0], done, e.site)
-    if not isinstance(d, Sink):
+    if isinstance(d, Reg):
         e.write(d.name, bits_mask(e.fetch(done, u32)))
     e.flush()
     e.b.ret(to)

@@ -84,7 +84,8 @@ Box = Struct("Box", [
     ("count", u32, RANKS), ("index", u32, RANKS),
     ("step", i64, RANKS), ("at", i64, RANKS), ("size", i64, RANKS), ("stride", i64, RANKS),
     ("lower", i64, 3), ("upper", i64, 3),  # im2col: of W, H, D, first and behind the last; ROWS: those that come next
-    ("walked", u32), ("images", u32),  # im2col: dimensions before this one are walked through; this one then
+    ("spatial", u32), ("walked", u32), ("images", u32),  # im2col: the first of so many dimensions (W, H, D) that are walked
+    # through, and that of the images, which follow
     ("every", u32), ("halo", u32), ("last", i64),  # im2col::w: pixels between halos, of a halo; where the halo began
 ])  # fmt: skip
 
@@ -203,18 +204,19 @@ def bounding_box(box: ptr_to(Box), words: ptr_to(u32), rank: u32) -> None:
     """What im2col walks through."""
     box.rows = u32(read(words, fields.PIXELS))
     box.images = rank - 1
-    box.walked = rank - 1
+    box.walked = rank - 2
+    box.spatial = u32(box.stride[0] == 0)  # interleaved, the channels are dimension rank - 2
     box.every = u32(0)
     box.halo = u32(0)
     for known in fields.LOWER:
         if rank == known:
             for k in unrolled(known - 2):
                 box.lower[k] = read(words, fields.LOWER[known][k])
-                box.upper[k] = box.size[k + 1] + read(words, fields.UPPER[known][k])
+                box.upper[k] = box.size[box.spatial + k] + read(words, fields.UPPER[known][k])
     if box.mode == Mode.IM2COL_W_128:
         box.rows = u32(WIDE)
     if box.mode > Mode.IM2COL:
-        box.walked = u32(2)
+        box.walked = u32(1)
         box.every = box.rows
     if box.mode == Mode.IM2COL_W_128:
         box.every = u32(HALO_EVERY)
@@ -228,7 +230,8 @@ def along_row(box: ptr_to(Box)) -> u32:
     box.low = u32(0)
     box.high = box.memory_row
     if box.stride[0] != 0:
-        box.rows = box.rows * box.count[0]
+        if box.mode == Mode.TILE:
+            box.rows = box.rows * box.count[0]
         return u32(1)
     first = box.at[0]
     elements = i64(box.elements)
@@ -283,8 +286,9 @@ def begin_box(
     if mode == Mode.IM2COL:
         for k in unrolled(3):
             if u32(k) < rank - 2:
-                end = minimum(box.upper[k], box.size[k + 1]) if stores != 0 else box.upper[k]
-                if box.at[k + 1] < box.lower[k] or box.at[k + 1] >= end:
+                n = box.spatial + k
+                end = minimum(box.upper[k], box.size[n]) if stores != 0 else box.upper[k]
+                if box.at[n] < box.lower[k] or box.at[n] >= end:
                     fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.CORNER))
                     return u32(0)
     if mode == Mode.ROWS:
@@ -293,7 +297,9 @@ def begin_box(
     if mode == Mode.IM2COL and stores == 0:
         for k in unrolled(3):
             offset = i64(more[k * 32 + lane] & 0xFFFF) if u32(k) < rank - 2 else i64(0)
-            box.at[k + 1] = box.at[k + 1] + offset
+            n = box.spatial + k
+            if u32(k) < rank - 2:
+                box.at[n] = box.at[n] + offset
             box.lower[k] = box.lower[k] + offset
             box.upper[k] = box.upper[k] + offset
     if mode > Mode.IM2COL:
@@ -311,12 +317,18 @@ def begin_box(
 
 # the rows of a box, one after the other -----------------------------------------------------------------------------
 @native(inline=True)
-def row_inside(box: ptr_to(Box)) -> u32:
-    """1 if the next row is within the bounds of all dimensions but the first."""
-    inside = u64(box.at[0]) < u64(box.size[0])
-    for k in unrolled(1, RANKS):
+def inside_beyond(box: ptr_to(Box)) -> u32:
+    """1 if the next row is within the bounds of all dimensions but dimension 1, and has bytes of the tensor."""
+    inside = (u64(box.at[0]) < u64(box.size[0])) & (box.low != box.high)
+    for k in unrolled(2, RANKS):
         inside = inside & (u64(box.at[k]) < u64(box.size[k]))
     return u32(inside)
+
+
+@native(inline=True)
+def row_inside(box: ptr_to(Box)) -> u32:
+    """1 if the next row is within the bounds of all dimensions."""
+    return inside_beyond(box) & u32(u64(box.at[1]) < u64(box.size[1]))
 
 
 @native(inline=True)
@@ -341,19 +353,29 @@ def next_pixel(box: ptr_to(Box)) -> None:
                 return
             box.at[1] = box.last
             box.index[0] = u32(0)
-    for k in unrolled(1, RANKS - 1):
+    for k in unrolled(3):
         if u32(k) < box.walked:
-            box.at[k] = box.at[k] + box.step[k]
-            if box.at[k] < box.upper[k - 1]:
+            n = box.spatial + k
+            box.at[n] = box.at[n] + box.step[n]
+            if box.at[n] < box.upper[k]:
                 return
-            box.at[k] = box.lower[k - 1]
+            box.at[n] = box.lower[k]
     for k in unrolled(2, RANKS):
         if u32(k) == box.images:
             box.at[k] = box.at[k] + 1
 
 
+@native(inline=True)
+def run_of_rows(box: ptr_to(Box), most: u32) -> u32:
+    """How many rows from the next one on differ in nothing but their place along dimension 1, by a step of it."""
+    if box.mode != Mode.TILE or box.count[0] != 1:
+        return u32(1)
+    return minimum(most, box.count[1] - box.index[1])
+
+
 @native
-def next_row(box: ptr_to(Box)) -> None:
+def next_row(box: ptr_to(Box), passed: u32) -> None:
+    """Behind a run of rows."""
     if box.mode >= Mode.IM2COL:
         next_pixel(box)
         return
@@ -362,13 +384,17 @@ def next_row(box: ptr_to(Box)) -> None:
         box.lower[0] = box.lower[1]
         box.lower[1] = box.lower[2]
         return
+    first = u32(box.count[0] == 1)
+    by = passed
     for k in unrolled(RANKS):
-        box.index[k] = box.index[k] + 1
-        box.at[k] = box.at[k] + box.step[k]
-        if box.index[k] < box.count[k]:
-            return
-        box.at[k] = box.at[k] - i64(box.count[k]) * box.step[k]
-        box.index[k] = u32(0)
+        if u32(k) >= first:
+            box.index[k] = box.index[k] + by
+            box.at[k] = box.at[k] + i64(by) * box.step[k]
+            if box.index[k] < box.count[k]:
+                return
+            box.at[k] = box.at[k] - i64(box.count[k]) * box.step[k]
+            box.index[k] = u32(0)
+            by = u32(1)
 
 
 # what a copy touches of the tensor ----------------------------------------------------------------------------------
@@ -418,5 +444,5 @@ def extent_of_box(box: ptr_to(Box), first: ptr_to(i64), last: ptr_to(i64)) -> u3
             found = u32(1)
         else:
             box.whole = u32(0)
-        next_row(copy)
+        next_row(copy, u32(1))
     return found

@@ -117,13 +117,14 @@ def hold_own(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
 
 
 @native
-def hold_barrier(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
-    """There is an mbarrier at an address of the shared window, or a fault."""
+def hold_barrier(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> ptr:
+    """There is an mbarrier at an address of the shared window, or a fault; where it is on the host."""
     if (at & (BARRIER - 1)) != 0:
         fault(w, FaultKind.MISALIGNED, site, lane, at, u32(BARRIER))
     barrier = hold_shared(w, lane, at, u64(BARRIER), site)
     if u64(barrier) != 0:
         must_be_mbarrier(w, lane, u64(barrier), site)
+    return barrier
 
 
 @native
@@ -146,9 +147,10 @@ def need_cluster(w: ptr_to(Warp), lane: u32, to: u64, site: u32) -> None:
 
 @native
 def barrier_beside(w: ptr_to(Warp), lane: u32, to: u64, barrier: u64, site: u32) -> None:
-    """An mbarrier is in the CTA that the data goes to."""
+    """There is an mbarrier, in the CTA that the data goes to, or a fault."""
+    host = hold_barrier(w, lane, barrier, site)
     if (to >> RANK_SHIFT) != (barrier >> RANK_SHIFT):
-        fault(w, FaultKind.MBARRIER_ELSEWHERE, site, lane, barrier, u32(to >> RANK_SHIFT))
+        fault(w, FaultKind.MBARRIER_ELSEWHERE, site, lane, u64(host), u32(to >> RANK_SHIFT))
 
 
 # issue --------------------------------------------------------------------------------------------------------------
@@ -197,7 +199,6 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
                 reached = ranks[lane]
                 targets(w, lane, to[lane], u64(bytes), barriers[lane], reached, site)
             else:
-                hold_barrier(w, lane, barriers[lane], site)
                 barrier_beside(w, lane, to[lane], barriers[lane], site)
             if w.cta.fault == 0:
                 t = new_transfer(w, lane, u32(TransferKind.BULK_LOAD), site)
@@ -255,7 +256,6 @@ def reduce_to_shared(
         check(w, lane, to[lane], at[lane], bytes, site)
         source = hold_own(w, lane, at[lane], u64(bytes), site)
         target = hold_shared(w, lane, to[lane], u64(bytes), site)
-        hold_barrier(w, lane, barriers[lane], site)
         barrier_beside(w, lane, to[lane], barriers[lane], site)
         if w.cta.fault == 0:
             t = new_transfer(w, lane, kind, site)

@@ -106,8 +106,8 @@ def cp_async(
 
 @native
 def arrive_behind(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counted: u32, site: u32) -> None:
-    """cp.async.mbarrier.arrive: each lane arrives at its mbarrier when its copies up to here are done. Lanes at one mbarrier arrive
-    as one operation. counted: the phase awaits them besides what it awaits.
+    """cp.async.mbarrier.arrive: each lane arrives at its mbarrier when its copies up to here are done. Lanes at one mbarrier
+    arrive as one operation. counted: the phase awaits them besides what it awaits.
     """
     q = queue(w, COPIES)
     left = mask

@@ -163,8 +163,8 @@ def lanes_at(host: ptr_to(ptr), mask: u32, barrier: u64) -> u32:
 
 @native
 def state_for(host: ptr_to(ptr), states: ptr_to(u64), mask: u32, lane: u32, word: u64) -> u64:
-    """What a lane that arrives hears: the upper half of the word; as a chip has it, that of before the first lane that arrives with
-    the same instruction in the same phase."""
+    """What a lane that arrives hears: the upper half of the word; as a chip has it, that of before the first lane that arrives
+    with the same instruction in the same phase."""
     earlier = lanes_at(host, mask & ((u32(1) << lane) - 1), u64(host[lane]))
     found = word >> 32 << 32
     if earlier != 0:

@@ -17,7 +17,7 @@ from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.errors import InternalError
 from mmulator.layouts.tensormap.types import TYPES
-from mmulator.machine.runtime.boxes import RANKS, Box, Wrong, begin_box, extent_of_box, next_row, row_inside, row_offset
+from mmulator.machine.runtime.boxes import RANKS, Box, Wrong, begin_box, extent_of_box, inside_beyond, next_row, row_offset, run_of_rows
 from mmulator.machine.runtime.bulk import barrier_beside
 from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
@@ -63,7 +63,7 @@ def lines_of_box(box: ptr_to(Box)) -> u64:
 
 # rows ---------------------------------------------------------------------------------------------------------------
 @native
-def fill_row(box: ptr_to(Box), row: ptr) -> None:
+def fill_row(box: ptr_to(Box), row: ptr_to(u8)) -> None:
     """A row of elements that are out of bounds."""
     if box.nan != 0:
         for i in range(box.memory_row // 2):
@@ -106,7 +106,7 @@ def exchange_chunks(to: ptr, into: u32, source: ptr, of: u32, at: u64, bytes: u6
 
 
 @native
-def put_row(box: ptr_to(Box), row: ptr, shared: ptr, at: u64) -> None:
+def put_row(box: ptr_to(Box), row: ptr_to(u8), shared: ptr_to(u8), at: u64) -> None:
     """Write a row to shared memory, in which it begins at `at`."""
     if not in_chunks(box, at):
         for i in range(u64(box.memory_row)):
@@ -118,7 +118,7 @@ def put_row(box: ptr_to(Box), row: ptr, shared: ptr, at: u64) -> None:
 
 
 @native
-def take_row(box: ptr_to(Box), row: ptr, shared: ptr, at: u64) -> None:
+def take_row(box: ptr_to(Box), row: ptr_to(u8), shared: ptr_to(u8), at: u64) -> None:
     """Read a row from shared memory."""
     if not in_chunks(box, at):
         for i in range(u64(box.memory_row)):
@@ -142,11 +142,11 @@ def begin_of(pointer: Any, bytes: Any) -> Value:
 
 @native
 def round_to_tf32(row: ptr_to(u32), count: u32) -> None:
-    """To the nearest, ties away from zero, as cvt.rna.tf32 does; but NaNs have the bits that tf32 keeps of the canonical one."""
+    """To the nearest, ties to even; NaNs have the bits that tf32 keeps of the canonical one."""
     for i in range(count):
         bits = row[i]
         magnitude = bits & 0x7FFFFFFF
-        rounded = (bits + 0x1000) & 0xFFFFE000
+        rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & 0xFFFFE000
         row[i] = select(magnitude > 0x7F800000, u32(0x7FFFE000), select(magnitude == 0x7F800000, bits, rounded))
 
 
@@ -163,30 +163,40 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
     box = cast_ptr(Box, address(t.payload))  # noqa: F821
     room = stack(u8, MOST_ROW)
     bytes = box.high - box.low
-    ahead = box.step[1] * box.stride[1] * AHEAD
-    for number in range(first, end):
-        source = room
+    part = bytes != box.memory_row or (box.type & ROUNDED) != 0
+    further = u64(box.step[1] * box.stride[1])
+    at = box.place + u64(first) * u64(box.pitch)
+    number = first
+    while number < end:
+        beyond = inside_beyond(box)
+        along = box.at[1]
         offset = row_offset(box)
-        if bytes == 0 or row_inside(box) == 0:
-            fill_row(box, room)
-        else:
-            accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, READS, t.site)
-            source = t.source + (offset - box.first)
-            fetch_ahead(source + ahead, bytes)
-            if bytes != box.memory_row or (box.type & ROUNDED) != 0:
+        rows = run_of_rows(box, end - number)
+        for _ in range(rows):
+            source = room
+            if (beyond & u32(u64(along) < u64(box.size[1]))) == 0:
                 fill_row(box, room)
-                copy_bytes(room + box.low, source + box.low, bytes)
-                source = room
-                if (box.type & ROUNDED) != 0:
-                    round_to_tf32(cast_ptr(u32, room + box.low), bytes // 4)
-        at = box.place + u64(number) * u64(box.pitch)
-        left = box.targets
-        while left != 0:
-            rank = trailing_zeros(left)
-            left = left & (left - 1)
-            accessed_one(w, t.lane, (u64(rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at, box.row, WRITES, t.site)
-            put_row(box, source, shared_of(w.cta.cluster, rank), at)
-        next_row(box)
+            else:
+                accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, READS, t.site)
+                source = t.source + (offset - box.first)
+                fetch_ahead(source + further * AHEAD, bytes)
+                if part:
+                    fill_row(box, room)
+                    copy_bytes(room + box.low, source + box.low, bytes)
+                    source = room
+                    if (box.type & ROUNDED) != 0:
+                        round_to_tf32(cast_ptr(u32, room + box.low), bytes // 4)
+            left = box.targets
+            while left != 0:
+                rank = trailing_zeros(left)
+                left = left & (left - 1)
+                accessed_one(w, t.lane, (u64(rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at, box.row, WRITES, t.site)
+                put_row(box, source, shared_of(w.cta.cluster, rank), at)
+            at = at + u64(box.pitch)
+            offset = offset + further
+            along = along + box.step[1]
+        next_row(box, rows)
+        number = number + rows
     return u64(end - first) * u64(box.memory_row)
 
 
@@ -211,34 +221,45 @@ def store_function(op: str) -> Native:
     """What does some rows from shared memory to the tensor: they are stored if `op` is empty, or combined with what is there."""
     combined = [kind for kind in TYPES if kind.name in REDUCED.get(op, ())]
     functions = {kind.code: reduce_function(op, _AS.get(kind.name, kind.name)) for kind in combined}
-    writes = COMBINES if op else WRITES
     sizes = {kind.code: kind.memory for kind in TYPES}
+    writes = COMBINES if op else WRITES
 
     def move(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
         box = cast_ptr(Box, address(t.payload))  # noqa: F821
         room = stack(u8, MOST_ROW)
         memory = begin_of(t.source, first_byte(box))
         bytes = box.high - box.low
-        for number in range(first, end):
-            if bytes != 0 and row_inside(box) != 0:
-                offset = row_offset(box)
-                target = t.target + (offset - box.first)
-                at = box.place + u64(number) * u64(box.pitch)
-                accessed_one(
-                    w, t.lane, (u64(w.cta.rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at, box.row, READS, t.site
-                )
-                accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, writes, t.site)
-                if op:
-                    take_row(box, room, memory, at)
-                    for code in functions:
-                        if box.type == code:
-                            functions[code](target + box.low, room + box.low, u64(bytes // sizes[code]))
-                elif bytes == box.memory_row:
-                    take_row(box, target, memory, at)
-                else:
-                    take_row(box, room, memory, at)
-                    copy_bytes(target + box.low, room + box.low, bytes)
-            next_row(box)
+        further = u64(box.step[1] * box.stride[1])
+        at = box.place + u64(first) * u64(box.pitch)
+        number = first
+        while number < end:
+            beyond = inside_beyond(box)
+            along = box.at[1]
+            offset = row_offset(box)
+            rows = run_of_rows(box, end - number)
+            for _ in range(rows):
+                if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
+                    target = t.target + (offset - box.first)
+                    fetch_ahead(target + further * AHEAD, bytes)
+                    accessed_one(
+                        w, t.lane, (u64(w.cta.rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at, box.row, READS, t.site
+                    )
+                    accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, writes, t.site)
+                    if op:
+                        take_row(box, room, memory, at)
+                        for code in functions:
+                            if box.type == code:
+                                functions[code](target + box.low, room + box.low, u64(bytes // sizes[code]))
+                    elif bytes == box.memory_row:
+                        take_row(box, target, memory, at)
+                    else:
+                        take_row(box, room, memory, at)
+                        copy_bytes(target + box.low, room + box.low, bytes)
+                at = at + u64(box.pitch)
+                offset = offset + further
+                along = along + box.step[1]
+            next_row(box, rows)
+            number = number + rows
         return u64(0)
 
     return Native(move, f"move_tensor_{op or 'store'}")
