@@ -17,7 +17,17 @@ from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.errors import InternalError
 from mmulator.layouts.tensormap.types import TYPES
-from mmulator.machine.runtime.boxes import RANKS, Box, Wrong, begin_box, extent_of_box, inside_beyond, next_row, row_offset, run_of_rows
+from mmulator.machine.runtime.boxes import (
+    RANKS,
+    Box,
+    Wrong,
+    begin_box,
+    extent_of_box,
+    inside_beyond,
+    next_row,
+    row_offset,
+    run_of_rows,
+)
 from mmulator.machine.runtime.bulk import barrier_beside
 from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
@@ -75,7 +85,8 @@ def fill_row(box: ptr_to(Box), row: ptr_to(u8)) -> None:
 
 def in_chunks(box: Any, at: Any) -> Value:
     """Macro: whether a row in shared memory is made of chunks that a swizzle exchanges as they are."""
-    return (((u32(at) | box.field("row")) & (CHUNK - 1)) | box.field("swizzle_low") | (box.field("row") ^ box.field("memory_row"))) == 0
+    padding = box.field("row") ^ box.field("memory_row")
+    return (((u32(at) | box.field("row")) & (CHUNK - 1)) | box.field("swizzle_low") | padding) == 0
 
 
 @native(inline=True)
