@@ -182,7 +182,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
         beyond = inside_beyond(box)
         along = box.at[1]
         offset = row_offset(box)
-        rows = run_of_rows(box, end - number)
+        rows = u32(run_of_rows(box, end - number))
         for _ in range(rows):
             source = room
             if (beyond & u32(u64(along) < u64(box.size[1]))) == 0:
@@ -247,7 +247,7 @@ def store_function(op: str) -> Native:
             beyond = inside_beyond(box)
             along = box.at[1]
             offset = row_offset(box)
-            rows = run_of_rows(box, end - number)
+            rows = u32(run_of_rows(box, end - number))
             for _ in range(rows):
                 if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
                     target = t.target + (offset - box.first)
