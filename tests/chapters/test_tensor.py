@@ -160,7 +160,7 @@ def test_a_multicast_reaches_the_blocks_of_its_mask(mask: int, seed: int) -> Non
 
 def test_a_multicast_to_a_block_that_the_cluster_lacks() -> None:
     x, out = np.zeros((40, 64), np.float16), np.zeros((4, 128), np.uint16)
-    with pytest.raises(ExecutionFault, match="the cluster has no block of rank 5: .*box at \\(16, 2\\)"):
+    with pytest.raises(ExecutionFault, match=r"the cluster has no block of rank 5: .*box at \(16, 2\)"):
         Module.load(MULTICAST)["k"].launch(4, 32, [mm.TensorMap.tiled(x, (8, 16)), out, 0b100010], cluster=4)
 
 

@@ -30,7 +30,10 @@ def expected(b: tensors.Batch) -> tuple[np.ndarray, np.ndarray]:
     return memory, window
 
 
-@pytest.mark.parametrize(("op", "mode", "rank"), [*tensors.kinds("loads"), *tensors.kinds("stores")])
+MOVES = [kind for what in tensors.SUITES if "reductions" not in what for kind in tensors.kinds(what)]
+
+
+@pytest.mark.parametrize(("op", "mode", "rank"), MOVES)
 def test_the_machine_is_the_model(op: str, mode: str, rank: int) -> None:
     b = tensors.batch(3, op, mode, rank, 60)
     compared, wrong, said = tensors.differences(b, tensors.run(Cpu("sm_90"), b), expected(b))
@@ -62,7 +65,7 @@ def test_a_difference_is_told() -> None:
     assert f"tensor store tile 2d: {b.cases[2]}: byte 5 of the tensor" in said
 
 
-@pytest.mark.parametrize("what", ["loads", "stores", "reductions"])
+@pytest.mark.parametrize("what", tensors.SUITES)
 def test_suites_run(what: str) -> None:
     rows = list(SUITES[f"tensor {what}"].run(Cpu("sm_90"), 1, 8))
     assert len(rows) == len(list(tensors.kinds(what)))

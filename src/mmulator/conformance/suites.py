@@ -57,6 +57,6 @@ def tensor_copies(what: str) -> Callable[[Backend, int, int], Iterator[Compared]
 
 _ALL = (
     Suite("mbarrier sequences", "mbarrier: states and words", 90, mbarrier_sequences),
-    *(Suite(f"tensor {what}", f"tensor copies: {what}", 90, tensor_copies(what)) for what in ("loads", "stores", "reductions")),
+    *(Suite(f"tensor {what}", f"tensor copies: {what}", 90, tensor_copies(what)) for what in tensors.SUITES),
 )
 SUITES: dict[str, Suite] = {s.name: s for s in _ALL}

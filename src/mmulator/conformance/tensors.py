@@ -241,12 +241,19 @@ def run(backend: Backend, b: Batch) -> tuple[Array, Array]:
     return tensors, out
 
 
+SUITES: dict[str, tuple[tuple[str, ...], str]] = {
+    "loads": (("load",), "tile"), "loads of images": (("load",), "im2col"), "stores": (("store",), "tile"),
+    "stores of images": (("store",), "im2col"), "reductions": (tuple(REDUCED), "tile"),
+    "reductions of images": (tuple(REDUCED), "im2col"),
+}  # fmt: skip
+
+
 def kinds(what: str) -> Iterator[tuple[str, str, int]]:
-    """Operation, mode and rank of the kernels of a suite: loads, stores or reductions."""
-    for op in REDUCED if what == "reductions" else (what.removesuffix("s"),):
-        for mode, ranks in RANKS.items():
-            for rank in ranks:
-                yield op, mode, rank
+    """Operation, mode and rank of the kernels of a suite."""
+    operations, mode = SUITES[what]
+    for op in operations:
+        for rank in RANKS[mode]:
+            yield op, mode, rank
 
 
 def differences(b: Batch, got: tuple[Array, Array], want: tuple[Array, Array]) -> tuple[int, int, str]:
