@@ -118,7 +118,7 @@ def test_an_offset_does_not_wrap_into_its_space(access: str, space: str) -> None
 
 
 def test_shared_addresses_beyond_four_gigabytes() -> None:
-    with pytest.raises(ExecutionFault, match="of shared memory"):
+    with pytest.raises(ExecutionFault, match=r"beyond the \.shared space"):
         run("  .shared .align 4 .b8 s[16];\n  st.shared.u32 [s+4294967296], 1;")
 
 
