@@ -128,6 +128,8 @@ def test_sizes_and_boxes_are_in_the_order_of_the_array() -> None:
     assert m.box_bytes == 2 * 2 * 32 * 4
     assert m.alignment == 1024
     assert m.array is x
+    short = mm.TensorMap.tiled(x, (2, 4, 8), swizzle="64B")
+    assert (short.box_bytes, short.shared_bytes) == (2 * 4 * 32, 2 * 4 * 64)
     again = mm.TensorMap.decode(m.encode(0x1230))
     assert (again.address, again.array) == (0x1230, None)
     assert (again.shape, again.box) == (m.shape, m.box)
