@@ -259,7 +259,7 @@ def _of_words(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
     value = "{" + ", ".join(values) + "}" if len(values) > 1 else values[0]
     access = "write" if row.opcode == "st" else "both"
     if "completion" not in taken:
-        yield Statement(words, f"{words} [{{0}}], {value};", access, "global", size, size, later=True)
+        yield Statement(words, f"{words} [{{0}}], {value};", access, "global", size, size)
         return
     arm = _ARM.replace(", 16;", f", {size};")
     space = "shared" if "space" in taken else "to-shared"
