@@ -240,10 +240,11 @@ def _of_publishing(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
 
 
 def _of_cancel(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
-    """No cluster is left: the response is zeros."""
-    if taken.get("space") and "multicast" not in taken:
+    """By generic addresses. No cluster is left: the response is zeros."""
+    if "space" not in taken and "multicast" not in taken:
         words = _words(row, taken)
-        yield Statement(words, f"{words} [{{0}}], [{_BARRIER}];", "clear", "shared", 16, 16, before=_ARM, after=_AWAIT)
+        yield Statement(words, f"{words} [{{0}}], [%rd11+512];", "clear", "to-shared", 16, 16,
+                        before=_ARM + "cvta.shared.u64 %rd11, %rd8; ", after=_AWAIT)  # fmt: skip
 
 
 def _of_tensors(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
