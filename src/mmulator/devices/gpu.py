@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -102,7 +103,7 @@ class Gpu:
                 f"the launch asks for {device}, the GPU is {self.chip.device}",
                 hint="leave out --device, and `device` in the launch file",
             )
-        if options != DEFAULT:
+        if replace(options, clusters=False) != DEFAULT:
             raise UnsupportedError(f"a GPU runs kernels as its driver compiles them, not with {options}")
         return self._call("cuModuleGetFunction", module, entry.encode())
 
@@ -149,7 +150,7 @@ class Gpu:
                 self._call("cuMemcpyDtoH", array.ctypes.data, pointer, array.nbytes)
 
     def _start_kernel(self, function: Any, request: Request, table: int) -> None:
-        """In clusters or cooperatively, by cuLaunchKernelEx: a grid counts blocks there, as in `request`."""
+        """In clusters or cooperatively, by cuLaunchKernelEx."""
         d, attributes = self._driver, []
         if request.cluster is not None and prod(request.cluster) > PORTABLE_CLUSTER:
             attribute = d.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
@@ -168,7 +169,10 @@ class Gpu:
             self._call("cuLaunchKernel", function, *request.grid, *request.block, request.shared, 0, table, 0)
             return
         config = d.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = request.grid
+        grid = request.grid
+        if request.counts_clusters and request.cluster is not None:
+            grid = tuple(n // c for n, c in zip(grid, request.cluster))
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid
         config.blockDimX, config.blockDimY, config.blockDimZ = request.block
         config.sharedMemBytes, config.hStream = request.shared, 0
         config.attrs, config.numAttrs = attributes, len(attributes)

@@ -65,7 +65,7 @@ class Request:
     GPU: seed of the scheduler's choices, threads of the host, seconds that it may take, whom to tell how far it is,
     elements whose stores are noted, whether the seed chooses the order in which blocks begin, too. cluster: blocks of a cluster;
     None where neither the launch nor the kernel says it. cooperative: all blocks are resident at once, and may wait for each
-    other.
+    other. counts_clusters: a driver is given the grid in clusters (.blocksareclusters); here it is in blocks.
     """
 
     grid: tuple[int, int, int]
@@ -81,6 +81,7 @@ class Request:
     shuffled: bool = False
     cluster: tuple[int, int, int] | None = None
     cooperative: bool = False
+    counts_clusters: bool = False
 
 
 @dataclass(frozen=True)
