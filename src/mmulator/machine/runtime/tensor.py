@@ -43,7 +43,7 @@ if Box.size > PAYLOAD * 8:
 
 LINE = 128  # bytes of shared memory that swizzles stay within
 CHUNK = 16
-AHEAD = 16  # rows
+AHEAD = 24  # rows
 ROUNDED = 1 << 4  # a bit of a type's code in a map: of tf32
 SHARED_ALIGNMENT = 128
 MOST_ROW = 256 * 16  # bytes of a row
@@ -109,9 +109,13 @@ def _exchange(into: bool) -> Native:
     ) -> None:
         row = memory
         begin = at
-        for _ in range(rows):
-            for n in range((bytes + 63) // 64):
-                prefetch(row + step * AHEAD + n * 64, write=not into)
+        lines = (bytes + 63) // 64
+        asked = u32(0)
+        for number in range(rows):
+            while asked < rows and asked <= number + AHEAD:
+                for n in range(lines):
+                    prefetch(memory + u64(asked) * step + n * 64, write=not into)
+                asked = asked + 1
             place = begin
             outside = row
             end = begin + bytes
