@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+import mmulator as mm
 from mmulator.errors import ExecutionFault
+from mmulator.layouts.tensormap import Encoded, places
+from mmulator.layouts.tensormap import copies as model
+from mmulator.layouts.tensormap.types import BY_NAME
+from mmulator.machine.module import Module
 from tests.data import tensormap_vectors as vectors
 from tests.support import rows
 from tests.support import tensor_copies as copies
@@ -44,3 +51,168 @@ def test_every_reduction_is_an_h200s() -> None:
     assert not different, (len(different), different[:2])
     said = Counter(c.digest is None for _, _, c in REDUCTIONS)
     assert min(said.values()) > 100
+
+
+# what no chip was asked -----------------------------------------------------------------------------------------------
+def encoded(**changes: object) -> Encoded:
+    """40 rows of 64 f16, a box of 16 of them by 8."""
+    m = Encoded(BY_NAME["f16"], (64, 40), (128,), (1, 1), box=(16, 8))
+    return replace(m, **changes)  # type: ignore[arg-type]
+
+
+IMAGES = Encoded(BY_NAME["f16"], (32, 9, 7, 3), (64, 576, 4032), (1, 1, 1, 1), im2col=True, lower=(-1, 0), upper=(-1, 0),
+                 channels=16, pixels=20, swizzle="32B")  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", [
+    encoded(box=(64, 1), swizzle="128B"), encoded(box=(64, 1), swizzle="128B_atom_32B"), encoded(box=(16, 1)),
+    encoded(box=(64, 1), swizzle="128B_atom_32B_flip_8B"), encoded(box=(64, 1), swizzle="128B_atom_64B", oob_fill="nan"),
+], ids=lambda m: m.swizzle)  # fmt: skip
+@pytest.mark.parametrize("where", [(0, 3, 1, 39, 7), (32, -1, 40, 0, 12), (-8, 5, 5, 5, 5)])
+def test_rows_of_a_matrix_are_gathered(fields: Encoded, where: tuple[int, ...]) -> None:
+    fields = replace(fields, box_bytes=None)
+    memory = vectors.data(5, 16384, "f16").copy()
+    window = vectors.data(6, 8192, "raw").copy()
+    want = window.copy()
+    expected = fields.box[0] * 4 * 2
+    place = places(fields, where, shared=1024 + 1024, mode="tile::gather4")
+    model.load(fields, place, memory[256:], want, 1024)
+    kernel = copies.load_kernel(2, "tile::gather4", "cta")
+    copies.launch(kernel, fields, window, memory, 256, 1024, where, bytes=expected, device="sm_100")
+    assert (window == want).all()
+
+
+@pytest.mark.parametrize("where", [(0, 3, 1, 39, 7), (32, 40, 50, 0, 12)])
+def test_rows_of_a_matrix_are_scattered(where: tuple[int, ...]) -> None:
+    fields = encoded(box=(32, 1), swizzle="64B")
+    memory, window = vectors.data(5, 16384, "f16").copy(), vectors.data(6, 8192, "raw").copy()
+    want = memory.copy()
+    place = places(fields, where, shared=1024 + 512, mode="tile::scatter4", store=True)
+    model.store(place, want[256:], window, 1024)
+    copies.launch(copies.store_kernel(2, "tile::scatter4", ""), fields, window, memory, 256, 512, where, device="sm_100")
+    assert (memory == want).all()
+
+
+@pytest.mark.parametrize("mode", ["im2col::w", "im2col::w::128"])
+@pytest.mark.parametrize("halo", [0, 2])
+@pytest.mark.parametrize("where", [(0, -1, 0, 0), (16, 4, 6, 2), (0, 0, -3, 1)])
+def test_columns_along_w(mode: str, halo: int, where: tuple[int, ...]) -> None:
+    memory, window = vectors.data(5, 16384, "f16").copy(), vectors.data(6, 12288, "raw").copy()
+    want = window.copy()
+    place = places(IMAGES, where, (halo, 1), shared=2048, mode=mode)
+    model.load(IMAGES, place, memory[256:], want, 1024)
+    kernel = copies.load_kernel(4, mode, "cluster")
+    copies.launch(kernel, IMAGES, window, memory, 256, 1024, where, (halo, 1), bytes=place.memory.size * 2, device="sm_100")
+    assert (window == want).all()
+
+
+@pytest.mark.parametrize(("kind", "size"), [("b4x16", 8), ("b4x16_p64", 8), ("b6x16_p32", 12)])
+def test_small_elements(kind: str, size: int) -> None:
+    """Sixteen of them come together, with padding where the type has it."""
+    fields = Encoded(BY_NAME[kind], (128, 6), (size * 8 + 32,), (1, 1), box=(128, 4), swizzle="none")
+    memory, window = vectors.data(5, 4096, "raw").copy(), vectors.data(6, 4096, "raw").copy()
+    want = window.copy()
+    model.load(fields, places(fields, (0, 4), shared=1152), memory[256:], want, 1024)
+    kernel = copies.load_kernel(2, "tile", "cta")
+    copies.launch(kernel, fields, window, memory, 256, 128, (0, 4), bytes=fields.transaction_bytes, device="sm_100")
+    assert (window == want).all()
+
+
+# several blocks -------------------------------------------------------------------------------------------------------
+MULTICAST = """
+.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .align 64 .b8 map[128], .param .u64 out, .param .u32 mask)
+{
+  .reg .b64 %rd<8>; .reg .b32 %r<20>; .reg .b16 %h; .reg .pred %p<4>;
+  .shared .align 128 .b8 box[256]; .shared .align 8 .b64 bar;
+  mov.b64 %rd1, map; cvta.param.u64 %rd1, %rd1; ld.param.u64 %rd2, [out]; ld.param.u16 %h, [mask];
+  mov.u32 %r1, box; mov.u32 %r2, bar; mov.u32 %r3, %tid.x; mov.u32 %r4, %cluster_ctarank; cvt.u32.u16 %r5, %h;
+  shl.b32 %r6, %r3, 3; add.u32 %r7, %r1, %r6; st.shared.u64 [%r7], -1;
+  setp.ne.u32 %p0, %r3, 0;
+  @!%p0 mbarrier.init.shared.b64 [%r2], 1;
+  @!%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 256;
+  fence.proxy.async; bar.sync 0; barrier.cluster.arrive; barrier.cluster.wait;
+  setp.eq.u32 %p1, %r4, 1; and.pred %p1, %p1, !%p0;
+  @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster
+    [%r1], [%rd1, {16, 2}], [%r2], %h;
+  shr.u32 %r8, %r5, %r4; and.b32 %r8, %r8, 1; setp.eq.u32 %p2, %r8, 0;
+  @%p2 bra OUT;
+WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [%r2], 0; @!%p3 bra WAIT;
+OUT: barrier.cluster.arrive; barrier.cluster.wait;
+  ld.shared.u64 %rd3, [%r7]; mad.lo.u32 %r9, %r4, 256, %r6; cvt.u64.u32 %rd4, %r9; add.u64 %rd4, %rd2, %rd4;
+  st.global.u64 [%rd4], %rd3; ret;
+}
+"""
+
+
+@pytest.mark.parametrize("mask", [0b0001, 0b1010, 0b1111, 0b0100])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_multicast_reaches_the_blocks_of_its_mask(mask: int, seed: int) -> None:
+    """The bytes at the same place of each, whose own mbarrier hears of them."""
+    x, out = np.arange(40 * 64, dtype=np.float16).reshape(40, 64), np.zeros((4, 128), np.uint16)
+    Module.load(MULTICAST)["k"].launch(4, 32, [mm.TensorMap.tiled(x, (8, 16)), out, mask], cluster=4, seed=seed)
+    for rank in range(4):
+        want = x[2:10, 16:32].reshape(-1).view(np.uint16) if mask >> rank & 1 else np.full(128, 0xFFFF, np.uint16)
+        assert (out[rank] == want).all(), rank
+
+
+def test_a_multicast_to_a_block_that_the_cluster_lacks() -> None:
+    x, out = np.zeros((40, 64), np.float16), np.zeros((4, 128), np.uint16)
+    with pytest.raises(ExecutionFault, match=r"the cluster has no block of rank 5: .*box at \(16, 2\)"):
+        Module.load(MULTICAST)["k"].launch(4, 32, [mm.TensorMap.tiled(x, (8, 16)), out, 0b100010], cluster=4)
+
+
+# edges and faults -----------------------------------------------------------------------------------------------------
+def faults(fields: Encoded, at: tuple[int, ...], op: str | None = None, box: int = 0, size: int = 8192, rank: int = 2,
+           mode: str = "tile", offset: int = 0) -> str:  # fmt: skip
+    """The message of a copy that fails, of a tensor in an array of 8192 bytes."""
+    kernel = copies.load_kernel(rank, mode) if op is None else copies.store_kernel(rank, mode, op)
+    with pytest.raises(ExecutionFault) as caught:
+        copies.launch(kernel, fields, np.zeros(size, np.uint8), np.zeros(8192, np.uint8), offset, box, at)
+    assert caught.value.rule
+    assert caught.value.hint
+    return caught.value.message
+
+
+def test_a_tensor_that_reaches_outside_its_array() -> None:
+    """Only what a box touches must be there."""
+    larger = encoded(sizes=(64, 100))
+    copies.launch(copies.load_kernel(2, "tile"), larger, np.zeros(8192, np.uint8), np.zeros(8192, np.uint8), 0, 0, (0, 56))
+    message = faults(larger, (0, 57))
+    assert "touches 928 bytes from 0x1200001c80, byte 7296 of argument 2 (tensor), which has 8192" in message
+    assert "f16 at byte 0 of argument 2 (tensor), which has 8192, sizes (64, 100), strides (128) bytes, box (16, 8)" in message
+    assert "out of bounds" in faults(larger, (0, 57), "")
+    assert "out of bounds" in faults(encoded(strides=(1 << 40 - 1,), sizes=(64, 1 << 32)), (0, (1 << 31) - 1))
+
+
+@pytest.mark.parametrize("op", [None, "", "add"])
+def test_a_box_beyond_the_shared_memory(op: str | None) -> None:
+    last = copies.load_kernel(2, "tile")
+    copies.launch(last, encoded(), np.zeros(8192, np.uint8), np.zeros(8192, np.uint8), 0, 8192 - 256, (0, 0))
+    message = faults(encoded(), (0, 0), op, box=8192 - 128)
+    assert "out of bounds: cp." in message
+    assert "with 256 bytes at 0x2380, byte 8064 of shared memory, of which the block has 8256" in message
+
+
+def test_maps_that_cannot_be_used() -> None:
+    assert "its map has 2" in faults(encoded(), (0, 0, 0), rank=3)
+    assert "with a map of tiled mode" in faults(encoded(sizes=(64, 8, 5), strides=(128, 1024), element_strides=(1, 1, 1),
+                                                        box=(16, 8, 1)), (0, 0, 0), rank=3, mode="im2col")  # fmt: skip
+    assert "cannot combine elements of u16" in faults(encoded(type=BY_NAME["u16"]), (0, 0), "add")
+    assert "more bytes than its swizzle mode, 32B, is wide" in faults(encoded(box=(32, 2), swizzle="32B"), (0, 0))
+    assert "no multiple of 16" in faults(encoded(box=(20, 2)), (0, 0))
+    assert "the tensor's address, 0x1200000008, is no multiple of 16" in faults(encoded(), (0, 0), offset=8)
+    assert "128 must divide the address" in faults(encoded(), (0, 0), box=64)
+    assert "begins within 16 bytes of its row" in faults(encoded(), (4, 0))
+    assert "begins before the tensor" in faults(encoded(), (0, -1), "")
+    assert "begins outside of its bounding box" in faults(IMAGES, (0, 8, 0, 0), rank=4, mode="im2col")
+
+
+def test_bytes_that_are_no_map() -> None:
+    kernel = copies.load_kernel(2, "tile")
+    args = [np.zeros(4096, np.uint8), np.zeros(64, np.uint8), 4096, 0, 256, 1, bytes(20), bytes(6), 0]
+    for data, said in ((bytes(128), "is all zeros"), (b"\xff" * 128, "the map's rank is 8")):
+        with pytest.raises(ExecutionFault, match=f"no tensor map: .*{said}"):
+            kernel.launch(1, 128, [data, *args], shared=8192)

@@ -85,7 +85,7 @@ def test_fields_of_sm_100(field: str, values: range) -> None:
     [
         ("tensormap.replace.tile.rank.global.b1024.b32 [%rd0+32], 1;", "misaligned: tensormap.replace.*of 64 bytes"),
         ("tensormap.replace.tile.rank.global.b1024.b32 [%rd0+64], 1;", "out of bounds: tensormap.replace"),
-        ("tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r2+64], 0, 1;", "out of bounds: tensormap.replace.*shared memory"),
+        ("tensormap.replace.tile.rank.shared::cta.b1024.b32 [%r2+64], 1;", "out of bounds: tensormap.replace.*shared memory"),
     ],
 )
 def test_a_map_that_is_not_there_is_a_fault(statement: str, message: str) -> None:

@@ -702,3 +702,16 @@ def test_launch_compared(tmp_path: Path, driver: Driver) -> None:
     assert c.lines("X")[-1] == "  no thread of the model stored to it"
 
 
+
+
+# sequences ----------------------------------------------------------------------------------------------------------
+def test_a_suite_is_an_item(tmp_path: Path) -> None:
+    """mbarrier sequences run as a form does, go into reports, and a difference is told."""
+    few = replace(FEW, filter="mbarrier sequences", count=60)
+    outcome = run.run(few)
+    assert outcome.ok and [r.item.group for r in outcome.rows] == ["mbarrier: states and words"]
+    assert outcome.rows[0].executions > 400 and outcome.rows[0].words > outcome.rows[0].executions
+    report.write(tmp_path / "r.json", [(few, outcome)])
+    wrong = run.check(outcome.rows[0].item, Wrong(3, 40), few)
+    assert wrong.verdict == "different" and wrong.wrong == 1 and "init" in wrong.error and "want 0x" in wrong.error
+    assert not [i for i in run.items(Target.parse("sm_80"), few)[0] if i.suite]

@@ -65,6 +65,25 @@ def test_what_is_encoded_is_decoded(part: int) -> None:
         assert again.encode() == data
 
 
+def test_any_bytes_are_a_map_or_refused() -> None:
+    taken = 0
+    for seed in range(3000):
+        data = bytearray(np.random.default_rng(seed).bytes(128))
+        if seed % 3:  # most of them with a rank, a type and an interleave
+            word = int.from_bytes(data[8:12], "little") & ~0x1FF0 | (seed % 5) << 4 | seed % 11 << 7 | seed % 2 << 11
+            data[8:12] = word.to_bytes(4, "little")
+        try:
+            m = Encoded.decode(bytes(data))
+        except OperandError as error:
+            assert error.rule
+            continue
+        taken += 1
+        assert replace(m, box_bytes=None) == replace(Encoded.decode(m.encode()), box_bytes=None)
+        assert repr(mm.TensorMap(m))
+        assert isinstance(list(rules.refusals(m)), list)
+    assert taken > 1000
+
+
 def _fields() -> list[tuple[str, Field]]:
     every: list[tuple[str, Field]] = []
     for name, value in vars(fields).items():
@@ -128,6 +147,8 @@ def test_sizes_and_boxes_are_in_the_order_of_the_array() -> None:
     assert m.box_bytes == 2 * 2 * 32 * 4
     assert m.alignment == 1024
     assert m.array is x
+    short = mm.TensorMap.tiled(x, (2, 4, 8), swizzle="64B")
+    assert (short.box_bytes, short.shared_bytes) == (2 * 4 * 32, 2 * 4 * 64)
     again = mm.TensorMap.decode(m.encode(0x1230))
     assert (again.address, again.array) == (0x1230, None)
     assert (again.shape, again.box) == (m.shape, m.box)

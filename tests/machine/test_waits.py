@@ -334,3 +334,60 @@ def test_a_time_limit_says_who_sleeps() -> None:
     kernel.compile()
     with pytest.raises(LimitReached, match=r"warp 0: lanes 0 to 31 .*(wait for phase 0 of full\[0\]|at mbarrier)"):
         kernel.launch(1, 64, [np.zeros(64, np.uint32)], timeout=0.3)
+
+
+# clusters -----------------------------------------------------------------------------------------------------------
+PAIR = """
+  .reg .b32 %rank, %peer, %there;
+  mov.u32 %rank, %cluster_ctarank; xor.b32 %peer, %rank, 1; mov.u32 %r1, full; mapa.shared::cluster.u32 %there, %r1, {peer};
+  @%first mbarrier.init.shared.b64 [full], {count};
+  barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;
+"""
+
+
+def pair(body: str, count: int = 32, peer: str = "%peer", **options: Any) -> np.ndarray:
+    out = np.zeros(64, np.uint32)
+    kernel = Module.load(text(PAIR.format(count=count, peer=peer) + body), name="k.ptx")["k"]
+    kernel.launch(2, 32, [out], cluster=2, timeout=60, **options)
+    return out
+
+
+REMOTE = "  mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%there];\n"
+MEET = "  barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;\n"
+
+
+def test_blocks_of_a_cluster_arrive_at_each_others_mbarriers() -> None:
+    body = REMOTE + wait(0, 0, "W") + "  mov.u32 %r0, 3; mad.lo.u32 %t, %rank, 32, %t;\n" + STORE + MEET
+    for seed in range(6):
+        assert (pair(body, seed=seed) == 3).all()
+
+
+def test_the_wrong_blocks_mbarrier() -> None:
+    """Both arrive at rank 0's: the waits of rank 1 are in vain, and the message says who has what they lack."""
+    with pytest.raises(ExecutionFault) as caught:
+        pair(REMOTE + wait(0, 0, "W") + MEET, count=64, peer="0")
+    said = str(caught.value)
+    assert "deadlock" in said and "block (1, 0, 0): warp 0: lanes 0 to 31 wait for phase 0 of full[0] (shared 0x400)" in said
+    assert "the mbarrier at the same place of block (0, 0, 0) heard of more" in said
+    assert "lanes 0 to 31 wait for other warps at barrier.cluster.wait" in said
+
+
+def test_a_deadlock_of_all_blocks_says_it_once() -> None:
+    with pytest.raises(ExecutionFault) as caught:
+        pair(REMOTE + wait(0, 0, "W") + MEET, count=33)
+    said = str(caught.value)
+    assert "block (0, 0, 0), block (1, 0, 0): warp 0: lanes 0 to 31 wait for phase 0 of full[0]" in said
+    assert "last arrival by lane 31 of warp 0 of block (1, 0, 0) at mbarrier.arrive.release.cluster" in said
+    assert all(f"full[0] (shared 0x400 of block ({n}, 0, 0)) is in phase 0, of parity 0: 1 of 33" in said for n in (0, 1))
+
+
+def test_a_block_that_has_exited_has_no_mbarrier() -> None:
+    body = "  setp.eq.u32 %q, %rank, 1;\n  @%q ret;\n" + "  nanosleep.u32 5000;\n" * 3 + REMOTE
+    with pytest.raises(ExecutionFault, match=r"access after exit: mbarrier\.arrive\.release\.cluster.*block \(1, 0, 0\)"):
+        pair(body)
+
+
+def test_no_mbarrier_at_the_same_place_of_another_block() -> None:
+    body = REMOTE.replace("[%there]", "[%there+8]")
+    with pytest.raises(ExecutionFault, match=r"at full\[1\] \(shared 0x408 of block \([01], 0, 0\)\), where no mbarrier"):
+        pair(body + MEET)

@@ -35,13 +35,15 @@ NOT_HERE = {  # (before the kernel, in it): what is said
     (".extern .func f();", "mov.b64 d, f;"): "f .* defined elsewhere",
     (".func f(.param .b64 x) { ret; }", "call f, (given);"): "given .* cannot be passed on by its name",
     ("", "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {g, g1, g2, g3}, {r, r, r, 5}, d, 1, 1, 1, 0;"): "5 as operand a",
+    ("", "wgmma.mma_async.sp.sync.aligned.m64n8k64.f32.e4m3.e4m3 {g, g1, g2, g3}, {r, r, 6, r}, d, r, 0, 1, 1, 1;"):
+        "6 as operand a",
 }
 
 
 @pytest.mark.parametrize(("before", "body"), NOT_HERE)
 def test_check_names_what_a_launch_refuses(before: str, body: str) -> None:
     text = (
-        f".version 8.0\n.target sm_90a\n.address_size 64\n.extern .global .b32 there;\n{before}\n"
+        f".version 8.2\n.target sm_90a\n.address_size 64\n.extern .global .b32 there;\n{before}\n"
         f".visible .entry k(.param .b64 given) {{ .reg .b32 r; .reg .b64 d; .reg .f32 g, g1, g2, g3; {body} ret; }}\n"
     )
     (named,) = unsupported(parse_module(Source("e.ptx", text)))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmulator.errors import ExecutionFault
+from mmulator.isa.effects import Memory
 from mmulator.isa.form import Form, forms_of
 from mmulator.isa.matrix import MATRIX_ROWS
 from mmulator.isa.row import OperandSpec, Row
@@ -47,7 +48,7 @@ PATTERN = 0xA5  # every byte that a statement writes
 class Statement:
     """name: of its row. text: with `{0}` for the register that holds the address. space: "" for generic. size: bytes of the
     access, of each of `lanes`. align: of its address. results: registers that hold what was read, and bits of each.
-    before, after: what it takes, in the same line, with `{n}` for a number of its own. to: the window in which what a copy
+    before, after: what it takes, with `{n}` for a number of its own. to: the window in which what a copy
     reads arrives. later: subscribers hear of the access when it is issued. words: `before` makes all
     words of shared memory mbarriers."""
 
@@ -155,7 +156,8 @@ def _written(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
     mnemonic = ".".join(words)
     if access == "word":
         text = f"{mnemonic} {', '.join(operands)};"
-        yield Statement(mnemonic, text, "both", space or "to-shared", size, size, before=_MADE, words=True)
+        done = "read" if row.effects.memory is Memory.READ else "both"
+        yield Statement(mnemonic, text, done, space or "to-shared", size, size, before=_MADE, words=True)
         return
     yield Statement(mnemonic, f"{mnemonic} {', '.join(operands)};", access, space, size, size, tuple(results))
 
@@ -258,7 +260,7 @@ def _of_words(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
     value = "{" + ", ".join(values) + "}" if len(values) > 1 else values[0]
     access = "write" if row.opcode == "st" else "both"
     if "completion" not in taken:
-        yield Statement(words, f"{words} [{{0}}], {value};", access, "global", size, size, later=True)
+        yield Statement(words, f"{words} [{{0}}], {value};", access, "global", size, size)
         return
     arm = _ARM.replace(", 16;", f", {size};")
     space = "shared" if "space" in taken else "to-shared"
@@ -345,8 +347,7 @@ def kernel(chosen: Sequence[Statement]) -> str:
             stores.append(f"st.global.b{bits} [%rd2+{at}], {name};")
             at += bits // 8
         text, before, after = (t.replace("{0}", "%rd0").replace("{n}", str(number)) for t in (s.text, s.before, s.after))
-        start = f"W{number}: {before}".replace("\n", " ")
-        cases.append(f"{start} {text} {after} {' '.join(stores)} bra END;")
+        cases.append(f"W{number}: {before}\nX{number}: {text} {after} {' '.join(stores)} bra END;")
     lines = "\n".join(cases)
     return f"""
 .version 9.5
@@ -406,7 +407,7 @@ class Walk:
 
     def is_statement(self, number: int, ins: Instruction | None) -> bool:
         """Whether an instruction of the kernel is that of a statement."""
-        label = self.text[: self.text.index(f"\nW{number}:") + 1].count("\n") + 1
+        label = self.text[: self.text.index(f"\nX{number}:") + 1].count("\n") + 1
         return ins is not None and ins.span.line == label and ins.mnemonic == self.statements[number].text.split()[0]
 
     def base(self, space: str) -> int:
@@ -460,7 +461,7 @@ class Walk:
         content = {"param": np.concatenate([np.zeros(BLOB, np.uint8), before]), "out": np.zeros_like(self.out)}.get(name, before)
         read = content[offset : offset + s.size]
         held = {"global": self.memory, "shared": self.out[64 : 64 + WINDOW], "local": self.out[64 + WINDOW :]}
-        if found is None and s.access not in ("none", "aligned"):  # the dump did not run
+        if found is None and s.access != "none":  # the dump did not run
             held = {"global": self.memory}
         for window, bytes_ in held.items():
             fresh = np.frombuffer(Mbarrier.init(ARRIVALS).encode().to_bytes(8, "little") * (WINDOW // 8), np.uint8)

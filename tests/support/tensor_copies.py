@@ -72,8 +72,9 @@ def load_kernel(rank: int, mode: str, space: str = "cluster") -> Kernel:
 
 @cache
 def store_kernel(rank: int, mode: str, op: str) -> Kernel:
-    name = f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{op}" if op else f"cp.async.bulk.tensor.{rank}d.global.shared::cta"
-    return Module.load(f"{_BEGIN}AGAIN: {name}.{mode}.bulk_group {_at(rank, mode)}, [%r2];{_GROUP}")["k"]
+    name, does = ("cp.reduce.async.bulk.tensor", f".{op}") if op else ("cp.async.bulk.tensor", "")
+    what = f"{name}.{rank}d.global.shared::cta{does}.{mode}.bulk_group"
+    return Module.load(f"{_BEGIN}AGAIN: {what} {_at(rank, mode)}, [%r2];{_GROUP}")["k"]
 
 
 def launch(

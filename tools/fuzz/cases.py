@@ -91,7 +91,7 @@ def frame(rng: random.Random, body: list[str], target: str = "sm_90a", version: 
     return FRAME.format(version=version, target=target, banks=declared, values=start(rng, text), body=text)
 
 
-_BANK = re.compile(r"%(b16|u16|s16|b32|u32|s32|f32|f16x2|b64|u64|s64|f64|f16|b8|u8|pred)_(\d+)")
+_BANK = re.compile(r"%(b16|u16|s16|b32|u32|s32|f32|f16x2|b64|u64|s64|f64|f16|b8|u8|pred|b128)_(\d+)")
 _RANGE = re.compile(r"%(\w+)_(\d+)\.\.(\d+)")
 _TOKEN = re.compile(r"[A-Za-z_$%][\w$.:]*|\.[\w:]+|0[xXfFdD][0-9a-fA-F]+|\d+|\s+|.", re.DOTALL)
 
@@ -105,14 +105,14 @@ def _registers(found: re.Match[str]) -> str:
 def statements() -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]]:
     """(target, version, text) of the recorded statements: those that ptxas accepts, and those that it refuses."""
     found: tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]] = [], []
-    for name in ("ptx_verdicts.txt", "matrix_verdicts.txt"):
+    for name in ("ptx_verdicts.txt", "matrix_verdicts.txt", "row_verdicts.txt"):
         target, version = "sm_90a", "8.6"
         for line in (ROOT / "tests" / "data" / name).read_text().splitlines():
             mark, _, rest = line.partition(" ")
             if mark == "#":
                 target, _, version = rest.partition(" ")
                 continue
-            for ours, theirs in (("garr", "gvar"), ("carr", "cvar"), ("lbuf", "lvar")):
+            for ours, theirs in (("garr", "gvar"), ("carr", "cvar"), ("lbuf", "lvar"), ("prm2", "pvar")):
                 rest = rest.replace(theirs, ours)
             found[mark != "+"].append((target, version, _RANGE.sub(_registers, rest)))
     return found

@@ -129,11 +129,15 @@ class Gpu:
         held: list[tuple[int, Array]] = []
         for buffer in arguments.buffers:
             held.append((self._place(len(held), buffer.size), buffer.array))
-        for at, offset, number in arguments.maps:
-            address = int(held[number][0]).to_bytes(8, "little")
-            arguments.buffers[at].array[offset : offset + 8] = np.frombuffer(address, np.uint8)
-        for (pointer, _), buffer in zip(held, arguments.buffers):
-            self._call("cuMemcpyHtoD", pointer, buffer.array.ctypes.data, buffer.size)
+        data = [buffer.array for buffer in arguments.buffers]
+        for at in {at for at, _, _ in arguments.maps}:
+            data[at] = data[at].copy()
+        for at, offset, number in arguments.maps:  # the tensor lies as far into its buffer as the map has it here
+            here = int.from_bytes(data[at][offset : offset + 8].tobytes(), "little")
+            there = here - arguments.buffers[number].start + int(held[number][0])
+            data[at][offset : offset + 8] = np.frombuffer(there.to_bytes(8, "little"), np.uint8)
+        for (pointer, _), array in zip(held, data):
+            self._call("cuMemcpyHtoD", pointer, array.ctypes.data, array.nbytes)
         params = arguments.params.copy()
         for at, number in arguments.pointers:
             params[at : at + 8] = np.frombuffer(int(held[number][0]).to_bytes(8, "little"), np.uint8)

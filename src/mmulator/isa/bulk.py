@@ -30,7 +30,6 @@ from mmulator.isa.pieces import (
 from mmulator.isa.row import OperandSpec, Row, Slot
 from mmulator.isa.types import type_bits
 
-
 _TRANSFER = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
 _COMBINES = _TRANSFER.but(memory=Memory.REDUCE)
 _PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="bulk")

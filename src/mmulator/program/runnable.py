@@ -17,6 +17,7 @@ from mmulator.isa.targets import DEVICES, Target, default_device
 from mmulator.layouts.sparse.metadata import selectors
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.blocks import BUILTINS
+from mmulator.program.uses import signature_of
 from mmulator.ptx.tree import Function, Immediate, Instruction, Module, Symbol, VectorOperand, flatten
 from mmulator.source import Span
 
@@ -146,8 +147,7 @@ def _section(ins: Instruction) -> str:
 def _matrix(ins: Instruction, form: Form, target: Target) -> Iterator[Unsupported]:
     """What ptxas takes of matrix instructions though it has no meaning, and chips whose arithmetic nobody knows."""
     section = str(form.section)
-    specs = next((s for s in form.signatures if len(s) == len(ins.operands)), ())
-    for operand, spec in zip(ins.operands, specs):
+    for operand, spec in zip(ins.operands, signature_of(form, ins.operands)):
         for part in operand.elements if isinstance(operand, VectorOperand) else (operand,):
             if not isinstance(part, Immediate) or spec.kind not in ("registers", "register"):
                 continue

@@ -42,7 +42,8 @@ def tell_map(found: TensorMapFields, json: bool) -> None:
         for f in found.fields:
             print(f"  {f.name:<18} {f.where:<21} {f.raw:>#14x}  {f.value}")
         print()
-        print_item("box", f"{found.map.box_bytes} bytes in shared memory, aligned to {found.map.alignment}")
+        m = found.map
+        print_item("box", f"{m.box_bytes} bytes, in {m.shared_bytes} bytes of shared memory that are aligned to {m.alignment}")
         print_item("driver", found.driver_call())
         print_findings(found.findings)
     if not found.ok:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 
 from mmulator.inspect.descriptors.checks import SM_SHARED, Finding
 from mmulator.inspect.tensormaps.copy import Copy
@@ -142,8 +141,7 @@ def _shared(
     m: Encoded, copy: Copy, destination: int | None, expect: int | None, shared: int | None
 ) -> Iterator[Finding]:
     side = "source" if copy.to_global else "destination"
-    size = m.transaction_bytes
-    room = size if m.slice else m.pitch * prod(m.loaded[1:])
+    size, room = m.transaction_bytes, m.span
     if copy.mode.endswith("4"):
         size, room = 4 * size, 4 * room
     if destination is not None and destination % _ALIGNED:

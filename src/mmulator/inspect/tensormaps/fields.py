@@ -61,6 +61,7 @@ class TensorMapFields(Answer):
             "l2_promotion": m.l2_promotion,
             "oob_fill": m.oob_fill,
             "box_bytes": m.box_bytes,
+            "shared_bytes": m.shared_bytes,
             "alignment": m.alignment,
             "fields": [field.to_dict() for field in self.fields],
             "driver_call": self.driver_call(),

@@ -95,6 +95,11 @@ class Encoded:
         return self.row_bytes if self.slice else self.mode.width or self.row_bytes
 
     @property
+    def span(self) -> int:
+        """Bytes of shared memory in which a box lies, those between its rows included."""
+        return self.pitch * prod(self.loaded[1:])
+
+    @property
     def transaction_bytes(self) -> int:
         """Bytes of a box, padding of small types left out: what a copy adds to an mbarrier's count."""
         row, *others = self.loaded
@@ -147,12 +152,9 @@ class Encoded:
             )  # fmt: skip
         if code not in BY_CODE:
             raise OperandError(f"the map's element type is {code}: no such type", rule=RULE, hint="these bytes are no tensor map")
-        swizzle = BY_MODE.get((f.SWIZZLE.get(words), f.ATOMICITY.get(words)))
-        if swizzle is None:
-            raise OperandError(
-                f"the map's swizzle mode is {f.SWIZZLE.get(words)} with atomicity {f.ATOMICITY.get(words)}: no such mode",
-                rule="Swizzling Modes (PTX ISA 9.1)",
-            )  # fmt: skip
+        mode, atomicity = f.SWIZZLE.get(words), f.ATOMICITY.get(words)
+        # what is no mode of any chip is read as sm_90 reads it, which has neither atomicity nor 96B
+        swizzle = BY_MODE.get((mode, atomicity)) or BY_MODE[mode & 3, 0]
 
         def all_of(which: tuple[f.Field, ...], count: int) -> tuple[int, ...]:
             return tuple(field.get(words) for field in which[:count])

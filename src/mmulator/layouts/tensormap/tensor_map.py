@@ -177,6 +177,11 @@ class TensorMap:
         return self.fields.transaction_bytes
 
     @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory in which a box lies: more than `box_bytes` where rows are shorter than the swizzle."""
+        return self.fields.span
+
+    @property
     def alignment(self) -> int:
         """Bytes after which the swizzle pattern of shared memory repeats: align the box to them."""
         return self.fields.mode.alignment
@@ -200,7 +205,8 @@ class TensorMap:
         out += [(name, mode) for name, mode in (("interleave", f.interleave), ("swizzle", f.swizzle)) if mode != "none"]
         out += [("L2 promotion", f.l2_promotion)] if f.l2_promotion != "none" else []
         out += [("fill", "NaN")] if f.oob_fill == "nan" else []
-        out += [("bytes of a box", str(self.box_bytes)), ("alignment in shared memory", str(self.alignment))]
+        out += [("bytes of a box", str(self.box_bytes)), ("bytes in shared memory", str(self.shared_bytes))]
+        out += [("alignment in shared memory", str(self.alignment))]
         return [("address", f"{self.address:#x}"), *out] if self.array is None else out
 
     def __repr__(self) -> str:

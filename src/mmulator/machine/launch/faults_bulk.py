@@ -9,8 +9,8 @@ _COPIES = "(PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async.bul
 
 RULES = {
     FaultKind.BULK_SIZE: f"bulk copies and reductions: the size is a multiple of 16 {_COPIES}",
-    FaultKind.NO_CLUSTER: "a copy from shared memory to that of a block of the cluster takes a launch in clusters; to an H200 it is "
-    f"an illegal instruction otherwise {_COPIES}",
+    FaultKind.NO_CLUSTER: "copies from shared memory to that of a block of the cluster take a launch in clusters; without one "
+    f"they are illegal instructions to an H200 {_COPIES}",
 }
 HINTS = {
     FaultKind.BULK_SIZE: "round the size up and the buffers too, or copy what is left over with other instructions",

@@ -136,7 +136,7 @@ def _account(g: Group, blocks: int) -> str:
         parts.append(f"{-word.bytes} bytes came that nobody expects")
     elif k.came:
         parts.append(f"all {k.came} expected bytes came")
-    lines = [f"{k.name(here)} is in {k.phase_text}, of parity {word.phase}: {', '.join(parts)}"]
+    lines = [f"{k.name(here if blocks == 1 else None)} is in {k.phase_text}, of parity {word.phase}: {', '.join(parts)}"]
     lines.append(_when("last arrival", k, k.arrived, here) or "nobody has arrived since mbarrier.init")
     if word.bytes > 0:
         lines.append(_when("bytes were expected", k, k.asked, here))

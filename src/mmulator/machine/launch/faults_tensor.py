@@ -81,7 +81,8 @@ def _numbers(values: tuple[int, ...]) -> str:
 # Coordinates with which a map cannot be used, measured on an H200: what, the rule, what to do.
 _PLACES = {
     Wrong.COORDINATE: (
-        "begins within 16 bytes of its row", "without interleaving, coordinate 0 times the bytes of an element is a multiple of 16",
+        "begins within 16 bytes of its row",
+        "without interleaving, coordinate 0 times the bytes of an element is a multiple of 16",
         "move the tensor's address by the rest, or copy from the multiple before it",
     ),
     Wrong.NEGATIVE: (
@@ -90,8 +91,8 @@ _PLACES = {
     ),
     Wrong.CORNER: (
         "begins outside of its bounding box",
-        "the first pixel of im2col lies in the bounding box, from its lower corner to size - 1 + its upper corner; that of a store "
-        "in the tensor, too",
+        "the first pixel of im2col lies in the bounding box, from its lower corner to size - 1 + its upper corner; that of a "
+        "store in the tensor, too",
         "check coordinates and corners along W, H and D",
     ),
 }  # fmt: skip
@@ -134,6 +135,9 @@ def _refusal(data: bytes) -> str:
     return "a field has no meaning"
 
 
+_HOW = {FaultKind.READ_ONLY: "store to read-only memory", FaultKind.WRONG_SPACE: "wrong state space"}
+
+
 # memory -------------------------------------------------------------------------------------------------------------
 def _of_memory(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
     where = f"0x{c.address:x}, {c.name(c.address)}"
@@ -145,7 +149,7 @@ def _of_memory(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
             f"declare the shared memory .align {c.bytes}",
         )
     if kind in (FaultKind.OUT_OF_BOUNDS, FaultKind.NULL_POINTER, FaultKind.READ_ONLY, FaultKind.WRONG_SPACE):
-        how = {FaultKind.READ_ONLY: "store to read-only memory", FaultKind.WRONG_SPACE: "wrong state space"}.get(kind, "out of bounds")
+        how = _HOW.get(kind, "out of bounds")
         bytes = f"{c.bytes} bytes" if c.bytes else "more bytes than there can be"
         return f"{how}: {c.box} touches {bytes} from {where}; {c.says}", _TENSOR, _STEPS
     rank = (c.address >> RANK_SHIFT) & 0xFF
@@ -156,4 +160,5 @@ def _of_memory(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
         FaultKind.CTA_EXITED: f"the block of rank {rank} has exited",
         FaultKind.BEYOND_SPACE: "an address of .shared has 32 bits",
     }.get(kind, "out of bounds")
-    return f"{text}: {c.box} with {what} at {where}; {c.says}", _SHARED, "check the mask, the address and the shared bytes of the launch"
+    hint = "check the mask, the address and the shared bytes of the launch"
+    return f"{text}: {c.box} with {what} at {where}; {c.says}", _SHARED, hint

@@ -98,10 +98,10 @@ class Known:
     asked: Event | None = None
     brought: Event | None = None
 
-    def name(self, here: ResidentCta) -> str:
-        """`full[2] (shared 0x410)`, as the threads of a CTA would say it."""
+    def name(self, here: ResidentCta | None) -> str:
+        """`full[2] (shared 0x410)`, as the threads of a CTA would say it; None: whoever's it is."""
         symbol = shared_name(self.cta.resident.grid, SHARED_BASE + self.byte)
-        block = "" if self.cta.rank == here.rank else f" of {self.cta}"
+        block = "" if here is not None and self.cta.rank == here.rank else f" of {self.cta}"
         place = f"shared 0x{SHARED_BASE + self.byte:x}{block}"
         return f"{symbol} ({place})" if symbol else f"the mbarrier at {place}"
 

@@ -66,7 +66,7 @@ def is_gone(cluster: ptr_to(Cluster), barrier: u64) -> u32:
 
 
 @native
-def note(who: ptr_to(Who), w: ptr_to(Warp), lane: u32, site: u32, phase: u32) -> None:
+def note_who(who: ptr_to(Who), w: ptr_to(Warp), lane: u32, site: u32, phase: u32) -> None:
     who.site = site + 1
     who.warp = u32((u64(w) - u64(w.cta.cluster.warps)) // Warp.size)
     who.lane = lane
@@ -90,7 +90,7 @@ def open_account(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
     entry.brought.site = u32(0)
     entry.expected = u64(0)
     entry.came = u64(0)
-    note(entry.made, w, lane, site, u32(0))
+    note_who(entry.made, w, lane, site, u32(0))
 
 
 @native
@@ -99,7 +99,7 @@ def close_account(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
     entry = account_of(w.cta.cluster, barrier)
     if u64(entry) != 0:
         entry.valid = u32(0)
-        note(entry.ended, w, lane, site, entry.phase)
+        note_who(entry.ended, w, lane, site, entry.phase)
 
 
 @native
@@ -109,12 +109,12 @@ def book(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32, arrivals: u64, exp
     if u64(entry) == 0:
         return
     if arrivals != 0:
-        note(entry.arrived, w, lane, site, entry.phase)
+        note_who(entry.arrived, w, lane, site, entry.phase)
     if expected != 0:
-        note(entry.asked, w, lane, site, entry.phase)
+        note_who(entry.asked, w, lane, site, entry.phase)
         entry.expected = entry.expected + expected
     if came != 0:
-        note(entry.brought, w, lane, site, entry.phase)
+        note_who(entry.brought, w, lane, site, entry.phase)
         entry.came = entry.came + came
     if flips != 0:
         entry.phase = entry.phase + 1

@@ -400,7 +400,7 @@ def next_row(box: ptr_to(Box), passed: u32) -> None:
 # what a copy touches of the tensor ----------------------------------------------------------------------------------
 @native
 def clip_dimension(box: ptr_to(Box), k: u32, first: ptr_to(i64), last: ptr_to(i64)) -> u32:
-    """Add the bytes to the first and to the last coordinate along a dimension of a tile that are in bounds: 0 if there is none."""
+    """Add the bytes to the first and the last coordinate along a dimension of a tile that are in bounds: 0 if there is none."""
     at = box.at[k]
     step = box.step[k]
     skipped = maximum((step - 1 - at) // step, i64(0))

@@ -72,10 +72,12 @@ def bytes_out(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64
         accessed_one(w, t.lane, t.payload[TO] + begin, u32(bytes), WRITES, t.site)
         copy_bytes(t.target + begin, t.source + begin, bytes)
         return bytes
-    for i in range(bytes):
+    i = u64(0)
+    while i < bytes:
         if ((kept >> (u32(i) & (UNIT - 1))) & 1) != 0:
             accessed_one(w, t.lane, t.payload[TO] + begin + i, u32(1), WRITES, t.site)
             t.target[begin + i] = t.source[begin + i]
+        i = i + 1
     return bytes
 
 

@@ -17,7 +17,17 @@ from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.errors import InternalError
 from mmulator.layouts.tensormap.types import TYPES
-from mmulator.machine.runtime.boxes import RANKS, Box, Wrong, begin_box, extent_of_box, inside_beyond, next_row, row_offset, run_of_rows
+from mmulator.machine.runtime.boxes import (
+    RANKS,
+    Box,
+    Wrong,
+    begin_box,
+    extent_of_box,
+    inside_beyond,
+    next_row,
+    row_offset,
+    run_of_rows,
+)
 from mmulator.machine.runtime.bulk import barrier_beside
 from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
@@ -75,7 +85,8 @@ def fill_row(box: ptr_to(Box), row: ptr_to(u8)) -> None:
 
 def in_chunks(box: Any, at: Any) -> Value:
     """Macro: whether a row in shared memory is made of chunks that a swizzle exchanges as they are."""
-    return (((u32(at) | box.field("row")) & (CHUNK - 1)) | box.field("swizzle_low") | (box.field("row") ^ box.field("memory_row"))) == 0
+    padding = box.field("row") ^ box.field("memory_row")
+    return (((u32(at) | box.field("row")) & (CHUNK - 1)) | box.field("swizzle_low") | padding) == 0
 
 
 @native(inline=True)
@@ -171,7 +182,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
         beyond = inside_beyond(box)
         along = box.at[1]
         offset = row_offset(box)
-        rows = run_of_rows(box, end - number)
+        rows = u32(run_of_rows(box, end - number))
         for _ in range(rows):
             source = room
             if (beyond & u32(u64(along) < u64(box.size[1]))) == 0:
@@ -236,7 +247,7 @@ def store_function(op: str) -> Native:
             beyond = inside_beyond(box)
             along = box.at[1]
             offset = row_offset(box)
-            rows = run_of_rows(box, end - number)
+            rows = u32(run_of_rows(box, end - number))
             for _ in range(rows):
                 if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
                     target = t.target + (offset - box.first)
