@@ -81,6 +81,7 @@ def test_a_cluster_is_what_the_launch_or_the_kernel_says(
     out = np.zeros((64, 32, 16), np.uint32)
     report = kernel(SAID, directives).launch(grid, block, [out], cluster=cluster)
     assert out[0, 0, :4].tolist() == seen and report.cluster[0] == seen[0] and report.grid[0] == seen[1]
+    assert any("not portable" in note for note in report.notes) == (seen[0] > 8)
     assert ("clusters of" in report.head) == (seen[0] > 1) and report.as_dict()["cluster"] == list(report.cluster)
 
 
