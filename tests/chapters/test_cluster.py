@@ -81,6 +81,7 @@ def test_a_cluster_is_what_the_launch_or_the_kernel_says(
     out = np.zeros((64, 32, 16), np.uint32)
     report = kernel(SAID, directives).launch(grid, block, [out], cluster=cluster)
     assert out[0, 0, :4].tolist() == seen and report.cluster[0] == seen[0] and report.grid[0] == seen[1]
+    assert any("not portable" in note for note in report.notes) == (seen[0] > 8)
     assert ("clusters of" in report.head) == (seen[0] > 1) and report.as_dict()["cluster"] == list(report.cluster)
 
 
@@ -261,7 +262,8 @@ def test_misuse_of_the_barrier_is_named(code: str, why: str) -> None:
 
 def test_a_deadlock_at_the_barrier_says_how_many_have_arrived() -> None:
     code = "setp.eq.u32 p1, rank, 1; @p1 bra W; barrier.cluster.arrive; barrier.cluster.wait; ret; W: bar.sync 1, 64;"
-    with pytest.raises(ExecutionFault, match=r"32 of 64 threads of the cluster have arrived at barrier\.cluster"):
+    why = r"32 of 64 threads of the cluster have arrived at barrier\.cluster, missing: 32 of block .1, 0, 0"
+    with pytest.raises(ExecutionFault, match=why):
         launched(kernel(code), (2, 1, 1), 32, 2)
     code = "setp.eq.u32 p1, t, 3; @p1 bra W; barrier.cluster.arrive; barrier.cluster.wait; ret; W: bar.warp.sync 0xff;"
     with pytest.raises(ExecutionFault, match="deadlock"):

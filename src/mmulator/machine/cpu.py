@@ -10,7 +10,7 @@ from mmulator.machine.backend import Chip, Progress, Ran, Request
 from mmulator.machine.compile.kernel import CompiledKernel, Jit
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.launch.kept import grid_for, keep
-from mmulator.machine.launch.limits import check_local
+from mmulator.machine.launch.limits import PORTABLE_CLUSTER, check_local
 from mmulator.machine.launch.shape import LaunchShape
 from mmulator.machine.launch.work import Work
 from mmulator.machine.launch.workers import Workers
@@ -72,7 +72,7 @@ class Cpu:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
         stores = watches.stores(shape, kernel.sites) if watches else []
         ran = Ran(
-            outcome.seconds, outcome.workers, Work(kernel, outcome.counts), kernel.from_cache, list(kernel.notes),
+            outcome.seconds, outcome.workers, Work(kernel, outcome.counts), kernel.from_cache, [*kernel.notes, *_notes(shape)],
             "".join(grid.printer.text), stores,
         )  # fmt: skip
         keep(grid, workers.residents)
@@ -89,6 +89,14 @@ class Cpu:
 
     def close(self, module: CpuModule) -> None:
         module.compiled.clear()
+
+
+def _notes(shape: LaunchShape) -> list[str]:
+    """What a reader should know of the launch, whatever the kernel."""
+    if shape.cluster_size <= PORTABLE_CLUSTER:
+        return []
+    return [f"a cluster of {shape.cluster_size} blocks is not portable: a GPU runs it only where the kernel has the attribute "
+            "CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED"]  # fmt: skip
 
 
 def _compile(module: CpuModule, key: tuple[str, str, CompileOptions], progress: Progress | None) -> CompiledKernel:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.runtime.cluster import ARRIVE
 from mmulator.machine.runtime.misc import ABOVE, BELOW, OTHERS
-from mmulator.machine.state import FaultKind
+from mmulator.machine.state import LANES, FaultKind
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.ptx.tree import Instruction
 
@@ -49,12 +51,27 @@ WAITS = {
 
 
 def waits_text(resident: Resident, cta: ResidentCta) -> str:
-    """`; 96 of 128 threads of the cluster have arrived at barrier.cluster`."""
+    """`; 96 of 128 threads of the cluster have arrived at barrier.cluster, missing: 32 of block (1, 0, 0)`, and what is left in
+    the pool of registers."""
+    said = ""
+    if resident.grid.kernel.registers:
+        said = f"; {int(cta.state['register_pool']) * LANES} registers are free in the block's pool"
     arrived = int(resident.cluster["arrived"][0])
     if not arrived:
-        return ""
-    live = sum(int(c["live_threads"]) for c in resident.ctas)
-    return f"; {arrived} of {live} threads of the cluster have arrived at barrier.cluster"
+        return said
+    ctas = resident.each()
+    missing = {str(c): int(c.state["live_threads"]) - _came(c, int(resident.cluster["generation"][0])) for c in ctas}
+    live = sum(int(c.state["live_threads"]) for c in ctas)
+    lacks = ", ".join(f"{n} of {name}" for name, n in missing.items() if n)
+    return f"{said}; {arrived} of {live} threads of the cluster have arrived at barrier.cluster, missing: {lacks}"
+
+
+def _came(cta: ResidentCta, generation: int) -> int:
+    """Threads of a block that have arrived at the barrier as it is now."""
+    lanes = 1 << np.arange(LANES)
+    return sum(
+        (int(w["cluster_came"]) & int(lanes[w["cluster_generation"] == generation].sum())).bit_count() for w in cta.warps
+    )
 
 
 def texts(ins: Instruction, access: str, address: int, size: int) -> dict[FaultKind, str]:

@@ -140,7 +140,7 @@ class Workers:
         self.cancels = _CANCEL(self._cancel)  # native code has its address
         place = ctypes.cast(self.cancels, ctypes.c_void_p).value or 0
         grid.launch["cancel"] = place * grid.kernel.cancels
-        self.alone = not (grid.kernel.prints or grid.kernel.cancels) and grid.subscriber is None  # the caller works, at first alone
+        self.alone = not (grid.kernel.prints or grid.kernel.cancels) and grid.subscriber is None  # the caller works, too
         self.error: BaseException | None = None
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)
         self.first_count = pointer(self.counts)
