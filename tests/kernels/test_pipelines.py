@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from tests.support.places import KERNELS
+from mmulator.cli.app import run
+from tests.support.places import KERNELS, ROOT
 
 TEXT = (KERNELS / "ptx" / "gemm_pipelines.ptx").read_text()
 M, N, K = 300, 264, 200
@@ -51,3 +52,9 @@ def test_bytes_that_never_come_are_named() -> None:
     assert text != TEXT
     with pytest.raises(mm.errors.ExecutionFault, match=r"deadlock.*waits for phase 0(.|\n)*16 of 32784 expected bytes"):
         gemm(text, 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_example_has_the_bits_of_the_h200(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", str(ROOT / "examples" / "hopper_pipeline" / "launch.toml"), "--seed", str(seed)]) == 0
+    assert "D: bit-identical to the H200 reference: yes (79200 elements)" in capsys.readouterr().out
