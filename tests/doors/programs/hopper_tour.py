@@ -174,7 +174,8 @@ def aligned():
 def tiled(address, sizes=(40, 20), strides=(160,), box=(16, 8), steps=(1, 1), swizzle=0, fill=0):
     """Of words: arguments of cuTensorMapEncodeTiled, with the room at their end."""
     room, place = aligned()
-    return (place, 2, len(sizes), address, words(sizes, "Q"), words(strides, "Q"), words(box), words(steps), 0, swizzle, 0, fill), room
+    extents = words(sizes, "Q"), words(strides, "Q"), words(box), words(steps)
+    return (place, 2, len(sizes), address, *extents, 0, swizzle, 0, fill), room
 
 
 def try_tensor_maps():
