@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from mmulator.conformance import mbarriers, tensors
+from mmulator.conformance import bulk, mbarriers, tensors
 from mmulator.isa.targets import Target
 from mmulator.machine.backend import Backend
 
@@ -55,8 +55,17 @@ def tensor_copies(what: str) -> Callable[[Backend, int, int], Iterator[Compared]
     return run
 
 
+def bulk_copies(what: str) -> Callable[[Backend, int, int], Iterator[Compared]]:
+    def run(backend: Backend, seed: int, count: int) -> Iterator[Compared]:
+        for cases, (bytes, wrong, said) in bulk.compared(backend, what, seed, count):
+            yield Compared(cases, cases, bytes, wrong, said)
+
+    return run
+
+
 _ALL = (
     Suite("mbarrier sequences", "mbarrier: states and words", 90, mbarrier_sequences),
+    *(Suite(f"bulk {what}", f"bulk copies: {what}", 90, bulk_copies(what)) for what in bulk.SUITES),
     *(Suite(f"tensor {what}", f"tensor copies: {what}", 90, tensor_copies(what)) for what in tensors.SUITES),
 )
 SUITES: dict[str, Suite] = {s.name: s for s in _ALL}
