@@ -99,7 +99,8 @@ def kernel(target: str, kind: Kind) -> str:
     if kind.to == "global":
         act = f"{kind.mnemonic} {to}, {source}, size; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
     else:
-        act = f"{kind.mnemonic} {to}, {source}, size, [its];\nWAIT: mbarrier.try_wait.parity.shared.b64 p, [bar], 0;\n@!p bra WAIT;"
+        wait = "WAIT: mbarrier.try_wait.parity.shared.b64 p, [bar], 0;\n@!p bra WAIT;"
+        act = f"{kind.mnemonic} {to}, {source}, size, [its];\n{wait}"
     return f""".version 8.6
 .target {target}
 .address_size 64
