@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from mmulator.conformance import mbarriers, tensors
+from mmulator.conformance import bulk, mbarriers, tensors
 from mmulator.isa.targets import Target
 from mmulator.machine.backend import Backend
 
@@ -57,9 +57,18 @@ def tensor_copies(what: str) -> Callable[[Backend, int, int], Iterator[Compared]
     return run
 
 
+def bulk_copies(what: str) -> Callable[[Backend, int, int], Iterator[Compared]]:
+    def run(backend: Backend, seed: int, count: int) -> Iterator[Compared]:
+        for cases, (bytes, wrong, said) in bulk.compared(backend, what, seed, count):
+            yield Compared(cases, cases, bytes, wrong, said)
+
+    return run
+
+
 _ALL = (
     Suite("mbarrier sequences", "mbarrier: states and words", 90, partial(mbarrier_sequences, lanes=0.0)),
     Suite("mbarrier sequences of warps", "mbarrier: states and words", 90, partial(mbarrier_sequences, lanes=0.4)),
+    *(Suite(f"bulk {what}", f"bulk copies: {what}", 90, bulk_copies(what)) for what in bulk.SUITES),
     *(Suite(f"tensor {what}", f"tensor copies: {what}", 90, tensor_copies(what)) for what in tensors.SUITES),
 )
 SUITES: dict[str, Suite] = {s.name: s for s in _ALL}
