@@ -367,16 +367,17 @@ def test_the_wrong_blocks_mbarrier() -> None:
     with pytest.raises(ExecutionFault) as caught:
         pair(REMOTE + wait(0, 0, "W") + MEET, count=64, peer="0")
     said = str(caught.value)
-    assert "deadlock" in said and "block (1, 0, 0): warp 0: lanes 0 to 31 wait for phase 0 of full[0] (shared 0x400)" in said
+    assert "deadlock in block (1, 0, 0): warp 0: lanes 0 to 31 wait for phase 0 of full[0] (shared 0x400)" in said
+    assert "; block (0, 0, 0): warp 0: lanes 0 to 31 wait for other warps at barrier.cluster.wait" in said
     assert "the mbarrier at the same place of block (0, 0, 0) heard of more" in said
-    assert "lanes 0 to 31 wait for other warps at barrier.cluster.wait" in said
 
 
 def test_a_deadlock_of_all_blocks_says_it_once() -> None:
     with pytest.raises(ExecutionFault) as caught:
         pair(REMOTE + wait(0, 0, "W") + MEET, count=33)
     said = str(caught.value)
-    assert "block (0, 0, 0), block (1, 0, 0): warp 0: lanes 0 to 31 wait for phase 0 of full[0]" in said
+    assert "deadlock in block (0, 0, 0): warp 0: lanes 0 to 31 wait for phase 0 of full[0]" in said
+    assert "; the same in block (1, 0, 0)" in said
     assert "last arrival by lane 31 of warp 0 of block (1, 0, 0) at mbarrier.arrive.release.cluster" in said
     assert all(f"full[0] (shared 0x400 of block ({n}, 0, 0)) is in phase 0, of parity 0: 1 of 33" in said for n in (0, 1))
 

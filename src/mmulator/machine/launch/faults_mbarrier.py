@@ -9,8 +9,8 @@ from mmulator.machine.launch.faults_cluster import waits_text
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.mbarriers import Event, Known, known, on_host, place_text, under_way
 from mmulator.machine.launch.resident import Resident, ResidentCta
-from mmulator.machine.launch.whereabouts import Group, arrived_text, warps_text
-from mmulator.machine.state import LANES, FaultKind
+from mmulator.machine.launch.whereabouts import Group, everywhere
+from mmulator.machine.state import FaultKind
 from mmulator.numerics.mbarrier import MOST
 
 _MBARRIER = "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: mbarrier)"
@@ -93,14 +93,7 @@ def describe_waits(grid: Grid, resident: Resident, found: Sequence[tuple[Residen
     awaited = list({g.mbarrier.at: g for g in waits if g.mbarrier is not None}.values())
     cta = waits[0].cta
     assert cta is not None
-    said: dict[str, list[str]] = {}
-    for c, gs in found:
-        if gs:
-            said.setdefault(warps_text(gs, most=LANES) + arrived_text(c), []).append(str(c))
-    where = "; ".join(f"{', '.join(blocks)}: {text}" for text, blocks in said.items())
-    if len(said) == 1 and len(found) == 1:
-        where = next(iter(said))
-    where += waits_text(resident, cta)
+    where = everywhere(cta, found) + waits_text(resident, cta)
     lines = [_account(g, len(found)) for g in awaited[:_SENTENCES]]
     if len(awaited) > _SENTENCES:
         lines.append(f"and {len(awaited) - _SENTENCES} more mbarriers")

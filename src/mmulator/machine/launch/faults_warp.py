@@ -10,7 +10,7 @@ from mmulator.machine.launch.faults_cluster import WAITS, waits_text
 from mmulator.machine.launch.faults_mbarrier import describe_waits
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident, ResidentCta
-from mmulator.machine.launch.whereabouts import Group, arrived_text, groups, lanes_text, warps_text
+from mmulator.machine.launch.whereabouts import Group, everywhere, groups, lanes_text, warps_text
 from mmulator.machine.state import FULL, LANES
 from mmulator.program.blocks import takes_whole_warp
 from mmulator.ptx.tree import Instruction
@@ -120,7 +120,7 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
     if waits and ins is not None and ins.effects.queue is Queue.NONE:
         rule, hint = WAITS[ins.effects.resizes]
     return ExecutionFault(
-        f"deadlock in {cta}: {warps_text(found)}{arrived_text(cta)}{waits_text(resident, cta)}",
+        f"deadlock in {cta}: {everywhere(cta, every)}{waits_text(resident, cta)}",
         span=ins.span if ins is not None else None, rule=rule, hint=hint,
     )  # fmt: skip
 

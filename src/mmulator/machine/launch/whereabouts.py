@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -124,3 +124,18 @@ def arrived_text(cta: ResidentCta) -> str:
         if arrived:
             said.append(f"{arrived} of {count or int(state['live_threads'])} threads have arrived at barrier {n}")
     return "".join(f"; {text}" for text in said)
+
+
+def everywhere(first: ResidentCta, found: Sequence[tuple[ResidentCta, list[Group]]]) -> str:
+    """Where the lanes of all CTAs of a cluster are: of `first`, then of those that have something else to say, then which are
+    alike."""
+    said: dict[str, list[ResidentCta]] = {}
+    for cta, groups in sorted(found, key=lambda x: x[0].rank != first.rank):
+        if groups:
+            said.setdefault(warps_text(groups, most=LANES) + arrived_text(cta), []).append(cta)
+    parts = []
+    for text, ctas in said.items():
+        own = ctas[0].rank == first.rank
+        alike = ", ".join(map(str, ctas[1:] if own else ctas))
+        parts.append(f"{text}; the same in {alike}" if own and alike else text if own else f"{alike}: {text}")
+    return "; ".join(parts)
