@@ -15,9 +15,11 @@ from mmulator.layouts.tensormap import Encoded, places
 from mmulator.layouts.tensormap import copies as model
 from mmulator.layouts.tensormap.types import BY_NAME
 from mmulator.machine.module import Module
+from mmulator.machine.runtime.events import Access, Proxy
 from tests.data import tensormap_vectors as vectors
 from tests.support import rows
 from tests.support import tensor_copies as copies
+from tests.support.tracing import Event, traced
 
 test_rows = rows.run_or_refused("tensor")
 
@@ -216,3 +218,33 @@ def test_bytes_that_are_no_map() -> None:
     for data, said in ((bytes(128), "is all zeros"), (b"\xff" * 128, "the map's rank is 8")):
         with pytest.raises(ExecutionFault, match=f"no tensor map: .*{said}"):
             kernel.launch(1, 128, [data, *args], shared=8192)
+
+
+# the door -------------------------------------------------------------------------------------------------------------
+TOLD = [
+    encoded(), encoded(box=(24, 5), swizzle="64B"), encoded(box=(64, 3), swizzle="128B", element_strides=(1, 3)),
+    encoded(sizes=(64, 9, 5), strides=(1024, 9216), element_strides=(2, 1, 1), box=(7, 3, 2), interleave="16B", swizzle="32B"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", [None, "", "add"])
+@pytest.mark.parametrize("fields", TOLD, ids=range(len(TOLD)))
+def test_subscribers_hear_of_every_byte(fields: Encoded, op: str | None) -> None:
+    """Of those that are copied, and of no others, when they are."""
+    at = (8, 36) if fields.rank == 2 else (60, 7, 2)
+    kernel = copies.load_kernel(fields.rank, "tile") if op is None else copies.store_kernel(fields.rank, "tile", op)
+    found: list[Event] = []
+    copies.launch(
+        kernel, fields, np.zeros(16384, np.uint8), np.zeros(1 << 16, np.uint8), 0, 1024, at, seed=5,
+        run=lambda k, *args, **options: found.extend(traced(k, *args, **options)),
+    )  # fmt: skip
+    mine = [e for e in found if e.instruction is not None and "tensor" in e.instruction.mnemonic and e.proxy is Proxy.ASYNC]
+    told = {(a, bool(e.access & Access.WRITE)) for e in mine for a in e.touched}
+    tensor, shared = ({(a, written) for a, written in told if (a >> 32 == 1) == here} for here in (False, True))
+    where = places(fields, at, shared=2048, store=op is not None)
+    moved = {(copies.TENSOR + int(a), op is not None) for a in model.moved(where)}
+    assert tensor == moved
+    units = where.shared if op is None else where.shared[where.inside]
+    row = {((1 << 32) + int(a) + n, op is None) for a in units.reshape(-1) for n in range(fields.type.memory)}
+    assert shared == row if op is None or where.inside.all() else row <= shared
+    assert any(e.access & Access.ATOMIC for e in mine) == (op == "add")

@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
 from tests.data import tensormap_vectors as vectors
 
 THREADS = 128
+TENSOR = FIRST_GLOBAL_SLOT + 2 << SLOT_SHIFT  # address of the memory that the tensor lies in
 # %r1 the window, %r2 the box in it, %r3 the mbarrier behind it; %r10... coordinates, %h0... offsets
 _BEGIN = """
 .version 8.8
@@ -80,16 +83,18 @@ def store_kernel(rank: int, mode: str, op: str) -> Kernel:
 def launch(
     kernel: Kernel, fields: Encoded, window: np.ndarray, tensor: np.ndarray, offset: int, box: int, coordinates: tuple[int, ...],
     offsets: tuple[int, ...] = (), times: int = 1, bytes: int | None = None, device: str | None = None, seed: int = 0,
+    run: Callable[..., Any] = Kernel.launch,
 ) -> None:  # fmt: skip
     """A launch with the map of a tensor that begins `offset` bytes into `tensor`. window: shared memory, before and after."""
-    fields = replace(fields, address=(FIRST_GLOBAL_SLOT + 2 << SLOT_SHIFT) + offset)
+    fields = replace(fields, address=TENSOR + offset)
     at = np.zeros(5, np.int32)
     at[: len(coordinates)] = coordinates
     more = np.zeros(3, np.uint16)
     more[: len(offsets)] = [offset & 0xFFFF for offset in offsets]
     expected = fields.transaction_bytes if bytes is None else bytes
     args = [fields.encode(), window, tensor, len(window), box, expected, times, at.tobytes(), more.tobytes(), 0]
-    kernel.launch(1, THREADS, args, shared=len(window) + 64, device=device, seed=seed)
+    options = {} if device is None else {"device": device}
+    run(kernel, 1, THREADS, args, shared=len(window) + 64, seed=seed, **options)
 
 
 def load(c: vectors.Copied, seed: int) -> np.ndarray:

@@ -189,6 +189,17 @@ def round_to_tf32(row: ptr_to(u32), count: u32) -> None:
 
 
 @native(inline=True)
+def tell_row(w: ptr_to(Warp), t: ptr_to(Transfer), box: ptr_to(Box), rank: u32, at: u64, access: u32) -> None:
+    """Subscribers hear of a row of the shared memory of a CTA, in the order of the swizzle."""
+    base = (u64(rank) << RANK_SHIFT) + (SHARED + SHARED_BASE)
+    if box.swizzle == 0:
+        accessed_one(w, t.lane, base + at, box.row, access, t.site)
+    else:
+        for c in range(u64(box.row) // CHUNK):
+            accessed_one(w, t.lane, base + swizzled(box, at + c * CHUNK), u32(CHUNK), access, t.site)
+
+
+@native(inline=True)
 def as_they_are(box: ptr_to(Box), rows: u32, beyond: u32, at: u64) -> u32:
     """1 if the next rows are inside the tensor from end to end, and made of chunks."""
     last = box.at[1] + i64(rows - 1) * box.step[1]
@@ -220,8 +231,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
                 rank = trailing_zeros(left)
                 left = left & (left - 1)
                 for n in range(rows):
-                    into = (u64(rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at + u64(n) * u64(box.pitch)
-                    accessed_one(w, t.lane, into, box.row, WRITES, t.site)
+                    tell_row(w, t, box, rank, at + u64(n) * u64(box.pitch), u32(WRITES))
                 put_rows(
                     t.source + (offset - box.first), further, shared_of(cluster, rank), at, u64(box.pitch), rows, u64(box.row),
                     box.swizzle, box.shift,
@@ -239,7 +249,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
                 while left != 0:
                     rank = trailing_zeros(left)
                     left = left & (left - 1)
-                    accessed_one(w, t.lane, (u64(rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at, box.row, WRITES, t.site)
+                    tell_row(w, t, box, rank, at, u32(WRITES))
                     put_row(box, room, shared_of(cluster, rank), at)
                 at = at + u64(box.pitch)
                 offset = offset + further
@@ -279,7 +289,6 @@ def store_function(op: str) -> Native:
         memory = begin_of(t.source, first_byte(box))
         bytes = box.high - box.low
         further = u64(box.step[1] * box.stride[1])
-        own = (u64(w.cta.rank) << RANK_SHIFT) + (SHARED + SHARED_BASE)
         at = box.place + u64(first) * u64(box.pitch)
         number = first
         while number < end:
@@ -290,7 +299,7 @@ def store_function(op: str) -> Native:
             whole = as_they_are(box, rows, beyond, at) if not op else u32(0)
             if whole != 0:
                 for n in range(rows):
-                    accessed_one(w, t.lane, own + at + u64(n) * u64(box.pitch), box.row, READS, t.site)
+                    tell_row(w, t, box, w.cta.rank, at + u64(n) * u64(box.pitch), u32(READS))
                     accessed_one(w, t.lane, box.address + offset + u64(n) * further, bytes, writes, t.site)
                 take_rows(
                     t.target + (offset - box.first), further, memory, at, u64(box.pitch), rows, u64(box.row), box.swizzle, box.shift
@@ -300,7 +309,7 @@ def store_function(op: str) -> Native:
                 for _ in range(rows):
                     if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
                         target = t.target + (offset - box.first + u64(box.low))
-                        accessed_one(w, t.lane, own + at, box.row, READS, t.site)
+                        tell_row(w, t, box, w.cta.rank, at, u32(READS))
                         accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, writes, t.site)
                         take_row(box, room, memory, at)
                         if not op:
