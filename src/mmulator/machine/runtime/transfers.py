@@ -285,8 +285,8 @@ def wait_bulk(w: ptr_to(Warp), mask: u32, pending: u64, read: u32) -> None:
         t = entry(cluster, place)
         if t.completes == Completes.GROUP and u64(t.warp) == u64(w):
             if ((mask >> t.lane) & 1) != 0 and t.group + pending < w.bulk_groups[t.lane]:
-                late = read != 0 and (chance(cluster, t) & 16) != 0
-                if late and t.staged == 0 and t.source_bytes != 0:
-                    stage(cluster, t)
-                elif not late:
+                late = read != 0 and t.source_bytes != 0 and (chance(cluster, t) & 16) != 0
+                if not late:
                     advance(t, t.units)
+                elif t.staged == 0:
+                    stage(cluster, t)
