@@ -157,7 +157,9 @@ def _written(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
     if access == "word":
         text = f"{mnemonic} {', '.join(operands)};"
         done = "read" if row.effects.memory is Memory.READ else "both"
-        yield Statement(mnemonic, text, done, space or "to-shared", size, size, before=_MADE, words=True)
+        made = row.name != "mbarrier.init"
+        before = _MADE if made else ""
+        yield Statement(mnemonic, text, done, space or "to-shared", size, size, before=before, words=made)
         return
     yield Statement(mnemonic, f"{mnemonic} {', '.join(operands)};", access, space, size, size, tuple(results))
 

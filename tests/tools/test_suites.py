@@ -7,11 +7,13 @@ import json
 import struct
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import mmulator as mm
 from tests.support.places import ROOT
 from tools.suites import page, run, shadow
 from tools.suites.known import LIMIT, OPEN, PASSED, SKIPPED, TIME, UNSUPPORTED, WRONG, classified
@@ -156,7 +158,7 @@ class Launcher:
     def __init__(self, ptx: str, add: Any) -> None:
         self.add = add
         kept = object.__new__(shadow.Kept)
-        kept.name, kept.ptx, kept.hash, kept.scratch = "add", ptx, "0", 0
+        kept.name, kept.ptx, kept.hash, kept.scratch, kept.maps = "add", ptx, "0", 0, ()
         kept.signature = {"x": "*i32", "n": "i32", "SHAPE": "constexpr"}
         self._shadow = kept
 
@@ -170,7 +172,7 @@ def test_each_launch_has_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     out = tmp_path / "out.jsonl"
     behind = shadow.Shadow(str(out), Host())
     counter = iter(range(100))
-    unsupported = ADD.replace("ret;", "fence.proxy.tensormap::generic.release.gpu; ret;").replace("8.0", "8.3")
+    unsupported = ADD.replace("ret;", "multimem.red.relaxed.gpu.global.add.u32 [%rd2], %r2; ret;").replace("8.0", "8.3")
     cases: list[tuple[str, Launcher, int]] = [
         ("same", Launcher(ADD, lambda: 5), 32),
         ("differ", Launcher(ADD, lambda: 6), 32),
@@ -197,5 +199,18 @@ def test_each_launch_has_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_memory_of_a_launch() -> None:
     assert shadow.merged([(100, 10), (0, 5), (105, 20), (3, 1), (50, 0)]) == [(0, 5), (100, 25)]
     assert shadow.scalar("bf16", 1.99999) == struct.pack("<H", 0x3FFF)
-    with pytest.raises(shadow.NotCompared, match="descriptor"):
-        shadow.Launch(Host(), {"d": "tensordesc<fp16[16]>"}, (None,), 0)
+    with pytest.raises(shadow.NotCompared, match="a tensor map"):
+        shadow.Launch(Host(), {"d": "nvTmaDesc"}, (None,), 0)
+
+
+def test_descriptors_of_a_launch() -> None:
+    """The map that Triton would make, shape and strides; the memory of the descriptor's base."""
+    pytest.importorskip("triton")
+    x = np.zeros((8, 64), np.float16)
+    described = SimpleNamespace(base=Tensor(x), shape=[8, 64], strides=[64, 1], padding="zero")
+    meta = {"swizzle": 3, "elem_size": 2, "elem_type": 6, "block_size": [8, 64], "fp4_padded": False}
+    found = shadow.Launch(Host(), {"d": "tensordesc<fp16[8, 64]>", "n": "i32"}, (described, 7), 0, [meta])
+    made = mm.TensorMap.tiled(x, (8, 64), swizzle="128B", l2_promotion="128B").encode(x.ctypes.data)
+    words = [struct.pack("<i", 8), struct.pack("<i", 64), struct.pack("<q", 64), struct.pack("<q", 1), struct.pack("<i", 7)]
+    assert found.params[:6] == [made, *words]
+    assert found.extents == [(x.ctypes.data, 1024)]

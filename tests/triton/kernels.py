@@ -20,6 +20,17 @@ def copy(x_ptr, o_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def odd_copy(x_ptr, o_ptr, n, BLOCK: tl.constexpr, ODD: tl.constexpr):
+    """With ODD by an instruction that wants several GPUs."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x_ptr + i, mask=i < n)
+    if ODD:
+        text: tl.constexpr = "multimem.ld_reduce.relaxed.gpu.global.add.f32 $0, [$1];"
+        v = tl.inline_asm_elementwise(text, "=f,l", [(x_ptr + i).to(tl.int64)], dtype=tl.float32, is_pure=False, pack=1)
+    tl.store(o_ptr + i, v, mask=i < n)
+
+
+@triton.jit
 def scalars(o_ptr, a, b, c, d: tl.float32, e: tl.bfloat16, f: tl.float16, g: tl.int8, h: tl.uint64, k: tl.float64):
     tl.store(o_ptr + 0, a.to(tl.float64))
     tl.store(o_ptr + 1, b.to(tl.float64))

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from mmulator.driver import use
-from mmulator.errors import ExecutionFault, LaunchError, UnsupportedError
+from mmulator.errors import ExecutionFault, LaunchError
 from tests.triton import kernels
 
 Pair = namedtuple("Pair", "left right")

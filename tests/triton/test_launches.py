@@ -13,7 +13,7 @@ import torch
 import triton
 
 from mmulator.driver import use
-from mmulator.errors import ExecutionFault, LaunchError, UnsupportedError
+from mmulator.errors import ExecutionFault, LaunchError
 from tests.support.places import ROOT
 from tests.triton import kernels
 
@@ -66,8 +66,8 @@ def test_warmup_compile_and_a_source_in_ttgir(tmp_path: Path) -> None:
 
 
 def test_scratch_memory_of_the_programs_allocator() -> None:
-    """A descriptor made on the device wants a tensor map in scratch memory where there are tensor maps; nothing on sm_80. Maps lie
-    at multiples of 128 bytes, wherever the program's memory does."""
+    """A descriptor made on the device wants a tensor map in scratch memory where there are tensor maps; nothing on sm_80. Maps
+    lie at multiples of 128 bytes, wherever the program's memory does."""
     x, o = torch.rand(32, 16), torch.zeros(16, 16)
     sizes = []
 

@@ -14,7 +14,7 @@ import mmulator as mm
 from mmulator.errors import InternalError, LaunchError, MmulatorError, UnsupportedError
 from mmulator.triton.arguments import Packer, slots
 from mmulator.triton.cubin import resources
-from mmulator.triton.versions import NEWEST, OLDEST, known
+from mmulator.triton.versions import NEWEST, OLDEST, interface, known
 from tests.triton import kernels
 
 X = np.arange(100, dtype=np.float32)
@@ -75,7 +75,7 @@ def test_versions() -> None:
 
 
 def test_parameters_that_do_not_fit_a_signature_are_an_error_of_ours() -> None:
-    wanted = list(slots({"x": "*fp32", "n": "i32", "B": "constexpr", "t": ("fp32", ("constexpr", "i64"))}, ()))
+    wanted = list(slots({"x": "*fp32", "n": "i32", "B": "constexpr", "t": ("fp32", ("constexpr", "i64"))}, interface(), None))
     assert [(s.ty, s.label, s.path) for s in wanted] == [
         ("*fp32", "argument 0 (x)", (0,)), ("i32", "argument 1 (n)", (1,)), ("fp32", "argument 3 (t), item 0", (3, 0)),
         ("i64", "argument 3 (t), item 1, item 1", (3, 1, 1)),

@@ -340,7 +340,8 @@ class Shadow:
         grid = (grid[0] * ctas, *grid[1:])  # Triton counts clusters
         request = {
             "ptx": kept.ptx, "kernel": kept.name, "device": self.cuda.device(), "grid": grid, "block": (32 * warps, 1, 1),
-            "cluster": (ctas, 1, 1) if ctas > 1 else None, "shared": shared, "params": launch.params, "regions": regions, "timeout": TIMEOUT,
+            "cluster": (ctas, 1, 1) if ctas > 1 else None,
+            "shared": shared, "params": launch.params, "regions": regions, "timeout": TIMEOUT,
         }  # fmt: skip
         answer = self.ask(request)
         if answer["verdict"] == "fault" and answer["reason"].startswith("limit reached"):
@@ -402,8 +403,8 @@ def described(launch: Launch, number: int, gpu: np.ndarray, model: np.ndarray) -
 
 
 class Kept:
-    """Of a launcher of Triton's. ptx: text, "" if there is none. signature: types of arguments. scratch: bytes a block. maps: what
-    the compiler wrote down of tensor descriptors."""
+    """Of a launcher of Triton's. ptx: text, "" if there is none. signature: types of arguments. scratch: bytes a block. maps:
+    what the compiler wrote down of tensor descriptors."""
 
     def __init__(self, source: Any, metadata: Any) -> None:
         from triton.runtime.cache import get_cache_manager

@@ -248,10 +248,10 @@ def copy_bytes(to: Value, source: Value, size: Any) -> None:
     b.call("llvm.memcpy.p0.p0.i64", void, [ptr(to), ptr(source), n, constant(b, boolean, 0)])
 
 
-def prefetch(pointer: Value) -> None:
-    """A hint that the line of memory at a pointer will be read soon; the pointer may lead anywhere."""
+def prefetch(pointer: Value, write: bool = False) -> None:
+    """A hint that the line of memory at a pointer will be read (or written) soon; the pointer may lead anywhere."""
     b = pointer.b
-    b.call("llvm.prefetch.p0", void, [ptr(pointer), *(constant(b, u32, n) for n in (0, 3, 1))])
+    b.call("llvm.prefetch.p0", void, [ptr(pointer), *(constant(b, u32, n) for n in (int(write), 3, 1))])
 
 
 def fill_bytes(to: Value, byte: int, size: Any) -> None:

@@ -91,8 +91,8 @@ class Program:
 _COUNTS = (1, 1, 2, 3, 4, 32, 33, 64, 1000, 65535, 1 << 19, MOST - 1, MOST)
 
 
-def program(chance: random.Random) -> Program:
-    """A random one, and what comes of it."""
+def program(chance: random.Random, lanes: float = 0.2) -> Program:
+    """A random one, and what comes of it. lanes: how many of its operations are of several lanes."""
     count = chance.choice(_COUNTS)
     b = Mbarrier.init(count)
     steps: list[Step] = []
@@ -100,7 +100,7 @@ def program(chance: random.Random) -> Program:
     heard: dict[int, int] = {}  # steps of this phase and the last whose states may be asked about: in which phase they were
     phase = 0
     for number in range(chance.randint(1, STEPS)):
-        step = _step(chance, b, [n for n, p in heard.items() if p >= phase - 1])
+        step = _step(chance, b, [n for n, p in heard.items() if p >= phase - 1], lanes)
         if step is None:
             break
         result, after = apply(OPERATIONS[step.operation], step, b, results)
@@ -115,11 +115,11 @@ def program(chance: random.Random) -> Program:
     return Program(count, tuple(steps), tuple(results), b.encode())
 
 
-def _step(chance: random.Random, b: Mbarrier, states: list[int]) -> Step | None:
+def _step(chance: random.Random, b: Mbarrier, states: list[int], several: float) -> Step | None:
     for _ in range(200):
         number = chance.randrange(len(OPERATIONS))
         o = OPERATIONS[number]
-        mask = 1 << chance.randrange(LANES) if chance.random() < 0.8 else chance.getrandbits(LANES) or 1
+        mask = chance.getrandbits(LANES) or 1 if chance.random() < several else 1 << chance.randrange(LANES)
         lanes, value, source = mask.bit_count(), 0, 0
         if o.takes == "state":
             if not states:
@@ -134,12 +134,24 @@ def _step(chance: random.Random, b: Mbarrier, states: list[int]) -> Step | None:
         arrivals = lanes * (value if o.takes == "arrivals" else 1) if o.does.split()[0] in ("arrive", "drop") else 0
         bytes = lanes * value if o.takes == "bytes" else 0
         signed = bytes if o.does == "complete" else -bytes
-        if not b.legal(arrivals, signed) or (o.does.endswith("staying") and arrivals == b.pending and signed == b.bytes):
-            continue
-        if o.does.startswith("drop") and arrivals >= b.expected:
-            continue
-        return Step(number, mask, value, source)
+        step = Step(number, mask, value, source)
+        if b.legal(arrivals, signed) and _safe(o, step, b, arrivals, signed):
+            return step
     return None
+
+
+def _safe(o: Operation, step: Step, b: Mbarrier, arrivals: int, bytes: int) -> bool:
+    """Whether a GPU is asked: not what may trap there, though the counts can be held. bytes: that come; negative: expected."""
+    if o.does.startswith("drop") and arrivals >= b.expected:
+        return False
+    if o.does.endswith("staying") and arrivals == b.pending:
+        return False
+    if b.pending == 0 and bytes:  # to the phase's end, not beyond
+        return 0 < bytes <= b.bytes or 0 < -bytes <= -b.bytes or (bytes < 0 < b.bytes)
+    if step.mask & (step.mask - 1):  # the last lane alone may complete the phase
+        lanes = step.mask.bit_count()
+        return b.change(arrivals // lanes * (lanes - 1), bytes // lanes * (lanes - 1)).phase == b.phase
+    return True
 
 
 def apply(o: Operation, step: Step, b: Mbarrier, earlier: list[dict[int, int]]) -> tuple[dict[int, int], Mbarrier]:
@@ -168,9 +180,9 @@ def apply(o: Operation, step: Step, b: Mbarrier, earlier: list[dict[int, int]]) 
     return out, b
 
 
-def programs(seed: int, count: int) -> list[Program]:
+def programs(seed: int, count: int, lanes: float = 0.2) -> list[Program]:
     chance = random.Random(f"mbarriers {seed}")
-    return [program(chance) for _ in range(count)]
+    return [program(chance, lanes) for _ in range(count)]
 
 
 # the kernel ---------------------------------------------------------------------------------------------------------

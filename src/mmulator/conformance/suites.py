@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from mmulator.conformance import mbarriers, tensors
+from mmulator.conformance import bulk, mbarriers, tensors
 from mmulator.isa.targets import Target
 from mmulator.machine.backend import Backend
 
@@ -36,11 +37,12 @@ class Suite:
         return target.number >= self.arch
 
 
-def mbarrier_sequences(backend: Backend, seed: int, count: int) -> Iterator[Compared]:
+def mbarrier_sequences(backend: Backend, seed: int, count: int, lanes: float) -> Iterator[Compared]:
+    """lanes: how many of the operations are of several lanes."""
     module = backend.load(mbarriers.kernel(str(backend.chip.target)))
     try:
         for first in range(0, count, BATCH):
-            found = mbarriers.programs(seed * 1_000_003 + first, min(BATCH, count - first))
+            found = mbarriers.programs(seed * 1_000_003 + first, min(BATCH, count - first), lanes)
             words, wrong, said = mbarriers.differences(found, *mbarriers.run(backend, module, found))
             yield Compared(len(found), sum(len(p.steps) for p in found), words, wrong, said)
     finally:
@@ -55,8 +57,18 @@ def tensor_copies(what: str) -> Callable[[Backend, int, int], Iterator[Compared]
     return run
 
 
+def bulk_copies(what: str) -> Callable[[Backend, int, int], Iterator[Compared]]:
+    def run(backend: Backend, seed: int, count: int) -> Iterator[Compared]:
+        for cases, (bytes, wrong, said) in bulk.compared(backend, what, seed, count):
+            yield Compared(cases, cases, bytes, wrong, said)
+
+    return run
+
+
 _ALL = (
-    Suite("mbarrier sequences", "mbarrier: states and words", 90, mbarrier_sequences),
+    Suite("mbarrier sequences", "mbarrier: states and words", 90, partial(mbarrier_sequences, lanes=0.0)),
+    Suite("mbarrier sequences of warps", "mbarrier: states and words", 90, partial(mbarrier_sequences, lanes=0.4)),
+    *(Suite(f"bulk {what}", f"bulk copies: {what}", 90, bulk_copies(what)) for what in bulk.SUITES),
     *(Suite(f"tensor {what}", f"tensor copies: {what}", 90, tensor_copies(what)) for what in tensors.SUITES),
 )
 SUITES: dict[str, Suite] = {s.name: s for s in _ALL}

@@ -13,18 +13,20 @@ import numpy as np
 
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.isa.types import TYPES
+from mmulator.jobs.maps import MapOf, read_options, tensor_map
+from mmulator.layouts.tensormap import TensorMap
 from mmulator.machine.launch.values import Aggregate
 
 FORMS = (
     "a.npy, b.npz:key, out:f16:256x256, random:f16:256x256:1, i32:256, f32:0.5, 450, null, "
-    "i32,i32,f32:1,2,3.5 (a struct) or hex:0100..."
+    "i32,i32,f32:1,2,3.5 (a struct), hex:0100... or map:64x64,swizzle=128B:random:f16:256x256"
 )
 
 
 @dataclass
 class Argument:
-    """name: for messages, saved files and expectations. value: an array, a scalar, bytes, a struct with pointers, or None
-    for a null pointer. is_output: zeros at the start. pointed: the arrays that a struct points to."""
+    """name: for messages, saved files and expectations. value: an array, a scalar, bytes, a struct with pointers, a tensor map
+    or None for a null pointer. is_output: zeros at the start. pointed: the arrays that a struct points to, or a map is of."""
 
     name: str
     value: Any
@@ -202,7 +204,7 @@ def raw_bytes(text: str, where: str) -> bytes:
 def parse_argument(text: str, number: int, option: str = "--arg") -> Argument:
     """A value as an option, as FORMS lists them; `NAME=` before any of them names it. Raises LaunchError."""
     name, equals, spec = text.partition("=")
-    if not equals:
+    if not equals or ":" in name:  # of the options of a map
         name, spec = f"arg{number}", text
     where = f"{option} {text}"
     if spec.endswith((".npy", ".npz")) or ".npz:" in spec:
@@ -212,6 +214,8 @@ def parse_argument(text: str, number: int, option: str = "--arg") -> Argument:
     kind, colon, rest = spec.partition(":")
     if not colon:
         return Argument(name, _number(spec, where))
+    if kind == "map":
+        return _map_option(name, rest, number, option, where)
     if kind == "hex":
         return Argument(name, raw_bytes(rest, where))
     if kind in ("out", "zeros", "random"):
@@ -220,6 +224,19 @@ def parse_argument(text: str, number: int, option: str = "--arg") -> Argument:
     if "," in kind or len(values) > 1 or len(_repeated(kind)) > 1:
         return Argument(name, struct_bytes(kind.split(","), values, where))
     return Argument(name, scalar(kind, rest, where))
+
+
+def _map_option(name: str, spec: str, number: int, option: str, where: str) -> Argument:
+    """`OPTIONS:ARRAY`, the array as an option by itself, or `@NAME` of another argument's."""
+    options, _, array = spec.partition(":")
+    read = read_options(options, where)
+    if array.startswith("@"):
+        return Argument(name, MapOf(array[1:], read, where))
+    given = parse_argument(array, number, option)
+    if not isinstance(given.value, np.ndarray):
+        raise LaunchError(f"{where}: a map is of an array", hint="map:64x64:out:f16:256x256, map:64x64:a.npy or map:64x64:@NAME")
+    given.name = name
+    return Argument(name, tensor_map(given.value, read, where), pointed=(given,))
 
 
 def _number(text: str, where: str) -> int | float:
@@ -257,9 +274,12 @@ def table_argument(a: dict[str, Any], number: int, path: Path, default: str = ""
     """An argument, a variable or a member of a struct as a table of a launch file. Raises LaunchError."""
     name = str(a.get("name", default or f"arg{number}"))
     where = f"{path}: {'variable' if default else f'argument {number}'} {name if default else f'({name})'}"
-    unknown = sorted(set(a) - {"name", "type", "shape", *SOURCES})
+    unknown = sorted(set(a) - {"name", "type", "shape", "tensormap", *SOURCES})
     if unknown:
-        raise LaunchError(f"{where}: unknown key {unknown[0]!r}", hint="keys: name, type, shape, " + ", ".join(SOURCES))
+        known = ", ".join(("name", "type", "shape", "tensormap", *SOURCES))
+        raise LaunchError(f"{where}: unknown key {unknown[0]!r}", hint=f"keys: {known}")
+    if "tensormap" in a:
+        return _map_argument(a, number, path, default, where)
     given = [s for s in SOURCES if s in a]
     if len(given) != 1:
         raise LaunchError(f"{where}: give one of {', '.join(SOURCES)}")
@@ -282,6 +302,23 @@ def table_argument(a: dict[str, Any], number: int, path: Path, default: str = ""
         return Argument(name, made(lambda: np.zeros(shape, dtype), shape, dtype, where), is_output=True)
     seed, low, high = _random(value, dtype, where)
     return Argument(name, made(lambda: random_array(dtype, shape, seed, low, high), shape, dtype, where))
+
+
+def _map_argument(a: dict[str, Any], number: int, path: Path, default: str, where: str) -> Argument:
+    """A tensor map: of another argument's array, or of the one that the other keys say, which has the same name."""
+    options = a["tensormap"]
+    if not isinstance(options, dict):
+        raise LaunchError(f"{where}: tensormap is a table, such as {{ of = 'A', box = [64, 64], swizzle = '128B' }}")
+    rest = {key: value for key, value in a.items() if key != "tensormap"}
+    read = {key: value for key, value in options.items() if key != "of"}
+    if "of" in options:
+        if set(rest) - {"name"}:
+            raise LaunchError(f"{where}: the map is of {options['of']!r}, and of an array of its own: give one")
+        return Argument(str(a.get("name", default or f"arg{number}")), MapOf(str(options["of"]), read, where))
+    given = table_argument(rest, number, path, default)
+    if not isinstance(given.value, np.ndarray):
+        raise LaunchError(f"{where}: a tensormap is of an array", hint="of = 'A', or type, shape and zeros, random, npy, ...")
+    return Argument(given.name, tensor_map(given.value, read, where), pointed=(given,))
 
 
 def _value(value: Any, type_name: Any, where: str) -> Any:
@@ -346,7 +383,7 @@ def _struct_argument(name: str, members: Any, number: int, path: Path, where: st
             pointers[-(-_end(found) // 8) * 8] = inner.value
             pointed.append(inner)
             found.append(("u64", bytes(8)))
-        elif isinstance(inner.value, bytes | Aggregate):
+        elif isinstance(inner.value, bytes | Aggregate | TensorMap | MapOf):
             raise LaunchError(f"{where}: member {n} of the struct is neither a number nor an array")
         else:
             found.append((str(member["type"]), element_bytes(str(member["type"]), str(inner.value), where)))

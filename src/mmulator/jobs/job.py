@@ -21,6 +21,8 @@
     struct = [{ type = "i32", value = 3 }, { type = "f32", shape = [8], zeros = true }]
     [[arg]]
     hex = "0100 0000"                # raw bytes
+    [[arg]]                          # a tensor map of the array of another argument, or of one of its own
+    tensormap = { of = "A", box = [64, 64], swizzle = "128B" }
 
     [variables]                      # .const and .global variables of the module
     coef = { type = "f32", values = [1, 2, 3, 4] }
@@ -59,10 +61,13 @@ from mmulator.jobs.inputs import (
     random_array,
     table_argument,
 )
+from mmulator.jobs.maps import resolve
 from mmulator.jobs.pattern import accumulators
+from mmulator.layouts.tensormap import TensorMap
 from mmulator.machine.launch.report import Report
 from mmulator.machine.launch.watch import Watched
 from mmulator.machine.module import Kernel, Module
+from mmulator.machine.variables import Variables
 
 Progress = Callable[[str, int, int], None]
 
@@ -96,8 +101,8 @@ class Job:
         return found
 
     def named(self) -> list[Argument]:
-        """The arguments, each followed by the arrays that it points to."""
-        return [x for a in self.arguments for x in (a, *a.pointed)]
+        """The arguments and variables that are maps, each followed by the arrays that it points to."""
+        return [x for a in (*self.arguments, *(v for v in self.variables if v.pointed)) for x in (a, *a.pointed)]
 
     def outputs(self) -> list[str]:
         """Names of the arrays that are there for the kernel to fill."""
@@ -240,8 +245,11 @@ def run_job(
         raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
     module = Module.load(job.ptx)
     kernel = module[kernel_name(module, job)]
+    own = job.arrays()
+    for argument in (*job.arguments, *job.variables):
+        argument.value = resolve(argument.value, own)
     set_variables(module, job)
-    arrays = {**module.variables, **job.arrays()}
+    arrays = {**module.variables, **own}
     if job.expect is not None:
         check_expectation(job.expect, arrays)
     shown = {found: arrays[found] for name in job.show for found in [choose(arrays, name, "there is no array")]}
@@ -289,9 +297,12 @@ def set_variables(module: Module, job: Job) -> list[str]:
     return [_set_variable(module.variables, v, job.ptx) for v in job.variables]
 
 
-def _set_variable(cells: Mapping[str, np.ndarray], given: Argument, ptx: Path) -> str:
+def _set_variable(cells: Variables, given: Argument, ptx: Path) -> str:
     name = choose(cells, given.name, f"{ptx} has no .const or .global variable")
     cell, value = cells[name], given.value
+    if isinstance(value, TensorMap):
+        cells[name] = value
+        return name
     said = f"variable {name} is {cell.dtype}{list(cell.shape) or ''}, {cell.nbytes} bytes"
     if isinstance(value, int | float):
         fits = cell.size == 1 and not (is_integer(cell.dtype) and value != int(value))

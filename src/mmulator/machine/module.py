@@ -230,7 +230,7 @@ class Kernel:
         g, b, dynamic, c = self.shape(grid, block, shared, device, cluster)
         if cooperative:
             check_cooperative(g, c, prod(b), self.static_shared + dynamic, device)
-        arguments = self.signature.pack(sequence(args, "args"), self.module.image.next_slot)
+        arguments = self.signature.pack(sequence(args, "args"), self.module.image.next_slot, self.module.variables.placed())
         elements = watched(watch) if watch != () else ()
         return Request(
             g, b, arguments, dynamic, None, whole(seed, "seed"), None if threads is None else whole(threads, "threads", 1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError
 from mmulator.interop import readable
 from mmulator.isa.types import TYPES, type_bits
+from mmulator.layouts.tensormap import TensorMap
+from mmulator.machine.launch.values import MAP_BYTES, map_memory, tensor_maps
 from mmulator.numerics.formats import numpy_dtype
 from mmulator.program.image import ModuleImage
 from mmulator.ptx.tree import Module as Tree
@@ -23,6 +25,7 @@ class Variables(Mapping[str, np.ndarray]):
 
     What is written to it holds from the next launch on; what a kernel stores to a .global variable is seen in it.
     `variables["coef"] = values` writes all of it. Names are found as kernels are: the C++ name, or a part that only one has.
+    A tensor map, or a list of them for an array of maps, is written at each launch, with the address of its array.
     Arrays and structs of C++ are bytes in PTX (.b8): read them with `.view(np.float32)`, or assign an array of their size.
     """
 
@@ -30,6 +33,7 @@ class Variables(Mapping[str, np.ndarray]):
         self._file = tree.source.name
         self._arrays: dict[str, np.ndarray] = {}
         self._declared: dict[str, Variable] = {}
+        self.maps: dict[str, Sequence[TensorMap]] = {}  # tensor maps, whose arrays get their addresses at each launch
         own = [v for v in tree.variables if v.linkage != "extern"]
         for v in (*own, *(v for f in tree.functions for v in f.variables)):
             if v.space in ("const", "global") and v.name in image.addresses and v.size:
@@ -48,6 +52,14 @@ class Variables(Mapping[str, np.ndarray]):
         name = self._name(name)
         cell = self._arrays[name]
         said = f"variable {demangle(name)} is {cell.dtype}{list(cell.shape) if cell.shape else ''}, {cell.nbytes} bytes"
+        self.maps.pop(name, None)
+        if maps := tensor_maps(value):
+            if cell.nbytes != MAP_BYTES * len(maps):
+                raise LaunchError(f"{said}: tensor maps have {MAP_BYTES} bytes each, and these are {len(maps)}")
+            for one in maps:
+                map_memory(one, f"variable {name}")
+            self.maps[name] = maps
+            return
         if isinstance(value, bytes | bytearray):
             value = np.frombuffer(value, np.uint8)
         given = readable(value, f"variable {name}", LaunchError)
@@ -60,6 +72,11 @@ class Variables(Mapping[str, np.ndarray]):
             values = _converted(values, cell, said)
         raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         cell.reshape(-1).view(np.uint8)[:] = raw
+
+    def placed(self) -> Iterator[tuple[str, np.ndarray, Sequence[TensorMap]]]:
+        """Variables that are tensor maps: name, memory, maps."""
+        for name, maps in self.maps.items():
+            yield demangle(name), self._arrays[name], maps
 
     def __contains__(self, name: object) -> bool:
         return name in self._arrays

@@ -46,7 +46,8 @@ class ArrayPointer:
     def stride(self) -> tuple[int, ...]:
         """In elements, as torch counts. Raises LaunchError for an array that does not say."""
         if not hasattr(self.array, "strides"):
-            raise LaunchError(f"a {type(self.array).__name__} does not say its strides", hint="give the descriptor shape and strides")
+            what = type(self.array).__name__
+            raise LaunchError(f"a {what} does not say its strides", hint="give the descriptor shape and strides")
         return tuple(n // self.dtype.itemsize for n in self.array.strides)
 
     def __getattr__(self, name: str) -> Any:

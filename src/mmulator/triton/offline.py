@@ -46,7 +46,8 @@ class Compiled:
         """Run it; arrays and tensors among `args` are device memory and are updated in place.
 
         grid: blocks (int, or up to three). args: one for each parameter but constants: a tensor, an array, None, a number, a
-        TensorDescriptor; or one for each parameter. seed: of the scheduler's choices. timeout: seconds that the run may take. threads: of the host.
+        TensorDescriptor; or one for each parameter. seed: of the scheduler's choices. timeout: seconds that the run may take.
+        threads: of the host.
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then).
         """
         if self._launcher is None:

@@ -137,6 +137,63 @@ def try_memory_and_views():
     assert seen.ptr == int(buffer.handle) and seen.shape == (64,) and seen.dtype == np.float32 and seen.is_device_accessible
 
 
+def try_clusters():
+    code = """
+    extern "C" __global__ void ranks(unsigned* o) {
+        unsigned rank, size;
+        asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+        asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+        o[blockIdx.x] = 100 * rank + size;
+    }
+    """
+    kernel = Program(code, "c++", ProgramOptions(arch=f"sm_{device.arch}")).compile("cubin").get_kernel("ranks")
+    there = device.allocate(32, stream=stream)
+    config = LaunchConfig(grid=2, cluster=4, block=32)  # the grid counts clusters
+    launch(stream, config, kernel, there)
+    host, view = pinned(np.zeros(8, np.uint32))
+    there.copy_to(host, stream=stream)
+    assert view.tolist() == [4, 104, 204, 304] * 2
+
+
+def try_tensor_maps():
+    if not hasattr(StridedMemoryView, "as_tensor_map"):
+        return  # an older cuda.core
+    code = """
+    struct alignas(64) CUtensorMap { char bytes[128]; };
+    extern "C" __global__ void box(const __grid_constant__ CUtensorMap map, float* out, int x, int y) {
+        __shared__ alignas(128) float tile[8][16];
+        __shared__ unsigned long long bar;
+        unsigned at = (unsigned)__cvta_generic_to_shared(&bar), to = (unsigned)__cvta_generic_to_shared(tile), done = 0;
+        if (threadIdx.x == 0) {
+            asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(at) : "memory");
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 512;" :: "r"(at) : "memory");
+            asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+                :: "r"(to), "l"(&map), "r"(x), "r"(y), "r"(at) : "memory");
+        }
+        __syncthreads();
+        while (!done)
+            asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+                : "=r"(done) : "r"(at) : "memory");
+        out[threadIdx.x] = tile[threadIdx.x / 16][threadIdx.x % 16];
+    }
+    """
+    options = ProgramOptions(arch=f"sm_{device.arch}", std="c++17")
+    kernel = Program(code, "c++", options).compile("cubin").get_kernel("box")
+    x = np.arange(800, dtype=np.float32)
+    host, _ = pinned(x)
+    there, out = device.allocate(x.nbytes, stream=stream), device.allocate(512, stream=stream)
+    host.copy_to(there, stream=stream)
+    view = StridedMemoryView.from_buffer(there, (20, 40), dtype=np.dtype(np.float32))
+    made = view.as_tensor_map((8, 16))
+    launch(stream, LaunchConfig(grid=1, block=128), kernel, made, out, np.int32(-4), np.int32(15))
+    back, seen = pinned(np.zeros(128, np.float32))
+    out.copy_to(back, stream=stream)
+    wide = np.zeros((23, 44), np.float32)
+    wide[:20, 4:] = x.reshape(20, 40)
+    assert (seen.reshape(8, 16) == wide[15:, :16]).all()
+
+
 def try_cooperative_launch():
     code = """
     #include <cooperative_groups.h>

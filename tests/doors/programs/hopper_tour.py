@@ -174,7 +174,8 @@ def aligned():
 def tiled(address, sizes=(40, 20), strides=(160,), box=(16, 8), steps=(1, 1), swizzle=0, fill=0):
     """Of words: arguments of cuTensorMapEncodeTiled, with the room at their end."""
     room, place = aligned()
-    return (place, 2, len(sizes), address, words(sizes, "Q"), words(strides, "Q"), words(box), words(steps), 0, swizzle, 0, fill), room
+    extents = words(sizes, "Q"), words(strides, "Q"), words(box), words(steps)
+    return (place, 2, len(sizes), address, *extents, 0, swizzle, 0, fill), room
 
 
 def try_tensor_maps():
@@ -214,7 +215,7 @@ def try_maps_that_the_driver_refuses():
         refused("cuTensorMapEncodeTiled", *asked, word=word)
         del room
     asked, room = tiled(x)
-    refused("cuTensorMapEncodeTiled", ctypes.c_void_p(asked[0].value + 8), *asked[1:], word="multiple of 64 bytes")
+    refused("cuTensorMapEncodeTiled", None, *asked[1:], word="tensorMap is a null pointer")
     refused("cuTensorMapEncodeTiled", asked[0], 2, 6, *asked[3:], word="1 to 5 dimensions")
     refused("cuTensorMapEncodeTiled", *asked[:4], None, *asked[5:], word="globalDim is a null pointer")
     del room

@@ -131,7 +131,7 @@ def _im2col(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], _: s
                 break
             corner[n] = lower
         else:
-            corner[-1] += 1
+            corner[-1] += m.element_strides[-1]
     pixels[:, first : first + len(offsets)] += np.asarray(offsets, np.int64)
     return _columns(m, pixels)
 
@@ -157,7 +157,7 @@ def _wide(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], mode: 
         corner[1] += m.element_strides[1]
         if corner[1] > m.sizes[1] - 1 + m.upper[0]:
             corner[1] = m.lower[0]
-            corner[-1] += 1
+            corner[-1] += m.element_strides[-1]
     return _columns(m, np.asarray(found, np.int64).reshape(len(found), m.rank))
 
 

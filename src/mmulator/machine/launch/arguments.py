@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,8 +80,11 @@ class Signature:
         self.where = [f"argument {number} ({p.name})" for number, p in enumerate(self.params)]
         self.pointer = [p.bits == 64 and not p.shape and not p.type.startswith("f") for p in self.params]
 
-    def pack(self, args: Sequence[Any], first_slot: int) -> Arguments:
-        """Check and lay out the arguments of a launch. Raises LaunchError naming the argument and what is wrong."""
+    def pack(
+        self, args: Sequence[Any], first_slot: int, variables: Iterable[tuple[str, np.ndarray, Sequence[TensorMap]]] = ()
+    ) -> Arguments:
+        """Check and lay out the arguments of a launch, and write the module's variables that are tensor maps, given as name,
+        memory and maps. Raises LaunchError naming the argument and what is wrong."""
         params = self.params
         if len(args) != len(params):
             raise self._count(args)
@@ -107,6 +110,8 @@ class Signature:
             for offset, array in value.pointers.items() if aggregate else ():
                 place = f"{where}, pointer at byte {offset}"
                 pool.place(host_array(array, place), at + offset, place)
+        for name, cell, maps in variables:
+            pool.write_maps(maps, cell, f"variable {name}")
         return result
 
     def _count(self, args: Sequence[Any]) -> LaunchError:
@@ -146,12 +151,19 @@ class _Pool:
         """The same for tensor maps, one after the other in memory of their own."""
         memory = np.zeros(MAP_BYTES * len(maps), np.uint8)
         self.place(memory, at, where)
-        buffers = self.arguments.buffers
-        own = len(buffers) - 1
+        own = len(self.arguments.buffers) - 1
+        numbers = self.write_maps(maps, memory, where)
+        self.arguments.maps += [(own, n * MAP_BYTES, number) for n, number in enumerate(numbers)]
+
+    def write_maps(self, maps: Sequence[TensorMap], memory: np.ndarray, where: str) -> list[int]:
+        """Tensor maps as bytes, one after the other; the numbers of their arrays' buffers."""
+        raw, numbers = memory.reshape(-1).view(np.uint8), []
         for n, tensor_map in enumerate(maps):
             number = self.window(map_memory(tensor_map, where), f"the array of {where}" + f"[{n}]" * (len(maps) > 1))
-            memory[n * MAP_BYTES : (n + 1) * MAP_BYTES] = np.frombuffer(tensor_map.encode(buffers[number].start), np.uint8)
-            self.arguments.maps.append((own, n * MAP_BYTES, number))
+            data = tensor_map.encode(self.arguments.buffers[number].start)
+            raw[n * MAP_BYTES : (n + 1) * MAP_BYTES] = np.frombuffer(data, np.uint8)
+            numbers.append(number)
+        return numbers
 
     def window(self, array: np.ndarray, where: str) -> int:
         """The number of an array's buffer."""

@@ -43,7 +43,7 @@ if Box.size > PAYLOAD * 8:
 
 LINE = 128  # bytes of shared memory that swizzles stay within
 CHUNK = 16
-AHEAD = 8  # rows
+AHEAD = 24  # rows
 ROUNDED = 1 << 4  # a bit of a type's code in a map: of tf32
 SHARED_ALIGNMENT = 128
 MOST_ROW = 256 * 16  # bytes of a row
@@ -96,48 +96,75 @@ def place_in_row(box: ptr_to(Box), at: u64, i: u64) -> u64:
     return swizzled(box, at + i // unit * u64(box.shared_unit) + i % unit)
 
 
-@native
-def exchange_chunks(to: ptr, into: u32, source: ptr, of: u32, at: u64, bytes: u64, mask: u32, shift: u32) -> None:
-    """Copy whole chunks of a row that begins at `at` in shared memory. Where `into` or `of` is 1, that side is shared memory (a
-    pointer to its first byte), and the chunks of each line lie there in the order of the swizzle."""
-    end = at + bytes
-    row = at
-    while row != end:
-        line = row & ~u64(LINE - 1)
-        turn = u64((u32(row >> 7) & mask) << shift)
-        here = turn if into != 0 else u64(0)
-        there = turn if of != 0 else u64(0)
-        if row == line and end - row >= LINE:
-            for c in unrolled(LINE // CHUNK):
-                store(load(C16, source + (line - at + (u64(c * CHUNK) ^ there))), to + (line - at + (u64(c * CHUNK) ^ here)))
-            row = row + LINE
-        else:
-            store(load(C16, source + ((row ^ there) - at)), to + ((row ^ here) - at))
-            row = row + CHUNK
+def _exchange(into: bool) -> Native:
+    """Copy rows of whole chunks from the tensor into shared memory, or out of it.
+
+    memory, step: the first row in the tensor, and bytes from one to the next. shared: a CTA's first byte of shared memory. at,
+    pitch: where the first row begins there, and bytes to the next. mask, shift: of the swizzle. Rows that are far apart no
+    hardware sees coming, so they are asked for ahead of time.
+    """
+
+    def exchange(
+        memory: ptr_to(u8), step: u64, shared: ptr_to(u8), at: u64, pitch: u64, rows: u32, bytes: u64, mask: u32, shift: u32
+    ) -> None:
+        row = memory
+        begin = at
+        lines = (bytes + 63) // 64
+        asked = u32(0)
+        for number in range(rows):
+            while asked < rows and asked <= number + AHEAD:
+                for n in range(lines):
+                    prefetch(memory + u64(asked) * step + n * 64, write=not into)
+                asked = asked + 1
+            place = begin
+            outside = row
+            end = begin + bytes
+            if ((begin | bytes) & (LINE - 1)) == 0:
+                while place != end:
+                    turn = u64((u32(place >> 7) & mask) << shift)
+                    for c in unrolled(LINE // CHUNK):
+                        inside = shared + ((place + c * CHUNK) ^ turn)
+                        if into:
+                            store(load(C16, outside, c * CHUNK), inside)
+                        else:
+                            store(load(C16, inside), outside, c * CHUNK)
+                    place = place + LINE
+                    outside = outside + LINE
+            while place != end:
+                inside = shared + (place ^ u64((u32(place >> 7) & mask) << shift))
+                if into:
+                    store(load(C16, outside), inside)
+                else:
+                    store(load(C16, inside), outside)
+                place = place + CHUNK
+                outside = outside + CHUNK
+            begin = begin + pitch
+            row = row + step
+
+    return Native(exchange, f"exchange_{'into' if into else 'out_of'}_shared")
+
+
+put_rows, take_rows = _exchange(True), _exchange(False)
 
 
 @native
 def put_row(box: ptr_to(Box), row: ptr_to(u8), shared: ptr_to(u8), at: u64) -> None:
     """Write a row to shared memory, in which it begins at `at`."""
-    if not in_chunks(box, at):
+    if in_chunks(box, at):
+        put_rows(row, u64(0), shared, at, u64(0), u32(1), u64(box.row), box.swizzle, box.shift)
+    else:
         for i in range(u64(box.memory_row)):
             shared[place_in_row(box, at, i)] = row[i]
-    elif box.swizzle == 0:
-        copy_bytes(shared + at, row, box.row)
-    else:
-        exchange_chunks(shared + at, u32(1), row, u32(0), at, u64(box.row), box.swizzle, box.shift)
 
 
 @native
 def take_row(box: ptr_to(Box), row: ptr_to(u8), shared: ptr_to(u8), at: u64) -> None:
     """Read a row from shared memory."""
-    if not in_chunks(box, at):
+    if in_chunks(box, at):
+        take_rows(row, u64(0), shared, at, u64(0), u32(1), u64(box.row), box.swizzle, box.shift)
+    else:
         for i in range(u64(box.memory_row)):
             row[i] = shared[place_in_row(box, at, i)]
-    elif box.swizzle == 0:
-        copy_bytes(row, shared + at, box.row)
-    else:
-        exchange_chunks(row, u32(0), shared + at, u32(1), at, u64(box.row), box.swizzle, box.shift)
 
 
 # moving -------------------------------------------------------------------------------------------------------------
@@ -162,19 +189,21 @@ def round_to_tf32(row: ptr_to(u32), count: u32) -> None:
 
 
 @native(inline=True)
-def fetch_ahead(at: ptr, bytes: u32) -> None:
-    """A row that will be read soon: hardware does not see far apart rows coming."""
-    for n in range((bytes + 63) // 64):
-        prefetch(at + n * 64)
+def as_they_are(box: ptr_to(Box), rows: u32, beyond: u32, at: u64) -> u32:
+    """1 if the next rows are inside the tensor from end to end, and made of chunks."""
+    last = box.at[1] + i64(rows - 1) * box.step[1]
+    inside = (box.at[1] >= 0) & (last < box.size[1]) & (beyond != 0) & (box.high - box.low == box.memory_row)
+    return u32(inside & in_chunks(box, at))
 
 
 @native
 def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Some rows from the tensor to shared memory."""
     box = cast_ptr(Box, address(t.payload))  # noqa: F821
+    cluster = w.cta.cluster
     room = stack(u8, MOST_ROW)
     bytes = box.high - box.low
-    part = bytes != box.memory_row or (box.type & ROUNDED) != 0
+    rounded = box.type & ROUNDED
     further = u64(box.step[1] * box.stride[1])
     at = box.place + u64(first) * u64(box.pitch)
     number = first
@@ -183,29 +212,38 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
         along = box.at[1]
         offset = row_offset(box)
         rows = u32(run_of_rows(box, end - number))
-        for _ in range(rows):
-            source = room
-            if (beyond & u32(u64(along) < u64(box.size[1]))) == 0:
-                fill_row(box, room)
-            else:
-                accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, READS, t.site)
-                source = t.source + (offset - box.first)
-                fetch_ahead(source + further * AHEAD, bytes)
-                if part:
-                    fill_row(box, room)
-                    copy_bytes(room + box.low, source + box.low, bytes)
-                    source = room
-                    if (box.type & ROUNDED) != 0:
-                        round_to_tf32(cast_ptr(u32, room + box.low), bytes // 4)
+        if rounded == 0 and as_they_are(box, rows, beyond, at) != 0:
+            for n in range(rows):
+                accessed_one(w, t.lane, box.address + offset + u64(n) * further, bytes, READS, t.site)
             left = box.targets
             while left != 0:
                 rank = trailing_zeros(left)
                 left = left & (left - 1)
-                accessed_one(w, t.lane, (u64(rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at, box.row, WRITES, t.site)
-                put_row(box, source, shared_of(w.cta.cluster, rank), at)
-            at = at + u64(box.pitch)
-            offset = offset + further
-            along = along + box.step[1]
+                for n in range(rows):
+                    into = (u64(rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at + u64(n) * u64(box.pitch)
+                    accessed_one(w, t.lane, into, box.row, WRITES, t.site)
+                put_rows(
+                    t.source + (offset - box.first), further, shared_of(cluster, rank), at, u64(box.pitch), rows, u64(box.row),
+                    box.swizzle, box.shift,
+                )  # fmt: skip
+            at = at + u64(rows) * u64(box.pitch)
+        else:
+            for _ in range(rows):
+                fill_row(box, room)
+                if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
+                    accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, READS, t.site)
+                    copy_bytes(room + box.low, t.source + (offset - box.first + u64(box.low)), bytes)
+                    if rounded != 0:
+                        round_to_tf32(cast_ptr(u32, room + box.low), bytes // 4)
+                left = box.targets
+                while left != 0:
+                    rank = trailing_zeros(left)
+                    left = left & (left - 1)
+                    accessed_one(w, t.lane, (u64(rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at, box.row, WRITES, t.site)
+                    put_row(box, room, shared_of(cluster, rank), at)
+                at = at + u64(box.pitch)
+                offset = offset + further
+                along = along + box.step[1]
         next_row(box, rows)
         number = number + rows
     return u64(end - first) * u64(box.memory_row)
@@ -241,6 +279,7 @@ def store_function(op: str) -> Native:
         memory = begin_of(t.source, first_byte(box))
         bytes = box.high - box.low
         further = u64(box.step[1] * box.stride[1])
+        own = (u64(w.cta.rank) << RANK_SHIFT) + (SHARED + SHARED_BASE)
         at = box.place + u64(first) * u64(box.pitch)
         number = first
         while number < end:
@@ -248,27 +287,30 @@ def store_function(op: str) -> Native:
             along = box.at[1]
             offset = row_offset(box)
             rows = u32(run_of_rows(box, end - number))
-            for _ in range(rows):
-                if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
-                    target = t.target + (offset - box.first)
-                    fetch_ahead(target + further * AHEAD, bytes)
-                    accessed_one(
-                        w, t.lane, (u64(w.cta.rank) << RANK_SHIFT) + (SHARED + SHARED_BASE) + at, box.row, READS, t.site
-                    )
-                    accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, writes, t.site)
-                    if op:
+            whole = as_they_are(box, rows, beyond, at) if not op else u32(0)
+            if whole != 0:
+                for n in range(rows):
+                    accessed_one(w, t.lane, own + at + u64(n) * u64(box.pitch), box.row, READS, t.site)
+                    accessed_one(w, t.lane, box.address + offset + u64(n) * further, bytes, writes, t.site)
+                take_rows(
+                    t.target + (offset - box.first), further, memory, at, u64(box.pitch), rows, u64(box.row), box.swizzle, box.shift
+                )
+                at = at + u64(rows) * u64(box.pitch)
+            else:
+                for _ in range(rows):
+                    if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
+                        target = t.target + (offset - box.first + u64(box.low))
+                        accessed_one(w, t.lane, own + at, box.row, READS, t.site)
+                        accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, writes, t.site)
                         take_row(box, room, memory, at)
+                        if not op:
+                            copy_bytes(target, room + box.low, bytes)
                         for code in functions:
                             if box.type == code:
-                                functions[code](target + box.low, room + box.low, u64(bytes // sizes[code]))
-                    elif bytes == box.memory_row:
-                        take_row(box, target, memory, at)
-                    else:
-                        take_row(box, room, memory, at)
-                        copy_bytes(target + box.low, room + box.low, bytes)
-                at = at + u64(box.pitch)
-                offset = offset + further
-                along = along + box.step[1]
+                                functions[code](target, room + box.low, u64(bytes // sizes[code]))
+                    at = at + u64(box.pitch)
+                    offset = offset + further
+                    along = along + box.step[1]
             next_row(box, rows)
             number = number + rows
         return u64(0)

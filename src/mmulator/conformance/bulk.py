@@ -1,0 +1,202 @@
+"""Bulk copies and reductions from a seed: sizes, places and data, a kernel that makes them on any backend.
+
+Blocks come in clusters of two. Each fills its shared memory, moves or combines some bytes, and leaves its shared memory and its
+region of global memory behind. What goes to shared memory of a block goes to that of its neighbour, into its upper half; what
+is read there, to its lower half, so that no order shows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.conformance.tensors import values
+from mmulator.isa.table import ROWS
+from mmulator.layouts.tensormap.types import BY_NAME
+from mmulator.machine.backend import Backend, Request
+from mmulator.machine.compile.options import DEFAULT, in_clusters
+from mmulator.machine.launch.arguments import Arguments
+
+Array = NDArray[np.uint8]
+THREADS = 128
+HALF = 4096  # bytes
+WINDOW = REGION = 2 * HALF  # of shared memory, and of global memory, of a block
+UNIT = 16
+CLUSTER = (2, 1, 1)
+BATCH = 200  # blocks of a launch
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An instruction. op, type: of a reduction, else empty."""
+
+    to: str
+    source: str
+    op: str = ""
+    type: str = ""
+
+    @property
+    def name(self) -> str:
+        way = f"{self.source} to {self.to}"
+        return f"bulk {self.op}.{self.type}, {way}" if self.op else f"bulk copy, {way}"
+
+    @property
+    def mnemonic(self) -> str:
+        done = "bulk_group" if self.to == "global" else "mbarrier::complete_tx::bytes"
+        words = "cp.reduce.async.bulk" if self.op else "cp.async.bulk"
+        return ".".join(filter(None, (words, self.to, self.source, done, self.op, self.type)))
+
+
+def _reductions() -> Iterator[Kind]:
+    for row in ROWS["cp"]:
+        if row.name == "cp.reduce.async.bulk":
+            slots = {s.name: s.choices for s in row.slots}
+            for op in slots["op"]:
+                for type_name in slots["type"]:
+                    yield Kind(slots["dst"][0], slots["src"][0], f"{op}.noftz" if "noftz" in slots else op, type_name)
+
+
+SUITES: dict[str, tuple[Kind, ...]] = {
+    "copies": (Kind("shared::cluster", "global"), Kind("global", "shared::cta"), Kind("shared::cluster", "shared::cta")),
+    "reductions": tuple(_reductions()),
+}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Copies of one kind, a block each. places: of each the size, and where in its half of memory it reads and writes."""
+
+    kind: Kind
+    places: NDArray[np.uint32]
+    regions: Array
+    windows: Array
+
+    def said(self, block: int) -> str:
+        size, source, target, _ = self.places[block].tolist()
+        return f"{self.kind.name}: {size} bytes from byte {source} to byte {target}"
+
+
+def batch(seed: int, kind: Kind, count: int) -> Batch:
+    """count: blocks, an even number. The two of a cluster copy as much."""
+    chance, numbers = random.Random(f"{seed} {kind.name}"), np.random.default_rng([seed, *kind.name.encode()])
+    places = np.zeros((count, 4), np.uint32)
+    for block in range(count):
+        most = HALF // UNIT
+        size = places[block - 1, 0] // UNIT if block % 2 else chance.choice((1, chance.randint(1, 40), chance.randint(1, most)))
+        places[block, :3] = [UNIT * n for n in (size, chance.randint(0, most - size), chance.randint(0, most - size))]
+    element = BY_NAME[{"b32": "u32", "b64": "u64"}.get(kind.type, kind.type or "u8")]
+    return Batch(kind, places, values(numbers, element, count * REGION), values(numbers, element, count * WINDOW))
+
+
+def kernel(target: str, kind: Kind) -> str:
+    """Parameters: places, shared memory before and afterwards (WINDOW bytes a block), global memory (REGION bytes a block)."""
+    to, source = ("[region]", "[from]") if kind.to == "global" else ("[into]", "[here]" if kind.source == "global" else "[from]")
+    if kind.to == "global":
+        act = f"{kind.mnemonic} {to}, {source}, size; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+    else:
+        wait = "WAIT: mbarrier.try_wait.parity.shared.b64 p, [bar], 0;\n@!p bra WAIT;"
+        act = f"{kind.mnemonic} {to}, {source}, size, [its];\n{wait}"
+    return f""".version 8.6
+.target {target}
+.address_size 64
+.extern .shared .align 1024 .b8 window[];
+.visible .entry copy(.param .u64 places, .param .u64 data, .param .u64 out, .param .u64 regions)
+{{
+.reg .b32 t, i, x, block, rank, begin, from, into, its, bar, size, source, target, v0, v1, v2, v3;
+.reg .b64 q, at, back, region, here; .reg .pred p, first;
+mov.u32 t, %tid.x; mov.u32 block, %ctaid.x; mov.u32 begin, window; add.u32 bar, begin, {WINDOW};
+ld.param.u64 q, [places]; mad.wide.u32 q, block, 16, q; ld.global.v4.u32 {{size, source, target, x}}, [q];
+ld.param.u64 at, [data]; mad.wide.u32 at, block, {WINDOW}, at;
+ld.param.u64 back, [out]; mad.wide.u32 back, block, {WINDOW}, back;
+ld.param.u64 region, [regions]; mad.wide.u32 region, block, {REGION}, region;
+cvt.u64.u32 here, source; add.u64 here, region, here; cvt.u64.u32 q, target; add.u64 region, region, q;
+add.u32 from, begin, source;
+mov.u32 rank, %cluster_ctarank; xor.b32 rank, rank, 1;
+mapa.shared::cluster.u32 into, begin, rank; add.u32 into, into, target; add.u32 into, into, {HALF};
+mapa.shared::cluster.u32 its, bar, rank;
+setp.eq.u32 first, t, 0;
+shl.b32 i, t, 4;
+IN: cvt.u64.u32 q, i; add.u64 q, at, q; ld.global.v4.u32 {{v0, v1, v2, v3}}, [q];
+add.u32 x, begin, i; st.shared.v4.u32 [x], {{v0, v1, v2, v3}};
+add.u32 i, i, {16 * THREADS}; setp.lt.u32 p, i, {WINDOW};
+@p bra IN;
+@first mbarrier.init.shared.b64 [bar], 1;
+@first mbarrier.arrive.expect_tx.shared.b64 _, [bar], size;
+fence.mbarrier_init.release.cluster; fence.proxy.async; bar.sync 0;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+@!first bra DONE;
+{act}
+DONE: bar.sync 0;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+shl.b32 i, t, 4;
+OUT: add.u32 x, begin, i; ld.shared.v4.u32 {{v0, v1, v2, v3}}, [x];
+cvt.u64.u32 q, i; add.u64 q, back, q; st.global.v4.u32 [q], {{v0, v1, v2, v3}};
+add.u32 i, i, {16 * THREADS}; setp.lt.u32 p, i, {WINDOW};
+@p bra OUT;
+ret;
+}}
+"""
+
+
+def run(backend: Backend, b: Batch) -> tuple[Array, Array]:
+    """(global memory, shared memory) afterwards, on a backend."""
+    regions, out = b.regions.copy(), np.zeros_like(b.windows)
+    module = backend.load(kernel(str(backend.chip.target), b.kind))
+    try:
+        compiled = backend.compile(module, "copy", backend.chip.device, in_clusters(DEFAULT, CLUSTER))
+        given = Arguments.of_arrays([b.places, b.windows, out, regions])
+        backend.launch(compiled, Request(
+            (len(b.places), 1, 1), (THREADS, 1, 1), given, shared=WINDOW + 64, back=[out, regions], cluster=CLUSTER
+        ))  # fmt: skip
+    finally:
+        backend.close(module)
+    return regions, out
+
+
+def model(b: Batch, device: str) -> tuple[Array, Array]:
+    """The same as the machine has it."""
+    from mmulator.machine.cpu import Cpu
+
+    return run(Cpu(device), b)
+
+
+def moved(b: Batch) -> tuple[Array, Array]:
+    """What copies do, without a kernel; of reductions nothing is known here."""
+    regions, windows = b.regions.copy(), b.windows.copy()
+    for block, (size, source, target, _) in enumerate(b.places.tolist()):
+        own, other = block * WINDOW, (block ^ 1) * WINDOW + HALF + target
+        given = b.regions[block * REGION + source :] if b.kind.source == "global" else b.windows[own + source :]
+        if b.kind.to == "global":
+            regions[block * REGION + target :][:size] = given[:size]
+        else:
+            windows[other : other + size] = given[:size]
+    return regions, windows
+
+
+def differences(b: Batch, got: tuple[Array, Array], want: tuple[Array, Array]) -> tuple[int, int, str]:
+    """(bytes compared, those that differ, the first case with one in words)."""
+    compared = wrong = 0
+    said = ""
+    for each, g, w in zip(("global memory", "shared memory"), got, want):
+        different = g != w
+        compared += g.size
+        wrong += int(different.sum())
+        if different.any() and not said:
+            at = int(np.flatnonzero(different)[0])
+            said = f"{b.said(at // WINDOW)}: byte {at % WINDOW} of {each} is {int(g[at]):#x}, not {int(w[at]):#x}"
+    return compared, wrong, said
+
+
+def compared(backend: Backend, what: str, seed: int, count: int) -> Iterator[tuple[int, Any]]:
+    """(cases, differences) of the batches of a suite: as many of each kind, `count` in all."""
+    each = max(2, count // len(SUITES[what]) // 2 * 2)
+    for kind in SUITES[what]:
+        for first in range(0, each, BATCH):
+            b = batch(seed * 1_000_003 + first, kind, min(BATCH, each - first))
+            yield len(b.places), differences(b, run(backend, b), model(b, backend.chip.device))
+
