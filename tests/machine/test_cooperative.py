@@ -61,6 +61,13 @@ def test_a_grid_that_the_chip_does_not_hold_is_refused(blocks: int, block: int, 
     k.launch(264 if cluster else most, block, cooperative=True, cluster=cluster)
 
 
+def test_it_is_true_or_false() -> None:
+    k = Module.load(".version 8.0\n.target sm_90\n.visible .entry k() { ret; }\n")["k"]
+    for value in ("yes", 2, None, [True]):
+        with pytest.raises(LaunchError, match="cooperative is of type"):
+            k.launch(1, 32, cooperative=value)  # type: ignore[arg-type]
+
+
 def test_launch_files_and_the_driver_know_both(tmp_path: Path) -> None:
     (tmp_path / "k.ptx").write_text(PTX.read_text())
     (tmp_path / "k.toml").write_text(

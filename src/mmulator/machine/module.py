@@ -275,6 +275,8 @@ class Kernel:
             raise UnsupportedError("launch(sanitize=True): there is no sanitizer yet", hint="leave sanitize out")
         if device is not None and not isinstance(device, str):
             raise LaunchError(f"device is of type {type(device).__name__}, not a name such as 'sm_90'")
+        if cooperative not in (True, False):
+            raise LaunchError(f"cooperative is of type {type(cooperative).__name__}, not True or False")
         if progress is not None and not callable(progress):
             raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
         device = device or self.module.default_device
