@@ -123,6 +123,11 @@ class Gpu:
 
     def _launch(self, function: Any, request: Request) -> None:
         arguments, shared = request.arguments, request.shared
+        if arguments.in_variables:
+            raise UnsupportedError(
+                f"on a GPU a variable of a module is no tensor map of an array: {arguments.in_variables[0]}",
+                hint="pass the map as an argument",
+            )
         if shared > _DEFAULT_SHARED:
             attribute = getattr(self._driver.CUfunction_attribute, _SHARED_ATTRIBUTE)
             self._call("cuFuncSetAttribute", function, attribute, shared)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mmulator.errors import OperandError
 from mmulator.inspect.answer import Answer
 from mmulator.layouts.tensormap import OUTSIDE, Places, TensorMap, places
+from mmulator.layouts.tensormap.rules import check
 from mmulator.lazy import cached_property
 
 CHUNK = 16  # bytes
@@ -148,8 +149,9 @@ def tensor_box(
     """Where the elements of the box at `coordinates` land, in the array's order; None: at the tensor's first element.
 
     offsets: of im2col D, H, W as far as there are; of im2col::w wHalo and wOffset. mode: PTX's; None: as the map is.
-    Raises OperandError for another number of coordinates or offsets.
+    Raises OperandError for another number of coordinates or offsets, and for a map that the driver refuses.
     """
+    check(map.fields)
     images = map.fields.im2col
     mode = mode or (("im2col" if offsets else "im2col_no_offs") if images else "tile")
     if coordinates is None:

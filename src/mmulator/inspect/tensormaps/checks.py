@@ -8,7 +8,7 @@ from mmulator.inspect.descriptors.checks import SM_SHARED, Finding
 from mmulator.inspect.tensormaps.copy import Copy
 from mmulator.layouts.tensormap import fields as f
 from mmulator.layouts.tensormap.encoded import Encoded
-from mmulator.layouts.tensormap.legal import begins_wrong
+from mmulator.layouts.tensormap.legal import begins_wrong, cannot_be_written
 from mmulator.layouts.tensormap.places import GRANULE
 from mmulator.layouts.tensormap.rules import refusals
 from mmulator.layouts.tensormap.rules import rule_of as refusal_rule
@@ -125,12 +125,9 @@ _REDUCE = {
 
 
 def _store(m: Encoded, copy: Copy) -> Iterator[Finding]:
-    rule = "Restriction on Tensor Copy instructions (PTX ISA 9.1)"
-    if m.im2col and (any(c < 0 for c in m.lower) or any(c > 0 for c in m.upper)):
-        yield Finding("error", f"the bounding box leaves the tensor: lower {m.lower[::-1]}, upper {m.upper[::-1]}", rule,
-                      "to write, lower is not negative and upper not positive")  # fmt: skip
-    if m.type.name == "b4x16_p64" or m.swizzle.endswith("flip_8B"):
-        yield Finding("error", f"{_newer(m)} is for loads alone", rule)
+    if copy.known() is None:
+        for text, rule in cannot_be_written(m):
+            yield Finding("error", text, rule)
     if copy.operation and m.type.name not in _REDUCE[copy.operation].split():
         yield Finding("error", f".{copy.operation} knows no elements of type {m.type}",
                       "Data Movement and Conversion Instructions: cp.reduce.async.bulk.tensor (PTX ISA 9.1)",

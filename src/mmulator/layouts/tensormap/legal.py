@@ -15,6 +15,15 @@ _RESTRICTION = "Restriction on Tensor Copy instructions (PTX ISA 9.1)"
 _MEASURED = "measured on an NVIDIA H200: an illegal instruction"
 
 
+def cannot_be_written(m: Encoded) -> Iterator[tuple[str, str]]:
+    """Why no box of a map can be written, each with its rule; nothing where some can."""
+    if any(corner < 0 for corner in m.lower) or any(corner > 0 for corner in m.upper):
+        corners = f"lower {m.lower[::-1]}, upper {m.upper[::-1]}"
+        yield f"the bounding box leaves the tensor, {corners}: of what is written lower is >= 0, upper <= 0", _RESTRICTION
+    if m.type.name == "b4x16_p64" or m.swizzle.endswith("flip_8B"):
+        yield f"{f'type {m.type}' if m.type.padded else f'swizzle {m.swizzle}'} is for loads alone", _RESTRICTION
+
+
 def begins_wrong(m: Encoded, coordinates: Sequence[int], store: bool = False) -> Iterator[tuple[str, str]]:
     """Why a box cannot begin there, each with its rule; nothing where it can. coordinates: dimension 0 first."""
     if not m.slice and coordinates[0] * m.type.bits % (8 * GRANULE):
@@ -23,6 +32,7 @@ def begins_wrong(m: Encoded, coordinates: Sequence[int], store: bool = False) ->
             _MEASURED,
         )
     if store:
+        yield from cannot_be_written(m)
         for n, at in enumerate(coordinates):
             if at < 0:
                 yield f"coordinate {n} is {at}: a box that is written begins inside the tensor", _RESTRICTION

@@ -47,7 +47,7 @@ class Buffer:
 class Arguments:
     """params: the parameter memory. buffers: one for each different array. values: the arguments, arrays as NumPy's.
     regions: other memory that the kernel may touch. maps: (number of a buffer of tensor maps, offset in it, number of the buffer
-    whose address stands there).
+    whose address stands there). in_variables: variables of the module that are tensor maps of such arrays.
 
     offsets: of each parameter in `params`. pointers: (offset in `params`, number of the buffer whose address stands there).
     """
@@ -59,6 +59,7 @@ class Arguments:
     pointers: list[tuple[int, int]] = field(default_factory=list)
     regions: Regions = NONE
     maps: list[tuple[int, int, int]] = field(default_factory=list)
+    in_variables: list[str] = field(default_factory=list)
 
     @classmethod
     def of_arrays(cls, arrays: Sequence[np.ndarray], first_slot: int = FIRST_GLOBAL_SLOT) -> Arguments:
@@ -112,6 +113,7 @@ class Signature:
                 pool.place(host_array(array, place), at + offset, place)
         for name, cell, maps in variables:
             pool.write_maps(maps, cell, f"variable {name}")
+            result.in_variables.append(name)
         return result
 
     def _count(self, args: Sequence[Any]) -> LaunchError:
