@@ -44,7 +44,7 @@ def mutant(s: Statement, world: World, ways: Sequence[Way] | None = None) -> Sta
 
 # Qualifiers ---------------------------------------------------------------------------------------------------------
 def _opcode_length(words: list[str]) -> int:
-    return {"wgmma": 2, "wmma": 3 if words[1] in ("load", "store") else 2}.get(words[0], 1)
+    return {"wgmma": 2, "wmma": 3 if words[1:2] in (["load"], ["store"]) else 2}.get(words[0], 1)
 
 
 @cache

@@ -22,7 +22,7 @@ def _replace(fields: tuple[str, ...], type: str, *operands: OperandSpec, sm: int
 
 # Elements of 4 and 6 bits, rows of 96 bytes
 _PACKED_TYPES = tuple((n, Requirement((8, 7), 100, "af")) for n in (13, 14, 15))
-_SWIZZLE_96 = ((4, Requirement((8, 8), 103, "af", (103,))),)
+_SWIZZLE_96 = ((4, Requirement((8, 8), 103, "a", (103,))),)
 
 
 def _chosen(*values: int) -> OperandSpec:
