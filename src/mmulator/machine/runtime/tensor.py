@@ -302,8 +302,9 @@ def store_function(op: str) -> Native:
                     tell_row(w, t, box, w.cta.rank, at + u64(n) * u64(box.pitch), u32(READS))
                     accessed_one(w, t.lane, box.address + offset + u64(n) * further, bytes, writes, t.site)
                 take_rows(
-                    t.target + (offset - box.first), further, memory, at, u64(box.pitch), rows, u64(box.row), box.swizzle, box.shift
-                )
+                    t.target + (offset - box.first), further, memory, at, u64(box.pitch), rows, u64(box.row), box.swizzle,
+                    box.shift,
+                )  # fmt: skip
                 at = at + u64(rows) * u64(box.pitch)
             else:
                 for _ in range(rows):
