@@ -72,6 +72,7 @@ def no_transfers(cluster: ptr_to(Cluster)) -> None:
         entry(cluster, cluster.under_way).state = u32(TransferState.FREE)
     cluster.newest = u64(0)
     cluster.staging_used = u64(0)
+    cluster.staged = u32(0)
     if u64(cluster.transfers) != 0:
         for i in range(u32(TRANSFERS)):
             cluster.order[i] = u8(i)
@@ -100,8 +101,10 @@ def is_over(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
     cluster.order[last] = number
     cluster.under_way = last
     t.state = u32(TransferState.FREE)
-    if last == 0:
-        cluster.staging_used = u64(0)
+    if t.staged != 0:
+        cluster.staged = cluster.staged - 1
+        if cluster.staged == 0:
+            cluster.staging_used = u64(0)
 
 
 @native
@@ -273,6 +276,7 @@ def stage(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
     copy_bytes(room, t.source, t.source_bytes)
     t.source = room
     t.staged = u32(1)
+    cluster.staged = cluster.staged + 1
 
 
 @native
