@@ -231,6 +231,21 @@ def test_groups_are_of_each_lane() -> None:
     assert seen[:, 1].all() and not seen[:, 0].all() and seen[:, 0].any()
 
 
+def test_seed_0_keeps_stores_of_a_thread_in_order() -> None:
+    """As programs that others wrote expect: behind wait_group.read the bytes are there, and the last store to a place wins."""
+    body = f"""
+{BEGIN.format(bytes=4096)}
+  {EXPECT.format(4096)} {LOAD.format("buf", "%rd1", 4096)} {WAIT.format(0, 0)}
+  {"".join(STORE.format("%rd0", f"buf+{1024 * n}", 1024) for n in range(4))}
+  cp.async.bulk.wait_group.read 0;
+  ld.global.u32 %r1, [%rd0]; st.global.u32 [%rd0+1024], %r1;
+"""
+    source = np.repeat(np.arange(1, 5, dtype=np.uint32), 256)
+    out = run(body, source, np.zeros(257, np.uint32), 0)
+    assert (out == 4).all()
+    assert len({run(body, source, np.zeros(257, np.uint32), seed).tobytes() for seed in SEEDS}) > 2
+
+
 # kernels that are right, and kernels that forget something --------------------------------------------------------------
 def pipeline(wait_full: bool = True, wait_read: bool = True, wait_free: bool = True) -> str:
     """Tiles of 2048 bytes through one buffer: load, add 1, store; what it leaves out is said."""
