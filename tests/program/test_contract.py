@@ -132,7 +132,7 @@ def test_fused_as_ptxas_fuses(body: str, fused: int) -> None:
 # Supported opcodes that are a branch when guarded, if anything reads what they do: none is a function of a lane's registers.
 NOT_SELECTED = {
     "control": "bra brx call exit ret trap brkpt pmevent nanosleep griddepcontrol setmaxnreg stackrestore",
-    "memory": "ld ldu st atom red cp prefetch prefetchu applypriority discard fence membar",
+    "memory": "ld ldu st atom red cp prefetch prefetchu applypriority discard fence membar tensormap clusterlaunchcontrol",
     "lanes of the warp or block": "activemask bar barrier elect match redux shfl vote",
 }
 
