@@ -371,7 +371,7 @@ def next_pixel(box: ptr_to(Box)) -> None:
             box.at[n] = box.lower[k]
     for k in unrolled(2, RANKS):
         if u32(k) == box.images:
-            box.at[k] = box.at[k] + 1
+            box.at[k] = box.at[k] + box.step[k]
 
 
 @native(inline=True)
