@@ -1,8 +1,9 @@
 """Sequences of mbarrier operations from a seed, a kernel that runs them on any backend, and what comes out of each.
 
 A block has a program: operations of some lanes of its warp, one after the other, at one mbarrier, all of them legal. What an
-operation returns is compared (of a state the upper half: a chip leaves the lower one undefined), and the word: when mbarrier.inval has brought it to memory, where a load finds it. (Before, a chip
-keeps it elsewhere.) So a program is as long as chance has it, and its last word is that behind any operation.
+operation returns is compared (of a state the upper half: a chip leaves the lower one undefined), and the word: when
+mbarrier.inval has brought it to memory, where a load finds it. (Before, a chip keeps it elsewhere.) So a program is as long as
+chance has it, and its last word is that behind any operation.
 """
 
 from __future__ import annotations
