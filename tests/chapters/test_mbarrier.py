@@ -48,10 +48,11 @@ def test_the_machine_is_an_h200() -> None:
         assert not known or int(word) == p.word
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_random_sequences(seed: int) -> None:
-    """The kernel and the model, on sequences of all forms; a difference is found."""
-    cpu, found = Cpu("sm_90"), sequences.programs(seed, 400)
+@pytest.mark.parametrize("gpu", [True, False])
+@pytest.mark.parametrize("seed", range(2))
+def test_random_sequences(seed: int, gpu: bool) -> None:
+    """The kernel and the model, on sequences of all forms, those that no GPU is asked for too; a difference is found."""
+    cpu, found = Cpu("sm_90"), sequences.programs(seed, 400, 0.4, gpu)
     module = cpu.load(sequences.kernel())
     results, words = sequences.run(cpu, module, found)
     compared, wrong, first = sequences.differences(found, results, words)

@@ -92,8 +92,9 @@ class Program:
 _COUNTS = (1, 1, 2, 3, 4, 32, 33, 64, 1000, 65535, 1 << 19, MOST - 1, MOST)
 
 
-def program(chance: random.Random, lanes: float = 0.2) -> Program:
-    """A random one, and what comes of it. lanes: how many of its operations are of several lanes."""
+def program(chance: random.Random, lanes: float = 0.2, gpu: bool = True) -> Program:
+    """A random one, and what comes of it. lanes: how many of its operations are of several lanes. gpu: of those that none
+    refuses."""
     count = chance.choice(_COUNTS)
     b = Mbarrier.init(count)
     steps: list[Step] = []
@@ -101,7 +102,7 @@ def program(chance: random.Random, lanes: float = 0.2) -> Program:
     heard: dict[int, int] = {}  # steps of this phase and the last whose states may be asked about: in which phase they were
     phase = 0
     for number in range(chance.randint(1, STEPS)):
-        step = _step(chance, b, [n for n, p in heard.items() if p >= phase - 1], lanes)
+        step = _step(chance, b, [n for n, p in heard.items() if p >= phase - 1], lanes, gpu)
         if step is None:
             break
         result, after = apply(OPERATIONS[step.operation], step, b, results)
@@ -116,7 +117,7 @@ def program(chance: random.Random, lanes: float = 0.2) -> Program:
     return Program(count, tuple(steps), tuple(results), b.encode())
 
 
-def _step(chance: random.Random, b: Mbarrier, states: list[int], several: float) -> Step | None:
+def _step(chance: random.Random, b: Mbarrier, states: list[int], several: float, gpu: bool) -> Step | None:
     for _ in range(200):
         number = chance.randrange(len(OPERATIONS))
         o = OPERATIONS[number]
@@ -136,17 +137,20 @@ def _step(chance: random.Random, b: Mbarrier, states: list[int], several: float)
         bytes = lanes * value if o.takes == "bytes" else 0
         signed = bytes if o.does == "complete" else -bytes
         step = Step(number, mask, value, source)
-        if b.legal(arrivals, signed) and _safe(o, step, b, arrivals, signed):
+        if b.legal(arrivals, signed) and _safe(o, step, b, arrivals, signed, gpu):
             return step
     return None
 
 
-def _safe(o: Operation, step: Step, b: Mbarrier, arrivals: int, bytes: int) -> bool:
-    """Whether a GPU is asked: not what may trap there, though the counts can be held. bytes: that come; negative: expected."""
+def _safe(o: Operation, step: Step, b: Mbarrier, arrivals: int, bytes: int, gpu: bool) -> bool:
+    """Not what the specification forbids, nor what may trap on a GPU though the counts can be held. bytes: that come; negative:
+    that are expected."""
     if o.does.startswith("drop") and arrivals >= b.expected:
         return False
     if o.does.endswith("staying") and arrivals == b.pending:
         return False
+    if not gpu:
+        return True
     if b.pending == 0 and bytes:  # to the phase's end, not beyond
         return 0 < bytes <= b.bytes or 0 < -bytes <= -b.bytes or (bytes < 0 < b.bytes)
     return not step.mask & (step.mask - 1) or _safe_together(o, b, arrivals, bytes)
@@ -196,9 +200,9 @@ def apply(o: Operation, step: Step, b: Mbarrier, earlier: list[dict[int, int]]) 
     return out, b
 
 
-def programs(seed: int, count: int, lanes: float = 0.2) -> list[Program]:
+def programs(seed: int, count: int, lanes: float = 0.2, gpu: bool = True) -> list[Program]:
     chance = random.Random(f"mbarriers {seed}")
-    return [program(chance, lanes) for _ in range(count)]
+    return [program(chance, lanes, gpu) for _ in range(count)]
 
 
 # the kernel ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntFlag
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, leading_zeros, popcount, trailing_zeros
+from mmulator.codegen.ops import cast_ptr, leading_zeros, popcount, store, trailing_zeros
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.accounts import book, close_account, is_gone, is_mbarrier, open_account
 from mmulator.machine.runtime.chance import hash_choice
@@ -17,6 +17,7 @@ from mmulator.machine.runtime.waiting import set_pcs, sleep_at, wake_at
 from mmulator.machine.state import RESCHEDULE, Cluster, FaultKind, Warp
 from mmulator.numerics.mbarrier import BYTES, COUNT, EXPECTED, MOST, PENDING, PENDING_BYTES, PHASE
 
+U64 = u64.vec(32)
 ALIGNMENT = 8
 _COUNT, _BYTES = (1 << COUNT) - 1, (1 << BYTES) - 1
 _SIGN = 1 << (BYTES - 1)
@@ -165,13 +166,15 @@ def lanes_at(host: ptr_to(ptr), mask: u32, barrier: u64) -> u32:
 def state_for(host: ptr_to(ptr), states: ptr_to(u64), mask: u32, lane: u32, word: u64) -> u64:
     """What a lane that arrives hears: the upper half of the word; as a chip has it, that of before the first lane that arrives
     with the same instruction in the same phase."""
-    earlier = lanes_at(host, mask & ((u32(1) << lane) - 1), u64(host[lane]))
-    found = word >> 32 << 32
-    if earlier != 0:
-        before = states[31 - leading_zeros(earlier)]
-        if (before ^ word) >> PHASE == 0:
-            found = before
-    return found
+    earlier = mask & ((u32(1) << lane) - 1)
+    while earlier != 0:
+        other = 31 - leading_zeros(earlier)
+        earlier = earlier & ~(u32(1) << other)
+        if u64(host[other]) == u64(host[lane]):
+            if (states[other] ^ word) >> PHASE == 0:
+                return states[other]
+            earlier = u32(0)
+    return word >> 32 << 32
 
 
 @native
@@ -188,6 +191,39 @@ def number_states(mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), states: ptr
 
 
 @native
+def arrive_as_one(
+    w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), sizes: ptr_to(u32), does: u32, states: ptr_to(u64),
+    site: u32,
+) -> u32:
+    """Lanes that arrive at one mbarrier, of which the last at most completes the phase: as one after the other, in a step. 0 and
+    nothing done if they are others."""
+    last = 31 - leading_zeros(mask)
+    barrier = cast_ptr(u64, host[last])
+    word = barrier[0]
+    arrivals = u64(0)
+    size = u64(0)
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if u64(host[lane]) != u64(barrier) or counts[lane] == 0 or sizes[lane] > MOST:
+            return u32(0)
+        arrivals = arrivals + u64(counts[lane])
+        size = size + u64(sizes[lane])
+    if arrivals > pending_arrivals(word) or beyond(word, u64(0) - size) != 0:
+        return u32(0)
+    if is_mbarrier(w.cta.cluster, u64(barrier)) == 0:
+        return u32(0)
+    store(U64(word >> 32 << 32), states)
+    dropped = u64(0)
+    if (does & Does.DROPS) != 0:
+        dropped = arrivals
+    flips = change(w.cta.cluster, barrier, arrivals, u64(0) - size, dropped)
+    book(w, last, u64(barrier), site, arrivals, size, u64(0), flips)
+    return u32(1)
+
+
+@native
 def act(
     w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), sizes: ptr_to(u32), does: u32, states: ptr_to(u64),
     site: u32,
@@ -198,6 +234,9 @@ def act(
     """
     cluster = w.cta.cluster
     left = mask
+    if (mask & (mask - 1)) != 0 and (does & (Does.ARRIVES | Does.STAYS)) == Does.ARRIVES:
+        if arrive_as_one(w, mask, host, counts, sizes, does, states, site) != 0:
+            return
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
