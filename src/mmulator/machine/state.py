@@ -77,7 +77,7 @@ class FaultKind(IntEnum):
     MBARRIER_BYTES = 42  # more bytes, or fewer, than the tx-count can hold
     MBARRIER_COMPLETES = 43  # arrive.noComplete with the last arrival
     MBARRIER_ELSEWHERE = 44  # data goes to one CTA, and another's mbarrier is to hear of it; bytes: rank of the data
-    MBARRIER_BUSY = 45  # an mbarrier is invalidated whose address a transfer still has
+    MBARRIER_STORED = 46  # something else has written to the word since
     REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (runtime/misc.py)
     CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; fault_bytes: which (runtime/cluster.py)
     NO_CLUSTER = 52  # a copy from shared memory to that of a CTA of the cluster in a launch without clusters
@@ -225,6 +225,7 @@ Cluster = Struct("Cluster", [
 Who = Struct("Who", [("site", u32), ("warp", u32), ("lane", u32), ("phase", u32)])
 Account = Struct("Account", [
     ("at", u64),  # on the host; 0: this entry is free
+    ("word", u64),  # as its operations left it
     ("valid", u32), ("phase", u32),  # it was initialised and not invalidated; phases that were completed since
     ("made", Who), ("ended", Who),  # who initialised it, and who invalidated it last
     ("arrived", Who), ("asked", Who), ("brought", Who),  # who arrived last, expected bytes last, and issued what brought some last

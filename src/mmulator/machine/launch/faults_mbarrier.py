@@ -65,6 +65,11 @@ _KINDS: dict[FaultKind, tuple[Callable[[Known, ResidentCta, int], str], str, str
         f"mbarrier.arrive.noComplete must not complete the phase {_MBARRIER}",
         "let the last arrival be one without .noComplete",
     ),
+    FaultKind.MBARRIER_STORED: (
+        lambda k, here, count: f"at {k.name(here)}, whose word something else has written to: it is 0x{k.word.encode():x}",
+        f"an mbarrier is opaque: only mbarrier operations may touch its 64 bits until mbarrier.inval {_MBARRIER}",
+        "look for a store or a copy that reaches the mbarrier: an array that ends too late, a tile that is larger than its buffer",
+    ),
     FaultKind.MBARRIER_ELSEWHERE: (
         lambda k, here, count: f"that completes {k.name(here)}, and writes to the shared memory of "
         f"{ResidentCta(here.resident, count)}",

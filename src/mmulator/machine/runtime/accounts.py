@@ -66,6 +66,15 @@ def is_gone(cluster: ptr_to(Cluster), barrier: u64) -> u32:
 
 
 @native
+def is_written_over(cluster: ptr_to(Cluster), barrier: u64, word: u64) -> u32:
+    """1 if the word of an mbarrier is not as its operations left it."""
+    entry = account_of(cluster, barrier)
+    if u64(entry) == 0:
+        return u32(0)
+    return u32(entry.valid != 0 and entry.word != word)
+
+
+@native
 def note_who(who: ptr_to(Who), w: ptr_to(Warp), lane: u32, site: u32, phase: u32) -> None:
     who.site = site + 1
     who.warp = u32((u64(w) - u64(w.cta.cluster.warps)) // Warp.size)
@@ -74,7 +83,7 @@ def note_who(who: ptr_to(Who), w: ptr_to(Warp), lane: u32, site: u32, phase: u32
 
 
 @native
-def open_account(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
+def open_account(w: ptr_to(Warp), lane: u32, barrier: u64, word: u64, site: u32) -> None:
     """mbarrier.init."""
     cluster = w.cta.cluster
     entry = entry_of(cluster, barrier)
@@ -84,6 +93,7 @@ def open_account(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
         entry.at = barrier
         cluster.account_count = cluster.account_count + 1
     entry.valid = u32(1)
+    entry.word = word
     entry.phase = u32(0)
     entry.arrived.site = u32(0)
     entry.asked.site = u32(0)
@@ -103,11 +113,14 @@ def close_account(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
 
 
 @native
-def book(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32, arrivals: u64, expected: u64, came: u64, flips: u32) -> None:
-    """Arrivals, bytes that are expected, bytes that came; with `flips` they completed the phase."""
-    entry = account_of(w.cta.cluster, barrier)
+def book(
+    w: ptr_to(Warp), lane: u32, barrier: ptr_to(u64), site: u32, arrivals: u64, expected: u64, came: u64, flips: u32
+) -> None:
+    """Arrivals, bytes that are expected, bytes that came; with `flips` they completed the phase. The word is as it is now."""
+    entry = account_of(w.cta.cluster, u64(barrier))
     if u64(entry) == 0:
         return
+    entry.word = barrier[0]
     if arrivals != 0:
         note_who(entry.arrived, w, lane, site, entry.phase)
     if expected != 0:

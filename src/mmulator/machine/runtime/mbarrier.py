@@ -10,7 +10,7 @@ from enum import IntFlag
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, leading_zeros, popcount, store, trailing_zeros
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
-from mmulator.machine.runtime.accounts import book, close_account, is_gone, is_mbarrier, open_account
+from mmulator.machine.runtime.accounts import book, close_account, is_gone, is_mbarrier, is_written_over, open_account
 from mmulator.machine.runtime.chance import hash_choice
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.waiting import set_pcs, sleep_at, wake_at
@@ -89,13 +89,26 @@ def complete_for(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64), ar
     cluster = w.cta.cluster
     if is_gone(cluster, u64(barrier)) != 0:
         fault(w, FaultKind.NO_MBARRIER, site, lane, u64(barrier), u32(0))
+    elif is_written_over(cluster, u64(barrier), word) != 0:
+        fault(w, FaultKind.MBARRIER_STORED, site, lane, u64(barrier), u32(0))
     elif arrivals > pending_arrivals(word):
         fault(w, FaultKind.MBARRIER_ARRIVALS, site, lane, u64(barrier), u32(arrivals))
     elif beyond(word, bytes) != 0:
         fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), u32(bytes))
     else:
         flips = complete_part(cluster, barrier, arrivals, bytes)
-        book(w, lane, u64(barrier), site, arrivals, u64(0), bytes, flips)
+        book(w, lane, barrier, site, arrivals, u64(0), bytes, flips)
+
+
+@native
+def must_be_intact(w: ptr_to(Warp), lane: u32, barrier: ptr_to(u64), site: u32) -> u32:
+    """0 and a fault if there is no mbarrier, or something else has written to its word."""
+    if must_be_mbarrier(w, lane, u64(barrier), site) == 0:
+        return u32(0)
+    if is_written_over(w.cta.cluster, u64(barrier), barrier[0]) == 0:
+        return u32(1)
+    fault(w, FaultKind.MBARRIER_STORED, site, lane, u64(barrier), u32(0))
+    return u32(0)
 
 
 @native
@@ -117,7 +130,7 @@ def expect_arrivals(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64),
         fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), count)
         return
     flips = complete_part(w.cta.cluster, barrier, u64(0), bytes)
-    book(w, lane, u64(barrier), site, u64(0), u64(count), u64(0), flips)
+    book(w, lane, barrier, site, u64(0), u64(count), u64(0), flips)
 
 
 # operations of lanes ------------------------------------------------------------------------------------------------
@@ -134,7 +147,7 @@ def init(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), sit
             return
         pending = (u64(0) - count) & _COUNT
         cast_ptr(u64, host[lane])[0] = (pending << EXPECTED) | (pending << PENDING)
-        open_account(w, lane, u64(host[lane]), site)
+        open_account(w, lane, u64(host[lane]), cast_ptr(u64, host[lane])[0], site)
 
 
 @native
@@ -214,12 +227,14 @@ def arrive_as_one(
         return u32(0)
     if is_mbarrier(w.cta.cluster, u64(barrier)) == 0:
         return u32(0)
+    if is_written_over(w.cta.cluster, u64(barrier), word) != 0:
+        return u32(0)
     store(U64(word >> 32 << 32), states)
     dropped = u64(0)
     if (does & Does.DROPS) != 0:
         dropped = arrivals
     flips = change(w.cta.cluster, barrier, arrivals, u64(0) - size, dropped)
-    book(w, last, u64(barrier), site, arrivals, size, u64(0), flips)
+    book(w, last, barrier, site, arrivals, size, u64(0), flips)
     return u32(1)
 
 
@@ -241,7 +256,7 @@ def act(
         lane = trailing_zeros(left)
         left = left & (left - 1)
         barrier = cast_ptr(u64, host[lane])
-        if must_be_mbarrier(w, lane, u64(barrier), site) == 0:
+        if must_be_intact(w, lane, barrier, site) == 0:
             return
         word = barrier[0]
         states[lane] = state_for(host, states, mask, lane, word)
@@ -270,7 +285,7 @@ def act(
         expected = u64(0)
         if (does & Does.EXPECTS) != 0:
             expected = size
-        book(w, lane, u64(barrier), site, arrivals, expected, size - expected, flips)
+        book(w, lane, barrier, site, arrivals, expected, size - expected, flips)
     if (does & Does.STAYS) != 0:
         number_states(mask, host, counts, states)
 
@@ -296,7 +311,7 @@ def wait_at(
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        if must_be_mbarrier(w, lane, u64(host[lane]), site) == 0:
+        if must_be_intact(w, lane, cast_ptr(u64, host[lane]), site) == 0:
             return i32(RESCHEDULE)
         if over(cast_ptr(u64, host[lane]), (parities >> lane) & 1) != 0:
             found = found | (u32(1) << lane)
