@@ -90,9 +90,9 @@ _PLACES = {
         "clip the box, or let its map begin where it does",
     ),
     Wrong.CORNER: (
-        "begins outside of its bounding box",
-        "the first pixel of im2col lies in the bounding box, from its lower corner to size - 1 + its upper corner; that of a "
-        "store in the tensor, too",
+        "begins outside of its bounding box, or is written with one that reaches beyond the tensor",
+        "the first pixel of im2col lies in the bounding box, from its lower corner to size - 1 + its upper corner; lower corners "
+        "of what is written are not negative, and upper ones not positive",
         "check coordinates and corners along W, H and D",
     ),
 }  # fmt: skip

@@ -296,8 +296,10 @@ def begin_box(
         for k in unrolled(3):
             if u32(k) < rank - 2:
                 n = box.spatial + k
-                end = minimum(box.upper[k], box.size[n]) if stores != 0 else box.upper[k]
-                if box.at[n] < box.lower[k] or box.at[n] >= end:
+                outside = box.at[n] < box.lower[k] or box.at[n] >= box.upper[k]
+                if stores != 0:
+                    outside = outside or box.lower[k] < 0 or box.upper[k] > box.size[n]
+                if outside:
                     fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.CORNER))
                     return u32(0)
     if mode == Mode.ROWS:
