@@ -264,3 +264,30 @@ def test_st_bulk_writes_zeros(space: str) -> None:
     window = np.full(2048, 7, np.uint8)
     Module.load(text)["k"].launch(1, 128, [np.zeros(16, np.uint8), window, 0, 0, 1])
     assert not window[8:1008].any() and (window[:8] == 7).all() and (window[1008:] == 7).all()
+
+
+# who looks on -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", range(3))
+def test_a_watch_sees_bulk_stores_when_they_are_done(seed: int) -> None:
+    """With the thread and the instruction that issued them, and the value afterwards."""
+    for body, values in ((STORE, [5, 5, 5, 5]), (reduction("add", "u32"), [5, 10, 15, 20])):
+        out, window = np.zeros(1024, np.uint32), np.arange(1024, dtype=np.uint32)
+        report = framed(body, 4096).launch(2, 128, [out, window, 4096, 0, 2], watch=[(0, 5)], threads=1, seed=seed)
+        assert [s.value for s in report.stores] == values
+        assert [s.block[0] for s in report.stores] == [0, 0, 1, 1]
+        assert all("bulk" in s.instruction and s.thread == (0, 0, 0) for s in report.stores)
+
+
+def test_a_fault_when_the_table_is_full() -> None:
+    """300 copies under way, then one that is wrong: what is pending does nothing any more, and the launch ends."""
+    body = """
+A: cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r12], 16; add.u64 %rd0, %rd0, 16;
+  sub.u32 %r3, %r3, 1; setp.ne.u32 %p3, %r3, 0; @%p3 bra A;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd0+8], [%r12], 16;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r12], 16;
+"""
+    for seed in range(4):
+        out = np.zeros(8192, np.uint8)
+        with pytest.raises(ExecutionFault, match=r"misaligned: cp\.async\.bulk.*byte 4808 of argument 0"):
+            framed(body, 4096).launch(1, 128, [out, np.ones(4096, np.uint8), 0, 0, 300], seed=seed, timeout=20)
+        assert not out[4800:].any() and set(out.tolist()) <= {0, 1}

@@ -231,6 +231,21 @@ def test_groups_are_of_each_lane() -> None:
     assert seen[:, 1].all() and not seen[:, 0].all() and seen[:, 0].any()
 
 
+def test_seed_0_keeps_stores_of_a_thread_in_order() -> None:
+    """As programs that others wrote expect: behind wait_group.read the bytes are there, and the last store to a place wins."""
+    body = f"""
+{BEGIN.format(bytes=4096)}
+  {EXPECT.format(4096)} {LOAD.format("buf", "%rd1", 4096)} {WAIT.format(0, 0)}
+  {"".join(STORE.format("%rd0", f"buf+{1024 * n}", 1024) for n in range(4))}
+  cp.async.bulk.wait_group.read 0;
+  ld.global.u32 %r1, [%rd0]; st.global.u32 [%rd0+1024], %r1;
+"""
+    source = np.repeat(np.arange(1, 5, dtype=np.uint32), 256)
+    out = run(body, source, np.zeros(257, np.uint32), 0)
+    assert (out == 4).all()
+    assert len({run(body, source, np.zeros(257, np.uint32), seed).tobytes() for seed in SEEDS}) > 2
+
+
 # kernels that are right, and kernels that forget something --------------------------------------------------------------
 def pipeline(wait_full: bool = True, wait_read: bool = True, wait_free: bool = True) -> str:
     """Tiles of 2048 bytes through one buffer: load, add 1, store; what it leaves out is said."""
@@ -346,3 +361,21 @@ def test_a_block_that_exits_under_a_copy_is_a_fault() -> None:
         except ExecutionFault as error:
             said.add(error.message)
     assert said and all("cp.async.bulk" in m and "exited" in m and "block (0, 0, 0)" in m for m in said), said
+
+
+def test_more_sources_than_can_be_kept_elsewhere() -> None:
+    """Stores of 32 KiB whose sources are overwritten, while a load is under way that nobody waits for until the end."""
+    body = f"""
+{BEGIN.format(bytes=32768)}
+  .shared .align 16 .b8 other[16]; mov.u32 %r3, buf; mov.u32 %r4, other;
+  {EXPECT.format(16)} {LOAD.format("%r4", "%rd1", 16)}
+  mov.u32 %r5, 0;
+T: cp.async.bulk.wait_group.read 0;
+  add.u32 %r6, %r5, 1; st.shared.u32 [buf], %r6; st.shared.u32 [buf+32764], %r6;
+  {STORE.format("%rd0", "%r3", 32768).split(";")[0]}; cp.async.bulk.commit_group;
+  add.u64 %rd0, %rd0, 32768; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 24; @%p2 bra T;
+  {WAIT.format(0, 0)}
+"""
+    wanted = np.zeros((24, 8192), np.uint32)
+    wanted[:, 0] = wanted[:, -1] = np.arange(1, 25)
+    assert outcomes(body, np.zeros(4, np.uint32), np.zeros((24, 8192), np.uint32)) == {wanted.tobytes()}

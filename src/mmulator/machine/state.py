@@ -210,7 +210,8 @@ Cluster = Struct("Cluster", [
     # of these units, and returns how many bytes that completes
     ("transfers", ptr), ("under_way", u32), ("newest", u64),  # a table of TRANSFERS; how many are under way; were issued
     ("order", u8, TRANSFERS),  # entries of the table: those under way, then the free ones
-    ("staging", ptr), ("staging_used", u64), ("rounds", u64),
+    ("staging", ptr), ("staging_used", u64), ("staged", u32),  # bytes, and transfers whose source is there
+    ("rounds", u64),
     ("flips", u64),  # phases of mbarriers that were completed
     ("patience", u32),  # times that nobody could go on and waits timed out, since something was completed
     ("tries", u32), ("print", u64), ("noise", u64), ("heard", u64),  # runtime/standstill.py

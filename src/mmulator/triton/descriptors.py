@@ -11,6 +11,7 @@ import ctypes
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from mmulator.errors import LaunchError, MmulatorError, OperandError, UnsupportedError
@@ -146,6 +147,7 @@ def im2col(
     )  # fmt: skip
 
 
+@lru_cache(256)  # programs launch again on the same memory
 def _encoded(m: Encoded, address: int, swizzle: int, nan: bool, label: str) -> bytes:
     if swizzle not in _SWIZZLES:
         raise DescriptorError(f"{label}: swizzle {swizzle} is none of CUDA's", hint=f"known: {_SWIZZLES}")

@@ -70,6 +70,7 @@ def _space(ins: Instruction) -> str:
 
 
 _HINTS = {
+    FaultKind.READ_ONLY: "constants and parameters are not written: copy them to other memory first, and write that",
     FaultKind.OUT_OF_BOUNDS: "check the index arithmetic and the mask of the access",
     FaultKind.SHARED_OUT_OF_BOUNDS: "check the shared bytes of the launch and the address arithmetic",
     FaultKind.BEYOND_SPACE: "an address of this state space is an offset into it; cvta.to makes one of a generic address",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.limits import MAX_CLUSTER
 from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.runtime.cluster import ARRIVE
 from mmulator.machine.runtime.misc import ABOVE, BELOW, OTHERS
@@ -30,7 +31,7 @@ RULES = {
 }
 HINTS = {
     FaultKind.NO_SUCH_RANK: "check the rank that mapa was given against %cluster_nctarank",
-    FaultKind.OTHER_CTA: "name .shared::cluster, or use a generic address",
+    FaultKind.OTHER_CTA: "name .shared::cluster, or use a generic address; a wait at an mbarrier is for one of the own block",
     FaultKind.CTA_EXITED: "let all threads of the cluster meet at barrier.cluster (cluster.sync()) before the first returns",
     FaultKind.REGISTERS: "count the registers that each warpgroup has, from the bound of .maxnreg or .minnctapersm on",
     FaultKind.CLUSTER_BARRIER: "pair every barrier.cluster.arrive with one barrier.cluster.wait, on every way through the kernel",
@@ -96,6 +97,8 @@ def describe_shared(grid: Grid, offset: int, cta: ResidentCta | None) -> str:
     """`byte 16 of the shared memory of block (1, 0, 0), rank 1 of the cluster`. offset: in the shared window."""
     size, bytes = grid.shape.cluster_size, grid.shape.shared
     rank, byte = offset >> RANK_SHIFT, (offset & ((1 << RANK_SHIFT) - 1)) - SHARED_BASE
+    if size == 1 and 0 < rank < MAX_CLUSTER and 0 <= byte < bytes:
+        return f"byte {byte} of the shared memory of rank {rank}, and the block is alone in its cluster"
     if size == 1 or cta is None:
         return f"byte {offset - SHARED_BASE} of shared memory, of which the block has {bytes}"
     if rank >= size:

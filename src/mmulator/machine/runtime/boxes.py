@@ -170,7 +170,9 @@ def take_map(box: ptr_to(Box), words: ptr_to(u32), rank: u32, mode: u32) -> u32:
         there = u32(k) < rank
         box.size[k] = read(words, fields.GLOBAL_DIM[k]) if there else i64(1)
         box.step[k] = read(words, fields.ELEMENT_STRIDE[k]) if there else i64(1)
-        box.count[k] = u32((read(words, fields.BOX_DIM[k]) + box.step[k] - 1) // box.step[k]) if there else u32(1)
+        box.count[k] = u32(read(words, fields.BOX_DIM[k])) if there else u32(1)
+        if box.step[k] != 1:
+            box.count[k] = (box.count[k] + u32(box.step[k]) - 1) // u32(box.step[k])
         box.stride[k] = i64(0)
         box.index[k] = u32(0)
         if k != 0:
@@ -236,11 +238,18 @@ def along_row(box: ptr_to(Box)) -> u32:
     first = box.at[0]
     elements = i64(box.elements)
     count = i64(box.count[0])
-    low = minimum(maximum((elements - 1 - first) // elements, i64(0)), count)
-    high = minimum(maximum((box.size[0] - first + elements - 1) // elements, low), count)
+    low = maximum(i64(0) - first, i64(0))
+    high = maximum(box.size[0] - first, i64(0))
+    if elements != 1:
+        low = (low + elements - 1) // elements
+        high = (high + elements - 1) // elements
+    low = minimum(low, count)
+    high = minimum(maximum(high, low), count)
     box.low = u32(low) * box.unit
     box.high = u32(high) * box.unit
-    box.inner = first * i64(box.unit) // elements
+    box.inner = first * i64(box.unit)
+    if elements != 1:
+        box.inner = box.inner // elements
     box.at[0] = i64(0)
     box.size[0] = i64(1)
     box.count[0] = u32(1)
@@ -362,7 +371,7 @@ def next_pixel(box: ptr_to(Box)) -> None:
             box.at[n] = box.lower[k]
     for k in unrolled(2, RANKS):
         if u32(k) == box.images:
-            box.at[k] = box.at[k] + 1
+            box.at[k] = box.at[k] + box.step[k]
 
 
 @native(inline=True)
@@ -403,8 +412,11 @@ def clip_dimension(box: ptr_to(Box), k: u32, first: ptr_to(i64), last: ptr_to(i6
     """Add the bytes to the first and the last coordinate along a dimension of a tile that are in bounds: 0 if there is none."""
     at = box.at[k]
     step = box.step[k]
-    skipped = maximum((step - 1 - at) // step, i64(0))
-    final = minimum(i64(box.count[k]) - 1, (box.size[k] - 1 - at) // step)
+    skipped = maximum(i64(0) - at, i64(0))
+    final = minimum(i64(box.count[k]) - 1, box.size[k] - 1 - at)
+    if step != 1:
+        skipped = (skipped + step - 1) // step
+        final = minimum(i64(box.count[k]) - 1, (box.size[k] - 1 - at) // step)
     if at >= box.size[k] or skipped > final:
         box.whole = u32(0)
         return u32(0)

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, native, unrolled
-from mmulator.codegen.ops import cast_ptr, copy_bytes, load, null, prefetch, select, stack, store, trailing_zeros
+from mmulator.codegen.ops import cast_ptr, copy_bytes, load, null, prefetch, select, shuffle, stack, store, trailing_zeros
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.errors import InternalError
@@ -49,7 +49,9 @@ SHARED_ALIGNMENT = 128
 MOST_ROW = 256 * 16  # bytes of a row
 NAN = 0x7FF7  # of elements that are out of bounds, in 16 bits each
 READS, WRITES, COMBINES = by(READ, Proxy.ASYNC), by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
-C16 = u8.vec(CHUNK)
+DOUBLE = 2 * CHUNK
+TURNED = (2, 3, 0, 1)  # words of 8 bytes: two chunks change places
+C16, W4 = u8.vec(CHUNK), u64.vec(4)
 OWN, MULTICAST, PAIR = 1, 2, 4  # ways of a load: to the CTA's own memory; to several CTAs; the mbarriers of pairs of CTAs
 
 
@@ -122,12 +124,21 @@ def _exchange(into: bool) -> Native:
             if ((begin | bytes) & (LINE - 1)) == 0:
                 while place != end:
                     turn = u64((u32(place >> 7) & mask) << shift)
-                    for c in unrolled(LINE // CHUNK):
-                        inside = shared + ((place + c * CHUNK) ^ turn)
-                        if into:
-                            store(load(C16, outside, c * CHUNK), inside)
-                        else:
-                            store(load(C16, inside), outside, c * CHUNK)
+                    pairs = turn & ~u64(CHUNK)
+                    if turn == pairs:
+                        for c in unrolled(LINE // DOUBLE):
+                            inside = shared + ((place + c * DOUBLE) ^ pairs)
+                            if into:
+                                store(load(W4, outside, c * DOUBLE, align=1), inside, align=1)
+                            else:
+                                store(load(W4, inside, align=1), outside, c * DOUBLE, align=1)
+                    else:
+                        for c in unrolled(LINE // DOUBLE):
+                            inside = shared + ((place + c * DOUBLE) ^ pairs)
+                            if into:
+                                store(shuffle(load(W4, outside, c * DOUBLE, align=1), None, TURNED), inside, align=1)
+                            else:
+                                store(shuffle(load(W4, inside, align=1), None, TURNED), outside, c * DOUBLE, align=1)
                     place = place + LINE
                     outside = outside + LINE
             while place != end:
@@ -302,8 +313,9 @@ def store_function(op: str) -> Native:
                     tell_row(w, t, box, w.cta.rank, at + u64(n) * u64(box.pitch), u32(READS))
                     accessed_one(w, t.lane, box.address + offset + u64(n) * further, bytes, writes, t.site)
                 take_rows(
-                    t.target + (offset - box.first), further, memory, at, u64(box.pitch), rows, u64(box.row), box.swizzle, box.shift
-                )
+                    t.target + (offset - box.first), further, memory, at, u64(box.pitch), rows, u64(box.row), box.swizzle,
+                    box.shift,
+                )  # fmt: skip
                 at = at + u64(rows) * u64(box.pitch)
             else:
                 for _ in range(rows):

@@ -72,6 +72,7 @@ def no_transfers(cluster: ptr_to(Cluster)) -> None:
         entry(cluster, cluster.under_way).state = u32(TransferState.FREE)
     cluster.newest = u64(0)
     cluster.staging_used = u64(0)
+    cluster.staged = u32(0)
     if u64(cluster.transfers) != 0:
         for i in range(u32(TRANSFERS)):
             cluster.order[i] = u8(i)
@@ -100,8 +101,10 @@ def is_over(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
     cluster.order[last] = number
     cluster.under_way = last
     t.state = u32(TransferState.FREE)
-    if last == 0:
-        cluster.staging_used = u64(0)
+    if t.staged != 0:
+        cluster.staged = cluster.staged - 1
+        if cluster.staged == 0:
+            cluster.staging_used = u64(0)
 
 
 @native
@@ -120,7 +123,7 @@ def gone(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> u32:
 
 
 @native
-def advance(t: ptr_to(Transfer), end: u32) -> None:
+def do_units(t: ptr_to(Transfer), end: u32) -> None:
     """Do the units of a transfer before `end`."""
     w = cast_ptr(Warp, t.warp)
     cluster = w.cta.cluster
@@ -136,6 +139,31 @@ def advance(t: ptr_to(Transfer), end: u32) -> None:
         is_over(cluster, t)
     if t.completes == Completes.BYTES and bytes != 0 and w.cta.fault == 0:
         hear(cluster, t, bytes)
+
+
+@native
+def first_of_lane(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> ptr_to(Transfer):
+    """Of the transfers under way that the lane of one issued, and that complete a bulk group as it does, the oldest."""
+    found = t
+    for place in range(cluster.under_way):
+        o = entry(cluster, place)
+        if o.completes == Completes.GROUP and u64(o.warp) == u64(t.warp) and o.lane == t.lane and o.number < found.number:
+            found = o
+    return found
+
+
+@native
+def advance(t: ptr_to(Transfer), end: u32) -> None:
+    """Do the units of a transfer before `end`. Under seed 0 stores of one lane do not overtake each other, as on a chip that is
+    not busy: the older ones are done before."""
+    w = cast_ptr(Warp, t.warp)
+    cluster = w.cta.cluster
+    if t.completes == Completes.GROUP and cluster.launch.seed == 0:
+        older = first_of_lane(cluster, t)
+        while u64(older) != u64(t) and w.cta.fault == 0:
+            do_units(older, older.units)
+            older = first_of_lane(cluster, t)
+    do_units(t, end)
 
 
 @native
@@ -273,19 +301,22 @@ def stage(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
     copy_bytes(room, t.source, t.source_bytes)
     t.source = room
     t.staged = u32(1)
+    cluster.staged = cluster.staged + 1
 
 
 @native
 def wait_bulk(w: ptr_to(Warp), mask: u32, pending: u64, read: u32) -> None:
-    """All but the newest `pending` groups of each lane are complete; with `read`, they have read what they read."""
+    """All but the newest `pending` groups of each lane are complete; with `read`, they have read what they read, and may be
+    complete; under seed 0 they are."""
     cluster = w.cta.cluster
+    seed = cluster.launch.seed
     place = cluster.under_way
-    while place != 0:  # from the last: where one is over, one comes that was looked at
+    while place != 0:  # from the last: where one is over, one comes from behind it
         place = place - 1
         t = entry(cluster, place)
-        if t.completes == Completes.GROUP and u64(t.warp) == u64(w):
+        if place < cluster.under_way and t.completes == Completes.GROUP and u64(t.warp) == u64(w):
             if ((mask >> t.lane) & 1) != 0 and t.group + pending < w.bulk_groups[t.lane]:
-                late = read != 0 and t.source_bytes != 0 and (chance(cluster, t) & 16) != 0
+                late = read != 0 and seed != 0 and t.source_bytes != 0 and (chance(cluster, t) & 16) != 0
                 if not late:
                     advance(t, t.units)
                 elif t.staged == 0:
