@@ -174,10 +174,8 @@ class Gpu:
             self._call("cuLaunchKernel", function, *request.grid, *request.block, request.shared, 0, table, 0)
             return
         config = d.CUlaunchConfig()
-        grid = request.grid
-        if request.counts_clusters and request.cluster is not None:
-            grid = tuple(n // c for n, c in zip(grid, request.cluster))
-        config.gridDimX, config.gridDimY, config.gridDimZ = grid
+        counted = request.cluster if request.counts_clusters and request.cluster is not None else (1, 1, 1)
+        config.gridDimX, config.gridDimY, config.gridDimZ = (n // c for n, c in zip(request.grid, counted))
         config.blockDimX, config.blockDimY, config.blockDimZ = request.block
         config.sharedMemBytes, config.hStream = request.shared, 0
         config.attrs, config.numAttrs = attributes, len(attributes)

@@ -67,7 +67,7 @@ class FaultKind(IntEnum):
     BARRIER_COUNTS = 24
     BARRIER_LANES = 25
     NO_SUCH_RANK = 26  # an address of shared memory of a CTA that the cluster does not have
-    OTHER_CTA = 27  # an access to .shared::cta with an address of another CTA's shared memory
+    OTHER_CTA = 27  # an access to .shared::cta with an address of another CTA's shared memory (an H200: illegal instruction)
     CTA_EXITED = 28  # an access to the shared memory of a CTA whose threads have all exited
     MBARRIER_RANGE = 29  # mbarrier.init with a count of arrivals that an mbarrier cannot hold
     BULK_SIZE = 30  # bytes of a bulk copy that are no multiple of 16

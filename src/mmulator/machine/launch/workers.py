@@ -37,6 +37,7 @@ LONGEST_TURN, SHORTEST_TURN = 0.1, 0.004
 # without matrix instructions, and how often a turn gets shorter by a fifth.
 COUNTED_TURN, SHORTER = 1 << 20, 20
 LEAST_TURN = 1024  # such blocks, however short turns get: who waits for another in a loop soon has them behind it
+MEETING = 256  # a turn, where all clusters wait for each other (cooperative launches)
 MOMENT = 0.0003  # seconds of work that are not worth another thread
 PIECE = 0.002  # seconds that native code runs before it is asked again, about
 FIRST, MOST = 4096, 1 << 24  # blocks of code in a piece, at first and at most
@@ -146,8 +147,10 @@ class Workers:
         self.first_count = pointer(self.counts)
         self.joined = self.deadline = float("inf")  # times: when others join (never again then), when the time is up
         first = min(FIRST, FIRST_MACS // max((m for _, m in grid.kernel.matrix_blocks), default=1)) or 1
-        self.piece = grid.kernel.piece or first
-        self.counted = Counted(max(COUNTED_TURN * first // FIRST, 1)) if grid.workers == 1 else None
+        self.meet = grid.shape.cooperative and self.clusters > 1  # they wait for each other: turns are short from the start
+        self.piece = first if self.meet else grid.kernel.piece or first
+        longest = MEETING if self.meet else max(COUNTED_TURN * first // FIRST, 1)
+        self.counted = Counted(longest) if grid.workers == 1 else None
         if not _native:
             _native.append(_RUN(address(run_clusters)))
 
@@ -233,7 +236,7 @@ class Workers:
             resident.others[0] = self.finished + 1 < self.clusters
             result = native(cluster, budget)
             now = time.perf_counter()
-            over = now - since > self.turn if counted is None else counted.ran(resident, budget, self.finished)
+            over = self.meet or now - since > self.turn if counted is None else counted.ran(resident, budget, self.finished)
             if result == Stop.ASLEEP:  # perhaps it waits for others
                 over = True
             elif result != Stop.BUDGET:
@@ -241,7 +244,7 @@ class Workers:
             took, before = now - before, now
             if took > 2 * PIECE:
                 self.piece = max(int(budget * PIECE / took), 1)
-            elif took < PIECE / 2 and budget == self.piece:
+            elif took < PIECE / 2 and budget == self.piece and not self.meet:
                 self.piece = min(2 * self.piece, MOST)
             if not self._settle(resident, over):
                 break
@@ -363,7 +366,7 @@ class Workers:
         if self.error is not None:
             raise self.error
         seconds = time.perf_counter() - start
-        grid.kernel.piece = self.piece
+        grid.kernel.piece = 0 if self.meet else self.piece
         grid.kernel.pace = seconds * (1 if self.joined < float("inf") else grid.workers) / self.clusters
         return Outcome(self.counts.sum(axis=0) if grid.workers > 1 else self.counts[0], seconds, grid.workers)
 
