@@ -86,6 +86,7 @@ LANGUAGE = (
     ("Performance-Tuning Directives (.maxntid, .reqntid)", "ptx/resources.py machine/module.py"),
     ("Memory Consistency Model", "machine/runtime/memory.py (host memory, in program order of the lanes)"),
     ("Matrix data-types, fragments, strides, descriptors", "isa/types.py layouts/"),
+    ("Tensors: boxes, im2col, interleave, swizzling, tensor maps", "layouts/tensormap/ machine/runtime/boxes.py"),
     ("arithmetic that the specification leaves open", "numerics/profiles.py numerics/dot.py"),
     ("approximate functions", "numerics/sfu/"),
 )
