@@ -61,7 +61,7 @@ def run_or_refused(chapter: str) -> Callable[..., None]:
                 if runs:
                     _is_written(row, text_of(statements, target))
                 else:
-                    for statement in statements:
+                    for statement in statements[:4]:  # what is refused is the row
                         _is_refused(row, text_of([statement], target))
 
     return test

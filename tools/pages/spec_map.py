@@ -193,7 +193,8 @@ def supported() -> str:
         for rows_ in opcodes.values():
             for r in rows_:
                 if reason(r):
-                    reasons.setdefault(reason(r), []).append(unsupported_name(r))
+                    alone = {reason(other) for other in rows_} == {reason(r)}  # the opcode has nothing that is supported
+                    reasons.setdefault(reason(r), []).append(r.name if alone else unsupported_name(r))
         missing += [(chapter, code(dict.fromkeys(names)), why) for why, names in reasons.items()]
     out += table(("section", "every form is supported"), lines)
     out += "\n## Not supported\n\n" + table(("section", "instructions", "why"), missing)
