@@ -104,8 +104,8 @@ MISUSE = [
     ("mbarrier.arrive.shared.b64 _, [full+8], 3;", r"of 3 arrivals at full\[1\] .*, where phase 0 awaits 2 arrivals"),
     ("mbarrier.expect_tx.relaxed.cta.shared.b64 [full+8], 16; mbarrier.arrive.shared.b64 _, [full+8], 2;"
      "mbarrier.arrive_drop.shared.b64 _, [full+8];", "awaits 0 arrivals; the last was by lane 0 of warp 0 at mbarrier.arrive"),
-    ("st.shared.b64 [full+8], 4; mbarrier.arrive.shared.b64 _, [full+8];", "whose word something else has written to: it is 0x4"),
-    ("st.shared.b32 [full+12], 5; mbarrier.test_wait.parity.shared.b64 p2, [full+8], 0;", "test_wait.* whose word something else"),
+    ("st.shared.b64 [full+8], 4; mbarrier.arrive.shared.b64 _, [full+8];", "whose word something else has written to.* 0x4"),
+    ("st.shared.b32 [full+12], 5; mbarrier.test_wait.parity.shared.b64 p2, [full+8], 0;", "test_wait.* whose word something"),
     ("mbarrier.arrive.noComplete.shared.b64 d3, [full+8], 2;", "with the last arrival of phase 0 at full"),
     ("mbarrier.expect_tx.relaxed.cta.shared.b64 [full+8], 1048576;", r"of 1048576 bytes at full\[1\] .*, whose tx-count is 0"),
     ("mbarrier.complete_tx.relaxed.cta.shared.b64 [full+8], 1048575; mbarrier.complete_tx.relaxed.cta.shared.b64 [full+8], 1;",

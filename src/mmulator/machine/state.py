@@ -228,7 +228,7 @@ Account = Struct("Account", [
     ("word", u64),  # as its operations left it
     ("valid", u32), ("phase", u32),  # it was initialised and not invalidated; phases that were completed since
     ("made", Who), ("ended", Who),  # who initialised it, and who invalidated it last
-    ("arrived", Who), ("asked", Who), ("brought", Who),  # who arrived last, expected bytes last, and issued what brought some last
+    ("arrived", Who), ("asked", Who), ("brought", Who),  # who arrived last, expected bytes last, issued what brought some last
     ("expected", u64), ("came", u64),  # bytes in this phase
 ])  # fmt: skip
 ACCOUNTS = 512  # mbarriers of a cluster that are known; of more, what they hold is not judged

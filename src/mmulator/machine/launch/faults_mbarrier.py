@@ -68,7 +68,7 @@ _KINDS: dict[FaultKind, tuple[Callable[[Known, ResidentCta, int], str], str, str
     FaultKind.MBARRIER_STORED: (
         lambda k, here, count: f"at {k.name(here)}, whose word something else has written to: it is 0x{k.word.encode():x}",
         f"an mbarrier is opaque: only mbarrier operations may touch its 64 bits until mbarrier.inval {_MBARRIER}",
-        "look for a store or a copy that reaches the mbarrier: an array that ends too late, a tile that is larger than its buffer",
+        "look for a store or a copy that reaches the mbarrier: beyond the end of an array, or of a buffer that is too small",
     ),
     FaultKind.MBARRIER_ELSEWHERE: (
         lambda k, here, count: f"that completes {k.name(here)}, and writes to the shared memory of "
