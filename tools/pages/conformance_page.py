@@ -72,6 +72,16 @@ in shared memory, signs, transposes) and the kinds of operands:
 | --- | --- |
 """
 
+SUITES = """Besides instructions one by one there are suites (`conformance/suites.py`): **mbarrier
+sequences** are random programs of up to 24 operations, of one lane or of many lanes of a
+warp, all legal; compared is what every operation returns, and the word at the end, when
+`mbarrier.inval` has brought it to memory. `--filter "mbarrier sequences"` runs them alone.
+**Tensor copies** (`conformance/tensors.py`) are loads, stores and reductions, of tiles and of
+images, with random legal maps (types, ranks, swizzles, interleaves, element strides, fills),
+boxes inside, across and outside of the tensor, and data with the edges of every format;
+compared are all bytes of the shared memory and of the tensor. `--filter "^tensor"` runs them.
+"""
+
 
 def kinds() -> Iterator[str]:
     from mmulator.conformance.values import FLOATS, INTEGERS
@@ -163,7 +173,7 @@ def device_section(data: dict[str, Any], device: str) -> Iterator[str]:
 
 def page() -> str:
     lines = [*kinds(), "| metadata | near one, with any metadata, also what the specification calls invalid |", ""]
-    lines += ["## Measured\n", *measured()]
+    lines += [SUITES, "## Measured\n", *measured()]
     lines += [
         "## Every device\n",
         "M: measured on an NVIDIA H200, register by register. P: published models and vectors. S: the",
