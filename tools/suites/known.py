@@ -31,6 +31,10 @@ SUITES = {
         ("test/unit/language", "test/unit/runtime", "test/unit/cuda"), _TRITON, ("--device", "cuda"),
         ignore=("test/unit/language/test_core.py",),
     ),
+    "triton-descriptors": Suite(
+        ("test/unit/language/test_tensor_descriptor.py", "test/unit/language/test_warp_specialization.py"), _TRITON,
+        ("--device", "cuda"),
+    ),
     "triton-tutorials": Suite(("tutorials/0[1-8]-*.py",), _TRITON, scripts=True, environment={"MPLBACKEND": "agg"}),
     "gluon": Suite(
         ("test/gluon",), _TRITON, ("--device", "cuda"), ignore=("test/gluon/test_frontend.py",),  # texts of the compiler alone
