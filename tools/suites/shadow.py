@@ -332,7 +332,7 @@ class Shadow:
             offset += size
         if launch.scratch:
             offset += -offset % ALIGN
-            size = launch.scratch * grid[0] * grid[1] * grid[2]
+            size = launch.scratch * grid[0] * grid[1] * grid[2] * packed[1]  # of every block of every cluster
             if offset + size > len(self.model.bytes):
                 return {"verdict": "too large", "reason": f"{size >> 20} MB of scratch memory"}
             regions.append((SCRATCH, offset, size, "scratch memory"))
