@@ -1,15 +1,16 @@
-"""Tensor and bulk copies of 64 MB against NumPy's copy of the same bytes: through shared memory and back, on one thread.
+"""Tensor and bulk copies of 64 MB against NumPy's copy of the same bytes, on one thread: to shared memory, and back as well.
 
     python benchmarks/bench_copies.py [--megabytes 64] [--runs 7]
 
-Each block loops over its share of the matrix: a box is loaded (an mbarrier counts its bytes), stored to the same place of
-another matrix, and waited for. Times are the least of several runs, taken in turns with NumPy's.
+Each block loops over its share of the matrix: a box is loaded (an mbarrier counts its bytes) and waited for; where it is stored,
+too, that is to the same place of another matrix. Times are the least of several runs, taken in turns with NumPy's.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from typing import Any
 
 import numpy as np
 
@@ -66,9 +67,9 @@ BULK = {
 }
 
 
-def kernel(parts: dict[str, str], parameters: str, bytes: int, boxes_across: int) -> mm.Kernel:
+def kernel(parts: dict[str, str], parameters: str, bytes: int, boxes_across: int, back: bool) -> mm.Kernel:
     known = {"bytes": bytes, "mask": boxes_across - 1, "shift": boxes_across.bit_length() - 1}
-    filled = {name: text.format(**known) for name, text in parts.items()}
+    filled = {name: text.format(**known) if back or name != "store" else "" for name, text in parts.items()}
     return mm.Module.load(HEAD.format(parameters=parameters, bytes=bytes, **filled))["copy"]
 
 
@@ -79,28 +80,31 @@ def main() -> None:
     options = parser.parse_args()
     a = np.random.default_rng(1).integers(0, 1 << 16, (options.megabytes << 19) // 4096 * 4096, np.uint16).view(np.float16)
     b = np.zeros_like(a)
-    ways = {}
-    for swizzle in ("none", "128B"):
-        for columns in (4096, 64):
-            shape = (a.size // columns, columns)
-            maps = [mm.TensorMap.tiled(x.reshape(shape), (ROWS, 64), swizzle=swizzle) for x in (a, b)]
-            made = kernel(TENSOR, MAPS, ROWS * 128, columns // 64)
-            ways[f"tensor, box 64 x 64, swizzle {swizzle}, of {shape[0]} x {columns}"] = (made, [*maps, a.nbytes // (ROWS * 128)])
-    for bytes in (8192, 32768):
-        made = kernel(BULK, ".param .u64 a, .param .u64 b", bytes, 1)
-        ways[f"bulk, {bytes} bytes"] = (made, [a, b, a.nbytes // bytes])
-    for name, (made, args) in ways.items():
+    ways: dict[str, tuple[mm.Kernel, list[Any], bool]] = {}
+    for back in (False, True):
+        what = "load and store" if back else "load"
+        for swizzle in ("none", "128B"):
+            for columns in (4096, 64):
+                shape = (a.size // columns, columns)
+                maps = [mm.TensorMap.tiled(x.reshape(shape), (ROWS, 64), swizzle=swizzle) for x in (a, b)]
+                made = kernel(TENSOR, MAPS, ROWS * 128, columns // 64, back)
+                name = f"{what}, box 64 x 64, swizzle {swizzle}, of {shape[0]} x {columns}"
+                ways[name] = made, [*maps, a.nbytes // (ROWS * 128)], back
+        for bytes in (8192, 32768):
+            made = kernel(BULK, ".param .u64 a, .param .u64 b", bytes, 1, back)
+            ways[f"{what}, {bytes} bytes"] = made, [a, b, a.nbytes // bytes], back
+    for name, (made, args, back) in ways.items():
         least, numpy_least = 1e9, 1e9
         for _ in range(options.runs):
             b[:] = 0
             started = time.perf_counter()
             made.launch(8, 1, args, threads=1)
             least = min(least, time.perf_counter() - started)
-            assert np.array_equal(a.view(np.uint16), b.view(np.uint16))
+            assert not back or np.array_equal(a.view(np.uint16), b.view(np.uint16))
             started = time.perf_counter()
             np.copyto(b, a)
             numpy_least = min(numpy_least, time.perf_counter() - started)
-        print(f"{name:58} {1e3 * least:7.1f} ms  numpy {1e3 * numpy_least:5.1f} ms  ratio {numpy_least / least:.2f}", flush=True)
+        print(f"{name:62} {1e3 * least:6.1f} ms  numpy {1e3 * numpy_least:5.1f} ms  ratio {numpy_least / least:.2f}", flush=True)
 
 
 if __name__ == "__main__":

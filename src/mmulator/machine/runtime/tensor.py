@@ -43,7 +43,7 @@ if Box.size > PAYLOAD * 8:
 
 LINE = 128  # bytes of shared memory that swizzles stay within
 CHUNK = 16
-AHEAD = 24  # rows
+AHEAD = 8  # rows
 ROUNDED = 1 << 4  # a bit of a type's code in a map: of tf32
 SHARED_ALIGNMENT = 128
 MOST_ROW = 256 * 16  # bytes of a row
