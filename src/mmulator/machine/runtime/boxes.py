@@ -15,7 +15,7 @@ from mmulator.codegen.types import Struct, i32, i64, ptr_to, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.layouts.tensormap import fields
 from mmulator.layouts.tensormap.modes import SWIZZLES
-from mmulator.layouts.tensormap.places import HALO_EVERY, WIDE
+from mmulator.layouts.tensormap.places import GRANULE, HALO_EVERY, WIDE
 from mmulator.layouts.tensormap.types import TYPES
 from mmulator.machine.runtime.events import READ
 from mmulator.machine.runtime.faults import fault
@@ -23,7 +23,6 @@ from mmulator.machine.runtime.windows import reach
 from mmulator.machine.state import FaultKind, Warp
 
 RANKS = fields.MOST_RANK
-GRANULE = 16  # bytes that a store writes at once
 PADDED = 16  # bytes of shared memory of sixteen elements with padding
 NO_WIDTH = 1 << 16  # of rows that are not swizzled
 FAR = 50  # bits: a tensor that goes on for 2^62 bytes is nowhere
