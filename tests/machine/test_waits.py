@@ -220,23 +220,16 @@ LOOPS = {
 }
 
 
-def cost(loop: str, warps: int = 8, rounds: int = 200) -> tuple[int, float]:
-    """(instructions, seconds) of consumers that wait for a maker in a loop."""
+def cost(loop: str, warps: int = 8, rounds: int = 200) -> int:
+    """Instructions of consumers that wait for a maker in a loop."""
     body = init(32, 32 * (warps - 1)) + PIPELINE.format(wait=LOOPS[loop], rounds=rounds)
     kernel = Module.load(text(body))["k"]
-    out = np.zeros(64, np.uint32)
-    kernel.launch(1, 32 * warps, [out])
-    best = float("inf")
-    for _ in range(3):
-        start = time.perf_counter()
-        report = kernel.launch(1, 32 * warps, [out])
-        best = min(best, time.perf_counter() - start)
-    return sum(report.instructions.values()), best
+    return sum(kernel.launch(1, 32 * warps, [np.zeros(64, np.uint32)]).instructions.values())
 
 
 def test_a_poll_costs_what_a_wait_costs() -> None:
     """However it waits, a thread executes a few instructions a phase: it does not spin while the maker works."""
-    counts = {loop: cost(loop)[0] for loop in LOOPS}
+    counts = {loop: cost(loop) for loop in LOOPS}
     assert max(counts.values()) < 1.1 * min(counts.values()), counts
 
 
@@ -255,7 +248,7 @@ def test_a_missing_arrival() -> None:
     said = deadlock(init(65) + "  mbarrier.arrive.shared.b64 _, [full];\n" + wait(0, 0, "W"))
     assert f"warps 0 to 1: lanes 0 to 31 wait for phase 0 of full[0] (shared 0x400) at {WAIT} (k.ptx:12)" in said
     assert "full[0] (shared 0x400) is in phase 0, of parity 0: 1 of 65 arrivals is missing" in said
-    assert f"last arrival by lane 31 of warp 1 at {ARRIVE} (k.ptx:11)" in said or f"lane 31 of warp 0 at {ARRIVE}" in said
+    assert f"last arrival by lane 31 of warp 0 at {ARRIVE} (k.ptx:11)" in said  # warp 1 completes the bar.sync, and goes on first
     assert "made by mbarrier.init.shared.b64 (k.ptx:9)" in said and "nothing is under way for it" in said
     assert "names 65 arrivals a phase and 64 came" in said
 

@@ -9,8 +9,11 @@ from collections.abc import Mapping
 
 from mmulator.isa.effects import ACTS, Memory, Queue, Step
 from mmulator.isa.pieces import (
+    BULK_COPIES,
     BULK_GROUP,
     BULK_POLICY,
+    BULK_PREFETCHES,
+    BULK_SIZE,
     CACHE_HINT,
     COMPLETE_TX,
     CTA_MASK,
@@ -30,13 +33,10 @@ from mmulator.isa.pieces import (
 from mmulator.isa.row import OperandSpec, Row, Slot
 from mmulator.isa.types import type_bits
 
-_TRANSFER = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
-_COMBINES = _TRANSFER.but(memory=Memory.REDUCE)
-_PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="bulk")
+_COMBINES = BULK_COPIES.but(memory=Memory.REDUCE)
 _COMMIT = ACTS.but(queue=Queue.BULK, step=Step.COMMIT, counted_as="bulk")
 _WAIT = ACTS.but(queue=Queue.BULK, step=Step.WAIT, counted_as="bulk")
 
-_SIZE = src("size", "u32", values=range(0, 1 << 20, 16))
 _DST, _SRC = addr("dstMem", space="dst"), addr("srcMem", space="src")
 _MASK = src("byteMask", "u16", when="cp_mask")
 
@@ -47,9 +47,9 @@ def _space(name: str, space: str) -> Slot:
 
 def _copy(to: str, source: str, *slots: Slot, operands: tuple[OperandSpec, ...], ptx: tuple[int, int] = (8, 0)) -> Row:
     return row(
-        "cp.async.bulk", (_space("dst", to), _space("src", source), *slots), (_DST, _SRC, _SIZE, *operands),
+        "cp.async.bulk", (_space("dst", to), _space("src", source), *slots), (_DST, _SRC, BULK_SIZE, *operands),
         f"{MOVES}: cp.async.bulk", ptx, 90, need("cp_mask", (8, 6), 100),
-        effects=_TRANSFER,
+        effects=BULK_COPIES,
     )  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def _reduce_shared(ops: tuple[str, ...], types: tuple[str, ...]) -> Row:
     return row(
         "cp.reduce.async.bulk",
         (_space("dst", "shared::cluster"), _space("src", "shared::cta"), COMPLETE_TX, one("op", *ops), type_(*types)),
-        (_DST, _SRC, _SIZE, MBARRIER), f"{MOVES}: cp.reduce.async.bulk", (8, 0), 90, effects=_COMBINES,
+        (_DST, _SRC, BULK_SIZE, MBARRIER), f"{MOVES}: cp.reduce.async.bulk", (8, 0), 90, effects=_COMBINES,
     )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def _reduce_global(ops: tuple[str, ...], types: tuple[str, ...], *more: Slot) ->
     return row(
         "cp.reduce.async.bulk",
         (_space("dst", "global"), _space("src", "shared::cta"), BULK_GROUP, CACHE_HINT, one("op", *ops), *more, type_(*types)),
-        (_DST, _SRC, _SIZE, BULK_POLICY), f"{MOVES}: cp.reduce.async.bulk", (8, 0), 90,
+        (_DST, _SRC, BULK_SIZE, BULK_POLICY), f"{MOVES}: cp.reduce.async.bulk", (8, 0), 90,
         effects=_COMBINES,
     )  # fmt: skip
 
@@ -127,8 +127,8 @@ ROWS: tuple[Row, ...] = (
     *(_reduce_shared(ops, types) for ops, types in _SHARED_OPS),
     *(_reduce_global(ops, types) for ops, types in _GLOBAL_OPS),
     _reduce_global(("add",), ("f16", "bf16"), one("noftz", "noftz")),
-    row("cp.async.bulk.prefetch", (one("level", "L2"), _space("src", "global"), CACHE_HINT), (_SRC, _SIZE, BULK_POLICY),
-        f"{MOVES}: cp.async.bulk.prefetch", (8, 0), 90, effects=_PREFETCHES),
+    row("cp.async.bulk.prefetch", (one("level", "L2"), _space("src", "global"), CACHE_HINT), (_SRC, BULK_SIZE, BULK_POLICY),
+        f"{MOVES}: cp.async.bulk.prefetch", (8, 0), 90, effects=BULK_PREFETCHES),
     row("cp.async.bulk.commit_group", (), (), f"{MOVES}: cp.async.bulk.commit_group", (8, 0), 90,
         effects=_COMMIT),
     row("cp.async.bulk.wait_group", (maybe("read"),), (imm("N", 0, (1 << 31) - 1),), f"{MOVES}: cp.async.bulk.wait_group",

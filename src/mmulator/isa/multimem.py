@@ -4,8 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.isa.effects import ACTS, Memory, Queue, Step
-from mmulator.isa.pieces import BITS32_64, BULK_GROUP, MOVES, SCOPE, addr, dst, maybe, need, one, row, src, type_
+from mmulator.isa.effects import ACTS, Memory
+from mmulator.isa.pieces import (
+    BITS32_64,
+    BULK_COPIES,
+    BULK_GROUP,
+    BULK_SIZE,
+    MOVES,
+    SCOPE,
+    addr,
+    dst,
+    maybe,
+    need,
+    one,
+    row,
+    src,
+    type_,
+)
 from mmulator.isa.row import OperandSpec, Row, Slot
 
 _ONE_GPU = "multicast objects of several GPUs are not modelled"
@@ -72,14 +87,12 @@ def _reductions(name: str) -> tuple[Row, ...]:
 
 _TO, _FROM = addr("dstMem", space="dst"), addr("srcMem", space="src")
 _WAYS = (one("dst", "global"), one("src", "shared::cta"), BULK_GROUP)
-_SIZE = src("size", "u32", values=range(0, 1 << 20, 16))
-_BULK = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
 
 
 def _bulk(name: str, *slots: Slot, operands: tuple[OperandSpec, ...] = (), memory: Memory = Memory.REDUCE) -> Row:
     return row(
-        f"multimem.{name}", (*_WAYS, *slots), (_TO, _FROM, _SIZE, *operands), f"{_SECTION}.{name}", (9, 1), 90,
-        need("cp_mask", (9, 1), 100), unsupported=_ONE_GPU, effects=_BULK.but(memory=memory),
+        f"multimem.{name}", (*_WAYS, *slots), (_TO, _FROM, BULK_SIZE, *operands), f"{_SECTION}.{name}", (9, 1), 90,
+        need("cp_mask", (9, 1), 100), unsupported=_ONE_GPU, effects=BULK_COPIES.but(memory=memory),
     )  # fmt: skip
 
 

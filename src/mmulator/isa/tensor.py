@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.isa.effects import ACTS, Memory, Queue, Step
+from mmulator.isa.effects import Memory
 from mmulator.isa.pieces import (
+    BULK_COPIES,
     BULK_GROUP,
     BULK_POLICY,
+    BULK_PREFETCHES,
     CACHE_HINT,
     COMPLETE_TX,
     CTA_MASK,
@@ -20,9 +22,6 @@ from mmulator.isa.pieces import (
     row,
 )
 from mmulator.isa.row import OperandSpec, Row, Slot
-
-_COPIES = ACTS.but(memory=Memory.COPY, queue=Queue.BULK, step=Step.ISSUE, counted_as="bulk")
-_PREFETCHES = ACTS.but(memory=Memory.READ, counted_as="bulk")
 
 # Targets that have what sm_100 brought for pairs of blocks and rows: one per family.
 _PAIRS: dict[str, Any] = {"ptx": (8, 6), "sm": 100, "specific": True, "families": (110, 101, 100)}
@@ -52,7 +51,7 @@ def _load(dim: Slot, to: Slot, mode: Slot, *slots: Slot, at: OperandSpec = _COOR
     mask = (CTA_MASK,) if MULTICAST in slots else ()
     return row(
         "cp.async.bulk.tensor", (dim, to, _FROM_GLOBAL, mode, COMPLETE_TX, *slots, CACHE_HINT),
-        (_DST, at, MBARRIER, *info, *mask, BULK_POLICY), f"{MOVES}: cp.async.bulk.tensor", effects=_COPIES,
+        (_DST, at, MBARRIER, *info, *mask, BULK_POLICY), f"{MOVES}: cp.async.bulk.tensor", effects=BULK_COPIES,
         **requires,
     )  # fmt: skip
 
@@ -60,7 +59,7 @@ def _load(dim: Slot, to: Slot, mode: Slot, *slots: Slot, at: OperandSpec = _COOR
 def _store(dim: Slot, mode: Slot, at: OperandSpec = _COORDINATES, **requires: Any) -> Row:
     return row(
         "cp.async.bulk.tensor", (dim, _TO_GLOBAL, _FROM_CTA, mode, BULK_GROUP, CACHE_HINT), (at, _SRC, BULK_POLICY),
-        f"{MOVES}: cp.async.bulk.tensor", effects=_COPIES, **requires,
+        f"{MOVES}: cp.async.bulk.tensor", effects=BULK_COPIES, **requires,
     )  # fmt: skip
 
 
@@ -69,14 +68,14 @@ def _reduce(dim: Slot, mode: Slot) -> Row:
     return row(
         "cp.reduce.async.bulk.tensor", (dim, _TO_GLOBAL, _FROM_CTA, op, mode, BULK_GROUP, CACHE_HINT),
         (_COORDINATES, _SRC, BULK_POLICY), f"{MOVES}: cp.reduce.async.bulk.tensor",
-        effects=_COPIES.but(memory=Memory.REDUCE), **_SM_90,
+        effects=BULK_COPIES.but(memory=Memory.REDUCE), **_SM_90,
     )  # fmt: skip
 
 
 def _prefetch(dim: Slot, mode: Slot, at: OperandSpec = _COORDINATES, info: tuple[OperandSpec, ...] = (), **requires: Any) -> Row:
     return row(
         "cp.async.bulk.prefetch.tensor", (dim, one("level", "L2"), _FROM_GLOBAL, mode, CACHE_HINT), (at, *info, BULK_POLICY),
-        f"{MOVES}: cp.async.bulk.prefetch.tensor", effects=_PREFETCHES, **requires,
+        f"{MOVES}: cp.async.bulk.prefetch.tensor", effects=BULK_PREFETCHES, **requires,
     )  # fmt: skip
 
 

@@ -261,13 +261,15 @@ class Kernel:
 
         grid, block: blocks of the grid, threads of a block (int, or up to three). args: one for each parameter: a
         contiguous, writable array on the CPU for a pointer (NumPy's, torch's, anything that shares its memory), a number
-        for a scalar, `mm.struct` or bytes for an aggregate, None or 0 for a null pointer. shared: dynamic shared bytes.
-        device: whose arithmetic (`sm_90`); default: that of .target. seed: of the scheduler's choices (when asynchronous
-        operations complete). timeout: seconds that compilation may take, and again the run. threads: of the host.
+        for a scalar, `mm.struct` or bytes for an aggregate, `mm.TensorMap` for a tensor map, None or 0 for a null
+        pointer. shared: dynamic shared bytes. device: whose arithmetic (`sm_90`); default: that of .target. seed: of the
+        scheduler's choices (when asynchronous operations complete). timeout: seconds that compilation may take, and again
+        the run. threads: of the host.
         progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
         index), whose stores the report lists, in order; on one thread of the host unless `threads` says more. cluster: blocks
-        of a cluster (sm_90 and later); default: what .reqnctapercluster says, or no clusters. cooperative: all
-        blocks are resident at once, and may wait for each other (grid.sync()).
+        of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what .reqnctapercluster says, or
+        no clusters (PTX ISA 9.1, Programming Model: Cluster of Cooperative Thread Arrays). cooperative: all blocks are
+        resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then).
         """

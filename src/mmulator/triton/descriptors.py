@@ -16,12 +16,12 @@ from typing import Any
 
 from mmulator.errors import LaunchError, MmulatorError, OperandError, UnsupportedError
 from mmulator.layouts.tensormap import Encoded, TensorMap
+from mmulator.layouts.tensormap.fields import BYTES as MAP_BYTES
 from mmulator.layouts.tensormap.modes import SWIZZLES
 from mmulator.layouts.tensormap.rules import check
 from mmulator.layouts.tensormap.types import BY_DRIVER, BY_NAME, BY_NUMBER, TensorType
 from mmulator.triton.versions import Interface
 
-MAP_BYTES = 128
 PROMOTION = "128B"  # Triton's, of all maps
 _TYPE = re.compile(r"tensordesc(?:_im2col)?<([^[>]*)\[([^\]]*)\]")
 _RANK = re.compile(r",input_rank=(\d+)")

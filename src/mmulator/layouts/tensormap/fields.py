@@ -10,6 +10,7 @@ from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass
 
 BYTES = 128
+ALIGNMENT = 64  # of a map in memory
 WORDS = BYTES // 4
 MOST_RANK = 5
 

@@ -20,8 +20,7 @@ OUTSIDE = -1
 GRANULE = 16  # bytes that a store writes at once
 # The modes of the instructions, by how they walk.
 MODES = ("tile", "tile::gather4", "tile::scatter4", "im2col", "im2col_no_offs", "im2col::w", "im2col::w::128")
-_HALO_EVERY = 32  # pixels, of im2col::w::128
-_WIDE = 128
+WIDE, HALO_EVERY = 128, 32  # pixels of im2col::w::128, and after how many of them a halo comes
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def _columns(m: Encoded, pixels: Index) -> list[Index]:
 def _wide(m: Encoded, coordinates: Sequence[int], offsets: Sequence[int], mode: str) -> list[Index]:
     """im2col::w: along W and the images, with `halo` pixels more at the end (::w::128: after every 32). Not measured."""
     halo, offset = offsets
-    every, count = (_HALO_EVERY, _WIDE) if mode == "im2col::w::128" else (m.pixels, m.pixels)
+    every, count = (HALO_EVERY, WIDE) if mode == "im2col::w::128" else (m.pixels, m.pixels)
     corner, found = list(coordinates), []
     for pixel in range(count):
         last = pixel % every == every - 1

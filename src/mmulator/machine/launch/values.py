@@ -12,7 +12,7 @@ import numpy as np
 
 from mmulator.errors import LaunchError, shown
 from mmulator.interop import readable, writable
-from mmulator.layouts.tensormap import TensorMap
+from mmulator.layouts.tensormap import TensorMap, fields
 from mmulator.ptx.tree import Parameter
 
 
@@ -74,7 +74,7 @@ def _field(value: Any, where: str) -> tuple[bytes, Mapping[int, Any], int]:
     return bytes(8), {0: host_array(value, where)}, 8
 
 
-MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of a tensor map
+MAP_BYTES, MAP_ALIGNMENT = fields.BYTES, fields.ALIGNMENT
 
 
 def map_memory(value: TensorMap, where: str) -> np.ndarray:

@@ -11,10 +11,11 @@ from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.operands import write_result
 from mmulator.machine.runtime import cluster as rt
 from mmulator.machine.state import TransferKind
+from mmulator.program.addresses import RANK_SHIFT
 from mmulator.ptx.tree import Address, Instruction, VectorOperand
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
-_RANK_SHIFT, _RANK = 24, 0xFF000000
+_RANK = 0xFF << RANK_SHIFT
 
 
 @means("mapa")
@@ -22,13 +23,13 @@ def mapa(e: Emitter, ins: Instruction) -> None:
     """The same place in the shared memory of another block: a window of 16 MiB a rank, in every block alike."""
     own = U64(e.source(ins.operands[1], ins.form["type"]))
     rank = U64(e.source(ins.operands[2], "u32"))
-    write_result(e, ins.operands[0], (own & (0xFFFFFFFFFFFFFFFF ^ _RANK)) | ((rank << _RANK_SHIFT) & _RANK), ins)
+    write_result(e, ins.operands[0], (own & (0xFFFFFFFFFFFFFFFF ^ _RANK)) | ((rank << RANK_SHIFT) & _RANK), ins)
 
 
 @means("getctarank")
 def getctarank(e: Emitter, ins: Instruction) -> None:
     own = U64(e.source(ins.operands[1], ins.form["type"]))
-    write_result(e, ins.operands[0], U32((own & _RANK) >> _RANK_SHIFT), ins)
+    write_result(e, ins.operands[0], U32((own & _RANK) >> RANK_SHIFT), ins)
 
 
 @means("barrier.cluster.arrive")

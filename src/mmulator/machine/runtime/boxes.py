@@ -15,17 +15,15 @@ from mmulator.codegen.types import Struct, i32, i64, ptr_to, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.layouts.tensormap import fields
 from mmulator.layouts.tensormap.modes import SWIZZLES
+from mmulator.layouts.tensormap.places import GRANULE, HALO_EVERY, WIDE
 from mmulator.layouts.tensormap.types import TYPES
 from mmulator.machine.runtime.events import READ
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.windows import reach
 from mmulator.machine.state import FaultKind, Warp
 
-RANKS = 5
-MAP_ALIGNMENT = 64
-GRANULE = 16  # bytes that a store writes at once
+RANKS = fields.MOST_RANK
 PADDED = 16  # bytes of shared memory of sixteen elements with padding
-WIDE, HALO_EVERY = 128, 32  # pixels of im2col::w::128, and after how many of them a halo comes
 NO_WIDTH = 1 << 16  # of rows that are not swizzled
 FAR = 50  # bits: a tensor that goes on for 2^62 bytes is nowhere
 
@@ -273,7 +271,7 @@ def begin_box(
 
     coordinates, more: 32 lanes of each; more: of im2col the offsets, of im2col::w halo and offset.
     """
-    if (at & (MAP_ALIGNMENT - 1)) != 0:
+    if (at & (fields.ALIGNMENT - 1)) != 0:
         fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.ALIGNMENT))
         return u32(0)
     words = cast_ptr(u32, reach(w, lane, at, u64(fields.BYTES), READ, site))

@@ -13,7 +13,7 @@ from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
 from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.mbarrier import must_be_mbarrier
+from mmulator.machine.runtime.mbarrier import ALIGNMENT, must_be_mbarrier
 from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import new_transfer, start
 from mmulator.machine.runtime.windows import (
@@ -30,7 +30,6 @@ from mmulator.machine.state import Completes, FaultKind, Transfer, TransferKind,
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 
 UNIT = 16  # bytes that addresses and sizes are multiples of
-BARRIER = 8  # bytes of an mbarrier, and its alignment
 PIECE = 512  # bytes of a unit of a transfer
 # Words of the payload. TO, FROM: addresses, as subscribers know them. KEPT: bits of the bytes of 16 that are copied.
 TO, FROM, BYTES, KEPT = range(4)
@@ -121,9 +120,9 @@ def hold_own(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
 @native
 def hold_barrier(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> ptr:
     """There is an mbarrier at an address of the shared window, or a fault; where it is on the host."""
-    if (at & (BARRIER - 1)) != 0:
-        fault(w, FaultKind.MISALIGNED, site, lane, at, u32(BARRIER))
-    barrier = hold_shared(w, lane, at, u64(BARRIER), site)
+    if (at & (ALIGNMENT - 1)) != 0:
+        fault(w, FaultKind.MISALIGNED, site, lane, at, u32(ALIGNMENT))
+    barrier = hold_shared(w, lane, at, u64(ALIGNMENT), site)
     if u64(barrier) != 0:
         must_be_mbarrier(w, lane, u64(barrier), site)
     return barrier

@@ -12,7 +12,7 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, copy_bytes, trailing_zeros
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
-from mmulator.machine.runtime.bulk import barrier_beside, hold_barrier
+from mmulator.machine.runtime.bulk import barrier_beside
 from mmulator.machine.runtime.events import BOTH, WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.reduce import reduce_function
@@ -96,7 +96,6 @@ def to_shared(kind: str, count: int, generic: bool) -> Native:
             if (at & (bytes - 1)) != 0:
                 fault(w, FaultKind.MISALIGNED, site, lane, at, u32(bytes))
             target = hold_shared(w, lane, at, u64(bytes), site)
-            hold_barrier(w, lane, barrier, site)
             barrier_beside(w, lane, at, barrier, site)
             if w.cta.fault == 0:
                 t = new(w, lane, mover, at | SHARED, target, values, site)

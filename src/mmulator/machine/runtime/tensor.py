@@ -28,10 +28,9 @@ from mmulator.machine.runtime.boxes import (
     row_offset,
     run_of_rows,
 )
-from mmulator.machine.runtime.bulk import barrier_beside
+from mmulator.machine.runtime.bulk import barrier_beside, hold_barrier
 from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.mbarrier import ALIGNMENT, must_be_mbarrier
 from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import new_transfer, start
 from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, WITHIN, hold, hold_shared, other_cta, shared_of
@@ -382,15 +381,11 @@ def hold_box(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), to: u64, targets: u32
 @native
 def hold_barriers(w: ptr_to(Warp), lane: u32, t: ptr_to(Transfer), barrier: u64, barriers: u32, site: u32) -> None:
     """The mbarriers at this place in the shared memory of several CTAs hear of the bytes."""
-    if (barrier & (ALIGNMENT - 1)) != 0:
-        fault(w, FaultKind.MISALIGNED, site, lane, barrier, u32(ALIGNMENT))
     left = barriers
     while left != 0:
         rank = trailing_zeros(left)
         left = left & (left - 1)
-        host = hold_shared(w, lane, (u64(rank) << RANK_SHIFT) | (barrier & WITHIN), u64(8), site)
-        if u64(host) != 0:
-            must_be_mbarrier(w, lane, u64(host), site)
+        hold_barrier(w, lane, (u64(rank) << RANK_SHIFT) | (barrier & WITHIN), site)
     t.completes = u32(Completes.BYTES)
     t.barriers = barriers
     t.offset = (barrier & WITHIN) - SHARED_BASE

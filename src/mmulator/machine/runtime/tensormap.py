@@ -19,9 +19,7 @@ from mmulator.machine.runtime.windows import SPACES, locate_global, locate_share
 from mmulator.machine.state import FaultKind, Warp
 
 U64 = u64.vec(32)
-BYTES = fields.BYTES
-ALIGNMENT = 64  # of a map in memory
-HALVES = BYTES // ALIGNMENT
+BYTES, ALIGNMENT = fields.BYTES, fields.ALIGNMENT
 LINE = 128  # what cp_fenceproxy wants
 
 
