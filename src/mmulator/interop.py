@@ -166,7 +166,7 @@ def writable(value: Any, what: str, error: type[MmulatorError] = OperandError) -
 def strided(value: Any, what: str, error: type[MmulatorError] = OperandError) -> Array | None:
     """As `writable`; of a torch tensor that is not contiguous a view with its strides."""
     torch = _torch_of(value)
-    if torch is None or value.is_contiguous():
+    if torch is None or str(value.layout) != "torch.strided" or value.is_contiguous():
         return writable(value, what, error)
     lying = writable(value.as_strided((_reach(value),), (1,)), what, error)
     if lying is None:

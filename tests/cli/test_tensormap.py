@@ -78,6 +78,8 @@ def test_im2col_from_options(capsys: pytest.CaptureFixture[str]) -> None:
         (["draw", *SHAPE, "--svg", "-", "--json"], 2, "standard output takes one"),
         (["draw", *SHAPE, "--mode", "tile::five"], 1, "no such mode"),
         (["check", *SHAPE, LOAD, LOAD], 2, "one map and one instruction"),
+        (["check", "00", "mov.u32 %r1, %r2;"], 2, "'mov.u32 %r1, %r2;' is no tensor copy"),
+        (["check", *SHAPE, f"@%p {LOAD}.l"], 1, "invalid instruction"),
         (["check", *SHAPE, "--for", "wgmma"], 2, "it goes with --descriptor"),
         (["check", *SHAPE, "--expect-tx", "4"], 2, "it goes with an instruction"),
         (["check", *SHAPE, "cp.async.ca"], 1, "invalid instruction"),
@@ -119,6 +121,7 @@ def test_drawings_go_to_files_and_standard_output(capsys: pytest.CaptureFixture[
 def test_a_copy_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
     box = ["--shape", "4096,64", "--box", "64,64", "--swizzle", "128B"]
     assert "nothing is wrong" in said(capsys, "check", *box, f"{LOAD} [%r1], [%rd1, {{0, 64}}], [%r2];", "--expect-tx", "8192")
+    assert "nothing is wrong" in said(capsys, "check", *box, f"  @!%p1 {LOAD} [%r1], [%rd1, {{0, 64}}], [%r2];")
     assert "nothing is wrong" in said(capsys, "check", *box)
     wrong = data(capsys, "check", *box, LOAD.replace("2d", "3d"), "--shared", "0x10", code=1)
     assert not wrong["ok"]

@@ -10,6 +10,7 @@ import pytest
 import mmulator as mm
 from mmulator.errors import LaunchError
 from mmulator.jobs.job import load_job, parse_argument, run_job
+from mmulator.jobs.maps import MapOf, resolve
 
 # A box of 8 x 64 elements of 16 bits from row 2 on; the map is a parameter or a variable.
 _HEAD = """
@@ -148,6 +149,13 @@ def test_options_have_maps(module: mm.Module) -> None:
 def test_options_that_are_no_map_are_named(text: str, said: str) -> None:
     with pytest.raises(LaunchError, match=said):
         parse_argument(text, 0)
+
+
+def test_a_map_of_no_array_says_what_there_is() -> None:
+    for arrays, hint in (({"B": np.zeros(1)}, "there are B"), ({}, "no argument is an array: such as")):
+        with pytest.raises(LaunchError) as caught:
+            resolve(MapOf("A", {"box": (8, 64)}, "--arg A"), arrays)
+        assert hint in (caught.value.hint or "")
 
 
 def test_launch_files_that_have_no_map_are_named(module: mm.Module, tmp_path: Path) -> None:

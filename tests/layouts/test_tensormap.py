@@ -220,6 +220,10 @@ WRONG: list[tuple[str, Any]] = [
     ("pixels is 1025", lambda: mm.TensorMap.im2col(SMALL, (0,), (0,), 16, 1025)),
     ("a tensor map has 128 bytes, and these are 64", lambda: mm.TensorMap.decode(bytes(64))),
     ("the map's rank is 8", lambda: mm.TensorMap.decode(b"\xff" * 128)),
+    ("interleave is []: no such mode", lambda: mm.TensorMap.tiled(X, (8, 8), interleave=[])),  # type: ignore[arg-type]
+    ("array is big-endian", lambda: mm.TensorMap.tiled(X.astype(">f2"), (8, 8))),
+    ("the tensor's layout is torch.sparse_coo", lambda: mm.TensorMap.tiled(torch.zeros(8, 8).to_sparse(), (8, 8))),
+    ("strides[0] is -128 bytes", lambda: mm.TensorMap.tiled(X[::-1], (8, 8))),
     ("128 bytes are needed", lambda: mm.TensorMap.decode("00")),
 ]  # fmt: skip
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.errors import ExecutionFault, MmulatorError
+from mmulator.errors import ExecutionFault, LaunchError, MmulatorError
+from mmulator.machine.launch import faults_warp
 
 MATRIX = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
 MAP = ".param .align 64 .b8 map[128], .param .u64 out"
@@ -212,3 +213,29 @@ def test_a_cluster_that_cannot_be_is_refused(entry: str, grid: int, cluster: tup
     with pytest.raises(MmulatorError) as caught:
         mm.Module.load(text)["k"].launch(grid, 32, [np.zeros(4, np.uint32)], cluster=cluster)
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize("kind", ["u8", "u32", "f32", "f64"])
+def test_a_number_takes_no_tensor_map(kind: str) -> None:
+    tensor_map = mm.TensorMap.tiled(MATRIX, (8, 8))
+    module = mm.Module.load(kernel("", f".param .u64 out, .param .{kind} x", ""))
+    for value in (tensor_map, [tensor_map, tensor_map]):
+        with pytest.raises(LaunchError) as caught:
+            module["k"].launch(1, 1, [None, value])
+        assert caught.value.hint and f"argument 1 (x) is .{kind}: " in caught.value.message
+
+
+def test_blocks_whose_warps_have_ended_are_at_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ended:
+        def __init__(self) -> None:
+            self.state = {"linear": 0}
+
+        def __str__(self) -> str:
+            return "block (0, 0, 0)"
+
+        def each(self) -> list[Ended]:
+            return [self]
+
+    monkeypatch.setattr(faults_warp, "groups", lambda grid, cta: [])
+    resident: Any = Ended()
+    assert faults_warp.unfinished(cast("Any", None), [resident])[0] == "block (0, 0, 0) is at its end"

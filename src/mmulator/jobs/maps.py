@@ -50,8 +50,9 @@ def resolve(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if not isinstance(value, MapOf):
         return value
     if value.of not in arrays:
-        near = similar(value.of, arrays) or list(arrays)
-        raise LaunchError(f"{value.where}: no array argument is called {value.of!r}", hint="there are " + ", ".join(near))
+        near = ", ".join(similar(value.of, arrays) or arrays)
+        hint = f"there are {near}" if near else "no argument is an array: such as --arg B=out:f16:64x64"
+        raise LaunchError(f"{value.where}: no array argument is called {value.of!r}", hint=hint)
     return tensor_map(arrays[value.of], value.options, value.where)
 
 

@@ -60,8 +60,11 @@ def check(
     """
     said = o.Said(shape, strides, type, box, element_strides, lower, upper, channels, pixels, interleave, swizzle,
                   l2_promotion, fill, address)  # fmt: skip
-    copies = [w for w in words or () if w.startswith("cp.")]
-    maps = [w for w in words or () if not w.startswith("cp.")]
+    copies = [w for w in words or () if o.is_copy(w)]
+    maps = [w for w in words or () if not o.is_copy(w)]
+    if not copies and len(maps) == 2:
+        no_copy = f"{maps[1]!r} is no tensor copy, such as cp.async.bulk.tensor.2d..."
+        raise typer.BadParameter(no_copy, param_hint="[INSTRUCTION]")
     if len(maps) > 1 or len(copies) > 1:
         raise typer.BadParameter("one map and one instruction", param_hint="[MAP] [INSTRUCTION]")
     for name, value in (("--for", instruction), ("--operand", operand), ("--major", major)):

@@ -101,6 +101,11 @@ def number(option: str, text: str | None) -> int:
     return found[0]
 
 
+def is_copy(text: str) -> bool:
+    """Whether a word is a copy as in PTX, predicated or not, rather than a map."""
+    return text.lstrip().startswith(("cp.", "@"))
+
+
 def map_of(given: str | None, said: Said) -> TensorMap:
     """The map: given as bytes, or made of the options. Raises OperandError; wrong usage where both or neither are said."""
     from mmulator.errors import OperandError

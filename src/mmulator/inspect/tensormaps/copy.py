@@ -11,6 +11,7 @@ from mmulator.isa.match import match
 
 _EXAMPLE = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
 NAMES = ("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor")
+_GUARD = re.compile(r"^\s*@!?\S+\s+")  # a predicate
 # [dstMem], [tensorMap, {c0, c1}], ...
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
@@ -55,7 +56,7 @@ class Copy:
 
 def parse_copy(text: str) -> Copy:
     """A tensor copy. Raises InvalidInstructionError for what is none, OperandError for a wrong number of coordinates."""
-    name, _, operands = text.strip().rstrip(";").partition(" ")
+    name, _, operands = _GUARD.sub("", text).strip().rstrip(";").partition(" ")
     opcode, *modifiers = name.split(".")
     found = match(opcode, tuple(modifiers))
     if not isinstance(found, Form):

@@ -96,7 +96,7 @@ def _tensor(m: Encoded) -> _Found:
             yield (
                 f"strides[{_outer(m, n + 1)}]",
                 f"is {shown(stride)} bytes: it must be a multiple of {unit} below 2**40{_why_aligned(m)}",
-                f"pad the rows of the array to a multiple of {unit} bytes",
+                f"pad the rows of the array to a multiple of {unit} bytes" if stride >= 0 else "copy the array: x.copy()",
             )
     for n, step in enumerate(m.element_strides):
         if not 1 <= step <= MOST_STEP:

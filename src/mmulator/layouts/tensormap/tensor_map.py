@@ -274,6 +274,9 @@ def _described(
         raise OperandError(f"array is {shown(array)}: an array is needed", rule=rule)
     if not found.ndim:
         raise OperandError("array has no dimensions: a tensor map takes 1 to 5", rule=rule, hint="pass x.reshape(1)")
+    if not found.dtype.isnative:
+        hint = "pass x.astype(x.dtype.newbyteorder('='))"
+        raise OperandError("array is big-endian: tensor copies move bytes as they are, and a GPU is not", rule=rule, hint=hint)
     kind = tensor_type(type) if type is not None else BY_DTYPE.get(found.dtype.name)
     if kind is None:
         raise OperandError(
@@ -292,7 +295,7 @@ def _described(
             f"type is {kind}, of {kind.memory} bytes: array has elements of {found.dtype}", rule=rule,
             hint=f"view it as elements of {kind.memory} bytes, or leave type away",
         )  # fmt: skip
-    slice_ = SLICES.get(interleave)
+    slice_ = SLICES.get(interleave) if isinstance(interleave, str) else None
     if slice_ is None:
         return found, kind, (row * 8 // kind.bits, *found.shape[-2::-1]), found.strides[-2::-1]
     if row != slice_ or found.ndim < 2 or found.strides[-2] != slice_:

@@ -96,6 +96,11 @@ class Signature:
             value = host_value(value, p, where)
             result.values.append(value)
             if maps := tensor_maps(value):
+                if not is_pointer:
+                    raise LaunchError(
+                        f"{where} is .{p.type}: it cannot take a tensor map",
+                        hint="a map goes by value, .param .align 64 .b8 map[128], or as a pointer, .param .u64 map",
+                    )
                 pool.place_maps(maps, at, where)
                 continue
             if isinstance(value, np.ndarray) and not (p.shape and value.dtype == np.uint8) and value.ndim > 0:

@@ -161,4 +161,4 @@ def unfinished(grid: Grid, residents: Sequence[Resident]) -> tuple[str, Group | 
     found = groups(grid, begun[0])
     first = next((g for g in found if g.state == "runs"), found[0] if found else None)
     more = f", and {len(begun) - 1} more blocks" if len(begun) > 1 else ""
-    return f"{begun[0]} is at {warps_text(found)}{more}", first
+    return f"{begun[0]} is at {warps_text(found) or 'its end'}{more}", first
