@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,6 +173,24 @@ def test_what_does_not_fit_is_named(which: str, instruction: str, text: str, mor
     found = check_copy(maps[which].fields, parse_copy(instruction), **more)
     assert any(text in f.text for f in found), texts(found)
     assert all(f.rule for f in found)
+
+
+@pytest.mark.parametrize(
+    ("said", "more"),
+    [
+        ("coordinates is 'ab': integers are needed", {"coordinates": "ab"}),
+        ("coordinates is (1.5, 0): integers are needed", {"coordinates": (1.5, 0)}),
+        ("offsets is 3: integers are needed", {"offsets": 3}),
+        ("shared is ['x']: integers are needed", {"shared": "x"}),
+        ("mode is im2col, and the map is tiled", {"mode": "im2col"}),
+        ("mode is ['tile']: no such mode", {"mode": ["tile"]}),
+        ("map is None: a tensor map is needed", {"map": None}),
+    ],
+)
+def test_a_box_of_nonsense_is_refused(said: str, more: dict[str, Any]) -> None:
+    with pytest.raises(OperandError) as caught:
+        tensor_box(**({"map": mm.TensorMap.tiled(np.zeros((64, 64), np.float16), (8, 8))} | more))
+    assert said in caught.value.message
 
 
 def test_what_is_no_tensor_copy_is_refused() -> None:

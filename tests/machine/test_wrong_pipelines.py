@@ -239,3 +239,16 @@ def test_blocks_whose_warps_have_ended_are_at_their_end(monkeypatch: pytest.Monk
     monkeypatch.setattr(faults_warp, "groups", lambda grid, cta: [])
     resident: Any = Ended()
     assert faults_warp.unfinished(cast("Any", None), [resident])[0] == "block (0, 0, 0) is at its end"
+
+
+def test_a_poll_with_a_limit_ends_at_it_and_beyond_many_tries_is_a_deadlock() -> None:
+    text = kernel(
+        f"{made()} ld.param.u32 s, [limit]; mov.u32 n, 0;\nAGAIN: mbarrier.try_wait.parity.shared.b64 p, [bar], 0;\n"
+        " add.u32 n, n, 1; setp.ge.or.u32 p, n, s, p;\n@!p bra AGAIN;\nst.global.u32 [a], n;",
+        ".param .u64 out, .param .u32 limit", "",
+    )  # fmt: skip
+    out = np.zeros(1, np.uint32)
+    mm.Module.load(text)["k"].launch(1, 1, [out, 65536], timeout=30)
+    assert out[0] == 65536
+    with pytest.raises(ExecutionFault, match="deadlock"):
+        mm.Module.load(text)["k"].launch(1, 1, [out, 1 << 20], timeout=30)

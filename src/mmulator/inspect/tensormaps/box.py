@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import OperandError
+from mmulator.errors import OperandError, shown
 from mmulator.inspect.answer import Answer
 from mmulator.layouts.tensormap import OUTSIDE, Places, TensorMap, places
+from mmulator.layouts.tensormap.places import MODES
 from mmulator.layouts.tensormap.rules import check
 from mmulator.lazy import cached_property
 
@@ -149,14 +151,30 @@ def tensor_box(
     """Where the elements of the box at `coordinates` land, in the array's order; None: at the tensor's first element.
 
     offsets: of im2col D, H, W as far as there are; of im2col::w wHalo and wOffset. mode: PTX's; None: as the map is.
-    Raises OperandError for another number of coordinates or offsets, and for a map that the driver refuses.
+    Raises OperandError for another number of coordinates or offsets, for a mode that is not the map's, and for a map that the
+    driver refuses.
     """
+    if not isinstance(map, TensorMap):
+        raise OperandError(f"map is {shown(map)}: a tensor map is needed", hint="mm.TensorMap.tiled(array, box)")
     check(map.fields)
     images = map.fields.im2col
+    if mode is not None and mode not in MODES:
+        raise OperandError(f"mode is {shown(mode)}: no such mode", hint=f"known: {', '.join(MODES)}")
+    if mode is not None and mode.startswith("im2col") != images:
+        rule = "Tensor Access Modes (PTX ISA 9.1)"
+        raise OperandError(f"mode is {mode}, and the map is {map.mode}", rule=rule, hint="leave mode away: it is the map's")
     mode = mode or (("im2col" if offsets else "im2col_no_offs") if images else "tile")
     if coordinates is None:
         first = (0, 0, *map.lower) if map.fields.slice else (0, *map.lower, 0)
         coordinates = first if images else (0,) * (5 if mode.endswith("4") else len(map.shape))
-    found = TensorBox(map, tuple(coordinates), tuple(offsets), shared, mode, store)
+    at, further = _integers("coordinates", coordinates), _integers("offsets", offsets)
+    found = TensorBox(map, at, further, _integers("shared", [shared])[0], mode, store)
     _ = found.placed
     return found
+
+
+def _integers(name: str, values: Any) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(value) for value in values)
+    except TypeError:
+        raise OperandError(f"{name} is {shown(values)}: integers are needed") from None
