@@ -76,6 +76,7 @@ def test_im2col_from_options(capsys: pytest.CaptureFixture[str]) -> None:
         (["draw", *SHAPE, "--at", "1,2,3"], 1, "3 coordinates where tile of a tensor of rank 2 takes 2"),
         (["draw", *SHAPE, "--theme", "dark"], 2, "it goes with --svg"),
         (["draw", *SHAPE, "--svg", "-", "--json"], 2, "standard output takes one"),
+        (["draw", *SHAPE, "--shared", "x"], 1, "--shared is 'x': a whole number is needed hint: such as --shared 0x400"),
         (["draw", *SHAPE, "--mode", "tile::five"], 1, "no such mode"),
         (["check", *SHAPE, LOAD, LOAD], 2, "one map and one instruction"),
         (["check", "00", "mov.u32 %r1, %r2;"], 2, "'mov.u32 %r1, %r2;' is no tensor copy"),

@@ -182,6 +182,7 @@ def test_what_does_not_fit_is_named(which: str, instruction: str, text: str, mor
         ("coordinates is (1.5, 0): integers are needed", {"coordinates": (1.5, 0)}),
         ("offsets is 3: integers are needed", {"offsets": 3}),
         ("shared is ['x']: integers are needed", {"shared": "x"}),
+        ("shared is -1: addresses", {"shared": -1}),
         ("mode is im2col, and the map is tiled", {"mode": "im2col"}),
         ("mode is ['tile']: no such mode", {"mode": ["tile"]}),
         ("map is None: a tensor map is needed", {"map": None}),

@@ -95,7 +95,12 @@ def numbers(option: str, text: str) -> tuple[int, ...]:
 
 def number(option: str, text: str | None) -> int:
     """A number, hexadecimal too; 0 for None. Raises OperandError."""
-    found = numbers(option, text or "0")
+    from mmulator.errors import OperandError
+
+    try:
+        found = numbers(option, text or "0")
+    except OperandError:
+        raise OperandError(f"{option} is {text!r}: a whole number is needed", hint=f"such as {option} 0x400") from None
     if len(found) != 1:
         raise typer.BadParameter("one number", param_hint=option)
     return found[0]

@@ -168,7 +168,10 @@ def tensor_box(
         first = (0, 0, *map.lower) if map.fields.slice else (0, *map.lower, 0)
         coordinates = first if images else (0,) * (5 if mode.endswith("4") else len(map.shape))
     at, further = _integers("coordinates", coordinates), _integers("offsets", offsets)
-    found = TensorBox(map, at, further, _integers("shared", [shared])[0], mode, store)
+    (address,) = _integers("shared", [shared])
+    if address < 0:
+        raise OperandError(f"shared is {address}: addresses of shared memory are not negative")
+    found = TensorBox(map, at, further, address, mode, store)
     _ = found.placed
     return found
 
