@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from tests.support.places import DATA
 from tools.ptxas import compare as ptxas_compare
 from tools.ptxas import differences as differences
 from tools.ptxas.differences import Difference
-from tools.ptxas.verdicts import Ptxas, Statement, compare, ours, packed, recorded, unpacked
+from tools.ptxas.verdicts import Ptxas, Statement, compare, judged, ours, packed, unpacked
 
 VERDICTS = DATA / "matrix_verdicts.txt"
 PTXAS = os.environ.get("MMULATOR_PTXAS")
@@ -29,18 +28,15 @@ IDS = [f"{c.document[:24]}: {c.ptxas[:32]}" for c in CASES]
 
 def test_recorded_verdicts_are_ours() -> None:
     """2,500 statements, legal and mutated, on every target: whole statements, and names on their own."""
-    groups: dict[object, list[tuple[Statement, bool]]] = defaultdict(list)
-    for s, accepted in recorded(VERDICTS):
-        groups[s.target, s.ptx].append((s, accepted))
-    assert {target for target, _ in groups} >= {t for t in TARGETS if t.number >= 70 and t.number != 101}
-    wrong, families = [], set()
-    for group in groups.values():
-        for (s, accepted), mine in zip(group, ours([s for s, _ in group])):
-            families.add((s.mnemonic.partition(".")[0], accepted))
-            if (mine is None) != accepted:
-                wrong.append(f"{s.target} {s.ptx} {s.text[:200]}: here {mine or 'accepted'}")
-            if accepted:  # an accepted statement has a name that Instruction.parse takes for the same target and version
-                Instruction.parse(s.mnemonic, s.target, s.ptx)
+    wrong, families, targets = [], set(), set()
+    for s, accepted, mine in judged(VERDICTS):
+        targets.add(s.target)
+        families.add((s.mnemonic.partition(".")[0], accepted))
+        if (mine is None) != accepted:
+            wrong.append(f"{s.target} {s.ptx} {s.text[:200]}: here {mine or 'accepted'}")
+        if accepted:  # an accepted statement has a name that Instruction.parse takes for the same target and version
+            Instruction.parse(s.mnemonic, s.target, s.ptx)
+    assert targets >= {t for t in TARGETS if t.number >= 70 and t.number != 101}
     assert not wrong, "\n".join(wrong)
     assert families == {(f, a) for f in FAMILIES for a in (True, False)}
 

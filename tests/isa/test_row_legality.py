@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from tools.ptxas import rows as row_statements
 from tools.ptxas.compare import known
 from tools.ptxas.mutants import World
 from tools.ptxas.row_differences import DIFFERENCES, listed
-from tools.ptxas.verdicts import Ptxas, Statement, compare, ours, recorded
+from tools.ptxas.verdicts import Ptxas, Statement, compare, judged, ours
 
 VERDICTS = DATA / "row_verdicts.txt"
 PTXAS = os.environ.get("MMULATOR_PTXAS")
@@ -28,16 +27,13 @@ PTXAS = os.environ.get("MMULATOR_PTXAS")
 
 def test_recorded_verdicts_are_ours() -> None:
     """Statements and mutants of them, on targets from sm_80 on, and accesses to every state space, also of clusters."""
-    groups: dict[object, list[tuple[Statement, bool]]] = defaultdict(list)
-    for s, accepted in recorded(VERDICTS):
-        groups[s.target, s.ptx].append((s, accepted))
-    assert {str(target) for target, _ in groups} >= {"sm_80", "sm_90", "sm_90a", "sm_100a", "sm_103f", "sm_120a"}
-    wrong, families = [], set()
-    for group in groups.values():
-        for (s, accepted), mine in zip(group, ours([s for s, _ in group])):
-            families.add((s.mnemonic.partition(".")[0], accepted))
-            if (mine is None) != accepted:
-                wrong.append(f"{s.target} {s.ptx} {s.text[:200]}: here {mine or 'accepted'}")
+    wrong, families, targets = [], set(), set()
+    for s, accepted, mine in judged(VERDICTS):
+        targets.add(s.target)
+        families.add((s.mnemonic.partition(".")[0], accepted))
+        if (mine is None) != accepted:
+            wrong.append(f"{s.target} {s.ptx} {s.text[:200]}: here {mine or 'accepted'}")
+    assert {*map(str, targets)} >= {"sm_80", "sm_90", "sm_90a", "sm_100a", "sm_103f", "sm_120a"}
     assert not wrong, "\n".join(wrong)
     assert families >= {(row.opcode, accepted) for row in row_statements.ROWS for accepted in (True, False)}
 

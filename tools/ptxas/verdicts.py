@@ -99,6 +99,16 @@ def ours(statements: Sequence[Statement]) -> list[str | None]:
     return [verdict for i in range(0, len(statements), 100) for verdict in _ours(statements[i : i + 100])]
 
 
+def judged(file: Path) -> Iterator[tuple[Statement, bool, str | None]]:
+    """Statements of a file of verdicts, whether ptxas accepts them, and what is said here."""
+    groups: dict[object, list[tuple[Statement, bool]]] = defaultdict(list)
+    for statement, accepted in recorded(file):
+        groups[statement.target, statement.ptx].append((statement, accepted))
+    for group in groups.values():
+        for (statement, accepted), mine in zip(group, ours([s for s, _ in group])):
+            yield statement, accepted, mine
+
+
 def _ours(statements: Sequence[Statement]) -> list[str | None]:
     out: list[str | None] = [None] * len(statements)
     readable: list[int] = []

@@ -49,26 +49,22 @@ def mbarrier_sequences(backend: Backend, seed: int, count: int, lanes: float) ->
         backend.close(module)
 
 
-def tensor_copies(what: str) -> Callable[[Backend, int, int], Iterator[Compared]]:
-    def run(backend: Backend, seed: int, count: int) -> Iterator[Compared]:
-        for cases, (bytes, wrong, said) in tensors.compared(backend, what, seed, count):
-            yield Compared(cases, cases, bytes, wrong, said)
-
-    return run
+Batches = Iterator[tuple[int, tuple[int, int, str]]]  # cases of a launch; bytes, wrong ones of them, the first in words
 
 
-def bulk_copies(what: str) -> Callable[[Backend, int, int], Iterator[Compared]]:
-    def run(backend: Backend, seed: int, count: int) -> Iterator[Compared]:
-        for cases, (bytes, wrong, said) in bulk.compared(backend, what, seed, count):
-            yield Compared(cases, cases, bytes, wrong, said)
-
-    return run
+def copies(
+    backend: Backend, seed: int, count: int, run: Callable[[Backend, str, int, int], Batches], what: str
+) -> Iterator[Compared]:
+    """Copies of a kind, of which each is an execution."""
+    for cases, (bytes, wrong, said) in run(backend, what, seed, count):
+        yield Compared(cases, cases, bytes, wrong, said)
 
 
 _ALL = (
     Suite("mbarrier sequences", "mbarrier: states and words", 90, partial(mbarrier_sequences, lanes=0.0)),
     Suite("mbarrier sequences of warps", "mbarrier: states and words", 90, partial(mbarrier_sequences, lanes=0.4)),
-    *(Suite(f"bulk {what}", f"bulk copies: {what}", 90, bulk_copies(what)) for what in bulk.SUITES),
-    *(Suite(f"tensor {what}", f"tensor copies: {what}", 90, tensor_copies(what)) for what in tensors.SUITES),
-)
+    *(Suite(f"bulk {what}", f"bulk copies: {what}", 90, partial(copies, run=bulk.compared, what=what)) for what in bulk.SUITES),
+    *(Suite(f"tensor {what}", f"tensor copies: {what}", 90, partial(copies, run=tensors.compared, what=what))
+      for what in tensors.SUITES),
+)  # fmt: skip
 SUITES: dict[str, Suite] = {s.name: s for s in _ALL}

@@ -7,10 +7,10 @@ autotuner chooses the same configuration everywhere.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mmulator.driver.chips import CHIPS, Device
-from mmulator.machine.launch.limits import KIB
+from mmulator.machine.launch.limits import KIB, MULTIPROCESSOR
 
 if TYPE_CHECKING:
     from mmulator.machine.launch.report import Report
@@ -22,39 +22,25 @@ DEPENDENT = 4  # cycles from an instruction to one of the same warp that needs i
 CYCLES = {"memory": 4, "cp.async": 4, "matrix move": 4, "wmma.load": 8, "wmma.store": 8, "atomic": 8, "barrier": 8}
 
 
-class Multiprocessor(NamedTuple):
-    """What a multiprocessor holds and does (CUDA C++ Programming Guide, Technical Specifications; data sheets). shared: KiB.
-    macs: dense f16 multiply-accumulates a cycle."""
-
-    threads: int
-    blocks: int
-    shared: int
-    macs: int
-
-
-MULTIPROCESSORS = {
-    "sm_70": Multiprocessor(2048, 32, 96, 512), "sm_72": Multiprocessor(2048, 32, 96, 512),
-    "sm_75": Multiprocessor(1024, 16, 64, 512), "sm_80": Multiprocessor(2048, 32, 164, 1024),
-    "sm_86": Multiprocessor(1536, 16, 100, 512), "sm_87": Multiprocessor(1536, 16, 164, 1024),
-    "sm_89": Multiprocessor(1536, 24, 100, 512), "sm_90": Multiprocessor(2048, 32, 228, 2048),
-    "sm_100": Multiprocessor(2048, 32, 228, 4096), "sm_103": Multiprocessor(2048, 32, 228, 4096),
-    "sm_120": Multiprocessor(1536, 24, 100, 512), "sm_121": Multiprocessor(1536, 24, 100, 512),
+# Dense f16 multiply-accumulates of a multiprocessor a cycle (data sheets).
+MACS = {
+    "sm_70": 512, "sm_72": 512, "sm_75": 512, "sm_80": 1024, "sm_86": 512, "sm_87": 1024, "sm_89": 512, "sm_90": 2048,
+    "sm_100": 4096, "sm_103": 4096, "sm_120": 512, "sm_121": 512,
 }  # fmt: skip
 RESERVED = 1  # KiB of shared memory that the system takes of each block, from sm_80 on
 
 
 def blocks_per_multiprocessor(chip: Device, threads: int, shared: int) -> int:
     """How many blocks of so many threads and bytes of shared memory a multiprocessor holds at once, registers aside."""
-    m = MULTIPROCESSORS[chip.name]
+    most_threads, most_blocks, available = MULTIPROCESSOR[chip.name]
     taken = shared + (RESERVED * KIB if chip.capability >= (8, 0) else 0)
-    by_shared = m.shared * KIB // taken if taken else m.blocks
-    return max(1, min(m.blocks, m.threads // max(-(-threads // 32) * 32, 1), by_shared))
+    by_shared = available * KIB // taken if taken else most_blocks
+    return max(1, min(most_blocks, most_threads // max(-(-threads // 32) * 32, 1), by_shared))
 
 
 def seconds(report: Report) -> float:
     """Of one launch, as its report says."""
     chip, grid = CHIPS[report.device], report.grid
-    m = MULTIPROCESSORS[chip.name]
     blocks = grid[0] * grid[1] * grid[2]
     threads = report.block[0] * report.block[1] * report.block[2]
     warps = -(-threads // 32)
@@ -65,7 +51,7 @@ def seconds(report: Report) -> float:
     def wave(of_one: int) -> float:
         """Cycles in which a multiprocessor works on so many blocks: one warp alone waits for its own results."""
         issued = max(of_one * issue / SCHEDULERS, issue / warps * DEPENDENT)
-        return max(issued, of_one * report.macs / blocks / m.macs)
+        return max(issued, of_one * report.macs / blocks / MACS[chip.name])
 
     cycles = waves * wave(held) + (wave(-(-rest // chip.multiprocessors)) if rest else 0.0)
     return LAUNCH + cycles / (chip.clock * 1e3)

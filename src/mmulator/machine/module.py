@@ -38,7 +38,6 @@ from mmulator.machine.launch.watch import Watched, Watches
 from mmulator.machine.variables import Variables
 from mmulator.program.calls import reached
 from mmulator.program.image import ModuleImage, shared_layout
-from mmulator.ptx.directives import clusters
 from mmulator.ptx.text import read_source
 from mmulator.ptx.tree import Function
 from mmulator.ptx.tree import Module as Tree
@@ -236,7 +235,7 @@ class Kernel:
             g, b, arguments, dynamic, None, whole(seed, "seed"), None if threads is None else whole(threads, "threads", 1),
             seconds(timeout), (lambda done, total: progress("run", done, total)) if progress else None,
             Watches(elements, arguments.values, arguments) if elements else None, cluster=c,
-            cooperative=bool(cooperative), counts_clusters=clusters(self.function).blocks,
+            cooperative=bool(cooperative), counts_clusters="blocksareclusters" in self.function.directives,
         )  # fmt: skip
 
     @short_traceback

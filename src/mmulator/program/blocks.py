@@ -90,8 +90,8 @@ def is_wgmma_wait(ins: Instruction) -> bool:
 def accesses_memory(block: Block) -> bool:
     """Whether a block reads or writes what others may, too. A wait for an mbarrier is no access: its thread sleeps."""
     every = (*block.body, *([block.last] if block.last is not None else ()))
-    accesses = (i for i in every if i.effects.memory is not Memory.NONE and i.effects.ends is not Ends.WAIT)
-    return block.ending is Ends.CALL or any(True for _ in accesses)
+    accesses = any(i.effects.memory is not Memory.NONE and i.effects.ends is not Ends.WAIT for i in every)
+    return block.ending is Ends.CALL or accesses
 
 
 class Here(IntEnum):

@@ -17,7 +17,7 @@ from typing import Any
 from mmulator.errors import LaunchError, MmulatorError, OperandError, UnsupportedError
 from mmulator.layouts.tensormap import Encoded, TensorMap
 from mmulator.layouts.tensormap.fields import BYTES as MAP_BYTES
-from mmulator.layouts.tensormap.modes import SWIZZLES
+from mmulator.layouts.tensormap.modes import BY_DRIVER as SWIZZLES
 from mmulator.layouts.tensormap.rules import check
 from mmulator.layouts.tensormap.types import BY_DRIVER, BY_NAME, BY_NUMBER, TensorType
 from mmulator.triton.versions import Interface
@@ -25,7 +25,6 @@ from mmulator.triton.versions import Interface
 PROMOTION = "128B"  # Triton's, of all maps
 _TYPE = re.compile(r"tensordesc(?:_im2col)?<([^[>]*)\[([^\]]*)\]")
 _RANK = re.compile(r",input_rank=(\d+)")
-_SWIZZLES = {mode.driver: name for name, mode in SWIZZLES.items()}
 
 Meta = Mapping[str, Any]
 Path = tuple[int, ...]
@@ -149,12 +148,12 @@ def im2col(
 
 @lru_cache(256)  # programs launch again on the same memory
 def _encoded(m: Encoded, address: int, swizzle: int, nan: bool, label: str) -> bytes:
-    if swizzle not in _SWIZZLES:
-        raise DescriptorError(f"{label}: swizzle {swizzle} is none of CUDA's", hint=f"known: {_SWIZZLES}")
+    if swizzle not in SWIZZLES:
+        raise DescriptorError(f"{label}: swizzle {swizzle} is none of CUDA's", hint=f"known: {SWIZZLES}")
     try:
         return check(
             replace(
-                m, address=address, swizzle=_SWIZZLES[swizzle], l2_promotion=PROMOTION, oob_fill="nan" if nan else "zero"
+                m, address=address, swizzle=SWIZZLES[swizzle], l2_promotion=PROMOTION, oob_fill="nan" if nan else "zero"
             )
         ).encode()
     except OperandError as error:

@@ -25,22 +25,10 @@ _Operand = Annotated[o.Text, o.where("a|b", "Which operand of it. Default: b.", 
 _Major = Annotated[o.Text, o.where("k|mn", "Its contiguous dimension. Default: k.", offer="k mn")]
 
 
+@o.describes_a_tensor
 def check(
     words: _Words = None,
-    shape: o.Shape = None,
-    strides: o.Strides = None,
-    type: o.Type = None,
-    box: o.Box = None,
-    element_strides: o.ElementStrides = None,
-    lower: o.Lower = None,
-    upper: o.Upper = None,
-    channels: o.Channels = None,
-    pixels: o.Pixels = None,
-    interleave: o.Interleave = None,
-    swizzle: o.Swizzle = None,
-    l2_promotion: o.L2 = None,
-    fill: o.Fill = None,
-    address: o.Address = None,
+    said: o.Said = o.NOTHING,
     shared: o.Shared = None,
     expect_tx: _Expect = None,
     window: _Window = None,
@@ -58,8 +46,6 @@ def check(
 
     mmulator tensormap check --shape 4096,64 --box 64,64 --swizzle 128B --descriptor 0x4000004000010000 --for "wgmma m64n64 f16"
     """
-    said = o.Said(shape, strides, type, box, element_strides, lower, upper, channels, pixels, interleave, swizzle,
-                  l2_promotion, fill, address)  # fmt: skip
     copies = [w for w in words or () if o.is_copy(w)]
     maps = [w for w in words or () if not o.is_copy(w)]
     if not copies and len(maps) == 2:

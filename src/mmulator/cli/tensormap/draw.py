@@ -17,22 +17,10 @@ _Theme = Annotated[o.Text, o.out("THEME", "auto, the default, light or dark.", o
 _Lines = Annotated[int, o.out("N", "Lines of 128 bytes that are printed.", min=1)]
 
 
+@o.describes_a_tensor
 def draw(
     map: o.MaybeMap = None,
-    shape: o.Shape = None,
-    strides: o.Strides = None,
-    type: o.Type = None,
-    box: o.Box = None,
-    element_strides: o.ElementStrides = None,
-    lower: o.Lower = None,
-    upper: o.Upper = None,
-    channels: o.Channels = None,
-    pixels: o.Pixels = None,
-    interleave: o.Interleave = None,
-    swizzle: o.Swizzle = None,
-    l2_promotion: o.L2 = None,
-    fill: o.Fill = None,
-    address: o.Address = None,
+    said: o.Said = o.NOTHING,
     at: o.At = None,
     offsets: o.Offsets = None,
     shared: o.Shared = None,
@@ -63,8 +51,6 @@ def draw(
     if theme is not None and not (svg or html or png):
         raise typer.BadParameter("it goes with --svg, --html or --png", param_hint="--theme")
     exclude({"--svg": svg == "-" or None, "--html": html == "-" or None, "--json": json}, "standard output takes one")
-    said = o.Said(shape, strides, type, box, element_strides, lower, upper, channels, pixels, interleave, swizzle,
-                  l2_promotion, fill, address)  # fmt: skip
     found = tensor_box(
         o.map_of(map, said), None if at is None else o.numbers("--at", at), o.numbers("--offsets", offsets or ""),
         shared=o.number("--shared", shared), mode=mode, store=store,

@@ -9,21 +9,9 @@ from mmulator.cli.tensormap import options as o
 _File = Annotated[o.Text, o.out("FILE", "Write the 128 bytes.")]
 
 
+@o.describes_a_tensor
 def encode(
-    shape: o.Shape = None,
-    strides: o.Strides = None,
-    type: o.Type = None,
-    box: o.Box = None,
-    element_strides: o.ElementStrides = None,
-    lower: o.Lower = None,
-    upper: o.Upper = None,
-    channels: o.Channels = None,
-    pixels: o.Pixels = None,
-    interleave: o.Interleave = None,
-    swizzle: o.Swizzle = None,
-    l2_promotion: o.L2 = None,
-    fill: o.Fill = None,
-    address: o.Address = None,
+    said: o.Said,
     out: _File = None,
     json: o.Json = False,
 ) -> None:
@@ -39,8 +27,6 @@ def encode(
     from mmulator.cli.tensormap.text import tell_map
     from mmulator.inspect.tensormaps.fields import tensor_map_fields
 
-    said = o.Said(shape, strides, type, box, element_strides, lower, upper, channels, pixels, interleave, swizzle,
-                  l2_promotion, fill, address)  # fmt: skip
     found = tensor_map_fields(o.map_of(None, said))
     if out is not None:
         write_file(out, found.data)

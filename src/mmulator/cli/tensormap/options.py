@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -60,26 +62,48 @@ Json = Annotated[bool, out(None, "Print JSON.", "--json")]
 
 @dataclass(frozen=True)
 class Said:
-    """What the options say of a tensor and its box, as texts."""
+    """What the options say of a tensor and its box, as texts: a field for each option."""
 
-    shape: str | None
-    strides: str | None
-    type: str | None
-    box: str | None
-    element_strides: str | None
-    lower: str | None
-    upper: str | None
-    channels: int | None
-    pixels: int | None
-    interleave: str | None
-    swizzle: str | None
-    l2_promotion: str | None
-    fill: str | None
-    address: str | None
+    shape: Shape = None
+    strides: Strides = None
+    type: Type = None
+    box: Box = None
+    element_strides: ElementStrides = None
+    lower: Lower = None
+    upper: Upper = None
+    channels: Channels = None
+    pixels: Pixels = None
+    interleave: Interleave = None
+    swizzle: Swizzle = None
+    l2_promotion: L2 = None
+    fill: Fill = None
+    address: Address = None
 
     @property
     def anything(self) -> bool:
-        return any(getattr(self, f.name) is not None for f in fields(self))
+        return self != NOTHING
+
+
+NOTHING = Said()
+
+
+def describes_a_tensor(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameter `said` is all the options of a tensor and its box."""
+    hints, known = get_type_hints(command, include_extras=True), get_type_hints(Said, include_extras=True)
+    parameters: list[Parameter] = []
+    for p in signature(command).parameters.values():
+        if p.name == "said":
+            parameters += [Parameter(f.name, p.kind, default=f.default, annotation=known[f.name]) for f in fields(Said)]
+        else:
+            parameters.append(p.replace(annotation=hints[p.name]))
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        command(said=Said(**{f.name: given.pop(f.name) for f in fields(Said)}), **given)
+
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
 
 
 def numbers(option: str, text: str) -> tuple[int, ...]:

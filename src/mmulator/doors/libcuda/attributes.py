@@ -6,6 +6,7 @@ from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import Kernel
 from mmulator.errors import LaunchError
+from mmulator.ptx.directives import clusters
 
 Extent = tuple[int, int, int]
 MUST_BE_SET, WIDTH, HEIGHT, DEPTH, NON_PORTABLE, POLICY = range(10, 16)
@@ -15,11 +16,7 @@ _LEAST_MOST = {MUST_BE_SET: (0, 1), NON_PORTABLE: (0, 1), POLICY: (0, 2)}
 
 def compiled_cluster(kernel: Kernel) -> Extent | None:
     """Of .reqnctapercluster."""
-    found = kernel.function.kernel.function.directives.get("reqnctapercluster")
-    if not found:
-        return None
-    x, y, z = [*map(int, found), 1, 1][:3]
-    return x, y, z
+    return clusters(kernel.function.kernel.function).shape
 
 
 def required_cluster(kernel: Kernel) -> Extent | None:
@@ -31,7 +28,7 @@ def required_cluster(kernel: Kernel) -> Extent | None:
 def cluster_attributes(kernel: Kernel) -> dict[int, int]:
     """By their numbers. A cluster that nothing requires has extents of 0."""
     extent = required_cluster(kernel) or (0, 0, 0)
-    explicit = "explicitcluster" in kernel.function.kernel.function.directives
+    explicit = clusters(kernel.function.kernel.function).explicit
     return {MUST_BE_SET: int(explicit), NON_PORTABLE: 0, POLICY: 0, **kernel.clusters, **dict(zip(_EXTENT, extent))}
 
 

@@ -16,7 +16,8 @@ from mmulator.doors.libcuda.codes import Code
 from mmulator.errors import LaunchError, OperandError
 from mmulator.layouts.tensormap import Encoded
 from mmulator.layouts.tensormap.fields import BYTES, GLOBAL_ADDRESS, MOST_RANK, WORDS
-from mmulator.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES
+from mmulator.layouts.tensormap.modes import BY_DRIVER as SWIZZLES
+from mmulator.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS
 from mmulator.layouts.tensormap.rules import check
 from mmulator.layouts.tensormap.types import BY_DRIVER
 
@@ -24,7 +25,6 @@ T = TypeVar("T")
 _BY_INTERLEAVE = {number: name for name, number in INTERLEAVES.items()}
 _BY_PROMOTION = {number: name for name, number in PROMOTIONS.items()}
 _BY_FILL = {number: name for name, number in FILLS.items()}
-_BY_SWIZZLE = {mode.driver: name for name, mode in SWIZZLES.items()}
 
 
 def _refused(message: str) -> Refused:
@@ -65,7 +65,7 @@ def _described(
         _of(BY_DRIVER, kind, "tensorDataType"), _numbers(sizes, ctypes.c_uint64, rank, "globalDim"),
         _numbers(strides, ctypes.c_uint64, rank - 1, "globalStrides"),
         _numbers(steps, ctypes.c_uint32, rank, "elementStrides"), address=address,
-        interleave=_of(_BY_INTERLEAVE, interleave, "interleave"), swizzle=_of(_BY_SWIZZLE, swizzle, "swizzle"),
+        interleave=_of(_BY_INTERLEAVE, interleave, "interleave"), swizzle=_of(SWIZZLES, swizzle, "swizzle"),
         l2_promotion=_of(_BY_PROMOTION, promotion, "l2Promotion"), oob_fill=_of(_BY_FILL, fill, "oobFill"),
     )  # fmt: skip
 

@@ -8,9 +8,8 @@ from uuid import UUID, uuid5
 import torch
 
 from mmulator.driver import current
-from mmulator.driver.clock import MULTIPROCESSORS
 from mmulator.errors import UnsupportedError
-from mmulator.machine.launch.limits import KIB
+from mmulator.machine.launch.limits import KIB, MULTIPROCESSOR
 
 CUDA = (13, 0)  # what `torch.version.cuda` says
 BUILT_FOR = (75, 80, 86, 90, 100, 120)  # what a build of torch for this CUDA has code for
@@ -112,10 +111,10 @@ def properties(index: int = 0) -> Properties:
     check_device(index)
     chip = current().device
     major, minor = chip.capability
-    one = MULTIPROCESSORS[chip.name]
+    most_threads, _, shared = MULTIPROCESSOR[chip.name]
     return Properties(
         chip.product, major, minor, 0, int(chip.name in _INTEGRATED), chip.multiprocessors, chip.memory,
-        one.threads, 1024, WARP, REGISTERS, 48 * KIB, chip.shared, one.shared * KIB, chip.clock,
+        most_threads, 1024, WARP, REGISTERS, 48 * KIB, chip.shared, shared * KIB, chip.clock,
         chip.memory_clock, chip.memory_bus, chip.l2, chip.product, Uuid(chip.product), 1, 0, 0,
     )  # fmt: skip
 

@@ -60,6 +60,7 @@ SWIZZLES: Mapping[str, TensorSwizzle] = {
         TensorSwizzle("96B", 4, 0, 7, 96, ((4, 7, 1),), 256),
     )
 }
+BY_DRIVER: Mapping[int, str] = {s.driver: s.name for s in SWIZZLES.values()}  # names, by numbers of CUtensorMapSwizzle
 BY_MODE: Mapping[tuple[int, int], TensorSwizzle] = {(s.mode, s.atomicity): s for s in SWIZZLES.values()}
 
 

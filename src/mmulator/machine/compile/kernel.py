@@ -37,6 +37,7 @@ from mmulator.program.blocks import (
     LONGEST,
     Block,
     Program,
+    accesses_memory,
     build,
 )
 from mmulator.program.calls import Place, check_frames, deepest, place_frames
@@ -136,6 +137,11 @@ class CompiledKernel:
     def cancels(self) -> bool:
         """Whether its clusters take others that have not begun: then native code calls Python, too."""
         return TransferKind.CANCEL in self.movers
+
+    @cached_property
+    def noisy_blocks(self) -> np.ndarray:
+        """Numbers of the blocks that access memory."""
+        return np.array([b.index for b in self.program.blocks if accesses_memory(b)], np.uint32)
 
     @cached_property
     def prints(self) -> bool:

@@ -95,6 +95,13 @@ class Signature:
         for p, value, at, where, is_pointer in zip(params, args, self.offsets, self.where, self.pointer):
             value = host_value(value, p, where)
             result.values.append(value)
+            if isinstance(value, np.ndarray) and not (p.shape and value.dtype == np.uint8) and value.ndim > 0:
+                if not is_pointer:
+                    raise LaunchError(
+                        f"{where} is .{p.type}, not a pointer: it cannot take an array of {value.dtype}{value.shape}"
+                    )
+                pool.place(value, at, where)
+                continue
             if maps := tensor_maps(value):
                 if not is_pointer:
                     raise LaunchError(
@@ -102,13 +109,6 @@ class Signature:
                         hint="a map goes by value, .param .align 64 .b8 map[128], or as a pointer, .param .u64 map",
                     )
                 pool.place_maps(maps, at, where)
-                continue
-            if isinstance(value, np.ndarray) and not (p.shape and value.dtype == np.uint8) and value.ndim > 0:
-                if not is_pointer:
-                    raise LaunchError(
-                        f"{where} is .{p.type}, not a pointer: it cannot take an array of {value.dtype}{value.shape}"
-                    )
-                pool.place(value, at, where)
                 continue
             aggregate = isinstance(value, Aggregate)
             data = _aggregate_bytes(value, p, where) if aggregate else scalar_bytes(value, p, where)

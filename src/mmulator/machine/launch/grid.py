@@ -23,7 +23,6 @@ from mmulator.machine.launch.regions import Region, Regions
 from mmulator.machine.launch.shape import LaunchShape
 from mmulator.machine.state import LANES, Launch
 from mmulator.program.addresses import SLOT_GRID, SLOT_PARAM, SLOT_SHIFT
-from mmulator.program.blocks import accesses_memory
 
 LAUNCH = Launch.numpy_dtype()
 # What all CTAs of a cooperative grid share, as an H200 has it: a size, the word of grid.sync() in cooperative_groups, 1, nothing.
@@ -73,7 +72,8 @@ class Grid:
         self.regions = Regions(map(replace, arguments.regions)) if self.heap.edge else arguments.regions
         self.placement = Placement(self.buffers, self.regions, self.atomic_bytes, self.heap)
         self.params[:] = arguments.params
-        self.workspace[:] = WORKSPACE
+        if shape.cooperative:
+            self.workspace[:] = WORKSPACE
         self.stop[0] = 0
         self.printer.text.clear()
         self.printer.size = 0
@@ -143,7 +143,7 @@ class Grid:
         self.functions = self.heap.hold(k.function_table)
         launch["functions"], launch["function_count"] = pointer(self.functions), len(self.functions)
         launch["frame_bytes"] = k.frame_bytes
-        self.noisy = self.heap.hold(np.array([b.index for b in k.program.blocks if accesses_memory(b)], np.uint32))
+        self.noisy = self.heap.hold(k.noisy_blocks)
         launch["noisy"], launch["noisy_count"] = pointer(self.noisy), len(self.noisy)
         launch["print"] = self.printer.address
         launch["workspace"] = (SLOT_GRID << SLOT_SHIFT) * s.cooperative

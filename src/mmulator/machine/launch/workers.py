@@ -138,9 +138,9 @@ class Workers:
         self.taken = 0  # clusters that were taken while others waited
         self.active = 0  # threads besides the caller's
         self.called: set[int] = set()  # those of them that have not come yet
-        self.cancels = _CANCEL(self._cancel)  # native code has its address
-        place = ctypes.cast(self.cancels, ctypes.c_void_p).value or 0
-        grid.launch["cancel"] = place * grid.kernel.cancels
+        if grid.kernel.cancels:
+            self.cancels = _CANCEL(self._cancel)  # native code has its address
+            grid.launch["cancel"] = ctypes.cast(self.cancels, ctypes.c_void_p).value
         self.alone = not (grid.kernel.prints or grid.kernel.cancels) and grid.subscriber is None  # the caller works, too
         self.error: BaseException | None = None
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)

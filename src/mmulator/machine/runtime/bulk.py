@@ -15,7 +15,7 @@ from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, accessed_o
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.mbarrier import ALIGNMENT, must_be_mbarrier
 from mmulator.machine.runtime.reduce import reduce_function
-from mmulator.machine.runtime.transfers import new_transfer, start
+from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
 from mmulator.machine.runtime.windows import (
     OFFSET_MASK,
     SHARED,
@@ -23,7 +23,6 @@ from mmulator.machine.runtime.windows import (
     hold,
     hold_shared,
     other_cta,
-    reach_shared,
     shared_of,
 )
 from mmulator.machine.state import Completes, FaultKind, Transfer, TransferKind, Warp
@@ -203,9 +202,7 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
                 barrier_beside(w, lane, to[lane], barriers[lane], site)
             if w.cta.fault == 0:
                 t = new_transfer(w, lane, u32(TransferKind.BULK_LOAD), site)
-                t.completes = u32(Completes.BYTES)
-                t.barriers = reached
-                t.offset = (barriers[lane] & WITHIN) - SHARED_BASE
+                heard_at(t, barriers[lane], reached)
                 if from_global:
                     fill(t, to[lane], at[lane], bytes, source)
                 else:
@@ -260,9 +257,7 @@ def reduce_to_shared(
         barrier_beside(w, lane, to[lane], barriers[lane], site)
         if w.cta.fault == 0:
             t = new_transfer(w, lane, kind, site)
-            t.completes = u32(Completes.BYTES)
-            t.barriers = u32(1) << u32(barriers[lane] >> RANK_SHIFT)
-            t.offset = (barriers[lane] & WITHIN) - SHARED_BASE
+            heard_at(t, barriers[lane], u32(1) << u32(barriers[lane] >> RANK_SHIFT))
             fill(t, to[lane] | SHARED, at[lane] | SHARED, bytes, source)
             t.target = target
             start(t)
@@ -290,10 +285,9 @@ def clear(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u64), site:
         bytes = sizes[lane]
         if ((at[lane] | bytes) & 7) != 0:
             fault(w, FaultKind.MISALIGNED, site, lane, at[lane], u32(8))
-        if at[lane] <= OFFSET_MASK and other_cta(w, at[lane]) != 0:
-            fault(w, FaultKind.OTHER_CTA, site, lane, at[lane], u32(bytes))
-        target = reach_shared(w, lane, at[lane], bytes, WRITE, site)
+        target = hold_own(w, lane, at[lane], bytes, site)
         if w.cta.fault == 0:
+            accessed_one(w, lane, at[lane] | SHARED, u32(bytes), WRITE, site)
             fill_bytes(target, 0, bytes)
 
 

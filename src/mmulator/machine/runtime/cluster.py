@@ -10,20 +10,31 @@ from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, popcount, select, trailing_zeros
+from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, popcount, select, stack, trailing_zeros
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.bulk import hold_barrier, hold_own
 from mmulator.machine.runtime.events import WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.transfers import new_transfer, start
+from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
 from mmulator.machine.runtime.waiting import wait_for_lanes, wake
 from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, WITHIN, shared_of
-from mmulator.machine.state import RESCHEDULE, Cluster, Completes, Cta, FaultKind, Transfer, TransferKind, Warp
+from mmulator.machine.state import RESCHEDULE, Cluster, Cta, FaultKind, Launch, Transfer, TransferKind, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 
 U32 = u32.vec(32)
 ARRIVE, WAIT = range(2)  # what was wrong, in fault_bytes
+
+
+@native
+def first_cta(launch: ptr_to(Launch), number: u64, place: ptr_to(u32)) -> None:
+    """Where the first CTA of a cluster is in the grid: x, y, z. number: of the cluster, x fastest."""
+    c = launch.cluster
+    across = u64(launch.nctaid[0] // c[0])
+    down = u64(launch.nctaid[1] // c[1])
+    place[0] = u32(number % across) * c[0]
+    place[1] = u32(number // across % down) * c[1]
+    place[2] = u32(number // (across * down)) * c[2]
 
 
 @native
@@ -103,13 +114,9 @@ def move_cancel(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u
     low = u64(0)
     high = u64(0)
     if number != u64(NONE & 0xFFFFFFFFFFFFFFFF):
-        c = launch.cluster
-        across = u64(launch.nctaid[0] // c[0])
-        down = u64(launch.nctaid[1] // c[1])
-        x = number % across * u64(c[0])
-        y = number // across % down * u64(c[1])
-        z = number // (across * down) * u64(c[2])
-        low = x | (y << 32) | (z << 48)
+        corner = stack(u32, 3)
+        first_cta(launch, number, corner)
+        low = u64(corner[0]) | (u64(corner[1]) << 32) | (u64(corner[2]) << 48)
         high = u64(1)
     left = t.barriers
     while left != 0:
@@ -149,9 +156,7 @@ def cancel_function(generic: bool, multicast: bool) -> Native:
                 reached = (u32(1) << w.cta.cluster.cta_count) - 1
             if w.cta.fault == 0:
                 t = new_transfer(w, lane, u32(TransferKind.CANCEL), site)
-                t.completes = u32(Completes.BYTES)
-                t.barriers = reached
-                t.offset = (barrier & WITHIN) - SHARED_BASE
+                heard_at(t, barrier, reached)
                 t.units = u32(1)
                 t.payload[TO] = response
                 start(t)

@@ -24,6 +24,7 @@ from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
 from mmulator.machine.runtime.accounts import forget_mbarriers
+from mmulator.machine.runtime.cluster import first_cta
 from mmulator.machine.runtime.pending import complete_for_sleepers
 from mmulator.machine.runtime.standstill import end_waits
 from mmulator.machine.runtime.transfers import finish_transfers, grow_old, no_transfers, transfer_for_sleepers
@@ -158,16 +159,13 @@ def begin_cluster(cluster: ptr_to(Cluster)) -> None:
     launch = cluster.launch
     c = launch.cluster
     ctas = cast_ptr(Cta, cluster.ctas)
-    across = u64(launch.nctaid[0] // c[0])
-    down = u64(launch.nctaid[1] // c[1])
-    x = u32(cluster.number % across) * c[0]
-    y = u32(cluster.number // across % down) * c[1]
-    z = u32(cluster.number // (across * down)) * c[2]
+    corner = stack(u32, 3)
+    first_cta(launch, cluster.number, corner)
     for rank in range(cluster.cta_count):
         cta = ctas + rank
-        cta.ctaid[0] = x + rank % c[0]
-        cta.ctaid[1] = y + rank // c[0] % c[1]
-        cta.ctaid[2] = z + rank // (c[0] * c[1])
+        cta.ctaid[0] = corner[0] + rank % c[0]
+        cta.ctaid[1] = corner[1] + rank // c[0] % c[1]
+        cta.ctaid[2] = corner[2] + rank // (c[0] * c[1])
         cta.linear = cta.ctaid[0] + launch.nctaid[0] * (cta.ctaid[1] + launch.nctaid[1] * cta.ctaid[2])
     cluster.begun = u32(1)
 

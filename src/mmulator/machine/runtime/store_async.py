@@ -16,10 +16,10 @@ from mmulator.machine.runtime.bulk import barrier_beside
 from mmulator.machine.runtime.events import BOTH, WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.reduce import reduce_function
-from mmulator.machine.runtime.transfers import new_transfer, start
-from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, WITHIN, hold, hold_shared
+from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
+from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, hold, hold_shared
 from mmulator.machine.state import Completes, FaultKind, Transfer, Warp
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 
 TO, BYTES, VALUE = range(3)  # words of the payload: an address, as subscribers know it; of the value; where that begins
 WRITES, COMBINES = by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
@@ -99,9 +99,7 @@ def to_shared(kind: str, count: int, generic: bool) -> Native:
             barrier_beside(w, lane, at, barrier, site)
             if w.cta.fault == 0:
                 t = new(w, lane, mover, at | SHARED, target, values, site)
-                t.completes = u32(Completes.BYTES)
-                t.barriers = u32(1) << u32(barrier >> RANK_SHIFT)
-                t.offset = (barrier & WITHIN) - SHARED_BASE
+                heard_at(t, barrier, u32(1) << u32(barrier >> RANK_SHIFT))
                 start(t)
 
     return Native(store, f"async_{kind}x{count}{'_generic' if generic else ''}")

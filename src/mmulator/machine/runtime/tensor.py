@@ -32,7 +32,7 @@ from mmulator.machine.runtime.bulk import barrier_beside, hold_barrier
 from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, accessed_one, by
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.reduce import reduce_function
-from mmulator.machine.runtime.transfers import new_transfer, start
+from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
 from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, WITHIN, hold, hold_shared, other_cta, shared_of
 from mmulator.machine.state import PAYLOAD, Completes, FaultKind, Transfer, TransferKind, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
@@ -386,9 +386,7 @@ def hold_barriers(w: ptr_to(Warp), lane: u32, t: ptr_to(Transfer), barrier: u64,
         rank = trailing_zeros(left)
         left = left & (left - 1)
         hold_barrier(w, lane, (u64(rank) << RANK_SHIFT) | (barrier & WITHIN), site)
-    t.completes = u32(Completes.BYTES)
-    t.barriers = barriers
-    t.offset = (barrier & WITHIN) - SHARED_BASE
+    heard_at(t, barrier, barriers)
 
 
 @native

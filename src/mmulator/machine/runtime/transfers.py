@@ -8,7 +8,7 @@ when it is carried out, or when its lane waits until it was read; its bytes may 
 issue:
 
     t = new_transfer(w, lane, TransferKind..., site)
-    fill t.completes, barriers, offset, units, source, source_bytes, target, payload
+    fill t.units, source, source_bytes, target, payload; t.completes = GROUP, or heard_at(t, barrier, ranks)
     start(t)
 """
 
@@ -23,7 +23,7 @@ from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.chance import hash_choice
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.mbarrier import complete_for
-from mmulator.machine.runtime.windows import shared_of
+from mmulator.machine.runtime.windows import WITHIN, shared_of
 from mmulator.machine.state import (
     STAGING,
     TRANSFERS,
@@ -277,6 +277,14 @@ def start(t: ptr_to(Transfer)) -> None:
         advance(t, t.units)
     elif (what & 7) < 4 and t.units > 1:
         advance(t, 1 + u32(what >> 32) % (t.units - 1))
+
+
+@native
+def heard_at(t: ptr_to(Transfer), barrier: u64, ranks: u32) -> None:
+    """The bytes of a transfer complete the mbarriers at one place, an address of the shared window, in these CTAs."""
+    t.completes = u32(Completes.BYTES)
+    t.barriers = ranks
+    t.offset = (barrier & WITHIN) - SHARED_BASE
 
 
 # bulk async-groups: of each lane ------------------------------------------------------------------------------------
