@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 
 # Public names are imported on first use, so that `import mmulator` costs next to nothing.
 _LAZY: dict[str, tuple[str, str | None]] = {
+    "Finding": ("mmulator.findings", "Finding"),
     "Instruction": ("mmulator.instruction.instruction", "Instruction"),
     "Kernel": ("mmulator.machine.module", "Kernel"),
     "MatrixDescriptor": ("mmulator.layouts.descriptors", "MatrixDescriptor"),
@@ -23,6 +24,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
 }
 
 __all__ = [
+    "Finding",
     "Instruction",
     "Kernel",
     "MatrixDescriptor",
@@ -40,6 +42,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from mmulator import errors, inspect, triton
+    from mmulator.findings import Finding
     from mmulator.instruction.instruction import Instruction
     from mmulator.instruction.matmul import matmul
     from mmulator.layouts import sparse

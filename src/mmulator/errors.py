@@ -10,10 +10,13 @@ import os
 from collections.abc import Callable, Iterable
 from functools import wraps
 from itertools import islice
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from mmulator.location import Location
 from mmulator.source import Span, printable
+
+if TYPE_CHECKING:
+    from mmulator.findings import Finding
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,10 +42,12 @@ class MmulatorError(Exception):
     rule: the rule that is broken, as `section title (PTX ISA)` or a sentence.
     hint: what to do about it.
     launch: the line of the program that launched the kernel, as `run.py:17: add[grid](x, y)`, where a door knows it.
+    findings: what the sanitizer had found until then, if the launch was sanitized.
     """
 
     kind = "error"
     launch: str | None = None
+    findings: tuple[Finding, ...] = ()
 
     def __init__(
         self, message: str, *, span: Span | None = None, rule: str | None = None, hint: str | None = None
@@ -140,6 +145,19 @@ class UndefinedBehaviour(MmulatorError):
     """A running kernel did what the specification calls undefined behaviour."""
 
     kind = "undefined behaviour"
+
+
+def undefined(findings: tuple[Finding, ...]) -> UndefinedBehaviour:
+    """The first of what a sanitized launch found, an error before a warning, to be raised; it has them all."""
+    first = min(findings, key=lambda f: f.severity != "error")
+    more = f" (and {len(findings) - 1} more findings)" if len(findings) > 1 else ""
+    against = f", against {first.conflict}" if first.conflict else ""
+    error = UndefinedBehaviour(
+        f"{first.message}; by {first.threads}{against} [{first.rule}]{more}", span=first.span, rule=first.about.section,
+        hint=first.hint,
+    )
+    error.findings = findings
+    return error
 
 
 class UnstableResult(MmulatorError):

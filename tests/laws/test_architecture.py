@@ -14,10 +14,11 @@ from tests.support import places, rows, vectors
 ROOT = places.ROOT / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
-    ("lazy",), ("floating",), ("location",), ("source",), ("errors",), ("interop", "demangle", "tables"), ("codegen",), ("isa",),
+    ("lazy",), ("floating",), ("location",), ("source",), ("rules",), ("findings",), ("errors",),
+    ("interop", "demangle", "tables"), ("codegen",), ("isa",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
-    ("ptx",), ("program",), ("machine",), ("devices", "sanitizer"), ("driver",), ("triton", "doors"), ("jobs",),
+    ("ptx",), ("program",), ("machine",), ("devices",), ("driver",), ("triton", "doors"), ("jobs",),
     ("conformance",), ("inspect",), ("cli", "explorer"), ("__main__",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
@@ -119,9 +120,10 @@ def test_there_is_no_circle_of_imports(for_types: bool) -> None:
     assert found == CIRCLES
 
 
-# What stands in machine/, the lower before the higher: structs and native code, what a block's code is written with, what
-# instructions do, kernels, launches. Files beside the folders are on top; the structs are below all.
-WINGS = ("state", "runtime", "emit", "meaning", "compile", "launch")
+# What stands in machine/, the lower before the higher: structs and native code, the sanitizer's, which the hooks of a sanitized
+# kernel call, what a block's code is written with, what instructions do, kernels, launches. Files beside the folders are on top;
+# the structs are below all.
+WINGS = ("state", "runtime", "sanitizer", "emit", "meaning", "compile", "launch")
 
 
 @pytest.mark.parametrize("wing", WINGS)

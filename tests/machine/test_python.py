@@ -201,9 +201,9 @@ def test_what_things_look_like() -> None:
     assert all(getattr(mm, name) is not None for name in dir(mm))
 
 
-def test_the_sanitizer_that_is_not_there_says_so() -> None:
-    with pytest.raises(mm.errors.UnsupportedError, match="no sanitizer yet"):
-        mm.Module.load(MANGLED)["scale"].launch(1, 1, [None, 1.0], sanitize=True)
+def test_sanitize_is_said_in_one_of_three_ways() -> None:
+    with pytest.raises(mm.errors.LaunchError, match="sanitize is 'yes', not True, False or 'raise'"):
+        mm.Module.load(MANGLED)["scale"].launch(1, 1, [None, 1.0], sanitize="yes")
 
 
 FAILING = """

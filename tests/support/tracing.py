@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from mmulator.codegen.lang import Instrument, native
 from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import Struct, i32, ptr_to, u32, u64
@@ -15,6 +13,7 @@ from mmulator.isa.targets import default_device
 from mmulator.machine.compile.options import CompileOptions
 from mmulator.machine.launch.events import Logs
 from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.resident import Resident
 from mmulator.machine.launch.shape import LaunchShape
 from mmulator.machine.launch.workers import Workers
 from mmulator.machine.module import Kernel
@@ -104,8 +103,11 @@ class Event:
 class Trace:
     instrument = TRACE
 
-    def begin(self, launch: np.ndarray, workers: int) -> None:
-        self.logs = Logs(Entry, workers, 64)
+    def begin(self, grid: Grid) -> None:
+        self.logs = Logs(Entry, grid.workers, 64)
+
+    def attach(self, resident: Resident) -> None:
+        pass
 
     def log(self, worker: int) -> int:
         return self.logs.address(worker)

@@ -19,7 +19,9 @@ from mmulator.machine.compile.options import DEFAULT, CompileOptions
 if TYPE_CHECKING:
     import numpy as np
 
+    from mmulator.findings import Finding
     from mmulator.machine.launch.arguments import Arguments
+    from mmulator.machine.launch.sanitizer import Sanitizer
     from mmulator.machine.launch.watch import Store, Watches
     from mmulator.machine.launch.work import Work
     from mmulator.ptx.tree import Module as Tree
@@ -63,7 +65,8 @@ class Request:
 
     shared: dynamic bytes. back: the arrays that are wanted afterwards; None for all. The rest is for backends that are no
     GPU: seed of the scheduler's choices, threads of the host, seconds that it may take, whom to tell how far it is,
-    elements whose stores are noted, whether the seed chooses the order in which blocks begin, too. cluster: blocks of a cluster;
+    elements whose stores are noted, what looks for undefined behaviour, whether the seed chooses the order in which blocks
+    begin, too. cluster: blocks of a cluster;
     None where neither the launch nor the kernel says it. cooperative: all blocks are resident at once, and may wait for each
     other. counts_clusters: a driver is given the grid in clusters (.blocksareclusters); here it is in blocks.
     """
@@ -78,6 +81,7 @@ class Request:
     timeout: float | None = None
     progress: Progress | None = None
     watches: Watches | None = None
+    sanitizer: Sanitizer | None = None
     shuffled: bool = False
     cluster: tuple[int, int, int] | None = None
     cooperative: bool = False
@@ -95,6 +99,7 @@ class Ran:
     notes: list[str] = field(default_factory=list)
     output: str = ""
     stores: list[Store] = field(default_factory=list)
+    findings: tuple[Finding, ...] = ()
 
 
 class Backend(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mmulator.codegen.locks import Lock
-from mmulator.errors import LaunchError
+from mmulator.errors import ExecutionFault, LaunchError
 from mmulator.machine.backend import Chip, Progress, Ran, Request
 from mmulator.machine.compile.kernel import CompiledKernel, Jit
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
@@ -65,16 +65,23 @@ class Cpu:
         watches = request.watches
         threads = request.threads or (1 if watches else None)
         try:
-            grid, spare = grid_for(kernel, shape, request.arguments, request.seed, threads, watches)
+            subscriber = request.sanitizer or watches
+            grid, spare = grid_for(kernel, shape, request.arguments, request.seed, threads, subscriber)
             workers = Workers(grid, request.progress, spare, request.seed if request.shuffled else None)
             outcome = workers.run(request.timeout)
+        except ExecutionFault as fault:
+            if request.sanitizer is not None:
+                fault.findings = request.sanitizer.findings()
+            raise
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
         stores = watches.stores(shape, kernel.sites) if watches else []
         ran = Ran(
             outcome.seconds, outcome.workers, Work(kernel, outcome.counts), kernel.from_cache, [*kernel.notes, *_notes(shape)],
-            "".join(grid.printer.text), stores,
+            "".join(grid.printer.text), stores, request.sanitizer.findings() if request.sanitizer else (),
         )  # fmt: skip
+        if request.sanitizer:
+            ran.notes.extend(request.sanitizer.notes)
         keep(grid, workers.residents)
         return ran
 

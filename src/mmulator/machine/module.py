@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mmulator.codegen.locks import TimeUp, time_limit
 from mmulator.demangle import choose, demangle
-from mmulator.errors import LaunchError, UnsupportedError, short_traceback
+from mmulator.errors import LaunchError, short_traceback, shown, undefined
 from mmulator.isa.targets import Target, default_device
 from mmulator.lazy import cached_property
 from mmulator.machine.backend import Request
@@ -33,6 +33,7 @@ from mmulator.machine.launch.limits import (
     whole,
 )
 from mmulator.machine.launch.report import Report
+from mmulator.machine.launch.sanitizer import Sanitizer
 from mmulator.machine.launch.shape import Extent
 from mmulator.machine.launch.watch import Watched, Watches
 from mmulator.machine.variables import Variables
@@ -224,6 +225,7 @@ class Kernel:
     def request(
         self, grid: Any, block: Any, args: Any, shared: Any, device: str, *, seed: Any = 0, threads: Any = None,
         timeout: Any = None, progress: Progress | None = None, watch: Any = (), cluster: Any = None, cooperative: Any = False,
+        sanitize: Any = False,
     ) -> Request:  # fmt: skip
         """A launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or UnsupportedError."""
         g, b, dynamic, c = self.shape(grid, block, shared, device, cluster)
@@ -231,11 +233,16 @@ class Kernel:
             check_cooperative(g, c, prod(b), self.static_shared + dynamic, device)
         arguments = self.signature.pack(sequence(args, "args"), self.module.image.next_slot, self.module.variables.placed())
         elements = watched(watch) if watch != () else ()
+        if sanitize not in (True, False, "raise"):
+            raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False or 'raise'")
+        if sanitize and elements:
+            raise LaunchError("a launch is watched or sanitized, not both", hint="launch it twice")
         return Request(
             g, b, arguments, dynamic, None, whole(seed, "seed"), None if threads is None else whole(threads, "threads", 1),
             seconds(timeout), (lambda done, total: progress("run", done, total)) if progress else None,
             Watches(elements, arguments.values, arguments) if elements else None, cluster=c,
             cooperative=bool(cooperative), counts_clusters="blocksareclusters" in self.function.directives,
+            sanitizer=Sanitizer() if sanitize else None,
         )  # fmt: skip
 
     @short_traceback
@@ -246,7 +253,7 @@ class Kernel:
         args: Sequence[Any] = (),
         shared: int = 0,
         device: str | None = None,
-        sanitize: bool = False,
+        sanitize: bool | Literal["raise"] = False,
         seed: int = 0,
         *,
         timeout: float | None = None,
@@ -269,11 +276,12 @@ class Kernel:
         of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what .reqnctapercluster says, or
         no clusters (PTX ISA 9.1, Programming Model: Cluster of Cooperative Thread Arrays). cooperative: all blocks are
         resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).
+        sanitize: undefined behaviour is looked for, and is in the report's `findings`; "raise": the first is raised when the
+        kernel has run. What is raised meanwhile has the findings so far (`error.findings`).
 
-        Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then).
+        Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then),
+        UndefinedBehaviour.
         """
-        if sanitize:
-            raise UnsupportedError("launch(sanitize=True): there is no sanitizer yet", hint="leave sanitize out")
         if device is not None and not isinstance(device, str):
             raise LaunchError(f"device is of type {type(device).__name__}, not a name such as 'sm_90'")
         if cooperative not in (True, False):
@@ -283,15 +291,18 @@ class Kernel:
         device = device or self.module.default_device
         request = self.request(
             grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch,
-            cluster=cluster, cooperative=cooperative,
+            cluster=cluster, cooperative=cooperative, sanitize=sanitize,
         )  # fmt: skip
-        options = CompileOptions(events=request.watches.instrument) if request.watches else DEFAULT
+        subscriber = request.sanitizer or request.watches
+        options = CompileOptions(events=subscriber.instrument) if subscriber else DEFAULT
         options = in_clusters(options, request.cluster)
         started = time.perf_counter()
         compiled = self.module.loaded.compiled.get((self.name, device, options))
         compiled = compiled or self._compile_within(request.timeout, device, progress, options)
         compile_seconds = time.perf_counter() - started
         ran = CPU.launch(compiled, request)
+        if sanitize == "raise" and ran.findings:
+            raise undefined(ran.findings)
         return Report.of(self.name, device, self.static_shared, request, ran, self.module.parse_seconds, compile_seconds)
 
     @property

@@ -137,6 +137,7 @@ Launch = Struct(
         ("registers", u32),  # of a thread at the start, where setmaxnreg changes that; else 0
         ("cancel", u64),  # host function that takes a cluster from those that have not begun, or 0
         ("workspace", u64),  # address of what the CTAs of a cooperative grid share, or 0
+        ("sanitizer", ptr),  # what a sanitized launch knows besides: a SanitizedLaunch (machine/sanitizer/state.py), or null
     ],
 )
 
@@ -218,6 +219,7 @@ Cluster = Struct("Cluster", [
     ("others", u32),  # whether other clusters of the grid are not over
     ("accounts", ptr), ("account_count", u32),  # a table of ACCOUNTS; how many are in use
     ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; how often it was complete
+    ("sanitizer", ptr),  # of a sanitized launch: a SanitizedCluster, or null
 ])  # fmt: skip
 
 # What is known of an mbarrier besides its word (runtime/accounts.py). Who: site + 1 (0: nobody), warp of the cluster, lane, in

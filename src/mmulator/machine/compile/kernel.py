@@ -219,7 +219,7 @@ class Jit:
         places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
         local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
         check_frames(self.program.entry.function, frame_bytes, local)
-        ensure([run_clusters])
+        ensure([run_clusters.under(self.options.events) or run_clusters])
         blocks = self.program.blocks
         code = np.zeros(len(blocks), np.uint64)
         classes = [Counter(instruction_class(i) for i in _instructions(b)) for b in blocks]

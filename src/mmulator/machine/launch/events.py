@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from mmulator.codegen.lang import Instrument
 from mmulator.codegen.types import Struct
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.state import Log
+
+if TYPE_CHECKING:
+    from mmulator.machine.launch.grid import Grid
+    from mmulator.machine.launch.resident import Resident
 
 LOG = Log.numpy_dtype()
 DRAIN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -22,8 +26,11 @@ class Subscriber(Protocol):
     @property
     def instrument(self) -> Instrument: ...
 
-    def begin(self, launch: np.ndarray, workers: int) -> None:
+    def begin(self, grid: Grid) -> None:
         """Before the launch runs: what native code needs."""
+
+    def attach(self, resident: Resident) -> None:
+        """The same for the memory of a cluster, before one runs there."""
 
     def log(self, worker: int) -> int:
         """Where the log of a worker is."""

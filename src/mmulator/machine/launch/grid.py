@@ -60,7 +60,7 @@ class Grid:
         self.fill_in(kernel, shape, arguments, seed, threads)
         self.subscriber = subscriber
         if subscriber is not None:
-            subscriber.begin(self.launch, self.workers)
+            subscriber.begin(self)
 
     def fill_in(self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None) -> None:
         """What is this launch's own. Raises LaunchError."""

@@ -10,6 +10,7 @@ from mmulator.machine.launch.watch import Store
 from mmulator.tables import element, html_table, text_table
 
 if TYPE_CHECKING:
+    from mmulator.findings import Finding
     from mmulator.machine.backend import Ran, Request
     from mmulator.machine.launch.work import Work
 
@@ -23,7 +24,8 @@ class Report:
     instructions: executed warp instructions by class. macs: multiply-accumulates of matrix instructions. seconds: of
     parse, compile and run. cached: the machine code came from the disk cache. notes: what a reader should know of the
     fidelity, such as functions that are not modelled to the bit on this device. output: what the kernel printed.
-    stores: to the elements that the launch watched, in order. cluster: blocks of a cluster.
+    stores: to the elements that the launch watched, in order. cluster: blocks of a cluster. findings: rules that the
+    kernel broke, where the launch was sanitized.
     """
 
     kernel: str
@@ -41,6 +43,7 @@ class Report:
     output: str = ""
     stores: list[Store] = field(default_factory=list)
     cluster: tuple[int, int, int] = (1, 1, 1)
+    findings: tuple[Finding, ...] = ()
 
     @classmethod
     def of(
@@ -52,7 +55,7 @@ class Report:
         report.__dict__.update(
             kernel=kernel, device=device, grid=request.grid, block=request.block, shared=static_shared + request.shared,
             seed=request.seed, threads=ran.threads, cached=ran.cached, notes=ran.notes, output=ran.output, stores=ran.stores,
-            cluster=request.cluster or (1, 1, 1), _work=ran.work,
+            cluster=request.cluster or (1, 1, 1), _work=ran.work, findings=ran.findings,
             seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds},
         )  # fmt: skip
         return report
@@ -102,6 +105,7 @@ class Report:
             *self.costs,
             *(f"store: {store}" for store in self.stores[-8:]),
             *(f"note: {note}" for note in self.notes),
+            *(str(finding) for finding in self.findings),
         ]
 
     def __str__(self) -> str:
@@ -123,6 +127,7 @@ class Report:
             "cluster": list(self.cluster), "shared": self.shared, "seed": self.seed, "threads": self.threads,
             "instructions": self.instructions, "macs": self.macs, "seconds": self.seconds, "cached": self.cached,
             "notes": self.notes, "output": self.output, "stores": [asdict(s) for s in self.stores],
+            "findings": [f.as_dict() for f in self.findings],
         }  # fmt: skip
 
 

@@ -20,6 +20,8 @@ from mmulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
+    from mmulator.machine.launch.grid import Grid
+    from mmulator.machine.launch.resident import Resident
 
 ROOM = 4096  # of a worker's log
 Watched = tuple[int, Any]  # number of an argument, and an index of one of its elements: a number or a tuple
@@ -77,12 +79,16 @@ class Watches:
 
         return WATCH
 
-    def begin(self, launch: np.ndarray, workers: int) -> None:
+    def begin(self, grid: Grid) -> None:
         from mmulator.machine.runtime.watch import settle_cluster
 
-        self.logs = Logs(WatchEntry, workers, max(ROOM, 32 * len(self.table)))
+        launch = grid.launch
+        self.logs = Logs(WatchEntry, grid.workers, max(ROOM, 32 * len(self.table)))
         self._settle = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address(settle_cluster))
         launch["watches"], launch["watch_count"] = pointer(self.table), len(self.table)
+
+    def attach(self, resident: Resident) -> None:
+        """It needs nothing."""
 
     def log(self, worker: int) -> int:
         return self.logs.address(worker)

@@ -14,10 +14,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
+from mmulator.codegen.lang import Instrument
 from mmulator.codegen.loading import address
 from mmulator.errors import LaunchError, LimitReached
 from mmulator.machine.launch import crew
@@ -46,7 +47,12 @@ ROUND = 0.05  # seconds until who waits looks up
 Progress = Callable[[int, int], None]
 _CANCEL = ctypes.CFUNCTYPE(ctypes.c_uint64)
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
-_native: list[Callable[[int, int], int]] = []
+
+
+@cache
+def _runner(instrument: Instrument | None) -> Callable[[int, int], int]:
+    """What runs clusters, under an instrument."""
+    return _RUN(address(run_clusters.under(instrument) or run_clusters))
 
 
 @dataclass
@@ -151,8 +157,7 @@ class Workers:
         self.piece = first if self.meet else grid.kernel.piece or first
         longest = MEETING if self.meet else max(COUNTED_TURN * first // FIRST, 1)
         self.counted = Counted(longest) if grid.workers == 1 else None
-        if not _native:
-            _native.append(_RUN(address(run_clusters)))
+        self.native = _runner(None if grid.subscriber is None else grid.subscriber.instrument)
 
     # clusters to work on --------------------------------------------------------------------------------------------
     def more(self) -> bool:
@@ -183,6 +188,8 @@ class Workers:
         if resident is None:
             resident = Resident(self.grid)
             self.residents.append(resident)
+            if self.grid.subscriber is not None:
+                self.grid.subscriber.attach(resident)
         resident.start(number, end)
         return resident
 
@@ -227,7 +234,7 @@ class Workers:
         subscriber = self.grid.subscriber
         if subscriber is not None:
             resident.cluster["log"] = subscriber.log(worker)
-        cluster, native, counted = resident.address, _native[0], self.counted
+        cluster, native, counted = resident.address, self.native, self.counted
         if counted is not None:
             counted.begin(resident)
         since = before = time.perf_counter()

@@ -10,7 +10,7 @@ from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
-from mmulator.machine.meaning.memory import place_of
+from mmulator.machine.meaning.memory import ordering, place_of
 from mmulator.machine.meaning.operands import elements, write_result
 from mmulator.machine.runtime.atomic import atomic_function
 from mmulator.machine.runtime.combine import combiner
@@ -35,8 +35,9 @@ def atom(e: Emitter, ins: Instruction) -> None:
     count = len(elements(operands[0]))
     place = e.room(vector, count)
     at = e.spill(where)
-    for function, lanes in _functions(e, ins, space, where, count):
-        e.call(function, e.w, lanes, at, sources[0], sources[-1], place, e.site)
+    with ordering(e, ins, space, at):
+        for function, lanes in _functions(e, ins, space, where, count):
+            e.call(function, e.w, lanes, at, sources[0], sources[-1], place, e.site)
     if target is not None:
         for n, operand in enumerate(elements(target)):
             write_result(e, operand, e.fetch(place, vector, n), ins)

@@ -10,6 +10,7 @@ from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means, receives
 from mmulator.machine.runtime import barrier as rt
+from mmulator.machine.runtime.events import warp_met
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 
 U32 = u32.vec(LANES)
@@ -59,4 +60,5 @@ def barrier_parts(ins: Instruction) -> tuple[int, Operand | None, list[Operand]]
 @means("bar.warp.sync")
 def warp_barrier(e: Emitter, ins: Instruction) -> None:
     """Its lanes have met at the start of the block; what they stored before can be seen."""
+    e.call(warp_met, e.w, e.mask, e.site)
     e.b.line("fence seq_cst")

@@ -81,7 +81,7 @@ def commit(e: Emitter, ins: Instruction) -> None:
 @means("cp.async.bulk.wait_group")
 def wait(e: Emitter, ins: Instruction) -> None:
     pending = must_be(ins.operands[0], Immediate).value
-    e.call(transfers.wait_bulk, e.w, e.lanes_of(ins), pending, int(bool(ins.form["read"])))
+    e.call(transfers.wait_bulk, e.w, e.lanes_of(ins), pending, int(bool(ins.form["read"])), e.site)
 
 
 @means("st.bulk")

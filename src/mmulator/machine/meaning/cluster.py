@@ -10,6 +10,7 @@ from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.operands import write_result
 from mmulator.machine.runtime import cluster as rt
+from mmulator.machine.runtime.events import order_of
 from mmulator.machine.state import TransferKind
 from mmulator.program.addresses import RANK_SHIFT
 from mmulator.ptx.tree import Address, Instruction, VectorOperand
@@ -32,16 +33,20 @@ def getctarank(e: Emitter, ins: Instruction) -> None:
     write_result(e, ins.operands[0], U32((own & _RANK) >> RANK_SHIFT), ins)
 
 
+def _order(ins: Instruction, default: str) -> int:
+    return order_of("relaxed" if "relaxed" in ins.modifiers else default, "cluster")
+
+
 @means("barrier.cluster.arrive")
 def arrive(e: Emitter, ins: Instruction) -> None:
     e.b.line("fence seq_cst")
-    e.call(rt.cluster_arrive, e.w, e.lanes_of(ins), e.site)
+    e.call(rt.cluster_arrive, e.w, e.lanes_of(ins), _order(ins, "release"), e.site)
 
 
 @means("barrier.cluster.wait")
 def wait(e: Emitter, ins: Instruction) -> None:
     """Ends a block, which runs again when the barrier is complete."""
-    to = e.call(rt.cluster_wait, e.w, e.mask, e.block.index, e.block.targets[0], e.site)
+    to = e.call(rt.cluster_wait, e.w, e.mask, _order(ins, "acquire"), e.block.index, e.block.targets[0], e.site)
     e.flush()
     e.b.line("fence seq_cst")
     e.b.ret(to)

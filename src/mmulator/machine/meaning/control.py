@@ -54,7 +54,7 @@ def _branch(e: Emitter, ins: Instruction, taken: Value, target: int, following: 
 def leave(e: Emitter) -> None:
     """A function by its end, a kernel likewise."""
     if e.is_entry:
-        e.b.ret(e.call(rt.exit_lanes, e.w, e.mask))
+        e.b.ret(e.call(rt.exit_lanes, e.w, e.mask, e.site))
         return
     e.flush()
     calls.store_register_returns(e)
@@ -85,7 +85,7 @@ def ret(e: Emitter, ins: Instruction) -> None:
 
 @means("exit")
 def exit_(e: Emitter, ins: Instruction) -> None:
-    e.b.ret(e.call(rt.exit_lanes, e.w, e.mask))
+    e.b.ret(e.call(rt.exit_lanes, e.w, e.mask, e.site))
 
 
 @means("call")

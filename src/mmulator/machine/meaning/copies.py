@@ -40,9 +40,12 @@ def cp_async_commit(e: Emitter, ins: Instruction) -> None:
 
 @means("cp.async.wait_group")
 def cp_async_wait(e: Emitter, ins: Instruction) -> None:
-    e.call(pending.wait_group, e.w, COPIES.queue, must_be(ins.operands[0], Immediate).value)
+    groups = must_be(ins.operands[0], Immediate).value
+    e.call(pending.wait_group, e.w, COPIES.queue, groups)
+    e.call(pending.tell_copies, e.w, e.lanes_of(ins), groups)
 
 
 @means("cp.async.wait_all")
 def cp_async_wait_all(e: Emitter, ins: Instruction) -> None:
     e.call(pending.wait_all, e.w, COPIES.queue)
+    e.call(pending.tell_all_copies, e.w, e.lanes_of(ins))

@@ -13,7 +13,7 @@ from mmulator.machine.meaning.operands import space_of, write_result
 from mmulator.machine.meaning.scope import Mods, Result, Scope
 from mmulator.machine.runtime import copies
 from mmulator.machine.runtime import mbarrier as rt
-from mmulator.machine.runtime.events import BOTH, READ
+from mmulator.machine.runtime.events import BOTH, READ, mbarrier_order, order_of
 from mmulator.machine.runtime.mbarrier import Does
 from mmulator.machine.runtime.windows import SPACES, translate_to_shared
 from mmulator.machine.state import COPIES
@@ -30,6 +30,12 @@ def barriers(e: Emitter, ins: Instruction, operand: Operand, lanes: Value, acces
     room = e.room(POINTERS)
     where = e.spill(e.address(must_be(operand, Address)))
     return e.call(translate, e.w, lanes, where, rt.ALIGNMENT, access, e.site, room), room
+
+
+def _order(ins: Instruction, default: str) -> int:
+    """Semantics and scope of an operation on an mbarrier (PTX ISA 9.1, mbarrier.arrive, mbarrier.try_wait)."""
+    form = ins.form
+    return order_of(form["sem"] or default, form["scope"] or "cta")
 
 
 @means("mbarrier.init")
@@ -54,6 +60,8 @@ def _act(e: Emitter, ins: Instruction, does: Does, where: Operand, count: Operan
     given = e.spill(counts), e.spill(sizes)
     lanes, host = barriers(e, ins, where, e.lanes_of(ins), BOTH)
     states = e.room(U64)
+    default = "release" if does & Does.ARRIVES else "relaxed"
+    e.call(mbarrier_order, e.w, _order(ins, default), e.site)
     e.call(rt.act, e.w, lanes, host, *given, int(does), states, e.site)
     return e.fetch(states, U64)
 
@@ -96,6 +104,7 @@ def wait(e: Emitter, ins: Instruction) -> None:
         parities = mask_bits((U64(e.source(phase, "b64")) >> 63) != 0)
     lanes, host = barriers(e, ins, where, e.mask, READ)
     done = e.room(u32)
+    e.call(mbarrier_order, e.w, _order(ins, "acquire"), e.site)
     to = e.call(rt.wait_at, e.w, lanes, host, parities, e.block.index, e.block.targets[0], done, e.site)
     if isinstance(d, Reg):
         e.write(d.name, bits_mask(e.fetch(done, u32)))

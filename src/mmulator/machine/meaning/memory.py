@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from mmulator.codegen.types import Ty, u8, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.errors import must_be
@@ -12,6 +15,8 @@ from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.operands import elements, space_of, write_result
 from mmulator.machine.runtime import events, windows
 from mmulator.machine.runtime import memory as rt
+from mmulator.machine.runtime.events import order_of
+from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import (
     Address,
     Immediate,
@@ -44,6 +49,25 @@ def place_of(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value
     return space, e.address(address)
 
 
+_SLOT = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "param": SLOT_PARAM}
+_DEFAULTS = {"atom": "relaxed", "red": "relaxed"}
+
+
+@contextmanager
+def ordering(e: Emitter, ins: Instruction, space: str, at: Value) -> Iterator[None]:
+    """Around an access at addresses of a state space: an instrument hears of its semantics, unless it is weak."""
+    form = ins.form
+    sem = form["sem"] or _DEFAULTS.get(ins.opcode, "weak")
+    if sem == "weak":
+        yield
+        return
+    base = _SLOT.get(space.partition("::")[0], 0) << SLOT_SHIFT
+    told = e.w, e.lanes_of(ins), at, base, order_of(sem, form["scope"] or "gpu")
+    e.call(events.ordered, *told, 0, e.site)
+    yield
+    e.call(events.ordered, *told, 1, e.site)
+
+
 @means("ld", "ldu")
 def ld(e: Emitter, ins: Instruction) -> None:
     target, address = ins.operands[0], must_be(ins.operands[1], Address)
@@ -58,7 +82,8 @@ def ld(e: Emitter, ins: Instruction) -> None:
     space, where = place_of(e, ins, address)
     ty = _ELEMENT[size].vec(LANES)
     place = e.room(ty, count)
-    e.call(rt.load_function(space, size, count), e.w, e.lanes_of(ins), e.spill(where), place, e.site)
+    with ordering(e, ins, space, spilled := e.spill(where)):
+        e.call(rt.load_function(space, size, count), e.w, e.lanes_of(ins), spilled, place, e.site)
     values = [e.fetch(place, ty, n) for n in range(count)]
     for n, operand in enumerate(names):
         value = values[n] if parts == 1 else _join(values[2 * n], values[2 * n + 1])
@@ -121,7 +146,8 @@ def st(e: Emitter, ins: Instruction) -> None:
         bits = e.source(operand, f"b{max(type_bits(type_name), 8)}")
         values += [ty(bits)] if parts == 1 else list(_halves(bits))
     place = e.spill(*values)
-    e.call(rt.store_function(space, size, len(values)), e.w, e.lanes_of(ins), e.spill(where), place, e.site)
+    with ordering(e, ins, space, spilled := e.spill(where)):
+        e.call(rt.store_function(space, size, len(values)), e.w, e.lanes_of(ins), spilled, place, e.site)
 
 
 @means("applypriority", "discard")

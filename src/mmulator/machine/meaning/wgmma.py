@@ -19,6 +19,7 @@ from mmulator.machine.meaning.matrix_operands import keep, registers, selector_o
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.runtime import pending
 from mmulator.machine.runtime import wgmma as wg
+from mmulator.machine.runtime.events import wgmma_committed, wgmma_fenced
 from mmulator.machine.state import WGMMA, WgmmaTable
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, VectorOperand
 from mmulator.twin.forms import twin_of
@@ -30,10 +31,12 @@ U64 = u64.vec(LANES)
 @means("wgmma.fence")
 def fence(e: Emitter, ins: Instruction) -> None:
     """Orders registers and shared memory, which the machine does anyway: operands are read no earlier."""
+    e.call(wgmma_fenced, e.w, e.mask, e.site)
 
 
 @means("wgmma.commit_group")
 def commit_group(e: Emitter, ins: Instruction) -> None:
+    e.call(wgmma_committed, e.w, e.site)
     e.call(pending.commit_group, e.w, WGMMA.queue)
 
 
@@ -139,4 +142,4 @@ def wait_group(e: Emitter, ins: Instruction) -> None:
     groups = must_be(ins.operands[0], Immediate)
     converge(e, ins)
     e.flush(everything=True)
-    e.b.ret(e.call(wg.wgmma_wait, e.w, e.mask, groups.value, e.block.index, e.block.targets[0]))
+    e.b.ret(e.call(wg.wgmma_wait, e.w, e.mask, groups.value, e.block.index, e.block.targets[0], e.site))

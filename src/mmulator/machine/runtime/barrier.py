@@ -5,6 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import bits_mask, cast_ptr, load, mask_bits, popcount, select, trailing_zeros
 from mmulator.codegen.types import i32, ptr_to, u32, u64
+from mmulator.machine.runtime.events import barrier_arrived, barrier_over
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.waiting import partial_warp, set_pcs
 from mmulator.machine.state import NUM_BARRIERS, RESCHEDULE, Barrier, Cta, FaultKind, Warp
@@ -26,6 +27,7 @@ def release_if_complete(cta: ptr_to(Cta), id: u32) -> u32:
         return u32(0)
     bar.arrived = 0
     bar.came = 0
+    barrier_over(cta, id)
     warps = cast_ptr(Warp, cta.warps)
     for i in range(cta.launch.warps):
         w = warps + i
@@ -72,6 +74,7 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
     elif count != bar.count:
         fault(w, FaultKind.BARRIER_COUNTS, site, trailing_zeros(mask), u64(id) | (u64(bar.count) << 32), count)
         return i32(RESCHEDULE)
+    barrier_arrived(w, mask, id, op, site)
     bar.came = bar.came + popcount(mask)
     if op >= RED_POPC:
         bar.red = u32(1)

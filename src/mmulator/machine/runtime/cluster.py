@@ -14,7 +14,15 @@ from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, popcount, selec
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.bulk import hold_barrier, hold_own
-from mmulator.machine.runtime.events import WRITE, Proxy, accessed_one, by
+from mmulator.machine.runtime.events import (
+    WRITE,
+    Proxy,
+    accessed_one,
+    by,
+    cluster_arrived,
+    cluster_over,
+    cluster_waited,
+)
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
 from mmulator.machine.runtime.waiting import wait_for_lanes, wake
@@ -52,18 +60,20 @@ def complete_if_all(cluster: ptr_to(Cluster)) -> None:
     """If all have arrived, who waits goes on."""
     if cluster.arrived != 0 and cluster.arrived == live_threads(cluster):
         cluster.arrived = u32(0)
+        cluster_over(cluster)
         cluster.generation = cluster.generation + 1
         wake(cluster)
 
 
 @native
-def cluster_arrive(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+def cluster_arrive(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
     """barrier.cluster.arrive. Once, until the thread has waited."""
     cluster = w.cta.cluster
     again = w.cluster_came & mask
     if again != 0:
         fault(w, FaultKind.CLUSTER_BARRIER, site, trailing_zeros(again), u64(0), u32(ARRIVE))
         return
+    cluster_arrived(w, mask, order, site)
     w.cluster_came = w.cluster_came | mask
     w.cluster_generation = select(bits_mask(mask), U32(cluster.generation), w.cluster_generation)
     cluster.arrived = cluster.arrived + popcount(mask)
@@ -71,7 +81,7 @@ def cluster_arrive(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 
 
 @native
-def cluster_wait(w: ptr_to(Warp), mask: u32, here: i32, next: i32, site: u32) -> i32:
+def cluster_wait(w: ptr_to(Warp), mask: u32, order: u32, here: i32, next: i32, site: u32) -> i32:
     """barrier.cluster.wait, at the start of block `here`, which runs again when the barrier is complete."""
     cluster = w.cta.cluster
     never = mask & ~w.cluster_came
@@ -81,6 +91,7 @@ def cluster_wait(w: ptr_to(Warp), mask: u32, here: i32, next: i32, site: u32) ->
     if (mask_bits(w.cluster_generation == cluster.generation) & mask) != 0:
         return wait_for_lanes(w, mask, here)
     w.cluster_came = w.cluster_came & ~mask
+    cluster_waited(w, mask, order, site)
     return next
 
 

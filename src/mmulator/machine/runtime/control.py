@@ -7,6 +7,7 @@ from mmulator.codegen.ops import bits_mask, cast_ptr, popcount, select, trailing
 from mmulator.codegen.types import i32, ptr_to, u32, u64
 from mmulator.machine.runtime.barrier import arrive_together, release_if_complete
 from mmulator.machine.runtime.cluster import leave_cluster
+from mmulator.machine.runtime.events import lanes_exit
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.waiting import partial_warp, wake_warpgroup
 from mmulator.machine.state import NUM_BARRIERS, RESCHEDULE, FaultKind, Warp
@@ -48,8 +49,9 @@ def branch_indexed(w: ptr_to(Warp), mask: u32, index: ptr_to(u32), table: ptr_to
 
 
 @native
-def exit_lanes(w: ptr_to(Warp), mask: u32) -> i32:
+def exit_lanes(w: ptr_to(Warp), mask: u32, site: u32) -> i32:
     cta = w.cta
+    lanes_exit(w, mask, site)
     w.live = w.live & ~mask
     w.held = u32(0)
     w.waiting = u32(0)  # who waited for these lanes looks again

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, load, popcount, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
-from mmulator.machine.runtime.events import READ, WRITE, Access, completed
+from mmulator.machine.runtime.events import READ, WRITE, Access, completed, copy_signals
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.mbarrier import expect_arrivals, must_be_mbarrier
 from mmulator.machine.runtime.pending import entry, has_room, issue, make_room, queue
@@ -123,6 +123,7 @@ def arrive_behind(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counted: u32, s
                 same = same | (u32(1) << other)
         left = left & ~same
         count = popcount(same)
+        copy_signals(w, same, u64(barrier), counted, site)
         if counted != 0:
             expect_arrivals(w, lane, site, barrier, count)
         else:

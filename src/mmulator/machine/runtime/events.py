@@ -7,12 +7,13 @@ the block: `reserve` sees to it that there is room, what was there goes to Pytho
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 
 from mmulator.codegen.lang import hook, native
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64, void
 from mmulator.codegen.values import Builder, Value
-from mmulator.machine.state import Log, Warp
+from mmulator.machine.state import Cluster, Cta, Log, Transfer, Warp
 
 
 class Proxy(IntEnum):
@@ -70,6 +71,187 @@ def register(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, site: u32) -> N
     """An instruction reads or writes a register of the warp's frame (w.frame) that asynchronous operations use too."""
 
 
+# what orders accesses -------------------------------------------------------------------------------------------------
+class Order(IntFlag):
+    """What an instruction says of order: its semantics, and above them its scope (`order_of`)."""
+
+    STRONG = 1  # relaxed, volatile and all below; else weak
+    ACQUIRE = 2
+    RELEASE = 4
+    SC = 8
+
+
+SCOPE_SHIFT = 4
+SCOPES: Mapping[str, int] = {"": 0, "cta": 1, "cluster": 2, "gpu": 3, "sys": 4, "gl": 3}
+_ORDERS: Mapping[str, Order] = {
+    "weak": Order(0), "volatile": Order.STRONG, "relaxed": Order.STRONG, "acquire": Order.STRONG | Order.ACQUIRE,
+    "release": Order.STRONG | Order.RELEASE, "acq_rel": Order.STRONG | Order.ACQUIRE | Order.RELEASE,
+    "sc": Order.STRONG | Order.ACQUIRE | Order.RELEASE | Order.SC,
+}  # fmt: skip
+
+
+def order_of(sem: str, scope: str) -> int:
+    """Semantics and scope by their modifiers, without the dots. volatile is relaxed at system scope."""
+    return int(_ORDERS[sem]) | SCOPES["sys" if sem == "volatile" else scope] << SCOPE_SHIFT
+
+
+class Fence(IntEnum):
+    """What a fence is for."""
+
+    MEMORY = 0  # membar, fence.sc, fence.acq_rel and the like
+    ASYNC = 1  # fence.proxy.async
+    ALIAS = 2
+    TENSORMAP_RELEASE = 3  # fence.proxy.tensormap::generic.release
+    TENSORMAP_ACQUIRE = 4
+    MBARRIER_INIT = 5
+    GENERIC_ACQUIRE = 6  # fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster
+    GENERIC_RELEASE = 7
+
+
+SPACE_GLOBAL, SPACE_CTA, SPACE_CLUSTER = 1, 2, 4  # of a fence.proxy: which spaces it is for; 0: all
+
+
+@hook
+def ordered(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: u32, done: u32, site: u32) -> None:
+    """ld, st, atom or red that is not weak, at at[lane] | base: called before the access (done 0) and behind it (1)."""
+
+
+@hook
+def fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
+    """A fence (Fence). at: of TENSORMAP_ACQUIRE the address of the map; else of no meaning."""
+
+
+@hook
+def warp_met(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """bar.warp.sync: lanes have met and go on."""
+
+
+@hook
+def barrier_arrived(w: ptr_to(Warp), mask: u32, id: u32, op: u32, site: u32) -> None:
+    """bar, barrier: lanes arrive (runtime/barrier.py: SYNC, ARRIVE, ...); before it can be complete."""
+
+
+@hook
+def barrier_over(cta: ptr_to(Cta), id: u32) -> None:
+    """A barrier of a CTA is complete; w.bar_lanes[id] of its warps, but of those with w.bar_came[id], are about to go on."""
+
+
+@hook
+def cluster_arrived(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
+    """barrier.cluster.arrive, before it can be complete."""
+
+
+@hook
+def cluster_over(cluster: ptr_to(Cluster)) -> None:
+    """barrier.cluster is complete; its generation is still the old one."""
+
+
+@hook
+def cluster_waited(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
+    """barrier.cluster.wait, of lanes that go on."""
+
+
+@hook
+def mbarrier_order(w: ptr_to(Warp), order: u32, site: u32) -> None:
+    """Before an operation on mbarriers: its semantics and scope, which hold for the hooks until the next such call."""
+
+
+@hook
+def mbarrier_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site: u32) -> None:
+    """mbarrier.init at a place on the host; before it."""
+
+
+@hook
+def mbarrier_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
+    """mbarrier.inval; before it."""
+
+
+@hook
+def mbarrier_arrived(w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32) -> None:
+    """Lanes arrive at one mbarrier, expect bytes there, or complete some themselves; before it."""
+
+
+@hook
+def mbarrier_heard(w: ptr_to(Warp), lane: u32, barrier: u64, arrivals: u64, bytes: u64, site: u32) -> None:
+    """An asynchronous operation that a lane issued tells an mbarrier of its end, or of bytes; before it does."""
+
+
+@hook
+def mbarrier_over(cluster: ptr_to(Cluster), barrier: u64) -> None:
+    """The phase of an mbarrier is complete now."""
+
+
+@hook
+def mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
+    """Lanes (each at host[lane]) hear that the phase of their parity is complete."""
+
+
+@hook
+def transfer_issued(t: ptr_to(Transfer)) -> None:
+    """A bulk operation is filled in; its group is known, nothing of it is done."""
+
+
+@hook
+def transfer_moves(t: ptr_to(Transfer), moves: u32) -> None:
+    """1: what is accessed from here on is accessed by a transfer; 0: no more."""
+
+
+@hook
+def bulk_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) -> None:
+    """cp.async.bulk.wait_group[.read]: all but the newest `pending` groups of each lane; behind it."""
+
+
+@hook
+def copy_signals(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, site: u32) -> None:
+    """cp.async.mbarrier.arrive: what lanes have copied so far ends before they arrive at an mbarrier; before it is issued."""
+
+
+@hook
+def copies_waited(w: ptr_to(Warp), mask: u32, end: u64) -> None:
+    """cp.async.wait_group or wait_all: the copies of these lanes with numbers below `end` are complete."""
+
+
+@hook
+def wgmma_fenced(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """wgmma.fence"""
+
+
+@hook
+def wgmma_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
+    """A warp has filled in operation `number` of its queue."""
+
+
+@hook
+def wgmma_computes(first: ptr_to(Warp), number: u64, computes: u32) -> None:
+    """1: what is read from here on is read by an operation of the warpgroup; 0: no more."""
+
+
+@hook
+def wgmma_committed(w: ptr_to(Warp), site: u32) -> None:
+    """wgmma.commit_group; before it."""
+
+
+@hook
+def wgmma_waited(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
+    """wgmma.wait_group: operations with numbers below `end` are complete, their results in the registers."""
+
+
+@hook
+def cluster_begins(cluster: ptr_to(Cluster)) -> None:
+    """A cluster begins, where another has run perhaps."""
+
+
+@hook
+def cluster_ends(cluster: ptr_to(Cluster)) -> None:
+    """All threads of a cluster have exited; transfers may be under way."""
+
+
+@hook
+def lanes_exit(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """Threads exit; before they are gone."""
+
+
+# the log --------------------------------------------------------------------------------------------------------------
 def call_drain(drain: Value, log: Value) -> Value:
     """Macro: the host function that takes what is in a log."""
     return Builder.current().call_pointer(drain, void, [log])

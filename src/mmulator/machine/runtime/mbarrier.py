@@ -12,6 +12,14 @@ from mmulator.codegen.ops import cast_ptr, leading_zeros, popcount, store, trail
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.accounts import book, close_account, is_gone, is_mbarrier, is_written_over, open_account
 from mmulator.machine.runtime.chance import hash_choice
+from mmulator.machine.runtime.events import (
+    mbarrier_arrived,
+    mbarrier_gone,
+    mbarrier_heard,
+    mbarrier_made,
+    mbarrier_over,
+    mbarrier_waited,
+)
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.waiting import set_pcs, sleep_at, wake_at
 from mmulator.machine.state import RESCHEDULE, Cluster, FaultKind, Warp
@@ -70,6 +78,7 @@ def change(cluster: ptr_to(Cluster), barrier: ptr_to(u64), arrivals: u64, bytes:
     counts = (expected << EXPECTED) | (pending << PENDING) | (((u64(0) - awaited) & _BYTES) << PENDING_BYTES)
     barrier[0] = counts | (phase << PHASE)
     if flips:
+        mbarrier_over(cluster, u64(barrier))
         cluster.flips = cluster.flips + 1
         cluster.patience = u32(0)
         wake_at(cluster, u64(barrier))
@@ -96,6 +105,7 @@ def complete_for(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64), ar
     elif beyond(word, bytes) != 0:
         fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), u32(bytes))
     else:
+        mbarrier_heard(w, lane, u64(barrier), arrivals, bytes, site)
         flips = complete_part(cluster, barrier, arrivals, bytes)
         book(w, lane, barrier, site, arrivals, u64(0), bytes, flips)
 
@@ -129,6 +139,7 @@ def expect_arrivals(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64),
     if beyond(barrier[0], bytes) != 0:
         fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), count)
         return
+    mbarrier_arrived(w, u32(1) << lane, u64(barrier), u64(0), u64(count), u64(0), site)
     flips = complete_part(w.cta.cluster, barrier, u64(0), bytes)
     book(w, lane, barrier, site, u64(0), u64(count), u64(0), flips)
 
@@ -145,6 +156,7 @@ def init(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), sit
         if count == 0 or count > MOST:
             fault(w, FaultKind.MBARRIER_RANGE, site, lane, u64(host[lane]), u32(count))
             return
+        mbarrier_made(w, lane, u64(host[lane]), count, site)
         pending = (u64(0) - count) & _COUNT
         cast_ptr(u64, host[lane])[0] = (pending << EXPECTED) | (pending << PENDING)
         open_account(w, lane, u64(host[lane]), cast_ptr(u64, host[lane])[0], site)
@@ -159,6 +171,7 @@ def inval(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), site: u32) -> None:
         left = left & (left - 1)
         if must_be_mbarrier(w, lane, u64(host[lane]), site) == 0:
             return
+        mbarrier_gone(w, lane, u64(host[lane]), site)
         close_account(w, lane, u64(host[lane]), site)
 
 
@@ -233,6 +246,7 @@ def arrive_as_one(
     dropped = u64(0)
     if (does & Does.DROPS) != 0:
         dropped = arrivals
+    mbarrier_arrived(w, mask, u64(barrier), arrivals, size, u64(0), site)
     flips = change(w.cta.cluster, barrier, arrivals, u64(0) - size, dropped)
     book(w, last, barrier, site, arrivals, size, u64(0), flips)
     return u32(1)
@@ -281,10 +295,11 @@ def act(
         dropped = u64(0)
         if (does & Does.DROPS) != 0:
             dropped = arrivals
-        flips = change(cluster, barrier, arrivals, bytes, dropped)
         expected = u64(0)
         if (does & Does.EXPECTS) != 0:
             expected = size
+        mbarrier_arrived(w, u32(1) << lane, u64(barrier), arrivals, expected, size - expected, site)
+        flips = change(cluster, barrier, arrivals, bytes, dropped)
         book(w, lane, barrier, site, arrivals, expected, size - expected, flips)
     if (does & Does.STAYS) != 0:
         number_states(mask, host, counts, states)
@@ -316,6 +331,8 @@ def wait_at(
         if over(cast_ptr(u64, host[lane]), (parities >> lane) & 1) != 0:
             found = found | (u32(1) << lane)
     done[0] = found
+    if found != 0:
+        mbarrier_waited(w, found, host, parities, site)
     go = found | (w.timed_out & mask)
     w.timed_out = w.timed_out & ~mask
     w.napping = w.napping & ~mask

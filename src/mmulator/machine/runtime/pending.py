@@ -21,8 +21,9 @@ from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.chance import hash_choice
+from mmulator.machine.runtime.events import copies_waited
 from mmulator.machine.runtime.mbarrier import complete_for
-from mmulator.machine.state import ASYNC_GROUPS, KINDS, Cluster, Completes, Kind, Operation, Queue, Stop, Warp
+from mmulator.machine.state import ASYNC_GROUPS, COPIES, KINDS, Cluster, Completes, Kind, Operation, Queue, Stop, Warp
 
 
 def queue(w: Any, kind: Kind) -> Any:
@@ -175,3 +176,14 @@ def wait_all(w: ptr_to(Warp), kind: u32) -> u32:
     """Complete whatever was issued, committed or not."""
     q = cast_ptr(Queue, w.queues) + kind
     return complete(w, q, q.issued)
+
+
+@native
+def tell_copies(w: ptr_to(Warp), mask: u32, pending: u64) -> None:
+    """What a wait for groups of cp.async says to an instrument."""
+    copies_waited(w, mask, covered(queue(w, COPIES), pending))
+
+
+@native
+def tell_all_copies(w: ptr_to(Warp), mask: u32) -> None:
+    copies_waited(w, mask, queue(w, COPIES).issued)

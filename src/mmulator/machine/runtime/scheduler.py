@@ -25,6 +25,7 @@ from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
 from mmulator.machine.runtime.accounts import forget_mbarriers
 from mmulator.machine.runtime.cluster import first_cta
+from mmulator.machine.runtime.events import cluster_begins, cluster_ends
 from mmulator.machine.runtime.pending import complete_for_sleepers
 from mmulator.machine.runtime.standstill import end_waits
 from mmulator.machine.runtime.transfers import finish_transfers, grow_old, no_transfers, transfer_for_sleepers
@@ -168,6 +169,7 @@ def begin_cluster(cluster: ptr_to(Cluster)) -> None:
         cta.ctaid[2] = corner[2] + rank // (c[0] * c[1])
         cta.linear = cta.ctaid[0] + launch.nctaid[0] * (cta.ctaid[1] + launch.nctaid[1] * cta.ctaid[2])
     cluster.begun = u32(1)
+    cluster_begins(cluster)
 
 
 @native
@@ -215,6 +217,7 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
             if result == Stop.BLOCKED and w.held == w.live:
                 return i32(Stop.BLOCKED)  # its lanes wait for each other, for ever
         if cluster.done == n:
+            cluster_ends(cluster)
             if cluster.newest != 0:
                 return i32(finish_transfers(cluster))
             return i32(Stop.EXITED)

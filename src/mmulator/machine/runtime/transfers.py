@@ -21,6 +21,7 @@ from mmulator.codegen.ops import cast_ptr, copy_bytes, null, trailing_zeros
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime.chance import hash_choice
+from mmulator.machine.runtime.events import bulk_waited, transfer_issued, transfer_moves
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.mbarrier import complete_for
 from mmulator.machine.runtime.windows import WITHIN, shared_of
@@ -132,7 +133,9 @@ def do_units(t: ptr_to(Transfer), end: u32) -> None:
         return
     if gone(cluster, t) != 0:
         return
+    transfer_moves(t, u32(1))
     bytes = call_mover(cluster.movers[t.kind], w, t, first, end)
+    transfer_moves(t, u32(0))
     t.done = end
     cluster.patience = u32(0)
     if end == t.units:
@@ -267,6 +270,7 @@ def start(t: ptr_to(Transfer)) -> None:
     cluster.newest = cluster.newest + 1
     if t.completes == Completes.GROUP:
         t.group = w.bulk_groups[t.lane]
+    transfer_issued(t)
     if t.units == 0:
         return
     t.state = u32(TransferState.UNDER_WAY)
@@ -313,7 +317,7 @@ def stage(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> None:
 
 
 @native
-def wait_bulk(w: ptr_to(Warp), mask: u32, pending: u64, read: u32) -> None:
+def wait_bulk(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) -> None:
     """All but the newest `pending` groups of each lane are complete; with `read`, they have read what they read, and may be
     complete; under seed 0 they are."""
     cluster = w.cta.cluster
@@ -329,3 +333,4 @@ def wait_bulk(w: ptr_to(Warp), mask: u32, pending: u64, read: u32) -> None:
                     advance(t, t.units)
                 elif t.staged == 0:
                     stage(cluster, t)
+    bulk_waited(w, mask, pending, read, site)

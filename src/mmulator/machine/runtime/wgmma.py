@@ -11,7 +11,7 @@ from typing import Any
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u16, u32, u64
-from mmulator.machine.runtime.events import READ, WRITE
+from mmulator.machine.runtime.events import READ, WRITE, wgmma_computes, wgmma_issued, wgmma_waited
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.pending import complete, covered, entry, issue, make_room, queue
 from mmulator.machine.runtime.registers import frame_of
@@ -212,7 +212,10 @@ def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64) -> None:
     hand_over(group, table, first, number)
     packed_a = first.cta.scratch + 2 * i64(table.raw_bytes)
     packed_b = packed_a + i64(table.a_bytes)
-    if pack_operands(first, number, packed_a, packed_b) == 0:
+    wgmma_computes(first, number, u32(1))
+    packed = pack_operands(first, number, packed_a, packed_b)
+    wgmma_computes(first, number, u32(0))
+    if packed == 0:
         return
     memory = tile_memory(tile, first)
     quarter = 16 * i64(table.n) * i64(table.d_bits) // 8
@@ -270,6 +273,7 @@ def wgmma_issue(
         store(load(u32.vec(32), metadata), op.meta)
     if table.a_in_registers != 0:
         a_registers(table, frame_of(w, op.frame, table.a_slots, u32(4), READ, site), op.a)
+    wgmma_issued(w, number, site)
     issue(w, q, u32(WGMMA.odds))
     first = first_of(w)
     for i in range(u32(WARPS)):
@@ -279,12 +283,13 @@ def wgmma_issue(
 
 
 @native
-def wgmma_wait(w: ptr_to(Warp), mask: u32, pending: u64, here: i32, next: i32) -> i32:
+def wgmma_wait(w: ptr_to(Warp), mask: u32, pending: u64, here: i32, next: i32, site: u32) -> i32:
     """wait_group: all but the newest `pending` groups are computed, and their results are in the registers."""
     cta = w.cta
     q = queue(w, WGMMA)
     end = covered(q, pending)
     if end <= w.retired:
+        wgmma_waited(w, mask, end, site)
         return next
     first = first_of(w)
     if complete(w, q, end) == 0:
@@ -299,4 +304,5 @@ def wgmma_wait(w: ptr_to(Warp), mask: u32, pending: u64, here: i32, next: i32) -
         if ((tile.live >> warp) & 1) != 0 and tile.last < end:
             retire(tile, first, warp)
     w.retired = end
+    wgmma_waited(w, mask, end, site)
     return next

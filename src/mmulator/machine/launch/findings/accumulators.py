@@ -1,0 +1,9 @@
+"""Sentences about wgmma's registers in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mmulator.machine.launch.findings.context import Context
+
+SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {}

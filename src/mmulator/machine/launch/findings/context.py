@@ -1,0 +1,71 @@
+"""What a sentence about a finding can say: of threads, addresses and instructions of the launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mmulator.findings import Place
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.whereabouts import lanes_text
+from mmulator.machine.state import LANES
+from mmulator.ptx.tree import Instruction
+
+
+@dataclass(frozen=True)
+class Context:
+    """A launch, and one entry of what was found in it (machine/sanitizer/state.py: Found)."""
+
+    grid: Grid
+    entry: Any
+
+    @property
+    def instruction(self) -> Instruction:
+        return self.grid.kernel.sites[int(self.entry["site"])]
+
+    @property
+    def other(self) -> Instruction | None:
+        """The instruction of the conflict."""
+        site = int(self.entry["other_site"])
+        return self.grid.kernel.sites[site - 1] if site else None
+
+    @property
+    def words(self) -> list[int]:
+        return [int(word) for word in self.entry["words"]]
+
+    def block(self, linear: int) -> str:
+        """`block (1, 0, 0)`"""
+        gx, gy, _ = self.grid.shape.grid
+        return f"block ({linear % gx}, {linear // gx % gy}, {linear // (gx * gy)})"
+
+    def threads(self, cta: int, warp: int, lanes: int) -> str:
+        """`block (0, 0, 0), thread (3, 0, 0)`, or of several `block (0, 0, 0), warp 2, lanes 0 to 31`."""
+        if lanes.bit_count() == 1:
+            bx, by, _ = self.grid.shape.block
+            t = warp * LANES + lanes.bit_length() - 1
+            return f"{self.block(cta)}, thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
+        return f"{self.block(cta)}, warp {warp}, {lanes_text(lanes)}" if lanes else f"{self.block(cta)}, warp {warp}"
+
+    @property
+    def who(self) -> str:
+        return self.threads(int(self.entry["cta"]), int(self.entry["warp"]), int(self.entry["lanes"]))
+
+    @property
+    def conflict(self) -> Place | None:
+        ins, e = self.other, self.entry
+        if ins is None:
+            return None
+        threads = self.threads(int(e["other_cta"]), int(e["other_warp"]), int(e["other_lanes"]))
+        return Place(ins.mnemonic, location(ins), ins.span.brief, threads, ins.span)
+
+    def where(self) -> str:
+        """The bytes that it is about, `bytes 128 to 131 of shared memory`; "" for none."""
+        from mmulator.machine.launch.faults import describe_address
+
+        address, size = int(self.entry["at"]), int(self.entry["bytes"])
+        return f"{size} bytes at {describe_address(self.grid, address)}" if size else ""
+
+
+def location(ins: Instruction) -> str:
+    """`file:line`"""
+    return f"{ins.span.source.name}:{ins.span.line}"

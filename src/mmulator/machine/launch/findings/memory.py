@@ -1,0 +1,16 @@
+"""Memory that the topics of the sanitizer need, of a launch and of a resident cluster, by its name in the structs of
+machine/sanitizer/state.py. A topic that needs none for this kernel gives None; of several arrays the first has the addresses of
+the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.resident import Resident
+
+Memory = np.ndarray | Sequence[np.ndarray] | None
+OF_LAUNCH: Mapping[str, Callable[[Grid], Memory]] = {}
+OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {}

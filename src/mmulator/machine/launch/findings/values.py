@@ -1,0 +1,9 @@
+"""Sentences about registers and bytes that nobody has written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mmulator.machine.launch.findings.context import Context
+
+SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {}

@@ -1,0 +1,75 @@
+"""A sanitized launch on the side of Python: memory for what native code knows and finds, and the findings afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmulator.machine.launch.arena import pointer
+from mmulator.machine.launch.findings.memory import OF_CLUSTER, OF_LAUNCH
+from mmulator.machine.launch.findings.sentences import findings_of
+from mmulator.machine.sanitizer.state import ROOM, Found, SanitizedCluster, SanitizedLaunch
+from mmulator.machine.state import Log
+
+if TYPE_CHECKING:
+    from mmulator.codegen.lang import Instrument
+    from mmulator.findings import Finding
+    from mmulator.machine.launch.grid import Grid
+    from mmulator.machine.launch.resident import Resident
+
+FOUND, LOG = Found.numpy_dtype(), Log.numpy_dtype()
+
+
+class Sanitizer:
+    """Subscriber of one launch (launch/events.py)."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []  # memory that native code has the addresses of
+
+    @property
+    def instrument(self) -> Instrument:
+        from mmulator.machine.sanitizer.instrument import SANITIZE
+
+        return SANITIZE
+
+    def begin(self, grid: Grid) -> None:
+        self.grid = grid
+        self.tables = np.zeros((grid.workers, ROOM), FOUND)
+        self.logs = np.zeros(grid.workers, LOG)
+        self.logs["entries"] = pointer(self.tables) + np.arange(grid.workers) * self.tables.strides[0]
+        self.logs["entry_bytes"], self.logs["room"] = FOUND.itemsize, ROOM
+        self.state = np.zeros(1, SanitizedLaunch.numpy_dtype())
+        for name, make in OF_LAUNCH.items():
+            self._keep(self.state, name, make(grid))
+        grid.launch["sanitizer"] = pointer(self.state)
+
+    def attach(self, resident: Resident) -> None:
+        state = np.zeros(1, SanitizedCluster.numpy_dtype())
+        self.kept.append(state)
+        for name, make in OF_CLUSTER.items():
+            self._keep(state, name, make(resident))
+        resident.cluster["sanitizer"] = pointer(state)
+
+    def _keep(self, state: np.ndarray, name: str, memory: np.ndarray | Sequence[np.ndarray] | None) -> None:
+        """The address of a topic's first array goes into the struct; all live as long as the launch."""
+        if memory is not None:
+            self.kept.append(memory)
+            state[name] = pointer(memory if isinstance(memory, np.ndarray) else memory[0])
+
+    def log(self, worker: int) -> int:
+        return pointer(self.logs) + worker * LOG.itemsize
+
+    def settle(self, cluster: int) -> None:
+        """Nothing is kept back."""
+
+    def findings(self) -> tuple[Finding, ...]:
+        """So far."""
+        return findings_of(self.grid, self.tables[self.tables["rule"] != 0])
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the findings should know."""
+        lost = int(self.state["lost"][0])
+        return [f"sanitizer: {lost} findings more had no room"] if lost else []

@@ -1,0 +1,9 @@
+"""Rules of threads that wait for ever (rules/waits.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mmulator.codegen.lang import Native
+
+HOOKS: Mapping[str, Native] = {}

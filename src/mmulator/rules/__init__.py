@@ -1,0 +1,18 @@
+"""The rules that programs must obey and nothing else checks, a file a topic: what `sanitize=` finds and `mmulator explain` says.
+
+Data alone: who finds a breach is in machine/sanitizer/ (while a kernel runs) and program/static/ (in its text).
+"""
+
+from __future__ import annotations
+
+from mmulator.rules import accumulators, execution, mbarriers, operands, proxies, races, values, waits
+from mmulator.rules.rule import Rule, Severity
+
+_TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits)
+RULES: dict[str, Rule] = {r.name: r for topic in _TOPICS for r in topic.RULES}
+BY_NUMBER: dict[int, Rule] = {r.number: r for r in RULES.values()}
+
+if len(RULES) != sum(len(topic.RULES) for topic in _TOPICS) or len(BY_NUMBER) != len(RULES):
+    raise ValueError("two rules have one name, or one number")
+
+__all__ = ["BY_NUMBER", "RULES", "Rule", "Severity"]

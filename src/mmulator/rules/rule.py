@@ -1,0 +1,31 @@
+"""What a rule is: a sentence of the specification that a program can break without anybody noticing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """error: the behaviour is undefined, or the result depends on luck. warning: it works, and probably is not meant."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule. number: in native code's findings; each topic has a hundred. name: for users, in suppressions too: never changed.
+
+    title: what is wrong, in a few words. section: title and version of what says so, `PTX ISA 9.1, Async proxy`. text: what must
+    hold and what happens else, in a few sentences. hint: what to do. static: `mmulator check` finds some of it without a run.
+    """
+
+    number: int
+    name: str
+    severity: Severity
+    title: str
+    section: str
+    text: str
+    hint: str
+    static: bool = False

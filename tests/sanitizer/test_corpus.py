@@ -1,0 +1,35 @@
+"""The corpus: each kernel is clean, each change of it is found by its rules and by no other, whatever the seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import mmulator as mm
+from mmulator.rules import RULES
+from tests.support import breaches
+
+SEEDS = 0, 1, 2
+FILES = [file for topic in sorted(breaches.ROOT.iterdir()) for file in breaches.files(topic.name)]
+CHANGES = [change for file in FILES for change in breaches.changes(file)]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f"{f.parent.name}/{f.stem}")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_right_has_no_findings(file: Path, seed: int) -> None:
+    result = breaches.launch(file, seed=seed)
+    assert not isinstance(result, mm.errors.ExecutionFault), result
+    assert not result.findings, "\n".join(map(str, result.findings))
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_wrong_is_found(change: breaches.Change, seed: int) -> None:
+    result = breaches.launch(change.file, change.name, seed)
+    assert breaches.rules_found(result) == change.rules, "\n".join([str(result), *map(str, result.findings)])
+
+
+def test_every_rule_is_broken_twice() -> None:
+    counts = {rule: sum(rule in c.rules for c in CHANGES) for rule in RULES}
+    assert not {rule: count for rule, count in counts.items() if count < 2}

@@ -1,0 +1,105 @@
+"""Kernels that are right, and changes of a line or two that break a rule: the sanitizer's corpus.
+
+A file of tests/sanitizer/kernels/TOPIC/ is a clean module with comments that say the launch and the changes:
+
+    //! grid=1, block=128, args=["f16[64,16]", "f32[64,8] 0", "u32 16"], shared=4096
+    fence.proxy.async;               //@ no_fence[proxy-fence-missing]:
+    wgmma.wait_group.sync.aligned 0; //@ late[wgmma-read-early]: wgmma.wait_group.sync.aligned 1;
+
+A change has a name and the rules that it breaks, all of them; its lines are replaced by what follows the colon, or removed. One
+line may belong to several changes (`//@ a[..]: .. //@ b[..]: ..`), one change to several lines. Arrays: type[shape] and a
+constant, or random numbers; `u32 16`: a scalar.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import mmulator as mm
+from tests.support import places
+
+ROOT = places.ROOT / "tests" / "sanitizer" / "kernels"
+_CHANGE = re.compile(r"//@ (\w+)\[([\w, -]*)\]:((?:(?!//@).)*)")
+_ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?: (\S+))?")
+_TYPES: dict[str, Any] = {
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64, "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    **{f"{s}{b}": np.dtype(f"{n}{b}").type for s, n in (("s", "int"), ("u", "uint")) for b in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Change:
+    """A way to break a kernel. rules: what the sanitizer must find, no more and no less."""
+
+    file: Path
+    name: str
+    rules: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.file.parent.name}/{self.file.stem}: {self.name}"
+
+
+@cache
+def files(topic: str) -> tuple[Path, ...]:
+    return tuple(sorted((ROOT / topic).glob("*.ptx")))
+
+
+def changes(file: Path) -> list[Change]:
+    found: dict[str, frozenset[str]] = {}
+    for name, rules, _ in _CHANGE.findall(file.read_text()):
+        said = frozenset(r.strip() for r in rules.split(",") if r.strip())
+        found[name] = found.get(name, frozenset()) | said
+    return [Change(file, name, rules) for name, rules in found.items()]
+
+
+def text(file: Path, change: str | None = None) -> str:
+    """The module, clean or with a change. Lines keep their numbers."""
+    lines = []
+    for line in file.read_text().splitlines():
+        code, _, _ = line.partition("//@")
+        for name, _, instead in _CHANGE.findall(line):
+            if name == change:
+                code = instead.strip()
+        lines.append(code)
+    return "\n".join(lines) + "\n"
+
+
+def launch_of(file: Path) -> dict[str, Any]:
+    head = next(line for line in file.read_text().splitlines() if line.startswith("//!"))
+    return eval(f"dict({head[3:]})", {"__builtins__": {"dict": dict}})
+
+
+def _argument(said: str, chance: np.random.Generator) -> Any:
+    if found := _ARRAY.fullmatch(said):
+        kind, shape, constant = found.groups()
+        extents = tuple(int(n) for n in shape.split(",") if n)
+        dtype = np.dtype(_TYPES[kind])
+        if constant is not None:
+            return np.full(extents, float(constant) if "." in constant else int(constant)).astype(dtype)
+        return chance.integers(-3, 4, extents).astype(dtype) if kind[0] != "u" else chance.integers(0, 8, extents).astype(dtype)
+    kind, _, value = said.partition(" ")
+    return float(value) if kind[0] in "fb" else int(value, 0)
+
+
+def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) -> Any:
+    """The report of a sanitized launch; of one that faults, the error, which has its findings."""
+    said = launch_of(file) | more
+    chance = np.random.default_rng(0)
+    args = [_argument(a, chance) for a in said.pop("args", [])]
+    module = mm.Module.load(text(file, change))
+    try:
+        return module[said.pop("entry", next(iter(module)))].launch(args=args, sanitize=True, seed=seed, timeout=60, **said)
+    except mm.errors.ExecutionFault as fault:
+        return fault
+
+
+def rules_found(result: Any) -> frozenset[str]:
+    return frozenset(f.rule for f in result.findings)
