@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from mmulator.machine.launch.findings import values
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 
 Memory = np.ndarray | Sequence[np.ndarray] | None
 OF_LAUNCH: Mapping[str, Callable[[Grid], Memory]] = {}
-OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {}
+OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {"values": values.of_cluster}
