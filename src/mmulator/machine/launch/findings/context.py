@@ -35,16 +35,11 @@ class Context:
 
     def block(self, linear: int) -> str:
         """`block (1, 0, 0)`"""
-        gx, gy, _ = self.grid.shape.grid
-        return f"block ({linear % gx}, {linear // gx % gy}, {linear // (gx * gy)})"
+        return block_text(self.grid, linear)
 
     def threads(self, cta: int, warp: int, lanes: int) -> str:
         """`block (0, 0, 0), thread (3, 0, 0)`, or of several `block (0, 0, 0), warp 2, lanes 0 to 31`."""
-        if lanes.bit_count() == 1:
-            bx, by, _ = self.grid.shape.block
-            t = warp * LANES + lanes.bit_length() - 1
-            return f"{self.block(cta)}, thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
-        return f"{self.block(cta)}, warp {warp}, {lanes_text(lanes)}" if lanes else f"{self.block(cta)}, warp {warp}"
+        return threads_text(self.grid, cta, warp, lanes)
 
     @property
     def who(self) -> str:
@@ -64,6 +59,22 @@ class Context:
 
         address, size = int(self.entry["at"]), int(self.entry["bytes"])
         return f"{size} bytes at {describe_address(self.grid, address)}" if size else ""
+
+
+def block_text(grid: Grid, linear: int) -> str:
+    """`block (1, 0, 0)`"""
+    gx, gy, _ = grid.shape.grid
+    return f"block ({linear % gx}, {linear // gx % gy}, {linear // (gx * gy)})"
+
+
+def threads_text(grid: Grid, cta: int, warp: int, lanes: int) -> str:
+    """`block (0, 0, 0), thread (3, 0, 0)`, or of several `block (0, 0, 0), warp 2, lanes 0 to 31`. cta: linear in the grid."""
+    block = block_text(grid, cta)
+    if lanes.bit_count() == 1:
+        bx, by, _ = grid.shape.block
+        t = warp * LANES + lanes.bit_length() - 1
+        return f"{block}, thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
+    return f"{block}, warp {warp}, {lanes_text(lanes)}" if lanes else f"{block}, warp {warp}"
 
 
 def location(ins: Instruction) -> str:
