@@ -34,7 +34,7 @@ _MISSING, _UNEXPECTED = rules.BYTES_MISSING.number, rules.BYTES_UNEXPECTED.numbe
 Reach = Struct("Reach", [
     ("at", u64), ("begun", u32), ("lanes", u32), ("clock", u32), ("site", u32), ("bytes", u32), ("settled", u32), ("until", u32),
 ])  # fmt: skip
-# Of a cluster. met: lanes of each warp that have waited at barrier.cluster; waited: how often it was complete then; any: whether a
+# Of a cluster. met: lanes of each warp that have waited at barrier.cluster; waited: how often it was complete then; any: if a
 # thread of each CTA has. reaches: warps by ranks.
 Clusters = Struct("Clusters", [("met", ptr_to(u32)), ("waited", ptr_to(u32)), ("any", ptr_to(u32)), ("reaches", ptr_to(Reach))])
 

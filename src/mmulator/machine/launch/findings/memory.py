@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mmulator.machine.launch.arena import pointer
+from mmulator.machine.launch.findings import accumulators, execution, values
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.clocks import ALL, PLANES, Collector, Knower, Orders
@@ -46,6 +47,7 @@ def _orders(resident: Resident) -> Memory:
     return parts
 
 
+<<<<<<< HEAD
 def _mbarriers(resident: Resident) -> Memory:
     """Of each mbarrier and of each warp at each (machine/sanitizer/mbarriers.py)."""
     if not resident.grid.kernel.mbarriers:
@@ -72,3 +74,11 @@ def _clusters(resident: Resident) -> Memory:
 
 
 OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {"orders": _orders, "mbarriers": _mbarriers, "clusters": _clusters}
+=======
+OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
+    "orders": _orders,
+    "accumulators": accumulators.memory,
+    "execution": execution.of_cluster,
+    "values": values.of_cluster,
+}
+>>>>>>> integration
