@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
+from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.findings.context import Context
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.mbarriers import known, makers, on_host
-from mmulator.machine.launch.resident import ResidentCta
-from mmulator.machine.state import FaultKind
+from mmulator.machine.launch.resident import Resident, ResidentCta
+from mmulator.machine.sanitizer.ends import Clusters, Reach
+from mmulator.machine.sanitizer.mbarriers import BITS, GRANULE, Keeper, Mbarriers, Use
+from mmulator.machine.state import ACCOUNTS, FaultKind
 from mmulator.rules import Rule
 from mmulator.rules import mbarriers as rules
 
@@ -61,3 +66,29 @@ FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = 
     FaultKind.CTA_EXITED: rules.EXIT_UNSYNCHRONISED,
     FaultKind.CLUSTER_BARRIER: rules.BARRIER_UNPAIRED,
 }
+
+
+# memory of native code -----------------------------------------------------------------------------------------------
+def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
+    """Of each mbarrier and of each warp at each (machine/sanitizer/mbarriers.py)."""
+    if not resident.grid.kernel.mbarriers:
+        return None
+    warps, ctas = len(resident.warps), resident.size
+    words = resident.grid.shape.shared // (GRANULE * BITS) + 1
+    head, keepers, uses = (np.zeros(n, s.numpy_dtype()) for n, s in (
+        (1, Mbarriers), (ACCOUNTS, Keeper), (ACCOUNTS * warps, Use),
+    ))  # fmt: skip
+    bits = np.zeros(ctas * words, np.uint32)
+    head["words"], head["keepers"], head["uses"], head["bits"] = words, pointer(keepers), pointer(uses), pointer(bits)
+    return head, keepers, uses, bits
+
+
+def of_blocks(resident: Resident) -> Sequence[np.ndarray] | None:
+    """Of each warp and each block of a cluster (machine/sanitizer/ends.py)."""
+    warps, ctas = len(resident.warps), resident.size
+    if ctas == 1:
+        return None
+    head, reaches = np.zeros(1, Clusters.numpy_dtype()), np.zeros(warps * ctas, Reach.numpy_dtype())
+    met, waited, any_met = (np.zeros(n, np.uint32) for n in (warps, warps, ctas))
+    head["met"], head["waited"], head["any"], head["reaches"] = map(pointer, (met, waited, any_met, reaches))
+    return head, met, waited, any_met, reaches

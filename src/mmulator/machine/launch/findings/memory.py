@@ -9,14 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mmulator.machine.launch.arena import pointer
-from mmulator.machine.launch.findings import accumulators, execution, values
+from mmulator.machine.launch.findings import accumulators, execution, mbarriers, values
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.clocks import ALL, PLANES, Collector, Knower, Orders
-from mmulator.machine.sanitizer.ends import Clusters, Reach
-from mmulator.machine.sanitizer.mbarriers import BITS, GRANULE, Keeper, Mbarriers, Use
 from mmulator.machine.sanitizer.phases import PHASERS, Phaser
-from mmulator.machine.state import ACCOUNTS, COPIES, LANES, NUM_BARRIERS
+from mmulator.machine.state import COPIES, LANES, NUM_BARRIERS
 
 SPARE_AGENTS, SPARE_VIEWS = 256, 512
 Memory = np.ndarray | Sequence[np.ndarray] | None
@@ -47,38 +45,11 @@ def _orders(resident: Resident) -> Memory:
     return parts
 
 
-<<<<<<< HEAD
-def _mbarriers(resident: Resident) -> Memory:
-    """Of each mbarrier and of each warp at each (machine/sanitizer/mbarriers.py)."""
-    if not resident.grid.kernel.mbarriers:
-        return None
-    warps, ctas = len(resident.warps), resident.size
-    words = resident.grid.shape.shared // (GRANULE * BITS) + 1
-    head, keepers, uses = (np.zeros(n, s.numpy_dtype()) for n, s in (
-        (1, Mbarriers), (ACCOUNTS, Keeper), (ACCOUNTS * warps, Use),
-    ))  # fmt: skip
-    bits = np.zeros(ctas * words, np.uint32)
-    head["words"], head["keepers"], head["uses"], head["bits"] = words, pointer(keepers), pointer(uses), pointer(bits)
-    return head, keepers, uses, bits
-
-
-def _clusters(resident: Resident) -> Memory:
-    """Of each warp and each block of a cluster (machine/sanitizer/ends.py)."""
-    warps, ctas = len(resident.warps), resident.size
-    if ctas == 1:
-        return None
-    head, reaches = np.zeros(1, Clusters.numpy_dtype()), np.zeros(warps * ctas, Reach.numpy_dtype())
-    met, waited, any_met = (np.zeros(n, np.uint32) for n in (warps, warps, ctas))
-    head["met"], head["waited"], head["any"], head["reaches"] = map(pointer, (met, waited, any_met, reaches))
-    return head, met, waited, any_met, reaches
-
-
-OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {"orders": _orders, "mbarriers": _mbarriers, "clusters": _clusters}
-=======
 OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "orders": _orders,
     "accumulators": accumulators.memory,
+    "mbarriers": mbarriers.of_cluster,
+    "clusters": mbarriers.of_blocks,
     "execution": execution.of_cluster,
     "values": values.of_cluster,
 }
->>>>>>> integration
