@@ -13,7 +13,7 @@ from mmulator.machine.meaning.operands import space_of, write_result
 from mmulator.machine.meaning.scope import Mods, Result, Scope
 from mmulator.machine.runtime import copies
 from mmulator.machine.runtime import mbarrier as rt
-from mmulator.machine.runtime.events import BOTH, READ, mbarrier_order, order_of
+from mmulator.machine.runtime.events import BOTH, READ, Access, mbarrier_order, order_of
 from mmulator.machine.runtime.mbarrier import Does
 from mmulator.machine.runtime.windows import SPACES, translate_to_shared
 from mmulator.machine.state import COPIES
@@ -29,7 +29,7 @@ def barriers(e: Emitter, ins: Instruction, operand: Operand, lanes: Value, acces
     translate = translate_to_shared if space == "generic" else SPACES[space]
     room = e.room(POINTERS)
     where = e.spill(e.address(must_be(operand, Address)))
-    return e.call(translate, e.w, lanes, where, rt.ALIGNMENT, access, e.site, room), room
+    return e.call(translate, e.w, lanes, where, rt.ALIGNMENT, access | Access.SYNC, e.site, room), room
 
 
 def _order(ins: Instruction, default: str) -> int:

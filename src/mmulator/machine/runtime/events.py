@@ -26,16 +26,18 @@ class Proxy(IntEnum):
 class Access(IntFlag):
     """What is done to the bytes: the low bits of a hook's `access`, the proxy is above them (`by`).
 
-    LATER: addresses are checked now, and the bytes are read or written at the `completed` that follows.
+    LATER: addresses are checked now, and the bytes are read or written at the `completed` that follows. SYNC: an operation on the
+    mbarrier there, which is no data.
     """
 
     READ = 1
     WRITE = 2
     ATOMIC = 4
     LATER = 8
+    SYNC = 16
 
 
-PROXY_SHIFT = 4
+PROXY_SHIFT = 5
 
 
 def by(access: int, proxy: Proxy) -> int:
