@@ -44,7 +44,7 @@ from mmulator.machine.sanitizer.shadow import is_watched, touch
 from mmulator.machine.state import COPIES, FULL, Cluster, Cta, Queue, Warp
 
 U64 = u64.vec(32)
-LATER, SYNC = int(Access.LATER), int(Access.SYNC)
+LATER = int(Access.LATER)
 
 
 @native
@@ -129,7 +129,7 @@ def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
     s = races_of(w.cta.cluster)
     if s.doubt_count != 0:
         settle(s)
-    if mask == 0 or (access >> PROXY_SHIFT) != 0 or (access & SYNC) != 0:
+    if mask == 0 or (access >> PROXY_SHIFT) != 0:
         return
     first = trailing_zeros(mask)
     space = is_watched(at[first] | base)
@@ -148,7 +148,7 @@ def race_lane(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
     s = races_of(w.cta.cluster)
     if s.doubt_count != 0:
         settle(s)
-    if (access >> PROXY_SHIFT) != 0 or (access & SYNC) != 0:
+    if (access >> PROXY_SHIFT) != 0:
         return
     space = is_watched(at)
     if space == 0:
