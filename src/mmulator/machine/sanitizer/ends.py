@@ -165,14 +165,14 @@ def settle_reaches(w: ptr_to(Warp), mask: u32, last: u32, site: u32) -> None:
 
 
 @native
-def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: u32, entry: ptr_to(Account), site: u32) -> None:
+def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: u32, account: ptr_to(Account), site: u32) -> None:
     """One of the block's: what other blocks did there, and copies that they issued."""
     cluster = w.cta.cluster
     s = mbarriers_of(cluster)
     warps = cluster.launch.warps
-    number = number_of(cluster, entry)
+    number = number_of(cluster, account)
     k = s.keepers + number
-    agent = mbarrier_agent(cluster, entry.at)
+    agent = mbarrier_agent(cluster, account.at)
     for i in range(cluster.warp_count):
         use = s.uses + (number * u64(cluster.warp_count) + u64(i))
         if use.lanes != 0 and use.settled == 0 and i // warps != w.cta.rank:

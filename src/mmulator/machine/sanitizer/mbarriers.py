@@ -50,8 +50,8 @@ def mbarriers_of(cluster: Any) -> Any:
 
 
 @native(inline=True)
-def number_of(cluster: ptr_to(Cluster), entry: ptr_to(Account)) -> u64:
-    return (u64(entry) - u64(cluster.accounts)) // Account.size
+def number_of(cluster: ptr_to(Cluster), account: ptr_to(Account)) -> u64:
+    return (u64(account) - u64(cluster.accounts)) // Account.size
 
 
 @native(inline=True)
