@@ -25,6 +25,7 @@ from mmulator.machine.meaning import (
     convergence,
     convert,
     copies,
+    definedness,
     fence,
     float,
     grid,
@@ -81,6 +82,7 @@ _prove_all()
 def write(e: Emitter, ins: Instruction) -> None:
     """The code of an instruction, after `e.begin`. Raises UnsupportedError."""
     meaning = meaning_of(ins.form)
+    settle = definedness.judge(e, ins)
     try:
         members(e, ins)
         if meaning.lanewise:
@@ -90,6 +92,8 @@ def write(e: Emitter, ins: Instruction) -> None:
     except MmulatorError as error:
         error.span = error.span or ins.span
         raise
+    if settle is not None:
+        settle()
 
 
 def members(e: Emitter, ins: Instruction) -> None:
@@ -105,12 +109,14 @@ def write_block(e: Emitter) -> None:
     block = e.block
     if block is block.function.blocks[0] and not block.function.function.is_entry:
         load_register_parameters(e)
+        definedness.entered(e)
     if block.after is not None:
         receive = meaning_of(block.after.form).receive
         if receive is None:
             raise InternalError(f"control comes back to {block.after}, which receives nothing")
         e.begin(block.after)
         receive(e, block.after)
+        definedness.received(e, block.after)
     for n, ins in enumerate(block.body):
         e.begin(ins)
         if n == 0:
@@ -126,6 +132,7 @@ def _finish(e: Emitter) -> None:
         e.begin(last)
     match e.block.ending, last:
         case Ends.BRANCH, Instruction():
+            definedness.decides(e, last)
             control.part_ways(e, last)
         case Ends.NO, _:
             control.go_on(e)

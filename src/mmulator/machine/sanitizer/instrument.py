@@ -30,7 +30,7 @@ class Chain(Native):
     """A function with the parameters of a hook that calls others with them."""
 
     def __init__(self, hook: Hook, functions: list[Native]) -> None:
-        self.function, self.name, self.functions = hook.function, f"sanitize_{hook.name}", functions
+        self.function, self.name, self.functions = functions[0].function, f"sanitize_{hook.name}", functions
         self.attributes, self.inline = "", False
 
     def build(self) -> tuple[Builder, list[Native]]:
