@@ -87,5 +87,5 @@ class Sanitizer:
     @property
     def notes(self) -> list[str]:
         """What a reader of the findings should know."""
-        lost = int(self.state["lost"][0])
-        return [f"sanitizer: {lost} findings more had no room"] if lost else []
+        said = {"lost": "{} findings more had no room", "forgotten": "{} orders had no room, races may be missed"}
+        return [f"sanitizer: {text.format(n)}" for field, text in said.items() if (n := int(self.state[field][0]))]
