@@ -10,6 +10,7 @@ import numpy as np
 from mmulator.machine.emit.block import Names
 from mmulator.machine.state import Kind
 from mmulator.program.image import LocalFrame
+from mmulator.program.undefined import Doubt
 from mmulator.ptx.tree import Instruction, Module
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class KernelCode(Names, Protocol):
     it reads accumulators in flight. numbers: of the functions. locals: their local memory. params: offset of each kernel
     parameter. queues: address of what carries out each kind of asynchronous operation; movers: of each kind of bulk operation
     (by number: a TransferKind, or one of the kernel's own). mbarriers: it makes some. stack: bytes that a lane has for
-    alloca.
+    alloca. doubtful: of each function the registers that may have no value, if anybody asks.
     """
 
     module: Module
@@ -56,3 +57,4 @@ class KernelCode(Names, Protocol):
     params: dict[str, int]
     parameter_bytes: int
     stack: int
+    doubtful: dict[str, Doubt]

@@ -11,6 +11,7 @@ from mmulator.codegen.types import u64, u128
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.emit.block import LANES, BlockEmitter, storage_type
 from mmulator.machine.emit.code import KernelCode
+from mmulator.machine.emit.shadow import Shadow
 from mmulator.machine.runtime import memory as mem
 from mmulator.machine.runtime.events import READ, register
 from mmulator.machine.state import Cta, Kind, Launch, TransferKind
@@ -32,6 +33,8 @@ class Emitter(BlockEmitter):
         self.function_name = block.function.function.name
         self.is_entry = block.function.function.is_entry
         super().__init__(b, block, frame, kernel, kernel.locals[self.function_name].bytes, kernel.options.events)
+        if kernel.doubtful:
+            self.shadow = Shadow(self, kernel.doubtful[self.function_name])
 
     @property
     def device(self) -> str:

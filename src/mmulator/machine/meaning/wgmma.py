@@ -13,6 +13,7 @@ from mmulator.isa.form import Form
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning import definedness
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.convergence import converge
 from mmulator.machine.meaning.matrix_operands import given, keep, registers, selector_of, table_pointer
@@ -89,6 +90,7 @@ def mma_async(e: Emitter, ins: Instruction) -> None:
     keep = mask_bits(e.source(scale_d, "pred"))
     e.uses(WGMMA, wg.carry_out_wgmma)
     e.call(wg.wgmma_issue, e.w, table, a_word, b_word, keep, metadata, e.site)
+    definedness.wgmma(e, ins, table, a_word, b_word, keep)
 
 
 def _descriptor(e: Emitter, operand: Operand, lane: Value, name: Shared) -> Value:
