@@ -186,6 +186,30 @@ def mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32
     """Lanes (each at host[lane]) hear that the phase of their parity is complete."""
 
 
+class Shape(IntEnum):
+    """What the payload of a transfer says of the bytes that it is for."""
+
+    PLAIN = 0  # runtime/bulk.py: TO, FROM, BYTES
+    BOX = 1  # runtime/boxes.py: Box
+    WORDS = 2  # runtime/store_async.py: TO, BYTES
+    RESPONSE = 3  # runtime/cluster.py: TO
+
+
+@hook
+def transfer_filled(t: ptr_to(Transfer), shape: u32) -> None:
+    """A bulk operation is filled in and about to be started."""
+
+
+@hook
+def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
+    """A copy that is filled in next uses the tensor map at a generic address."""
+
+
+@hook
+def map_published(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
+    """tensormap.cp_fenceproxy has copied a map, which is a release, too."""
+
+
 @hook
 def transfer_issued(t: ptr_to(Transfer)) -> None:
     """A bulk operation is filled in; its group is known, nothing of it is done."""
