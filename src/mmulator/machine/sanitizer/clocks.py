@@ -93,12 +93,12 @@ def knower_of(o: ptr_to(Orders), w: ptr_to(Warp)) -> ptr_to(Knower):
 
 # views ----------------------------------------------------------------------------------------------------------------
 @native(inline=True)
-def hold(o: ptr_to(Orders), id: u32, count: u32) -> None:
+def hold_id(o: ptr_to(Orders), id: u32, count: u32) -> None:
     o.counts[id] = o.counts[id] + count
 
 
 @native(inline=True)
-def drop(o: ptr_to(Orders), id: u32, count: u32) -> None:
+def drop_id(o: ptr_to(Orders), id: u32, count: u32) -> None:
     if id >= FIRST:
         left = o.counts[id] - count
         o.counts[id] = left
@@ -108,7 +108,7 @@ def drop(o: ptr_to(Orders), id: u32, count: u32) -> None:
 
 
 @native
-def take(o: ptr_to(Orders)) -> u32:
+def take_view(o: ptr_to(Orders)) -> u32:
     """A view to be filled, held once; ALL if there is none."""
     if o.free_count != 0:
         o.free_count = o.free_count - 1
@@ -125,18 +125,18 @@ def take(o: ptr_to(Orders)) -> u32:
 
 
 @native
-def copied(o: ptr_to(Orders), id: u32) -> u32:
+def copied_view(o: ptr_to(Orders), id: u32) -> u32:
     """A new view like another, to be changed."""
     if id == ALL:
         return id
-    made = take(o)
+    made = take_view(o)
     if made != ALL:
         copy_bytes(entries_of(o, made), entries_of(o, id), u64(o.bound) * 4)
     return made
 
 
 @native
-def join_into(o: ptr_to(Orders), into: u32, id: u32) -> None:
+def join_into_view(o: ptr_to(Orders), into: u32, id: u32) -> None:
     """A view that may be changed learns what another has; neither is ALL."""
     to = entries_of(o, into)
     source = entries_of(o, id)
@@ -146,13 +146,13 @@ def join_into(o: ptr_to(Orders), into: u32, id: u32) -> None:
 
 
 @native
-def merged(o: ptr_to(Orders), a: u32, b: u32) -> u32:
+def merged_views(o: ptr_to(Orders), a: u32, b: u32) -> u32:
     """What either has: one of the two, if it has all, or a new view. Held once for the caller."""
     if a == b or b == NOTHING or a == ALL:
-        hold(o, a, u32(1))
+        hold_id(o, a, u32(1))
         return a
     if a == NOTHING or b == ALL:
-        hold(o, b, u32(1))
+        hold_id(o, b, u32(1))
         return b
     one = entries_of(o, a)
     other = entries_of(o, b)
@@ -166,36 +166,36 @@ def merged(o: ptr_to(Orders), a: u32, b: u32) -> u32:
         less = less | (top ^ x)
         more = more | (top ^ y)
     if reduce_or(less) == 0:
-        hold(o, a, u32(1))
+        hold_id(o, a, u32(1))
         return a
     if reduce_or(more) == 0:
-        hold(o, b, u32(1))
+        hold_id(o, b, u32(1))
         return b
-    made = copied(o, a)
+    made = copied_view(o, a)
     if made != ALL:
-        join_into(o, made, b)
+        join_into_view(o, made, b)
     return made
 
 
 @native
-def put(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
+def give_view(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
     """Lanes have a view now, whatever they had before."""
     old = load(U32, ids)
     change = mask_bits(old != id) & mask
     if change == 0:
         return
-    hold(o, id, popcount(change))
+    hold_id(o, id, popcount(change))
     left = change
     while left != 0:
         before = old[trailing_zeros(left)]
         same = mask_bits(old == before) & left
         left = left & ~same
-        drop(o, before, popcount(same))
+        drop_id(o, before, popcount(same))
     store(select(bits_mask(change), U32(id), old), ids)
 
 
 @native
-def join(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
+def join_lanes(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
     """Lanes learn what a view has."""
     if id == NOTHING:
         return
@@ -205,9 +205,9 @@ def join(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, id: u32) -> None:
         before = old[trailing_zeros(left)]
         same = mask_bits(old == before) & left
         left = left & ~same
-        made = merged(o, before, id)
-        put(o, ids, same, made)
-        drop(o, made, u32(1))
+        made = merged_views(o, before, id)
+        give_view(o, ids, same, made)
+        drop_id(o, made, u32(1))
 
 
 # collecting -----------------------------------------------------------------------------------------------------------
@@ -232,20 +232,20 @@ def collect_plane(
         left = left & ~same
         if id != NOTHING and id != seen[0] and view[0] != ALL:
             if view[0] == NOTHING:
-                view[0] = copied(o, id)
+                view[0] = copied_view(o, id)
             elif id == ALL:
-                drop(o, view[0], u32(1))
+                drop_id(o, view[0], u32(1))
                 view[0] = u32(ALL)
             else:
-                join_into(o, view[0], id)
-            hold(o, id, u32(1))
-            drop(o, seen[0], u32(1))
+                join_into_view(o, view[0], id)
+            hold_id(o, id, u32(1))
+            drop_id(o, seen[0], u32(1))
             seen[0] = id
     did = select(bits_mask(mask), load(U32, own) | load(U32, done), U32(u32(0)))
     if reduce_or(did) == 0:
         return
     if view[0] == NOTHING:
-        view[0] = copied(o, u32(NOTHING))
+        view[0] = copied_view(o, u32(NOTHING))
     if view[0] != ALL:
         raise_entries(o, view[0], first, own, mask)
         if o.copies != 0:
@@ -253,7 +253,7 @@ def collect_plane(
 
 
 @native
-def collect(o: ptr_to(Orders), c: ptr_to(Collector), first: u32, of: ptr_to(Knowledge), mask: u32) -> None:
+def collect_all(o: ptr_to(Orders), c: ptr_to(Collector), first: u32, of: ptr_to(Knowledge), mask: u32) -> None:
     """The same of all planes."""
     for p in unrolled(PLANES):
         ids = plane_of(of.views, p)
@@ -261,10 +261,10 @@ def collect(o: ptr_to(Orders), c: ptr_to(Collector), first: u32, of: ptr_to(Know
 
 
 @native
-def release(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Collector)) -> None:
+def release_lanes(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Collector)) -> None:
     """What lanes know and did up to here goes into a collector; what they do now comes later."""
     store(U32(k.clock), k.now.own)
-    collect(o, c, k.first, k.now, mask)
+    collect_all(o, c, k.first, k.now, mask)
     k.clock = k.clock + 1
 
 
@@ -272,16 +272,16 @@ def release(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Collector
 def forget_seen(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
     """No more is collected here: its views do not change from now on."""
     for p in unrolled(PLANES):
-        drop(o, c.seen[p], u32(1))
+        drop_id(o, c.seen[p], u32(1))
         c.seen[p] = u32(NOTHING)
 
 
 @native
-def clear(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
+def clear_collector(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
     """A collector as new."""
     forget_seen(o, c)
     for p in unrolled(PLANES):
-        drop(o, c.views[p], u32(1))
+        drop_id(o, c.views[p], u32(1))
         c.views[p] = u32(NOTHING)
 
 
@@ -289,20 +289,20 @@ def clear(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
 def collect_views(o: ptr_to(Orders), c: ptr_to(Collector), views: ptr_to(u32)) -> None:
     """Views of all planes go into a collector."""
     for p in unrolled(PLANES):
-        both = merged(o, c.views[p], views[p])
-        drop(o, c.views[p], u32(1))
+        both = merged_views(o, c.views[p], views[p])
+        drop_id(o, c.views[p], u32(1))
         if o.counts[both] > 1 and both >= FIRST:  # it must be its own to be changed
             one = both
-            both = copied(o, one)
-            drop(o, one, u32(1))
+            both = copied_view(o, one)
+            drop_id(o, one, u32(1))
         c.views[p] = both
 
 
 @native
-def acquire(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, views: ptr_to(u32)) -> None:
+def acquire_views(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, views: ptr_to(u32)) -> None:
     """Lanes learn views of all planes."""
     for p in unrolled(PLANES):
-        join(o, plane_of(k.now.views, p), mask, views[p])
+        join_lanes(o, plane_of(k.now.views, p), mask, views[p])
 
 
 # what others ask ------------------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def one_view(w: ptr_to(Warp), mask: u32) -> u32:
 
 
 @native
-def shown(w: ptr_to(Warp), plane: u32, lane: u32) -> u32:
+def shown_view(w: ptr_to(Warp), plane: u32, lane: u32) -> u32:
     """What a lane knows and did up to here, as a view of a plane. Whoever keeps it holds it before the next such call."""
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
@@ -386,35 +386,35 @@ def shown(w: ptr_to(Warp), plane: u32, lane: u32) -> u32:
     collect_plane(o, c.views, c.seen, k.first, k.now.views + at, k.now.own + at, k.now.copied + at, one << lane)
     if plane == KNOWN:
         k.clock = k.clock + 1
-    drop(o, c.seen[0], u32(1))
-    drop(o, k.shown[plane], u32(1))
+    drop_id(o, c.seen[0], u32(1))
+    drop_id(o, k.shown[plane], u32(1))
     k.shown[plane] = c.views[0]
     return c.views[0]
 
 
 @native
 def view(w: ptr_to(Warp), lane: u32) -> u32:
-    return shown(w, u32(KNOWN), lane)
+    return shown_view(w, u32(KNOWN), lane)
 
 
 @native
 def view_fenced(w: ptr_to(Warp), lane: u32) -> u32:
-    return shown(w, u32(FENCED), lane)
+    return shown_view(w, u32(FENCED), lane)
 
 
 @native
 def view_fenced_global(w: ptr_to(Warp), lane: u32) -> u32:
-    return shown(w, u32(FENCED_GLOBAL), lane)
+    return shown_view(w, u32(FENCED_GLOBAL), lane)
 
 
 @native(inline=True)
 def hold_view(cluster: ptr_to(Cluster), id: u32) -> None:
-    hold(orders_of(cluster), id, u32(1))
+    hold_id(orders_of(cluster), id, u32(1))
 
 
 @native(inline=True)
 def drop_view(cluster: ptr_to(Cluster), id: u32) -> None:
-    drop(orders_of(cluster), id, u32(1))
+    drop_id(orders_of(cluster), id, u32(1))
 
 
 @native(inline=True)
@@ -449,11 +449,11 @@ def learn_plane(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, agent: u32, cloc
         same = mask_bits(old == before) & left
         left = left & ~same
         if entries_of(o, before)[agent] < clock:
-            made = copied(o, before)
+            made = copied_view(o, before)
             if made != ALL:
                 entries_of(o, made)[agent] = clock
-            put(o, ids, same, made)
-            drop(o, made, u32(1))
+            give_view(o, ids, same, made)
+            drop_id(o, made, u32(1))
 
 
 @native

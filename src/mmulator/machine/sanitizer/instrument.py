@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mmulator.codegen.lang import Hook, Instrument, Native, call
 from mmulator.codegen.values import Builder
-from mmulator.machine.runtime import events
+from mmulator.machine.runtime import events, hooks_operands
 from mmulator.machine.sanitizer import (
     accumulators,
     execution,
@@ -42,10 +42,17 @@ class Chain(Native):
         return builder, self.functions
 
 
+HOOK_FILES = (events, hooks_operands)
+
+
+def _hook(name: str) -> Hook:
+    return next(getattr(file, name) for file in HOOK_FILES if hasattr(file, name))
+
+
 def _chained() -> dict[str, Native]:
     names = dict.fromkeys(name for topic in TOPICS for name in topic)
     heard = {name: [topic[name] for topic in TOPICS if name in topic] for name in names}
-    return {n: f[0] if len(f) == 1 else Chain(getattr(events, n), f) for n, f in heard.items()}
+    return {n: f[0] if len(f) == 1 else Chain(_hook(n), f) for n, f in heard.items()}
 
 
 SANITIZE = Instrument("sanitize", _chained())

@@ -23,19 +23,19 @@ from mmulator.machine.sanitizer.clocks import (
     Collector,
     Knower,
     Orders,
-    acquire,
-    clear,
+    acquire_views,
+    clear_collector,
     collect_views,
-    drop,
+    drop_id,
     forget_all,
     forget_seen,
-    join,
+    give_view,
+    join_lanes,
     knower_of,
     orders_of,
     plane_of,
-    put,
     raise_entries,
-    release,
+    release_lanes,
 )
 from mmulator.machine.sanitizer.phases import first_phase, forget_phases, next_phase, phaser_of
 from mmulator.machine.state import COPIES, NUM_BARRIERS, Barrier, Cluster, Cta, Queue, Warp
@@ -50,10 +50,10 @@ def order_warp(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     c = cast_ptr(Collector, stack(u32, 2 * PLANES))
     for p in unrolled(2 * PLANES):
         c.views[p] = u32(NOTHING)
-    release(o, k, mask, c)
+    release_lanes(o, k, mask, c)
     for p in unrolled(PLANES):
-        put(o, plane_of(k.now.views, p), mask, c.views[p])
-    clear(o, c)
+        give_view(o, plane_of(k.now.views, p), mask, c.views[p])
+    clear_collector(o, c)
 
 
 @native(inline=True)
@@ -65,7 +65,7 @@ def barrier_at(o: ptr_to(Orders), cta: ptr_to(Cta), id: u32) -> ptr_to(Collector
 def order_arrived(w: ptr_to(Warp), mask: u32, id: u32, op: u32, site: u32) -> None:
     """bar, barrier: what lanes know and did is released, also by an arrive."""
     o = orders_of(w.cta.cluster)
-    release(o, knower_of(o, w), mask, barrier_at(o, w.cta, id))
+    release_lanes(o, knower_of(o, w), mask, barrier_at(o, w.cta, id))
 
 
 @native
@@ -87,19 +87,19 @@ def order_over(cta: ptr_to(Cta), id: u32) -> None:
         if w.bar_came[id] == 0 and lanes != 0:
             k = knower_of(o, w)
             for p in unrolled(PLANES):
-                put(o, plane_of(k.now.views, p), lanes, c.views[p])
-    clear(o, c)
+                give_view(o, plane_of(k.now.views, p), lanes, c.views[p])
+    clear_collector(o, c)
     if again != 0:
         for i in range(cta.launch.warps):
             w = warps + i
             if w.bar_came[id] != 0:
-                release(o, knower_of(o, w), w.bar_came[id], c)
+                release_lanes(o, knower_of(o, w), w.bar_came[id], c)
 
 
 @native
 def order_exit(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     o = orders_of(w.cta.cluster)
-    release(o, knower_of(o, w), mask, o.gone + w.cta.rank)
+    release_lanes(o, knower_of(o, w), mask, o.gone + w.cta.rank)
 
 
 # the cluster ----------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def order_exit(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 def order_cluster_arrived(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
     o = orders_of(w.cta.cluster)
     if (order & Order.RELEASE) != 0:
-        release(o, knower_of(o, w), mask, o.meeting)
+        release_lanes(o, knower_of(o, w), mask, o.meeting)
 
 
 @native
@@ -118,7 +118,7 @@ def order_cluster_over(cluster: ptr_to(Cluster)) -> None:
         collect_views(o, c, (o.gone + rank).views)
     forget_seen(o, c)
     for p in unrolled(PLANES):
-        drop(o, o.met[p], u32(1))
+        drop_id(o, o.met[p], u32(1))
         o.met[p] = c.views[p]
         c.views[p] = u32(NOTHING)
 
@@ -127,7 +127,7 @@ def order_cluster_over(cluster: ptr_to(Cluster)) -> None:
 def order_cluster_waited(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
     o = orders_of(w.cta.cluster)
     if (order & Order.ACQUIRE) != 0:
-        acquire(o, knower_of(o, w), mask, o.met)
+        acquire_views(o, knower_of(o, w), mask, o.met)
 
 
 # fences between proxies -----------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def fence_plane(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> 
         id = ids[trailing_zeros(left)]
         same = mask_bits(ids == id) & left
         left = left & ~same
-        put(o, k.now.views + at, same, id)
+        give_view(o, k.now.views + at, same, id)
     store(select(m, U32(k.clock), load(U32, k.now.own, at)), k.now.own, at)
     store(select(m, load(U32, k.now.copied), load(U32, k.now.copied, at)), k.now.copied, at)
 
@@ -179,7 +179,7 @@ def order_mbarrier_arrived(
     if arrivals != 0 and (k.order & Order.RELEASE) != 0:
         entry = phaser_of(w.cta.cluster, barrier)
         if u64(entry) != 0:
-            release(o, k, mask, entry.collecting)
+            release_lanes(o, k, mask, entry.collecting)
 
 
 @native
@@ -207,10 +207,10 @@ def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), paritie
         left = left & ~same
         entry = phaser_of(cluster, barrier)
         if u64(entry) != 0:
-            acquire(o, k, same, entry.done + parity * PLANES)
+            acquire_views(o, k, same, entry.done + parity * PLANES)
         else:
             for p in unrolled(PLANES):
-                join(o, plane_of(k.now.views, p), same, u32(ALL))
+                join_lanes(o, plane_of(k.now.views, p), same, u32(ALL))
 
 
 # cp.async -------------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def order_copy_signals(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, s
     if u64(entry) == 0:
         return
     c = entry.collecting
-    release(o, k, mask, c)
+    release_lanes(o, k, mask, c)
     issued = stack(u32, 32)
     store(U32(u32((cast_ptr(Queue, w.queues) + COPIES.queue).issued)), issued)
     if c.views[KNOWN] != ALL:

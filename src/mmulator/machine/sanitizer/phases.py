@@ -16,11 +16,11 @@ from mmulator.machine.sanitizer.clocks import (
     PLANES,
     Collector,
     Orders,
-    copied,
-    drop,
+    copied_view,
+    drop_id,
     entries_of,
     forget_seen,
-    merged,
+    merged_views,
     new_agent,
     orders_of,
 )
@@ -88,16 +88,16 @@ def next_phase(cluster: ptr_to(Cluster), barrier: u64) -> None:
     to = entry.done + (entry.phase & 1) * PLANES
     before = entry.done + (PLANES - (entry.phase & 1) * PLANES)
     for p in unrolled(PLANES):
-        made = merged(o, c.views[p], before[p])
+        made = merged_views(o, c.views[p], before[p])
         if entry.agent != NO_AGENT:
             one = made
-            made = copied(o, one)
-            drop(o, one, u32(1))
+            made = copied_view(o, one)
+            drop_id(o, one, u32(1))
             if made != ALL:
                 entries_of(o, made)[entry.agent] = entry.clock
-        drop(o, c.views[p], u32(1))
+        drop_id(o, c.views[p], u32(1))
         c.views[p] = u32(NOTHING)
-        drop(o, to[p], u32(1))
+        drop_id(o, to[p], u32(1))
         to[p] = made
     entry.phase = entry.phase + 1
     entry.clock = entry.clock + 1
@@ -113,11 +113,11 @@ def first_phase(cluster: ptr_to(Cluster), barrier: u64) -> None:
     c = entry.collecting
     forget_seen(o, c)
     for p in unrolled(PLANES):
-        drop(o, c.views[p], u32(1))
+        drop_id(o, c.views[p], u32(1))
         c.views[p] = u32(NOTHING)
-        drop(o, entry.done[p], u32(1))
+        drop_id(o, entry.done[p], u32(1))
         entry.done[p] = u32(NOTHING)
-        drop(o, entry.done[PLANES + p], u32(1))
+        drop_id(o, entry.done[PLANES + p], u32(1))
         entry.done[PLANES + p] = u32(NOTHING)
     entry.phase = u32(0)
     entry.clock = entry.clock + 1

@@ -7,8 +7,10 @@ from typing import Any
 
 from mmulator.findings import Place
 from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.limits import MAX_CLUSTER
 from mmulator.machine.launch.whereabouts import lanes_text
 from mmulator.machine.state import LANES
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Instruction
 
 
@@ -54,11 +56,25 @@ class Context:
         return Place(ins.mnemonic, location(ins), ins.span.brief, threads, ins.span)
 
     def where(self) -> str:
-        """The bytes that it is about, `bytes 128 to 131 of shared memory`; "" for none."""
-        from mmulator.machine.launch.faults import describe_address
+        """The bytes that it is about, `4 bytes at byte 128 of argument 2 (out), which has 4096`; "" for none."""
+        size = int(self.entry["bytes"])
+        return memory_text(self.grid, int(self.entry["at"]), size) if size else ""
 
-        address, size = int(self.entry["at"]), int(self.entry["bytes"])
-        return f"{size} bytes at {describe_address(self.grid, address)}" if size else ""
+
+def memory_text(grid: Grid, address: int, size: int) -> str:
+    """Some bytes as people know them: of shared memory by their variable, `bytes 16 to 31 of shared memory (tile + 16)`."""
+    from mmulator.machine.launch.faults import describe_address
+    from mmulator.machine.launch.mbarriers import shared_name
+
+    shared = address >> SLOT_SHIFT == SLOT_SHARED or SHARED_BASE <= address < SHARED_BASE + (MAX_CLUSTER << RANK_SHIFT)
+    if not shared or grid.arguments.regions.near(address):
+        return f"{size} byte{'s' * (size != 1)} at {describe_address(grid, address)}"
+    offset = address & ((1 << RANK_SHIFT) - 1)
+    name, rank = shared_name(grid, offset), address >> RANK_SHIFT & (1 << SLOT_SHIFT - RANK_SHIFT) - 1
+    first = offset - SHARED_BASE
+    many = f"byte {first}" if size == 1 else f"bytes {first} to {first + size - 1}"
+    owner = f" of rank {rank}" if grid.shape.cluster_size > 1 else ""
+    return f"{many} of shared memory{owner}" + (f" ({name})" if name else "")
 
 
 def block_text(grid: Grid, linear: int) -> str:

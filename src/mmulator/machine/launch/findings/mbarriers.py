@@ -14,7 +14,7 @@ from mmulator.rules import mbarriers as rules
 
 
 def _init_in_use(c: Context) -> str:
-    return f"{c.instruction.mnemonic} of an mbarrier that {c.conflict} has initialised and nobody has invalidated"
+    return f"{c.instruction.mnemonic} of an mbarrier that has been initialised, and that nobody has invalidated"
 
 
 SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {rules.INIT_IN_USE.number: _init_in_use}

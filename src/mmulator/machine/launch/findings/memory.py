@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mmulator.machine.launch.arena import pointer
+from mmulator.machine.launch.findings import accumulators, execution, values
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.clocks import ALL, PLANES, Collector, Knower, Orders
@@ -44,4 +45,9 @@ def _orders(resident: Resident) -> Memory:
     return parts
 
 
-OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {"orders": _orders}
+OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
+    "orders": _orders,
+    "accumulators": accumulators.memory,
+    "execution": execution.of_cluster,
+    "values": values.of_cluster,
+}
