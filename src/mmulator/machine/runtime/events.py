@@ -22,6 +22,7 @@ class Proxy(IntEnum):
     GENERIC = 0
     ASYNC = 1  # operands of wgmma
     MBARRIER = 2  # operations on mbarriers, which no order binds: WRITE: it is made or ended, READ: a wait, both: the others
+    TENSORMAP = 3  # of a copy that uses a tensor map
 
 
 class Access(IntFlag):
