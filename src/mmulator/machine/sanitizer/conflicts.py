@@ -16,9 +16,9 @@ from mmulator.machine.sanitizer.found import find_against
 from mmulator.machine.sanitizer.issues import issue_knows, latest_in
 from mmulator.machine.sanitizer.proxy_maps import map_used_by, map_written
 from mmulator.machine.sanitizer.proxy_state import Issue, issue_slot, name_of, proxies_of, warp_of
-from mmulator.machine.sanitizer.records import PER_LANE, PROXY_FROM, Kind, Record, kind_of
+from mmulator.machine.sanitizer.records import MANY, PER_LANE, PROXY_FROM, Kind, Record, kind_of
 from mmulator.machine.sanitizer.state import Found
-from mmulator.machine.state import FULL, Warp
+from mmulator.machine.state import FULL, Cluster, Warp
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import proxies as rules
 
@@ -45,7 +45,19 @@ def after_issue(w: ptr_to(Warp), lanes: u32, record: ptr_to(Record)) -> u32:
 
 
 @native
-def tell(
+def issued_by(record: ptr_to(Record), cluster: ptr_to(Cluster)) -> u32:
+    """The lanes that issued an asynchronous operation, of the record's warp; 0 if nobody remembers."""
+    if kind_of(record.flags) == int(Kind.WGMMA):
+        return u32(FULL)
+    one = u32(1)
+    issue = cast_ptr(Issue, proxies_of(cluster).issues) + issue_slot(record.agent, record.clock, record.site)
+    if issue.agent != record.agent + 1 or issue.clock != record.clock or issue.site != record.site:
+        return u32(0)
+    return one << (issue.issuer & 31)
+
+
+@native
+def tell_conflict(
     w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, rule: u32, swap: u32
 ) -> ptr_to(Found):
     """Lanes of a warp break a rule against a record's; `swap`: it is the other way round, if the other is of this cluster."""
@@ -57,12 +69,12 @@ def tell(
 
 
 @native
-def tell_wait(
+def tell_early_read(
     w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, swap: u32,
     reader: ptr_to(Warp), readers: u32, agent: u32, clock: u32,
 ) -> None:  # fmt: skip
     """Bytes are read before a copy is complete, which an mbarrier says: which phase of it, and for which the reader has waited."""
-    entry = tell(w, lanes, site, at, bytes, record, others, u32(_READ_EARLY), swap)
+    entry = tell_conflict(w, lanes, site, at, bytes, record, others, u32(_READ_EARLY), swap)
     if u64(entry) != 0:
         if entry.count == 1:
             name = name_of(w.cta.cluster, agent)
@@ -86,32 +98,33 @@ def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, 
     """A generic access meets an asynchronous one of which its lane does not know that it is over."""
     one = u32(1)
     lanes = one << lane
+    cluster = w.cta.cluster
     kind = kind_of(record.flags)
     if kind == int(Kind.MAP):
         if write != 0:
             map_written(w, lane, at, bytes, site)
         return
-    others = record.lanes
+    others = issued_by(record, cluster)
     after = after_issue(w, lanes, record)
     shared = u32((at >> SLOT_SHIFT) == SLOT_SHARED)
     if (record.flags & WRITE) != 0:
         if shared == 0:
             if after != 0:
-                tell(w, lanes, site, at, bytes, record, others, u32(_RESULT), u32(0))
+                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RESULT), u32(0))
             else:
-                tell(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(1))
+                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(1))
         elif write != 0:
-            tell(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(1))
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(1))
         elif after != 0 or follows(w, lanes, record.agent) == 0:
-            tell_wait(w, lanes, site, at, bytes, record, others, u32(0), w, lanes, record.agent, record.clock)
+            tell_early_read(w, lanes, site, at, bytes, record, others, u32(0), w, lanes, record.agent, record.clock)
         else:
-            tell(w, lanes, site, at, bytes, record, others, u32(_REFILL), u32(1))
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_REFILL), u32(1))
     elif after == 0:
-        tell(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(1))
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(1))
     elif kind == int(Kind.WGMMA):
-        tell(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(0))
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(0))
     else:
-        tell(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(0))
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(0))
 
 
 # an asynchronous access -------------------------------------------------------------------------------------------------
@@ -128,11 +141,14 @@ def async_found(
     kind = kind_of(flags)
     if kind == int(Kind.WGMMA):
         lanes = u32(FULL)
-    others = record.lanes
     agent = record.agent
     if (record.flags & PER_LANE) != 0:
         agent = agent + record_lane
-        others = one << record_lane
+    others = one << record_lane
+    if (record.flags & MANY) != 0:
+        others = record.lanes
+    if kind_of(record.flags) == int(Kind.WGMMA):
+        others = u32(FULL)
     if kind == int(Kind.MAP):
         map_used_by(w, lane, at, site, record, agent, others)
         return
@@ -141,37 +157,37 @@ def async_found(
         return
     if level != 0:
         if (flags & WRITE) == 0:
-            tell(w, lanes, site, at, bytes, record, others, u32(_FENCE), u32(0))
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_FENCE), u32(0))
         return
     shared = u32((at >> SLOT_SHIFT) == SLOT_SHARED)
     foreign = u32(record.cluster != u32(cluster.number))
     if (flags & WRITE) == 0:
         if other_kind < PROXY_FROM:
-            tell(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(0))
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(0))
         elif shared == 0:
-            tell(w, lanes, site, at, bytes, record, others, u32(_RESULT), u32(0))
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RESULT), u32(0))
         elif after_issue(w, lanes, record) != 0 or follows(w, lanes, record.agent) == 0:
-            tell_wait(w, lanes, site, at, bytes, record, others, u32(0), w, lanes, record.agent, record.clock)
+            tell_early_read(w, lanes, site, at, bytes, record, others, u32(0), w, lanes, record.agent, record.clock)
         elif kind == int(Kind.WGMMA):
-            tell(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(1))
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(1))
         else:
-            tell(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(1))
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(1))
         return
     if (record.flags & WRITE) != 0 or foreign != 0 or shared == 0:
-        tell(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(0))
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(0))
         return
     reader = warp_of(cluster, record.cta, record.warp)
     if other_kind < PROXY_FROM:
         if follows(reader, others, p.agent) != 0:
-            tell(w, lanes, site, at, bytes, record, others, u32(_REFILL), u32(0))
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_REFILL), u32(0))
         else:
-            tell_wait(w, lanes, site, at, bytes, record, others, u32(1), reader, others, p.agent, p.clock)
+            tell_early_read(w, lanes, site, at, bytes, record, others, u32(1), reader, others, p.agent, p.clock)
     elif other_kind == int(Kind.WGMMA):
         if after_issue(w, lanes, record) != 0 or follows(reader, u32(FULL), p.agent) != 0:
-            tell(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(0))
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(0))
         else:
-            tell_wait(w, lanes, site, at, bytes, record, others, u32(1), reader, u32(FULL), p.agent, p.clock)
+            tell_early_read(w, lanes, site, at, bytes, record, others, u32(1), reader, u32(FULL), p.agent, p.clock)
     elif after_issue(w, lanes, record) != 0:
-        tell(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(0))
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(0))
     else:
-        tell(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(1))
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(1))

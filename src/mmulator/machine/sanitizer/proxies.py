@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, copy_bytes, stack, trailing_zeros
-from mmulator.codegen.types import i64, ptr_to, u32, u64
-from mmulator.machine.runtime.boxes import Box, Mode, next_row, row_inside, row_offset
+from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.machine.runtime.boxes import Box, next_row, row_inside, row_offset
 from mmulator.machine.runtime.bulk import ALL, BYTES, FROM, KEPT, TO
 from mmulator.machine.runtime.cluster import RESPONSE
 from mmulator.machine.runtime.events import Access, Shape
@@ -22,29 +22,27 @@ from mmulator.machine.sanitizer.found import find
 from mmulator.machine.sanitizer.phases import phaser_of
 from mmulator.machine.sanitizer.proxy_maps import MAP_BYTES, map_fenced, map_released, note_use
 from mmulator.machine.sanitizer.proxy_state import (
-    BulkLane,
     bulk_lane,
     forget_proxies,
     name_of,
     note_issue,
     proxies_of,
-    warp_number,
+    number_of_warp,
 )
 from mmulator.machine.sanitizer.proxy_wgmma import wgmma_begins, wgmma_over
 from mmulator.machine.sanitizer.records import Actor, Kind
 from mmulator.machine.sanitizer.shadow import act, is_watched, touch
 from mmulator.machine.state import Cluster, Completes, Transfer, TransferKind, Warp
-from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules.proxies import NEVER_COMMITTED, PENDING_AT_EXIT
 
 READ, WRITE, REDUCE = int(Access.READ), int(Access.WRITE), int(Access.WRITE | Access.ATOMIC)
 _PENDING, _UNCOMMITTED = PENDING_AT_EXIT.number, NEVER_COMMITTED.number
-_BARRIERS, _TARGETS = range(2)
 
 
 # who it is ------------------------------------------------------------------------------------------------------------
 @native
-def begin(
+def operation_acts(
     w: ptr_to(Warp), lane: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32, out: ptr_to(Actor)
 ) -> None:
     """An operation that a lane issues now is about to access memory."""
@@ -149,14 +147,14 @@ def reads_of(t: ptr_to(Transfer), shape: u32, agent: u32, clock: u32) -> None:
     if shape == Shape.BOX:
         box = cast_ptr(Box, address(t.payload))  # noqa: F821
         load = u32(t.completes == Completes.BYTES)
-        begin(w, t.lane, t.site, u32(READ), u32(Kind.TENSOR), agent, clock, load, a)
+        operation_acts(w, t.lane, t.site, u32(READ), u32(Kind.TENSOR), agent, clock, load, a)
         if load != 0:
             touch_tensor(a, box)
         else:
             touch_box(a, box, w.cta.rank, u32(1))
     elif shape == Shape.PLAIN:
         at = t.payload[FROM]
-        begin(w, t.lane, t.site, u32(READ), u32(Kind.BULK), agent, clock, u32((at >> SLOT_SHIFT) != SLOT_SHARED), a)
+        operation_acts(w, t.lane, t.site, u32(READ), u32(Kind.BULK), agent, clock, u32((at >> SLOT_SHIFT) != SLOT_SHARED), a)
         touch(a, at, t.payload[BYTES])
 
 
@@ -172,7 +170,7 @@ def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32)
         left = left & (left - 1)
         use_barrier(t, rank)
         if shape == Shape.BOX:
-            begin(w, t.lane, t.site, access, u32(Kind.TENSOR), p.agent, p.clock, u32(0), a)
+            operation_acts(w, t.lane, t.site, access, u32(Kind.TENSOR), p.agent, p.clock, u32(0), a)
             touch_box(a, cast_ptr(Box, address(t.payload)), rank, u32(0))  # noqa: F821
         else:
             kind = u32(Kind.BULK)
@@ -182,7 +180,7 @@ def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32)
                 bytes = t.payload[1]
             if shape == Shape.RESPONSE:
                 bytes = u64(RESPONSE)
-            begin(w, t.lane, t.site, access, kind, p.agent, p.clock, u32(0), a)
+            operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, u32(0), a)
             touch(a, in_cta(rank, (t.payload[TO] & WITHIN) - SHARED_BASE), bytes)
 
 
@@ -220,10 +218,10 @@ def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
     if p.map != 0:
         note_use(w, t.lane, u32(NO_AGENT), u32(0), l.reads - 1, clock, t.site)
     if shape == Shape.BOX:
-        begin(w, t.lane, t.site, access, u32(Kind.TENSOR), l.writes - 1, clock, u32(1), a)
+        operation_acts(w, t.lane, t.site, access, u32(Kind.TENSOR), l.writes - 1, clock, u32(1), a)
         touch_tensor(a, cast_ptr(Box, address(t.payload)))  # noqa: F821
     else:
-        begin(w, t.lane, t.site, access, u32(Kind.BULK), l.writes - 1, clock, u32(1), a)
+        operation_acts(w, t.lane, t.site, access, u32(Kind.BULK), l.writes - 1, clock, u32(1), a)
         kept = u32(ALL)
         if t.kind < u32(TransferKind.OWN):
             kept = u32(t.payload[KEPT])
@@ -253,7 +251,6 @@ def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
     cluster = w.cta.cluster
     p = proxies_of(cluster)
     p.map = u64(0)
-    slot = at >> SLOT_SHIFT
     if is_watched(at) == 2:
         p.map = at
         if p.maps == 0:
@@ -267,7 +264,7 @@ def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
 @native
 def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) -> None:
     """All but the newest groups of lanes have read, or are over."""
-    lanes = proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
+    lanes = proxies_of(w.cta.cluster).lanes + number_of_warp(w) * 32
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -286,7 +283,7 @@ def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32
 @native
 def lanes_leave(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """Threads exit: nobody will wait for what they stored."""
-    lanes = proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
+    lanes = proxies_of(w.cta.cluster).lanes + number_of_warp(w) * 32
     left = mask
     while left != 0:
         lane = trailing_zeros(left)

@@ -61,7 +61,7 @@ def forget_proxies(cluster: ptr_to(Cluster)) -> None:
 
 
 @native(inline=True)
-def warp_number(w: ptr_to(Warp)) -> u32:
+def number_of_warp(w: ptr_to(Warp)) -> u32:
     """Among the cluster's warps."""
     return u32((u64(w) - u64(w.cta.cluster.warps)) // Warp.size)
 
@@ -80,7 +80,7 @@ def warp_of(cluster: ptr_to(Cluster), cta: u32, warp: u32) -> ptr_to(Warp):
 def group_agent(w: ptr_to(Warp)) -> u32:
     """The agent of a warp's warpgroup."""
     p = proxies_of(w.cta.cluster)
-    at = warp_number(w) >> 2  # warpgroups are counted through the CTAs of a cluster, of which each has whole ones or none at all
+    at = number_of_warp(w) >> 2  # warpgroups are counted through the CTAs of a cluster, of which each has whole ones or none at all
     if at >= p.group_count:
         at = u32(0)
     if p.groups[at] == 0:
@@ -92,7 +92,7 @@ def group_agent(w: ptr_to(Warp)) -> u32:
 def bulk_lane(w: ptr_to(Warp), lane: u32) -> ptr_to(BulkLane):
     """The bulk groups of a thread, with agents."""
     cluster = w.cta.cluster
-    l = proxies_of(cluster).lanes + (warp_number(w) * 32 + lane)
+    l = proxies_of(cluster).lanes + (number_of_warp(w) * 32 + lane)
     if l.reads == 0:
         l.reads = new_agent(cluster) + 1
         l.writes = new_agent(cluster) + 1
