@@ -92,6 +92,21 @@ def follows(reader: ptr_to(Warp), readers: u32, agent: u32) -> u32:
     return u32(latest_in(reader, readers, agent, u32(KNOWN)) != 0)
 
 
+@native
+def wrote_later(w: ptr_to(Warp), record: ptr_to(Record), agent: u32, lanes: u32, site: u32) -> u32:
+    """1 if a thread wrote after another warp of the warpgroup issued its part of the wgmma that w issues now."""
+    cluster = w.cta.cluster
+    p = proxies_of(cluster)
+    if record.cluster != u32(cluster.number):
+        return u32(0)
+    issue = cast_ptr(Issue, p.issues) + issue_slot(p.agent, p.clock, site)
+    if issue.agent != p.agent + 1 or issue.clock != p.clock or issue.site != site:
+        return u32(0)
+    if (issue.issuer >> 5) == (agent >> 5):
+        return u32(record.clock >= issue.since)
+    return issue_knows(warp_of(cluster, record.cta, record.warp), lanes, issue.issuer, issue.since, u32(KNOWN))
+
+
 # an ordinary access -----------------------------------------------------------------------------------------------------
 @native
 def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, site: u32, record: ptr_to(Record)) -> None:
@@ -163,7 +178,10 @@ def async_found(
     foreign = u32(record.cluster != u32(cluster.number))
     if (flags & WRITE) == 0:
         if other_kind < PROXY_FROM:
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(0))
+            if kind == int(Kind.WGMMA) and wrote_later(w, record, agent, others, site) != 0:
+                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(1))
+            else:
+                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(0))
         elif shared == 0:
             tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RESULT), u32(0))
         elif after_issue(w, lanes, record) != 0 or follows(w, lanes, record.agent) == 0:

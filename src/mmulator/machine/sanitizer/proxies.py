@@ -27,11 +27,11 @@ from mmulator.machine.sanitizer.proxy_state import (
     name_of,
     note_issue,
     proxies_of,
-    number_of_warp,
+    warp_in_cluster,
 )
 from mmulator.machine.sanitizer.proxy_wgmma import wgmma_begins, wgmma_over
 from mmulator.machine.sanitizer.records import Actor, Kind
-from mmulator.machine.sanitizer.shadow import act, is_watched, touch
+from mmulator.machine.sanitizer.shadow import act_async, is_watched, touch
 from mmulator.machine.state import Cluster, Completes, Transfer, TransferKind, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules.proxies import NEVER_COMMITTED, PENDING_AT_EXIT
@@ -46,7 +46,7 @@ def operation_acts(
     w: ptr_to(Warp), lane: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32, out: ptr_to(Actor)
 ) -> None:
     """An operation that a lane issues now is about to access memory."""
-    act(w, lane, u32(1) << lane, site, access, kind, agent, clock, global_, out)
+    act_async(w, lane, u32(1) << lane, site, access, kind, agent, clock, global_, out)
     note_issue(w.cta.cluster, agent, clock, site, now(w), agent_of(w, lane))
 
 
@@ -256,7 +256,7 @@ def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
         if p.maps == 0:
             p.maps = new_agent(cluster) + 1
         a = stack(Actor)
-        act(w, lane, u32(1) << lane, site, u32(READ), u32(Kind.MAP), p.maps - 1, u32(1), u32(1), a)
+        act_async(w, lane, u32(1) << lane, site, u32(READ), u32(Kind.MAP), p.maps - 1, u32(1), u32(1), a)
         touch(a, at, u64(MAP_BYTES))
 
 
@@ -264,7 +264,7 @@ def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
 @native
 def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) -> None:
     """All but the newest groups of lanes have read, or are over."""
-    lanes = proxies_of(w.cta.cluster).lanes + number_of_warp(w) * 32
+    lanes = proxies_of(w.cta.cluster).lanes + warp_in_cluster(w) * 32
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -283,7 +283,7 @@ def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32
 @native
 def lanes_leave(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """Threads exit: nobody will wait for what they stored."""
-    lanes = proxies_of(w.cta.cluster).lanes + number_of_warp(w) * 32
+    lanes = proxies_of(w.cta.cluster).lanes + warp_in_cluster(w) * 32
     left = mask
     while left != 0:
         lane = trailing_zeros(left)

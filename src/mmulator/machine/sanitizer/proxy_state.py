@@ -61,7 +61,7 @@ def forget_proxies(cluster: ptr_to(Cluster)) -> None:
 
 
 @native(inline=True)
-def number_of_warp(w: ptr_to(Warp)) -> u32:
+def warp_in_cluster(w: ptr_to(Warp)) -> u32:
     """Among the cluster's warps."""
     return u32((u64(w) - u64(w.cta.cluster.warps)) // Warp.size)
 
@@ -80,7 +80,7 @@ def warp_of(cluster: ptr_to(Cluster), cta: u32, warp: u32) -> ptr_to(Warp):
 def group_agent(w: ptr_to(Warp)) -> u32:
     """The agent of a warp's warpgroup."""
     p = proxies_of(w.cta.cluster)
-    at = number_of_warp(w) >> 2  # warpgroups are counted through the CTAs of a cluster, of which each has whole ones or none at all
+    at = warp_in_cluster(w) >> 2  # warpgroups are counted through the CTAs of a cluster, of which each has whole ones or none at all
     if at >= p.group_count:
         at = u32(0)
     if p.groups[at] == 0:
@@ -92,7 +92,7 @@ def group_agent(w: ptr_to(Warp)) -> u32:
 def bulk_lane(w: ptr_to(Warp), lane: u32) -> ptr_to(BulkLane):
     """The bulk groups of a thread, with agents."""
     cluster = w.cta.cluster
-    l = proxies_of(cluster).lanes + (number_of_warp(w) * 32 + lane)
+    l = proxies_of(cluster).lanes + (warp_in_cluster(w) * 32 + lane)
     if l.reads == 0:
         l.reads = new_agent(cluster) + 1
         l.writes = new_agent(cluster) + 1
@@ -101,8 +101,10 @@ def bulk_lane(w: ptr_to(Warp), lane: u32) -> ptr_to(BulkLane):
 
 @native
 def note_issue(cluster: ptr_to(Cluster), agent: u32, clock: u32, site: u32, since: u32, issuer: u32) -> None:
-    """An operation is issued that ends as an agent's clock says."""
+    """An operation is issued that ends as an agent's clock says; the first of several issues counts."""
     slot = cast_ptr(Issue, proxies_of(cluster).issues) + issue_slot(agent, clock, site)
+    if slot.agent == agent + 1 and slot.clock == clock and slot.site == site:
+        return
     slot.agent = agent + 1
     slot.clock = clock
     slot.site = site

@@ -13,9 +13,9 @@ from mmulator.machine.runtime.events import READ
 from mmulator.machine.runtime.wgmma import operation
 from mmulator.machine.runtime.windows import SHARED
 from mmulator.machine.sanitizer.clocks import agent_of, learn, now
-from mmulator.machine.sanitizer.proxy_state import group_agent, note_issue
+from mmulator.machine.sanitizer.proxy_state import group_agent, note_issue, proxies_of
 from mmulator.machine.sanitizer.records import Actor, Kind
-from mmulator.machine.sanitizer.shadow import act, touch
+from mmulator.machine.sanitizer.shadow import act_async, touch
 from mmulator.machine.state import FULL, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.twin.doors import Door
@@ -85,8 +85,11 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
     table = op.table
     agent = group_agent(w)
     clock = u32(number) + 1
+    p = proxies_of(w.cta.cluster)
+    p.agent = agent
+    p.clock = clock
     a = stack(Actor)
-    act(w, u32(0), u32(FULL), site, u32(READ), u32(Kind.WGMMA), agent, clock, u32(0), a)
+    act_async(w, u32(0), u32(FULL), site, u32(READ), u32(Kind.WGMMA), agent, clock, u32(0), a)
     note_issue(w.cta.cluster, agent, clock, site, now(w), agent_of(w, u32(0)))
     k = i64(table.k)
     bits = i64(table.element_bits)

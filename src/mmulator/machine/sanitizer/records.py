@@ -224,7 +224,7 @@ def forget_shared(s: ptr_to(Races), warps: u32) -> None:
 
 
 @native
-def begin(cluster: ptr_to(Cluster)) -> None:
+def begin_races(cluster: ptr_to(Cluster)) -> None:
     """A cluster begins: nobody has accessed its shared memory."""
     s = races_of(cluster)
     if u64(s) != 0:

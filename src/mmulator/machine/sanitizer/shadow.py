@@ -4,8 +4,8 @@ Memory is cut into sheets of SHEET bytes. A sheet has a granule of 16, 4, 2 or 1
 cover whole granules; of each granule a cell of 8 bytes says the last write (an entry: records.py) and the readers since: none, one,
 or a list. So a sheet takes 8 bytes for each of its bytes at most; of most no more than its first page is ever touched.
 
-    act      an asynchronous operation is who accesses memory now: fills an Actor
-    touch    the actor accesses bytes: what nothing orders with it is told (`conflict`), then it is written down
+    act_async  an asynchronous operation is who accesses memory now: fills an Actor
+    touch      the actor accesses bytes: what nothing orders with it is told (`conflict`), then it is written down
 
 A list of readers has those that no later reader is known to come after, as FastTrack has it. Of global memory few are kept: more
 than those would find no other conflict, but a report of it at another place. Cells of global memory are changed under a lock of
@@ -182,7 +182,7 @@ def together(a: ptr_to(Actor), r: ptr_to(Record)) -> u32:
 
 
 @native
-def check(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
+def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     """The actor meets an access that its own conflicts with: a write, or a read."""
     number = item >> LANE_BITS
     r = a.store.records + number
@@ -308,7 +308,7 @@ def check_readers(a: ptr_to(Actor), readers: u32) -> None:
             entry = node.entry
             next = node.next
             free_node(store, left)
-        check(a, entry, u32(0))
+        check_access(a, entry, u32(0))
         left = next
 
 
@@ -348,7 +348,7 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
         last = u32(cell)
         readers = u32(cell >> 32)
         if last != 0 and last != a.entry:
-            check(a, last, u32(1))
+            check_access(a, last, u32(1))
         new = cell
         if writes != 0:
             if readers != 0:
@@ -498,7 +498,7 @@ def is_watched(at: u64) -> u32:
 
 
 @native
-def act(
+def act_async(
     w: ptr_to(Warp), lane: u32, lanes: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32,
     out: ptr_to(Actor),
 ) -> None:
