@@ -30,10 +30,14 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.machine.runtime.atomic import atomic_rmw, compare_exchange
 from mmulator.machine.runtime.windows import shared_of
-from mmulator.machine.sanitizer.clocks import U32, agent_of, entries_of, knower_of, knows, now, one_view, orders_of, view_knows
+from mmulator.machine.sanitizer.clocks import FENCED as CLOCKS_FENCED
+from mmulator.machine.sanitizer.clocks import KNOWN as CLOCKS_KNOWN
+from mmulator.machine.sanitizer.clocks import U32, agent_of, entries_of, knower_of, knows, now, one_view, orders_of
 from mmulator.machine.sanitizer.conflicts import async_conflict, async_found
+from mmulator.machine.sanitizer.issues import issue_knows
 from mmulator.machine.sanitizer.judgement import conflict
 from mmulator.machine.sanitizer.records import (
+    ATOMIC,
     KIND_SHIFT,
     LANE_BITS,
     LANE_MASK,
@@ -129,10 +133,17 @@ def level_of(a: ptr_to(Actor), r: ptr_to(Record), number: u32, want: u32) -> u32
     cluster = a.cluster
     if a.store.foreign != 0:
         if r.cluster != u32(cluster.number):
+            if kind_of(a.flags) == int(Kind.MAP):
+                return u32(UNORDERED)  # other fences count
+            if a.asynchronous != 0:
+                return u32(FENCED)
             return u32(KNOWN)
     if a.asynchronous == 0:
         return asked(a, r, number, want)
+    if kind_of(a.flags) == int(Kind.MAP):
+        return u32(UNORDERED)
     found = u32(FENCED)
+    plane = u32(CLOCKS_FENCED) + a.store.foreign
     left = want
     while left != 0:
         lane = trailing_zeros(left)
@@ -142,9 +153,9 @@ def level_of(a: ptr_to(Actor), r: ptr_to(Record), number: u32, want: u32) -> u32
             agent = agent + lane
         else:
             left = u32(0)
-        if view_knows(cluster, a.fenced, agent, r.clock) == 0:
+        if issue_knows(a.w, a.issuers, agent, r.clock, plane) == 0:
             found = minimum(found, u32(KNOWN))
-            if view_knows(cluster, a.view, agent, r.clock) == 0:
+            if issue_knows(a.w, a.issuers, agent, r.clock, u32(CLOCKS_KNOWN)) == 0:
                 return u32(UNORDERED)
     return found
 
@@ -185,6 +196,8 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     if level == FENCED:
         return
     kind = kind_of(r.flags)
+    if (a.flags & r.flags & ATOMIC) != 0 and (a.asynchronous != 0 or kind >= PROXY_FROM):
+        return
     if a.asynchronous != 0:
         if level == UNORDERED or (wrote != 0 and kind < PROXY_FROM):
             async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, level)
@@ -486,11 +499,11 @@ def is_watched(at: u64) -> u32:
 
 @native
 def act_async(
-    w: ptr_to(Warp), lane: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, view: u32, fenced: u32, global_: u32,
+    w: ptr_to(Warp), lane: u32, lanes: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32,
     out: ptr_to(Actor),
 ) -> None:
-    """An asynchronous operation that a lane issued is about to access shared (global_: global) memory: it knows what two views
-    know, and others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
+    """An asynchronous operation that lanes issue now (lane: who is named) accesses shared (global_: global) memory from now on, and
+    others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
     cluster = w.cta.cluster
     s = races_of(cluster)
     out.w = w
@@ -504,8 +517,7 @@ def act_async(
     out.agent = agent
     out.clock = clock
     out.asynchronous = u32(1)
-    out.view = view
-    out.fenced = fenced
+    out.issuers = lanes
     out.plain = u32(0)
     if global_ == 0:
         enough(s, w)

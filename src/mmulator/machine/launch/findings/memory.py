@@ -9,7 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mmulator.machine.launch.arena import pointer
-from mmulator.machine.launch.findings import accumulators, execution, mbarriers, shadows, values
+from mmulator.machine.launch.findings import (
+    accumulators,
+    execution,
+    mbarriers,
+    proxies,
+    shadows,
+    values,
+)
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.clocks import ALL, PLANES, Collector, Knower, Orders
@@ -53,4 +60,5 @@ OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "clusters": mbarriers.of_blocks,
     "execution": execution.of_cluster,
     "values": values.of_cluster,
+    "proxies": proxies.memory,
 }
