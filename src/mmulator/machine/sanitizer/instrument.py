@@ -16,13 +16,14 @@ from mmulator.machine.sanitizer import (
     proxies,
     races,
     values,
+    values_products,
     waits,
 )
 
 # Topics in the order in which they hear of an event: hooks, by their names, to functions. Who knew what comes first where an
 # access is judged by it.
 TOPICS: tuple[Mapping[str, Native], ...] = tuple(
-    topic.HOOKS for topic in (orders, races, proxies, accumulators, mbarriers, operands, execution, values, waits)
+    topic.HOOKS for topic in (orders, races, proxies, accumulators, mbarriers, operands, execution, values, values_products, waits)
 )
 
 
