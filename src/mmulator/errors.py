@@ -77,7 +77,16 @@ class MmulatorError(Exception):
             lines.append(f"  rule: {self.rule}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
+        if self.findings and not isinstance(self, UndefinedBehaviour):
+            lines.append(f"  sanitizer: {_until_then(self.findings)}")
         return printable("\n".join(lines))
+
+
+def _until_then(findings: tuple[Finding, ...]) -> str:
+    from mmulator.findings import counted
+
+    first = min(findings, key=lambda f: not f.is_error)
+    return f"{counted(findings)}, until then; the first at {first.location}: {first.message} [{first.rule}]"
 
 
 def short_traceback(function: Callable[P, R]) -> Callable[P, R]:
@@ -147,10 +156,13 @@ class UndefinedBehaviour(MmulatorError):
     kind = "undefined behaviour"
 
 
-def undefined(findings: tuple[Finding, ...]) -> UndefinedBehaviour:
-    """The first of what a sanitized launch found, an error before a warning, to be raised; it has them all."""
-    first = min(findings, key=lambda f: f.severity != "error")
-    more = f" (and {len(findings) - 1} more findings)" if len(findings) > 1 else ""
+def undefined(findings: tuple[Finding, ...]) -> UndefinedBehaviour | None:
+    """The first error of what a sanitized launch found, to be raised; it has all of them. None where all are warnings."""
+    errors = [f for f in findings if f.is_error]
+    if not errors:
+        return None
+    first = errors[0]
+    more = f" (and {len(findings) - 1} more finding{'s' * (len(findings) > 2)})" if len(findings) > 1 else ""
     against = f", against {first.conflict}" if first.conflict else ""
     error = UndefinedBehaviour(
         f"{first.message}; by {first.threads}{against} [{first.rule}]{more}", span=first.span, rule=first.about.section,

@@ -1,15 +1,23 @@
-"""What the sanitizer found in a run, as data: which rule is broken, where, by whom, against what."""
+"""What the sanitizer found in a run, as data: which rule is broken, where, by whom, against what; and as people read it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from mmulator.location import printable
 from mmulator.rules import RULES
 
 if TYPE_CHECKING:
     from mmulator.rules import Rule
     from mmulator.source import Span
+
+WIDTH = 80
+_COORDINATES, _HARD = re.compile(r"(?:\w+ )?\(\d+, \d+, \d+\)"), "\xa0"  # `thread (0, 0, 0)` stays in one piece
+_CONFLICTS = 4  # of one instruction that are told in full
 
 
 @dataclass(frozen=True)
@@ -24,8 +32,11 @@ class Place:
     span: Span | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        beside = f" ({self.source})" if self.source else ""
-        return f"{self.instruction} at {self.location}{beside}, {self.threads}"
+        return f"{self.instruction} at {_place(self)}, {self.threads}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return _plain(self)
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,7 @@ class Finding:
     rule: its name among `mmulator.rules.RULES`. severity: "error" or "warning". message: what is wrong, one sentence.
     instruction, location, source, threads: as of `Place`. where: the bytes or registers that it is about, or "". conflict: the
     other access, or None. seed: of the run. count: how often. hint: what to do. proof: what shows it, `seed 3: ...`, or "".
+    seeds: under which it was found, where there were several runs.
     """
 
     rule: str
@@ -50,6 +62,7 @@ class Finding:
     count: int
     hint: str
     proof: str = ""
+    seeds: tuple[int, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -58,32 +71,122 @@ class Finding:
         return RULES[self.rule]
 
     @property
+    def is_error(self) -> bool:
+        return self.severity == "error"
+
+    @property
     def key(self) -> tuple[str, str, str]:
         """What makes it another finding: rule, place, place of the conflict."""
         return self.rule, self.location, self.conflict.location if self.conflict else ""
 
     def __str__(self) -> str:
-        beside = f" ({self.source})" if self.source else ""
-        lines = [f"{self.location}{beside}: {self.severity}: {self.message} [{self.rule}]"]
-        if self.span is not None:
-            lines += ["  " + line for line in self.span.caret().split("\n")]
-            lines += ["  " + line for line in (self.span.location.lines() if self.span.location else ())]
-        lines.append(f"  by: {self.threads}" + (f"; {self.count:,} times" if self.count > 1 else ""))
-        if self.where:
-            lines.append(f"  where: {self.where}")
-        if self.conflict is not None:
-            lines.append(f"  against: {self.conflict}")
-            if self.conflict.span is not None:
-                lines += ["    " + line for line in self.conflict.span.caret().split("\n")]
-        if self.proof:
-            lines.append(f"  proof: {self.proof}")
-        return "\n".join([*lines, f"  rule: {self.about.section}", f"  hint: {self.hint}"])
+        return "\n".join(paragraph([self], WIDTH))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        other = {"conflict": _plain(self.conflict)} if self.conflict is not None else {}
-        return _plain(self) | other
+        return _plain(self) | {"conflict": None if self.conflict is None else self.conflict.as_dict()}
 
 
 def _plain(record: Place | Finding) -> dict[str, Any]:
-    return {f.name: getattr(record, f.name) for f in fields(record) if f.name != "span"}
+    """Its fields; of its place in the text the line, the column and the statement, and what that was compiled from."""
+    span = record.span
+    place = None if span is None else {
+        "file": span.source.name, "line": span.line, "column": span.column, "text": span.text,
+        "source": span.location.as_dict() if span.location else None,
+    }  # fmt: skip
+    return {f.name: getattr(record, f.name) for f in fields(record) if f.name != "span"} | {"place": place}
+
+
+def _place(record: Place | Finding) -> str:
+    return f"{record.location} ({record.source})" if record.source else record.location
+
+
+# several ------------------------------------------------------------------------------------------------------------
+def union(runs: Iterable[Sequence[Finding]]) -> tuple[Finding, ...]:
+    """Of several runs: what the first that found it says, how often in all, and under which seeds."""
+    found: dict[tuple[str, str, str], Finding] = {}
+    for findings in runs:
+        for new in findings:
+            old = found.get(new.key)
+            seeds = (*(old.seeds or (old.seed,) if old else ()), *(new.seeds or (new.seed,)))
+            first = old or new
+            count = (old.count if old else 0) + new.count
+            found[new.key] = replace(first, count=count, seeds=tuple(dict.fromkeys(seeds)))
+    return tuple(found.values())
+
+
+def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Those of one rule and one instruction together; errors come first."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.rule, finding.location), []).append(finding)
+    return sorted(groups.values(), key=lambda group: not group[0].is_error)
+
+
+def counted(findings: Sequence[Finding]) -> str:
+    """`3 findings (2 errors, 1 warning), of 2 rules`"""
+    errors = sum(f.is_error for f in findings)
+    kinds = [_number(n, word) for n, word in ((errors, "error"), (len(findings) - errors, "warning")) if n]
+    rules = len({f.rule for f in findings})
+    said = f" ({', '.join(kinds)}), of {_number(rules, 'rule')}" if findings else ""
+    return f"{_number(len(findings), 'finding')}{said}"
+
+
+def _number(count: int, word: str) -> str:
+    return f"{count:,} {word}{'s' * (count != 1)}"
+
+
+# text ---------------------------------------------------------------------------------------------------------------
+def paragraph(group: Sequence[Finding], width: int | None, runs: int = 1) -> list[str]:
+    """The lines that tell of findings of one rule at one instruction, folded to a width (None: not folded).
+
+    runs: how many seeds were tried.
+    """
+    first = group[0]
+    count = sum(f.count for f in group)
+    lines = _fold(f"{_place(first)}: {first.severity}: {first.message} [{first.rule}]", width, 4)
+    lines += _quoted(first, width, "  ")
+    lines += _fold(f"  by: {first.threads}" + (f"; {count:,} times" if count > 1 else ""), width, 6)
+    if first.where:
+        lines += _fold(f"  where: {first.where}", width, 6)
+    for finding in group[:_CONFLICTS]:
+        if finding.conflict is not None:
+            lines += _fold(f"  against: {finding.conflict}", width, 6)
+            lines += _quoted(finding.conflict, width, "    ")
+    if len(group) > _CONFLICTS:
+        lines.append(f"  against: {len(group) - _CONFLICTS} instructions more")
+    if runs > 1:
+        lines += _fold(f"  seeds: {_seeds(group, runs)}", width, 6)
+    for proof in dict.fromkeys(f.proof for f in group if f.proof):
+        lines += _fold(f"  proof: {proof}", width, 6)
+    lines += _fold(f"  rule: {first.about.section}", width, 6)
+    lines += _fold(f"  hint: {first.hint}", width, 6)
+    return [printable(line) for line in lines]
+
+
+def _seeds(group: Sequence[Finding], runs: int) -> str:
+    seeds = sorted({seed for f in group for seed in (f.seeds or (f.seed,))})
+    if len(seeds) == runs:
+        return f"found under all {runs}"
+    return f"found under {len(seeds)} of {runs}, first {seeds[0]}"
+
+
+def _quoted(record: Place | Finding, width: int | None, indent: str) -> list[str]:
+    """The line of PTX with a caret, and the line that it was compiled from."""
+    if record.span is None:
+        return []
+    lines = record.span.caret(*(() if width is None else (width - len(indent),))).split("\n")
+    location = record.span.location
+    lines += location.lines() if location else []
+    return [indent + (line if width is None else line[: width - len(indent)]) for line in lines]
+
+
+def _fold(text: str, width: int | None, hang: int) -> list[str]:
+    if width is None or len(text) <= width:
+        return [text]
+    lead = " " * (len(text) - len(text.lstrip()))
+    whole = _COORDINATES.sub(lambda found: found[0].replace(" ", _HARD), text.lstrip())
+    lines = textwrap.wrap(
+        whole, width, initial_indent=lead, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False
+    )
+    return [line.replace(_HARD, " ") for line in lines]

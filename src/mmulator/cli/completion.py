@@ -17,3 +17,12 @@ def target_names(incomplete: str) -> list[str]:
     from mmulator.isa.targets import TARGETS
 
     return [name for target in sorted(TARGETS) if (name := str(target)).startswith(incomplete)]
+
+
+def rule_choices(incomplete: str) -> list[str]:
+    """Rules and topics of --rules, behind the last comma."""
+    from mmulator.rules import RULES, TOPICS
+
+    before, comma, last = incomplete.rpartition(",")
+    minus = "-" * last.startswith("-")
+    return [f"{before}{comma}{minus}{name}" for name in (*TOPICS, *RULES) if name.startswith(last.removeprefix("-"))]

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mmulator.cli.output import exclude, print_line, print_table, print_text, width
+from mmulator.cli.completion import rule_choices
+from mmulator.cli.output import error_data, exclude, print_error, print_json, print_line, print_table, print_text, width
 from mmulator.cli.progress import Progress
+from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
     from mmulator.conformance.launches import ArrayComparison
     from mmulator.jobs.job import Argument, Comparison, Job, JobResult
+    from mmulator.jobs.sanitized import Judged
     from mmulator.machine.backend import Chip
     from mmulator.machine.launch.watch import Store
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 _what = partial(typer.Option, rich_help_panel="The launch (a launch file says these itself)")
 _compare = partial(typer.Option, rich_help_panel="Comparing")
 _look = partial(typer.Option, rich_help_panel="Results")
+_find = partial(typer.Option, rich_help_panel="Undefined behaviour (the others include --sanitize)")
 Texts = list[str] | None
 
 
@@ -55,6 +59,14 @@ def run(
     compare_gpu: Annotated[
         bool, _compare("--compare-gpu", help="Run it on the GPU of this machine too, and compare every array.")
     ] = False,
+    sanitize: Annotated[bool, _find("--sanitize", help="Look for it, and say what was found.")] = False,
+    rules: Annotated[
+        str | None, _find(metavar="RULES", help="Such as races,wgmma-* or -races.", autocompletion=rule_choices)
+    ] = None,
+    seeds: Annotated[int | None, _find(metavar="N", help="In N runs, of as many seeds.", min=1)] = None,
+    prove: Annotated[bool, _find("--prove", help="Look for a seed under which the results differ.")] = False,
+    strict: Annotated[bool, _find("--strict", help="Exit code 3 for warnings, too.")] = False,
+    sarif: Annotated[str | None, _find(metavar="FILE", help="Write SARIF 2.1.0; - is standard output.")] = None,
     save: Annotated[Path | None, _look(metavar="FILE.npz", help="Write the arrays that the kernel wrote.")] = None,
     print_: Annotated[Texts, _look("--print", metavar="NAME", help="Print an array after the run.")] = None,
     watch: Annotated[Texts, _look(metavar="NAME[ROW,COL]", help="List the stores to an element.")] = None,
@@ -62,8 +74,10 @@ def run(
 ) -> None:
     """Run a kernel on the CPU with a device's bits.
 
-    The exit code is 0 only if the kernel ran and every expected output matches (with --compare-gpu: every array).
+    The exit code is 0 only if the kernel ran and every expected output matches (with --compare-gpu: every array); it is 3
+    if undefined behaviour was found (--sanitize).
     """
+    from mmulator.cli import findings
     from mmulator.jobs.job import run_job
 
     _check_save(save)
@@ -75,18 +89,53 @@ def run(
     _tolerate(job, {"rtol": rtol, "atol": atol, "ulp": ulp})
     job.show = print_ or []
     watched = _watched(job, watch or [])
+    wish = None
+    if sanitize or rules is not None or seeds or prove or strict or sarif is not None:
+        exclude({"--sanitize": True, "--watch": watch or None}, "a launch is watched or sanitized")
+        exclude({"--sanitize": True, "--compare-gpu": compare_gpu}, "it is another question")
+        exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")
+        wish = findings.wish(seeds, rules, prove)
     if compare_gpu:
         exclude({"--compare-gpu": True, "--watch": watch}, "it lists the stores to what differs")
         result, arrays = _on_gpu(job, timeout, threads, json)
     else:
         arrays = []
-        with _where_it_was(), Progress(json, once=True) as progress:
-            result = run_job(job, timeout=timeout, threads=threads, progress=_phases(progress), watch=watched)
+        try:
+            with _where_it_was(), Progress(json, once=True) as progress:
+                result = run_job(
+                    job, timeout=timeout, threads=threads, progress=_phases(progress), watch=watched, sanitize=wish
+                )
+        except MmulatorError as error:
+            raise typer.Exit(_stopped(error, json, sarif, strict)) from None
     if save is not None:
         _save(save, result)
-    (_as_json if json else _as_text)(result, job, watched, arrays)
-    if not result.ok or any(a.wrong for _, found in arrays for a in found):
-        raise typer.Exit(1)
+    if sarif is not None and result.judged is not None:
+        findings.write_sarif(sarif, result.judged)
+    if sarif != "-":
+        (_as_json if json else _as_text)(result, job, watched, arrays)
+    found = findings.code_of(result.judged, strict) if result.judged is not None else 0
+    if found or not result.ok or any(a.wrong for _, compared in arrays for a in compared):
+        raise typer.Exit(found or 1)
+
+
+def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool) -> int:
+    """Says why the run stopped, and what the sanitizer had found. The exit code."""
+    from mmulator.cli import findings
+
+    judged: Judged | None = error.__dict__.get("judged")
+    if judged is None:
+        raise error
+    if sarif is not None:
+        findings.write_sarif(sarif, judged)
+    error.findings = ()  # they follow
+    if json:
+        print_json({"ok": False, "errors": [error_data(error)], "sanitizer": judged.as_dict()})
+    else:
+        print_error(error, as_json=False)
+        sys.stderr.flush()
+        if sarif != "-":
+            findings.print_findings(judged)
+    return findings.code_of(judged, strict) or 1
 
 
 EXAMPLES = """
@@ -123,6 +172,9 @@ LAUNCH_FILE = """
   [expect]
   file = "c.npz"                   # arrays by argument name
   compare = "bits"                 # or "close" with rtol, atol, ulp
+  [[suppress]]                     # findings that are expected
+  rule = "race-*"                  # and line = 57, source = "mm.cu:31"
+  reason = "..."
 """
 run.__doc__ = "\n\n".join(
     (
@@ -244,8 +296,6 @@ def _check_save(path: Path | None) -> None:
 def _save(path: Path, result: JobResult) -> None:
     import numpy as np
 
-    from mmulator.errors import MmulatorError
-
     try:
         with path.open("wb") as file:
             np.savez(file, **result.written)  # type: ignore[arg-type]
@@ -267,7 +317,7 @@ def _where_it_was() -> Iterator[None]:
         raise
 
 
-_PHASES = {"compile": "compiling instructions", "run": "running blocks"}
+_PHASES = {"compile": "compiling instructions", "run": "running blocks", "seeds": "running seeds", "proof": "looking for a proof"}
 
 
 def _phases(progress: Progress) -> Callable[[str, int, int], None]:
@@ -284,10 +334,12 @@ def _phases(progress: Progress) -> Callable[[str, int, int], None]:
 def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]) -> None:
     from dataclasses import asdict
 
-    from mmulator.cli.output import print_json
-
-    ok = result.ok and all(not a.wrong for _, found in gpus for a in found)
+    judged = result.judged
+    ok = result.ok and all(not a.wrong for _, found in gpus for a in found) and not (judged and judged.errors)
     data: dict[str, Any] = {"ok": ok, "report": result.report.as_dict()}
+    if judged is not None:
+        data["sanitizer"] = judged.as_dict()
+        del data["report"]["findings"]  # before rules were chosen, and others suppressed
     for info, found in gpus:
         print_json(data | {"gpu": info.as_dict(), "arrays": [asdict(a) for a in found]})
         return
@@ -344,6 +396,10 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
         for compared in found:
             for line in compared.lines(info.name):
                 print_line(line)
+    if result.judged is not None:
+        from mmulator.cli.findings import print_findings
+
+        print_findings(result.judged)
 
 
 def _print_array(name: str, array: Any) -> None:

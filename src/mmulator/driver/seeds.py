@@ -21,6 +21,7 @@ from mmulator.errors import ExecutionFault, UnstableResult
 from mmulator.machine.launch.arena import bytes_at, pointer
 from mmulator.machine.launch.regions import Region, Regions
 from mmulator.machine.launch.report import Report
+from mmulator.machine.module import Kernel
 from mmulator.program.calls import reached
 from mmulator.ptx.tree import Instruction, Reg
 
@@ -114,15 +115,15 @@ def _error(function: Function, given: Sequence[Region], found: Sequence[Piece], 
     values = _words(*(a[word:][:WORD] for a in (piece.wanted, piece.live)))
     first, second = (f"{value} under seed {seed}" for value, seed in zip(values, seeds))
     count = sum(int(np.count_nonzero(p.live != p.wanted)) for p in found)
-    reasons = list(_reasons(function))
+    why = list(reasons(function.kernel))
     missing = "a wait, a fence or a barrier may be missing, so that something is read before it is there"
     missing += "; or blocks share memory without atomics"
     return UnstableResult(
         f"{demangle(function.name)} left other bits under seed {seeds[1]} than under seed {seeds[0]}: "
         f"{count} byte{'s differ' if count != 1 else ' differs'}, the first is byte {byte} of {memory.label}, which "
         f"has {memory.size}; the word at byte {byte - at + word} is {first}, {second}",
-        span=reasons[0][0].span if reasons else None, rule=RULE,
-        hint="; ".join([missing, *(f"or {i.mnemonic} at line {i.span.line} is the reason: it {why}" for i, why in reasons)]),
+        span=why[0][0].span if why else None, rule=RULE,
+        hint="; ".join([missing, *(f"or {i.mnemonic} at line {i.span.line} is the reason: it {does}" for i, does in why)]),
     )  # fmt: skip
 
 
@@ -138,10 +139,10 @@ _FLOATS = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"}
 _CLOCKS = ("%clock", "%globaltimer")
 
 
-def _reasons(function: Function) -> Iterator[tuple[Instruction, str]]:
+def reasons(kernel: Kernel) -> Iterator[tuple[Instruction, str]]:
     """Instructions that may make a kernel in order leave other bits: the first of each kind."""
     said: set[str] = set()
-    for f, _ in reached(function.kernel.module.tree, function.kernel.function).values():
+    for f, _ in reached(kernel.module.tree, kernel.function).values():
         for ins in f.instructions:
             why = _reason(ins)
             if why and why not in said:

@@ -10,7 +10,7 @@ from mmulator.instruction.operands import OFFSETS, Array, Operands, check_inside
 from mmulator.isa.form import Form
 from mmulator.layouts import fragment
 from mmulator.twin import images
-from mmulator.twin.moves import default_stride
+from mmulator.twin.moves import default_stride, line_alignment
 
 _ALIGNMENT = "Matrix Storage for WMMA, Address Alignment (PTX ISA 9.1)"
 
@@ -38,7 +38,7 @@ def _place(form: Form, o: Operands, limit: int) -> tuple[int, int]:
             rule=str(form.section),
         )
     p = integer("p", o["p"], OFFSETS)
-    aligned = min(4 * rule.registers * (rule.register_bits // 32), 32)
+    aligned = line_alignment(form)
     if p % aligned:
         raise OperandError(f"p is {p}: it must be a multiple of {aligned}, the size of the fragment", rule=_ALIGNMENT)
     # The PTX ISA asks for lines at multiples of the fragment's size, CUDA's wmma for multiples of 16 bytes, which is

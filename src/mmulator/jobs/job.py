@@ -32,6 +32,11 @@
     compare = "bits"                 # or "close" with tolerance = 1e-3 (of the largest value), rtol, atol or ulp
     source = "H200"                  # where the reference comes from
 
+    [[suppress]]                     # findings of the sanitizer that are expected
+    rule = "race-*"                  # a rule, a topic or a pattern
+    line = 57                        # of the PTX; or source = "mm.cu:31"; may be left out
+    reason = "..."
+
 Random floats are numpy.random.default_rng(seed).standard_normal(shape, dtype=float32), rounded to the type; integers are
 default_rng(seed).integers(low, high, shape), low and high given beside the seed (-8 and 8, or 0 and 16 for unsigned types).
 """
@@ -42,7 +47,8 @@ import math
 import tomllib
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +57,7 @@ import numpy as np
 from mmulator.demangle import choose, readable
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.isa.form import Form
+from mmulator.jobs import sanitized, suppressions
 from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, check_expectation, compare
 from mmulator.jobs.inputs import (
     Argument,
@@ -63,10 +70,13 @@ from mmulator.jobs.inputs import (
 )
 from mmulator.jobs.maps import resolve
 from mmulator.jobs.pattern import accumulators
+from mmulator.jobs.sanitized import Judged, Wish
+from mmulator.jobs.suppressions import Suppression
 from mmulator.layouts.tensormap import TensorMap
+from mmulator.machine.compile.options import DEFAULT, in_clusters
 from mmulator.machine.launch.report import Report
 from mmulator.machine.launch.watch import Watched
-from mmulator.machine.module import Kernel, Module
+from mmulator.machine.module import CPU, Kernel, Module
 from mmulator.machine.variables import Variables
 
 Progress = Callable[[str, int, int], None]
@@ -89,6 +99,7 @@ class Job:
     show: list[str] = field(default_factory=list)
     cluster: Any = None
     cooperative: bool = False
+    suppress: list[Suppression] = field(default_factory=list)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of the arguments by name, with those that structs point to. Raises LaunchError for equal names."""
@@ -112,13 +123,14 @@ class Job:
 @dataclass(frozen=True)
 class JobResult:
     """written: outputs, and arrays and variables that changed, by name. shown: those that the job asks for. uncompared: the
-    written ones without a reference."""
+    written ones without a reference. judged: what the sanitizer found, if it was asked."""
 
     report: Report
     comparisons: list[Comparison]
     written: dict[str, np.ndarray] = field(default_factory=dict)
     shown: dict[str, np.ndarray] = field(default_factory=dict)
     uncompared: tuple[str, ...] = ()
+    judged: Judged | None = None
 
     @property
     def compares_nothing(self) -> bool:
@@ -131,7 +143,10 @@ class JobResult:
 
 
 # launch files -------------------------------------------------------------------------------------------------------
-_KEYS = ("ptx", "entry", "grid", "block", "shared", "cluster", "cooperative", "device", "seed", "arg", "variables", "expect")
+_KEYS = (
+    "ptx", "entry", "grid", "block", "shared", "cluster", "cooperative", "device", "seed", "arg", "variables", "expect",
+    "suppress",
+)  # fmt: skip
 
 
 def load_job(path: str | Path) -> Job:
@@ -159,6 +174,7 @@ def load_job(path: str | Path) -> Job:
         data.get("device"), _int(data, "seed", path), [table_argument(a, n, path) for n, a in enumerate(arguments)],
         variables=[table_argument(v, 0, path, default=name) for name, v in variables.items()],
         cluster=data.get("cluster"), cooperative=data.get("cooperative", False),
+        suppress=suppressions.read(data.get("suppress", []), path),
     )  # fmt: skip
     if "expect" in data:
         job.expect = _expectation(data["expect"], path, job.outputs())
@@ -238,9 +254,10 @@ def read_expectation(
 # running ------------------------------------------------------------------------------------------------------------
 def run_job(
     job: Job, *, timeout: float | None = None, threads: int | None = None, progress: Progress | None = None,
-    watch: Sequence[Watched] = (),
+    watch: Sequence[Watched] = (), sanitize: Wish | None = None,
 ) -> JobResult:  # fmt: skip
-    """Load, launch, compare. Arrays of the job's arguments are updated in place."""
+    """Load, launch, compare. Arrays of the job's arguments are updated in place. sanitize: what the sanitizer is asked for; of
+    several seeds the first decides what is in the arrays."""
     if timeout is not None and not timeout > 0:
         raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
     module = Module.load(job.ptx)
@@ -254,19 +271,39 @@ def run_job(
         check_expectation(job.expect, arrays)
     shown = {found: arrays[found] for name in job.show for found in [choose(arrays, name, "there is no array")]}
     before = {name: _digest(a) for name, a in arrays.items()}
-    report = kernel.launch(
-        job.grid, job.block, [a.value for a in job.arguments], job.shared, job.device, seed=job.seed,
-        timeout=None if timeout == math.inf else timeout, threads=threads, progress=progress, watch=watch,
+    timeout = None if timeout == math.inf else timeout
+    values = [a.value for a in job.arguments]
+    launch = partial(
+        kernel.launch, job.grid, job.block, values, job.shared, job.device, timeout=timeout, threads=threads,
         cluster=job.cluster, cooperative=job.cooperative,
     )  # fmt: skip
+    judged = None
+    if sanitize is None:
+        report = launch(seed=job.seed, progress=progress, watch=watch)
+    else:
+        again = partial(_shuffled, kernel, job, values, timeout)
+        looking = partial(launch, sanitize=True, watch=watch)
+        report, judged = sanitized.run(looking, kernel, arrays, job.seed, sanitize, job.suppress, again, progress)
     outputs = job.outputs()
     written = {name: a for name, a in arrays.items() if name in outputs or _digest(a) != before[name]}
     if job.expect is None:
-        return JobResult(report, [], written, shown)
+        return JobResult(report, [], written, shown, judged=judged)
     held = accumulators(_matrix_forms(module, kernel))
     comparisons = [compare(name, arrays[name], want, job.expect.tolerance, held) for name, want in job.expect.arrays.items()]
     missing = tuple(name for name in written if name not in job.expect.arrays)
-    return JobResult(report, comparisons, written, shown, missing)
+    return JobResult(report, comparisons, written, shown, missing, judged)
+
+
+def _shuffled(kernel: Kernel, job: Job, values: Sequence[Any], timeout: float | None, seed: int) -> None:
+    """A launch of the job on one thread of the host, in which blocks begin as the seed has it; of the job's own in order."""
+    device = job.device or kernel.module.default_device
+    request = kernel.request(
+        job.grid, job.block, values, job.shared, device, seed=seed, threads=1, timeout=timeout, cluster=job.cluster,
+        cooperative=job.cooperative,
+    )  # fmt: skip
+    CPU.launch(
+        kernel.compile(device, options=in_clusters(DEFAULT, request.cluster)), replace(request, shuffled=seed != job.seed)
+    )
 
 
 def kernel_name(module: Module, job: Job) -> str:

@@ -71,7 +71,7 @@ class Cpu:
             outcome = workers.run(request.timeout)
         except ExecutionFault as fault:
             if request.sanitizer is not None:
-                fault.findings = request.sanitizer.findings()
+                fault.findings = request.sanitizer.with_the_end(fault.findings)
             raise
         except MemoryError:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None

@@ -276,8 +276,8 @@ class Kernel:
         of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what .reqnctapercluster says, or
         no clusters (PTX ISA 9.1, Programming Model: Cluster of Cooperative Thread Arrays). cooperative: all blocks are
         resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).
-        sanitize: undefined behaviour is looked for, and is in the report's `findings`; "raise": the first is raised when the
-        kernel has run. What is raised meanwhile has the findings so far (`error.findings`).
+        sanitize: undefined behaviour is looked for, and is in the report's `findings`; "raise": the first of severity
+        error is raised when the kernel has run. What is raised meanwhile has the findings so far (`error.findings`).
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then),
         UndefinedBehaviour.
@@ -301,8 +301,8 @@ class Kernel:
         compiled = compiled or self._compile_within(request.timeout, device, progress, options)
         compile_seconds = time.perf_counter() - started
         ran = CPU.launch(compiled, request)
-        if sanitize == "raise" and ran.findings:
-            raise undefined(ran.findings)
+        if sanitize == "raise" and (error := undefined(ran.findings)):
+            raise error
         return Report.of(self.name, device, self.static_shared, request, ran, self.module.parse_seconds, compile_seconds)
 
     @property

@@ -9,10 +9,11 @@ from mmulator.rules import accumulators, execution, mbarriers, operands, proxies
 from mmulator.rules.rule import Rule, Severity
 
 _TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits)
+TOPICS: dict[str, tuple[Rule, ...]] = {topic.__name__.rpartition(".")[2]: topic.RULES for topic in _TOPICS}
 RULES: dict[str, Rule] = {r.name: r for topic in _TOPICS for r in topic.RULES}
 BY_NUMBER: dict[int, Rule] = {r.number: r for r in RULES.values()}
 
 if len(RULES) != sum(len(topic.RULES) for topic in _TOPICS) or len(BY_NUMBER) != len(RULES):
     raise ValueError("two rules have one name, or one number")
 
-__all__ = ["BY_NUMBER", "RULES", "Rule", "Severity"]
+__all__ = ["BY_NUMBER", "RULES", "TOPICS", "Rule", "Severity"]

@@ -2,6 +2,72 @@
 
 from __future__ import annotations
 
-from mmulator.rules.rule import Rule
+from mmulator.rules.rule import Rule, Severity
 
-RULES: tuple[Rule, ...] = ()
+_SYNC = "PTX ISA 9.1, Parallel Synchronization and Communication Instructions"
+_WARPGROUP = "PTX ISA 9.1, Asynchronous Warpgroup Level Matrix Instructions: Warpgroup; wgmma.mma_async"
+
+PARTIAL_WARP = Rule(
+    600, "aligned-partial-warp", Severity.ERROR, "an .aligned instruction by part of a warp",
+    "PTX ISA 9.1, Warp-level Matrix Instructions, and every instruction with .aligned",
+    ".aligned says that all 32 threads of the warp execute this very instruction. It is undefined if they evaluate a condition "
+    "around it differently, if two places of the text have one each for a part, or if a thread has exited or does not exist.",
+    "let all lanes of the warp take the same branches up to here, and let none return before",
+)  # fmt: skip
+INCOMPLETE = Rule(
+    601, "warpgroup-incomplete", Severity.ERROR, "a wgmma instruction by a warpgroup that lacks threads", _WARPGROUP,
+    "A warpgroup is four contiguous warps, of which the first has a rank that is a multiple of 4; all 128 threads execute "
+    "wgmma.fence, wgmma.mma_async, wgmma.commit_group and wgmma.wait_group. None may have exited, or not exist.",
+    "launch a multiple of 128 threads, and let no thread of a warpgroup return before its last wgmma instruction",
+)  # fmt: skip
+DIVERGED = Rule(
+    602, "warpgroup-diverged", Severity.ERROR, "the warps of a warpgroup execute different instructions", _WARPGROUP,
+    "All warps of a warpgroup execute the same wgmma.fence, wgmma.mma_async, wgmma.commit_group, wgmma.wait_group and setmaxnreg, "
+    "one after the other. Two places of the text are two instructions, also if they read alike.",
+    "let the four warps of a warpgroup take the same branches: decide by the number of the warpgroup, not of the warp",
+)  # fmt: skip
+RESIZE = Rule(
+    603, "setmaxnreg-count", Severity.ERROR, "setmaxnreg in the wrong direction",
+    "PTX ISA 9.1, Miscellaneous Instructions: setmaxnreg",
+    "setmaxnreg.dec must not ask for more registers than the thread has, setmaxnreg.inc not for fewer.",
+    "dec in the warpgroups that need few registers, inc in the others, each once",
+)  # fmt: skip
+NOT_MEMBER = Rule(
+    610, "membermask-lacks-thread", Severity.ERROR, "a thread executes a .sync instruction whose member mask does not name it",
+    f"{_SYNC}: shfl.sync, vote.sync, match.sync, redux.sync, elect.sync, bar.warp.sync",
+    "The member mask names the threads that execute the instruction together. It is undefined if the executing thread is not "
+    "among them.",
+    "compute the mask before the branch, with vote.sync.ballot of its condition (__ballot_sync), or keep other lanes away",
+)  # fmt: skip
+MASKS = Rule(
+    611, "membermask-differs", Severity.ERROR, "threads that name each other give different member masks",
+    f"{_SYNC}: shfl.sync, vote.sync, match.sync, redux.sync, elect.sync, bar.warp.sync",
+    "A thread waits until all threads of its member mask execute the instruction with the same mask. If they give different ones "
+    "they wait for ever, or a chip mixes up who exchanges with whom. activemask before a branch is no such mask.",
+    "let one instruction compute the mask for all that meet here",
+)  # fmt: skip
+COUNTS = Rule(
+    620, "barrier-count-differs", Severity.ERROR, "one barrier with two thread counts", f"{_SYNC}: bar",
+    "All threads that use a barrier before it completes name the same number of threads, or none does.",
+    "name the count everywhere or nowhere",
+)  # fmt: skip
+BARRIER = Rule(
+    621, "barrier-operand-invalid", Severity.ERROR, "a barrier that does not exist, or an impossible count", f"{_SYNC}: bar",
+    "Barriers are 0 to 15; a thread count is a multiple of the warp size.",
+    "round the count up to whole warps: each counts 32",
+)  # fmt: skip
+BARRIER_LANES = Rule(
+    622, "barrier-operand-differs", Severity.ERROR, "lanes of a warp name different barriers or counts", f"{_SYNC}: bar",
+    "A warp arrives at one barrier, with one thread count, as a whole.",
+    "compute barrier and count from values that the whole warp shares",
+)  # fmt: skip
+BRANCH = Rule(
+    630, "branch-index-out-of-range", Severity.ERROR, "brx.idx with an index that its list does not have",
+    "PTX ISA 9.1, Control Flow Instructions: brx.idx",
+    "The index must be less than the number of targets; what happens else is not defined.",
+    "compare the index with the length of the list first",
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (
+    PARTIAL_WARP, INCOMPLETE, DIVERGED, RESIZE, NOT_MEMBER, MASKS, COUNTS, BARRIER, BARRIER_LANES, BRANCH,
+)  # fmt: skip

@@ -4,11 +4,111 @@ from __future__ import annotations
 
 from mmulator.rules.rule import Rule, Severity
 
+_ERROR, _WARNING = Severity.ERROR, Severity.WARNING
+_SYNC = "PTX ISA 9.1, Parallel Synchronization and Communication Instructions: "
+_DSM = "CUDA C++ Programming Guide, Distributed Shared Memory"
+
 INIT_IN_USE = Rule(
-    400, "mbarrier-init-in-use", Severity.ERROR, "an mbarrier is initialised while it is one",
-    "PTX ISA 9.1, Parallel Synchronization and Communication Instructions: mbarrier.init",
+    400, "mbarrier-init-in-use", _ERROR, "an mbarrier is initialised while it is one", _SYNC + "mbarrier.init",
     "mbarrier.init on a valid mbarrier object is undefined. An object is valid from its mbarrier.init to its mbarrier.inval.",
     "invalidate it with mbarrier.inval first, or initialise it once, by one thread",
 )  # fmt: skip
+NOT_INITIALISED = Rule(
+    401, "mbarrier-not-initialised", _ERROR, "an mbarrier operation where no mbarrier has been initialised", _SYNC + "mbarrier",
+    "Any mbarrier operation but mbarrier.init on memory that holds no mbarrier object is undefined.",
+    "let one thread execute mbarrier.init, then a fence and a barrier, before others use it; check the address",
+)  # fmt: skip
+AFTER_INVAL = Rule(
+    402, "mbarrier-use-after-inval", _ERROR, "an mbarrier is used after mbarrier.inval", _SYNC + "mbarrier.inval",
+    "mbarrier.inval ends the object: no operation on it, of a thread or of a copy, may come later, but mbarrier.init.",
+    "invalidate it when all threads and copies are through with it: a barrier between their last use and mbarrier.inval",
+)  # fmt: skip
+COUNT_INVALID = Rule(
+    403, "mbarrier-count-invalid", _ERROR, "mbarrier.init with a count that an mbarrier cannot hold", _SYNC + "mbarrier.init",
+    "The count of arrivals of a phase is 1 to 2^20 - 1.",
+    "give the number of arrivals that complete a phase, arrive.expect_tx among them",
+)  # fmt: skip
+ARRIVAL_OVERRUN = Rule(
+    404, "mbarrier-arrival-overrun", _ERROR, "more arrivals than a phase of an mbarrier awaits", _SYNC + "mbarrier.arrive",
+    "An arrival takes at least 1 and at most what is pending in the phase; the pending count must not go below 0.",
+    "arrive once for each arrival of mbarrier.init's count: a thread may arrive again when the phase is over",
+)  # fmt: skip
+TX_OVERFLOW = Rule(
+    405, "mbarrier-tx-count-overflow", _ERROR, "more bytes than the tx-count of an mbarrier can hold", _SYNC + "mbarrier",
+    "The tx-count, bytes that are expected and have not come, is -(2^20 - 1) to 2^20 - 1.",
+    "expect the bytes of one phase, and no more; a box of a tensor copy has the bytes of its tensor map",
+)  # fmt: skip
+NO_COMPLETE = Rule(
+    406, "mbarrier-nocomplete-completes", _ERROR, "an arrive.noComplete that completes the phase", _SYNC + "mbarrier.arrive",
+    "An arrive.noComplete must not complete the current phase; the behaviour is undefined otherwise.",
+    "let the last arrival be one without .noComplete",
+)  # fmt: skip
+STORED_TO = Rule(
+    407, "mbarrier-stored-to", _ERROR, "an mbarrier is written by something that is no mbarrier operation", _SYNC + "mbarrier",
+    "An mbarrier object is opaque: anything but mbarrier operations on its 64 bits is undefined from mbarrier.init to "
+    "mbarrier.inval. A store or a copy over it loses arrivals, or lets a phase be over too early.",
+    "look for a store or a copy that reaches the mbarrier; end the object with mbarrier.inval before its memory is used again",
+)  # fmt: skip
+READ_AS_DATA = Rule(
+    408, "mbarrier-read-as-data", _ERROR, "an mbarrier is read by something that is no mbarrier operation", _SYNC + "mbarrier",
+    "An mbarrier object is opaque: anything but mbarrier operations on its 64 bits is undefined from mbarrier.init to "
+    "mbarrier.inval. What a load finds there has no meaning, and orders nothing.",
+    "ask with mbarrier.test_wait, or count with mbarrier.pending_count of a state",
+)  # fmt: skip
+OTHER_BLOCK = Rule(
+    409, "mbarrier-other-block", _ERROR, "data goes to one block, and the mbarrier of another hears of it",
+    "PTX ISA 9.1, Data Movement and Conversion Instructions: Asynchronous copy",
+    "The mbarrier of an asynchronous operation lies in the shared memory of the block that its data goes to.",
+    "map both addresses, that of the data and that of the mbarrier, to the same rank with mapa",
+)  # fmt: skip
+BYTES_MISSING = Rule(
+    410, "mbarrier-bytes-missing", _WARNING, "an mbarrier expects bytes that never come", _SYNC + "expect-tx operation",
+    "A phase is over when all bytes have come that expect_tx announced. Whoever waits for it waits for ever.",
+    "let expect_tx announce what the copies bring (a tensor copy brings its whole box), and let them complete this mbarrier",
+)  # fmt: skip
+BYTES_UNEXPECTED = Rule(
+    411, "mbarrier-bytes-unexpected", _WARNING, "bytes come to an mbarrier that nobody expects there",
+    _SYNC + "complete-tx operation",
+    "Bytes that no expect_tx announced in their phase leave the tx-count below 0: the phase cannot be over, and who waits for "
+    "the data at another mbarrier, or in another phase, does not wait for them.",
+    "expect the bytes in the phase in which they come, at the mbarrier that the copy names",
+)  # fmt: skip
+INVAL_IN_USE = Rule(
+    412, "mbarrier-inval-in-use", _ERROR, "an mbarrier is invalidated while others may use it", _SYNC + "mbarrier.inval",
+    "Every operation on an mbarrier, of threads and of copies, must come before its mbarrier.inval: what comes later finds no "
+    "mbarrier. Nothing orders this one before it.",
+    "put a barrier between the last use and mbarrier.inval, and wait for the last copy that completes it",
+)  # fmt: skip
+INIT_NOT_VISIBLE = Rule(
+    413, "mbarrier-init-not-visible", _ERROR, "an mbarrier is used by a thread that does not know of its mbarrier.init",
+    _SYNC + "mbarrier.init; fence.mbarrier_init",
+    "mbarrier.init is a write like any other: a thread that uses the mbarrier must be ordered behind it, by a barrier of the "
+    "block; by threads of another block by barrier.cluster, whose arrive has .release or follows fence.mbarrier_init.",
+    "let the block meet at bar.sync behind mbarrier.init, a cluster at fence.mbarrier_init and barrier.cluster",
+)  # fmt: skip
 
-RULES: tuple[Rule, ...] = (INIT_IN_USE,)
+EXIT_UNSYNCHRONISED = Rule(
+    420, "cluster-exit-unsynchronised", _ERROR, "a block exits while another may still access its shared memory", _DSM,
+    "Shared memory of a block is there until its last thread exits. Accesses of other blocks (loads, stores, arrivals at its "
+    "mbarriers, multicast copies) must come before that, by more than luck.",
+    "let all threads of the cluster meet at barrier.cluster (cluster.sync()) before the first returns, or wait for the last "
+    "arrivals (as CUTLASS's producer_tail does)",
+)  # fmt: skip
+START_UNSYNCHRONISED = Rule(
+    421, "cluster-start-unsynchronised", _ERROR, "shared memory of a block is accessed that perhaps has not begun", _DSM,
+    "All blocks of a cluster must have begun before one accesses the shared memory of another.",
+    "let all threads of the cluster meet at barrier.cluster (cluster.sync()) before the first such access",
+)  # fmt: skip
+BARRIER_UNPAIRED = Rule(
+    422, "cluster-barrier-unpaired", _ERROR, "barrier.cluster.arrive and .wait of a thread do not come in turn",
+    _SYNC + "barrier.cluster",
+    "Each thread arrives once at barrier.cluster, then waits: a second arrive before the wait, or a wait without an arrive, is "
+    "undefined.",
+    "pair every barrier.cluster.arrive with one barrier.cluster.wait, on every way through the kernel",
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (
+    INIT_IN_USE, NOT_INITIALISED, AFTER_INVAL, COUNT_INVALID, ARRIVAL_OVERRUN, TX_OVERFLOW, NO_COMPLETE, STORED_TO, READ_AS_DATA,
+    OTHER_BLOCK, BYTES_MISSING, BYTES_UNEXPECTED, INVAL_IN_USE, INIT_NOT_VISIBLE, EXIT_UNSYNCHRONISED, START_UNSYNCHRONISED,
+    BARRIER_UNPAIRED,
+)  # fmt: skip

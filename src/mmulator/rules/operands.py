@@ -2,6 +2,113 @@
 
 from __future__ import annotations
 
-from mmulator.rules.rule import Rule
+from mmulator.rules.rule import Rule, Severity
 
-RULES: tuple[Rule, ...] = ()
+_WGMMA = "PTX ISA 9.1, Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_async"
+_DESCRIPTOR = "PTX ISA 9.1, Asynchronous Warpgroup Level Matrix: Matrix Descriptor Format"
+_SPARSE = "PTX ISA 9.1, Sparse matrix storage"
+_SCALING = "PTX ISA 9.1, Block Scaling for mma.sync"
+_STORAGE = "PTX ISA 9.1, Matrix Storage for WMMA"
+_MOVES = "PTX ISA 9.1, Warp-level Matrix Load Instruction: wmma.load; Warp-level Matrix Store Instruction: wmma.store"
+_FRAGMENTS = "PTX ISA 9.1, Matrix Fragments for WMMA"
+_MULTIPLY = "PTX ISA 9.1, Warp-level Matrix Multiply-and-Accumulate Instruction: wmma.mma"
+
+WGMMA_OPERAND = Rule(
+    500, "wgmma-operand-differs", Severity.ERROR, "threads of a warpgroup give a wgmma different operands", _WGMMA,
+    "All threads of a warpgroup execute the same wgmma.mma_async: the contents of its matrix descriptors, and scale-d, must be "
+    "the same in all warps and lanes. A chip takes them from one thread, and which one is not said.",
+    "compute the operand from values that all 128 threads share: not from the lane or the number of the warp",
+)  # fmt: skip
+WMMA_OPERAND = Rule(
+    501, "wmma-operand-differs", Severity.ERROR, "lanes of a warp give a wmma.load or wmma.store different operands", _MOVES,
+    "wmma.load and wmma.store are undefined unless all threads of the warp give the same p and the same stride: the "
+    "instruction itself knows which lane accesses which element.",
+    "pass the address of the matrix, not that of the lane's own elements",
+)  # fmt: skip
+SELECTOR = Rule(
+    502, "scale-selector-differs", Severity.ERROR, "lanes of a warp give different byte-id or thread-id", _SCALING,
+    "byte-id and thread-id of a block-scaled mma say which bytes of which threads hold the scale factors; all threads of the "
+    "warp must say the same.",
+    "compute the selectors from values that the whole warp shares, or write constants",
+)  # fmt: skip
+SELECTOR_RANGE = Rule(
+    503, "scale-selector-out-of-range", Severity.ERROR, "byte-id or thread-id is none of the values that the shape allows",
+    _SCALING,
+    "byte-id is 0 for .scale_vec::4X, 0 or 2 for 2X, 0 to 3 for 1X; thread-id-a is 0 or 1, thread-id-b 0 to 3. Of other values "
+    "in a register ptxas cannot tell, and what a chip then reads is not defined.",
+    "mask the selector to the values that the instruction's .scale_vec allows",
+)  # fmt: skip
+METADATA = Rule(
+    510, "sparse-metadata-invalid", Severity.ERROR, "sparsity metadata that the element type does not allow", _SPARSE,
+    "A nibble of metadata names the two elements of a chunk that are kept. 0b0000, 0b0101, 0b1010 and 0b1111 name one twice, "
+    "which is undefined; for tf32 only 0b0100 and 0b1110 mean something.",
+    "check how the metadata was compressed, and that each lane holds the word that the sparsity selector makes it contribute",
+)  # fmt: skip
+ORDER = Rule(
+    511, "sparse-metadata-unordered", Severity.ERROR, "metadata of ::ordered_metadata names elements in falling order", _SPARSE,
+    "mma.sp::ordered_metadata requires the two indices of each nibble to rise from the least significant bit on: 0b0100, 0b1000, "
+    "0b1001, 0b1100, 0b1101 and 0b1110 are defined, all else is not.",
+    "let the smaller index be in the low two bits, and the elements of A in the same order",
+)  # fmt: skip
+ADDRESS = Rule(
+    520, "wmma-address-misaligned", Severity.ERROR, "p of a wmma.load or wmma.store is not aligned to the fragment", _STORAGE,
+    "Every row (or column, whichever is the leading dimension) must begin at a multiple of the fragment's size: 32 bytes for the "
+    "A, B of f16 and the accumulators of f32, less for smaller fragments.",
+    "let tiles begin at multiples of 16 elements, and declare shared memory with .align 32",
+)  # fmt: skip
+STRIDE = Rule(
+    521, "wmma-stride-misaligned", Severity.ERROR, "the stride of a wmma.load or wmma.store breaks the alignment of its rows",
+    _STORAGE,
+    "The stride is in elements; in bytes it must be a multiple of the fragment's size, so that every row begins aligned. What "
+    "is no multiple of 16 bytes (or of a smaller fragment) is wrong by CUDA's own description of wmma, too.",
+    "pad rows by whole multiples of 16 bytes, better of 32",
+)  # fmt: skip
+SHORT_STRIDE = Rule(
+    522, "wmma-stride-too-small", Severity.ERROR, "the stride of a wmma.load or wmma.store is less than a row", _MOVES,
+    "A stride lower than the default, the extent of the leading dimension, is undefined: rows would overlap.",
+    "the stride is the leading dimension of the whole matrix, in elements (not bytes)",
+)  # fmt: skip
+SPACE = Rule(
+    523, "wmma-address-space", Severity.ERROR, "wmma.load or wmma.store of memory that is neither global nor shared", _MOVES,
+    "A generic address given to wmma.load and wmma.store must point to .global or .shared memory. Local memory is each thread's "
+    "own, so it holds no matrix of a warp.",
+    "copy the matrix to shared memory first: a local array, also one that the compiler made of a C++ array, is not enough",
+)  # fmt: skip
+RESERVED = Rule(
+    540, "wgmma-descriptor-reserved-bits", Severity.WARNING, "a matrix descriptor with bits set that belong to no field",
+    _DESCRIPTOR,
+    "Bits 14-15, 30-31, 46-48 and 52-61 of a matrix descriptor belong to no field. A field that overflows into them (an address "
+    "that was not masked to 18 bits, an offset that was added too high) names another place than was meant.",
+    "encode each field as (x & 0x3FFFF) >> 4",
+)  # fmt: skip
+SPACES = Rule(
+    550, "address-space", Severity.ERROR, "an address of another state space than the instruction's",
+    "PTX ISA 9.1, State Spaces; Generic Addressing",
+    "An instruction that names a state space takes addresses of it: offsets for .shared, .local, .const and .param, which have 32 "
+    "bits; ldmatrix, stmatrix and the like also by a generic address work on shared memory alone.",
+    "cvta.to.SPACE makes an address of the space out of a generic one, cvta the other way",
+)  # fmt: skip
+BOUNDS = Rule(
+    551, "memory-out-of-bounds", Severity.ERROR, "an access to memory that is not the kernel's",
+    "PTX ISA 9.1, Data Movement and Conversion Instructions",
+    "An access reads and writes bytes of the launch's arguments, of variables, of shared or of local memory, and writes none that "
+    "are constant. Next to an array a chip has something else, or faults.",
+    "check the index arithmetic and the mask of the access",
+)  # fmt: skip
+ALIGNMENT = Rule(
+    552, "memory-misaligned", Severity.ERROR, "an address that is no multiple of the access's size",
+    "PTX ISA 9.1, Operands: Addresses as Operands",
+    "An access of n bytes needs an address that is a multiple of n, a vector that of its whole size.",
+    "check byte offsets, and the .align of the variable",
+)  # fmt: skip
+DESCRIPTOR = Rule(
+    553, "wgmma-descriptor-out-of-bounds", Severity.ERROR, "a matrix descriptor leads out of shared memory", _DESCRIPTOR,
+    "All of the matrix that start address, leading and stride byte offset of a descriptor say lies in the shared memory of the "
+    "block.",
+    "check the offsets (in bytes, encoded divided by 16), the swizzling mode, and the shared bytes of the launch",
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (
+    WGMMA_OPERAND, WMMA_OPERAND, SELECTOR, SELECTOR_RANGE, METADATA, ORDER, ADDRESS, STRIDE, SHORT_STRIDE, SPACE, RESERVED,
+    SPACES, BOUNDS, ALIGNMENT, DESCRIPTOR,
+)  # fmt: skip

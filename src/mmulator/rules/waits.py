@@ -2,6 +2,46 @@
 
 from __future__ import annotations
 
-from mmulator.rules.rule import Rule
+from mmulator.rules.rule import Rule, Severity
 
-RULES: tuple[Rule, ...] = ()
+_ERROR = Severity.ERROR
+_SYNC = "PTX ISA 9.1, Parallel Synchronization and Communication Instructions: "
+
+AT_MBARRIER = Rule(
+    800, "deadlock-at-mbarrier", _ERROR, "threads wait for a phase of an mbarrier that nobody can complete", _SYNC + "mbarrier",
+    "A phase is over when all arrivals that mbarrier.init named have come, and all bytes that were expected. No thread that "
+    "could arrive can go on, and nothing is under way.",
+    "count the arrivals of a phase, and who flips which parity when; a producer's first wait for an empty buffer is for parity 1",
+)  # fmt: skip
+AT_BARRIER = Rule(
+    801, "deadlock-at-barrier", _ERROR, "threads wait at a barrier at which others never arrive", _SYNC + "bar",
+    "A barrier is complete when as many threads have arrived as its count says, or all of the block that have not exited.",
+    "look for a barrier inside a branch that some threads do not take, another number, or a wrong thread count",
+)  # fmt: skip
+AT_CLUSTER_BARRIER = Rule(
+    802, "deadlock-at-cluster-barrier", _ERROR, "threads wait at barrier.cluster, and others never arrive",
+    _SYNC + "barrier.cluster",
+    "barrier.cluster is complete when all threads of the cluster that have not exited have arrived.",
+    "let every thread of every block of the cluster execute barrier.cluster.arrive, whatever branch it takes",
+)  # fmt: skip
+AT_SETMAXNREG = Rule(
+    803, "deadlock-at-setmaxnreg", _ERROR, "threads wait for registers that nobody releases",
+    "PTX ISA 9.1, Miscellaneous Instructions: setmaxnreg",
+    "setmaxnreg.inc waits until the registers that it asks for are free in the block's pool.",
+    "release as many with setmaxnreg.dec in other warpgroups; the pool is what the launch gave to the block",
+)  # fmt: skip
+IN_WARP = Rule(
+    804, "deadlock-in-warp", _ERROR, "threads wait for others to come to the same instruction, which never do",
+    _SYNC + "bar.warp.sync",
+    "An instruction with a member mask, or for a whole warp or warpgroup, waits for every thread that it names and that has not "
+    "exited. One of these waits elsewhere.",
+    "let all threads that the mask names take the same branches up to here",
+)  # fmt: skip
+LIVELOCK = Rule(
+    805, "livelock", _ERROR, "threads poll memory that nobody changes any more",
+    "PTX ISA 9.1, Memory Consistency Model",
+    "A loop that ends when memory changes never ends if every thread that could change it has exited, or is in such a loop.",
+    "look for who should store the value that ends the loop: whether it runs at all, stores there, and stores that value",
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (AT_MBARRIER, AT_BARRIER, AT_CLUSTER_BARRIER, AT_SETMAXNREG, IN_WARP, LIVELOCK)

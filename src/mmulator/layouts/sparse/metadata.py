@@ -225,6 +225,19 @@ def undefined(metadata: Metadata, form: Form) -> NDArray[np.bool_]:
     return bad
 
 
+def refused_nibbles(form: Form) -> tuple[int, int]:
+    """The 16 nibbles as bits: those that the specification leaves undefined, and those of them that only the order of
+    `::ordered_metadata` excludes."""
+    bad = (1 << 16) - 1 - sum(1 << n for n in allowed(form))
+    distinct = sum(1 << n for n in range(16) if n & 3 != n >> 2)
+    return bad, bad & distinct if form.ordered_metadata and granularity(form) is not TF32 else 0
+
+
+def contributing(form: Form, selector: int) -> list[int]:
+    """Lanes of a warp whose metadata an instruction uses: whole words of it."""
+    return sorted({int(lane) % 32 for lane in places(form, selector)[0].flat})
+
+
 def check(metadata: Metadata, form: Form) -> None:
     """Raises OperandError for the first nibble that the specification leaves undefined, naming its row and columns."""
     bad = undefined(metadata, form)

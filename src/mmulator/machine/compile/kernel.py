@@ -167,6 +167,7 @@ class Jit:
     ) -> None:
         self.meaning = meanings()
         self.module, self.image, self.device, self.options = module, image, device, options
+        self.early: dict[int, tuple[Instruction, ...]] = {}
         self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
         functions = [f.function for f in self.program.functions.values()]
         self.unfenced: set[int] = set().union(*(unfenced(f) for f in functions))
@@ -194,7 +195,7 @@ class Jit:
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
-        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits)
+        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.early)
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:

@@ -98,6 +98,10 @@ class BlockEmitter:
         self.natives[called.name] = called
         return called(*args)
 
+    def hears(self, event: Native) -> bool:
+        """Whether the kernel's instrument takes a hook: else there is nothing to compute for it."""
+        return event.under(self.events) is not None
+
     # registers ------------------------------------------------------------------------------------------------------
     def read(self, name: str) -> Value:
         """A register's bits, for an instruction that reads it."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from mmulator.codegen.lang import Instrument
 from mmulator.codegen.types import Struct
+from mmulator.errors import ExecutionFault
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.state import Log
 
@@ -37,6 +39,9 @@ class Subscriber(Protocol):
 
     def settle(self, cluster: int) -> None:
         """A worker leaves a cluster alone, for now or for good."""
+
+    def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
+        """A fault, a deadlock or the time limit ends the run: of this cluster, or where the clusters are that have begun."""
 
 
 class Logs:

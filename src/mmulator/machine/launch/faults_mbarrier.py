@@ -119,10 +119,8 @@ def _last(k: Known, here: ResidentCta) -> str:
     return f"; the last was by {k.arrived.text(here)}" if k.arrived is not None else ""
 
 
-def _account(g: Group, blocks: int) -> str:
-    """What is missing at an mbarrier, who was last, and what is under way for it."""
-    k, here = g.mbarrier, g.cta
-    assert k is not None and here is not None
+def missing_text(k: Known) -> str:
+    """`1 of 4 arrivals is missing, all 512 expected bytes came`"""
     word, parts = k.word, []
     if word.pending:
         parts.append(f"{word.pending} of {_plural(_size(k), 'arrival')} {'is' if word.pending == 1 else 'are'} missing")
@@ -134,7 +132,15 @@ def _account(g: Group, blocks: int) -> str:
         parts.append(f"{-word.bytes} bytes came that nobody expects")
     elif k.came:
         parts.append(f"all {k.came} expected bytes came")
-    lines = [f"{k.name(here if blocks == 1 else None)} is in {k.phase_text}, of parity {word.phase}: {', '.join(parts)}"]
+    return ", ".join(parts)
+
+
+def _account(g: Group, blocks: int) -> str:
+    """What is missing at an mbarrier, who was last, and what is under way for it."""
+    k, here = g.mbarrier, g.cta
+    assert k is not None and here is not None
+    word = k.word
+    lines = [f"{k.name(here if blocks == 1 else None)} is in {k.phase_text}, of parity {word.phase}: {missing_text(k)}"]
     lines.append(_when("last arrival", k, k.arrived, here) or "nobody has arrived since mbarrier.init")
     if word.bytes > 0:
         lines.append(_when("bytes were expected", k, k.asked, here))

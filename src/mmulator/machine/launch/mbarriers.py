@@ -48,6 +48,12 @@ def _variables(grid: Grid) -> Iterator[tuple[int, Variable]]:
             yield addresses[v.name], v
 
 
+def shared_symbol(grid: Grid, address: int) -> str:
+    """The variable at an address in the shared memory of a CTA, as the text names it, or nothing."""
+    found = (v for start, v in sorted(_variables(grid), key=lambda x: -x[0]) if 0 <= address - start < v.size)
+    return next((v.name for v in found), "")
+
+
 def shared_name(grid: Grid, address: int) -> str:
     """`full[2]`, `smem + 16`, or nothing. address: in the shared memory of a CTA."""
     for start, v in sorted(_variables(grid), key=lambda x: -x[0]):

@@ -15,6 +15,7 @@ from mmulator.machine.state import Log
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
+    from mmulator.errors import ExecutionFault
     from mmulator.findings import Finding
     from mmulator.machine.launch.grid import Grid
     from mmulator.machine.launch.resident import Resident
@@ -64,12 +65,23 @@ class Sanitizer:
     def settle(self, cluster: int) -> None:
         """Nothing is kept back."""
 
+    def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
+        from mmulator.machine.launch.findings.ended import of_the_end
+
+        error.findings = of_the_end(self.grid, residents, error)
+
     def findings(self) -> tuple[Finding, ...]:
         """So far."""
         return findings_of(self.grid, self.tables[self.tables["rule"] != 0])
 
+    def with_the_end(self, last: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """The findings so far, and those of the fault or deadlock that ended the run; what was found before is not said again."""
+        found = self.findings()
+        known = {(f.rule, f.location) for f in found}
+        return (*found, *(f for f in last if (f.rule, f.location) not in known))
+
     @property
     def notes(self) -> list[str]:
         """What a reader of the findings should know."""
-        lost = int(self.state["lost"][0])
-        return [f"sanitizer: {lost} findings more had no room"] if lost else []
+        said = {"lost": "{} findings more had no room", "forgotten": "{} orders had no room, races may be missed"}
+        return [f"sanitizer: {text.format(n)}" for field, text in said.items() if (n := int(self.state[field][0]))]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmulator.codegen.loading import address
-from mmulator.errors import LaunchError
+from mmulator.errors import ExecutionFault, LaunchError
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.arguments import Arguments
 from mmulator.machine.launch.events import Logs
@@ -95,6 +95,9 @@ class Watches:
 
     def settle(self, cluster: int) -> None:
         self._settle(cluster)
+
+    def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
+        """The stores so far are told."""
 
     def stores(self, shape: LaunchShape, sites: Sequence[Instruction]) -> list[Store]:
         """In the order in which they were seen."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from mmulator.codegen.lang import Instrument
 from mmulator.codegen.loading import address
-from mmulator.errors import LaunchError, LimitReached
+from mmulator.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.machine.launch import crew
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.faults import describe_fault
@@ -262,9 +262,15 @@ class Workers:
         if result in (Stop.EXITED, Stop.INTERRUPTED):
             self._settle(resident, True)
         elif result == Stop.FAULT:
-            raise describe_fault(self.grid, resident)
+            raise self._told(describe_fault(self.grid, resident), resident)
         elif result == Stop.BLOCKED:
-            raise describe_deadlock(self.grid, resident)
+            raise self._told(describe_deadlock(self.grid, resident), resident)
+
+    def _told(self, error: ExecutionFault, *residents: Resident) -> ExecutionFault:
+        """A subscriber hears of what ends the run, and where its clusters are."""
+        if self.grid.subscriber is not None:
+            self.grid.subscriber.stopped(error, residents)
+        return error
 
     # threads --------------------------------------------------------------------------------------------------------
     def join_in(self, number: int) -> None:
@@ -362,7 +368,7 @@ class Workers:
             self.lead()
         except _Late:
             self._halt()
-            raise self._too_late(timeout) from None
+            raise self._told(self._too_late(timeout), *self._begun()) from None
         except KeyboardInterrupt:
             self._halt()
             raise KeyboardInterrupt(f"{self._how_far()}; {unfinished(grid, self._begun())[0]}") from None

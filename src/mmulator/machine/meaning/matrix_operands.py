@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np
 
 from mmulator.codegen.ops import cast_ptr
-from mmulator.codegen.types import Struct, Ty
+from mmulator.codegen.types import Struct, Ty, u64
 from mmulator.codegen.values import Value
 from mmulator.errors import must_be
 from mmulator.isa.form import Form
-from mmulator.machine.emit.block import storage_type
+from mmulator.layouts.sparse.metadata import contributing, refused_nibbles
+from mmulator.machine.emit.block import LANES, storage_type
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.operands import elements, write_result
+from mmulator.machine.runtime.hooks_operands import Operand as Shared
+from mmulator.machine.runtime.hooks_operands import metadata_given, operand_given
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand
+
+U64 = u64.vec(LANES)
 
 
 def registers(e: Emitter, operand: Operand, bits: int = 32) -> Value:
@@ -41,6 +46,21 @@ def address_of(e: Emitter, operand: Operand) -> Value:
 def selector_of(operand: Operand) -> int:
     """The sparsity selector."""
     return must_be(operand, Immediate).value
+
+
+def given(e: Emitter, operand: Shared, value: Value, allowed: Iterable[int] = ()) -> None:
+    """For an instrument: the value, in each lane, of an operand that all must give alike. allowed: what it may be; empty: any."""
+    if e.hears(operand_given):
+        bits = sum(1 << n for n in allowed)
+        e.call(operand_given, e.w, e.mask, e.spill(U64(value)), int(operand), bits, e.site)
+
+
+def metadata(e: Emitter, form: Form, words: Value, selector: int) -> None:
+    """For an instrument: the sparsity metadata of all lanes, and what the form allows."""
+    if e.hears(metadata_given):
+        undefined, unordered = refused_nibbles(form)
+        lanes = sum(1 << n for n in contributing(form, selector))
+        e.call(metadata_given, e.w, words, lanes, undefined, unordered, e.site)
 
 
 def table_pointer(e: Emitter, to: Ty | Struct, key: Hashable, make: Callable[[MatrixTables], np.ndarray]) -> Value:

@@ -18,12 +18,15 @@ from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import (
+    given,
     registers,
     results,
     selector_of,
     table_pointer,
 )
+from mmulator.machine.meaning.matrix_operands import metadata as metadata_of
 from mmulator.machine.meaning.operands import elements
+from mmulator.machine.runtime.hooks_operands import Operand as Shared
 from mmulator.machine.state import Cta
 from mmulator.ptx.tree import Immediate, Instruction, Operand
 from mmulator.twin.places import Product, product_for, scale_step
@@ -40,6 +43,7 @@ def multiply(e: Emitter, ins: Instruction, form: Form) -> None:
     selector, metadata = 0, null(u32)
     if form.sparse:
         selector, metadata = selector_of(rest[1]), registers(e, rest[0])
+        metadata_of(e, form, metadata, selector)
         rest = rest[2:]
     factors, select = [null(u8)] * 2, [constant(e.b, u32, 0)] * 2
     if form.block_scale:
@@ -71,10 +75,14 @@ def _scale_selector(e: Emitter, form: Form, side: str, operand: Operand) -> Valu
     """
     byte_id, thread_id = elements(operand)
     at = constant(e.b, u32, 0)
-    for o, limit, step in ((byte_id, BYTE_IDS[form.scale_vec].stop, 1), (thread_id, THREADS[side], scale_step(form, side))):
+    byte, thread = (Shared.BYTE_ID_A, Shared.THREAD_ID_A) if side == "a" else (Shared.BYTE_ID_B, Shared.THREAD_ID_B)
+    for o, name, allowed, step in (
+        (byte_id, byte, BYTE_IDS[form.scale_vec], 1), (thread_id, thread, range(THREADS[side]), scale_step(form, side)),
+    ):  # fmt: skip
         if isinstance(o, Immediate):
             at = at + constant(e.b, u32, o.value * step)
         else:
-            value = u32(extract(storage_type("b16")(e.source(o, "b16")), trailing_zeros(e.mask)))
-            at = at + value % limit * step
+            values = storage_type("b16")(e.source(o, "b16"))
+            given(e, name, values, allowed)
+            at = at + u32(extract(values, trailing_zeros(e.mask))) % allowed.stop * step
     return at

@@ -16,11 +16,13 @@ from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning import definedness
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.convergence import converge
-from mmulator.machine.meaning.matrix_operands import keep, registers, selector_of, table_pointer
+from mmulator.machine.meaning.matrix_operands import given, keep, registers, selector_of, table_pointer
+from mmulator.machine.meaning.matrix_operands import metadata as metadata_of
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.runtime import pending
 from mmulator.machine.runtime import wgmma as wg
 from mmulator.machine.runtime.events import wgmma_committed, wgmma_fenced
+from mmulator.machine.runtime.hooks_operands import Operand as Shared
 from mmulator.machine.state import WGMMA, WgmmaTable
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, VectorOperand
 from mmulator.twin.forms import twin_of
@@ -59,6 +61,7 @@ def mma_async(e: Emitter, ins: Instruction) -> None:
     if form.sparse:
         metadata = registers(e, rest[0])
         selector = selector_of(rest[1])
+        metadata_of(e, form, metadata, selector)
         rest = rest[2:]
     scale_d, *rest = rest
     in_registers = isinstance(a, VectorOperand)
@@ -82,18 +85,18 @@ def mma_async(e: Emitter, ins: Instruction) -> None:
     e.store_registers([*d_names, *a_names])
     lane = trailing_zeros(e.mask)
     zero = constant(e.b, u64, 0)
-    a_word = zero if in_registers else _descriptor(e, a, lane)
-    b_word = _descriptor(e, b_desc, lane)
+    a_word = zero if in_registers else _descriptor(e, a, lane, Shared.A_DESC)
+    b_word = _descriptor(e, b_desc, lane, Shared.B_DESC)
     keep = mask_bits(e.source(scale_d, "pred"))
     e.uses(WGMMA, wg.carry_out_wgmma)
     e.call(wg.wgmma_issue, e.w, table, a_word, b_word, keep, metadata, e.site)
     definedness.wgmma(e, ins, table, a_word, b_word, keep)
 
 
-def _descriptor(e: Emitter, operand: Operand, lane: Value) -> Value:
-    if isinstance(operand, Immediate):
-        return constant(e.b, u64, operand.bits("b64"))
-    return extract(U64(e.source(operand, "b64")), lane)
+def _descriptor(e: Emitter, operand: Operand, lane: Value, name: Shared) -> Value:
+    values = U64(e.source(operand, "b64"))
+    given(e, name, values)
+    return constant(e.b, u64, operand.bits("b64")) if isinstance(operand, Immediate) else extract(values, lane)
 
 
 def _wgmma_table(
@@ -143,5 +146,7 @@ def wait_group(e: Emitter, ins: Instruction) -> None:
     """Ends a block: the registers of what is done are written behind its back."""
     groups = must_be(ins.operands[0], Immediate)
     converge(e, ins)
+    for delayed in e.kernel.early.get(id(ins), ()):
+        e.note_early(delayed)
     e.flush(everything=True)
     e.b.ret(e.call(wg.wgmma_wait, e.w, e.mask, groups.value, e.block.index, e.block.targets[0], e.site))

@@ -8,6 +8,7 @@ from typing import Any
 from mmulator.codegen.ops import bitcast, trailing_zeros
 from mmulator.codegen.types import i32, i64, u32
 from mmulator.codegen.values import Value, constant, extract
+from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
 from mmulator.machine.emit.block import LANES, storage_type
@@ -15,6 +16,7 @@ from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import (
     address_of,
+    given,
     registers,
     results,
     state_space,
@@ -22,8 +24,10 @@ from mmulator.machine.meaning.matrix_operands import (
 )
 from mmulator.machine.meaning.mma import multiply
 from mmulator.machine.runtime import wmma as rt
-from mmulator.ptx.tree import Instruction, Operand
-from mmulator.twin.moves import WmmaTable, default_stride, wmma_table
+from mmulator.machine.runtime.hooks_operands import Operand, fragment_placed
+from mmulator.ptx.tree import Address, Immediate, Instruction, Reg
+from mmulator.ptx.tree import Operand as Written
+from mmulator.twin.moves import WmmaTable, default_stride, line_alignment, wmma_table
 
 U32 = u32.vec(LANES)
 
@@ -37,13 +41,22 @@ def _wmma_table(e: Emitter, form: Form) -> Value:
     return table_pointer(e, WmmaTable, ("wmma", form), lambda tables: wmma_table(tables.keep, form))
 
 
-def _wmma_place(e: Emitter, ins: Instruction, form: Form, operand: Operand, rest: tuple[Operand, ...]) -> Any:
+def _wmma_place(e: Emitter, ins: Instruction, form: Form, operand: Written, rest: tuple[Written, ...]) -> Any:
     """(address, stride in elements) of the warp: those of its first lane."""
     lane = trailing_zeros(e.mask)
     at = extract(address_of(e, operand), lane)
     stride = constant(e.b, i64, default_stride(form))
     if rest:
         stride = i64(bitcast(i32, extract(U32(e.source(rest[0], "b32")), lane)))
+    if e.hears(fragment_placed):
+        if isinstance(must_be(operand, Address).base, Reg):
+            given(e, Operand.P, address_of(e, operand))
+        if rest and not isinstance(rest[0], Immediate):
+            given(e, Operand.STRIDE, e.source(rest[0], "b32"))
+        generic = int(state_space(form) == "generic")
+        e.call(
+            fragment_placed, e.w, at, stride, default_stride(form), form.type.bits, line_alignment(form), generic, e.site
+        )  # fmt: skip
     return at, stride
 
 

@@ -21,6 +21,7 @@ class Proxy(IntEnum):
 
     GENERIC = 0
     ASYNC = 1  # operands of wgmma
+    MBARRIER = 2  # operations on mbarriers, which no order binds: WRITE: it is made or ended, READ: a wait, both: the others
 
 
 class Access(IntFlag):
@@ -244,6 +245,11 @@ def cluster_begins(cluster: ptr_to(Cluster)) -> None:
 @hook
 def cluster_ends(cluster: ptr_to(Cluster)) -> None:
     """All threads of a cluster have exited; transfers may be under way."""
+
+
+@hook
+def cluster_finished(cluster: ptr_to(Cluster)) -> None:
+    """The same, and its transfers are complete."""
 
 
 @hook

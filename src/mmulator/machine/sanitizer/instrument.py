@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mmulator.codegen.lang import Hook, Instrument, Native, call
 from mmulator.codegen.values import Builder
-from mmulator.machine.runtime import events
+from mmulator.machine.runtime import events, hooks_operands
 from mmulator.machine.sanitizer import (
     accumulators,
     execution,
@@ -31,7 +31,7 @@ class Chain(Native):
     """A function with the parameters of a hook that calls others with them."""
 
     def __init__(self, hook: Hook, functions: list[Native]) -> None:
-        self.function, self.name, self.functions = hook.function, f"sanitize_{hook.name}", functions
+        self.function, self.name, self.functions = functions[0].function, f"sanitize_{hook.name}", functions
         self.attributes, self.inline = "", False
 
     def build(self) -> tuple[Builder, list[Native]]:
@@ -43,10 +43,17 @@ class Chain(Native):
         return builder, self.functions
 
 
+HOOK_FILES = (events, hooks_operands)
+
+
+def _hook(name: str) -> Hook:
+    return next(getattr(file, name) for file in HOOK_FILES if hasattr(file, name))
+
+
 def _chained() -> dict[str, Native]:
     names = dict.fromkeys(name for topic in TOPICS for name in topic)
     heard = {name: [topic[name] for topic in TOPICS if name in topic] for name in names}
-    return {n: f[0] if len(f) == 1 else Chain(getattr(events, n), f) for n, f in heard.items()}
+    return {n: f[0] if len(f) == 1 else Chain(_hook(n), f) for n, f in heard.items()}
 
 
 SANITIZE = Instrument("sanitize", _chained())

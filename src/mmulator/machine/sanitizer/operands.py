@@ -2,8 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import load, mask_bits, select, trailing_zeros
+from mmulator.codegen.types import i64, ptr_to, u32, u64
+from mmulator.machine.runtime.hooks_operands import Operand
+from mmulator.machine.sanitizer.found import find
+from mmulator.machine.state import FULL, Warp
+from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
+from mmulator.rules import operands as rules
 
-from mmulator.codegen.lang import Native
+U32, U64 = u32.vec(32), u64.vec(32)
 
-HOOKS: Mapping[str, Native] = {}
+# Bits of a matrix descriptor that belong to no field: 14-15, 30-31, 46-48, 52-61.
+RESERVED = 3 << 14 | 3 << 30 | 7 << 46 | 0x3FF << 52
+LINE = 16  # bytes that every line begins at a multiple of by CUDA's description of wmma
+_WGMMA, _WMMA, _SELECTOR = rules.WGMMA_OPERAND.number, rules.WMMA_OPERAND.number, rules.SELECTOR.number
+_RANGE, _METADATA, _ORDER = rules.SELECTOR_RANGE.number, rules.METADATA.number, rules.ORDER.number
+_ADDRESS, _STRIDE, _SHORT = rules.ADDRESS.number, rules.STRIDE.number, rules.SHORT_STRIDE.number
+_SPACE, _RESERVED = rules.SPACE.number, rules.RESERVED.number
+
+
+@native
+def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32, allowed: u64, site: u32) -> None:
+    """Whether all lanes give the same, and something that is allowed."""
+    lane = trailing_zeros(mask)
+    first = values[lane]
+    others = mask & mask_bits(load(U64, values) != first)
+    if others != 0:
+        rule = select(operand <= Operand.B_DESC, u32(_WGMMA), select(operand <= Operand.STRIDE, u32(_WMMA), u32(_SELECTOR)))
+        other = trailing_zeros(others)
+        entry = find(w, rule, site, others, u64(0), u32(0))
+        if u64(entry) != 0:
+            if entry.count == 1:
+                entry.words[0] = u64(operand)
+                entry.words[1] = first
+                entry.words[2] = values[other]
+                entry.words[3] = u64(lane)
+    if allowed != 0:
+        if first > 63 or ((allowed >> (first & 63)) & 1) == 0:
+            entry = find(w, u32(_RANGE), site, mask, u64(0), u32(0))
+            if u64(entry) != 0:
+                if entry.count == 1:
+                    entry.words[0] = u64(operand)
+                    entry.words[1] = first
+                    entry.words[2] = allowed
+    if operand <= Operand.B_DESC:
+        if (first & RESERVED) != 0:
+            entry = find(w, u32(_RESERVED), site, mask, u64(0), u32(0))
+            if u64(entry) != 0:
+                if entry.count == 1:
+                    entry.words[0] = u64(operand)
+                    entry.words[1] = first
+
+
+@native
+def judge_place(w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, aligned: u32, generic: u32, site: u32) -> None:
+    """Alignment of a matrix of wmma and of its lines, their distance, and the space that it is in."""
+    slot = at >> SLOT_SHIFT
+    line = i64(aligned)
+    if line > LINE:
+        line = i64(LINE)
+    rule = u32(0)
+    if stride != default and stride * i64(bits) % (8 * line) != 0:
+        rule = u32(_STRIDE)
+    if stride < default:
+        rule = u32(_SHORT)
+    if (at & (u64(aligned) - 1)) != 0:
+        rule = u32(_ADDRESS)
+    if generic != 0 and slot >= SLOT_LOCAL and slot <= SLOT_PARAM:
+        rule = u32(_SPACE)
+    if rule == 0:
+        return
+    entry = find(w, rule, site, u32(FULL), at, u32(0))
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = at
+            entry.words[1] = u64(stride)
+            entry.words[2] = u64(default)
+            entry.words[3] = u64(aligned) | (u64(bits) << 32)
+
+
+@native
+def judge_metadata(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u32, unordered: u32, site: u32) -> None:
+    """The nibbles of the lanes whose metadata is used: the first that must not be there."""
+    every = load(U32, words)
+    for n in range(u32(8)):
+        nibbles = (every >> U32(n * 4)) & 15
+        bad = lanes & mask_bits(((U32(undefined) >> nibbles) & 1) != 0)
+        if bad != 0:
+            lane = trailing_zeros(bad)
+            nibble = (words[lane] >> (n * 4)) & 15
+            rule = select(((unordered >> nibble) & 1) != 0, u32(_ORDER), u32(_METADATA))
+            entry = find(w, rule, site, bad, u64(0), u32(0))
+            if u64(entry) != 0:
+                if entry.count == 1:
+                    entry.words[0] = u64(nibble)
+                    entry.words[1] = u64(lane)
+                    entry.words[2] = u64(n)
+
+
+HOOKS = {"operand_given": judge_operand, "fragment_placed": judge_place, "metadata_given": judge_metadata}

@@ -1,9 +1,255 @@
-"""Who knows of whom: which accesses of other threads, and of asynchronous operations, come before what a thread does now."""
+"""What each synchronising event does to who knows of what (clocks.py): PTX ISA 9.1, Memory Consistency Model.
+
+Threads that have exited count as if they had arrived at every barrier behind, since on chips they do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.codegen.lang import Native
+from mmulator.codegen.lang import Native, native, unrolled
+from mmulator.codegen.ops import bits_mask, cast_ptr, load, mask_bits, maximum, select, stack, store, trailing_zeros
+from mmulator.codegen.types import ptr, ptr_to, u32, u64
+from mmulator.machine.runtime.events import SPACE_CLUSTER, SPACE_CTA, SPACE_GLOBAL, Fence, Order
+from mmulator.machine.runtime.mbarrier import lanes_at
+from mmulator.machine.sanitizer.clocks import (
+    ALL,
+    FENCED,
+    FENCED_GLOBAL,
+    KNOWN,
+    NOTHING,
+    PLANES,
+    U32,
+    Collector,
+    Knower,
+    Orders,
+    acquire_views,
+    clear_collector,
+    collect_views,
+    drop_id,
+    forget_all,
+    forget_seen,
+    give_view,
+    join_lanes,
+    knower_of,
+    orders_of,
+    plane_of,
+    raise_entries,
+    release_lanes,
+)
+from mmulator.machine.sanitizer.phases import first_phase, forget_phases, next_phase, phaser_of
+from mmulator.machine.state import COPIES, NUM_BARRIERS, Barrier, Cluster, Cta, Queue, Warp
 
-HOOKS: Mapping[str, Native] = {}
+
+# a warp, a block ------------------------------------------------------------------------------------------------------
+@native
+def order_warp(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """bar.warp.sync: each lane knows what all know and did."""
+    o = orders_of(w.cta.cluster)
+    k = knower_of(o, w)
+    c = cast_ptr(Collector, stack(u32, 2 * PLANES))
+    for p in unrolled(2 * PLANES):
+        c.views[p] = u32(NOTHING)
+    release_lanes(o, k, mask, c)
+    for p in unrolled(PLANES):
+        give_view(o, plane_of(k.now.views, p), mask, c.views[p])
+    clear_collector(o, c)
+
+
+@native(inline=True)
+def barrier_at(o: ptr_to(Orders), cta: ptr_to(Cta), id: u32) -> ptr_to(Collector):
+    return o.barriers + (cta.rank * NUM_BARRIERS + id)
+
+
+@native
+def order_arrived(w: ptr_to(Warp), mask: u32, id: u32, op: u32, site: u32) -> None:
+    """bar, barrier: what lanes know and did is released, also by an arrive."""
+    o = orders_of(w.cta.cluster)
+    release_lanes(o, knower_of(o, w), mask, barrier_at(o, w.cta, id))
+
+
+@native
+def order_over(cta: ptr_to(Cta), id: u32) -> None:
+    """A barrier is complete: who waited there knows what all released. Who came, and is counted with the rest of its warp later,
+    has released it for the next time, too."""
+    o = orders_of(cta.cluster)
+    c = barrier_at(o, cta, id)
+    bar = cast_ptr(Barrier, cta.barriers) + id
+    if bar.count == 0:
+        collect_views(o, c, (o.gone + cta.rank).views)
+    forget_seen(o, c)
+    warps = cast_ptr(Warp, cta.warps)
+    again = u32(0)
+    for i in range(cta.launch.warps):
+        w = warps + i
+        again = again | w.bar_came[id]
+        lanes = w.bar_lanes[id]
+        if w.bar_came[id] == 0 and lanes != 0:
+            k = knower_of(o, w)
+            for p in unrolled(PLANES):
+                give_view(o, plane_of(k.now.views, p), lanes, c.views[p])
+    clear_collector(o, c)
+    if again != 0:
+        for i in range(cta.launch.warps):
+            w = warps + i
+            if w.bar_came[id] != 0:
+                release_lanes(o, knower_of(o, w), w.bar_came[id], c)
+
+
+@native
+def order_exit(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    o = orders_of(w.cta.cluster)
+    release_lanes(o, knower_of(o, w), mask, o.gone + w.cta.rank)
+
+
+# the cluster ----------------------------------------------------------------------------------------------------------
+@native
+def order_cluster_arrived(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
+    o = orders_of(w.cta.cluster)
+    if (order & Order.RELEASE) != 0:
+        release_lanes(o, knower_of(o, w), mask, o.meeting)
+
+
+@native
+def order_cluster_over(cluster: ptr_to(Cluster)) -> None:
+    o = orders_of(cluster)
+    c = o.meeting
+    for rank in range(cluster.cta_count):
+        collect_views(o, c, (o.gone + rank).views)
+    forget_seen(o, c)
+    for p in unrolled(PLANES):
+        drop_id(o, o.met[p], u32(1))
+        o.met[p] = c.views[p]
+        c.views[p] = u32(NOTHING)
+
+
+@native
+def order_cluster_waited(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
+    o = orders_of(w.cta.cluster)
+    if (order & Order.ACQUIRE) != 0:
+        acquire_views(o, knower_of(o, w), mask, o.met)
+
+
+# fences between proxies -----------------------------------------------------------------------------------------------
+@native
+def fence_plane(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> None:
+    """What lanes know and did up to here is in the plane, too."""
+    at = plane * 32
+    m = bits_mask(mask)
+    ids = load(U32, k.now.views)
+    left = mask
+    while left != 0:
+        id = ids[trailing_zeros(left)]
+        same = mask_bits(ids == id) & left
+        left = left & ~same
+        give_view(o, k.now.views + at, same, id)
+    store(select(m, U32(k.clock), load(U32, k.now.own, at)), k.now.own, at)
+    store(select(m, load(U32, k.now.copied), load(U32, k.now.copied, at)), k.now.copied, at)
+
+
+@native
+def order_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
+    o = orders_of(w.cta.cluster)
+    k = knower_of(o, w)
+    if kind == Fence.ASYNC or kind == Fence.GENERIC_ACQUIRE or kind == Fence.GENERIC_RELEASE:
+        if spaces == 0 or (spaces & (SPACE_CTA | SPACE_CLUSTER)) != 0:
+            fence_plane(o, k, mask, u32(FENCED))
+        if spaces == 0 or (spaces & SPACE_GLOBAL) != 0:
+            fence_plane(o, k, mask, u32(FENCED_GLOBAL))
+        k.clock = k.clock + 1
+
+
+# mbarriers ------------------------------------------------------------------------------------------------------------
+@native
+def order_of_mbarrier(w: ptr_to(Warp), order: u32, site: u32) -> None:
+    knower_of(orders_of(w.cta.cluster), w).order = order
+
+
+@native
+def order_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site: u32) -> None:
+    first_phase(w.cta.cluster, barrier)
+
+
+@native
+def order_mbarrier_arrived(
+    w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32
+) -> None:
+    o = orders_of(w.cta.cluster)
+    k = knower_of(o, w)
+    if arrivals != 0 and (k.order & Order.RELEASE) != 0:
+        entry = phaser_of(w.cta.cluster, barrier)
+        if u64(entry) != 0:
+            release_lanes(o, k, mask, entry.collecting)
+
+
+@native
+def order_mbarrier_over(cluster: ptr_to(Cluster), barrier: u64) -> None:
+    next_phase(cluster, barrier)
+
+
+@native
+def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
+    cluster = w.cta.cluster
+    o = orders_of(cluster)
+    k = knower_of(o, w)
+    if (k.order & Order.ACQUIRE) == 0:
+        return
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        barrier = u64(host[lane])
+        same = lanes_at(host, left, barrier)
+        parity = (parities >> lane) & 1
+        if parity != 0:
+            same = same & parities
+        else:
+            same = same & ~parities
+        left = left & ~same
+        entry = phaser_of(cluster, barrier)
+        if u64(entry) != 0:
+            acquire_views(o, k, same, entry.done + parity * PLANES)
+        else:
+            for p in unrolled(PLANES):
+                join_lanes(o, plane_of(k.now.views, p), same, u32(ALL))
+
+
+# cp.async -------------------------------------------------------------------------------------------------------------
+@native
+def order_copies_waited(w: ptr_to(Warp), mask: u32, end: u64) -> None:
+    """Each lane knows its own copies."""
+    k = knower_of(orders_of(w.cta.cluster), w)
+    done = load(U32, k.now.copied)
+    store(select(bits_mask(mask), maximum(done, U32(u32(end))), done), k.now.copied)
+
+
+@native
+def order_copy_signals(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, site: u32) -> None:
+    """The mbarrier's phase knows what the lanes do, and their copies so far."""
+    cluster = w.cta.cluster
+    o = orders_of(cluster)
+    k = knower_of(o, w)
+    entry = phaser_of(cluster, barrier)
+    if u64(entry) == 0:
+        return
+    c = entry.collecting
+    release_lanes(o, k, mask, c)
+    issued = stack(u32, 32)
+    store(U32(u32((cast_ptr(Queue, w.queues) + COPIES.queue).issued)), issued)
+    if c.views[KNOWN] != ALL:
+        raise_entries(o, c.views[KNOWN], o.threads + k.first, issued, mask)
+
+
+# the beginning --------------------------------------------------------------------------------------------------------
+@native
+def order_begins(cluster: ptr_to(Cluster)) -> None:
+    forget_phases(orders_of(cluster))
+    forget_all(cluster)
+
+
+HOOKS: Mapping[str, Native] = {
+    "warp_met": order_warp, "barrier_arrived": order_arrived, "barrier_over": order_over, "lanes_exit": order_exit,
+    "cluster_arrived": order_cluster_arrived, "cluster_over": order_cluster_over, "cluster_waited": order_cluster_waited,
+    "fenced": order_fenced, "mbarrier_order": order_of_mbarrier, "mbarrier_made": order_made,
+    "mbarrier_arrived": order_mbarrier_arrived, "mbarrier_over": order_mbarrier_over, "mbarrier_waited": order_mbarrier_waited,
+    "copies_waited": order_copies_waited, "copy_signals": order_copy_signals, "cluster_begins": order_begins,
+}  # fmt: skip

@@ -7,8 +7,10 @@ from typing import Any
 
 from mmulator.findings import Place
 from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.limits import MAX_CLUSTER
 from mmulator.machine.launch.whereabouts import lanes_text
 from mmulator.machine.state import LANES
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Instruction
 
 
@@ -35,16 +37,11 @@ class Context:
 
     def block(self, linear: int) -> str:
         """`block (1, 0, 0)`"""
-        gx, gy, _ = self.grid.shape.grid
-        return f"block ({linear % gx}, {linear // gx % gy}, {linear // (gx * gy)})"
+        return block_text(self.grid, linear)
 
     def threads(self, cta: int, warp: int, lanes: int) -> str:
         """`block (0, 0, 0), thread (3, 0, 0)`, or of several `block (0, 0, 0), warp 2, lanes 0 to 31`."""
-        if lanes.bit_count() == 1:
-            bx, by, _ = self.grid.shape.block
-            t = warp * LANES + lanes.bit_length() - 1
-            return f"{self.block(cta)}, thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
-        return f"{self.block(cta)}, warp {warp}, {lanes_text(lanes)}" if lanes else f"{self.block(cta)}, warp {warp}"
+        return threads_text(self.grid, cta, warp, lanes)
 
     @property
     def who(self) -> str:
@@ -59,11 +56,41 @@ class Context:
         return Place(ins.mnemonic, location(ins), ins.span.brief, threads, ins.span)
 
     def where(self) -> str:
-        """The bytes that it is about, `bytes 128 to 131 of shared memory`; "" for none."""
-        from mmulator.machine.launch.faults import describe_address
+        """The bytes that it is about, `4 bytes at byte 128 of argument 2 (out), which has 4096`; "" for none."""
+        size = int(self.entry["bytes"])
+        return memory_text(self.grid, int(self.entry["at"]), size) if size else ""
 
-        address, size = int(self.entry["at"]), int(self.entry["bytes"])
-        return f"{size} bytes at {describe_address(self.grid, address)}" if size else ""
+
+def memory_text(grid: Grid, address: int, size: int) -> str:
+    """Some bytes as people know them: of shared memory by their variable, `bytes 16 to 31 of shared memory (tile + 16)`."""
+    from mmulator.machine.launch.faults import describe_address
+    from mmulator.machine.launch.mbarriers import shared_name
+
+    shared = address >> SLOT_SHIFT == SLOT_SHARED or SHARED_BASE <= address < SHARED_BASE + (MAX_CLUSTER << RANK_SHIFT)
+    if not shared or grid.arguments.regions.near(address):
+        return f"{size} byte{'s' * (size != 1)} at {describe_address(grid, address)}"
+    offset = address & ((1 << RANK_SHIFT) - 1)
+    name, rank = shared_name(grid, offset), address >> RANK_SHIFT & (1 << SLOT_SHIFT - RANK_SHIFT) - 1
+    first = offset - SHARED_BASE
+    many = f"byte {first}" if size == 1 else f"bytes {first} to {first + size - 1}"
+    owner = f" of rank {rank}" if grid.shape.cluster_size > 1 else ""
+    return f"{many} of shared memory{owner}" + (f" ({name})" if name else "")
+
+
+def block_text(grid: Grid, linear: int) -> str:
+    """`block (1, 0, 0)`"""
+    gx, gy, _ = grid.shape.grid
+    return f"block ({linear % gx}, {linear // gx % gy}, {linear // (gx * gy)})"
+
+
+def threads_text(grid: Grid, cta: int, warp: int, lanes: int) -> str:
+    """`block (0, 0, 0), thread (3, 0, 0)`, or of several `block (0, 0, 0), warp 2, lanes 0 to 31`. cta: linear in the grid."""
+    block = block_text(grid, cta)
+    if lanes.bit_count() == 1:
+        bx, by, _ = grid.shape.block
+        t = warp * LANES + lanes.bit_length() - 1
+        return f"{block}, thread ({t % bx}, {t // bx % by}, {t // (bx * by)})"
+    return f"{block}, warp {warp}, {lanes_text(lanes)}" if lanes else f"{block}, warp {warp}"
 
 
 def location(ins: Instruction) -> str:

@@ -4,6 +4,154 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from mmulator.errors import must_be
+from mmulator.layouts.sparse import metadata
 from mmulator.machine.launch.findings.context import Context
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.resident import ResidentCta
+from mmulator.machine.runtime.hooks_operands import OPERAND_NAMES, Operand
+from mmulator.machine.sanitizer.operands import RESERVED as RESERVED_BITS
+from mmulator.machine.state import WGMMA, FaultKind
+from mmulator.ptx.tree import Immediate
+from mmulator.rules import Rule
+from mmulator.rules.execution import DIVERGED
+from mmulator.rules.operands import (
+    ADDRESS,
+    ALIGNMENT,
+    BOUNDS,
+    DESCRIPTOR,
+    METADATA,
+    ORDER,
+    RESERVED,
+    SELECTOR,
+    SELECTOR_RANGE,
+    SHORT_STRIDE,
+    SPACE,
+    SPACES,
+    STRIDE,
+    WGMMA_OPERAND,
+    WMMA_OPERAND,
+)
 
-SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {}
+_NUMBERS = (Operand.STRIDE, Operand.BYTE_ID_A, Operand.THREAD_ID_A, Operand.BYTE_ID_B, Operand.THREAD_ID_B)
+
+
+def _value(operand: int, value: int) -> str:
+    return str(value - (value >> 31 << 32)) if operand in _NUMBERS else f"0x{value:x}"
+
+
+def _differs(c: Context) -> tuple[str, str]:
+    operand, first, other, lane = c.words
+    others = int(c.entry["lanes"])
+    one = (others & -others).bit_length() - 1
+    name = OPERAND_NAMES[operand]
+    return (
+        f"{name} of {c.instruction.mnemonic} differs among the lanes of a warp: {_value(operand, first)} in lane {lane}, "
+        f"{_value(operand, other)} in lane {one}",
+        f"operand {name}",
+    )
+
+
+def _range(c: Context) -> tuple[str, str]:
+    operand, value, allowed, _ = c.words
+    name = OPERAND_NAMES[operand]
+    known = ", ".join(str(n) for n in range(64) if allowed >> n & 1)
+    return f"{name} of {c.instruction.mnemonic} is {value}: it must be one of {known}", f"operand {name}"
+
+
+def _metadata(c: Context) -> tuple[str, str]:
+    nibble, lane, place, _ = c.words
+    ins = c.instruction
+    form = ins.form
+    selector = must_be(ins.operands[4 if form.family == "wgmma" else 5], Immediate).value
+    where, bits = metadata.places(form, selector)
+    found = [(int(r), int(k)) for r, k in zip(*((where % 32 == lane) & (bits == 4 * place)).nonzero())]
+    warp = int(c.entry["warp"]) % 4
+    row, chunk = next((rk for rk in found if form.m < 64 or rk[0] // 16 == warp), found[0])
+    defined = ", ".join(f"0b{n:04b}" for n in metadata.allowed(form))
+    return (
+        f"metadata 0b{nibble:04b} of {ins.mnemonic}: it {metadata.meaning(nibble, form)}; {defined} are defined",
+        f"{metadata.where((row, chunk), form)}: bits {4 * place} to {4 * place + 3} of lane {lane}",
+    )
+
+
+def _parts(c: Context) -> tuple[int, int, int, int]:
+    at, stride, default, sizes = c.words
+    return at, stride - (stride >> 63 << 64), default, sizes & 0xFFFFFFFF
+
+
+def _address(c: Context) -> tuple[str, str]:
+    at, _, _, aligned = _parts(c)
+    return (
+        f"p of {c.instruction.mnemonic} is 0x{at:x}, {at % aligned} bytes behind a multiple of {aligned}, the size of the fragment",
+        _where(c),
+    )
+
+
+def _stride(c: Context) -> tuple[str, str]:
+    at, stride, _, aligned = _parts(c)
+    bits = c.words[3] >> 32
+    return (
+        f"stride of {c.instruction.mnemonic} is {stride} elements, {stride * bits / 8:g} bytes: every row must begin at a multiple "
+        f"of {aligned} bytes, the size of the fragment",
+        _where(c),
+    )
+
+
+def _short(c: Context) -> tuple[str, str]:
+    _, stride, default, _ = _parts(c)
+    return f"stride of {c.instruction.mnemonic} is {stride}: a row has {default} elements, and the stride at least as many", _where(c)
+
+
+def _space(c: Context) -> tuple[str, str]:
+    return f"{c.instruction.mnemonic} by a generic address that is neither global nor shared memory", _where(c)
+
+
+def _where(c: Context) -> str:
+    from mmulator.machine.launch.faults import describe_address
+
+    return describe_address(c.grid, c.words[0])
+
+
+def _reserved(c: Context) -> tuple[str, str]:
+    operand, value, _, _ = c.words
+    name = OPERAND_NAMES[operand]
+    bits = value & RESERVED_BITS
+    said = ", ".join(str(n) for n in range(64) if bits >> n & 1)
+    return (
+        f"{name} of {c.instruction.mnemonic} is 0x{value:016x}: bit{'s' * (bits.bit_count() > 1)} {said} belong{'s' * (bits.bit_count() == 1)} to no field",
+        f"operand {name}",
+    )
+
+
+SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
+    WGMMA_OPERAND.number: _differs, WMMA_OPERAND.number: _differs, SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
+    METADATA.number: _metadata, ORDER.number: _metadata, ADDRESS.number: _address, STRIDE.number: _stride,
+    SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
+}  # fmt: skip
+
+
+# faults -------------------------------------------------------------------------------------------------------------
+def _mismatch(grid: Grid, cta: ResidentCta) -> Rule:
+    """Of warps that differ in an operation of wgmma: other instructions, or other operands of one."""
+    first, number = int(cta.state["fault_warp"]) // 4 * 4, int(cta.state["fault_address"])
+    sites = {int(cta.operation(WGMMA, warp, number)["site"]) for warp in range(first, first + 4)}
+    return DIVERGED if len(sites) > 1 else WGMMA_OPERAND
+
+
+FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = {
+    FaultKind.WGMMA_MISMATCH: _mismatch,
+    FaultKind.WGMMA_SCALE: WGMMA_OPERAND,
+    FaultKind.WGMMA_ADDRESS: DESCRIPTOR,
+    FaultKind.WRONG_SPACE: SPACES,
+    FaultKind.NOT_SHARED: SPACES,
+    FaultKind.BEYOND_SPACE: SPACES,
+    FaultKind.OTHER_CTA: SPACES,
+    FaultKind.OUT_OF_BOUNDS: BOUNDS,
+    FaultKind.SHARED_OUT_OF_BOUNDS: BOUNDS,
+    FaultKind.LOCAL_OUT_OF_BOUNDS: BOUNDS,
+    FaultKind.NULL_POINTER: BOUNDS,
+    FaultKind.READ_ONLY: BOUNDS,
+    FaultKind.NO_SUCH_RANK: BOUNDS,
+    FaultKind.MISALIGNED: ALIGNMENT,
+}

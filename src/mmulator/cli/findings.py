@@ -1,0 +1,66 @@
+"""What commands say of findings: paragraphs for people, SARIF for other programs; and which exit code follows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from mmulator.cli.output import WrongUsage, colours, narrow, print_line, width, write_file
+
+if TYPE_CHECKING:
+    from mmulator.jobs.sanitized import Judged, Wish
+
+FOUND = 3  # exit code
+_COLOURS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m"}
+
+
+def wish(seeds: int | None, rules: str | None, prove: bool) -> Wish:
+    """What options ask for. Raises WrongUsage."""
+    from mmulator.jobs.sanitized import Wish
+    from mmulator.rules.choice import chosen
+
+    try:
+        looked_for = chosen(rules or "")
+    except ValueError as error:
+        raise WrongUsage(f"--rules {rules}: {error}", hint="`mmulator explain rules` lists them") from None
+    if not looked_for:
+        raise WrongUsage(f"--rules {rules}: nothing is left to look for", hint="such as races,wgmma-* or -races")
+    tries = max(seeds or 0, PROOF_SEEDS) if prove else 0
+    return Wish(seeds or 1, looked_for, tries)
+
+
+PROOF_SEEDS = 64
+
+
+def print_findings(judged: Judged) -> None:
+    """A paragraph each, and the last line."""
+    from mmulator.findings import grouped, paragraph
+
+    room = width() if narrow() else None
+    for group in grouped(judged.findings):
+        first, *lines = paragraph(group, room, len(judged.seeds))
+        if colours():
+            word = group[0].severity
+            first = first.replace(f": {word}: ", f": {_COLOURS[word]}{word}\x1b[0m: ", 1)
+        print("\n".join(["", first, *lines]))
+    for suppression in judged.idle:
+        print_line(f"note: nothing was found for [[suppress]] {suppression}", hang=2)
+    if judged.findings:
+        print()
+    print(judged.last_line)
+
+
+def code_of(judged: Judged, strict: bool) -> int:
+    """Of a run that is well otherwise: 3 for findings of severity error; strict: for warnings, too."""
+    return FOUND if judged.errors or (strict and judged.findings) else 0
+
+
+def write_sarif(path: str, judged: Judged) -> None:
+    """`-` is standard output. Raises MmulatorError if it cannot be written."""
+    from mmulator.cli.sarif import sarif
+
+    text = json.dumps(sarif(judged.findings, judged.suppressed), indent=1) + "\n"
+    if path == "-":
+        print(text, end="")
+    else:
+        write_file(path, text.encode())

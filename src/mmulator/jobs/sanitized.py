@@ -1,0 +1,189 @@
+"""A job under the sanitizer: over several seeds, without what its file expects, and with a seed that shows the damage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mmulator.driver.seeds import reasons
+from mmulator.errors import ExecutionFault, MmulatorError, must_be
+from mmulator.findings import Finding, counted, union
+from mmulator.jobs.suppressions import Suppression, sorted_out
+from mmulator.machine.launch.report import Report
+from mmulator.machine.module import Kernel
+from mmulator.rules import RULES
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for. seeds: under how many the kernel runs, from the job's on. rules: what is looked for. prove: of how many
+    seeds one is looked for under which the results differ."""
+
+    seeds: int = 1
+    rules: frozenset[str] = frozenset(RULES)
+    prove: int = 0
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a sanitized job found. suppressed: what the launch file expects. idle: what it expects and is not there. seeds: that
+    were run."""
+
+    findings: tuple[Finding, ...]
+    suppressed: list[tuple[Finding, Suppression]]
+    idle: list[Suppression]
+    seeds: tuple[int, ...]
+    rules: frozenset[str]
+
+    @classmethod
+    def of(cls, found: Sequence[Finding], wish: Wish, expected: Sequence[Suppression], seeds: Sequence[int]) -> Judged:
+        asked = [f for f in found if f.rule in wish.rules]
+        findings, suppressed, idle = sorted_out(asked, expected)
+        return cls(findings, suppressed, idle, tuple(seeds), wish.rules)
+
+    @property
+    def errors(self) -> int:
+        return sum(f.is_error for f in self.findings)
+
+    @property
+    def last_line(self) -> str:
+        """`3 findings (2 errors, 1 warning), of 2 rules; 1 suppressed`"""
+        said = counted(self.findings) if self.findings else f"no findings: {self._looked_for}"
+        return said + (f"; {len(self.suppressed)} suppressed" if self.suppressed else "")
+
+    @property
+    def _looked_for(self) -> str:
+        rules = len(self.rules)
+        seeds = f"seed {self.seeds[0]}" if len(self.seeds) == 1 else f"seeds {self.seeds[0]} to {self.seeds[-1]}"
+        return f"{'all ' * (rules == len(RULES))}{rules} rule{'s' * (rules != 1)} looked for, {seeds}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "errors": self.errors, "warnings": len(self.findings) - self.errors, "seeds": list(self.seeds),
+            "rules": sorted(self.rules), "findings": [f.as_dict() for f in self.findings],
+            "suppressed": [f.as_dict() | {"reason": s.reason} for f, s in self.suppressed],
+            "unused_suppressions": [str(s) for s in self.idle],
+        }  # fmt: skip
+
+
+class Memory:
+    """What a launch may write, as it was before."""
+
+    def __init__(self, kernel: Kernel, arrays: Sequence[np.ndarray]) -> None:
+        variables = [array for _, array, writable in kernel.module.image.buffers if writable]
+        self.arrays = [*variables, *{id(a): a for a in arrays}.values()]
+        self.before = self.copies()
+
+    def copies(self) -> list[np.ndarray]:
+        return [a.copy() for a in self.arrays]
+
+    def restore(self, state: Sequence[np.ndarray] | None = None) -> None:
+        for array, old in zip(self.arrays, self.before if state is None else state):
+            if not _same(array, old):
+                array[...] = old
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.tobytes() == b.tobytes()
+
+
+def run(
+    launch: Callable[..., Report], kernel: Kernel, arrays: dict[str, np.ndarray], first: int, wish: Wish,
+    expected: Sequence[Suppression], again: Callable[[int], object], progress: Progress | None = None,
+) -> tuple[Report, Judged]:  # fmt: skip
+    """The report of the first seed's launch, which is what memory has afterwards, and what all seeds found.
+
+    launch(seed=, progress=) sanitizes. again(seed) launches without the sanitizer, in an order of the seed's. Raises what the
+    launches raise, with the findings of all so far, and `judged`.
+    """
+    memory = Memory(kernel, list(arrays.values()))
+    seeds = range(first, first + wish.seeds)
+    found: list[Sequence[Finding]] = []
+    report: Report | None = None
+    left = memory.before
+    try:
+        for n, seed in enumerate(seeds):
+            if report is not None:
+                memory.restore()
+            try:
+                done = launch(seed=seed, progress=None if n else progress)
+            except MmulatorError as error:
+                found.append(error.findings)
+                error.findings = union(found)
+                if n and isinstance(error, ExecutionFault):
+                    error.message += f", under seed {seed}; under seed {first} the kernel ran to its end"
+                error.__dict__["judged"] = Judged.of(error.findings, wish, expected, seeds[: n + 1])
+                raise
+            found.append(done.findings)
+            if report is None:
+                report, left = done, memory.copies()
+            elif progress:
+                progress("seeds", n + 1, len(seeds))
+    finally:
+        if report is not None:
+            memory.restore(left)
+    report = must_be(report, Report)
+    judged = Judged.of(union(found) if len(seeds) > 1 else found[0], wish, expected, seeds)
+    if wish.prove and judged.errors:
+        proof = _proof(again, kernel, arrays, memory, range(first, first + wish.prove), judged.errors, progress)
+        memory.restore(left)
+        judged = replace(judged, findings=tuple(replace(f, proof=proof) if f.is_error else f for f in judged.findings))
+    return report, judged
+
+
+# proof --------------------------------------------------------------------------------------------------------------
+def _proof(
+    again: Callable[[int], object], kernel: Kernel, arrays: dict[str, np.ndarray], memory: Memory, seeds: range, errors: int,
+    progress: Progress | None,
+) -> str:  # fmt: skip
+    """`seed 3: out[5] is 1.5 instead of 2.5`, or that no seed shows it."""
+    reference: dict[str, np.ndarray] = {}
+    for n, seed in enumerate(seeds):
+        memory.restore()
+        said = ""
+        try:
+            again(seed)
+        except ExecutionFault as fault:
+            if not n:
+                return f"seed {seed}: {fault.message}"
+            said = fault.message
+        if not n:
+            reference = {name: a.copy() for name, a in arrays.items()}
+        said = said or next(_differences(arrays, reference), "")
+        if said:
+            return f"seed {seed}: {said}" + "".join(_doubts(kernel, errors))
+        if progress:
+            progress("proof", n + 1, len(seeds))
+    return f"none: no seed of {len(seeds)} showed it"
+
+
+def _differences(arrays: dict[str, np.ndarray], reference: dict[str, np.ndarray]) -> Iterator[str]:
+    for name, array in arrays.items():
+        ours, theirs = (_bytes(a) for a in (array, reference[name]))
+        wrong = (ours != theirs).any(axis=1)
+        count = int(np.count_nonzero(wrong))
+        if count:
+            index = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), array.shape))
+            place = f"{name}[{', '.join(map(str, index))}]" if index else name
+            more = f" ({count:,} of {array.size:,} elements differ)" if count > 1 else ""
+            yield f"{place} is {array[index]} instead of {reference[name][index]}{more}"
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    """Rows, the bytes of an element each."""
+    return np.frombuffer(array.tobytes(), np.uint8).reshape(-1, array.itemsize)
+
+
+def _doubts(kernel: Kernel, errors: int) -> Iterator[str]:
+    """What else it may come from."""
+    if errors > 1:
+        yield f"; it may come from another of the {errors} errors"
+    for instruction, why in reasons(kernel):
+        yield f"; {instruction.mnemonic} at line {instruction.span.line} {why}"
+

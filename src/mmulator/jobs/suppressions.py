@@ -1,0 +1,72 @@
+"""Findings that a launch file expects: `[[suppress]]`, each with the rule, and perhaps the line and the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmulator.errors import LaunchError
+from mmulator.findings import Finding, Place
+from mmulator.rules.choice import meant
+
+_KEYS = {"rule": str, "line": int, "source": str, "reason": str}
+
+
+@dataclass(frozen=True)
+class Suppression:
+    """rule: a rule, a topic or a pattern with `*`. line: of the PTX, 0 for any. source: `mm.cu:31` or `mm.cu`, "" for any; both
+    may be those of the finding or of the access that it is against."""
+
+    rule: str
+    line: int = 0
+    source: str = ""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        line, source = f"line = {self.line}" if self.line else "", f'source = "{self.source}"' if self.source else ""
+        return ", ".join(filter(None, (f'rule = "{self.rule}"', line, source)))
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether this finding is expected."""
+        places = [p for p in (finding, finding.conflict) if p is not None]
+        return finding.rule in meant(self.rule) and any(self._at(place) for place in places)
+
+    def _at(self, place: Finding | Place) -> bool:
+        line = not self.line or place.location.rpartition(":")[2] == str(self.line)
+        sources = [part.rpartition("/")[2] for part in place.source.split(" from ")]
+        return line and (not self.source or any(self.source in (s, s.rpartition(":")[0]) for s in sources))
+
+
+def read(tables: Any, path: Path) -> list[Suppression]:
+    """What a launch file says. Raises LaunchError naming the file and the key."""
+    where = f"{path}: [[suppress]]"
+    if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
+        raise LaunchError(f"{path}: what is suppressed are tables: [[suppress]]")
+    return [_read(table, where) for table in tables]
+
+
+def _read(table: dict[str, Any], where: str) -> Suppression:
+    for key, value in table.items():
+        if key not in _KEYS:
+            raise LaunchError(f"{where}: unknown key {key!r}", hint="keys: " + ", ".join(_KEYS))
+        if not isinstance(value, _KEYS[key]) or isinstance(value, bool):
+            raise LaunchError(f"{where}: {key} is {value!r}, not a {'text' if _KEYS[key] is str else 'whole number'}")
+    if "rule" not in table:
+        raise LaunchError(f"{where}: 'rule' is missing", hint="`mmulator explain rules` lists them")
+    try:
+        meant(table["rule"])
+    except ValueError as error:
+        raise LaunchError(f"{where}: {error}", hint="`mmulator explain rules` lists them") from None
+    return Suppression(**table)
+
+
+def sorted_out(
+    findings: Sequence[Finding], suppressions: Sequence[Suppression]
+) -> tuple[tuple[Finding, ...], list[tuple[Finding, Suppression]], list[Suppression]]:
+    """Findings that stay, those that are expected with the reason, and suppressions that nothing needed."""
+    expected = [(f, s) for f in findings for s in [next((s for s in suppressions if s.covers(f)), None)] if s is not None]
+    gone = {id(f) for f, _ in expected}
+    used = {s for s in suppressions if any(s.covers(f) for f, _ in expected)}
+    return tuple(f for f in findings if id(f) not in gone), expected, [s for s in suppressions if s not in used]

@@ -1,0 +1,49 @@
+"""Faults and deadlocks that break a rule of the sanitizer's, as findings: a run that stops says both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mmulator.errors import ExecutionFault, LimitReached
+from mmulator.findings import Finding
+from mmulator.machine.launch.findings import execution, mbarriers, operands, waits
+from mmulator.machine.launch.findings.context import location, threads_text
+from mmulator.machine.state import FaultKind
+
+if TYPE_CHECKING:
+    from mmulator.machine.launch.grid import Grid
+    from mmulator.machine.launch.resident import Resident, ResidentCta
+    from mmulator.rules import Rule
+
+# Of kinds of faults the rule that is broken, or what chooses it (None: none is).
+Breach = Callable[["Grid", "ResidentCta"], "Rule | None"]
+FAULTS: Mapping[FaultKind, Rule | Breach] = {
+    kind: rule for topic in (mbarriers, operands, execution) for kind, rule in topic.FAULTS.items()
+}
+
+
+def of_the_end(grid: Grid, residents: Sequence[Resident], error: ExecutionFault) -> tuple[Finding, ...]:
+    """Of what ends a run. residents: the cluster that it is about, or for a time limit all that have begun."""
+    if isinstance(error, LimitReached):
+        return ()
+    faulty = next((c for r in residents for c in r.each() if c.state["fault"]), None)
+    return of_fault(grid, faulty, error) if faulty is not None else waits.of_deadlock(grid, residents[0], error)
+
+
+def of_fault(grid: Grid, cta: ResidentCta, error: ExecutionFault) -> tuple[Finding, ...]:
+    """What the first fault of a CTA, which `error` says, breaks."""
+    state = cta.state
+    found = FAULTS.get(FaultKind(int(state["fault"])))
+    rule = found(grid, cta) if callable(found) else found
+    if rule is None:
+        return ()
+    lanes = 1 << int(state["fault_lane"])
+    who = threads_text(grid, int(state["linear"]), int(state["fault_warp"]), lanes)
+    ins = grid.kernel.sites[int(state["fault_site"])]
+    return (
+        Finding(
+            rule.name, str(rule.severity), error.message.partition("\n")[0], ins.mnemonic, location(ins), ins.span.brief, who,
+            "", None, grid.seed, 1, error.hint or rule.hint, span=ins.span,
+        ),
+    )  # fmt: skip

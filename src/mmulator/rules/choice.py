@@ -1,0 +1,46 @@
+"""Some of the rules, as people name them: `races,wgmma-*,-wgmma-unwaited`."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from mmulator.rules import RULES, TOPICS
+
+
+def chosen(text: str) -> frozenset[str]:
+    """Names of the rules that a text means: words with commas, each a rule, a topic (a file of rules/) or a pattern with `*`; one
+    that begins with `-` takes away. Where nothing is taken before, all are there to be taken away from; "" is all.
+
+    Raises ValueError for a word that means no rule.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    found: set[str] = set() if words and not words[0].startswith("-") else set(RULES)
+    for word in words:
+        if word.startswith("-"):
+            found -= meant(word[1:])
+        else:
+            found |= meant(word)
+    return frozenset(found)
+
+
+def meant(word: str) -> frozenset[str]:
+    """Of one word, which may have a `*`. Raises ValueError for none."""
+    if word in TOPICS:
+        return frozenset(rule.name for rule in TOPICS[word])
+    found = frozenset(name for name in RULES if fnmatchcase(name, word))
+    if not found:
+        near = like(word)
+        raise ValueError(f"there is no rule {word!r}" + (f": did you mean {' or '.join(near)}?" if near else ""))
+    return found
+
+
+def like(word: str, count: int = 3) -> list[str]:
+    """Rules with such a name: those that are spelt like it, and those that have all its words."""
+    from difflib import get_close_matches
+
+    word = word.strip().lower().replace("_", "-").replace(" ", "-")
+    if not word or len(word) > 64:
+        return []
+    parts = word.split("-")
+    whole = [name for name in RULES if all(part in name.split("-") for part in parts)]
+    return list(dict.fromkeys([*get_close_matches(word, RULES, count, 0.7), *whole]))[:count]
