@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import all_lanes, bits_mask, cast_ptr, elements_at, fill_bytes, gather, iota, load, mask_bits, minimum
+from mmulator.codegen.ops import all_lanes, bits_mask, cast_ptr, copy_bytes, elements_at, fill_bytes, gather, iota, load, mask_bits, minimum
 from mmulator.codegen.ops import null, stack, store, trailing_zeros
 from mmulator.codegen.types import Struct, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Proxy
@@ -382,9 +382,16 @@ def values_of_frame(w: ptr_to(Warp), mask: u32, base: ptr_to(u32), begin: u32, e
             fill_bytes(s.local + ((number_of_warp(w) * LANES + u64(lane)) * s.local_bytes + offset), NEVER, end - begin)
 
 
+@native
+def values_copied(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u32) -> None:
+    """A copy has a value where the original has one."""
+    base = u64(SLOT_LOCAL << SLOT_SHIFT)
+    copy_bytes(value_state_at(w, lane, base | target), value_state_at(w, lane, base | source), bytes)
+
+
 HOOKS: Mapping[str, Native] = {
     "accessed": lanes_wrote, "accessed_one": one_wrote, "bytes_read": lanes_read_written, "rows_read": rows_read_written,
     "bytes_written": lanes_wrote_anew, "undefined_written": lanes_wrote_nothing, "undefined_used": use_undefined,
     "frame_entered": values_of_frame, "transfer_moves": values_of_transfer, "cluster_begins": values_begin,
-    "cluster_ends": values_end,
+    "cluster_ends": values_end, "local_copied": values_copied,
 }
