@@ -12,8 +12,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import all_lanes, bits_mask, cast_ptr, copy_bytes, elements_at, fill_bytes, gather, iota, load, mask_bits, minimum
-from mmulator.codegen.ops import null, stack, store, trailing_zeros
+from mmulator.codegen.ops import (
+    all_lanes,
+    bits_mask,
+    cast_ptr,
+    copy_bytes,
+    elements_at,
+    fill_bytes,
+    gather,
+    iota,
+    load,
+    mask_bits,
+    minimum,
+    null,
+    stack,
+    store,
+    trailing_zeros,
+)
 from mmulator.codegen.types import Struct, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Proxy
 from mmulator.machine.sanitizer.found import find_against
@@ -171,7 +186,7 @@ def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32
 
 
 @native(inline=True)
-def nothing_written_at(state: ptr, bytes: u32) -> u32:
+def nothing_written_at(state: ptr_to(u8), bytes: u32) -> u32:
     """1 if none of an element's bytes has a value."""
     if bytes == 4:
         return u32((load(u32, state, 0, 1) & WORD) == 0)
@@ -182,7 +197,7 @@ def nothing_written_at(state: ptr, bytes: u32) -> u32:
 
 
 @native
-def note_undefined(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, state: ptr, site: u32) -> None:
+def note_undefined(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, state: ptr_to(u8), site: u32) -> None:
     """A lane loads what has no value."""
     source = known(w.cta.cluster).sources + number_of_warp(w)
     source.at = at
@@ -212,9 +227,9 @@ def lanes_read_written(
     left = inside
     if (mask_bits((slots == SLOT_SHARED) & (own < s.shared_bytes)) & inside) == inside and bytes == 4:
         # most often: all of it in the CTA's own shared memory, and written
-        states = elements_at(s.shared + u64(w.cta.rank) * s.shared_bytes, own)
         for c in range(count):
-            words = gather(U32, elements_at(s.shared + (u64(w.cta.rank) * s.shared_bytes + 4 * u64(c)), own), bits_mask(inside))
+            first = s.shared + (u64(w.cta.rank) * s.shared_bytes + 4 * u64(c))
+            words = gather(U32, elements_at(first, own), bits_mask(inside))
             out[c] = ~(mask_bits((words & WORD) == 0) & inside)
         left = u32(0)
         for c in range(count):
@@ -254,7 +269,9 @@ def has_value_state(w: ptr_to(Warp), at: u64, bytes: u32) -> u32:
 
 
 @native
-def rows_read_written(w: ptr_to(Warp), at: ptr_to(u64), base: u64, matrices: u32, trans: u32, out: ptr_to(u32), site: u32) -> None:
+def rows_read_written(
+    w: ptr_to(Warp), at: ptr_to(u64), base: u64, matrices: u32, trans: u32, out: ptr_to(u32), site: u32
+) -> None:
     """ldmatrix: 8 rows of 16 bytes a matrix, whose addresses are those of 8 lanes."""
     for m in range(matrices):
         out[m] = u32(FULL)

@@ -143,22 +143,24 @@ def wgmma_values(
     if (rows[0] | columns[0] | columns[1] | columns[2] | columns[3]) == 0:
         return
     for r in range(table.d_words):
-        half, block, each = (r >> 1) & 1, r >> 2, u32(1)
+        half = (r >> 1) & 1
+        block = r >> 2
+        each = u32(1)
         if table.d_bits == 16:
             half = r & 1
             block = r >> 1
             each = u32(2)
         lost = u32(0)
         for lane in range(u32(LANES)):
-            none = u32(1)
+            hidden = u32(1)
             for e in range(each):
                 column = 8 * block + 2 * (lane & 3) + e
                 if table.d_bits != 16:
                     column = column + (r & 1)
                 by_row = (rows[0] >> u64((lane >> 2) + 8 * half)) & 1
                 if (by_row | ((columns[column >> 6] >> u64(column & 63)) & 1)) == 0:
-                    none = u32(0)
-            lost = lost | (none << lane)
+                    hidden = u32(0)
+            lost = lost | (hidden << lane)
         d[r] = d[r] & ~lost
 
 
