@@ -17,13 +17,27 @@ from mmulator.machine.sanitizer import (
     proxies,
     races,
     values,
+    values_products,
     waits,
 )
 
 # Topics in the order in which they hear of an event: hooks, by their names, to functions. Who knew what comes first where an
 # access is judged by it.
 TOPICS: tuple[Mapping[str, Native], ...] = tuple(
-    topic.HOOKS for topic in (orders, races, proxies, accumulators, mbarriers, ends, operands, execution, values, waits)
+    topic.HOOKS
+    for topic in (
+        orders,
+        races,
+        proxies,
+        accumulators,
+        mbarriers,
+        ends,
+        operands,
+        execution,
+        values,
+        values_products,
+        waits,
+    )
 )
 
 
