@@ -67,12 +67,16 @@ def pinned_registers(function: FunctionBlocks) -> set[str]:
     return pinned
 
 
-def allocate(function: FunctionBlocks) -> Frame:
-    """Liveness, then slots: registers of one size whose block ranges do not meet share one."""
-    types = {**function.function.registers, CARRY: "pred"}
-    for parameter in (*function.function.params, *function.function.returns):
-        if parameter.space == "reg":
-            types[parameter.name] = parameter.type
+@dataclass(frozen=True)
+class Liveness:
+    """Per block of a function: (read before written, surely written, touched), and what lives where it begins and ends."""
+
+    facts: list[tuple[set[str], set[str], set[str]]]
+    into: list[set[str]]
+    out: list[set[str]]
+
+
+def liveness(function: FunctionBlocks) -> Liveness:
     blocks = function.blocks
     first = blocks[0].index
     facts = [block_uses_defs(b) for b in blocks]
@@ -90,16 +94,40 @@ def allocate(function: FunctionBlocks) -> Frame:
             if out != live_out[n] or into != live_in[n]:
                 live_out[n], live_in[n] = out, into
                 changed = True
+    return Liveness(facts, live_in, live_out)
+
+
+def state_of(register: str) -> str:
+    """The name under which a frame has the lanes that hold a value in a register."""
+    return register + "?"
+
+
+def allocate(function: FunctionBlocks, live: Liveness | None = None, doubtful: frozenset[str] = frozenset()) -> Frame:
+    """Slots: registers of one size whose block ranges do not meet share one. Doubtful registers have a second one, like a
+    predicate's, that lives as long: `state_of` them."""
+    types = {**function.function.registers, CARRY: "pred"}
+    for parameter in (*function.function.params, *function.function.returns):
+        if parameter.space == "reg":
+            types[parameter.name] = parameter.type
+    types |= {state_of(name): "pred" for name in doubtful}
+    blocks = function.blocks
+    live = live or liveness(function)
+
+    def both(names: set[str]) -> set[str]:
+        return names | {state_of(n) for n in names & doubtful}
+
+    live_in, live_out = [both(s) for s in live.into], [both(s) for s in live.out]
     # a result that arrives after a call or barrier is written in the following block: nothing to keep alive
     pinned = pinned_registers(function)
     for parameter in (*function.function.params, *function.function.returns):
         if parameter.space == "reg":
             pinned.add(parameter.name)
+    pinned = both(pinned)
     slots = _assign(blocks, live_in, live_out, pinned, types)
     total = max((offset + slot_bytes(types[r]) for r, offset in slots.items()), default=HEADER_BYTES)
     return Frame(
         slots,
-        {b.index: frozenset(live_out[n] | (pinned & facts[n][2])) for n, b in enumerate(blocks)},
+        {b.index: frozenset(live_out[n] | (pinned & both(live.facts[n][2]))) for n, b in enumerate(blocks)},
         -(-total // 128) * 128,
         types,
     )

@@ -2,6 +2,76 @@
 
 from __future__ import annotations
 
-from mmulator.rules.rule import Rule
+from mmulator.rules.rule import Rule, Severity
 
-RULES: tuple[Rule, ...] = ()
+_TITLE = "PTX ISA 9.1, Asynchronous Multiply-and-Accumulate Instruction: wgmma."
+_FENCE, _COMMIT, _WAIT = _TITLE + "fence", _TITLE + "commit_group", _TITLE + "wait_group"
+
+READ_EARLY = Rule(
+    100, "wgmma-accumulator-read-before-wait", Severity.ERROR, "an accumulator is read while a wgmma is still adding to it",
+    _WAIT,
+    "Between a wgmma.mma_async and the wgmma.wait_group that covers its group the accumulator registers are not the program's: "
+    "what is read there is undefined, also by a mov, and also as the A of another wgmma. ptxas puts a wait where it sees that "
+    "(warning C7517), which makes the wgmma wait for each other; what it does not see reads old or half-made sums.",
+    "put wgmma.commit_group behind the wgmma and a wgmma.wait_group with a small enough N before the read",
+    static=True,
+)  # fmt: skip
+WRITTEN_EARLY = Rule(
+    101, "wgmma-accumulator-written-before-wait", Severity.ERROR, "an accumulator is written while a wgmma is still adding to it",
+    _WAIT,
+    "Between a wgmma.mma_async and the wgmma.wait_group that covers its group the accumulator registers are not the program's: "
+    "what is written there may be lost, or added to.",
+    "wait for the group first, or use other registers",
+    static=True,
+)  # fmt: skip
+A_OVERWRITTEN = Rule(
+    102, "wgmma-a-overwritten-before-wait", Severity.ERROR, "registers with A are written while a wgmma may still read them",
+    _WAIT,
+    "A wgmma.mma_async with A in registers reads them at any time until the wgmma.wait_group that covers its group. What is "
+    "written there before may be multiplied in place of A.",
+    "wait for the group first, or give the next A other registers",
+    static=True,
+)  # fmt: skip
+A_READ = Rule(
+    103, "wgmma-a-read-before-wait", Severity.WARNING, "registers with A are read while a wgmma uses them",
+    _WAIT,
+    "The registers with A of a wgmma.mma_async may not be accessed before the wgmma.wait_group that covers its group. Nobody has "
+    "seen a read do harm.",
+    "read them before the wgmma, or wait for its group first",
+    static=True,
+)  # fmt: skip
+FENCE_MISSING = Rule(
+    104, "wgmma-fence-missing", Severity.ERROR, "no wgmma.fence lies between an access to registers and the wgmma that uses them",
+    _FENCE,
+    "Each warp of a warpgroup must execute wgmma.fence before its first wgmma.mma_async, and between any access to a register "
+    "and a wgmma.mma_async that uses it as accumulator or A. Only wgmma of one shape on the same accumulators need none between "
+    "them. Else the wgmma may read what was there before. ptxas puts a fence there where it sees it (warning C7519).",
+    "put wgmma.fence.sync.aligned between the last access to these registers and the wgmma, where all warps execute it",
+    static=True,
+)  # fmt: skip
+NOT_COMMITTED = Rule(
+    105, "wgmma-not-committed", Severity.WARNING, "a wgmma belongs to no group when its thread exits",
+    _COMMIT,
+    "wgmma.wait_group waits for groups, so a wgmma.mma_async that no wgmma.commit_group follows is never waited for, and "
+    "what it computed can never be used.",
+    "put wgmma.commit_group behind the last wgmma of a batch, and wgmma.wait_group before its results are used",
+    static=True,
+)  # fmt: skip
+NOT_WAITED = Rule(
+    106, "wgmma-not-waited", Severity.WARNING, "a thread exits while a group of wgmma is pending",
+    _WAIT,
+    "What a wgmma.mma_async computed can be used behind the wgmma.wait_group that covers its group; here none follows.",
+    "put wgmma.wait_group 0 before the results are used, or leave out the wgmma",
+    static=True,
+)  # fmt: skip
+OVERLAP = Rule(
+    107, "wgmma-accumulators-overlap", Severity.WARNING, "accumulators of two wgmma in flight share some of their registers",
+    _FENCE,
+    "Wgmma of one shape on the same accumulators are done in order. If the lists of registers overlap without being the same, "
+    "ptxas copies registers (warning C7511), and copies what they held before the first wgmma: its product is lost there.",
+    "use the same list or none of its registers; else wait for the first one, or put wgmma.fence between them",
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (
+    READ_EARLY, WRITTEN_EARLY, A_OVERWRITTEN, A_READ, FENCE_MISSING, NOT_COMMITTED, NOT_WAITED, OVERLAP,
+)  # fmt: skip

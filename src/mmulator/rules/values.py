@@ -2,6 +2,40 @@
 
 from __future__ import annotations
 
-from mmulator.rules.rule import Rule
+from mmulator.rules.rule import Rule, Severity
 
-RULES: tuple[Rule, ...] = ()
+_STATE = "PTX ISA 9.1, State Spaces, Types, and Variables"
+_NO_VALUE = (
+    "A register, a byte of .shared and a byte of .local memory have no value before they are written. "
+    "Such a value may be copied and computed with as long as nothing depends on it."
+)
+
+UNDEFINED_STORE = Rule(
+    700, "uninitialized-store", Severity.ERROR, "a value that nobody has written is stored to global memory",
+    f"{_STATE}: State Spaces",
+    f"{_NO_VALUE} Here it is stored where the rest of the program sees it, and what it sees depends on what the register or the "
+    "memory held before.",
+    "give it a value on every path before it is read, or store only what was computed",
+)  # fmt: skip
+UNDEFINED_BRANCH = Rule(
+    701, "uninitialized-branch", Severity.ERROR, "lanes decide by a value that nobody has written",
+    f"{_STATE}: State Spaces",
+    f"{_NO_VALUE} Here a branch, or the guard of an instruction that acts, depends on it, so which way a lane goes depends on "
+    "what the register or the memory held before.",
+    "give the condition a value on every path that leads here",
+)  # fmt: skip
+UNDEFINED_ADDRESS = Rule(
+    702, "uninitialized-address", Severity.ERROR, "an address is computed from a value that nobody has written",
+    f"{_STATE}: State Spaces",
+    f"{_NO_VALUE} Here it is an address, or a matrix descriptor: which memory is accessed depends on what the register or the "
+    "memory held before.",
+    "give the index or the pointer a value on every path that leads here",
+)  # fmt: skip
+UNDEFINED_COPY = Rule(
+    703, "uninitialized-copy", Severity.ERROR, "an asynchronous copy takes bytes that nobody has written to global memory",
+    f"{_STATE}: State Spaces",
+    f"{_NO_VALUE} Here a bulk or tensor copy, or a reduction, reads shared memory that no thread and no copy has written.",
+    "write the whole tile before the copy, or copy only the part that was written",
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (UNDEFINED_STORE, UNDEFINED_BRANCH, UNDEFINED_ADDRESS, UNDEFINED_COPY)

@@ -26,6 +26,7 @@ from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.runtime.events import undefined_used
 from mmulator.machine.runtime.scheduler import run_clusters
 from mmulator.machine.state import STACK_BYTES, Callee, Cta, Kind, TransferKind
 from mmulator.numerics.profiles import dot_key, profile_for
@@ -42,7 +43,7 @@ from mmulator.program.blocks import (
 )
 from mmulator.program.calls import Place, check_frames, deepest, place_frames
 from mmulator.program.counts import instruction_class, instruction_macs
-from mmulator.program.frames import Frame, allocate
+from mmulator.program.frames import Frame, allocate, liveness
 from mmulator.program.image import (
     LocalFrame,
     ModuleImage,
@@ -52,6 +53,7 @@ from mmulator.program.image import (
 )
 from mmulator.program.registers import entry_registers
 from mmulator.program.runnable import require_supported
+from mmulator.program.undefined import Doubt, doubt
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, Module, Symbol
 from mmulator.twin.sfu import tables_for
@@ -165,13 +167,21 @@ class Jit:
     ) -> None:
         self.meaning = meanings()
         self.module, self.image, self.device, self.options = module, image, device, options
+        self.early: dict[int, tuple[Instruction, ...]] = {}
         self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
         functions = [f.function for f in self.program.functions.values()]
         self.unfenced: set[int] = set().union(*(unfenced(f) for f in functions))
         self.numbers = {name: number for number, name in enumerate(self.program.functions)}
         require_supported(module, functions)
         self.shared = shared_layout(module, functions)
-        self.frames: dict[str, Frame] = {n: allocate(f) for n, f in self.program.functions.items()}
+        live = {n: liveness(f) for n, f in self.program.functions.items()}
+        self.doubtful: dict[str, Doubt] = {}
+        if undefined_used.under(options.events) is not None:
+            self.doubtful = {n: doubt(f, live[n]) for n, f in self.program.functions.items()}
+        self.frames: dict[str, Frame] = {
+            n: allocate(f, live[n], self.doubtful[n].registers if self.doubtful else frozenset())
+            for n, f in self.program.functions.items()
+        }
         self.stack = STACK_BYTES if any(i.effects.allocates for f in functions for i in f.instructions) else 0
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
         self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
@@ -185,7 +195,7 @@ class Jit:
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
-        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits)
+        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.early)
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:

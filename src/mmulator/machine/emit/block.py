@@ -12,6 +12,7 @@ from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr
 from mmulator.codegen.values import Builder, Value, constant, splat
 from mmulator.errors import InternalError
 from mmulator.isa.types import type_bits
+from mmulator.machine.emit.shadow import Shadow
 from mmulator.machine.runtime.events import READ, WRITE, register
 from mmulator.machine.state import Warp
 from mmulator.program.addresses import HEADER_LOCAL
@@ -84,6 +85,7 @@ class BlockEmitter:
         self.site = 0
         self.current: Instruction | None = None
         self.lanes = LANES
+        self.shadow: Shadow | None = None  # which lanes hold a value in which register, if anybody asks
         self._rooms: dict[int, list[str]] = {}  # stack memory by its bytes
         self._taken: dict[int, int] = {}  # how many of each the current instruction has
 
@@ -152,6 +154,8 @@ class BlockEmitter:
 
     def flush(self, everything: bool = False) -> None:
         """Store what later blocks read (or all, before an operation that reads the register file)."""
+        if self.shadow is not None:
+            self.shadow.flush()
         live = self.frame.live_out[self.block.index]
         for name in self.dirty:
             if name in self.frame.slots and (everything or name in live):

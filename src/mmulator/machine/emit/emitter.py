@@ -11,11 +11,15 @@ from mmulator.codegen.types import u64, u128
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.emit.block import LANES, BlockEmitter, storage_type
 from mmulator.machine.emit.code import KernelCode
+from mmulator.machine.emit.shadow import Shadow
 from mmulator.machine.runtime import memory as mem
+from mmulator.machine.runtime.events import READ, register
 from mmulator.machine.state import Cta, Kind, Launch, TransferKind
 from mmulator.program.blocks import Block
 from mmulator.program.frames import Frame
 from mmulator.program.image import LocalFrame
+from mmulator.program.inline_assembly import moved_by_compiler
+from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Instruction
 
 U64, U128 = u64.vec(LANES), u128.vec(LANES)
@@ -29,6 +33,8 @@ class Emitter(BlockEmitter):
         self.function_name = block.function.function.name
         self.is_entry = block.function.function.is_entry
         super().__init__(b, block, frame, kernel, kernel.locals[self.function_name].bytes, kernel.options.events)
+        if kernel.doubtful:
+            self.shadow = Shadow(self, kernel.doubtful[self.function_name])
 
     @property
     def device(self) -> str:
@@ -42,6 +48,15 @@ class Emitter(BlockEmitter):
     def begin(self, ins: Instruction) -> None:
         """An instruction, or the ending of a block, is written from here on."""
         self.next_site(ins, self.kernel.sites)
+
+    def note_early(self, ins: Instruction) -> None:
+        """Tell an instrument of registers that an instruction reads where it stood, which is not where it is."""
+        names = sorted(uses_and_defs(ins)[0] & self.seen)
+        if names and not moved_by_compiler(ins):
+            site = len(self.kernel.sites)
+            self.kernel.sites.append(ins.original)
+            for name in names:
+                self.call(register, self.w, self.mask, self.frame.slots[name], READ, site)
 
     def frame_offset(self, name: str) -> int | None:
         """Offset of a variable of this function's local memory, or None."""

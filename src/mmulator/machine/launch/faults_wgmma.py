@@ -74,8 +74,8 @@ _OPERANDS: tuple[tuple[str, str, Callable[[int], str]], ...] = (
 
 def _different(grid: Grid, cta: ResidentCta, ins: Instruction, first: int) -> tuple[str, str, str]:
     ops = _operations(cta, first)
-    if len({int(op["table"]) for op in ops}) > 1:
-        said = [(_statement(grid.kernel.sites[int(op["site"])]), int(op["table"])) for op in ops]
+    if len({int(op["site"]) for op in ops}) > 1:
+        said = [(_statement(grid.kernel.sites[int(op["site"])]), int(op["site"])) for op in ops]
         return (
             f"the warps of a warpgroup issue different wgmma instructions: {_by_warp(first, said)}",
             _ALIGNED,

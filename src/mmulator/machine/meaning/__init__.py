@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from mmulator.codegen.types import u32
 from mmulator.errors import InternalError, MmulatorError
 from mmulator.isa import table
-from mmulator.isa.effects import Ends
+from mmulator.isa.effects import Ends, Together
+from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning import (
     atomic,
@@ -23,6 +25,7 @@ from mmulator.machine.meaning import (
     convergence,
     convert,
     copies,
+    definedness,
     fence,
     float,
     grid,
@@ -48,8 +51,12 @@ from mmulator.machine.meaning import (
 from mmulator.machine.meaning.binding import bound_files, meaning_of, prove
 from mmulator.machine.meaning.calls import load_register_parameters
 from mmulator.machine.meaning.lanewise import run
+from mmulator.machine.runtime.hooks_operands import members_given
+from mmulator.machine.state import FULL
 from mmulator.program.as_ptxas import quotient as quotient_rows
-from mmulator.ptx.tree import Instruction
+from mmulator.ptx.tree import Immediate, Instruction
+
+U32 = u32.vec(LANES)
 
 CHAPTERS = (
     atomic, barrier, bulk, cluster, compare, control, convert, copies, fence, float, grid, half, integer, logic, matrix_move,
@@ -75,7 +82,9 @@ _prove_all()
 def write(e: Emitter, ins: Instruction) -> None:
     """The code of an instruction, after `e.begin`. Raises UnsupportedError."""
     meaning = meaning_of(ins.form)
+    settle = definedness.judge(e, ins)
     try:
+        members(e, ins)
         if meaning.lanewise:
             run(e, ins, meaning.function)
         else:
@@ -83,6 +92,16 @@ def write(e: Emitter, ins: Instruction) -> None:
     except MmulatorError as error:
         error.span = error.span or ins.span
         raise
+    if settle is not None:
+        settle()
+
+
+def members(e: Emitter, ins: Instruction) -> None:
+    """For an instrument: the member mask that each lane gives; -1 names all."""
+    if ins.effects.together in (Together.MEMBERS, Together.MEETING) and e.hears(members_given):
+        mask = ins.operands[-1]
+        if ins.operands and not (isinstance(mask, Immediate) and mask.bits("b32") == FULL):
+            e.call(members_given, e.w, e.lanes_of(ins), e.spill(U32(e.source(mask, "b32"))), e.site)
 
 
 def write_block(e: Emitter) -> None:
@@ -90,12 +109,14 @@ def write_block(e: Emitter) -> None:
     block = e.block
     if block is block.function.blocks[0] and not block.function.function.is_entry:
         load_register_parameters(e)
+        definedness.entered(e)
     if block.after is not None:
         receive = meaning_of(block.after.form).receive
         if receive is None:
             raise InternalError(f"control comes back to {block.after}, which receives nothing")
         e.begin(block.after)
         receive(e, block.after)
+        definedness.received(e, block.after)
     for n, ins in enumerate(block.body):
         e.begin(ins)
         if n == 0:
@@ -111,6 +132,7 @@ def _finish(e: Emitter) -> None:
         e.begin(last)
     match e.block.ending, last:
         case Ends.BRANCH, Instruction():
+            definedness.decides(e, last)
             control.part_ways(e, last)
         case Ends.NO, _:
             control.go_on(e)

@@ -13,7 +13,7 @@ from mmulator.machine.meaning.operands import space_of, write_result
 from mmulator.machine.meaning.scope import Mods, Result, Scope
 from mmulator.machine.runtime import copies
 from mmulator.machine.runtime import mbarrier as rt
-from mmulator.machine.runtime.events import BOTH, READ, mbarrier_order, order_of
+from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, by, mbarrier_order, order_of
 from mmulator.machine.runtime.mbarrier import Does
 from mmulator.machine.runtime.windows import SPACES, translate_to_shared
 from mmulator.machine.state import COPIES
@@ -29,7 +29,7 @@ def barriers(e: Emitter, ins: Instruction, operand: Operand, lanes: Value, acces
     translate = translate_to_shared if space == "generic" else SPACES[space]
     room = e.room(POINTERS)
     where = e.spill(e.address(must_be(operand, Address)))
-    return e.call(translate, e.w, lanes, where, rt.ALIGNMENT, access, e.site, room), room
+    return e.call(translate, e.w, lanes, where, rt.ALIGNMENT, by(access, Proxy.MBARRIER), e.site, room), room
 
 
 def _order(ins: Instruction, default: str) -> int:
@@ -43,13 +43,13 @@ def init(e: Emitter, ins: Instruction) -> None:
     e.mbarriers()
     where, count = ins.operands
     counts = e.spill(U32(e.source(count, "u32")))
-    lanes, host = barriers(e, ins, where, e.lanes_of(ins), BOTH)
+    lanes, host = barriers(e, ins, where, e.lanes_of(ins), WRITE)
     e.call(rt.init, e.w, lanes, host, counts, e.site)
 
 
 @means("mbarrier.inval")
 def inval(e: Emitter, ins: Instruction) -> None:
-    lanes, host = barriers(e, ins, ins.operands[0], e.lanes_of(ins), BOTH)
+    lanes, host = barriers(e, ins, ins.operands[0], e.lanes_of(ins), WRITE)
     e.call(rt.inval, e.w, lanes, host, e.site)
 
 

@@ -13,6 +13,7 @@ from mmulator.isa.form import Form
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning import definedness
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.convergence import converge
 from mmulator.machine.meaning.matrix_operands import given, keep, registers, selector_of, table_pointer
@@ -89,6 +90,7 @@ def mma_async(e: Emitter, ins: Instruction) -> None:
     keep = mask_bits(e.source(scale_d, "pred"))
     e.uses(WGMMA, wg.carry_out_wgmma)
     e.call(wg.wgmma_issue, e.w, table, a_word, b_word, keep, metadata, e.site)
+    definedness.wgmma(e, ins, table, a_word, b_word, keep)
 
 
 def _descriptor(e: Emitter, operand: Operand, lane: Value, name: Shared) -> Value:
@@ -144,5 +146,7 @@ def wait_group(e: Emitter, ins: Instruction) -> None:
     """Ends a block: the registers of what is done are written behind its back."""
     groups = must_be(ins.operands[0], Immediate)
     converge(e, ins)
+    for delayed in e.kernel.early.get(id(ins), ()):
+        e.note_early(delayed)
     e.flush(everything=True)
     e.b.ret(e.call(wg.wgmma_wait, e.w, e.mask, groups.value, e.block.index, e.block.targets[0], e.site))

@@ -13,7 +13,7 @@ from enum import IntEnum, IntFlag
 from mmulator.codegen.lang import hook, native
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64, void
 from mmulator.codegen.values import Builder, Value
-from mmulator.machine.state import Cluster, Cta, Log, Transfer, Warp
+from mmulator.machine.state import Cluster, Cta, Log, Transfer, Warp, WgmmaTable
 
 
 class Proxy(IntEnum):
@@ -21,6 +21,7 @@ class Proxy(IntEnum):
 
     GENERIC = 0
     ASYNC = 1  # operands of wgmma
+    MBARRIER = 2  # operations on mbarriers, which no order binds: WRITE: it is made or ended, READ: a wait, both: the others
 
 
 class Access(IntFlag):
@@ -249,8 +250,64 @@ def cluster_ends(cluster: ptr_to(Cluster)) -> None:
 
 
 @hook
+def cluster_finished(cluster: ptr_to(Cluster)) -> None:
+    """The same, and its transfers are complete."""
+
+
+@hook
 def lanes_exit(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """Threads exit; before they are gone."""
+
+
+# what nobody has written --------------------------------------------------------------------------------------------
+# Under an instrument that takes `undefined_used` each register that may be undefined has 32 bits more: the lanes that hold a
+# value (emit/shadow.py).
+@hook
+def bytes_read(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, count: u32, out: ptr_to(u32), site: u32
+) -> None:
+    """Before a load of `count` elements of so many bytes from at[lane] | base: out[n] becomes the lanes whose element n has been
+    written."""
+
+
+@hook
+def rows_read(w: ptr_to(Warp), at: ptr_to(u64), base: u64, matrices: u32, trans: u32, out: ptr_to(u32), site: u32) -> None:
+    """The same before an ldmatrix of 8x8 elements of 16 bits, of its registers."""
+
+
+@hook
+def bytes_written(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32) -> None:
+    """Behind an atomic operation that leaves nothing of what was there."""
+
+
+@hook
+def undefined_written(
+    w: ptr_to(Warp), mask: u32, lanes: u32, at: ptr_to(u64), base: u64, offset: u32, bytes: u32, memory: u32, site: u32
+) -> None:
+    """Behind a store by lanes of `mask` to at[lane] | base: what some `lanes` of them have stored at this offset has no value.
+    memory: 1 if it may come from memory."""
+
+
+@hook
+def undefined_used(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32) -> None:
+    """Lanes decide, or compute an address, by a register that has no value there. rule: its number."""
+
+
+@hook
+def product_of(table: ptr_to(i32), a: ptr_to(u32), b: ptr_to(u32), c: ptr_to(u32), d: ptr_to(u32)) -> None:
+    """Which lanes of D have a value, of a matrix product, by those of A, B and C (meaning/definedness.py has the table)."""
+
+
+@hook
+def product_in_shared(
+    w: ptr_to(Warp), table: ptr_to(WgmmaTable), a_desc: u64, b_desc: u64, a: ptr_to(u32), d: ptr_to(u32), site: u32
+) -> None:
+    """The same of a wgmma; d: in, the lanes that have a value in what it adds to."""
+
+
+@hook
+def frame_entered(w: ptr_to(Warp), mask: u32, base: ptr_to(u32), begin: u32, end: u32) -> None:
+    """Lanes enter a function, whose variables lie there in local memory: base[lane] + begin to end."""
 
 
 # the log --------------------------------------------------------------------------------------------------------------

@@ -46,3 +46,13 @@ def metadata_given(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u
 @hook
 def members_given(w: ptr_to(Warp), mask: u32, members: ptr_to(u32), site: u32) -> None:
     """Lanes of `mask` execute an instruction with a member mask, which each gives."""
+
+
+@hook
+def aligned_here(w: ptr_to(Warp), mask: u32, waits: u32, site: u32) -> None:
+    """Lanes are at barrier.cluster.arrive (waits 0) or .wait (1) with .aligned, which does not wait for the rest of its warp."""
+
+
+@hook
+def resized(w: ptr_to(Warp), site: u32) -> None:
+    """A warp has executed a setmaxnreg that has an effect."""

@@ -10,6 +10,7 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, trailing_zeros
 from mmulator.codegen.types import i32, ptr_to, u32, u64
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.hooks_operands import resized
 from mmulator.machine.runtime.waiting import wait_for_lanes
 from mmulator.machine.state import RESCHEDULE, FaultKind, Warp
 
@@ -56,6 +57,7 @@ def release_registers(w: ptr_to(Warp), mask: u32, count: u32, site: u32) -> None
         return
     if same_as_others(w, mask, count << 1, site) == 0:
         return
+    resized(w, site)
     cta.register_pool = cta.register_pool + (whole_units(w.registers) - count)
     w.registers = count
     warps = cast_ptr(Warp, cta.warps)
@@ -79,6 +81,7 @@ def take_registers(w: ptr_to(Warp), mask: u32, count: u32, here: i32, next: i32,
         return wait_for_lanes(w, mask, here)
     if same_as_others(w, mask, (count << 1) | 1, site) == 0:
         return i32(RESCHEDULE)
+    resized(w, site)
     cta.register_pool = cta.register_pool - more
     w.registers = count
     return next

@@ -25,7 +25,7 @@ from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
 from mmulator.machine.runtime.accounts import forget_mbarriers
 from mmulator.machine.runtime.cluster import first_cta
-from mmulator.machine.runtime.events import cluster_begins, cluster_ends
+from mmulator.machine.runtime.events import cluster_begins, cluster_ends, cluster_finished
 from mmulator.machine.runtime.pending import complete_for_sleepers
 from mmulator.machine.runtime.standstill import end_waits
 from mmulator.machine.runtime.transfers import finish_transfers, grow_old, no_transfers, transfer_for_sleepers
@@ -261,6 +261,7 @@ def run_row(cluster: ptr_to(Cluster)) -> i32:
         result = run_cluster(cluster)
         if result != Stop.EXITED:
             return result
+        cluster_finished(cluster)
         cluster.begun = u32(0)
         cluster.finished = cluster.finished + 1
         cluster.number = cluster.number + 1

@@ -325,9 +325,9 @@ def agent_of(w: ptr_to(Warp), lane: u32) -> u32:
 
 
 @native(inline=True)
-def copy_agent(w: ptr_to(Warp)) -> u32:
-    """The agent of lane 0's cp.async, in front of those of the others; the clock of one is its number in the warp's queue + 1."""
-    return orders_of(w.cta.cluster).threads + agent_of(w, u32(0))
+def copies_agent_of(w: ptr_to(Warp), lane: u32) -> u32:
+    """The agent of a lane's cp.async; the clock of an operation is its number in the warp's queue + 1."""
+    return orders_of(w.cta.cluster).threads + agent_of(w, lane)
 
 
 @native(inline=True)

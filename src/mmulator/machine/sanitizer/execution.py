@@ -1,9 +1,228 @@
-"""Rules of who must execute an instruction together (rules/execution.py)."""
+"""Rules of who must execute an instruction together (rules/execution.py).
+
+The warps of a warpgroup execute the same wgmma instructions, one after the other. What the warp that is ahead has executed is
+written down, the others are compared with it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
-from mmulator.codegen.lang import Native
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, load, mask_bits, trailing_zeros
+from mmulator.codegen.types import Struct, ptr_to, u32, u64
+from mmulator.machine.sanitizer.found import find, find_against, of_cluster
+from mmulator.machine.state import FULL, LANES, Cluster, Warp
+from mmulator.rules.execution import DIVERGED, INCOMPLETE, MASKS, NOT_MEMBER, PARTIAL_WARP
 
-HOOKS: Mapping[str, Native] = {}
+U32 = u32.vec(LANES)
+WARPS = 4  # of a warpgroup
+
+# What the warps of a warpgroup have executed. steps: of each warp; most: of the one ahead. rows: instructions of the newest steps,
+# step n at n modulo ROWS: the site, and which warp was first there. gone: warps that have exited,
+# judged: it is over, since something was found, or was too long ago. resizes, resize: how many setmaxnreg each warp has executed, and
+# which last. there, at: lanes of each warp that were at barrier.cluster.arrive and .wait last, and at which.
+ROWS = 1024
+Steps = Struct("Steps", [
+    ("steps", u32, WARPS), ("most", u32), ("gone", u32), ("judged", u32),
+    ("resizes", u32, WARPS), ("resize", u32, WARPS), ("there", u32, 2 * WARPS), ("at", u32, 2 * WARPS),
+    ("rows", u32, ROWS), ("firsts", u32, ROWS),
+])  # fmt: skip
+EXITED, ANOTHER, NO_WARPS, LANES_GONE = range(4)  # why, in the first word of a finding
+
+_DIVERGED, _INCOMPLETE = DIVERGED.number, INCOMPLETE.number
+_MEMBER, _MASKS, _PARTIAL = NOT_MEMBER.number, MASKS.number, PARTIAL_WARP.number
+
+
+def steps_of(w: Any) -> Any:
+    """Macro: the steps of a warp's warpgroup."""
+    cta = w.field("cta")
+    groups = (cta.field("launch").field("warps") + (WARPS - 1)) // WARPS
+    every = cast_ptr(Steps, of_cluster(cta.field("cluster")).field("execution"))
+    return every + (cta.field("rank") * groups + w.field("index") // WARPS)
+
+
+@native
+def say_incomplete(w: ptr_to(Warp), site: u32, why: u32, number: u32, lanes: u32) -> None:
+    entry = find(w, u32(_INCOMPLETE), site, u32(FULL), u64(0), u32(0))
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = u64(why)
+            entry.words[1] = u64(number)
+            entry.words[2] = u64(lanes)
+
+
+@native
+def step(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """A warp executes the next instruction of its warpgroup."""
+    if (w.index | (WARPS - 1)) >= w.cta.launch.warps:
+        say_incomplete(w, site, u32(NO_WARPS), w.cta.launch.warps % WARPS, u32(0))
+        return
+    if mask != FULL:
+        say_incomplete(w, site, u32(LANES_GONE), w.index, ~mask)
+        return
+    if u64(of_cluster(w.cta.cluster).execution) == 0:
+        return
+    group = steps_of(w)
+    if group.judged != 0:
+        return
+    own = w.index % WARPS
+    n = group.steps[own]
+    if n == group.most:
+        group.rows[n % ROWS] = site
+        group.firsts[n % ROWS] = own
+        group.most = n + 1
+        for i in range(u32(WARPS)):
+            if ((group.gone >> i) & 1) != 0:
+                group.judged = u32(1)
+                say_incomplete(w, site, u32(EXITED), (w.index & ~u32(WARPS - 1)) + i, u32(0))
+                return
+    elif n + ROWS < group.most:
+        group.judged = u32(1)
+    elif group.rows[n % ROWS] != site:
+        group.judged = u32(1)
+        other = (w.index & ~u32(WARPS - 1)) + group.firsts[n % ROWS]
+        entry = find_against(
+            w, u32(_DIVERGED), site, u32(FULL), u64(0), u32(0), group.rows[n % ROWS] + 1, w.cta.linear, other, u32(FULL)
+        )
+        if u64(entry) != 0:
+            if entry.count == 1:
+                entry.words[0] = u64(ANOTHER)
+                entry.words[1] = u64(other)
+    group.steps[own] = n + 1
+
+
+@native
+def without(w: ptr_to(Warp), rule: u32, other: u32, other_site: u32, mask: u32, site: u32) -> None:
+    """A warp has exited without what another warp of its group has executed."""
+    who = cast_ptr(Warp, w.cta.warps) + ((w.index & ~u32(WARPS - 1)) + other)
+    entry = find_against(who, rule, other_site, u32(FULL), u64(0), u32(0), site + 1, w.cta.linear, w.index, mask)
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = u64(EXITED)
+            entry.words[1] = u64(w.index)
+
+
+@native
+def exits(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """The last lanes of a warp exit: others of its warpgroup may have executed what it never will."""
+    if (w.live & ~mask) != 0 or (w.index | (WARPS - 1)) >= w.cta.launch.warps or u64(of_cluster(w.cta.cluster).execution) == 0:
+        return
+    group = steps_of(w)
+    own = w.index % WARPS
+    group.gone = group.gone | (u32(1) << own)
+    n = group.steps[own]
+    if group.judged == 0 and n != group.most and n + ROWS >= group.most:
+        group.judged = u32(1)
+        without(w, u32(_INCOMPLETE), group.firsts[n % ROWS], group.rows[n % ROWS], mask, site)
+    if group.gone == (1 << WARPS) - 1:
+        for i in range(u32(WARPS)):
+            if group.resizes[i] > group.resizes[own]:
+                without(w, u32(_DIVERGED), i, group.resize[i], mask, site)
+                return
+            if group.resizes[i] < group.resizes[own]:
+                less = cast_ptr(Warp, w.cta.warps) + ((w.index & ~u32(WARPS - 1)) + i)
+                without(less, u32(_DIVERGED), own, group.resize[own], mask, site)
+                return
+
+
+@native
+def fenced(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    step(w, mask, site)
+
+
+@native
+def issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
+    step(w, u32(FULL), site)
+
+
+@native
+def committed(w: ptr_to(Warp), site: u32) -> None:
+    step(w, w.live, site)
+
+
+@native
+def waited(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
+    step(w, mask, site)
+
+
+@native
+def begins(cluster: ptr_to(Cluster)) -> None:
+    """Nobody has executed anything."""
+    every = cast_ptr(Steps, of_cluster(cluster).execution)
+    if u64(every) != 0:
+        for i in range((cluster.launch.warps + (WARPS - 1)) // WARPS * cluster.cta_count):
+            group = every + i
+            for n in range(u32(WARPS)):
+                group.steps[n] = u32(0)
+            group.most = u32(0)
+            group.gone = u32(0)
+            group.judged = u32(0)
+            for n in range(u32(WARPS)):
+                group.resizes[n] = u32(0)
+            for n in range(u32(2 * WARPS)):
+                group.there[n] = u32(0)
+
+
+@native
+def here(w: ptr_to(Warp), mask: u32, waits: u32, site: u32) -> None:
+    """barrier.cluster with .aligned: the lanes of a warp that have not exited are all at this one, or will be."""
+    if u64(of_cluster(w.cta.cluster).execution) == 0:
+        return
+    group = steps_of(w)
+    n = 2 * (w.index % WARPS) + waits
+    others = group.there[n] & w.live & ~mask
+    if others != 0 and group.at[n] != site:
+        entry = find_against(
+            w, u32(_PARTIAL), site, mask, u64(0), u32(0), group.at[n] + 1, w.cta.linear, w.index, others
+        )
+        if u64(entry) != 0:
+            if entry.count == 1:
+                entry.words[0] = u64(others)
+    group.there[n] = (group.there[n] & w.live) | mask
+    group.at[n] = site
+    if group.there[n] == w.live:
+        group.there[n] = u32(0)
+
+
+@native
+def resizes(w: ptr_to(Warp), site: u32) -> None:
+    if u64(of_cluster(w.cta.cluster).execution) != 0:
+        group = steps_of(w)
+        own = w.index % WARPS
+        group.resizes[own] = group.resizes[own] + 1
+        group.resize[own] = site
+
+
+@native
+def members(w: ptr_to(Warp), mask: u32, given: ptr_to(u32), site: u32) -> None:
+    """Lanes that their own member mask does not name; lanes that name each other with different masks."""
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        own = given[lane]
+        same = left & mask_bits(load(U32, given) == own)
+        left = left & ~same
+        outside = same & ~own
+        if outside != 0:
+            entry = find(w, u32(_MEMBER), site, outside, u64(0), u32(0))
+            if u64(entry) != 0:
+                if entry.count == 1:
+                    entry.words[0] = u64(own)
+                    entry.words[1] = u64(trailing_zeros(outside))
+        others = own & mask & ~mask_bits(load(U32, given) == own)
+        if others != 0 and outside != same:
+            entry = find(w, u32(_MASKS), site, same | others, u64(0), u32(0))
+            if u64(entry) != 0:
+                if entry.count == 1:
+                    other = trailing_zeros(others)
+                    entry.words[0] = u64(lane)
+                    entry.words[1] = u64(own)
+                    entry.words[2] = u64(other)
+                    entry.words[3] = u64(given[other])
+
+
+HOOKS = {
+    "wgmma_fenced": fenced, "wgmma_issued": issued, "wgmma_committed": committed, "wgmma_waited": waited, "lanes_exit": exits,
+    "cluster_begins": begins, "members_given": members, "aligned_here": here, "resized": resizes,
+}  # fmt: skip

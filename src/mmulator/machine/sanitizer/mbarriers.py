@@ -1,29 +1,335 @@
-"""Rules of mbarriers and clusters (rules/mbarriers.py)."""
+"""Rules of mbarriers (rules/mbarriers.py): who made one, who has used it since, and what lies over it.
+
+What is known besides runtime/accounts.py has the same numbers: a Keeper for each mbarrier, and for each warp a Use. A use is every
+operation of lanes on it, or a copy that they issue for it. Of the lanes of a warp the newest are kept.
+"""
 
 from __future__ import annotations
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.types import ptr_to, u32, u64
-from mmulator.machine.runtime.accounts import account_of
-from mmulator.machine.sanitizer.found import find_against
-from mmulator.machine.state import Warp
-from mmulator.rules.mbarriers import INIT_IN_USE
+from collections.abc import Mapping
+from typing import Any
 
-_IN_USE = INIT_IN_USE.number
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, minimum, select, trailing_zeros
+from mmulator.codegen.types import Struct, ptr_to, u32, u64
+from mmulator.machine.runtime.accounts import account_of, entry_of
+from mmulator.machine.runtime.events import PROXY_SHIFT, READ, WRITE, Proxy
+from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, U64, WITHIN, shared_of
+from mmulator.machine.sanitizer.clocks import agent_of, knows, now
+from mmulator.machine.sanitizer.found import find_against, of_cluster
+from mmulator.machine.sanitizer.phases import mbarrier_agent, mbarrier_phase
+from mmulator.machine.state import ACCOUNTS, Account, Cluster, Completes, Cta, Transfer, Warp, Who
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.rules import mbarriers as rules
+
+_IN_USE, _AFTER_INVAL, _INVAL_IN_USE, _NOT_VISIBLE = (
+    r.number for r in (rules.INIT_IN_USE, rules.AFTER_INVAL, rules.INVAL_IN_USE, rules.INIT_NOT_VISIBLE)
+)
+_STORED_TO, _READ_AS_DATA = rules.STORED_TO.number, rules.READ_AS_DATA.number
+GRANULE = 8  # bytes of an mbarrier
+BITS = 32  # of a word of the map of live mbarriers
+
+# Of an mbarrier. at: its generic address. agent, clock: who initialised it, or invalidated it; when. async_clock: the phase, as its
+# agent's clock, in which what was issued last for it completes, and whose it is (Who); 0: nothing was. far: it is another block's.
+Keeper = Struct("Keeper", [
+    ("at", u64), ("agent", u32), ("clock", u32), ("async_clock", u32), ("far", u32), ("issued", Who), ("settled", u32),
+])  # fmt: skip
+# Of a warp at one: lanes that know of its mbarrier.init; those that used it at the newest clock, in which phase, where. settled: a
+# thread of its block that has exited knew of it.
+Use = Struct("Use", [("known", u32), ("lanes", u32), ("clock", u32), ("phase", u32), ("site", u32), ("settled", u32)])
+# Of a cluster. low, high: all live ones lie there, by addresses without slot and rank. bits: for each CTA `words`, a bit a granule.
+Mbarriers = Struct("Mbarriers", [
+    ("low", u64), ("high", u64), ("live", u32), ("words", u32),
+    ("keepers", ptr_to(Keeper)), ("uses", ptr_to(Use)), ("bits", ptr_to(u32)),
+])  # fmt: skip
+
+
+def mbarriers_of(cluster: Any) -> Any:
+    """Macro: what is known of a cluster's mbarriers, or null."""
+    return cast_ptr(Mbarriers, of_cluster(cluster).field("mbarriers"))
+
+
+@native(inline=True)
+def number_of(cluster: ptr_to(Cluster), account: ptr_to(Account)) -> u64:
+    return (u64(account) - u64(cluster.accounts)) // Account.size
+
+
+@native(inline=True)
+def warp_number(w: ptr_to(Warp)) -> u32:
+    return u32((u64(w) - u64(w.cta.cluster.warps)) // Warp.size)
+
+
+@native(inline=True)
+def host_of(cluster: ptr_to(Cluster), at: u64) -> u64:
+    """Where a generic address of shared memory is."""
+    return u64(shared_of(cluster, u32((at & OFFSET_MASK) >> RANK_SHIFT))) + (at & WITHIN) - SHARED_BASE
 
 
 @native
+def generic_of(cluster: ptr_to(Cluster), host: u64) -> u64:
+    """The reverse."""
+    for rank in range(cluster.cta_count):
+        offset = host - u64(shared_of(cluster, rank))
+        if offset < u64(cluster.launch.shared_bytes):
+            return u64(SHARED) | (u64(rank) << RANK_SHIFT) | (offset + SHARED_BASE)
+    return u64(0)
+
+
+@native
+def mark(cluster: ptr_to(Cluster), at: u64, live: u32) -> None:
+    """There is an mbarrier at a generic address from now on, or none any more."""
+    s = mbarriers_of(cluster)
+    granule = u32(((at & WITHIN) - SHARED_BASE) // GRANULE)
+    word = s.bits + (u32((at & OFFSET_MASK) >> RANK_SHIFT) * s.words + granule // BITS)
+    bit = u32(1) << (granule % BITS)
+    if live != 0:
+        if (word[0] & bit) == 0:
+            s.live = s.live + 1
+        word[0] = word[0] | bit
+        within = at & WITHIN
+        s.low = minimum(s.low, within)
+        s.high = select(within + GRANULE > s.high, within + GRANULE, s.high)
+    elif (word[0] & bit) != 0:
+        s.live = s.live - 1
+        word[0] = word[0] & ~bit
+
+
+@native
+def blame(
+    w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, other_site: u32, other_warp: u32, other_lanes: u32
+) -> None:
+    """A rule about an mbarrier is broken, against something that warp `other_warp` of the cluster did."""
+    cluster = w.cta.cluster
+    warps = cluster.launch.warps
+    cta = cast_ptr(Cta, cluster.ctas) + other_warp // warps
+    find_against(w, rule, site, lanes, at, u32(GRANULE), other_site, cta.linear, other_warp % warps, other_lanes)
+
+
+# its life -------------------------------------------------------------------------------------------------------------
+@native
 def made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site: u32) -> None:
-    """An mbarrier that is already one is made again."""
-    entry = account_of(w.cta.cluster, barrier)
-    if u64(entry) != 0:
-        if entry.valid != 0:
-            who = entry.made
-            one = u32(1)
-            find_against(
-                w, u32(_IN_USE), site, one << lane, barrier, u32(8), who.site, w.cta.linear,
-                who.warp % w.cta.launch.warps, one << who.lane,
-            )  # fmt: skip
+    """mbarrier.init."""
+    cluster = w.cta.cluster
+    s = mbarriers_of(cluster)
+    if u64(s) == 0:
+        return
+    entry = entry_of(cluster, barrier)
+    if u64(entry) == 0:
+        return
+    at = generic_of(cluster, barrier)
+    one = u32(1) << lane
+    if entry.at != 0 and entry.valid != 0:
+        who = entry.made
+        blame(w, u32(_IN_USE), site, one, at, who.site, who.warp, u32(1) << who.lane)
+    number = number_of(cluster, entry)
+    k = s.keepers + number
+    fill_bytes(k, 0, Keeper.size)
+    k.at = at
+    k.agent = agent_of(w, lane)
+    k.clock = now(w)
+    fill_bytes(s.uses + number * u64(cluster.warp_count), 0, u64(cluster.warp_count) * Use.size)
+    mark(cluster, at, u32(1))
 
 
-HOOKS = {"mbarrier_made": made}
+@native
+def gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
+    """mbarrier.inval: whoever uses it has done so, and what completes it has."""
+    cluster = w.cta.cluster
+    s = mbarriers_of(cluster)
+    if u64(s) == 0:
+        return
+    entry = account_of(cluster, barrier)
+    if u64(entry) == 0:
+        return
+    number = number_of(cluster, entry)
+    k = s.keepers + number
+    one = u32(1) << lane
+    for i in range(cluster.warp_count):
+        use = s.uses + (number * u64(cluster.warp_count) + u64(i))
+        left = use.lanes
+        while left != 0:
+            other = trailing_zeros(left)
+            left = left & (left - 1)
+            if knows(w, lane, i * 32 + other, use.clock) == 0:
+                blame(w, u32(_INVAL_IN_USE), site, one, k.at, use.site + 1, i, use.lanes)
+                left = u32(0)
+    if k.async_clock != 0:
+        if knows(w, lane, mbarrier_agent(cluster, barrier), k.async_clock) == 0:
+            who = k.issued
+            blame(w, u32(_INVAL_IN_USE), site, one, k.at, who.site, who.warp, u32(1) << who.lane)
+    k.agent = agent_of(w, lane)
+    k.clock = now(w)
+    mark(cluster, k.at, u32(0))
+
+
+@native
+def know_init(w: ptr_to(Warp), mask: u32, k: ptr_to(Keeper), use: ptr_to(Use), who: ptr_to(Who), site: u32) -> None:
+    """Lanes use an mbarrier: its mbarrier.init comes before."""
+    left = mask & ~use.known
+    use.known = use.known | mask
+    lost = u32(0)
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if knows(w, lane, k.agent, k.clock) == 0:
+            lost = lost | (u32(1) << lane)
+    if lost != 0:
+        blame(w, u32(_NOT_VISIBLE), site, lost, k.at, who.site, who.warp, u32(1) << who.lane)
+
+
+@native
+def used(w: ptr_to(Warp), mask: u32, at: u64, site: u32) -> None:
+    """Lanes operate on one mbarrier, at a generic address."""
+    cluster = w.cta.cluster
+    s = mbarriers_of(cluster)
+    barrier = host_of(cluster, at)
+    entry = account_of(cluster, barrier)
+    if u64(entry) == 0:
+        return
+    number = number_of(cluster, entry)
+    k = s.keepers + number
+    if entry.valid == 0:
+        lane = trailing_zeros(mask)
+        rule = u32(_INVAL_IN_USE)
+        if knows(w, lane, k.agent, k.clock) != 0:
+            rule = u32(_AFTER_INVAL)
+        who = entry.ended
+        blame(w, rule, site, mask, at, who.site, who.warp, u32(1) << who.lane)
+        return
+    use = s.uses + (number * u64(cluster.warp_count) + u64(warp_number(w)))
+    if (mask & ~use.known) != 0:
+        know_init(w, mask, k, use, entry.made, site)
+    clock = now(w)
+    if use.clock == clock and use.site == site:
+        use.lanes = use.lanes | mask
+    else:
+        use.lanes = mask
+        use.clock = clock
+        use.site = site
+    use.phase = mbarrier_phase(cluster, barrier)
+    use.settled = u32(0)
+
+
+@native
+def issued_for(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
+    """A lane issues what completes an mbarrier later."""
+    cluster = w.cta.cluster
+    s = mbarriers_of(cluster)
+    entry = account_of(cluster, barrier)
+    if u64(s) == 0 or u64(entry) == 0:
+        return
+    number = number_of(cluster, entry)
+    k = s.keepers + number
+    use = s.uses + (number * u64(cluster.warp_count) + u64(warp_number(w)))
+    know_init(w, u32(1) << lane, k, use, entry.made, site)
+    k.async_clock = mbarrier_phase(cluster, barrier)
+    k.issued.site = site + 1
+    k.issued.warp = warp_number(w)
+    k.issued.lane = lane
+    k.settled = u32(0)
+
+
+@native
+def issued(t: ptr_to(Transfer)) -> None:
+    """A copy that mbarriers hear of."""
+    if t.completes == Completes.BYTES:
+        w = cast_ptr(Warp, t.warp)
+        left = t.barriers
+        while left != 0:
+            rank = trailing_zeros(left)
+            left = left & (left - 1)
+            issued_for(w, t.lane, u64(shared_of(w.cta.cluster, rank)) + t.offset, t.site)
+
+
+@native
+def signals(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, site: u32) -> None:
+    """cp.async.mbarrier.arrive."""
+    issued_for(w, trailing_zeros(mask), barrier, site)
+
+
+# what lies over it ----------------------------------------------------------------------------------------------------
+@native
+def live_in(cluster: ptr_to(Cluster), at: u64, bytes: u32) -> u64:
+    """The generic address of the first live mbarrier of which some bytes are there; 0 for none."""
+    s = mbarriers_of(cluster)
+    within = at & WITHIN
+    if within >= s.high or within + u64(bytes) <= s.low:
+        return u64(0)
+    rank = u32((at & OFFSET_MASK) >> RANK_SHIFT)
+    bits = s.bits + rank * s.words
+    first = u32((within - SHARED_BASE) // GRANULE)
+    last = u32((within + u64(bytes) - 1 - SHARED_BASE) // GRANULE)
+    for granule in range(first, last + 1):
+        if ((bits[granule // BITS] >> (granule % BITS)) & 1) != 0:
+            return u64(SHARED) | (u64(rank) << RANK_SHIFT) | (u64(granule) * GRANULE + SHARED_BASE)
+    return u64(0)
+
+
+@native
+def over(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+    """An access to shared memory that is no operation on mbarriers."""
+    cluster = w.cta.cluster
+    found = live_in(cluster, at, bytes)
+    if found == 0:
+        return
+    entry = account_of(cluster, host_of(cluster, found))
+    if u64(entry) == 0:
+        return
+    rule = u32(_READ_AS_DATA)
+    if (access & WRITE) != 0:
+        rule = u32(_STORED_TO)
+    who = entry.made
+    blame(w, rule, site, u32(1) << lane, found, who.site, who.warp, u32(1) << who.lane)
+
+
+@native
+def touched_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+    s = mbarriers_of(w.cta.cluster)
+    if u64(s) != 0:
+        if s.live != 0 and (at >> SLOT_SHIFT) == SLOT_SHARED:
+            over(w, lane, at, bytes, access, site)
+
+
+@native
+def touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+    s = mbarriers_of(w.cta.cluster)
+    if u64(s) == 0:
+        return
+    places = load(U64, at) | base
+    if (access >> PROXY_SHIFT) == Proxy.MBARRIER:
+        left = mask
+        if (access & READ) == 0:  # mbarrier.init and inval have hooks of their own
+            left = u32(0)
+        while left != 0:
+            place = at[trailing_zeros(left)] | base
+            same = left & mask_bits(places == place)
+            left = left & ~same
+            used(w, same, place, site)
+        return
+    if s.live == 0:
+        return
+    within = places & WITHIN
+    near = mask & mask_bits(((places >> SLOT_SHIFT) == SLOT_SHARED) & (within < s.high) & (within + u64(bytes) > s.low))
+    while near != 0:
+        lane = trailing_zeros(near)
+        near = near & (near - 1)
+        over(w, lane, at[lane] | base, bytes, access, site)
+
+
+@native
+def forgotten(cluster: ptr_to(Cluster)) -> None:
+    """A cluster begins: there are no mbarriers."""
+    s = mbarriers_of(cluster)
+    if u64(s) != 0:
+        if s.high != 0:
+            fill_bytes(s.bits, 0, u64(s.words * cluster.cta_count) * 4)
+        s.low = u64(WITHIN)
+        s.high = u64(0)
+        s.live = u32(0)
+
+
+HOOKS: Mapping[str, Native] = {
+    "mbarrier_made": made, "mbarrier_gone": gone, "accessed": touched, "accessed_one": touched_one, "transfer_issued": issued,
+    "copy_signals": signals, "cluster_begins": forgotten,
+}  # fmt: skip
+ENTRIES = ACCOUNTS

@@ -1,9 +1,388 @@
-"""Rules of registers and bytes that nobody has written (rules/values.py)."""
+"""Rules of registers and bytes that nobody has written (rules/values.py).
+
+Of each byte of shared memory, and of local memory of each lane, a byte says what is known of it; of registers, the kernel's own
+code has masks (emit/shadow.py). An element that is loaded has a value if one of its bytes has: which bytes of it are used is not
+followed. What was never written and is read may be written by another thread a little later. That is a race, and found as such;
+so of shared memory it is judged when the cluster ends, and only what nobody wrote until then is a finding here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from mmulator.codegen.lang import Native
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import all_lanes, bits_mask, cast_ptr, elements_at, fill_bytes, gather, iota, load, mask_bits, minimum
+from mmulator.codegen.ops import null, stack, store, trailing_zeros
+from mmulator.codegen.types import Struct, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Proxy
+from mmulator.machine.sanitizer.found import find_against
+from mmulator.machine.sanitizer.state import SanitizedCluster
+from mmulator.machine.state import FULL, LANES, Cluster, Transfer, Warp
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+from mmulator.rules.values import UNDEFINED_COPY, UNDEFINED_STORE
 
-HOOKS: Mapping[str, Native] = {}
+U64, U32 = u64.vec(32), u32.vec(32)
+NEVER, WRITTEN, UNDEFINED = 0, 1, 2  # of a byte: it has no value, it has one, it was given none
+_WORD = 0x01010101  # WRITTEN in each byte
+_OFFSET, _WITHIN = (1 << SLOT_SHIFT) - 1, (1 << RANK_SHIFT) - 1
+_MARKS = int(Access.WRITE | Access.ATOMIC)  # an atomic operation leaves of what was there
+_ASYNC_READ = int(Access.READ) | Proxy.ASYNC << PROXY_SHIFT
+
+# The load by which a warp last came to what has no value. site: + 1. fresh: shared memory that nobody had written.
+Source = Struct("UndefinedSource", [("at", u64), ("site", u32), ("bytes", u32), ("lane", u32), ("fresh", u32)])
+# What is a finding if the bytes have not been written when the cluster ends.
+Pending = Struct("PendingUndefined", [
+    ("w", ptr_to(Warp)), ("source", Source), ("rule", u32), ("site", u32), ("lanes", u32), ("count", u64),
+])  # fmt: skip
+ROOM = 256
+ValuesState = Struct("ValuesState", [
+    ("shared", ptr), ("shared_bytes", u64),  # of the CTAs, one after the other, each as many
+    ("local", ptr), ("local_bytes", u64),  # of the lanes
+    ("warps", u64), ("sources", ptr_to(Source)),
+    ("moving", u32),  # a transfer is being done
+    ("count", u32), ("pending", Pending, ROOM),
+])  # fmt: skip
+
+
+def known(cluster: Any) -> Any:
+    """Macro: what the topic knows of a cluster."""
+    return cast_ptr(ValuesState, cast_ptr(SanitizedCluster, cluster.field("sanitizer")).field("values"))
+
+
+@native(inline=True)
+def number_of_warp(w: ptr_to(Warp)) -> u64:
+    """Of a warp in its cluster."""
+    return u64(w.cta.rank) * u64(w.cta.launch.warps) + u64(w.index)
+
+
+@native(inline=True)
+def value_state_at(w: ptr_to(Warp), lane: u32, at: u64) -> ptr:
+    """What is known of the bytes from a generic address on; null for those that always have a value."""
+    s = known(w.cta.cluster)
+    slot = at >> SLOT_SHIFT
+    if slot == SLOT_SHARED:
+        return s.shared + (((at & _OFFSET) >> RANK_SHIFT) * s.shared_bytes + ((at & _WITHIN) - SHARED_BASE))
+    if slot == SLOT_LOCAL:
+        return s.local + ((number_of_warp(w) * LANES + u64(lane)) * s.local_bytes + (at & _OFFSET))
+    return null(u8)
+
+
+@native(inline=True)
+def mark_written(state: ptr, bytes: u32) -> None:
+    """So many bytes have a value."""
+    if bytes == 4:
+        store(u32(_WORD), state, 0, 1)
+    elif bytes == 2:
+        store(u16(_WORD & 0xFFFF), state, 0, 1)
+    elif bytes == 1:
+        store(u8(WRITTEN), state)
+    else:
+        fill_bytes(state, WRITTEN, bytes)
+
+
+@native
+def mark_lanes_written(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32) -> None:
+    """What lanes have written has a value."""
+    a = load(U64, at) | base
+    first = a[0]
+    if mask == FULL and first >> SLOT_SHIFT == SLOT_SHARED:
+        if all_lanes((a - first) == U64(u64(bytes)) * iota(U64)):
+            fill_bytes(value_state_at(w, u32(0), first), WRITTEN, bytes * LANES)
+            return
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        state = value_state_at(w, lane, at[lane] | base)
+        if u64(state) != 0:
+            mark_written(state, bytes)
+
+
+@native
+def lanes_wrote(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+    """Lanes write."""
+    if (access & _MARKS) != int(Access.WRITE):
+        return
+    slot = (at[trailing_zeros(mask)] | base) >> SLOT_SHIFT
+    if slot == SLOT_SHARED or slot == SLOT_LOCAL:
+        mark_lanes_written(w, mask, at, base, bytes)
+    elif base == 0:
+        slots = load(U64, at) >> SLOT_SHIFT
+        if (mask_bits((slots == SLOT_SHARED) | (slots == SLOT_LOCAL)) & mask) != 0:
+            mark_lanes_written(w, mask, at, base, bytes)
+
+
+@native
+def lanes_wrote_anew(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32) -> None:
+    """Atomic operations have left nothing of what was there."""
+    if w.cta.fault == 0:
+        mark_lanes_written(w, mask, at, base, bytes)
+
+
+# uses ---------------------------------------------------------------------------------------------------------------
+@native
+def undefined_until_end(w: ptr_to(Warp), rule: u32, lanes: u32, site: u32, source: ptr_to(Source)) -> None:
+    """A finding, unless somebody writes the bytes yet."""
+    s = known(w.cta.cluster)
+    for n in range(s.count):
+        entry = s.pending + n
+        if entry.rule == rule and entry.site == site and entry.source.site == source.site:
+            entry.count = entry.count + 1
+            return
+    if s.count == ROOM:
+        return
+    entry = s.pending + s.count
+    s.count = s.count + 1
+    entry.w = w
+    entry.source.at = source.at
+    entry.source.site = source.site
+    entry.source.bytes = source.bytes
+    entry.source.lane = source.lane
+    entry.rule = rule
+    entry.site = site
+    entry.lanes = lanes
+    entry.count = u64(1)
+
+
+@native
+def tell_undefined(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: ptr_to(Source)) -> None:
+    """A finding, by what was loaded there."""
+    one = u32(1)
+    find_against(
+        w, rule, site, lanes, source.at, source.bytes, source.site, w.cta.linear, w.index, one << source.lane
+    )  # fmt: skip
+
+
+@native
+def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32) -> None:
+    """Lanes use what has no value."""
+    if w.cta.fault != 0:
+        return
+    source = known(w.cta.cluster).sources + number_of_warp(w)
+    if memory != 0 and source.site != 0:
+        if source.fresh != 0:
+            undefined_until_end(w, rule, lanes, site, source)
+        else:
+            tell_undefined(w, rule, site, lanes, source)
+        return
+    find_against(w, rule, site, lanes, u64(0), u32(0), u32(0), u32(0), u32(0), u32(0))
+
+
+@native(inline=True)
+def nothing_written_at(state: ptr, bytes: u32) -> u32:
+    """1 if none of an element's bytes has a value."""
+    if bytes == 4:
+        return u32((load(u32, state, 0, 1) & _WORD) == 0)
+    found = u8(0)
+    for n in range(bytes):
+        found = found | state[n]
+    return u32((found & WRITTEN) == 0)
+
+
+@native
+def note_undefined(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, state: ptr, site: u32) -> None:
+    """A lane loads what has no value."""
+    source = known(w.cta.cluster).sources + number_of_warp(w)
+    source.at = at
+    source.site = site + 1
+    source.bytes = bytes
+    source.lane = lane
+    source.fresh = u32(at >> SLOT_SHIFT == SLOT_SHARED and (state[0] & UNDEFINED) == 0)
+
+
+@native
+def lanes_read_written(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, count: u32, out: ptr_to(u32), site: u32
+) -> None:
+    """Which lanes load what has a value."""
+    for c in range(count):
+        out[c] = u32(FULL)
+    if mask == 0 or w.cta.fault != 0:
+        return
+    a = load(U64, at) | base
+    slots = a >> SLOT_SHIFT
+    inside = mask & mask_bits((slots == SLOT_SHARED) | (slots == SLOT_LOCAL))
+    if inside == 0:
+        return
+    cluster = w.cta.cluster
+    s = known(cluster)
+    own = (a & _OFFSET) - w.cta.shared_base
+    left = inside
+    if (mask_bits((slots == SLOT_SHARED) & (own < s.shared_bytes)) & inside) == inside and bytes == 4:
+        # most often: all of it in the CTA's own shared memory, and written
+        states = elements_at(s.shared + u64(w.cta.rank) * s.shared_bytes, own)
+        for c in range(count):
+            words = gather(U32, elements_at(s.shared + (u64(w.cta.rank) * s.shared_bytes + 4 * u64(c)), own), bits_mask(inside))
+            out[c] = ~(mask_bits((words & _WORD) == 0) & inside)
+        left = u32(0)
+        for c in range(count):
+            left = left | ~out[c]
+        for c in range(count):
+            out[c] = u32(FULL)
+    if left == 0 or cluster.under_way != 0:
+        return
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        place = at[lane] | base
+        if has_value_state(w, place, bytes * count) != 0:
+            state = value_state_at(w, lane, place)
+            for c in range(count):
+                if nothing_written_at(state + c * bytes, bytes) != 0:
+                    one = u32(1)
+                    out[c] = out[c] & ~(one << lane)
+                    note_undefined(w, lane, place + u64(c * bytes), bytes, state + c * bytes, site)
+
+
+@native(inline=True)
+def has_value_state(w: ptr_to(Warp), at: u64, bytes: u32) -> u32:
+    """1 if there is shared or local memory at an address; else the access faults."""
+    s = known(w.cta.cluster)
+    slot = at >> SLOT_SHIFT
+    offset = at & _OFFSET
+    size = s.local_bytes
+    if slot == SLOT_SHARED:
+        offset = (at & _WITHIN) - SHARED_BASE
+        size = s.shared_bytes
+        if (at & _OFFSET) >> RANK_SHIFT >= u64(w.cta.cluster.cta_count):
+            return u32(0)
+    elif slot != SLOT_LOCAL:
+        return u32(0)
+    return u32(size >= u64(bytes) and offset <= size - u64(bytes))
+
+
+@native
+def rows_read_written(w: ptr_to(Warp), at: ptr_to(u64), base: u64, matrices: u32, trans: u32, out: ptr_to(u32), site: u32) -> None:
+    """ldmatrix: 8 rows of 16 bytes a matrix, whose addresses are those of 8 lanes."""
+    for m in range(matrices):
+        out[m] = u32(FULL)
+    if w.cta.fault != 0 or w.cta.cluster.under_way != 0:
+        return
+    for m in range(matrices):
+        for r in range(u32(8)):
+            place = at[8 * m + r] | base
+            if place >> SLOT_SHIFT == SLOT_SHARED and has_value_state(w, place, u32(16)) != 0:
+                state = value_state_at(w, u32(0), place)
+                for t in range(u32(4)):
+                    if nothing_written_at(state + 4 * t, u32(4)) != 0:
+                        # lane 4 r + t has these two elements; transposed, lanes 8 t + r / 2 and 8 t + 4 + r / 2 have one each
+                        lanes = u32(1) << (4 * r + t)
+                        if trans != 0:
+                            lanes = u32(0x11) << (8 * t + (r >> 1))
+                        out[m] = out[m] & ~lanes
+                        note_undefined(w, 8 * m + r, place + u64(4 * t), u32(4), state + 4 * t, site)
+
+
+@native
+def lanes_wrote_nothing(
+    w: ptr_to(Warp), mask: u32, lanes: u32, at: ptr_to(u64), base: u64, offset: u32, bytes: u32, memory: u32, site: u32
+) -> None:
+    """Lanes have stored what has no value."""
+    if w.cta.fault != 0:
+        return
+    outside = u32(0)
+    left = lanes
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        place = (at[lane] | base) + u64(offset)
+        state = value_state_at(w, lane, place)
+        if u64(state) == 0:
+            one = u32(1)
+            outside = outside | (one << lane)
+        elif has_value_state(w, place, bytes) != 0:
+            fill_bytes(state, UNDEFINED, bytes)
+    if outside != 0:
+        use_undefined(w, outside, u32(UNDEFINED_STORE.number), memory, site)
+    left = mask & ~lanes
+    while left != 0:  # of lanes that store to one address the highest wins
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        place = (at[lane] | base) + u64(offset)
+        below = u32((u64(1) << u64(lane)) - 1) & lanes
+        if below != 0 and place >> SLOT_SHIFT == SLOT_SHARED:
+            state = value_state_at(w, lane, place)
+            if has_value_state(w, place, bytes) != 0:
+                mark_written(state, bytes)
+
+
+# asynchronous operations ----------------------------------------------------------------------------------------------
+@native
+def values_of_transfer(t: ptr_to(Transfer), moves: u32) -> None:
+    """A transfer is being done, or no more."""
+    s = known(cast_ptr(Warp, t.warp).cta.cluster)
+    s.moving = moves
+
+
+@native
+def one_wrote(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+    """One lane writes, or a transfer reads what it takes to global memory."""
+    slot = at >> SLOT_SHIFT
+    if slot != SLOT_SHARED and slot != SLOT_LOCAL:
+        return
+    s = known(w.cta.cluster)
+    if (access & _MARKS) == int(Access.WRITE):
+        fill_bytes(value_state_at(w, lane, at), WRITTEN, bytes)
+    elif access == _ASYNC_READ and s.moving != 0:
+        state = value_state_at(w, lane, at)
+        begin = u32(0)
+        while begin < bytes:
+            size = minimum(bytes - begin, u32(4))
+            if nothing_written_at(state + begin, size) != 0:
+                source = stack(Source)
+                source.at = at + u64(begin)
+                source.bytes = size
+                source.site = u32(0)
+                source.lane = lane
+                one = u32(1)
+                if (state[begin] & UNDEFINED) == 0:
+                    undefined_until_end(w, u32(UNDEFINED_COPY.number), one << lane, site, source)
+                else:
+                    tell_undefined(w, u32(UNDEFINED_COPY.number), site, one << lane, source)
+                return
+            begin = begin + 4
+
+
+# beginnings and ends --------------------------------------------------------------------------------------------------
+@native
+def values_begin(cluster: ptr_to(Cluster)) -> None:
+    """Nothing of a new cluster's memory has been written."""
+    s = known(cluster)
+    fill_bytes(s.shared, NEVER, s.shared_bytes * u64(cluster.cta_count))
+    fill_bytes(s.local, NEVER, s.local_bytes * LANES * s.warps)
+    fill_bytes(cast_ptr(u8, s.sources), 0, s.warps * Source.size)
+    s.count = u32(0)
+    s.moving = u32(0)
+
+
+@native
+def values_end(cluster: ptr_to(Cluster)) -> None:
+    """What nobody has written yet is a finding."""
+    s = known(cluster)
+    for n in range(s.count):
+        entry = s.pending + n
+        source = entry.source
+        if nothing_written_at(value_state_at(entry.w, source.lane, source.at), source.bytes) != 0:
+            tell_undefined(entry.w, entry.rule, entry.site, entry.lanes, source)
+    s.count = u32(0)
+
+
+@native
+def values_of_frame(w: ptr_to(Warp), mask: u32, base: ptr_to(u32), begin: u32, end: u32) -> None:
+    """Variables of a function have no value when it begins."""
+    s = known(w.cta.cluster)
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        offset = u64(base[lane]) + u64(begin)
+        if offset + u64(end - begin) <= s.local_bytes:
+            fill_bytes(s.local + ((number_of_warp(w) * LANES + u64(lane)) * s.local_bytes + offset), NEVER, end - begin)
+
+
+HOOKS: Mapping[str, Native] = {
+    "accessed": lanes_wrote, "accessed_one": one_wrote, "bytes_read": lanes_read_written, "rows_read": rows_read_written,
+    "bytes_written": lanes_wrote_anew, "undefined_written": lanes_wrote_nothing, "undefined_used": use_undefined, "frame_entered": values_of_frame,
+    "transfer_moves": values_of_transfer, "cluster_begins": values_begin, "cluster_ends": values_end,
+}

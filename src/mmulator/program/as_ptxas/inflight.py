@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mmulator.isa.effects import Ends, Memory, Queue, Step, Together
+from mmulator.isa.effects import Ends, Queue, Step
 from mmulator.program.as_ptxas.quotient import instruction
 from mmulator.program.blocks import is_wgmma_issue, is_wgmma_wait
+from mmulator.program.inline_assembly import computes
 from mmulator.program.uses import registers_of, uses_and_defs
 from mmulator.ptx.tree import Function, Immediate, Instruction, Label, Statement
 
@@ -28,12 +29,12 @@ _STAYS = (Ends.NO, Ends.BARRIER)
 _GONE = (Ends.BRANCH, Ends.INDEXED, Ends.RETURN, Ends.EXIT, Ends.TRAP)
 
 
-def delay_reads(function: Function, waits: bool = False) -> Function:
+def delay_reads(function: Function, waits: bool = False, early: dict[int, tuple[Instruction, ...]] | None = None) -> Function:
     """The function with those instructions delayed; itself if it has no wgmma. waits: with a wait in front of each other
-    instruction that reads or writes an accumulator in flight."""
+    instruction that reads or writes an accumulator in flight. early: gets for each wait_group, by id, what goes behind it."""
     if not any(i.effects.queue is Queue.WGMMA for i in function.instructions):
         return function
-    return replace(function, body=tuple(_Delay(waits).run(function.body)))
+    return replace(function, body=tuple(_Delay(waits, {} if early is None else early).run(function.body)))
 
 
 def is_injected(ins: Instruction) -> bool:
@@ -78,14 +79,12 @@ def _fits(own: tuple[str, ...], before: tuple[str, ...]) -> bool:
 
 def _computes(ins: Instruction) -> bool:
     """Whether all that an instruction does is to compute registers, each lane its own."""
-    e = ins.effects
-    alone = e.together is Together.ALONE and e.ends is Ends.NO
-    return alone and e.memory is Memory.NONE and e.queue is Queue.NONE and ins.guard is None
+    return computes(ins) and ins.guard is None
 
 
 class _Delay:
-    def __init__(self, waits: bool) -> None:
-        self.waits = waits
+    def __init__(self, waits: bool, early: dict[int, tuple[Instruction, ...]]) -> None:
+        self.waits, self.early = waits, early
         self.groups: list[set[str]] = [set()]  # accumulators in flight, by the group that they are committed to; the last is open
         self.late: list[Instruction] = []
         self.reads: set[str] = set()
@@ -98,6 +97,8 @@ class _Delay:
                 yield statement
                 continue
             if is_wgmma_wait(statement):
+                if self.late:
+                    self.early[id(statement)] = tuple(self.late)
                 yield statement
                 yield from self.release()
                 self.complete(statement)

@@ -4,11 +4,98 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from mmulator.machine.launch.findings.context import Context
 from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.resident import ResidentCta
-from mmulator.machine.state import FaultKind
+from mmulator.machine.launch.resident import Resident, ResidentCta
+from mmulator.machine.launch.whereabouts import lanes_text
+from mmulator.machine.runtime.misc import OTHERS
+from mmulator.machine.sanitizer.execution import EXITED, LANES_GONE, NO_WARPS, WARPS, Steps
+from mmulator.machine.state import WGMMA, FaultKind
 from mmulator.rules import Rule
+from mmulator.rules.execution import (
+    BARRIER,
+    BARRIER_LANES,
+    BRANCH,
+    COUNTS,
+    DIVERGED,
+    INCOMPLETE,
+    MASKS,
+    NOT_MEMBER,
+    PARTIAL_WARP,
+    RESIZE,
+)
 
-SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {}
-FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = {}  # what stops a run; findings/ended.py
+
+_CLUSTER = "barrier.cluster"
+
+
+def _diverged(c: Context) -> tuple[str, str]:
+    why, warp, _, _ = c.words
+    ins = c.instruction
+    if why == EXITED:
+        return f"{ins.mnemonic} by some warps of a warpgroup: warp {warp} has exited without it", ""
+    other = c.other
+    what = other.mnemonic if other is not None and other.mnemonic != ins.mnemonic else "another one of the text"
+    return f"{ins.mnemonic}, where warp {warp} of the same warpgroup executes {what}", ""
+
+
+def _incomplete(c: Context) -> tuple[str, str]:
+    why, number, gone, _ = c.words
+    name = c.instruction.mnemonic
+    if why == NO_WARPS:
+        return f"{name} by a warpgroup of {number} warp{'s' * (number > 1)}: it has four", ""
+    if why == LANES_GONE:
+        have = "has" if gone.bit_count() == 1 else "have"
+        return f"{name} by part of a warpgroup: {lanes_text(gone)} of warp {number} {have} exited", ""
+    return f"{name} by part of a warpgroup: warp {number} exits without it", ""
+
+
+def _partial(c: Context) -> tuple[str, str]:
+    others = c.words[0]
+    return f"{c.instruction.mnemonic} by part of a warp: {lanes_text(others)} {'is' if others.bit_count() == 1 else 'are'} at another one", ""
+
+
+def _lacks(c: Context) -> tuple[str, str]:
+    members, lane, _, _ = c.words
+    return f"member mask 0x{members:08x} of {c.instruction.mnemonic} does not name lane {lane}, which executes it", ""
+
+
+def _masks(c: Context) -> tuple[str, str]:
+    lane, members, other, others = c.words
+    return (
+        f"lane {lane} executes {c.instruction.mnemonic} with member mask 0x{members:08x}, and lane {other}, which it names, with "
+        f"0x{others:08x}",
+        "",
+    )
+
+
+def of_cluster(resident: Resident) -> np.ndarray | None:
+    """Memory for what the warpgroups of a cluster have executed, where the kernel has wgmma, setmaxnreg or barrier.cluster."""
+    shape, kernel = resident.grid.shape, resident.grid.kernel
+    if WGMMA not in kernel.queues and not any(i.effects.resizes or i.form.name.startswith(_CLUSTER) for i in kernel.sites):
+        return None
+    return np.zeros(-(-shape.warps // WARPS) * shape.cluster_size, Steps.numpy_dtype())
+
+
+SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
+    DIVERGED.number: _diverged, INCOMPLETE.number: _incomplete, NOT_MEMBER.number: _lacks, MASKS.number: _masks,
+    PARTIAL_WARP.number: _partial,
+}  # fmt: skip
+
+
+# what stops a run; findings/ended.py ------------------------------------------------------------------------------------
+def _resize(grid: Grid, cta: ResidentCta) -> Rule:
+    return DIVERGED if int(cta.state["fault_bytes"]) == OTHERS else RESIZE
+
+
+FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = {
+    FaultKind.PARTIAL_WARP: PARTIAL_WARP,
+    FaultKind.WGMMA_LANES: INCOMPLETE,
+    FaultKind.REGISTERS: _resize,
+    FaultKind.BARRIER_COUNTS: COUNTS,
+    FaultKind.BAD_BARRIER: BARRIER,
+    FaultKind.BARRIER_LANES: BARRIER_LANES,
+    FaultKind.BAD_BRANCH: BRANCH,
+}

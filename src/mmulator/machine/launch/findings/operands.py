@@ -11,11 +11,15 @@ from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import ResidentCta
 from mmulator.machine.runtime.hooks_operands import OPERAND_NAMES, Operand
 from mmulator.machine.sanitizer.operands import RESERVED as RESERVED_BITS
-from mmulator.machine.state import FaultKind
+from mmulator.machine.state import WGMMA, FaultKind
 from mmulator.ptx.tree import Immediate
 from mmulator.rules import Rule
+from mmulator.rules.execution import DIVERGED
 from mmulator.rules.operands import (
     ADDRESS,
+    ALIGNMENT,
+    BOUNDS,
+    DESCRIPTOR,
     METADATA,
     ORDER,
     RESERVED,
@@ -23,6 +27,7 @@ from mmulator.rules.operands import (
     SELECTOR_RANGE,
     SHORT_STRIDE,
     SPACE,
+    SPACES,
     STRIDE,
     WGMMA_OPERAND,
     WMMA_OPERAND,
@@ -124,4 +129,29 @@ SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
     METADATA.number: _metadata, ORDER.number: _metadata, ADDRESS.number: _address, STRIDE.number: _stride,
     SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
 }  # fmt: skip
-FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = {}  # what stops a run; findings/ended.py
+
+
+# faults -------------------------------------------------------------------------------------------------------------
+def _mismatch(grid: Grid, cta: ResidentCta) -> Rule:
+    """Of warps that differ in an operation of wgmma: other instructions, or other operands of one."""
+    first, number = int(cta.state["fault_warp"]) // 4 * 4, int(cta.state["fault_address"])
+    sites = {int(cta.operation(WGMMA, warp, number)["site"]) for warp in range(first, first + 4)}
+    return DIVERGED if len(sites) > 1 else WGMMA_OPERAND
+
+
+FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = {
+    FaultKind.WGMMA_MISMATCH: _mismatch,
+    FaultKind.WGMMA_SCALE: WGMMA_OPERAND,
+    FaultKind.WGMMA_ADDRESS: DESCRIPTOR,
+    FaultKind.WRONG_SPACE: SPACES,
+    FaultKind.NOT_SHARED: SPACES,
+    FaultKind.BEYOND_SPACE: SPACES,
+    FaultKind.OTHER_CTA: SPACES,
+    FaultKind.OUT_OF_BOUNDS: BOUNDS,
+    FaultKind.SHARED_OUT_OF_BOUNDS: BOUNDS,
+    FaultKind.LOCAL_OUT_OF_BOUNDS: BOUNDS,
+    FaultKind.NULL_POINTER: BOUNDS,
+    FaultKind.READ_ONLY: BOUNDS,
+    FaultKind.NO_SUCH_RANK: BOUNDS,
+    FaultKind.MISALIGNED: ALIGNMENT,
+}

@@ -15,9 +15,11 @@ from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.launch.whereabouts import Group, arrived_text, groups
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.ptx.tree import Address, Instruction, Symbol
-from mmulator.rules import Rule, mbarriers, waits
+from mmulator.program.blocks import takes_whole_warp
+from mmulator.rules import Rule, execution, mbarriers, waits
 
 SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {}
+_TOGETHER = (waits.IN_WARP, execution.PARTIAL_WARP, execution.DIVERGED)  # what lanes or warps execute together
 _MOST = 4  # groups of threads, or instructions, that a sentence names
 
 Everywhere = Sequence[tuple[ResidentCta, Sequence[Group]]]
@@ -41,7 +43,7 @@ def of_deadlock(grid: Grid, resident: Resident, error: ExecutionFault) -> tuple[
     message = error.message.partition("\n")[0]
     ins = first.instruction
     assert ins is not None
-    other = _missing(grid, every, named) if rule is not waits.IN_WARP else _elsewhere(grid, cta, every, first)
+    other = _missing(grid, every, named) if rule not in _TOGETHER else _elsewhere(grid, cta, every, first)
     return (_finding(grid, rule, message, ins, _threads(grid, named), arrived_text(cta).removeprefix("; "), other, error.hint),)
 
 
@@ -62,6 +64,8 @@ def _rule(g: Group) -> Rule:
     ins = g.instruction
     if g.state == "waits" and ins is not None and ins.effects.queue is Queue.NONE:
         return waits.AT_SETMAXNREG if ins.effects.resizes else waits.AT_CLUSTER_BARRIER
+    if ins is not None and takes_whole_warp(ins):
+        return execution.DIVERGED if g.state == "waits" else execution.PARTIAL_WARP
     return waits.IN_WARP
 
 

@@ -1,0 +1,272 @@
+"""Rules of clusters (rules/mbarriers.py), and of what is left when one is over: blocks that access each other's shared memory must
+all have begun, and none may exit before the last access; bytes that an mbarrier still expects never come.
+
+Of accesses to the shared memory of each other block the newest of a warp is kept, a Reach; arrivals at its mbarriers and copies to
+it are the uses of mbarriers.py. It is settled when a thread of that block that exits knows of it, by a barrier, or since it has
+waited for the phase of the arrival or of the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, popcount, trailing_zeros
+from mmulator.codegen.types import Struct, ptr_to, u32, u64
+from mmulator.machine.runtime.events import PROXY_SHIFT, Proxy
+from mmulator.machine.runtime.mbarrier import awaited_bytes
+from mmulator.machine.runtime.windows import OFFSET_MASK, U64
+from mmulator.machine.sanitizer.clocks import knows, now
+from mmulator.machine.sanitizer.found import find_against, of_cluster
+from mmulator.machine.sanitizer.mbarriers import blame, mbarriers_of, number_of, warp_number
+from mmulator.machine.sanitizer.phases import mbarrier_agent
+from mmulator.machine.state import ACCOUNTS, COPIES, Account, Cluster, Cta, Queue, Warp, Who
+from mmulator.numerics.mbarrier import BYTES
+from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
+from mmulator.rules import mbarriers as rules
+
+_EXIT, _START = rules.EXIT_UNSYNCHRONISED.number, rules.START_UNSYNCHRONISED.number
+_MISSING, _UNEXPECTED = rules.BYTES_MISSING.number, rules.BYTES_UNEXPECTED.number
+
+# Of a warp and a block of its cluster. begun: lanes of which it is known that the block has begun. lanes: that accessed its shared
+# memory at the newest clock, at which address and instruction.
+Reach = Struct("Reach", [
+    ("at", u64), ("begun", u32), ("lanes", u32), ("clock", u32), ("site", u32), ("bytes", u32), ("settled", u32),
+])  # fmt: skip
+# Of a cluster. met: lanes of each warp that have waited at barrier.cluster; of each CTA whether any has. reaches: warps by ranks.
+Clusters = Struct("Clusters", [("met", ptr_to(u32)), ("any", ptr_to(u32)), ("reaches", ptr_to(Reach))])
+
+
+def clusters_of(cluster: Any) -> Any:
+    """Macro: what is known of a cluster of more than one block; else null."""
+    return cast_ptr(Clusters, of_cluster(cluster).field("clusters"))
+
+
+# begin ----------------------------------------------------------------------------------------------------------------
+@native
+def has_begun(w: ptr_to(Warp), lane: u32, rank: u32) -> u32:
+    """1 if a lane can know that a block has begun: it has met it at barrier.cluster, or heard of one of its threads."""
+    cluster = w.cta.cluster
+    s = clusters_of(cluster)
+    if ((s.met[warp_number(w)] >> lane) & 1) != 0:
+        return u32(1)
+    if s.any[w.cta.rank] != 0 and ((w.cluster_came >> lane) & 1) == 0:
+        return u32(1)
+    warps = cluster.launch.warps
+    for i in range(rank * warps * 32, (rank + 1) * warps * 32):
+        if knows(w, lane, i, u32(1)) != 0:
+            return u32(1)
+    return u32(0)
+
+
+@native
+def reached(w: ptr_to(Warp), mask: u32, at: u64, bytes: u32, site: u32) -> None:
+    """Lanes access the shared memory of another block; at: the first of them."""
+    cluster = w.cta.cluster
+    s = clusters_of(cluster)
+    rank = u32((at & OFFSET_MASK) >> RANK_SHIFT)
+    r = s.reaches + (warp_number(w) * cluster.cta_count + rank)
+    left = mask & ~r.begun
+    r.begun = r.begun | mask
+    lost = u32(0)
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if has_begun(w, lane, rank) == 0:
+            lost = lost | (u32(1) << lane)
+    if lost != 0:
+        find_against(w, u32(_START), site, lost, at, bytes, u32(0), u32(0), u32(0), u32(0))
+    clock = now(w)
+    if r.clock == clock and r.site == site:
+        r.lanes = r.lanes | mask
+    else:
+        r.lanes = mask
+        r.clock = clock
+        r.site = site
+        r.at = at
+        r.bytes = bytes
+    r.settled = u32(0)
+
+
+@native
+def went(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+    if w.cta.cluster.cta_count == 1 or (access >> PROXY_SHIFT) == Proxy.MBARRIER:
+        return
+    if u64(clusters_of(w.cta.cluster)) == 0:
+        return
+    places = load(U64, at) | base
+    ranks = (places & OFFSET_MASK) >> RANK_SHIFT
+    left = mask & mask_bits(((places >> SLOT_SHIFT) == SLOT_SHARED) & (ranks != u64(w.cta.rank)))
+    while left != 0:
+        lane = trailing_zeros(left)
+        same = left & mask_bits(ranks == ranks[lane])
+        left = left & ~same
+        reached(w, same, at[lane] | base, bytes, site)
+
+
+@native
+def went_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+    if w.cta.cluster.cta_count == 1 or (access >> PROXY_SHIFT) != Proxy.GENERIC:
+        return
+    if u64(clusters_of(w.cta.cluster)) == 0 or (at >> SLOT_SHIFT) != SLOT_SHARED:
+        return
+    if u32((at & OFFSET_MASK) >> RANK_SHIFT) != w.cta.rank:
+        reached(w, u32(1) << lane, at, bytes, site)
+
+
+@native
+def met(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
+    """barrier.cluster.wait: all blocks have begun."""
+    s = clusters_of(w.cta.cluster)
+    if u64(s) != 0:
+        number = warp_number(w)
+        s.met[number] = s.met[number] | mask
+        s.any[w.cta.rank] = u32(1)
+
+
+# exit -----------------------------------------------------------------------------------------------------------------
+@native
+def all_known(w: ptr_to(Warp), lane: u32, warp: u32, lanes: u32, clock: u32) -> u32:
+    """1 if a lane knows of what lanes of a warp of the cluster did."""
+    left = lanes
+    while left != 0:
+        other = trailing_zeros(left)
+        left = left & (left - 1)
+        if knows(w, lane, warp * 32 + other, clock) == 0:
+            return u32(0)
+    return u32(1)
+
+
+@native
+def accuse(w: ptr_to(Warp), mask: u32, site: u32, warp: u32, lanes: u32, at: u64, bytes: u32, by: u32) -> None:
+    """A block exits whose shared memory a warp of the cluster accessed at instruction `by`, which nothing orders before."""
+    cluster = w.cta.cluster
+    other = cast_ptr(Warp, cluster.warps) + warp
+    find_against(other, u32(_EXIT), by, lanes, at, bytes, site + 1, w.cta.linear, w.index, mask)
+
+
+@native
+def settle_reaches(w: ptr_to(Warp), mask: u32, last: u32, site: u32) -> None:
+    cluster = w.cta.cluster
+    s = clusters_of(cluster)
+    warps = cluster.launch.warps
+    for i in range(cluster.warp_count):
+        r = s.reaches + (i * cluster.cta_count + w.cta.rank)
+        if r.lanes != 0 and r.settled == 0 and i // warps != w.cta.rank:
+            left = mask
+            while left != 0:
+                if all_known(w, trailing_zeros(left), i, r.lanes, r.clock) != 0:
+                    r.settled = u32(1)
+                    left = u32(0)
+                left = left & (left - 1)
+            if r.settled == 0 and last != 0:
+                accuse(w, mask, site, i, r.lanes, r.at, r.bytes, r.site)
+
+
+@native
+def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: u32, account: ptr_to(Account), site: u32) -> None:
+    """One of the block's: what other blocks did there, and copies that they issued."""
+    cluster = w.cta.cluster
+    s = mbarriers_of(cluster)
+    warps = cluster.launch.warps
+    number = number_of(cluster, account)
+    k = s.keepers + number
+    agent = mbarrier_agent(cluster, account.at)
+    for i in range(cluster.warp_count):
+        use = s.uses + (number * u64(cluster.warp_count) + u64(i))
+        if use.lanes != 0 and use.settled == 0 and i // warps != w.cta.rank:
+            left = mask
+            while left != 0:
+                lane = trailing_zeros(left)
+                left = left & (left - 1)
+                if knows(w, lane, agent, use.phase) != 0:
+                    use.settled = u32(1)
+                elif all_known(w, lane, i, use.lanes, use.clock) != 0:
+                    use.settled = u32(1)
+            if use.settled == 0 and last != 0:
+                accuse(w, mask, site, i, use.lanes, k.at, u32(8), use.site)
+    if k.async_clock != 0 and k.settled == 0 and k.issued.warp // warps != w.cta.rank:
+        left = mask
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            if knows(w, lane, agent, k.async_clock) != 0:
+                k.settled = u32(1)
+        if k.settled == 0 and last != 0:
+            accuse(w, mask, site, k.issued.warp, u32(1) << k.issued.lane, k.at, u32(8), k.issued.site - 1)
+
+
+@native
+def left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """Threads exit. Of the last ones of a block nobody comes later."""
+    cluster = w.cta.cluster
+    if cluster.cta_count == 1 or u64(clusters_of(cluster)) == 0:
+        return
+    last = u32(w.cta.live_threads == popcount(mask))
+    settle_reaches(w, mask, last, site)
+    if u64(mbarriers_of(cluster)) == 0 or cluster.account_count == 0:
+        return
+    table = cast_ptr(Account, cluster.accounts)
+    begin = u64(w.cta.shared)
+    for n in range(u32(ACCOUNTS)):
+        entry = table + n
+        if entry.at - begin < u64(cluster.launch.shared_bytes):
+            settle_mbarrier(w, mask, last, entry, site)
+
+
+# the end --------------------------------------------------------------------------------------------------------------
+@native
+def copies_pend(cluster: ptr_to(Cluster)) -> u32:
+    """1 if cp.async, and arrivals behind them, were never carried out."""
+    for i in range(cluster.warp_count):
+        q = cast_ptr(Queue, (cast_ptr(Warp, cluster.warps) + i).queues) + COPIES.queue
+        if q.done != q.issued:
+            return u32(1)
+    return u32(0)
+
+
+@native
+def lacks(cluster: ptr_to(Cluster), k_at: u64, rule: u32, who: ptr_to(Who), other: ptr_to(Who)) -> None:
+    """Bytes of an mbarrier that is left: whose they are, and perhaps against whom."""
+    w = cast_ptr(Warp, cluster.warps) + who.warp
+    if other.site != 0:
+        blame(w, rule, who.site - 1, u32(1) << who.lane, k_at, other.site, other.warp, u32(1) << other.lane)
+    else:
+        find_against(w, rule, who.site - 1, u32(1) << who.lane, k_at, u32(8), u32(0), u32(0), u32(0), u32(0))
+
+
+@native
+def finished(cluster: ptr_to(Cluster)) -> None:
+    """A cluster is over, and all that it had under way."""
+    s = mbarriers_of(cluster)
+    if u64(s) == 0 or cluster.account_count == 0:
+        return
+    if copies_pend(cluster) != 0:
+        return
+    table = cast_ptr(Account, cluster.accounts)
+    for n in range(u32(ACCOUNTS)):
+        entry = table + n
+        if entry.at != 0 and entry.valid != 0:
+            bytes = awaited_bytes(entry.word)
+            k = s.keepers + n
+            if bytes != 0 and (bytes >> (BYTES - 1)) == 0 and entry.asked.site != 0:
+                lacks(cluster, k.at, u32(_MISSING), entry.asked, entry.brought)
+            elif (bytes >> (BYTES - 1)) != 0 and entry.brought.site != 0:
+                lacks(cluster, k.at, u32(_UNEXPECTED), entry.brought, entry.asked)
+
+
+@native
+def renewed(cluster: ptr_to(Cluster)) -> None:
+    """A cluster begins."""
+    s = clusters_of(cluster)
+    if u64(s) != 0:
+        fill_bytes(s.met, 0, u64(cluster.warp_count) * 4)
+        fill_bytes(s.any, 0, u64(cluster.cta_count) * 4)
+        fill_bytes(s.reaches, 0, u64(cluster.warp_count * cluster.cta_count) * Reach.size)
+
+
+HOOKS: Mapping[str, Native] = {
+    "accessed": went, "accessed_one": went_one, "cluster_waited": met, "lanes_exit": left, "cluster_finished": finished,
+    "cluster_begins": renewed,
+}  # fmt: skip

@@ -1,0 +1,114 @@
+"""Which registers of a function may be undefined somewhere: read before anybody wrote them, or computed from such.
+
+PTX ISA 9.1, State Spaces: a register has no value before it is written; nor has .shared and .local memory. A register that this
+file does not name has a value wherever it is read, so whoever tracks values at run time need not watch it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from mmulator.errors import must_be
+from mmulator.isa.effects import Ends, Memory, Queue, Step, Together
+from mmulator.program.blocks import FunctionBlocks
+from mmulator.program.frames import Liveness
+from mmulator.program.uses import CARRY, accesses, registers_of, uses_and_defs
+from mmulator.ptx.tree import Address, Instruction, Reg, Symbol, VectorOperand
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Of a function: registers that may be undefined where they are read, and those of them that may be so because of what was
+    loaded."""
+
+    registers: frozenset[str]
+    loaded: frozenset[str]
+
+
+class Flow(Enum):
+    """How the results of an instruction come by a value."""
+
+    DEFINED = "they have one"
+    EACH = "in a lane, if all its sources have one"
+    ANY = "in a lane, if one of its sources has one: parts are put together, and nobody knows which are used"
+    CHOICE = "as of the source that is chosen"
+    LOGIC = "as EACH, or if one source decides alone"
+    LOADED = "if the bytes have been written"
+    ROWS = "the same, of rows that other lanes have the addresses of"
+    PRODUCT = "an element, if its row of A, its column of B and what is added have one"
+    WGMMA = "the same, of matrices in shared memory"
+    LANES = "as of the lane that it is taken from"
+    WARP = "if all lanes that take part have one"
+
+
+_BY_OPCODE = {
+    "selp": Flow.CHOICE, "slct": Flow.CHOICE, "shfl": Flow.LANES, "vote": Flow.WARP, "redux": Flow.WARP, "match": Flow.WARP,
+    "mma": Flow.PRODUCT, "ldmatrix": Flow.ROWS, "atom": Flow.LOADED, "ld": Flow.LOADED, "ldu": Flow.LOADED, "prmt": Flow.ANY,
+    "bfi": Flow.ANY, "shf": Flow.ANY,
+}  # fmt: skip
+
+
+def flow_of(ins: Instruction) -> Flow:
+    """How the results of an instruction come by a value."""
+    opcode, effects = ins.opcode, ins.effects
+    if opcode == "wmma":
+        return Flow.PRODUCT if "mma" in ins.modifiers else Flow.DEFINED
+    if effects.queue is Queue.WGMMA and effects.step is Step.ISSUE:
+        return Flow.WGMMA
+    if opcode in ("ld", "ldu", "atom") and not in_doubt(ins):
+        return Flow.DEFINED
+    if opcode in _BY_OPCODE:
+        return _BY_OPCODE[opcode]
+    if effects.ends is not Ends.NO or effects.memory is not Memory.NONE or effects.together is not Together.ALONE:
+        return Flow.DEFINED
+    if opcode in ("and", "or") and ins.form["type"] == "pred":
+        return Flow.LOGIC
+    if opcode in ("xor", "sub") and len(ins.operands) == 3 and isinstance(ins.operands[1], Reg):
+        b = ins.operands[2]
+        if isinstance(b, Reg) and b.name == ins.operands[1].name:
+            return Flow.DEFINED  # zero, whatever it is
+    if opcode == "mov" and any(isinstance(o, VectorOperand) for o in ins.operands[1:]) and not ins.form["vec"]:
+        return Flow.ANY
+    if opcode == "cvt" and sum(access == "r" for access, _ in accesses(ins)) > 1:
+        return Flow.ANY  # two numbers side by side
+    return Flow.EACH
+
+
+def in_doubt(ins: Instruction) -> bool:
+    """Whether an access may meet bytes that nobody has written: of shared and local memory, and of a function's parameters."""
+    space = ins.form["space"].partition("::")[0]
+    return space in ("", "shared", "local", "param")
+
+
+def doubt(function: FunctionBlocks, live: Liveness) -> Doubt:
+    """What may be undefined in a function."""
+    given = {p.name for p in (*function.function.params, *function.function.returns)}
+    own = {p.name for p in function.function.params} if function.function.is_entry else set()
+    steps = [i for b in function.blocks for i in (*b.body, *([b.last] if b.last is not None else ()))]
+    flows = [(flow_of(i), i, *uses_and_defs(i)) for i in steps]
+
+    def spread(found: set[str]) -> frozenset[str]:
+        changed = True
+        while changed:
+            before = len(found)
+            for flow, ins, uses, defs in flows:
+                if not defs <= found and _doubt(flow, ins, uses, found, own):
+                    found |= defs - {CARRY}
+            changed = len(found) != before
+        return frozenset(found)
+
+    unwritten = {n for n in live.into[0] if n not in given and n != CARRY}
+    return Doubt(spread(unwritten), spread(set()))
+
+
+def _doubt(flow: Flow, ins: Instruction, uses: set[str], found: set[str], own: set[str]) -> bool:
+    """own: names of a kernel's parameters."""
+    if ins.guard is not None and ins.guard[0].name in found:
+        return True
+    if flow is Flow.DEFINED:
+        return False
+    if flow is Flow.LOADED:
+        base = must_be(next(o for o in ins.operands if isinstance(o, Address)), Address).base
+        return not (ins.form["space"].startswith("param") and isinstance(base, Symbol) and base.name in own)
+    return flow in (Flow.ROWS, Flow.WGMMA) or not uses.isdisjoint(found)
