@@ -8,16 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mmulator.machine.launch.findings import accumulators, execution, orders, values
+from mmulator.machine.launch.findings import accumulators, execution, orders, shadows, values
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 
 Memory = np.ndarray | Sequence[np.ndarray] | None
 OF_LAUNCH: Mapping[str, Callable[[Grid], Memory]] = {
     "orders": orders.of_launch,
+    "races": shadows.of_launch,
 }
 OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "orders": orders.of_cluster,
+    "races": shadows.of_cluster,
     "accumulators": accumulators.memory,
     "execution": execution.of_cluster,
     "values": values.of_cluster,

@@ -14,8 +14,8 @@ from mmulator.machine.launch.mbarriers import Event, Known, place_text, shared_s
 from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.launch.whereabouts import Group, arrived_text, groups
 from mmulator.program.addresses import SHARED_BASE
-from mmulator.ptx.tree import Address, Instruction, Symbol
 from mmulator.program.blocks import takes_whole_warp
+from mmulator.ptx.tree import Address, Instruction, Symbol
 from mmulator.rules import Rule, execution, mbarriers, waits
 
 SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {}
