@@ -67,7 +67,7 @@ def location_at(o: ptr_to(Orders), at: u64, make: u32) -> ptr_to(Location):
 
 
 @native
-def overwrite(o: ptr_to(Orders), at: u64) -> None:
+def overwrite_location(o: ptr_to(Orders), at: u64) -> None:
     """A store: what was released there before cannot be acquired any more."""
     entry = location_at(o, at, u32(0))
     if u64(entry) != 0:
@@ -78,7 +78,7 @@ def overwrite(o: ptr_to(Orders), at: u64) -> None:
 
 
 @native
-def publish(o: ptr_to(Orders), rank: u32, at: u64, c: ptr_to(Collector), wide: u32) -> None:
+def publish_location(o: ptr_to(Orders), rank: u32, at: u64, c: ptr_to(Collector), wide: u32) -> None:
     """What was collected is released to an address; wide: not only to the CTA."""
     entry = location_at(o, at, u32(1))
     if u64(entry) == 0:
@@ -95,7 +95,7 @@ def publish(o: ptr_to(Orders), rank: u32, at: u64, c: ptr_to(Collector), wide: u
 
 
 @native
-def hear(
+def hear_location(
     o: ptr_to(Orders), rank: u32, at: u64, lanes: ptr_to(u32), wide_lanes: ptr_to(u32), mask: u32, scope: u32
 ) -> None:
     """Views of lanes learn what was released to an address: in scope of the CTA, and in a wider one."""
@@ -132,7 +132,7 @@ def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
         same = mask_bits(addresses == address) & left
         left = left & ~same
         if (order & LOADS) == 0:
-            overwrite(o, address)
+            overwrite_location(o, address)
             overwrite_world(cluster, address)
         same = same & lanes
         if same != 0:
@@ -145,7 +145,7 @@ def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
                     wide = u32(_GPU - 1)
                 if (k.released_wide & same) == 0:
                     wide = u32(_CTA)
-            publish(o, w.cta.rank, address, c, u32(wide > _CTA))
+            publish_location(o, w.cta.rank, address, c, u32(wide > _CTA))
             if wide >= _GPU:
                 tell_world(cluster, address, c.views[0])
             clear_collector(o, c)
@@ -174,7 +174,7 @@ def order_loaded(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
             wide_lanes = k.acquired_wide
             far_lanes = k.acquired_gpu
         if o.location_count != 0:
-            hear(o, w.cta.rank, address, lanes, wide_lanes, same, scope)
+            hear_location(o, w.cta.rank, address, lanes, wide_lanes, same, scope)
         if scope >= _GPU:
             hear_world(w, same, address, far_lanes)
 

@@ -119,7 +119,7 @@ def take_snapshot(launch: ptr_to(SanitizedLaunch), world: ptr_to(World)) -> u32:
 
 
 @native
-def take_row(launch: ptr_to(SanitizedLaunch), world: ptr_to(World)) -> u32:
+def new_row(launch: ptr_to(SanitizedLaunch), world: ptr_to(World)) -> u32:
     """A row of nothing, or ALL."""
     if world.row_free_count != 0:
         world.row_free_count = world.row_free_count - 1
@@ -250,7 +250,7 @@ def tell_world(cluster: ptr_to(Cluster), at: u64, id: u32) -> None:
         unlock_world(world)
         return
     if entry.row == NOTHING:
-        entry.row = take_row(launch, world)
+        entry.row = new_row(launch, world)
     if id == ALL:
         drop_row(world, entry.row)
         entry.row = u32(ALL)
@@ -325,7 +325,7 @@ def hear_world(w: ptr_to(Warp), mask: u32, at: u64, lanes: ptr_to(u32)) -> None:
                 s.place = at
                 s.version = entry.version
                 if s.row == NOTHING:
-                    s.row = take_row(launch, world)
+                    s.row = new_row(launch, world)
                 s.row = join_rows(launch, world, s.row, entry.row)
                 if entry.row >= FIRST:
                     own = row_at(world, entry.row)[cluster.number]
