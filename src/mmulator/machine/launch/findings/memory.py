@@ -8,7 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mmulator.machine.launch.findings import accumulators, execution, orders, shadows, values
+from mmulator.machine.launch.findings import (
+    accumulators,
+    execution,
+    mbarriers,
+    orders,
+    proxies,
+    shadows,
+    values,
+)
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 
@@ -21,6 +29,9 @@ OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "orders": orders.of_cluster,
     "races": shadows.of_cluster,
     "accumulators": accumulators.memory,
+    "mbarriers": mbarriers.of_cluster,
+    "clusters": mbarriers.of_blocks,
     "execution": execution.of_cluster,
     "values": values.of_cluster,
+    "proxies": proxies.memory,
 }
