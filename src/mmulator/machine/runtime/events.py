@@ -329,6 +329,11 @@ def product_in_shared(
 
 
 @hook
+def local_copied(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u32) -> None:
+    """Bytes of a lane's local memory have been copied there, by their offsets: parameters and results of a call."""
+
+
+@hook
 def frame_entered(w: ptr_to(Warp), mask: u32, base: ptr_to(u32), begin: u32, end: u32) -> None:
     """Lanes enter a function, whose variables lie there in local memory: base[lane] + begin to end."""
 
