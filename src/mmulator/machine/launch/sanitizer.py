@@ -26,7 +26,9 @@ FOUND, LOG = Found.numpy_dtype(), Log.numpy_dtype()
 class Sanitizer:
     """Subscriber of one launch (launch/events.py)."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: frozenset[str] | None = None) -> None:
+        """rules: names of those that are told of; None: all."""
+        self.rules = rules
         self.kept: list[Any] = []  # memory that native code has the addresses of
 
     @property
@@ -72,13 +74,15 @@ class Sanitizer:
 
     def findings(self) -> tuple[Finding, ...]:
         """So far."""
-        return findings_of(self.grid, self.tables[self.tables["rule"] != 0])
+        found = findings_of(self.grid, self.tables[self.tables["rule"] != 0])
+        return found if self.rules is None else tuple(f for f in found if f.rule in self.rules)
 
     def with_the_end(self, last: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """The findings so far, and those of the fault or deadlock that ended the run; what was found before is not said again."""
         found = self.findings()
         known = {(f.rule, f.location) for f in found}
-        return (*found, *(f for f in last if (f.rule, f.location) not in known))
+        new = (f for f in last if self.rules is None or f.rule in self.rules)
+        return (*found, *(f for f in new if (f.rule, f.location) not in known))
 
     @property
     def notes(self) -> list[str]:

@@ -3,7 +3,8 @@
 For each warp what its text says of its wgmma, by their numbers: which are issued, committed to a group, waited for. When the
 machine carries them out plays no part, nor do waits that it puts there itself (CompileOptions.waits). Each register that some
 wgmma names has a Cell: the newest wgmma that accumulates there, the newest that reads A there, and who else accessed it since the
-last wgmma.fence. A number of a wgmma is kept + 1, so 0 is none.
+last wgmma.fence. A number of a wgmma is kept + 1, so 0 is none. Behind a finding all is as if the wait or the fence had been there: one
+that is missing is told once, where it is first missed.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def accumulators_conflict(
     w: ptr_to(Warp), mine: ptr_to(Accumulators), rule: u32, site: u32, lanes: u32, number: u32, word: u32
 ) -> None:
     """A rule is broken against the operation of this number (+ 1). words: the place; its group or UNCOMMITTED; groups committed
-    since, or the N of the wait_group that would be enough."""
+    since, which is the N of the wait_group that is enough."""
     other = _issued(mine, number - 1)
     entry = find_against(w, rule, site, lanes, u64(0), u32(0), other.site + 1, w.cta.linear, w.index, u32(FULL))
     if u64(entry) != 0:
@@ -110,7 +111,16 @@ def accumulators_conflict(
             entry.words[0] = u64(word)
             entry.words[1] = u64(other.group)
             entry.words[2] = u64(mine.groups - 1 - other.group)
-            entry.words[3] = u64(mine.groups)
+
+
+@native
+def accumulators_early(
+    w: ptr_to(Warp), mine: ptr_to(Accumulators), rule: u32, site: u32, lanes: u32, number: u32, word: u32
+) -> None:
+    """The same where nothing has waited for that operation."""
+    accumulators_conflict(w, mine, rule, site, lanes, number, word)
+    if rule != u32(A_READ.number):
+        mine.done = number
 
 
 @native
@@ -125,13 +135,13 @@ def accumulators_touched(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, sit
         if wrote != 0:
             rule = u32(WRITTEN_EARLY.number)
         if mask != 0:
-            accumulators_conflict(w, mine, rule, site, mask, cell.d, cell.d_place)
+            accumulators_early(w, mine, rule, site, mask, cell.d, cell.d_place)
     elif cell.a > mine.done:
         rule = u32(A_OVERWRITTEN.number)
         if wrote == 0:
             rule = u32(A_READ.number)
         if mask != 0 and (wrote != 0 or kind == Site.STRICT):
-            accumulators_conflict(w, mine, rule, site, mask, cell.a, cell.a_place)
+            accumulators_early(w, mine, rule, site, mask, cell.a, cell.a_place)
     epoch = mine.epoch
     if kind == Site.COMPUTES:
         epoch = mine.seen
@@ -181,10 +191,10 @@ def accumulators_use_d(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32,
         if told == 0 and cell.d_epoch == mine.epoch and cell.shape != shape:
             told = accumulators_between(w, mine, op.site, cell.d, i | u32(SHAPE << PLACE_BITS))
         if told == 0 and apart == 0 and cell.d > mine.done and cell.d_epoch == mine.epoch and cell.tile != table.tile:
-            accumulators_conflict(w, mine, u32(OVERLAP.number), op.site, u32(FULL), cell.d, i)
+            accumulators_conflict(w, mine, u32(OVERLAP.number), op.site, u32(FULL), cell.d, cell.d_place)
             apart = u32(1)
         if early == 0 and cell.a > mine.done:
-            accumulators_conflict(w, mine, u32(A_OVERWRITTEN.number), op.site, u32(FULL), cell.a, cell.a_place)
+            accumulators_early(w, mine, u32(A_OVERWRITTEN.number), op.site, u32(FULL), cell.a, cell.a_place)
             early = u32(1)
         if told == 0 and early == 0 and cell.a_epoch == mine.epoch:
             told = accumulators_between(w, mine, op.site, cell.a, i | u32(BETWEEN << PLACE_BITS))
@@ -192,7 +202,7 @@ def accumulators_use_d(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32,
 
 
 @native
-def accumulators_use_a(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32, fenced: u32) -> None:
+def accumulators_use_a(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32, fenced: u32) -> u32:
     """The same of A in registers."""
     op = operation(w, u64(number))
     slots = cast_ptr(i32, op.table.a_slots)
@@ -202,12 +212,13 @@ def accumulators_use_a(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32,
         cell = _cell(mine, op.frame + u64(slots[i]))
         word = i | u32(IN_A << PLACE_BITS)
         if early == 0 and cell.d > mine.done:
-            accumulators_conflict(w, mine, u32(READ_EARLY.number), op.site, u32(FULL), cell.d, cell.d_place)
+            accumulators_early(w, mine, u32(READ_EARLY.number), op.site, u32(FULL), cell.d, cell.d_place)
             early = u32(1)
         if told == 0 and cell.touch == mine.epoch:
             told = accumulators_unfenced(w, cell, op.site, word)
         if told == 0 and early == 0 and cell.d_epoch == mine.epoch:
             told = accumulators_between(w, mine, op.site, cell.d, word)
+    return told
 
 
 @native
@@ -225,18 +236,18 @@ def accumulators_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
             entry.words[0] = u64(FIRST << PLACE_BITS)
     fenced = accumulators_use_d(w, mine, own, fenced)
     if table.a_in_registers != 0:
-        accumulators_use_a(w, mine, own, fenced)
+        fenced = accumulators_use_a(w, mine, own, fenced)
+    mine.epoch = mine.epoch + fenced
+    if table.a_in_registers != 0:
         for i in range(u32(4)):
             cell = _cell(mine, op.frame + u64(cast_ptr(i32, table.a_slots)[i]))
             cell.a = own + 1
             cell.a_epoch = mine.epoch
-            cell.touch = u32(0)  # told, if it was wrong
             cell.a_place = i | u32(IN_A << PLACE_BITS)
     for i in range(table.d_words):
         cell = _cell(mine, op.frame + u64(cast_ptr(i32, table.d_slots)[i]))
         cell.d = own + 1
         cell.d_epoch = mine.epoch
-        cell.touch = u32(0)
         cell.d_place = i
         cell.shape = table.n | table.k << 16
         cell.tile = table.tile

@@ -76,9 +76,9 @@ def _register(wgmma: Instruction, word: int) -> str:
 
 def _group(c: Context) -> str:
     """Why a wgmma is in flight, and what would cover it."""
-    _, group, since, _ = c.words
+    _, group, since, *_ = c.words
     if group == UNCOMMITTED:
-        return "no wgmma.commit_group follows it"
+        return "no wgmma.commit_group has made it part of a group"
     return f"its group is pending: wgmma.wait_group {since}{' or less' if since else ''} would cover it"
 
 

@@ -9,7 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mmulator.machine.launch.arena import pointer
-from mmulator.machine.launch.findings import accumulators, execution, values
+from mmulator.machine.launch.findings import (
+    accumulators,
+    execution,
+    mbarriers,
+    proxies,
+    shadows,
+    values,
+)
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.clocks import ALL, PLANES, Collector, Knower, Orders
@@ -18,7 +25,7 @@ from mmulator.machine.state import COPIES, LANES, NUM_BARRIERS
 
 SPARE_AGENTS, SPARE_VIEWS = 256, 512
 Memory = np.ndarray | Sequence[np.ndarray] | None
-OF_LAUNCH: Mapping[str, Callable[[Grid], Memory]] = {}
+OF_LAUNCH: Mapping[str, Callable[[Grid], Memory]] = {"races": shadows.of_launch}
 
 
 def _orders(resident: Resident) -> Memory:
@@ -47,7 +54,11 @@ def _orders(resident: Resident) -> Memory:
 
 OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "orders": _orders,
+    "races": shadows.of_cluster,
     "accumulators": accumulators.memory,
+    "mbarriers": mbarriers.of_cluster,
+    "clusters": mbarriers.of_blocks,
     "execution": execution.of_cluster,
     "values": values.of_cluster,
+    "proxies": proxies.memory,
 }
