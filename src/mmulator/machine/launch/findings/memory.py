@@ -9,7 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mmulator.machine.launch.arena import pointer
-from mmulator.machine.launch.findings import accumulators, execution, shadows, values
+from mmulator.machine.launch.findings import (
+    accumulators,
+    execution,
+    mbarriers,
+    proxies,
+    shadows,
+    values,
+)
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.clocks import ALL, PLANES, Collector, Knower, Orders
@@ -49,6 +56,9 @@ OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "orders": _orders,
     "races": shadows.of_cluster,
     "accumulators": accumulators.memory,
+    "mbarriers": mbarriers.of_cluster,
+    "clusters": mbarriers.of_blocks,
     "execution": execution.of_cluster,
     "values": values.of_cluster,
+    "proxies": proxies.memory,
 }
