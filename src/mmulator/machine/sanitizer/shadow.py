@@ -24,12 +24,10 @@ from mmulator.codegen.ops import (
     mask_bits,
     minimum,
     null,
-    popcount,
     trailing_zeros,
 )
 from mmulator.codegen.types import ptr_to, u8, u32, u64
-from mmulator.machine.runtime.atomic import atomic_rmw, compare_exchange
-from mmulator.machine.runtime.windows import shared_of
+from mmulator.machine.runtime.atomic import atomic_rmw
 from mmulator.machine.sanitizer.clocks import FENCED as CLOCKS_FENCED
 from mmulator.machine.sanitizer.clocks import KNOWN as CLOCKS_KNOWN
 from mmulator.machine.sanitizer.clocks import U32, agent_of, entries_of, knower_of, knows, now, one_view, orders_of
@@ -45,7 +43,6 @@ from mmulator.machine.sanitizer.records import (
     MANY,
     PER_LANE,
     PROXY_FROM,
-    READ,
     SCOPE_MASK,
     SCOPE_SHIFT,
     STRONG,
@@ -55,11 +52,9 @@ from mmulator.machine.sanitizer.records import (
     Area,
     Kind,
     LaunchRaces,
-    Node,
     Races,
     Record,
     Store,
-    Verdict,
     enough,
     free_node,
     kind_of,
@@ -67,7 +62,7 @@ from mmulator.machine.sanitizer.records import (
     races_of,
     record_of,
 )
-from mmulator.machine.state import Cluster, Cta, Warp
+from mmulator.machine.state import Warp
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 
 SHEET_BITS = 11
@@ -502,7 +497,7 @@ def act_async(
     w: ptr_to(Warp), lane: u32, lanes: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32,
     out: ptr_to(Actor),
 ) -> None:
-    """An asynchronous operation that lanes issue now (lane: who is named) accesses shared (global_: global) memory from now on, and
+    """An asynchronous operation that lanes issue now (lane: who is named) accesses shared (global_: global) memory from now on;
     others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
     cluster = w.cta.cluster
     s = races_of(cluster)
