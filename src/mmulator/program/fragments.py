@@ -92,8 +92,8 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Fragments:
-    """Of a function. wrong: by the id of the instruction that uses a fragment. partly: ids of instructions that operate on elements
-    of fragments which are used later, under a condition or with an operand that may differ among lanes."""
+    """Of a function. wrong: by the id of the instruction that uses a fragment. partly: ids of instructions that operate on
+    elements of fragments which are used later, under a condition or with an operand that may differ among lanes."""
 
     wrong: Mapping[int, tuple[Wrong, ...]]
     partly: frozenset[int]

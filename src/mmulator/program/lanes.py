@@ -1,4 +1,4 @@
-"""What surely depends on the lane and on nothing that was loaded: registers, and blocks of code that only some lanes may reach."""
+"""What depends on the lane and on nothing that was loaded: registers, and blocks of code that only some lanes may reach."""
 
 from __future__ import annotations
 

@@ -75,22 +75,22 @@ SPACE = Rule(
     "copy the matrix to shared memory first: a local array, also one that the compiler made of a C++ array, is not enough",
 )  # fmt: skip
 ROWS = Rule(
-    524, "wmma-row-misaligned", Severity.WARNING, "rows of a wmma matrix are aligned to 16 bytes, not to the fragment", _STORAGE,
-    "The PTX ISA asks that every row begins at a multiple of the fragment's size, 32 bytes for A and B of f16; CUDA's description "
-    "of load_matrix_sync asks for a stride of a multiple of 16 bytes. Chips so far take the latter.",
+    524, "wmma-row-misaligned", Severity.NOTE, "rows of a wmma matrix are aligned to 16 bytes, not to the fragment", _STORAGE,
+    "The PTX ISA asks that every row begins at a multiple of the fragment's size, 32 bytes for A and B of f16; CUDA's "
+    "description of load_matrix_sync asks for a stride of a multiple of 16 bytes. Chips so far take the latter.",
     "pad rows by 32 bytes (16 elements of f16), which obeys both",
 )  # fmt: skip
 FRAGMENT = Rule(
     530, "wmma-fragment-mismatch", Severity.ERROR, "a fragment is used as another than it is", f"{_MULTIPLY}; wmma.store",
-    "wmma.mma and wmma.store take fragments of their own shape and type, A and B in the layout that they were loaded with: .shape, "
-    ".alayout, .blayout and the types must match those of the instruction that made the fragment. Which lane holds which element "
-    "differs, and from chip to chip.",
+    "wmma.mma and wmma.store take fragments of their own shape and type, A and B in the layout that they were loaded with: "
+    ".shape, .alayout, .blayout and the types must match those of the instruction that made the fragment. Which lane holds which "
+    "element differs, and from chip to chip.",
     "load the fragment with the shape, layout and type that it is used with; go through memory to change them",
 )  # fmt: skip
 CONVERTED = Rule(
     531, "wmma-fragment-converted", Severity.ERROR, "accumulators are converted between .f16 and .f32", _FRAGMENTS,
-    "Type conversion between .f16 and .f32 accumulator fragments is not supported in either direction: the result is undefined, "
-    "even if the order of elements remains unchanged.",
+    "Type conversion between .f16 and .f32 accumulator fragments is not supported in either direction: the result is "
+    "undefined, even if the order of elements remains unchanged.",
     "store the accumulator in its own type and convert in memory, or accumulate in the other type",
 )  # fmt: skip
 REORDERED = Rule(

@@ -41,7 +41,7 @@ def fragment_placed(
 
 @hook
 def fragment_used(w: ptr_to(Warp), misuse: u32, number: u32, site: u32) -> None:
-    """wmma.mma or .store of a fragment that is known to be another (program/fragments.py): the how manieth Misuse it is, and which of
+    """wmma.mma or .store of a fragment that is known to be another (program/fragments.py): the number of the Misuse, and of
     what is wrong with the instruction."""
 
 

@@ -22,10 +22,8 @@ _RANGE, _METADATA, _ORDER = rules.SELECTOR_RANGE.number, rules.METADATA.number, 
 _ADDRESS, _STRIDE, _SHORT = rules.ADDRESS.number, rules.STRIDE.number, rules.SHORT_STRIDE.number
 _SPACE, _RESERVED, _ROWS, _UNEVEN = rules.SPACE.number, rules.RESERVED.number, rules.ROWS.number, rules.UNEVEN.number
 # The rule of each Misuse.
-_MISUSES = tuple(
-    {Misuse.CONVERTED: rules.CONVERTED, Misuse.REORDERED: rules.REORDERED, Misuse.UNEVEN: rules.UNEVEN}.get(m, rules.FRAGMENT).number
-    for m in Misuse
-)
+_BY_MISUSE = {Misuse.CONVERTED: rules.CONVERTED, Misuse.REORDERED: rules.REORDERED, Misuse.UNEVEN: rules.UNEVEN}
+_MISUSES = tuple(_BY_MISUSE.get(each, rules.FRAGMENT).number for each in Misuse)
 
 
 @native
@@ -137,6 +135,6 @@ def judge_factors(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) ->
 
 
 HOOKS = {
-    "operand_given": judge_operand, "fragment_placed": judge_place, "metadata_given": judge_metadata, "fragment_used": judge_fragment,
-    "fragment_operated": judge_elements, "fragment_scaled": judge_factors,
+    "operand_given": judge_operand, "fragment_placed": judge_place, "metadata_given": judge_metadata,
+    "fragment_used": judge_fragment, "fragment_operated": judge_elements, "fragment_scaled": judge_factors,
 }  # fmt: skip
