@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mmulator.findings import WIDTH, Finding, counted, grouped, paragraph
-
-if TYPE_CHECKING:
-    from mmulator.doors.pytest_tests import ThisTest
 
 
 def paragraphs(findings: Sequence[Finding]) -> Iterator[str]:
@@ -28,10 +25,10 @@ class Findings:
     rows: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     launches: int = 0
 
-    def count(self, test: str, this: ThisTest) -> None:
+    def count(self, test: str, launches: int, findings: Sequence[Finding]) -> None:
         """What the launches of one test have."""
-        self.launches += this.looked
-        for f in this.findings:
+        self.launches += launches
+        for f in findings:
             text = paragraph([f], None)[0]
             row = self.rows.setdefault(f.key, {"key": f.key, "error": f.is_error, "text": text, "tests": []})
             row["tests"].append(test)

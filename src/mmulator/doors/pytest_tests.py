@@ -205,7 +205,7 @@ class Tests:
         finally:
             driver.listeners.remove(self.this)
             driver.readers.remove(self.this.read)
-            self.findings.count(item.nodeid, self.this)
+            self.findings.count(item.nodeid, self.this.looked, self.this.findings)
             driver.change(before)
             use(driver)  # if the test made one of its own
 

@@ -9,6 +9,7 @@ from mmulator.codegen.values import Builder
 from mmulator.machine.runtime import events, hooks_operands
 from mmulator.machine.sanitizer import (
     accumulators,
+    ends,
     execution,
     mbarriers,
     operands,
@@ -23,7 +24,20 @@ from mmulator.machine.sanitizer import (
 # Topics in the order in which they hear of an event: hooks, by their names, to functions. Who knew what comes first where an
 # access is judged by it.
 TOPICS: tuple[Mapping[str, Native], ...] = tuple(
-    topic.HOOKS for topic in (orders, races, proxies, accumulators, mbarriers, operands, execution, values, values_products, waits)
+    topic.HOOKS
+    for topic in (
+        orders,
+        races,
+        proxies,
+        accumulators,
+        mbarriers,
+        ends,
+        operands,
+        execution,
+        values,
+        values_products,
+        waits,
+    )
 )
 
 

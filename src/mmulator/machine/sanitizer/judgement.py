@@ -68,7 +68,7 @@ def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
 
 
 @native
-def tell(
+def tell_race(
     w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, bytes: u32, other_site: u32, other_cta: u32, other_warp: u32,
     other_lanes: u32, word: u64,
 ) -> None:
@@ -138,11 +138,11 @@ def conflict(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, lanes: u32, wrote: 
                 d.other_lanes = lanes
                 d.word = word
             return
-    tell(a.w, rule, a.site, a.lanes, a.at, u32(a.bytes), r.site, r.cta, r.warp, lanes, word)
+    tell_race(a.w, rule, a.site, a.lanes, a.at, u32(a.bytes), r.site, r.cta, r.warp, lanes, word)
 
 
 @native
-def settle(s: ptr_to(Races)) -> None:
+def settle_doubts(s: ptr_to(Races)) -> None:
     """The writes in doubt are done."""
     now = stack(u64, 2)
     for i in range(s.doubt_count):
@@ -151,7 +151,7 @@ def settle(s: ptr_to(Races)) -> None:
         now[1] = u64(0)
         peek(d.w, d.lane, d.at, u64(d.bytes), cast_ptr(u8, now))
         if now[0] != d.before[0] or now[1] != d.before[1]:
-            tell(
+            tell_race(
                 d.w, d.rule, d.site, d.lanes, d.at, d.bytes, d.other_site, d.other_cta, d.other_warp, d.other_lanes, d.word
             )
     s.doubt_count = u32(0)

@@ -20,7 +20,7 @@ from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.machine.runtime.events import PROXY_SHIFT, SCOPE_SHIFT as ORDER_SCOPE, Access, Order
 from mmulator.machine.sanitizer.clocks import agent_of, copies_agent_of, now
-from mmulator.machine.sanitizer.judgement import settle
+from mmulator.machine.sanitizer.judgement import settle_doubts
 from mmulator.machine.sanitizer.records import (
     ATOMIC,
     KIND_SHIFT,
@@ -35,7 +35,7 @@ from mmulator.machine.sanitizer.records import (
     Kind,
     Races,
     Store,
-    begin,
+    begin_races,
     enough,
     races_of,
     record_of,
@@ -128,7 +128,7 @@ def each_place(a: ptr_to(Actor), mask: u32, at: ptr_to(u64), base: u64, bytes: u
 def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
     s = races_of(w.cta.cluster)
     if s.doubt_count != 0:
-        settle(s)
+        settle_doubts(s)
     if mask == 0 or (access >> PROXY_SHIFT) != 0:
         return
     first = trailing_zeros(mask)
@@ -147,7 +147,7 @@ def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
 def race_lane(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
     s = races_of(w.cta.cluster)
     if s.doubt_count != 0:
-        settle(s)
+        settle_doubts(s)
     if (access >> PROXY_SHIFT) != 0:
         return
     space = is_watched(at)
@@ -172,24 +172,24 @@ def race_ordered(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
 def race_completed(w: ptr_to(Warp), mask: u32, access: u32) -> None:
     s = races_of(w.cta.cluster)
     if s.doubt_count != 0:
-        settle(s)
+        settle_doubts(s)
 
 
 @native
 def race_met(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     s = races_of(w.cta.cluster)
     if s.doubt_count != 0:
-        settle(s)
+        settle_doubts(s)
 
 
 @native
 def race_arrived(w: ptr_to(Warp), mask: u32, id: u32, op: u32, site: u32) -> None:
     s = races_of(w.cta.cluster)
     if s.doubt_count != 0:
-        settle(s)
+        settle_doubts(s)
 
 
 HOOKS: Mapping[str, Native] = {
     "accessed": race_lanes, "accessed_one": race_lane, "ordered": race_ordered, "completed": race_completed,
-    "lanes_exit": race_met, "warp_met": race_met, "barrier_arrived": race_arrived, "cluster_begins": begin,
+    "lanes_exit": race_met, "warp_met": race_met, "barrier_arrived": race_arrived, "cluster_begins": begin_races,
 }  # fmt: skip

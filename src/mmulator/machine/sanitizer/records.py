@@ -28,6 +28,7 @@ class Kind(IntEnum):
     TENSOR = 3
     WGMMA = 4
     STORE = 5  # st.async, red.async
+    MAP = 6  # a copy uses a tensor map
 
 
 # Flags of a record: Access.READ, WRITE and ATOMIC, then these.
@@ -88,13 +89,13 @@ Races = Struct("Races", [
     ("verdicts", ptr_to(Verdict)), ("order", u32), ("doubt_count", u32), ("hints", u32, 32), ("doubts", Doubt, DOUBTS),
 ])  # fmt: skip
 
-# Who accesses memory now. lane: whose knowledge counts. flags, agent, clock: of its record. asynchronous: it knows what the views
-# know. record, entry: 0 if there was no room. plain: it writes now, perhaps what is there already.
+# Who accesses memory now. lane: whose knowledge counts. flags, agent, clock: of its record. asynchronous: it is an operation that the
+# lanes of `issuers` issue together. record, entry: 0 if there was no room. plain: it writes now, perhaps what is there already.
 # again: the bytes that it meets were written before.
 Actor = Struct("Actor", [
     ("w", ptr_to(Warp)), ("races", ptr_to(Races)), ("store", ptr_to(Store)), ("cluster", ptr_to(Cluster)),
     ("lane", u32), ("lanes", u32), ("site", u32), ("flags", u32), ("agent", u32), ("clock", u32),
-    ("asynchronous", u32), ("view", u32), ("fenced", u32), ("record", u32), ("entry", u32), ("plain", u32), ("again", u32),
+    ("asynchronous", u32), ("issuers", u32), ("record", u32), ("entry", u32), ("plain", u32), ("again", u32),
     ("at", u64), ("bytes", u64),
 ])  # fmt: skip
 
@@ -223,7 +224,7 @@ def forget_shared(s: ptr_to(Races), warps: u32) -> None:
 
 
 @native
-def begin(cluster: ptr_to(Cluster)) -> None:
+def begin_races(cluster: ptr_to(Cluster)) -> None:
     """A cluster begins: nobody has accessed its shared memory."""
     s = races_of(cluster)
     if u64(s) != 0:

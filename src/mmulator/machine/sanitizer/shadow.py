@@ -4,8 +4,8 @@ Memory is cut into sheets of SHEET bytes. A sheet has a granule of 16, 4, 2 or 1
 cover whole granules; of each granule a cell of 8 bytes says the last write (an entry: records.py) and the readers since: none, one,
 or a list. So a sheet takes 8 bytes for each of its bytes at most; of most no more than its first page is ever touched.
 
-    act      an asynchronous operation is who accesses memory now: fills an Actor
-    touch    the actor accesses bytes: what nothing orders with it is told (`conflict`), then it is written down
+    act_async  an asynchronous operation is who accesses memory now: fills an Actor
+    touch      the actor accesses bytes: what nothing orders with it is told (`conflict`), then it is written down
 
 A list of readers has those that no later reader is known to come after, as FastTrack has it. Of global memory few are kept: more
 than those would find no other conflict, but a report of it at another place. Cells of global memory are changed under a lock of
@@ -30,10 +30,14 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.machine.runtime.atomic import atomic_rmw, compare_exchange
 from mmulator.machine.runtime.windows import shared_of
-from mmulator.machine.sanitizer.clocks import U32, agent_of, entries_of, knower_of, knows, now, one_view, orders_of, view_knows
+from mmulator.machine.sanitizer.clocks import FENCED as CLOCKS_FENCED
+from mmulator.machine.sanitizer.clocks import KNOWN as CLOCKS_KNOWN
+from mmulator.machine.sanitizer.clocks import U32, agent_of, entries_of, knower_of, knows, now, one_view, orders_of
 from mmulator.machine.sanitizer.conflicts import async_conflict, async_found
+from mmulator.machine.sanitizer.issues import issue_knows
 from mmulator.machine.sanitizer.judgement import conflict
 from mmulator.machine.sanitizer.records import (
+    ATOMIC,
     KIND_SHIFT,
     LANE_BITS,
     LANE_MASK,
@@ -129,10 +133,17 @@ def level_of(a: ptr_to(Actor), r: ptr_to(Record), number: u32, want: u32) -> u32
     cluster = a.cluster
     if a.store.foreign != 0:
         if r.cluster != u32(cluster.number):
+            if kind_of(a.flags) == int(Kind.MAP):
+                return u32(UNORDERED)  # other fences count
+            if a.asynchronous != 0:
+                return u32(FENCED)
             return u32(KNOWN)
     if a.asynchronous == 0:
         return asked(a, r, number, want)
+    if kind_of(a.flags) == int(Kind.MAP):
+        return u32(UNORDERED)
     found = u32(FENCED)
+    plane = u32(CLOCKS_FENCED) + a.store.foreign
     left = want
     while left != 0:
         lane = trailing_zeros(left)
@@ -142,9 +153,9 @@ def level_of(a: ptr_to(Actor), r: ptr_to(Record), number: u32, want: u32) -> u32
             agent = agent + lane
         else:
             left = u32(0)
-        if view_knows(cluster, a.fenced, agent, r.clock) == 0:
+        if issue_knows(a.w, a.issuers, agent, r.clock, plane) == 0:
             found = minimum(found, u32(KNOWN))
-            if view_knows(cluster, a.view, agent, r.clock) == 0:
+            if issue_knows(a.w, a.issuers, agent, r.clock, u32(CLOCKS_KNOWN)) == 0:
                 return u32(UNORDERED)
     return found
 
@@ -171,7 +182,7 @@ def together(a: ptr_to(Actor), r: ptr_to(Record)) -> u32:
 
 
 @native
-def check(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
+def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     """The actor meets an access that its own conflicts with: a write, or a read."""
     number = item >> LANE_BITS
     r = a.store.records + number
@@ -185,6 +196,8 @@ def check(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     if level == FENCED:
         return
     kind = kind_of(r.flags)
+    if (a.flags & r.flags & ATOMIC) != 0 and (a.asynchronous != 0 or kind >= PROXY_FROM):
+        return
     if a.asynchronous != 0:
         if level == UNORDERED or (wrote != 0 and kind < PROXY_FROM):
             async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, level)
@@ -295,7 +308,7 @@ def check_readers(a: ptr_to(Actor), readers: u32) -> None:
             entry = node.entry
             next = node.next
             free_node(store, left)
-        check(a, entry, u32(0))
+        check_access(a, entry, u32(0))
         left = next
 
 
@@ -335,7 +348,7 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
         last = u32(cell)
         readers = u32(cell >> 32)
         if last != 0 and last != a.entry:
-            check(a, last, u32(1))
+            check_access(a, last, u32(1))
         new = cell
         if writes != 0:
             if readers != 0:
@@ -485,12 +498,12 @@ def is_watched(at: u64) -> u32:
 
 
 @native
-def act(
-    w: ptr_to(Warp), lane: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, view: u32, fenced: u32, global_: u32,
+def act_async(
+    w: ptr_to(Warp), lane: u32, lanes: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32,
     out: ptr_to(Actor),
 ) -> None:
-    """An asynchronous operation that a lane issued is about to access shared (global_: global) memory: it knows what two views
-    know, and others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
+    """An asynchronous operation that lanes issue now (lane: who is named) accesses shared (global_: global) memory from now on, and
+    others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
     cluster = w.cta.cluster
     s = races_of(cluster)
     out.w = w
@@ -504,8 +517,7 @@ def act(
     out.agent = agent
     out.clock = clock
     out.asynchronous = u32(1)
-    out.view = view
-    out.fenced = fenced
+    out.issuers = lanes
     out.plain = u32(0)
     if global_ == 0:
         enough(s, w)
