@@ -19,6 +19,7 @@ from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning import (
     atomic,
     barrier,
+    bounds,
     bulk,
     cluster,
     compare,
@@ -86,6 +87,7 @@ def write(e: Emitter, ins: Instruction) -> None:
     """The code of an instruction, after `e.begin`. Raises UnsupportedError."""
     meaning = meaning_of(ins.form)
     settle = definedness.judge(e, ins)
+    bounds.stay_inside(e, ins)
     try:
         members(e, ins)
         fragment_elements(e, ins)
