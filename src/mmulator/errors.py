@@ -77,12 +77,13 @@ class MmulatorError(Exception):
             lines.append(f"  rule: {self.rule}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        if self.findings and not isinstance(self, UndefinedBehaviour):
-            lines.append(f"  sanitizer: {_until_then(self.findings)}")
+        before = [f for f in self.findings if f.span != self.span]
+        if before and not isinstance(self, UndefinedBehaviour):
+            lines.append(f"  sanitizer: {_until_then(before)}")
         return printable("\n".join(lines))
 
 
-def _until_then(findings: tuple[Finding, ...]) -> str:
+def _until_then(findings: list[Finding]) -> str:
     from mmulator.findings import counted
 
     first = min(findings, key=lambda f: not f.is_error)

@@ -194,7 +194,7 @@ def sleep_at_mbarrier(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
         sleep_at(w, mask, u64(barrier), i32(1))
         w.timed_out = u32(0)
         return i32(RESCHEDULE)
-    return exit_lanes(w, mask)
+    return exit_lanes(w, mask, u32(0))
 
 
 @native

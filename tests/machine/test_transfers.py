@@ -340,6 +340,7 @@ NEIGHBOUR = f"""
   {{}}
   bra END;
 SEND: ld.volatile.global.u32 %r5, [%rd1+1024]; setp.eq.u32 %p4, %r5, 0; @%p4 bra SEND;
+  fence.acq_rel.gpu;
   mapa.shared::cluster.u32 %r6, %r3, 1; mapa.shared::cluster.u32 %r7, %r4, 1;
   cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r6], [%rd1], 1024, [%r7];
 END:

@@ -13,7 +13,7 @@ import typer
 from mmulator.cli.output import WrongUsage
 from mmulator.errors import LaunchError
 
-_FLAGS = ("-h", "--help")  # options of ours without a value
+_FLAGS = ("-h", "--help", "--sanitize")  # options of ours without a value
 
 _setting = typer.Option
 
@@ -31,6 +31,10 @@ def exec(
     report: Annotated[
         str | None, _setting(metavar="FILE.jsonl", help="A line of JSON for each launch; - is text on standard error.")
     ] = None,
+    sanitize: Annotated[
+        bool, _setting("--sanitize", help="Look for undefined behaviour, and say on standard error what was found.")
+    ] = False,
+    rules: Annotated[str | None, _setting(metavar="RULES", help="What is looked for: races,wgmma-* or -races.")] = None,
     autotune: Annotated[
         str | None, _setting(metavar="measure|first", help="How Triton's autotuner chooses. Default: measure counted work.")
     ] = None,
@@ -51,6 +55,8 @@ def exec(
     if report is not None:
         report = "1" if report == "-" else str(Path(report).absolute())
     given = {"seed": seed, "seeds": seeds, "timeout": timeout, "threads": threads, "report": report, "autotune": autotune}
+    wanted = sanitize or (rules is not None and not os.environ.get("MMULATOR_SANITIZE"))
+    given |= {"sanitize": 1 if wanted else None, "rules": rules}
     start(program, surroundings({"device": device, **given}))
 
 

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from mmulator.doors.pytest_tests import ThisTest
 
 PLUGIN = "mmulator-tests"
+_OPTIONS = ("seed", "seeds", "timeout", "sanitize", "rules", "report")
 _DEVICE = re.compile(r"sm_\d+")
 _MARKER = (
-    "mmulator(device=None, seed=None, seeds=None, timeout=None): with pytest --mmulator, the chip that this test finds, the seed "
-    "of its launches, under how many seeds each is run, seconds that they may take together"
+    "mmulator(device=None, seed=None, seeds=None, timeout=None, sanitize=None, rules=None): with pytest --mmulator, the chip "
+    "that this test finds, the seed of its launches, under how many seeds each is run, seconds that they may take together, if "
+    "undefined behaviour is looked for (True, False, 'raise'), and which"
 )
 
 
@@ -38,7 +40,17 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     group.addoption("--mmulator-seeds", type=_natural, metavar="N",
                     help="Run each launch under N seeds, and fail where they leave other bits.")  # fmt: skip
     group.addoption("--mmulator-timeout", type=_seconds, metavar="S", help="Seconds that the launches of a test may take.")
+    group.addoption(*_short(parser), "--mmulator-sanitize", dest="mmulator_sanitize", action="store_true",
+                    help="Look for undefined behaviour in every launch; tests whose launches have some fail.")  # fmt: skip
+    group.addoption("--mmulator-rules", type=_rules, metavar="RULES", help="What is looked for: races,wgmma-* or -races.")
     group.addoption("--mmulator-report", action="store_true", help="At the end, a table of the kernels: launches and times.")
+
+
+def _short(parser: pytest.Parser) -> list[str]:
+    """`--sanitize`, unless another plug-in has that for something else."""
+    groups: list[Any] = [getattr(parser, "_anonymous", None), *getattr(parser, "_groups", ())]
+    known = {name for group in groups if group is not None for option in group.options for name in option.names()}
+    return [] if "--sanitize" in known else ["--sanitize"]
 
 
 def _seed(text: str) -> int | str:
@@ -53,6 +65,16 @@ def _natural(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
 
 
+def _rules(text: str) -> str:
+    from mmulator.rules.choice import chosen
+
+    try:
+        chosen(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def _seconds(text: str) -> float:
     number = float(text)
     if number > 0:
@@ -65,7 +87,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
     """Before the first line of the tests' code: the doors open."""
     known = early_config.known_args_namespace
     if known.mmulator is None:
-        said = [name for name in ("seed", "seeds", "timeout", "report") if getattr(known, f"mmulator_{name}")]
+        said = [name for name in _OPTIONS if getattr(known, f"mmulator_{name}")]
         if said:
             raise pytest.UsageError(f"--mmulator-{said[0]} goes with --mmulator")
         return

@@ -17,11 +17,15 @@ from typing import Any
 import pytest
 
 from mmulator.doors.imports import environment, open_doors
+from mmulator.doors.pytest_findings import Findings, paragraphs
 from mmulator.driver import Driver, Settings, current, use
 from mmulator.driver.report import Totals
+from mmulator.driver.settings import RAISE, REPORT
 from mmulator.errors import LimitReached, MmulatorError
+from mmulator.findings import Finding, union
 from mmulator.isa.targets import check_known, device_of
 from mmulator.machine.launch.report import Report
+from mmulator.rules.choice import chosen
 
 # Frames of these are not what a test's author looks for behind the line that launches.
 _LIBRARIES = ("mmulator", "triton", "torch", "numba", "cupy", "cuda")
@@ -49,6 +53,8 @@ class Wish:
     seed: int | None = None
     seeds: int | None = None
     timeout: float | None = None
+    sanitize: str | None = None
+    rules: str | None = None
 
     @classmethod
     def of_markers(cls, item: pytest.Item) -> Wish:
@@ -60,7 +66,15 @@ class Wish:
             if strange:
                 raise pytest.UsageError(f"@pytest.mark.mmulator takes {', '.join(known)} by name, not {strange[0]}")
             said = {**marker.kwargs, **said}
+        if isinstance(said.get("sanitize"), bool):
+            said["sanitize"] = REPORT if said["sanitize"] else ""
         wish = cls(**said)
+        if wish.sanitize not in (None, "", REPORT, RAISE):
+            raise pytest.UsageError(f"@pytest.mark.mmulator: sanitize is {wish.sanitize!r}, not True, False or 'raise'")
+        try:
+            chosen(wish.rules or "")
+        except (ValueError, AttributeError) as error:
+            raise pytest.UsageError(f"@pytest.mark.mmulator: rules: {error}") from None
         for name, least in (("seed", 0), ("seeds", 1)):
             value = getattr(wish, name)
             if value is not None and (not isinstance(value, int) or value < least):
@@ -78,12 +92,16 @@ def seed_of(base: int, test: str) -> int:
 @dataclass(eq=False)
 class ThisTest:
     """What the fixture gives. seed: of the test's launches. launches: their reports, so far. limit, used: seconds that they may
-    take and have taken."""
+    take and have taken. findings: of the sanitizer, so far; what is taken out of it does not fail the test."""
 
     seed: int = 0
     launches: list[Report] = field(default_factory=list)
     limit: float | None = None
     used: float = 0.0
+    findings: list[Finding] = field(default_factory=list)
+    before: list[Finding] = field(default_factory=list)  # of launches that ended in an error
+    told: int = 0  # of the findings, in an earlier phase of the test
+    looked: int = 0  # launches that were sanitized
 
     @property
     def driver(self) -> Driver:
@@ -99,6 +117,18 @@ class ThisTest:
             yield driver
         finally:
             driver.change(replace(driver.settings, device=before))
+
+    def read(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None) -> None:
+        """What a sanitized launch has; of several that break one rule at one place as one finding. Where it ends in an error,
+        that is what the test fails for, or expects."""
+        self.looked += 1
+        kept = self.findings if error is None else self.before
+        kept[:] = union([kept, findings])
+
+    def take_findings(self) -> list[Finding]:
+        """Those so far, which the test expects: they do not fail it."""
+        taken, self.findings[:] = [*self.findings], []
+        return taken
 
     def __call__(self, report: Report) -> None:
         """A launch is over."""
@@ -121,6 +151,7 @@ class Tests:
         self.worker: dict[str, Any] | None = getattr(config, "workerinput", None)
         self.output: dict[str, Any] | None = getattr(config, "workeroutput", None)
         self.totals, self.this, self.problem = Totals(), ThisTest(), ""
+        self.findings = Findings()
 
     # the session --------------------------------------------------------------------------------------------------------
     def pytest_report_header(self) -> str:
@@ -131,6 +162,7 @@ class Tests:
         if self.worker is None and session.config.pluginmanager.has_plugin("dsession"):
             return  # pytest-xdist: the tests run elsewhere
         driver = current()
+        driver.readers.clear()  # each test reads its own
         driver.listeners.append(self.totals.count)
         if self.worker is not None and driver.settings.threads is None:
             driver.change(replace(driver.settings, threads=max(1, (os.cpu_count() or 1) // int(self.worker["workercount"]))))
@@ -138,16 +170,21 @@ class Tests:
     def pytest_sessionfinish(self) -> None:
         if self.output is not None:
             self.output["mmulator"] = self.totals.as_list()
+            self.output["mmulator_findings"] = self.findings.as_list()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """A worker of pytest-xdist is done."""
-        self.totals.add(getattr(node, "workeroutput", {}).get("mmulator", ()))
+        output = getattr(node, "workeroutput", {})
+        self.totals.add(output.get("mmulator", ()))
+        self.findings.add(output.get("mmulator_findings", ()))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         terminalreporter.write_line(f"mmulator: {self.totals.head()}")
         for line in self.totals.table() if self.option.mmulator_report else ():
             terminalreporter.write_line(f"  {line}")
+        for line in self.findings.lines():
+            terminalreporter.write_line(line)
 
     # a test -------------------------------------------------------------------------------------------------------------
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -162,10 +199,13 @@ class Tests:
         except (pytest.UsageError, MmulatorError) as error:
             self.problem = str(error)
         driver.listeners.append(self.this)
+        driver.readers.append(self.this.read)
         try:
             return (yield)
         finally:
             driver.listeners.remove(self.this)
+            driver.readers.remove(self.this.read)
+            self.findings.count(item.nodeid, self.this.looked, self.this.findings)
             driver.change(before)
             use(driver)  # if the test made one of its own
 
@@ -173,7 +213,8 @@ class Tests:
         option, wish = self.option, Wish.of_markers(item)
         base = option.mmulator_seed
         for said in (wish, Wish(seed=None if base is None else seed_of(base, item.nodeid), seeds=option.mmulator_seeds,
-                                timeout=option.mmulator_timeout), before):  # fmt: skip
+                                timeout=option.mmulator_timeout, rules=option.mmulator_rules,
+                                sanitize=REPORT if option.mmulator_sanitize else None), before):  # fmt: skip
             wish = Wish(*(b if a is None else a for a, b in ((getattr(w, f.name) for w in (wish, said)) for f in fields(Wish))))
         return replace(before, **vars(wish))
 
@@ -181,6 +222,22 @@ class Tests:
     def pytest_runtest_setup(self) -> None:
         if self.problem:
             pytest.fail(self.problem, pytrace=False)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_call(self) -> Generator[None, object, object]:
+        return self._judged((yield))
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_teardown(self) -> Generator[None, object, object]:
+        return self._judged((yield))
+
+    def _judged(self, result: object) -> object:
+        """What a phase of a test gave, if its launches have nothing of severity error."""
+        wrong = [f for f in self.this.findings if f.is_error]
+        if len(wrong) <= self.this.told:
+            return result
+        self.this.told = len(wrong)
+        pytest.fail("\n".join(paragraphs(self.this.findings)), pytrace=False)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -194,6 +251,7 @@ class Tests:
         if report.failed and call.excinfo is not None and (fault is not None or self.this.launches):
             shown = fault is call.excinfo.value and self.option.tbstyle in _SHOWN
             report.sections.append(("mmulator", "\n".join(self._section(item, None if shown else fault))))
+            self.this.told = sum(f.is_error for f in self.this.findings)
         return report
 
     def _section(self, item: pytest.Item, fault: MmulatorError | None) -> Iterator[str]:
@@ -201,6 +259,8 @@ class Tests:
         this, settings = self.this, current().settings
         if fault is not None:
             yield f"{type(fault).__name__}: {fault}"
+        if not this.told and (found := [*this.findings, *this.before]):  # the test failed before they could fail it
+            yield from paragraphs(found)
         if this.launches:
             yield f"launches that ended well: {len(this.launches)}, the last: {this.launches[-1].head}"
         if this.limit is not None:
@@ -212,8 +272,9 @@ class Tests:
     def _again(self, item: pytest.Item) -> str:
         option = self.option
         path, colons, rest = item.nodeid.partition("::")
-        values = (("seed", option.mmulator_seed), ("seeds", option.mmulator_seeds), ("timeout", option.mmulator_timeout))
-        words = ["pytest", f"--mmulator={Settings.from_environment().device}"]
+        values = (("seed", option.mmulator_seed), ("seeds", option.mmulator_seeds), ("timeout", option.mmulator_timeout),
+                  ("rules", option.mmulator_rules))  # fmt: skip
+        words = ["pytest", f"--mmulator={Settings.from_environment().device}", *["--sanitize"] * option.mmulator_sanitize]
         words += [f"--mmulator-{name}={value}" for name, value in values if value is not None]
         return shlex.join([*words, os.path.relpath(self.root / path, self.cwd) + colons + rest])
 

@@ -8,21 +8,25 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mmulator.driver.chips import Device, chip
-from mmulator.driver.settings import Settings
+from mmulator.driver.settings import RAISE, Settings
 from mmulator.driver.streams import Stream
+from mmulator.errors import MmulatorError, undefined
 from mmulator.lazy import cached_property
 
 if TYPE_CHECKING:  # the machine is imported when a program has memory, or a kernel
     from mmulator.driver.functions import Extent, Function, LoadedModule
     from mmulator.driver.memory import Memory
+    from mmulator.findings import Finding
     from mmulator.machine.launch.regions import Region
     from mmulator.machine.launch.report import Report
 
 Listener: TypeAlias = "Callable[[Report], object]"
+Reader: TypeAlias = "Callable[[str, tuple[Finding, ...], MmulatorError | None], object]"
 
 
 class Driver:
-    """A device with its memory. listeners: are called with the report of each launch."""
+    """A device with its memory. listeners: are called with the report of each launch. readers: with the kernel's name and the
+    findings of each sanitized launch, and the error that it ended in."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.from_environment()
@@ -34,6 +38,11 @@ class Driver:
             from mmulator.driver import report
 
             self.listeners.append(report.listener(self.settings.report))
+        self.readers: list[Reader] = []
+        if self.settings.sanitize:
+            from mmulator.driver import told
+
+            self.readers.append(told.reader())
 
     @cached_property
     def memory(self) -> Memory:
@@ -75,7 +84,7 @@ class Driver:
         and what the first leaves is what stays.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
-        UnstableResult (the seeds leave other bits).
+        UnstableResult (the seeds leave other bits), UndefinedBehaviour (with `settings.sanitize` "raise").
         """
         g, b, c = function.check(grid, block, params, shared, cluster)
         memory = self.memory.regions(regions)
@@ -84,19 +93,33 @@ class Driver:
         def run(seed: int, settings: Settings = settings) -> Report:
             return function.run(g, b, params, memory, shared, seed, settings, c, cooperative)
 
-        if settings.seeds == 1:
-            done = run(settings.seed)
-        else:
-            from mmulator.driver import seeds
+        try:
+            if settings.seeds == 1:
+                done = run(settings.seed)
+            else:
+                from mmulator.driver import seeds
 
-            every = range(settings.seed, settings.seed + settings.seeds)
-            done = seeds.agreed(function, memory, every, partial(run, settings=replace(settings, threads=1)))
+                every = range(settings.seed, settings.seed + settings.seeds)
+                done = seeds.agreed(function, memory, every, partial(run, settings=replace(settings, threads=1)))
+        except MmulatorError as error:
+            if settings.sanitize:
+                self._tell(function, error.findings, error)
+            raise
         (stream or self.default_stream).add(done)
         if done.output:
             print(done.output, end="", flush=True)
         for listener in self.listeners:
             listener(done)
+        if settings.sanitize:
+            wrong = undefined(done.findings) if settings.sanitize == RAISE else None
+            self._tell(function, done.findings, wrong)
+            if wrong is not None:
+                raise wrong
         return done
+
+    def _tell(self, function: Function, findings: tuple[Finding, ...], error: MmulatorError | None) -> None:
+        for reader in self.readers:
+            reader(function.name, findings, error)
 
 
 _current: list[Driver] = []

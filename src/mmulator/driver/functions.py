@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -15,7 +16,9 @@ from mmulator.machine.launch.arguments import Arguments
 from mmulator.machine.launch.limits import check_device
 from mmulator.machine.launch.regions import Regions
 from mmulator.machine.launch.report import Report
+from mmulator.machine.launch.sanitizer import Sanitizer
 from mmulator.machine.module import CPU, Kernel, Module
+from mmulator.rules.choice import chosen
 
 Extent = tuple[int, int, int]
 # What other people's compilers write relies on ptxas: Triton reads accumulators in flight.
@@ -74,6 +77,10 @@ class Function:
             cooperative=cooperative,
         )  # fmt: skip
         options = in_clusters(OPTIONS, cluster)
+        if settings.sanitize:
+            sanitizer = Sanitizer(chosen(settings.rules) if settings.rules else None)
+            request = replace(request, sanitizer=sanitizer)
+            options = replace(options, events=sanitizer.instrument)
         started = time.perf_counter()
         compiled = loaded.module.loaded.compiled.get((self.name, loaded.device, options))
         compiled = compiled or self.kernel.compile(loaded.device, options=options)

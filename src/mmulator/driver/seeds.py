@@ -18,6 +18,7 @@ import numpy as np
 from mmulator.demangle import demangle
 from mmulator.driver.functions import Function
 from mmulator.errors import ExecutionFault, UnstableResult
+from mmulator.findings import union
 from mmulator.machine.launch.arena import bytes_at, pointer
 from mmulator.machine.launch.regions import Region, Regions
 from mmulator.machine.launch.report import Report
@@ -83,6 +84,7 @@ def agreed(function: Function, regions: Regions, seeds: Sequence[int], run: Call
     """
     pieces = list(_pieces(function, regions))
     report = run(seeds[0])
+    found = [report.findings]
     for piece in pieces:
         piece.keep()
     started = time.perf_counter()
@@ -91,18 +93,21 @@ def agreed(function: Function, regions: Regions, seeds: Sequence[int], run: Call
             for piece in pieces:
                 piece.write(piece.before)
             try:
-                run(seed)
+                found.append(run(seed).findings)
             except ExecutionFault as fault:
+                fault.findings = union([*found, fault.findings])
                 fault.message += f", under seed {seed}; under seed {seeds[0]} the kernel ran to its end"
                 raise
-            found = [p for p in pieces if not _same(p.live, p.wanted)]
-            if found:
-                raise _error(function, regions.given, found, (seeds[0], seed))
+            other = [p for p in pieces if not _same(p.live, p.wanted)]
+            if other:
+                error = _error(function, regions.given, other, (seeds[0], seed))
+                error.findings = union(found)
+                raise error
     finally:
         for piece in pieces:
             piece.write(piece.wanted)
     same = f"the same bits under seeds {seeds[0]} to {seeds[-1]}, {time.perf_counter() - started:.1f} s for the others"
-    return replace(report, notes=[*report.notes, same])
+    return replace(report, notes=[*report.notes, same], findings=union(found))
 
 
 def _error(function: Function, given: Sequence[Region], found: Sequence[Piece], seeds: tuple[int, int]) -> UnstableResult:

@@ -10,8 +10,10 @@ from typing import Any
 
 from mmulator.errors import LaunchError
 from mmulator.isa.targets import DEVICES
+from mmulator.rules.choice import chosen
 
 PREFIX = "MMULATOR_"
+REPORT, RAISE = "report", "raise"  # of `sanitize`
 
 
 def _device(text: str) -> str:
@@ -51,12 +53,27 @@ def _report(text: str) -> str:
     raise ValueError("1 for lines on standard error, 0 for none, or a file that ends in .jsonl")
 
 
+def _sanitize(text: str) -> str:
+    if text not in _SANITIZE:
+        raise ValueError("1 to say what is found, raise for an error at the launch, 0 for neither")
+    return _SANITIZE[text]
+
+
+def _rules(text: str) -> str:
+    chosen(text)
+    return text
+
+
+_SANITIZE = {"0": "", "1": REPORT, "report": REPORT, "raise": RAISE}
+
+
 @dataclass(frozen=True)
 class Settings:
     """device: the chip that stands there, and whose arithmetic it has. seed: of the scheduler's choices. seeds: under how many
     each kernel is launched, from `seed` on. timeout: seconds that a launch may take. threads: of the host. report: "" for none,
     "1" for a few lines a kernel on standard error, else a file for lines of JSON (report.py). autotune: `measure` by counted
-    work, or take the `first` configuration."""
+    work, or take the `first` configuration. sanitize: "" for no, "report" to say what undefined behaviour is found, "raise" to
+    raise it at the launch. rules: what is looked for (rules/choice.py), "" for all."""
 
     device: str = "sm_90"
     seed: int = 0
@@ -65,6 +82,8 @@ class Settings:
     threads: int | None = None
     report: str = ""
     autotune: str = "measure"
+    sanitize: str = ""
+    rules: str = ""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -83,5 +102,5 @@ class Settings:
 
 _READ: dict[str, Callable[[str], Any]] = {
     "device": _device, "seed": _seed, "seeds": _natural, "timeout": _seconds, "threads": _natural, "report": _report,
-    "autotune": _autotune,
+    "autotune": _autotune, "sanitize": _sanitize, "rules": _rules,
 }  # fmt: skip

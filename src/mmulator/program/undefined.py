@@ -13,7 +13,7 @@ from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, Memory, Queue, Step, Together
 from mmulator.program.blocks import FunctionBlocks
 from mmulator.program.frames import Liveness
-from mmulator.program.uses import CARRY, accesses, registers_of, uses_and_defs
+from mmulator.program.uses import CARRY, accesses, uses_and_defs
 from mmulator.ptx.tree import Address, Instruction, Reg, Symbol, VectorOperand
 
 

@@ -84,15 +84,15 @@ RESERVED = Rule(
 SPACES = Rule(
     550, "address-space", Severity.ERROR, "an address of another state space than the instruction's",
     "PTX ISA 9.1, State Spaces; Generic Addressing",
-    "An instruction that names a state space takes addresses of it: offsets for .shared, .local, .const and .param, which have 32 "
-    "bits; ldmatrix, stmatrix and the like also by a generic address work on shared memory alone.",
+    "An instruction that names a state space takes addresses of it: offsets for .shared, .local, .const and .param, which have "
+    "32 bits; ldmatrix, stmatrix and the like also by a generic address work on shared memory alone.",
     "cvta.to.SPACE makes an address of the space out of a generic one, cvta the other way",
 )  # fmt: skip
 BOUNDS = Rule(
     551, "memory-out-of-bounds", Severity.ERROR, "an access to memory that is not the kernel's",
     "PTX ISA 9.1, Data Movement and Conversion Instructions",
-    "An access reads and writes bytes of the launch's arguments, of variables, of shared or of local memory, and writes none that "
-    "are constant. Next to an array a chip has something else, or faults.",
+    "An access reads and writes bytes of the launch's arguments, of variables, of shared or of local memory, and writes none "
+    "that are constant. Next to an array a chip has something else, or faults.",
     "check the index arithmetic and the mask of the access",
 )  # fmt: skip
 ALIGNMENT = Rule(

@@ -2,6 +2,86 @@
 
 from __future__ import annotations
 
-from mmulator.rules.rule import Rule
+from mmulator.rules.rule import Rule, Severity
 
-RULES: tuple[Rule, ...] = ()
+_MODEL = "PTX ISA 9.1, Memory Consistency Model: Data-races"
+_COPY = "PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async"
+_RACE = (
+    "Two accesses to the same bytes, of which one writes, conflict. They are a data race unless one happens before the other: by "
+    "program order in one thread, and between threads by a barrier, an mbarrier, or a release and an acquire; or unless both are "
+    "strong (atomic, volatile, relaxed, acquire, release) at a scope in which the other's thread is. What a program with a race "
+    "reads or leaves there depends on luck. "
+)
+_BARRIER = "put a barrier (__syncthreads(), bar.sync) between the two, that all threads of both pass"
+
+
+def _race(number: int, name: str, title: str, text: str, hint: str, section: str = _MODEL) -> Rule:
+    return Rule(number, name, Severity.ERROR, title, section, text, hint)
+
+
+WRITE_WRITE = _race(
+    300, "race-write-write", "two threads of a block write the same bytes, and nothing orders the writes",
+    _RACE + "Here two threads of a block write, and either may be last. Writes of one instruction, and writes of what is there "
+    "already, are not reported.",
+    _BARRIER + ", or let one thread write",
+)  # fmt: skip
+READ_WRITE = _race(
+    301, "race-read-write", "a thread reads what another of its block writes, and nothing orders the two",
+    _RACE + "Here a thread reads bytes that another one of its block writes: it may read what was there before, or what is to come "
+    "after. The second is so where a buffer is used again: it needs a barrier between its last read and the next write to it, or "
+    "one stage more.",
+    _BARRIER + "; where a buffer is used again, between its last read and the next write to it",
+)  # fmt: skip
+IN_WARP = _race(
+    302, "race-within-warp", "threads of one warp access the same bytes in different instructions, and nothing orders them",
+    _RACE + "Threads of a warp are threads as any others since sm_70: they need not run in step, and neither shfl.sync nor a "
+    "matrix instruction orders their accesses to memory. bar.warp.sync (__syncwarp()) does.",
+    "put bar.warp.sync (__syncwarp()) between the two, or declare the memory volatile",
+)  # fmt: skip
+BETWEEN_BLOCKS = _race(
+    303, "race-between-blocks", "blocks access the same bytes of global memory, and nothing orders them",
+    _RACE + "Blocks of a grid run in any order, or at the same time. To pass data on a block writes it, executes a fence of scope "
+    "gpu (__threadfence()) and then an atomic operation on a flag, or one that releases; the other sees the flag by a strong or "
+    "acquiring read and executes a fence before it reads the data. In a block of several threads a barrier lies between these and "
+    "the data's accesses.",
+    "write with atomics; or pass the data on by st.release.gpu (or fence and atomic) and ld.acquire.gpu; or use two launches",
+)  # fmt: skip
+IN_CLUSTER = _race(
+    304, "race-in-cluster", "blocks of a cluster access the same bytes of shared memory, and nothing orders them",
+    _RACE + "Blocks of a cluster are ordered by barrier.cluster (arrive.release, wait.acquire), or by an mbarrier with the scope "
+    "of the cluster; bar.sync is of one block alone.",
+    "put a cluster barrier (cluster.sync(), barrier.cluster.arrive and wait) between the two",
+)  # fmt: skip
+COPY_READ = _race(
+    305, "async-copy-read-early", "bytes that cp.async copies are read, and nothing says that the copy is over",
+    "cp.async returns before it has copied. The thread that issued it knows of its end by cp.async.wait_group, which leaves the "
+    "newest N groups pending, by wait_all, or by an mbarrier behind cp.async.mbarrier.arrive; other threads by a barrier behind "
+    "that. Who reads sooner may read what was there before.",
+    "wait with cp.async.wait_group for the group of this copy (a smaller N), commit it, and put a barrier behind for other threads",
+    _COPY,
+)  # fmt: skip
+COPY_OVERWRITTEN = _race(
+    306, "async-copy-overwritten", "bytes that cp.async copies to are written, and nothing says that the copy is over",
+    "cp.async returns before it has copied. A write to its target before the copy is known to be over (cp.async.wait_group, and "
+    "a barrier for other threads) may come first, and so be lost. Two copies of one thread to the same bytes are in no order "
+    "either.",
+    "wait with cp.async.wait_group for this copy before the bytes are written again",
+    _COPY,
+)  # fmt: skip
+COPY_SOURCE = _race(
+    307, "async-copy-source-written", "bytes that cp.async copies from are written, and nothing says that the copy is over",
+    "cp.async returns before it has read. A write to its source before the copy is known to be over (cp.async.wait_group, and a "
+    "barrier for other threads) may come first: then that is what is copied.",
+    "wait with cp.async.wait_group for this copy before its source is written",
+    _COPY,
+)  # fmt: skip
+SCOPE = _race(
+    308, "race-scope", "strong accesses to the same bytes, of which one's scope leaves out the other's thread",
+    _RACE + "Here both are strong, yet of a scope (.cta, .cluster) that does not have the other's thread in it: an atomic operation "
+    "of scope cta is not atomic to other blocks.",
+    "give both a scope that has all threads in it: .gpu between blocks, .cluster in a cluster",
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (
+    WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER, COPY_READ, COPY_OVERWRITTEN, COPY_SOURCE, SCOPE,
+)  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from mmulator import driver
 from mmulator.errors import LaunchError, short_traceback, shown
@@ -42,18 +42,29 @@ class Compiled:
         return str(self.metadata.name)
 
     @short_traceback
-    def launch(self, grid: Grid, *args: Any, seed: int = 0, timeout: float | None = None, threads: int | None = None) -> Report:
+    def launch(
+        self, grid: Grid, *args: Any, seed: int = 0, timeout: float | None = None, threads: int | None = None,
+        sanitize: bool | Literal["raise"] = False,
+    ) -> Report:  # fmt: skip
         """Run it; arrays and tensors among `args` are device memory and are updated in place.
 
         grid: blocks (int, or up to three). args: one for each parameter but constants: a tensor, an array, None, a number, a
         TensorDescriptor; or one for each parameter. seed: of the scheduler's choices. timeout: seconds that the run may take.
-        threads: of the host.
-        Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then).
+        threads: of the host. sanitize: undefined behaviour is looked for, and is in the report's `findings`; "raise": the
+        first of severity error is raised.
+        Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
+        UndefinedBehaviour.
         """
         if self._launcher is None:
             self._launcher = Launcher(self.source, self.metadata, self.ptx, device(self.device))
         runs = device(self.device)
-        runs.settings = replace(runs.settings, seed=seed, timeout=timeout, threads=threads)
+        if sanitize not in (True, False, "raise"):
+            raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False or 'raise'")
+        wanted, whole = driver.current().settings.sanitize, driver.current()
+        if sanitize:  # who asks reads the report
+            wanted = "raise" if sanitize == "raise" else "report"
+        runs.readers = [] if sanitize else whole.readers
+        runs.settings = replace(runs.settings, seed=seed, timeout=timeout, threads=threads, sanitize=wanted)
         extents = (grid,) if isinstance(grid, int) else tuple(grid)
         if not 1 <= len(extents) <= 3:
             raise LaunchError(f"grid is {grid!r}, not one to three whole numbers")
@@ -155,7 +166,7 @@ def _types(fn: Any, names: list[str], signature: str | Mapping[str, str], consta
 @short_traceback
 def launch(
     fn: Any, grid: Grid | Callable[[dict[str, Any]], Sequence[int]], *args: Any, device: str | None = None, seed: int = 0,
-    timeout: float | None = None, threads: int | None = None, **meta: Any,
+    timeout: float | None = None, threads: int | None = None, sanitize: bool | Literal["raise"] = False, **meta: Any,
 ) -> Report:  # fmt: skip
     """Compile a kernel for its arguments, as `fn[grid](*args, **meta)` does, and run it here, whatever Triton's driver is.
 
@@ -180,7 +191,7 @@ def launch(
         source = _source(fn, backend, bound, found)
         compiled = _known[key] = Compiled(source, of_triton(source, target=backend.target, options=options), name)
     size = grid(bound) if callable(grid) else grid
-    return compiled.launch(size, *bound.values(), seed=seed, timeout=timeout, threads=threads)
+    return compiled.launch(size, *bound.values(), seed=seed, timeout=timeout, threads=threads, sanitize=sanitize)
 
 
 _known: dict[tuple[str, ...], Compiled] = {}

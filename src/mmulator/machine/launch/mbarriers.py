@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from mmulator.machine.state import (
 )
 from mmulator.numerics.mbarrier import Mbarrier
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
-from mmulator.ptx.tree import Instruction, Variable
+from mmulator.ptx.tree import Address, Instruction, Symbol, Variable
 
 _ACCOUNT, _TRANSFER = np.dtype(Account.numpy_dtype()), np.dtype(Transfer.numpy_dtype())
 
@@ -67,6 +67,36 @@ def shared_name(grid: Grid, address: int) -> str:
             return name + "".join(f"[{int(i)}]" for i in index)
         return f"{name} + {offset}" if offset else name
     return ""
+
+
+def _named(ins: Instruction) -> str:
+    """The variable that the address of an instruction names, or nothing."""
+    at = next((o for o in ins.operands if isinstance(o, Address)), None)
+    return at.base.name if at is not None and isinstance(at.base, Symbol) else ""
+
+
+def about(grid: Grid, k: Known, is_one: Callable[[Instruction], bool]) -> list[Instruction]:
+    """Such instructions of the kernel, by their lines, but those that name a variable in which an mbarrier is not."""
+    own = shared_symbol(grid, SHARED_BASE + k.byte)
+    found = {id(ins): ins for ins in grid.kernel.sites if is_one(ins) and (not own or _named(ins) in ("", own))}
+    return sorted(found.values(), key=lambda i: (i.span.source.name, i.span.line))
+
+
+def makers(grid: Grid, k: Known) -> list[Instruction]:
+    """What may initialise it."""
+    return about(grid, k, lambda ins: ins.opcode == "mbarrier" and "init" in ins.modifiers)
+
+
+def arrivers(grid: Grid, k: Known) -> list[Instruction]:
+    """What may arrive there."""
+    return about(grid, k, _arrives)
+
+
+def _arrives(ins: Instruction) -> bool:
+    names = {part for m in ins.modifiers for part in m.split("::")}
+    if ins.opcode == "mbarrier":
+        return bool(names & {"arrive", "arrive_drop"})
+    return ins.opcode == "cp" and "mbarrier" in names and "arrive" in names
 
 
 # what is known ------------------------------------------------------------------------------------------------------

@@ -261,14 +261,14 @@ def _warp(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
 # matrices -------------------------------------------------------------------------------------------------------------
 def _product(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     form = ins.form
-    d, a, b, c = ins.operands[:4]
-    of = [[s.of(n) for n in _names([o])] for o in (a, b, c)]
+    of: list[Masks] = [[s.of(n) for n in _names([o])] for o in ins.operands[1:4]]
     if all(m is None for masks in of for m in masks):
         return [None] * len(targets)
     of[2] = of[2] if len(of[2]) == len(targets) else [None] * len(targets)
     if any(fragment(form, x).copies > 1 for x in "abd"):
         return of[2]
-    places = [_spill(e, masks) for masks in (*of, [None] * len(targets))]
+    of.append([None] * len(targets))
+    places = [_spill(e, masks) for masks in of]
     table = table_pointer(e, i32, ("rows and columns", form), lambda tables: _rows_and_columns(form))
     e.call(events.product_of, table, *places)
     return [load(u32, places[3], n) for n in range(len(targets))]

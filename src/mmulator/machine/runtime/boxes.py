@@ -17,12 +17,13 @@ from mmulator.layouts.tensormap import fields
 from mmulator.layouts.tensormap.modes import SWIZZLES
 from mmulator.layouts.tensormap.places import GRANULE, HALO_EVERY, WIDE
 from mmulator.layouts.tensormap.types import TYPES
-from mmulator.machine.runtime.events import READ
+from mmulator.machine.runtime.events import READ, Proxy, by, map_used
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.windows import reach
 from mmulator.machine.state import FaultKind, Warp
 
 RANKS = fields.MOST_RANK
+READS = by(READ, Proxy.TENSORMAP)
 PADDED = 16  # bytes of shared memory of sixteen elements with padding
 NO_WIDTH = 1 << 16  # of rows that are not swizzled
 FAR = 50  # bits: a tensor that goes on for 2^62 bytes is nowhere
@@ -274,9 +275,10 @@ def begin_box(
     if (at & (fields.ALIGNMENT - 1)) != 0:
         fault(w, FaultKind.TENSOR_MAP, site, lane, at, u32(Wrong.ALIGNMENT))
         return u32(0)
-    words = cast_ptr(u32, reach(w, lane, at, u64(fields.BYTES), READ, site))
+    words = cast_ptr(u32, reach(w, lane, at, u64(fields.BYTES), READS, site))
     if u64(words) == 0:
         return u32(0)
+    map_used(w, lane, at, site)
     wrong = take_map(box, words, rank, mode)
     if wrong != 0:
         fault(w, FaultKind.TENSOR_MAP, site, lane, at, wrong)

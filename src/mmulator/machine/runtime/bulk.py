@@ -11,7 +11,7 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import copy_bytes, fill_bytes, minimum, null, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
-from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, accessed_one, by
+from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, Shape, accessed_one, by, transfer_filled
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.mbarrier import ALIGNMENT, must_be_mbarrier
 from mmulator.machine.runtime.reduce import reduce_function
@@ -209,6 +209,7 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
                     fill(t, to[lane], at[lane] | SHARED, bytes, source)
                 if reached == 0:
                     t.units = u32(0)
+                transfer_filled(t, u32(Shape.PLAIN))
                 start(t)
 
     return Native(load, f"bulk_load_{'cta' if own else 'cluster'}_{from_space[:6]}{'_multicast' if multicast else ''}")
@@ -237,6 +238,7 @@ def store_to_global(
             t.source_bytes = u64(bytes)
             t.target = target
             t.payload[KEPT] = u64(kept[lane])
+            transfer_filled(t, u32(Shape.PLAIN))
             start(t)
 
 
@@ -260,6 +262,7 @@ def reduce_to_shared(
             heard_at(t, barriers[lane], u32(1) << u32(barriers[lane] >> RANK_SHIFT))
             fill(t, to[lane] | SHARED, at[lane] | SHARED, bytes, source)
             t.target = target
+            transfer_filled(t, u32(Shape.PLAIN))
             start(t)
 
 

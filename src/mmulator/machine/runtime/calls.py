@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import bits_mask, load, mask_bits, reduce_max, select, store, trailing_zeros
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
-from mmulator.machine.runtime.events import READ, WRITE
+from mmulator.machine.runtime.events import READ, WRITE, local_copied
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.windows import local_place
 from mmulator.machine.state import RESCHEDULE, FaultKind, Warp
@@ -84,6 +84,7 @@ def copy_local(w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u
             return
         for at in range(u64(size)):
             taken[at] = given[at]
+        local_copied(w, lane, source[lane], target[lane], size)
 
 
 @native

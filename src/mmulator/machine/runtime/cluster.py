@@ -17,11 +17,13 @@ from mmulator.machine.runtime.bulk import hold_barrier, hold_own
 from mmulator.machine.runtime.events import (
     WRITE,
     Proxy,
+    Shape,
     accessed_one,
     by,
     cluster_arrived,
     cluster_over,
     cluster_waited,
+    transfer_filled,
 )
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
@@ -170,6 +172,7 @@ def cancel_function(generic: bool, multicast: bool) -> Native:
                 heard_at(t, barrier, reached)
                 t.units = u32(1)
                 t.payload[TO] = response
+                transfer_filled(t, u32(Shape.RESPONSE))
                 start(t)
 
     return Native(cancel, f"try_cancel{'_generic' if generic else ''}{'_multicast' if multicast else ''}")

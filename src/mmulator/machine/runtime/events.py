@@ -22,6 +22,7 @@ class Proxy(IntEnum):
     GENERIC = 0
     ASYNC = 1  # operands of wgmma
     MBARRIER = 2  # operations on mbarriers, which no order binds: WRITE: it is made or ended, READ: a wait, both: the others
+    TENSORMAP = 3  # of a copy that uses a tensor map
 
 
 class Access(IntFlag):
@@ -82,7 +83,8 @@ class Order(IntFlag):
     SC = 8
 
 
-SCOPE_SHIFT = 4
+SCOPE_SHIFT, SCOPE_MASK = 4, 7
+LOADS, STORES = 1 << 8, 1 << 9  # of `ordered`: what the instruction does; an atomic operation does both
 SCOPES: Mapping[str, int] = {"": 0, "cta": 1, "cluster": 2, "gpu": 3, "sys": 4, "gl": 3}
 _ORDERS: Mapping[str, Order] = {
     "weak": Order(0), "volatile": Order.STRONG, "relaxed": Order.STRONG, "acquire": Order.STRONG | Order.ACQUIRE,
@@ -114,7 +116,8 @@ SPACE_GLOBAL, SPACE_CTA, SPACE_CLUSTER = 1, 2, 4  # of a fence.proxy: which spac
 
 @hook
 def ordered(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: u32, done: u32, site: u32) -> None:
-    """ld, st, atom or red that is not weak, at at[lane] | base: called before the access (done 0) and behind it (1)."""
+    """ld, st, atom or red that is not weak, at at[lane] | base: called before the access (done 0) and behind it (1). order: as
+    `order_of`, with LOADS and STORES."""
 
 
 @hook
@@ -185,6 +188,30 @@ def mbarrier_over(cluster: ptr_to(Cluster), barrier: u64) -> None:
 @hook
 def mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
     """Lanes (each at host[lane]) hear that the phase of their parity is complete."""
+
+
+class Shape(IntEnum):
+    """What the payload of a transfer says of the bytes that it is for."""
+
+    PLAIN = 0  # runtime/bulk.py: TO, FROM, BYTES
+    BOX = 1  # runtime/boxes.py: Box
+    WORDS = 2  # runtime/store_async.py: TO, BYTES
+    RESPONSE = 3  # runtime/cluster.py: TO
+
+
+@hook
+def transfer_filled(t: ptr_to(Transfer), shape: u32) -> None:
+    """A bulk operation is filled in and about to be started."""
+
+
+@hook
+def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
+    """A copy that is filled in next uses the tensor map at a generic address."""
+
+
+@hook
+def map_published(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
+    """tensormap.cp_fenceproxy has copied a map, which is a release, too."""
 
 
 @hook
@@ -301,6 +328,11 @@ def product_in_shared(
     w: ptr_to(Warp), table: ptr_to(WgmmaTable), a_desc: u64, b_desc: u64, a: ptr_to(u32), d: ptr_to(u32), site: u32
 ) -> None:
     """The same of a wgmma; d: in, the lanes that have a value in what it adds to."""
+
+
+@hook
+def local_copied(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u32) -> None:
+    """Bytes of a lane's local memory have been copied there, by their offsets: parameters and results of a call."""
 
 
 @hook

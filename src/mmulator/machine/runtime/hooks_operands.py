@@ -32,7 +32,9 @@ def operand_given(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
 
 
 @hook
-def fragment_placed(w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, aligned: u32, generic: u32, site: u32) -> None:
+def fragment_placed(
+    w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, aligned: u32, generic: u32, site: u32
+) -> None:
     """wmma.load or .store at p, both as the warp's first lane has them. stride, default: in elements of `bits`. aligned: bytes
     that every line begins at a multiple of. generic: whether p is a generic address."""
 

@@ -13,7 +13,7 @@ from mmulator.codegen.ops import cast_ptr, copy_bytes, trailing_zeros
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
 from mmulator.machine.runtime.bulk import barrier_beside
-from mmulator.machine.runtime.events import BOTH, WRITE, Proxy, accessed_one, by
+from mmulator.machine.runtime.events import BOTH, WRITE, Proxy, Shape, accessed_one, by, transfer_filled
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
@@ -100,6 +100,7 @@ def to_shared(kind: str, count: int, generic: bool) -> Native:
             if w.cta.fault == 0:
                 t = new(w, lane, mover, at | SHARED, target, values, site)
                 heard_at(t, barrier, u32(1) << u32(barrier >> RANK_SHIFT))
+                transfer_filled(t, u32(Shape.WORDS))
                 start(t)
 
     return Native(store, f"async_{kind}x{count}{'_generic' if generic else ''}")

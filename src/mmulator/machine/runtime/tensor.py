@@ -29,7 +29,7 @@ from mmulator.machine.runtime.boxes import (
     run_of_rows,
 )
 from mmulator.machine.runtime.bulk import barrier_beside, hold_barrier
-from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, accessed_one, by
+from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, Shape, accessed_one, by, transfer_filled
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
@@ -404,6 +404,7 @@ def load_box(
         hold_barriers(w, lane, t, barrier, barriers, site)
         t.source = hold_tensor(w, lane, box, u32(READ), site)
         t.units = box.rows
+        transfer_filled(t, u32(Shape.BOX))
         start(t)
 
 
@@ -470,6 +471,7 @@ def tensor_store(
             t.units = box.rows
             t.source = shared_of(w.cta.cluster, w.cta.rank) + first_byte(box)
             t.source_bytes = box.place + lines_of_box(box) - first_byte(box)
+            transfer_filled(t, u32(Shape.BOX))
             start(t)
         if w.cta.fault != 0:
             note_copy(w, lane, maps[lane], from_, coordinates)

@@ -13,7 +13,7 @@ from mmulator.codegen.ops import cast_ptr, copy_bytes, load, stack, store, trail
 from mmulator.codegen.types import ptr, ptr_to, u32, u64
 from mmulator.layouts.tensormap import fields
 from mmulator.layouts.tensormap.types import BY_NUMBER
-from mmulator.machine.runtime.events import READ, WRITE
+from mmulator.machine.runtime.events import READ, WRITE, map_published
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.windows import SPACES, locate_global, locate_shared_cta
 from mmulator.machine.state import FaultKind, Warp
@@ -70,3 +70,4 @@ def copy_map(w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), site:
     target = locate_global(w, lane, to[lane], u32(BYTES), WRITE, site)
     if w.cta.fault == 0:
         copy_bytes(target, source, BYTES)
+        map_published(w, lane, to[lane], site)

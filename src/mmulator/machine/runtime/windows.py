@@ -106,7 +106,7 @@ def find_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> p
 
 
 @native(inline=True)
-def find(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
+def find_host(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
     """Host pointer of one lane's generic address, or null and a recorded fault."""
     launch = w.cta.launch
     slot = at >> SLOT_SHIFT
@@ -147,7 +147,7 @@ def find(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32
 @native
 def locate(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
     """Host pointer of one lane's generic address, or null and a recorded fault."""
-    host = find(w, lane, at, bytes, access, site)
+    host = find_host(w, lane, at, bytes, access, site)
     if u64(host) != 0:
         accessed_one(w, lane, at, bytes, access, site)
     return host
@@ -190,7 +190,7 @@ def locate_global(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, 
 @native
 def locate_of_warp(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
     """`locate` for a generic address that is the same for all lanes: local memory is that of lane 0."""
-    host = find(w, u32(0), at, bytes, access, site)
+    host = find_host(w, u32(0), at, bytes, access, site)
     if u64(host) != 0:
         accessed_one(w, lane, at, bytes, access, site)
     return host
@@ -272,7 +272,7 @@ def translate_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, acce
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        host = find(w, lane, at[lane], bytes, access, site)
+        host = find_host(w, lane, at[lane], bytes, access, site)
         if u64(host) == 0:
             return u32(0)
         out[lane] = host

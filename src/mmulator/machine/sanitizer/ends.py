@@ -1,9 +1,9 @@
-"""Rules of clusters (rules/mbarriers.py), and of what is left when one is over: blocks that access each other's shared memory must
-all have begun, and none may exit before the last access; bytes that an mbarrier still expects never come.
+"""Rules of clusters (rules/mbarriers.py), and of what is left when one is over.
 
-Of accesses to the shared memory of each other block the newest of a warp is kept, a Reach; arrivals at its mbarriers and copies to
-it are the uses of mbarriers.py. It is settled when a thread of that block that exits knows of it, by a barrier, or since it has
-waited for the phase of the arrival or of the copy.
+Blocks that access each other's shared memory must all have begun, and none may exit before the last access. Of accesses to the
+shared memory of each other block the newest of a warp is kept, a Reach; arrivals at its mbarriers and copies to it are uses in
+mbarriers.py. It is settled when a thread of that block that exits knows of it, by a barrier, or since it has waited for the phase
+of the arrival or of the copy.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mmulator.machine.runtime.mbarrier import awaited_bytes
 from mmulator.machine.runtime.windows import OFFSET_MASK, U64
 from mmulator.machine.sanitizer.clocks import knows, now
 from mmulator.machine.sanitizer.found import find_against, of_cluster
-from mmulator.machine.sanitizer.mbarriers import blame, mbarriers_of, number_of, warp_number
+from mmulator.machine.sanitizer.mbarriers import blame, mbarriers_of, next_meeting, number_of, warp_number
 from mmulator.machine.sanitizer.phases import mbarrier_agent
-from mmulator.machine.state import ACCOUNTS, COPIES, Account, Cluster, Cta, Queue, Warp, Who
+from mmulator.machine.state import ACCOUNTS, COPIES, Account, Cluster, Queue, Warp, Who
 from mmulator.numerics.mbarrier import BYTES
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import mbarriers as rules
@@ -29,13 +29,14 @@ from mmulator.rules import mbarriers as rules
 _EXIT, _START = rules.EXIT_UNSYNCHRONISED.number, rules.START_UNSYNCHRONISED.number
 _MISSING, _UNEXPECTED = rules.BYTES_MISSING.number, rules.BYTES_UNEXPECTED.number
 
-# Of a warp and a block of its cluster. begun: lanes of which it is known that the block has begun. lanes: that accessed its shared
-# memory at the newest clock, at which address and instruction.
+# Of a warp and a block of its cluster. begun: lanes that know that the block has begun. lanes: that accessed its shared memory at
+# the newest clock, at which address and instruction. until: as `next_meeting` says.
 Reach = Struct("Reach", [
-    ("at", u64), ("begun", u32), ("lanes", u32), ("clock", u32), ("site", u32), ("bytes", u32), ("settled", u32),
+    ("at", u64), ("begun", u32), ("lanes", u32), ("clock", u32), ("site", u32), ("bytes", u32), ("settled", u32), ("until", u32),
 ])  # fmt: skip
-# Of a cluster. met: lanes of each warp that have waited at barrier.cluster; of each CTA whether any has. reaches: warps by ranks.
-Clusters = Struct("Clusters", [("met", ptr_to(u32)), ("any", ptr_to(u32)), ("reaches", ptr_to(Reach))])
+# Of a cluster. met: lanes of each warp that have waited at barrier.cluster; waited: how often it was complete then; any: if a
+# thread of each CTA has. reaches: warps by ranks.
+Clusters = Struct("Clusters", [("met", ptr_to(u32)), ("waited", ptr_to(u32)), ("any", ptr_to(u32)), ("reaches", ptr_to(Reach))])
 
 
 def clusters_of(cluster: Any) -> Any:
@@ -86,11 +87,12 @@ def reached(w: ptr_to(Warp), mask: u32, at: u64, bytes: u32, site: u32) -> None:
         r.site = site
         r.at = at
         r.bytes = bytes
+    r.until = next_meeting(w, mask)
     r.settled = u32(0)
 
 
 @native
-def went(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+def cluster_reached(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
     if w.cta.cluster.cta_count == 1 or (access >> PROXY_SHIFT) == Proxy.MBARRIER:
         return
     if u64(clusters_of(w.cta.cluster)) == 0:
@@ -106,7 +108,7 @@ def went(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, acc
 
 
 @native
-def went_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+def cluster_reached_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
     if w.cta.cluster.cta_count == 1 or (access >> PROXY_SHIFT) != Proxy.GENERIC:
         return
     if u64(clusters_of(w.cta.cluster)) == 0 or (at >> SLOT_SHIFT) != SLOT_SHARED:
@@ -116,13 +118,15 @@ def went_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site:
 
 
 @native
-def met(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
+def cluster_met(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
     """barrier.cluster.wait: all blocks have begun."""
     s = clusters_of(w.cta.cluster)
     if u64(s) != 0:
         number = warp_number(w)
         s.met[number] = s.met[number] | mask
         s.any[w.cta.rank] = u32(1)
+        lane = trailing_zeros(mask)
+        s.waited[number] = w.cluster_generation[lane] + 1
 
 
 # exit -----------------------------------------------------------------------------------------------------------------
@@ -156,7 +160,7 @@ def settle_reaches(w: ptr_to(Warp), mask: u32, last: u32, site: u32) -> None:
         if r.lanes != 0 and r.settled == 0 and i // warps != w.cta.rank:
             left = mask
             while left != 0:
-                if all_known(w, trailing_zeros(left), i, r.lanes, r.clock) != 0:
+                if s.waited[warp_number(w)] >= r.until or all_known(w, trailing_zeros(left), i, r.lanes, r.clock) != 0:
                     r.settled = u32(1)
                     left = u32(0)
                 left = left & (left - 1)
@@ -180,7 +184,7 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: u32, account: ptr_to(Accou
             while left != 0:
                 lane = trailing_zeros(left)
                 left = left & (left - 1)
-                if knows(w, lane, agent, use.phase) != 0:
+                if knows(w, lane, agent, use.phase) != 0 or clusters_of(cluster).waited[warp_number(w)] >= use.until:
                     use.settled = u32(1)
                 elif all_known(w, lane, i, use.lanes, use.clock) != 0:
                     use.settled = u32(1)
@@ -198,7 +202,7 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: u32, account: ptr_to(Accou
 
 
 @native
-def left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+def cluster_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """Threads exit. Of the last ones of a block nobody comes later."""
     cluster = w.cta.cluster
     if cluster.cta_count == 1 or u64(clusters_of(cluster)) == 0:
@@ -237,7 +241,7 @@ def lacks(cluster: ptr_to(Cluster), k_at: u64, rule: u32, who: ptr_to(Who), othe
 
 
 @native
-def finished(cluster: ptr_to(Cluster)) -> None:
+def cluster_lacks(cluster: ptr_to(Cluster)) -> None:
     """A cluster is over, and all that it had under way."""
     s = mbarriers_of(cluster)
     if u64(s) == 0 or cluster.account_count == 0:
@@ -257,16 +261,17 @@ def finished(cluster: ptr_to(Cluster)) -> None:
 
 
 @native
-def renewed(cluster: ptr_to(Cluster)) -> None:
+def clusters_renewed(cluster: ptr_to(Cluster)) -> None:
     """A cluster begins."""
     s = clusters_of(cluster)
     if u64(s) != 0:
         fill_bytes(s.met, 0, u64(cluster.warp_count) * 4)
+        fill_bytes(s.waited, 0, u64(cluster.warp_count) * 4)
         fill_bytes(s.any, 0, u64(cluster.cta_count) * 4)
         fill_bytes(s.reaches, 0, u64(cluster.warp_count * cluster.cta_count) * Reach.size)
 
 
 HOOKS: Mapping[str, Native] = {
-    "accessed": went, "accessed_one": went_one, "cluster_waited": met, "lanes_exit": left, "cluster_finished": finished,
-    "cluster_begins": renewed,
+    "accessed": cluster_reached, "accessed_one": cluster_reached_one, "cluster_waited": cluster_met, "lanes_exit": cluster_left,
+    "cluster_finished": cluster_lacks, "cluster_begins": clusters_renewed,
 }  # fmt: skip

@@ -18,10 +18,10 @@ from mmulator.rules.execution import DIVERGED, INCOMPLETE, MASKS, NOT_MEMBER, PA
 U32 = u32.vec(LANES)
 WARPS = 4  # of a warpgroup
 
-# What the warps of a warpgroup have executed. steps: of each warp; most: of the one ahead. rows: instructions of the newest steps,
-# step n at n modulo ROWS: the site, and which warp was first there. gone: warps that have exited,
-# judged: it is over, since something was found, or was too long ago. resizes, resize: how many setmaxnreg each warp has executed, and
-# which last. there, at: lanes of each warp that were at barrier.cluster.arrive and .wait last, and at which.
+# What the warps of a warpgroup have executed. steps: of each warp; most: of the one ahead. rows: instructions of the newest
+# steps, step n at n modulo ROWS: the site; firsts: which warp was first there. gone: warps that have exited.
+# judged: it is over, since something was found, or was too long ago. resizes, resize: how many setmaxnreg each warp has
+# executed, and which last. there, at: lanes of each warp that were at barrier.cluster.arrive and .wait last, and at which.
 ROWS = 1024
 Steps = Struct("Steps", [
     ("steps", u32, WARPS), ("most", u32), ("gone", u32), ("judged", u32),
@@ -55,6 +55,8 @@ def say_incomplete(w: ptr_to(Warp), site: u32, why: u32, number: u32, lanes: u32
 @native
 def step(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """A warp executes the next instruction of its warpgroup."""
+    if w.cta.fault != 0:  # from then on its instructions do nothing
+        return
     if (w.index | (WARPS - 1)) >= w.cta.launch.warps:
         say_incomplete(w, site, u32(NO_WARPS), w.cta.launch.warps % WARPS, u32(0))
         return

@@ -7,8 +7,10 @@ from typing import Any
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, null
 from mmulator.codegen.types import ptr_to, u8, u32, u64
+from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, WITHIN, shared_of
 from mmulator.machine.sanitizer.state import ROOM, Found, SanitizedCluster, SanitizedLaunch
 from mmulator.machine.state import Cluster, Warp
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 
 _SPREAD = 0x9E3779B97F4A7C15
 
@@ -21,6 +23,22 @@ def of_cluster(cluster: Any) -> Any:
 def of_launch(cluster: Any) -> Any:
     """Macro: what the sanitizer knows of a launch."""
     return cast_ptr(SanitizedLaunch, cluster.field("launch").field("sanitizer"))
+
+
+@native
+def generic_of(cluster: ptr_to(Cluster), host: u64) -> u64:
+    """The generic address of a place in the shared memory of a CTA of the cluster; 0 if it is in none."""
+    for rank in range(cluster.cta_count):
+        offset = host - u64(shared_of(cluster, rank))
+        if offset < u64(cluster.launch.shared_bytes):
+            return u64(SHARED) | (u64(rank) << RANK_SHIFT) | (offset + SHARED_BASE)
+    return u64(0)
+
+
+@native(inline=True)
+def host_of(cluster: ptr_to(Cluster), at: u64) -> u64:
+    """The reverse."""
+    return u64(shared_of(cluster, u32((at & OFFSET_MASK) >> RANK_SHIFT))) + (at & WITHIN) - SHARED_BASE
 
 
 @native

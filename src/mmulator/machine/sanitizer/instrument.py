@@ -9,6 +9,7 @@ from mmulator.codegen.values import Builder
 from mmulator.machine.runtime import events, hooks_operands
 from mmulator.machine.sanitizer import (
     accumulators,
+    ends,
     execution,
     mbarriers,
     operands,
@@ -16,13 +17,27 @@ from mmulator.machine.sanitizer import (
     proxies,
     races,
     values,
+    values_products,
     waits,
 )
 
 # Topics in the order in which they hear of an event: hooks, by their names, to functions. Who knew what comes first where an
 # access is judged by it.
 TOPICS: tuple[Mapping[str, Native], ...] = tuple(
-    topic.HOOKS for topic in (orders, races, proxies, accumulators, mbarriers, operands, execution, values, waits)
+    topic.HOOKS
+    for topic in (
+        orders,
+        races,
+        proxies,
+        accumulators,
+        mbarriers,
+        ends,
+        operands,
+        execution,
+        values,
+        values_products,
+        waits,
+    )
 )
 
 

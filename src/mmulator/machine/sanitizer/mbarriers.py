@@ -1,7 +1,7 @@
 """Rules of mbarriers (rules/mbarriers.py): who made one, who has used it since, and what lies over it.
 
-What is known besides runtime/accounts.py has the same numbers: a Keeper for each mbarrier, and for each warp a Use. A use is every
-operation of lanes on it, or a copy that they issue for it. Of the lanes of a warp the newest are kept.
+What is known besides runtime/accounts.py has the same numbers: a Keeper for each mbarrier, and for each warp a Use, which is an
+operation of lanes on it. Of the lanes of a warp the newest are kept.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from mmulator.machine.runtime.accounts import account_of, entry_of
 from mmulator.machine.runtime.events import PROXY_SHIFT, READ, WRITE, Proxy
 from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, U64, WITHIN, shared_of
 from mmulator.machine.sanitizer.clocks import agent_of, knows, now
-from mmulator.machine.sanitizer.found import find_against, of_cluster
+from mmulator.machine.sanitizer.found import find_against, generic_of, host_of, of_cluster
 from mmulator.machine.sanitizer.phases import mbarrier_agent, mbarrier_phase
-from mmulator.machine.state import ACCOUNTS, Account, Cluster, Completes, Cta, Transfer, Warp, Who
+from mmulator.machine.state import Account, Cluster, Completes, Cta, Transfer, Warp, Who
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import mbarriers as rules
 
@@ -29,15 +29,17 @@ _STORED_TO, _READ_AS_DATA = rules.STORED_TO.number, rules.READ_AS_DATA.number
 GRANULE = 8  # bytes of an mbarrier
 BITS = 32  # of a word of the map of live mbarriers
 
-# Of an mbarrier. at: its generic address. agent, clock: who initialised it, or invalidated it; when. async_clock: the phase, as its
-# agent's clock, in which what was issued last for it completes, and whose it is (Who); 0: nothing was. far: it is another block's.
+# Of an mbarrier. at: its generic address. agent, clock: who initialised it, or invalidated it; when. async_clock: of
+# its agent, in the phase in which what was issued last completes (0: nothing was), and who issued that. settled: as of a Use.
 Keeper = Struct("Keeper", [
-    ("at", u64), ("agent", u32), ("clock", u32), ("async_clock", u32), ("far", u32), ("issued", Who), ("settled", u32),
+    ("at", u64), ("agent", u32), ("clock", u32), ("async_clock", u32), ("settled", u32), ("issued", Who),
 ])  # fmt: skip
-# Of a warp at one: lanes that know of its mbarrier.init; those that used it at the newest clock, in which phase, where. settled: a
-# thread of its block that has exited knew of it.
-Use = Struct("Use", [("known", u32), ("lanes", u32), ("clock", u32), ("phase", u32), ("site", u32), ("settled", u32)])
-# Of a cluster. low, high: all live ones lie there, by addresses without slot and rank. bits: for each CTA `words`, a bit a granule.
+# Of a warp at one: lanes that know of its mbarrier.init; those that used it at the newest clock, in which phase, where. settled:
+# a thread of its block that has exited knew of it. until: as `next_meeting` says.
+Use = Struct("Use", [
+    ("known", u32), ("lanes", u32), ("clock", u32), ("phase", u32), ("site", u32), ("settled", u32), ("until", u32),
+])  # fmt: skip
+# Of a cluster. low, high: where live ones lie, by addresses without slot and rank. bits: of each CTA `words`, a bit a granule.
 Mbarriers = Struct("Mbarriers", [
     ("low", u64), ("high", u64), ("live", u32), ("words", u32),
     ("keepers", ptr_to(Keeper)), ("uses", ptr_to(Use)), ("bits", ptr_to(u32)),
@@ -57,22 +59,6 @@ def number_of(cluster: ptr_to(Cluster), account: ptr_to(Account)) -> u64:
 @native(inline=True)
 def warp_number(w: ptr_to(Warp)) -> u32:
     return u32((u64(w) - u64(w.cta.cluster.warps)) // Warp.size)
-
-
-@native(inline=True)
-def host_of(cluster: ptr_to(Cluster), at: u64) -> u64:
-    """Where a generic address of shared memory is."""
-    return u64(shared_of(cluster, u32((at & OFFSET_MASK) >> RANK_SHIFT))) + (at & WITHIN) - SHARED_BASE
-
-
-@native
-def generic_of(cluster: ptr_to(Cluster), host: u64) -> u64:
-    """The reverse."""
-    for rank in range(cluster.cta_count):
-        offset = host - u64(shared_of(cluster, rank))
-        if offset < u64(cluster.launch.shared_bytes):
-            return u64(SHARED) | (u64(rank) << RANK_SHIFT) | (offset + SHARED_BASE)
-    return u64(0)
 
 
 @native
@@ -95,6 +81,15 @@ def mark(cluster: ptr_to(Cluster), at: u64, live: u32) -> None:
 
 
 @native
+def next_meeting(w: ptr_to(Warp), mask: u32) -> u32:
+    """How often barrier.cluster will have been complete when these lanes have arrived there once more."""
+    now_at = w.cta.cluster.generation
+    if (w.cluster_came & mask & mask_bits(w.cluster_generation == now_at)) != 0:
+        return now_at + 2
+    return now_at + 1
+
+
+@native
 def blame(
     w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, other_site: u32, other_warp: u32, other_lanes: u32
 ) -> None:
@@ -107,7 +102,7 @@ def blame(
 
 # its life -------------------------------------------------------------------------------------------------------------
 @native
-def made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site: u32) -> None:
+def mbarrier_is_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site: u32) -> None:
     """mbarrier.init."""
     cluster = w.cta.cluster
     s = mbarriers_of(cluster)
@@ -132,7 +127,7 @@ def made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site: u32) -> Non
 
 
 @native
-def gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
+def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
     """mbarrier.inval: whoever uses it has done so, and what completes it has."""
     cluster = w.cta.cluster
     s = mbarriers_of(cluster)
@@ -178,7 +173,7 @@ def know_init(w: ptr_to(Warp), mask: u32, k: ptr_to(Keeper), use: ptr_to(Use), w
 
 
 @native
-def used(w: ptr_to(Warp), mask: u32, at: u64, site: u32) -> None:
+def mbarrier_is_used(w: ptr_to(Warp), mask: u32, at: u64, site: u32) -> None:
     """Lanes operate on one mbarrier, at a generic address."""
     cluster = w.cta.cluster
     s = mbarriers_of(cluster)
@@ -207,6 +202,7 @@ def used(w: ptr_to(Warp), mask: u32, at: u64, site: u32) -> None:
         use.clock = clock
         use.site = site
     use.phase = mbarrier_phase(cluster, barrier)
+    use.until = next_meeting(w, mask)
     use.settled = u32(0)
 
 
@@ -230,7 +226,7 @@ def issued_for(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
 
 
 @native
-def issued(t: ptr_to(Transfer)) -> None:
+def mbarrier_is_issued(t: ptr_to(Transfer)) -> None:
     """A copy that mbarriers hear of."""
     if t.completes == Completes.BYTES:
         w = cast_ptr(Warp, t.warp)
@@ -242,7 +238,7 @@ def issued(t: ptr_to(Transfer)) -> None:
 
 
 @native
-def signals(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, site: u32) -> None:
+def mbarrier_signalled(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, site: u32) -> None:
     """cp.async.mbarrier.arrive."""
     issued_for(w, trailing_zeros(mask), barrier, site)
 
@@ -266,7 +262,7 @@ def live_in(cluster: ptr_to(Cluster), at: u64, bytes: u32) -> u64:
 
 
 @native
-def over(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
+def lies_over(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
     """An access to shared memory that is no operation on mbarriers."""
     cluster = w.cta.cluster
     found = live_in(cluster, at, bytes)
@@ -287,7 +283,7 @@ def touched_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, si
     s = mbarriers_of(w.cta.cluster)
     if u64(s) != 0:
         if s.live != 0 and (at >> SLOT_SHIFT) == SLOT_SHARED:
-            over(w, lane, at, bytes, access, site)
+            lies_over(w, lane, at, bytes, access, site)
 
 
 @native
@@ -304,7 +300,7 @@ def touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, 
             place = at[trailing_zeros(left)] | base
             same = left & mask_bits(places == place)
             left = left & ~same
-            used(w, same, place, site)
+            mbarrier_is_used(w, same, place, site)
         return
     if s.live == 0:
         return
@@ -313,11 +309,11 @@ def touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, 
     while near != 0:
         lane = trailing_zeros(near)
         near = near & (near - 1)
-        over(w, lane, at[lane] | base, bytes, access, site)
+        lies_over(w, lane, at[lane] | base, bytes, access, site)
 
 
 @native
-def forgotten(cluster: ptr_to(Cluster)) -> None:
+def mbarriers_forgotten(cluster: ptr_to(Cluster)) -> None:
     """A cluster begins: there are no mbarriers."""
     s = mbarriers_of(cluster)
     if u64(s) != 0:
@@ -329,7 +325,6 @@ def forgotten(cluster: ptr_to(Cluster)) -> None:
 
 
 HOOKS: Mapping[str, Native] = {
-    "mbarrier_made": made, "mbarrier_gone": gone, "accessed": touched, "accessed_one": touched_one, "transfer_issued": issued,
-    "copy_signals": signals, "cluster_begins": forgotten,
+    "mbarrier_made": mbarrier_is_made, "mbarrier_gone": mbarrier_is_gone, "accessed": touched, "accessed_one": touched_one,
+    "transfer_issued": mbarrier_is_issued, "copy_signals": mbarrier_signalled, "cluster_begins": mbarriers_forgotten,
 }  # fmt: skip
-ENTRIES = ACCOUNTS

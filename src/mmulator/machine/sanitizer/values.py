@@ -12,8 +12,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import all_lanes, bits_mask, cast_ptr, elements_at, fill_bytes, gather, iota, load, mask_bits, minimum
-from mmulator.codegen.ops import null, stack, store, trailing_zeros
+from mmulator.codegen.ops import (
+    all_lanes,
+    bits_mask,
+    cast_ptr,
+    copy_bytes,
+    elements_at,
+    fill_bytes,
+    gather,
+    iota,
+    load,
+    mask_bits,
+    minimum,
+    null,
+    stack,
+    store,
+    trailing_zeros,
+)
 from mmulator.codegen.types import Struct, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Proxy
 from mmulator.machine.sanitizer.found import find_against
@@ -24,7 +39,7 @@ from mmulator.rules.values import UNDEFINED_COPY, UNDEFINED_STORE
 
 U64, U32 = u64.vec(32), u32.vec(32)
 NEVER, WRITTEN, UNDEFINED = 0, 1, 2  # of a byte: it has no value, it has one, it was given none
-_WORD = 0x01010101  # WRITTEN in each byte
+WORD = 0x01010101  # WRITTEN in each byte
 _OFFSET, _WITHIN = (1 << SLOT_SHIFT) - 1, (1 << RANK_SHIFT) - 1
 _MARKS = int(Access.WRITE | Access.ATOMIC)  # an atomic operation leaves of what was there
 _ASYNC_READ = int(Access.READ) | Proxy.ASYNC << PROXY_SHIFT
@@ -41,6 +56,7 @@ ValuesState = Struct("ValuesState", [
     ("local", ptr), ("local_bytes", u64),  # of the lanes
     ("warps", u64), ("sources", ptr_to(Source)),
     ("moving", u32),  # a transfer is being done
+    ("met", u32),  # an operand in shared memory has bytes without a value
     ("count", u32), ("pending", Pending, ROOM),
 ])  # fmt: skip
 
@@ -72,9 +88,9 @@ def value_state_at(w: ptr_to(Warp), lane: u32, at: u64) -> ptr:
 def mark_written(state: ptr, bytes: u32) -> None:
     """So many bytes have a value."""
     if bytes == 4:
-        store(u32(_WORD), state, 0, 1)
+        store(u32(WORD), state, 0, 1)
     elif bytes == 2:
-        store(u16(_WORD & 0xFFFF), state, 0, 1)
+        store(u16(WORD & 0xFFFF), state, 0, 1)
     elif bytes == 1:
         store(u8(WRITTEN), state)
     else:
@@ -170,10 +186,10 @@ def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32
 
 
 @native(inline=True)
-def nothing_written_at(state: ptr, bytes: u32) -> u32:
+def nothing_written_at(state: ptr_to(u8), bytes: u32) -> u32:
     """1 if none of an element's bytes has a value."""
     if bytes == 4:
-        return u32((load(u32, state, 0, 1) & _WORD) == 0)
+        return u32((load(u32, state, 0, 1) & WORD) == 0)
     found = u8(0)
     for n in range(bytes):
         found = found | state[n]
@@ -181,7 +197,7 @@ def nothing_written_at(state: ptr, bytes: u32) -> u32:
 
 
 @native
-def note_undefined(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, state: ptr, site: u32) -> None:
+def note_undefined(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, state: ptr_to(u8), site: u32) -> None:
     """A lane loads what has no value."""
     source = known(w.cta.cluster).sources + number_of_warp(w)
     source.at = at
@@ -211,10 +227,10 @@ def lanes_read_written(
     left = inside
     if (mask_bits((slots == SLOT_SHARED) & (own < s.shared_bytes)) & inside) == inside and bytes == 4:
         # most often: all of it in the CTA's own shared memory, and written
-        states = elements_at(s.shared + u64(w.cta.rank) * s.shared_bytes, own)
         for c in range(count):
-            words = gather(U32, elements_at(s.shared + (u64(w.cta.rank) * s.shared_bytes + 4 * u64(c)), own), bits_mask(inside))
-            out[c] = ~(mask_bits((words & _WORD) == 0) & inside)
+            first = s.shared + (u64(w.cta.rank) * s.shared_bytes + 4 * u64(c))
+            words = gather(U32, elements_at(first, own), bits_mask(inside))
+            out[c] = ~(mask_bits((words & WORD) == 0) & inside)
         left = u32(0)
         for c in range(count):
             left = left | ~out[c]
@@ -253,7 +269,9 @@ def has_value_state(w: ptr_to(Warp), at: u64, bytes: u32) -> u32:
 
 
 @native
-def rows_read_written(w: ptr_to(Warp), at: ptr_to(u64), base: u64, matrices: u32, trans: u32, out: ptr_to(u32), site: u32) -> None:
+def rows_read_written(
+    w: ptr_to(Warp), at: ptr_to(u64), base: u64, matrices: u32, trans: u32, out: ptr_to(u32), site: u32
+) -> None:
     """ldmatrix: 8 rows of 16 bytes a matrix, whose addresses are those of 8 lanes."""
     for m in range(matrices):
         out[m] = u32(FULL)
@@ -381,8 +399,16 @@ def values_of_frame(w: ptr_to(Warp), mask: u32, base: ptr_to(u32), begin: u32, e
             fill_bytes(s.local + ((number_of_warp(w) * LANES + u64(lane)) * s.local_bytes + offset), NEVER, end - begin)
 
 
+@native
+def values_copied(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u32) -> None:
+    """A copy has a value where the original has one."""
+    base = u64(SLOT_LOCAL << SLOT_SHIFT)
+    copy_bytes(value_state_at(w, lane, base | target), value_state_at(w, lane, base | source), bytes)
+
+
 HOOKS: Mapping[str, Native] = {
     "accessed": lanes_wrote, "accessed_one": one_wrote, "bytes_read": lanes_read_written, "rows_read": rows_read_written,
-    "bytes_written": lanes_wrote_anew, "undefined_written": lanes_wrote_nothing, "undefined_used": use_undefined, "frame_entered": values_of_frame,
-    "transfer_moves": values_of_transfer, "cluster_begins": values_begin, "cluster_ends": values_end,
+    "bytes_written": lanes_wrote_anew, "undefined_written": lanes_wrote_nothing, "undefined_used": use_undefined,
+    "frame_entered": values_of_frame, "transfer_moves": values_of_transfer, "cluster_begins": values_begin,
+    "cluster_ends": values_end, "local_copied": values_copied,
 }

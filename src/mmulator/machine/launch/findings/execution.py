@@ -27,7 +27,6 @@ from mmulator.rules.execution import (
     RESIZE,
 )
 
-
 _CLUSTER = "barrier.cluster"
 
 
@@ -54,7 +53,8 @@ def _incomplete(c: Context) -> tuple[str, str]:
 
 def _partial(c: Context) -> tuple[str, str]:
     others = c.words[0]
-    return f"{c.instruction.mnemonic} by part of a warp: {lanes_text(others)} {'is' if others.bit_count() == 1 else 'are'} at another one", ""
+    are = "is" if others.bit_count() == 1 else "are"
+    return f"{c.instruction.mnemonic} by part of a warp: {lanes_text(others)} {are} at another one", ""
 
 
 def _lacks(c: Context) -> tuple[str, str]:

@@ -2,28 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
+from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.findings.context import Context
 from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.mbarriers import known, on_host
-from mmulator.machine.launch.resident import ResidentCta
-from mmulator.machine.state import FaultKind
+from mmulator.machine.launch.mbarriers import known, makers, on_host
+from mmulator.machine.launch.resident import Resident, ResidentCta
+from mmulator.machine.sanitizer.ends import Clusters, Reach
+from mmulator.machine.sanitizer.mbarriers import BITS, GRANULE, Keeper, Mbarriers, Use
+from mmulator.machine.state import ACCOUNTS, FaultKind
 from mmulator.rules import Rule
 from mmulator.rules import mbarriers as rules
 
 
-def _init_in_use(c: Context) -> str:
-    return f"{c.instruction.mnemonic} of an mbarrier that has been initialised, and that nobody has invalidated"
+def _other(c: Context) -> str:
+    return c.other.mnemonic if c.other is not None else "another instruction"
 
 
-SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {rules.INIT_IN_USE.number: _init_in_use}
+# A clause each, where {this} is the instruction that is blamed and {other} that of the conflict.
+_CLAUSES: Mapping[Rule, str] = {
+    rules.INIT_IN_USE: "{this} of an mbarrier that has been initialised and not invalidated",
+    rules.AFTER_INVAL: "{this} at an mbarrier that has been invalidated",
+    rules.STORED_TO: "{this} writes over an mbarrier",
+    rules.READ_AS_DATA: "{this} reads an mbarrier as if it were data",
+    rules.BYTES_MISSING: "bytes that {this} expects at an mbarrier never come",
+    rules.BYTES_UNEXPECTED: "bytes that {this} brings to an mbarrier are expected by nobody there",
+    rules.INVAL_IN_USE: "nothing orders {other} at an mbarrier and {this} at it",
+    rules.INIT_NOT_VISIBLE: "nothing orders the mbarrier.init of an mbarrier before {this} at it",
+    rules.EXIT_UNSYNCHRONISED: "nothing orders {this} to the shared memory of a block before that block exits",
+    rules.START_UNSYNCHRONISED: "{this} to the shared memory of a block that perhaps has not begun",
+}
 
 
-def _no_mbarrier(grid: Grid, cta: ResidentCta) -> Rule:
-    """There never was one, or there is none any more."""
-    gone = known(cta.resident, on_host(cta.resident, int(cta.state["fault_address"]))).ended is not None
-    return rules.AFTER_INVAL if gone else rules.NOT_INITIALISED
+def _clause(rule: Rule) -> Callable[[Context], str]:
+    return lambda c: _CLAUSES[rule].format(this=c.instruction.mnemonic, other=_other(c))
+
+
+SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {rule.number: _clause(rule) for rule in _CLAUSES}
+
+
+def _no_mbarrier(grid: Grid, cta: ResidentCta) -> Rule | None:
+    """There is none any more: an operation of a thread has been found by the native code, which knows whether that comes later; a
+    copy was issued before, or was not. There never was one: perhaps none yet, where the text has an mbarrier.init for it."""
+    k = known(cta.resident, on_host(cta.resident, int(cta.state["fault_address"])))
+    if k.ended is not None:
+        if grid.kernel.sites[int(cta.state["fault_site"])].opcode == "mbarrier":
+            return None
+        return rules.INVAL_IN_USE
+    return rules.INIT_NOT_VISIBLE if makers(grid, k) else rules.NOT_INITIALISED
 
 
 FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = {
@@ -37,3 +66,29 @@ FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = 
     FaultKind.CTA_EXITED: rules.EXIT_UNSYNCHRONISED,
     FaultKind.CLUSTER_BARRIER: rules.BARRIER_UNPAIRED,
 }
+
+
+# memory of native code -----------------------------------------------------------------------------------------------
+def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
+    """Of each mbarrier and of each warp at each (machine/sanitizer/mbarriers.py)."""
+    if not resident.grid.kernel.mbarriers:
+        return None
+    warps, ctas = len(resident.warps), resident.size
+    words = resident.grid.shape.shared // (GRANULE * BITS) + 1
+    head, keepers, uses = (np.zeros(n, s.numpy_dtype()) for n, s in (
+        (1, Mbarriers), (ACCOUNTS, Keeper), (ACCOUNTS * warps, Use),
+    ))  # fmt: skip
+    bits = np.zeros(ctas * words, np.uint32)
+    head["words"], head["keepers"], head["uses"], head["bits"] = words, pointer(keepers), pointer(uses), pointer(bits)
+    return head, keepers, uses, bits
+
+
+def of_blocks(resident: Resident) -> Sequence[np.ndarray] | None:
+    """Of each warp and each block of a cluster (machine/sanitizer/ends.py)."""
+    warps, ctas = len(resident.warps), resident.size
+    if ctas == 1:
+        return None
+    head, reaches = np.zeros(1, Clusters.numpy_dtype()), np.zeros(warps * ctas, Reach.numpy_dtype())
+    met, waited, any_met = (np.zeros(n, np.uint32) for n in (warps, warps, ctas))
+    head["met"], head["waited"], head["any"], head["reaches"] = map(pointer, (met, waited, any_met, reaches))
+    return head, met, waited, any_met, reaches

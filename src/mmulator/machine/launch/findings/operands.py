@@ -82,25 +82,22 @@ def _parts(c: Context) -> tuple[int, int, int, int]:
 
 def _address(c: Context) -> tuple[str, str]:
     at, _, _, aligned = _parts(c)
-    return (
-        f"p of {c.instruction.mnemonic} is 0x{at:x}, {at % aligned} bytes behind a multiple of {aligned}, the size of the fragment",
-        _where(c),
-    )
+    name = c.instruction.mnemonic
+    return f"p of {name} lies {at % aligned} bytes behind a multiple of {aligned}, the size of the fragment", _where(c)
 
 
 def _stride(c: Context) -> tuple[str, str]:
-    at, stride, _, aligned = _parts(c)
-    bits = c.words[3] >> 32
+    _, stride, _, aligned = _parts(c)
+    size = f"{stride} elements, {stride * (c.words[3] >> 32) / 8:g} bytes"
     return (
-        f"stride of {c.instruction.mnemonic} is {stride} elements, {stride * bits / 8:g} bytes: every row must begin at a multiple "
-        f"of {aligned} bytes, the size of the fragment",
+        f"stride of {c.instruction.mnemonic} is {size}: rows must begin at multiples of {aligned} bytes, the fragment's size",
         _where(c),
     )
 
 
 def _short(c: Context) -> tuple[str, str]:
     _, stride, default, _ = _parts(c)
-    return f"stride of {c.instruction.mnemonic} is {stride}: a row has {default} elements, and the stride at least as many", _where(c)
+    return f"stride of {c.instruction.mnemonic} is {stride}, less than the {default} elements of a row", _where(c)
 
 
 def _space(c: Context) -> tuple[str, str]:
@@ -118,10 +115,8 @@ def _reserved(c: Context) -> tuple[str, str]:
     name = OPERAND_NAMES[operand]
     bits = value & RESERVED_BITS
     said = ", ".join(str(n) for n in range(64) if bits >> n & 1)
-    return (
-        f"{name} of {c.instruction.mnemonic} is 0x{value:016x}: bit{'s' * (bits.bit_count() > 1)} {said} belong{'s' * (bits.bit_count() == 1)} to no field",
-        f"operand {name}",
-    )
+    what = f"bit {said} belongs" if bits.bit_count() == 1 else f"bits {said} belong"
+    return f"{name} of {c.instruction.mnemonic} is 0x{value:016x}: {what} to no field", f"operand {name}"
 
 
 SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {

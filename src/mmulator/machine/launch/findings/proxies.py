@@ -1,9 +1,73 @@
-"""Sentences about the generic and the asynchronous proxy."""
+"""Sentences about the generic and the asynchronous proxy, and memory for what is known of asynchronous operations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
+from mmulator.machine.launch.arena import pointer
+from mmulator.machine.launch.faults import describe_address
 from mmulator.machine.launch.findings.context import Context
+from mmulator.machine.launch.resident import Resident
+from mmulator.machine.sanitizer.proxy_maps import NO_RELEASE, UNORDERED
+from mmulator.machine.sanitizer.proxy_state import BulkLane, Proxies
+from mmulator.machine.state import LANES
+from mmulator.rules import proxies as rules
 
-SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {}
+
+def memory(resident: Resident) -> Sequence[np.ndarray]:
+    """machine/sanitizer/proxy_state.py"""
+    warps = len(resident.warps)
+    groups, lanes = warps // 4 + 1, warps * LANES
+    state = np.zeros(1, Proxies.numpy_dtype())
+    parts = [state, np.zeros(groups, np.uint32), np.zeros(lanes, BulkLane.numpy_dtype())]
+    state["groups"], state["lanes"] = pointer(parts[1]), pointer(parts[2])
+    state["group_count"], state["lane_count"] = groups, lanes
+    return parts
+
+
+def _other(c: Context) -> str:
+    return c.other.mnemonic if c.other is not None else "another instruction"
+
+
+def _fence_missing(c: Context) -> str:
+    return f"bytes that {_other(c)} wrote are read through the asynchronous proxy with no fence.proxy.async between"
+
+
+def _read_before_wait(c: Context) -> str:
+    barrier, phase, waited = c.words[:3]
+    if not barrier:
+        return f"bytes are read that {_other(c)} may not have written yet"
+    said = f"phase {phase - 1} of it" if 0 < waited == phase else f"phase {waited - 1} of it" if waited else "none of its phases"
+    where = describe_address(c.grid, barrier)
+    return (
+        f"bytes are read that {_other(c)} may not have written yet: that is so when phase {phase} (parity {phase & 1}) of the "
+        f"mbarrier at {where} is complete, and the reader knows of {said}"
+    )
+
+
+def _map_fence_missing(c: Context) -> str:
+    missing = c.words[0]
+    begin = f"the tensor map was changed by {_other(c)}"
+    if missing == UNORDERED:
+        return f"{begin}, and nothing orders the change before this copy"
+    if missing == NO_RELEASE:
+        return f"{begin} with no fence.proxy.tensormap::generic.release behind the change and before the acquire"
+    return f"{begin}, and no fence.proxy.tensormap::generic.acquire of this map lies between the change and this copy"
+
+
+SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
+    rules.FENCE_MISSING.number: _fence_missing,
+    rules.READ_BEFORE_WAIT.number: _read_before_wait,
+    rules.REFILL_EARLY.number: lambda c: f"bytes are overwritten that {_other(c)} may not have read yet",
+    rules.OPERAND_OVERWRITTEN.number: lambda c: f"bytes are overwritten that a pending {_other(c)} may still read",
+    rules.SOURCE_REUSED.number: lambda c: f"bytes are overwritten that {_other(c)} may still copy",
+    rules.WRITE_OVERLAP.number: lambda c: f"nothing orders this and {_other(c)}, which accesses the same bytes",
+    rules.RESULT_EARLY.number: lambda c: f"the bytes that {_other(c)} stores are used before it is known to be complete",
+    rules.OPERAND_RACE.number: lambda c: f"bytes are read that {_other(c)} writes, and nothing orders the two",
+    rules.PENDING_AT_EXIT.number: lambda c: "the thread exits while this may still read shared memory",
+    rules.NEVER_COMMITTED.number: lambda c: "the thread exits and has not committed this to a bulk group",
+    rules.MAP_FENCE_MISSING.number: _map_fence_missing,
+    rules.MAP_IN_FLIGHT.number: lambda c: f"the tensor map is changed while {_other(c)} may still use it",
+}

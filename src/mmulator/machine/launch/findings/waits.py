@@ -10,12 +10,11 @@ from mmulator.isa.effects import Queue
 from mmulator.machine.launch.faults_mbarrier import likely, missing_text
 from mmulator.machine.launch.findings.context import Context, location, threads_text
 from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.mbarriers import Event, Known, place_text, shared_symbol
+from mmulator.machine.launch.mbarriers import Event, Known, arrivers, place_text
 from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.launch.whereabouts import Group, arrived_text, groups
-from mmulator.program.addresses import SHARED_BASE
-from mmulator.ptx.tree import Address, Instruction, Symbol
 from mmulator.program.blocks import takes_whole_warp
+from mmulator.ptx.tree import Instruction
 from mmulator.rules import Rule, execution, mbarriers, waits
 
 SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {}
@@ -136,7 +135,7 @@ def _of_event(grid: Grid, event: Event) -> Place:
 def _who(grid: Grid, every: Everywhere, k: Known, here: ResidentCta) -> str:
     """Who arrived last, and where that thread is now; or which instructions could."""
     if k.arrived is None:
-        found = _arrivals(grid, k)
+        found = arrivers(grid, k)
         could = ", ".join(place_text(i) for i in found[:_MOST]) + (" and others" if len(found) > _MOST else "")
         return "nobody has arrived since mbarrier.init" + (f"; what could: {could}" if found else ", and no instruction could")
     e = k.arrived
@@ -150,26 +149,5 @@ def _who(grid: Grid, every: Everywhere, k: Known, here: ResidentCta) -> str:
 
 def _could(grid: Grid, k: Known) -> Place | None:
     """The first instruction of the text that could arrive there."""
-    found = _arrivals(grid, k)
+    found = arrivers(grid, k)
     return Place(found[0].mnemonic, location(found[0]), found[0].span.brief, "no thread has", found[0].span) if found else None
-
-
-def _arrivals(grid: Grid, k: Known) -> list[Instruction]:
-    """Instructions of the kernel that arrive at an mbarrier, but those that name a variable in which this one is not."""
-    own = shared_symbol(grid, SHARED_BASE + k.byte)
-    found = {id(ins): ins for ins in grid.kernel.sites if _arrives(ins) and (not own or _named(ins) in ("", own))}
-    return sorted(found.values(), key=lambda i: (i.span.source.name, i.span.line))
-
-
-def _arrives(ins: Instruction) -> bool:
-    names = {part for m in ins.modifiers for part in m.split("::")}
-    if ins.opcode == "mbarrier":
-        return bool(names & {"arrive", "arrive_drop"})
-    return ins.opcode == "cp" and "mbarrier" in names and "arrive" in names
-
-
-def _named(ins: Instruction) -> str:
-    """The variable that its address names, or nothing."""
-    at = next((o for o in ins.operands if isinstance(o, Address)), None)
-    return at.base.name if at is not None and isinstance(at.base, Symbol) else ""
-

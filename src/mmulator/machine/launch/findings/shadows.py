@@ -1,0 +1,95 @@
+"""Memory for the shadow of memory (machine/sanitizer/shadow.py): of a launch for global, of a resident cluster for shared memory."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+
+import numpy as np
+
+from mmulator.machine.launch.arena import pointer
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.resident import Resident
+from mmulator.machine.sanitizer.records import MEMO, MOST, VERDICTS, Area, LaunchRaces, Node, Races, Record, Verdict
+from mmulator.machine.sanitizer.shadow import SHEET, SHEET_BITS
+from mmulator.program.addresses import SLOT_SHIFT
+
+CELL, GRANULE = 8, 16
+LEAST_RECORDS, LEAST_NODES = 1 << 16, 1 << 16
+SHARED_RECORDS = 1 << 17  # of a resident cluster; when they are used up all is forgotten, and they are there again
+READERS = 3  # of a cell of global memory
+_NORESERVE = 0x4000  # Linux: address space alone, of which pages are there when they are touched
+
+
+def untouched(size: int) -> np.ndarray | None:
+    """Zeros that take no memory until they are touched; None if there is not even the address space."""
+    try:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+        pages = mmap.mmap(-1, max(size, 1), flags=flags)
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):
+            pages.madvise(mmap.MADV_NOHUGEPAGE)
+    except (AttributeError, OSError, ValueError):
+        try:
+            return np.zeros(max(size, 1), np.uint8)
+        except MemoryError:
+            return None
+    return np.frombuffer(pages, np.uint8)
+
+
+def of_launch(grid: Grid) -> Sequence[np.ndarray]:
+    """Global memory: what can be written. A slot has an area, and each region."""
+    buffers = [b for b in grid.buffers if b.writable and b.size]
+    regions = [(r.start, r.size, r.writable) for r in grid.regions]
+    slots = max((b.start + b.size - 1 >> SLOT_SHIFT for b in buffers), default=0) + 1
+    by_slot, by_address = np.zeros(slots, Area.numpy_dtype()), np.zeros(1 + len(regions), Area.numpy_dtype())
+    given = [(b.start, b.size, b.writable) for b in buffers] + regions
+    counts = [-(-(start % GRANULE + size) // SHEET) for start, size, _ in given]
+    first = np.cumsum([0, *counts])
+    cells, sheets = untouched(int(first[-1]) * SHEET * CELL), np.zeros(int(first[-1]) + 1, np.uint32)
+    watched = sum(size for _, size, _ in given)
+    for n, (start, size, writable) in enumerate(given):
+        row = start - start % GRANULE, start, size, 0, 0
+        if cells is not None and writable:
+            row = *row[:3], pointer(cells) + int(first[n]) * SHEET * CELL, pointer(sheets) + int(first[n]) * 4
+        if n < len(buffers):
+            for slot in range(start >> SLOT_SHIFT, (start + size - 1 >> SLOT_SHIFT) + 1):
+                by_slot[slot] = row
+        else:
+            by_address[1 + n - len(buffers)] = row
+    state = np.zeros(1, LaunchRaces.numpy_dtype())
+    room, node_room = min(MOST - 1, max(LEAST_RECORDS, watched >> 4)), min((1 << 31) - 1, max(LEAST_NODES, watched >> 2))
+    records, nodes = untouched((room + 1) * Record.size), untouched((node_room + 1) * Node.size)
+    parts = [state, by_slot, by_address, sheets]
+    if cells is not None and records is not None and nodes is not None:
+        parts += [cells, records, nodes]
+        state["records"], state["nodes"], state["room"], state["node_room"] = pointer(records), pointer(nodes), room, node_room
+    state["areas"], state["slots"], state["regions"] = pointer(by_slot), slots, pointer(by_address)
+    state["region_count"], state["locked"] = len(by_address), grid.workers > 1
+    return parts
+
+
+def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
+    """Shared memory of its CTAs, and room for what the cluster needs of the launch."""
+    size = resident.grid.shape.shared
+    stride = -(-size >> SHEET_BITS)
+    sheets = stride * resident.size
+    room, node_room = SHARED_RECORDS, max(LEAST_NODES, size * resident.size)
+    state = np.zeros(1, Races.numpy_dtype())
+    arrays = {
+        "cells": np.zeros(sheets * SHEET, np.uint64), "sheets": np.zeros(sheets + 1, np.uint32),
+        "verdicts": np.zeros(len(resident.warps) * VERDICTS, Verdict.numpy_dtype()),
+    }  # fmt: skip
+    for name, array in arrays.items():
+        state[name] = pointer(array)
+    state["stride"], state["sheet_count"] = stride, sheets
+    own = {
+        "records": np.zeros(room + 1, Record.numpy_dtype()), "nodes": np.zeros(node_room + 1, Node.numpy_dtype()),
+        "memo": np.zeros(MEMO, np.uint32),
+    }  # fmt: skip
+    memo = np.zeros(MEMO, np.uint32)
+    for name, array in own.items():
+        state["shared"][name] = pointer(array)
+    shared, other = state["shared"], state["global_"]
+    shared["next"], shared["end"], shared["node_next"], shared["node_end"], shared["most"] = 1, room + 1, 1, node_room + 1, 1 << 20
+    other["memo"], other["foreign"], other["most"] = pointer(memo), 1, READERS
+    return [state, *arrays.values(), *own.values(), memo]

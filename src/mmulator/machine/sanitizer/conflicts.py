@@ -1,0 +1,221 @@
+"""Conflicts with asynchronous accesses: which rule it is that two accesses break which nothing orders.
+
+An asynchronous operation accesses memory at some time between its issue and its end. Both are known when it is issued, and there it
+is judged and recorded, so that nothing depends on when it is carried out. Of two accesses that are not ordered the later one here
+may be the earlier one elsewhere: rules do not depend on which of them came first in this run, findings always name the same one first.
+"""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.machine.runtime.events import Access
+from mmulator.machine.sanitizer.clocks import KNOWN, agent_of
+from mmulator.machine.sanitizer.found import find_against
+from mmulator.machine.sanitizer.issues import issue_knows, latest_in
+from mmulator.machine.sanitizer.proxy_maps import map_used_by, map_written
+from mmulator.machine.sanitizer.proxy_state import is_issue, name_of, proxies_of, slot_of_issue, warp_of
+from mmulator.machine.sanitizer.records import MANY, PER_LANE, PROXY_FROM, Kind, Record, kind_of
+from mmulator.machine.sanitizer.state import Found
+from mmulator.machine.state import FULL, Cluster, Warp
+from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
+from mmulator.rules import proxies as rules
+
+WRITE = int(Access.WRITE)
+_FENCE, _READ_EARLY, _REFILL, _OPERAND, _SOURCE, _OVERLAP, _RESULT, _RACE = (
+    r.number for r in (
+        rules.FENCE_MISSING, rules.READ_BEFORE_WAIT, rules.REFILL_EARLY, rules.OPERAND_OVERWRITTEN, rules.SOURCE_REUSED,
+        rules.WRITE_OVERLAP, rules.RESULT_EARLY, rules.OPERAND_RACE,
+    )
+)  # fmt: skip
+
+
+# telling --------------------------------------------------------------------------------------------------------------
+@native
+def after_issue(w: ptr_to(Warp), lanes: u32, record: ptr_to(Record)) -> u32:
+    """1 if what lanes do now comes after the issue of an asynchronous operation, or nobody remembers when that was."""
+    cluster = w.cta.cluster
+    if record.cluster != u32(cluster.number):
+        return u32(0)
+    issue = slot_of_issue(cluster, record.agent, record.clock, record.site)
+    if is_issue(issue, record.agent, record.clock, record.site) == 0:
+        return u32(1)
+    for i in range(u32(4)):
+        if issue.since[i] != 0:
+            if issue_knows(w, lanes, issue.issuer + i * 32, issue.since[i], u32(KNOWN)) != 0:
+                return u32(1)
+            if agent_of(w, u32(0)) == ((issue.issuer >> 5) + i) << 5:
+                return u32(1)
+    return u32(0)
+
+
+@native
+def issued_by(record: ptr_to(Record), cluster: ptr_to(Cluster)) -> u32:
+    """The lanes that issued an asynchronous operation, of the record's warp; 0 if nobody remembers."""
+    if kind_of(record.flags) == int(Kind.WGMMA):
+        return u32(FULL)
+    one = u32(1)
+    issue = slot_of_issue(cluster, record.agent, record.clock, record.site)
+    if is_issue(issue, record.agent, record.clock, record.site) == 0:
+        return u32(0)
+    return one << (issue.issuer & 31)
+
+
+@native
+def tell_conflict(
+    w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, rule: u32, swap: u32
+) -> ptr_to(Found):
+    """Lanes of a warp break a rule against a record's; `swap`: it is the other way round, if the other is of this cluster."""
+    if swap != 0:
+        if record.cluster == u32(w.cta.cluster.number):
+            other = warp_of(w.cta.cluster, record.cta, record.warp)
+            return find_against(other, rule, record.site, others, at, bytes, site + 1, w.cta.linear, w.index, lanes)
+    return find_against(w, rule, site, lanes, at, bytes, record.site + 1, record.cta, record.warp, others)
+
+
+@native
+def tell_early_read(
+    w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, swap: u32,
+    reader: ptr_to(Warp), readers: u32, agent: u32, clock: u32,
+) -> None:  # fmt: skip
+    """Bytes are read before a copy is complete, which an mbarrier says: which phase of it, and for which the reader has waited."""
+    entry = tell_conflict(w, lanes, site, at, bytes, record, others, u32(_READ_EARLY), swap)
+    if u64(entry) != 0:
+        if entry.count == 1:
+            name = name_of(w.cta.cluster, agent)
+            if name.agent == agent + 1:
+                entry.words[0] = name.at
+                entry.words[1] = u64(clock - name.first)
+                waited = latest_in(reader, readers, agent, u32(KNOWN))
+                if waited >= name.first:
+                    entry.words[2] = u64(waited - name.first + 1)
+
+
+@native(inline=True)
+def follows(reader: ptr_to(Warp), readers: u32, agent: u32) -> u32:
+    """1 if a reader has waited for some phase of an mbarrier: it takes part in the ring, and reads what came before."""
+    return u32(latest_in(reader, readers, agent, u32(KNOWN)) != 0)
+
+
+@native
+def wrote_later(w: ptr_to(Warp), record: ptr_to(Record), agent: u32, lanes: u32, site: u32) -> u32:
+    """1 if a thread wrote after another warp of the warpgroup issued its part of the wgmma that w issues now."""
+    cluster = w.cta.cluster
+    p = proxies_of(cluster)
+    if record.cluster != u32(cluster.number):
+        return u32(0)
+    issue = slot_of_issue(cluster, p.agent, p.clock, site)
+    if is_issue(issue, p.agent, p.clock, site) == 0:
+        return u32(0)
+    writer = warp_of(cluster, record.cta, record.warp)
+    for i in range(u32(4)):
+        if issue.since[i] != 0:
+            if (issue.issuer >> 5) + i == agent >> 5:
+                return u32(record.clock >= issue.since[i])
+            if issue_knows(writer, lanes, issue.issuer + i * 32, issue.since[i], u32(KNOWN)) != 0:
+                return u32(1)
+    return u32(0)
+
+
+# an ordinary access -----------------------------------------------------------------------------------------------------
+@native
+def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, site: u32, record: ptr_to(Record)) -> None:
+    """A generic access meets an asynchronous one of which its lane does not know that it is over."""
+    one = u32(1)
+    lanes = one << lane
+    cluster = w.cta.cluster
+    kind = kind_of(record.flags)
+    if kind == int(Kind.MAP):
+        if write != 0:
+            map_written(w, lane, at, bytes, site)
+        return
+    others = issued_by(record, cluster)
+    after = after_issue(w, lanes, record)
+    shared = u32((at >> SLOT_SHIFT) == SLOT_SHARED)
+    if (record.flags & WRITE) != 0:
+        if shared == 0:
+            if after != 0:
+                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RESULT), u32(0))
+            else:
+                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(1))
+        elif write != 0:
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(1))
+        elif after != 0 or follows(w, lanes, record.agent) == 0:
+            tell_early_read(w, lanes, site, at, bytes, record, others, u32(0), w, lanes, record.agent, record.clock)
+        else:
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_REFILL), u32(1))
+    elif after == 0:
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(1))
+    elif kind == int(Kind.WGMMA):
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(0))
+    else:
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(0))
+
+
+# an asynchronous access -------------------------------------------------------------------------------------------------
+@native
+def async_found(
+    w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, flags: u32, site: u32, record: ptr_to(Record), record_lane: u32, level: u32
+) -> None:
+    """An asynchronous access meets one that its issue does not know of (level 0), or a generic write that it knows of without a
+    proxy fence between (level 1). flags: of its record."""
+    cluster = w.cta.cluster
+    p = proxies_of(cluster)
+    one = u32(1)
+    lanes = one << lane
+    kind = kind_of(flags)
+    if kind == int(Kind.WGMMA):
+        lanes = u32(FULL)
+    agent = record.agent
+    if (record.flags & PER_LANE) != 0:
+        agent = agent + record_lane
+    others = one << record_lane
+    if (record.flags & MANY) != 0:
+        others = record.lanes
+    if kind_of(record.flags) == int(Kind.WGMMA):
+        others = u32(FULL)
+    if kind == int(Kind.MAP):
+        map_used_by(w, lane, at, site, record, agent, others)
+        return
+    other_kind = kind_of(record.flags)
+    if other_kind == int(Kind.MAP):
+        return
+    if level != 0:
+        if (flags & WRITE) == 0:
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_FENCE), u32(0))
+        return
+    shared = u32((at >> SLOT_SHIFT) == SLOT_SHARED)
+    foreign = u32(record.cluster != u32(cluster.number))
+    if (flags & WRITE) == 0:
+        if other_kind < PROXY_FROM:
+            if kind == int(Kind.WGMMA) and wrote_later(w, record, agent, others, site) != 0:
+                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(1))
+            else:
+                tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(0))
+        elif shared == 0:
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RESULT), u32(0))
+        elif after_issue(w, lanes, record) != 0 or follows(w, lanes, record.agent) == 0:
+            tell_early_read(w, lanes, site, at, bytes, record, others, u32(0), w, lanes, record.agent, record.clock)
+        elif kind == int(Kind.WGMMA):
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(1))
+        else:
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(1))
+        return
+    if (record.flags & WRITE) != 0 or foreign != 0 or shared == 0:
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(0))
+        return
+    reader = warp_of(cluster, record.cta, record.warp)
+    if other_kind < PROXY_FROM:
+        if follows(reader, others, p.agent) != 0:
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_REFILL), u32(0))
+        else:
+            tell_early_read(w, lanes, site, at, bytes, record, others, u32(1), reader, others, p.agent, p.clock)
+    elif other_kind == int(Kind.WGMMA):
+        if after_issue(w, lanes, record) != 0 or follows(reader, u32(FULL), p.agent) != 0:
+            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OPERAND), u32(0))
+        else:
+            tell_early_read(w, lanes, site, at, bytes, record, others, u32(1), reader, u32(FULL), p.agent, p.clock)
+    elif after_issue(w, lanes, record) != 0:
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(0))
+    else:
+        tell_conflict(w, lanes, site, at, bytes, record, others, u32(_RACE), u32(1))

@@ -1,0 +1,194 @@
+"""Tensor maps that a kernel changes: the fences between the change and a copy, and changes while a copy uses the map.
+
+A use of a map is an access to its 128 bytes in the shadow, of a kind of its own (Kind.MAP): with whatever wrote them it is judged
+here, and nobody ever knows that it is over, so that whoever writes there comes here, too.
+"""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, trailing_zeros
+from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.machine.runtime.events import Fence
+from mmulator.machine.sanitizer.clocks import (
+    KNOWN,
+    NO_AGENT,
+    agent_of,
+    entries_of,
+    hold_view,
+    now,
+    orders_of,
+    view,
+)
+from mmulator.machine.sanitizer.found import find_against
+from mmulator.machine.sanitizer.issues import issue_knows
+from mmulator.machine.sanitizer.proxy_state import MAP_FENCES, MAP_USES, MapFence, MapUse, note_fence, proxies_of
+from mmulator.machine.sanitizer.records import Record
+from mmulator.machine.state import Warp
+from mmulator.rules.proxies import MAP_FENCE_MISSING, MAP_IN_FLIGHT
+
+MAP_BYTES = 128
+_FENCE, _FLIGHT = MAP_FENCE_MISSING.number, MAP_IN_FLIGHT.number
+UNORDERED, NO_RELEASE, NO_ACQUIRE = range(3)  # what is missing, in a finding's first word
+_ALL = -MAP_BYTES & 0xFFFFFFFFFFFFFFFF
+
+
+@native
+def map_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
+    """fence.proxy.tensormap: what its lanes know when they execute it counts."""
+    if kind != Fence.TENSORMAP_RELEASE and kind != Fence.TENSORMAP_ACQUIRE:
+        return
+    cluster = w.cta.cluster
+    p = proxies_of(cluster)
+    first = agent_of(w, u32(0))
+    left = mask
+    if kind == Fence.TENSORMAP_RELEASE:
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            clock = now(w)
+            knew = view(w, lane)
+            hold_view(cluster, knew)
+            p.released_count = note_fence(
+                cluster, cast_ptr(MapFence, p.released), p.released_count, u64(0), first, u32(1) << lane, clock, knew
+            )
+        return
+    while left != 0:
+        lane = trailing_zeros(left)
+        same = u32(0)
+        others = left
+        while others != 0:
+            other = trailing_zeros(others)
+            others = others & (others - 1)
+            if at[other] == at[lane]:
+                same = same | (u32(1) << other)
+        left = left & ~same
+        clock = now(w)
+        knew = view(w, lane)
+        hold_view(cluster, knew)
+        p.acquired_count = note_fence(
+            cluster, cast_ptr(MapFence, p.acquired), p.acquired_count, at[lane] & _ALL, first, same, clock, knew
+        )
+
+
+@native
+def map_released(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
+    """tensormap.cp_fenceproxy has written a map: a release is in it."""
+    cluster = w.cta.cluster
+    p = proxies_of(cluster)
+    clock = now(w)
+    knew = view(w, lane)
+    hold_view(cluster, knew)
+    p.released_count = note_fence(
+        cluster, cast_ptr(MapFence, p.released), p.released_count, u64(0), agent_of(w, u32(0)), u32(1) << lane, clock, knew
+    )
+
+
+@native
+def fence_known(w: ptr_to(Warp), lanes: u32, f: ptr_to(MapFence)) -> u32:
+    """1 if a fence, of any of its lanes, comes before what lanes of a warp do now."""
+    left = f.lanes
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if issue_knows(w, lanes, f.agent + lane, f.clock, u32(KNOWN)) != 0:
+            return u32(1)
+    return u32(0)
+
+
+@native
+def was_released(w: ptr_to(Warp), acquired: ptr_to(MapFence), agent: u32, clock: u32) -> u32:
+    """1 if behind what an agent did there was a release that the acquiring lanes knew of."""
+    cluster = w.cta.cluster
+    o = orders_of(cluster)
+    p = proxies_of(cluster)
+    fences = cast_ptr(MapFence, p.released)
+    for n in range(MAP_FENCES):
+        if u32(n) < p.released_count:
+            r = fences + n
+            if entries_of(o, r.view)[agent] >= clock:
+                left = r.lanes
+                while left != 0:
+                    lane = trailing_zeros(left)
+                    left = left & (left - 1)
+                    if entries_of(o, acquired.view)[r.agent + lane] >= r.clock:
+                        return u32(1)
+    return u32(0)
+
+
+@native
+def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(Record), agent: u32, others: u32) -> None:
+    """A copy uses a map whose bytes a record's access wrote in this launch."""
+    cluster = w.cta.cluster
+    o = orders_of(cluster)
+    p = proxies_of(cluster)
+    lanes = u32(1) << lane
+    foreign = u32(record.cluster != u32(cluster.number))
+    missing = u32(NO_ACQUIRE)
+    fences = cast_ptr(MapFence, p.acquired)
+    for n in range(MAP_FENCES):
+        if u32(n) < p.acquired_count:
+            f = fences + n
+            if f.map == (at & _ALL):
+                if fence_known(w, lanes, f) != 0:
+                    if foreign != 0:
+                        return  # who released it is in another cluster
+                    if agent >= o.stride:
+                        return
+                    if entries_of(o, f.view)[agent] >= record.clock:
+                        if was_released(w, f, agent, record.clock) != 0:
+                            return
+                        missing = u32(NO_RELEASE)
+    if foreign == 0:
+        if issue_knows(w, lanes, agent, record.clock, u32(KNOWN)) == 0:
+            missing = u32(UNORDERED)
+    entry = find_against(
+        w, u32(_FENCE), site, lanes, p.map, u32(MAP_BYTES), record.site + 1, record.cta, record.warp, others
+    )
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = u64(missing)
+
+
+@native
+def note_use(w: ptr_to(Warp), lane: u32, load: u32, phase: u32, reads: u32, group: u32, site: u32) -> None:
+    """A copy is issued that uses the map of `p.map`: in the place of the last use by this thread with this mbarrier."""
+    p = proxies_of(w.cta.cluster)
+    issuer = agent_of(w, lane)
+    uses = cast_ptr(MapUse, p.uses)
+    found = uses + (p.use_count & (MAP_USES - 1))
+    fresh = u32(1)
+    for n in range(MAP_USES):
+        if u32(n) < p.use_count:
+            u = uses + n
+            if u.map == p.map and u.issuer == issuer and u.load == load:
+                found = u
+                fresh = u32(0)
+    p.use_count = p.use_count + fresh
+    found.map = p.map
+    found.load = load
+    found.phase = phase
+    found.reads = reads
+    found.group = group
+    found.issuer = issuer
+    found.site = site
+    found.cta = w.cta.linear
+    found.warp = w.index
+    found.lanes = u32(1) << lane
+
+
+@native
+def map_written(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32) -> None:
+    """A thread writes to a map that copies have used: each must be over, or have told that it has read the map."""
+    p = proxies_of(w.cta.cluster)
+    lanes = u32(1) << lane
+    uses = cast_ptr(MapUse, p.uses)
+    for n in range(MAP_USES):
+        if u32(n) < p.use_count:
+            u = uses + n
+            if u.map < at + u64(bytes) and at < u.map + MAP_BYTES:
+                over = issue_knows(w, lanes, u.reads, u.group, u32(KNOWN))
+                if u.load != NO_AGENT:
+                    over = over | issue_knows(w, lanes, u.load, u.phase, u32(KNOWN))
+                if over == 0:
+                    find_against(w, u32(_FLIGHT), site, lanes, u.map, u32(MAP_BYTES), u.site + 1, u.cta, u.warp, u.lanes)

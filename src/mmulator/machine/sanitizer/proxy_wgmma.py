@@ -1,0 +1,115 @@
+"""Operands of wgmma in shared memory: read by the warpgroup at any time from the issue to the wait.
+
+Each of the four warps issues its part: 16 rows of A, and all of B. What it knows then counts for these. A warpgroup is one agent, whose
+clock is the operation's number: when one of its warps has waited, the operation is over, for all of them.
+"""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, stack
+from mmulator.codegen.types import Struct, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.machine.runtime.events import READ
+from mmulator.machine.runtime.wgmma import operation
+from mmulator.machine.runtime.windows import SHARED
+from mmulator.machine.sanitizer.clocks import learn
+from mmulator.machine.sanitizer.proxy_state import group_agent, note_issue, proxies_of
+from mmulator.machine.sanitizer.records import Actor, Kind
+from mmulator.machine.sanitizer.shadow import act_async, touch
+from mmulator.machine.state import FULL, Warp
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.twin.doors import Door
+from mmulator.twin.shared import UNIT, operand_function
+
+# An operand that is walked through. from, end: bytes that lie together and were not told yet. number: of the next 16 bytes; those are
+# the warp's own whose number, divided by `divisor`, modulo 4, is `quarter`; divisor 0: all are.
+Walk = Struct("Walk", [
+    ("actor", ptr_to(Actor)), ("base", u64), ("size", u64), ("from_", u64), ("end", u64), ("number", u32), ("divisor", u32),
+    ("quarter", u32), ("room", u8, UNIT),
+])  # fmt: skip
+
+
+@native
+def told(walk: ptr_to(Walk)) -> None:
+    """What is not told yet is."""
+    if walk.end != walk.from_:
+        touch(walk.actor, walk.base + walk.from_, walk.end - walk.from_)
+    walk.from_ = walk.end
+
+
+@native
+def pass_unit(walk: ptr_to(Walk), at: u64, site: u32) -> ptr:
+    """The next 16 bytes of an operand, at an address of the shared window."""
+    number = walk.number
+    walk.number = number + 1
+    own = u32(1)
+    if walk.divisor != 0:
+        own = u32(((number // walk.divisor) & 3) == walk.quarter)
+    place = at - SHARED_BASE
+    if own != 0 and place <= walk.size and place + UNIT <= walk.size:
+        if at == walk.end:
+            walk.end = at + UNIT
+        elif at + UNIT == walk.from_:
+            walk.from_ = at
+        else:
+            told(walk)
+            walk.from_ = at
+            walk.end = at + UNIT
+    return walk.room
+
+
+walk_operand = operand_function(Door("sanitizer", Walk, pass_unit))
+
+
+@native
+def walk_matrix(a: ptr_to(Actor), desc: u64, lines: i64, line_bytes: i64, mn_major: u32, divisor: u32) -> None:
+    """The warp's part of an operand; divisor: as Walk's."""
+    walk = stack(Walk)
+    cta = a.w.cta
+    walk.actor = a
+    walk.base = u64(SHARED) + (u64(cta.rank) << RANK_SHIFT)
+    walk.size = u64(cta.launch.shared_bytes)
+    walk.from_ = u64(0)
+    walk.end = u64(0)
+    walk.number = u32(0)
+    walk.divisor = divisor
+    walk.quarter = a.w.index & 3
+    walk_operand(walk, desc, lines, line_bytes, mn_major, a.site, cta.scratch)
+    told(walk)
+
+
+@native
+def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
+    """A warp issues its part of an operation."""
+    op = operation(w, number)
+    table = op.table
+    agent = group_agent(w)
+    clock = u32(number) + 1
+    p = proxies_of(w.cta.cluster)
+    p.agent = agent
+    p.clock = clock
+    a = stack(Actor)
+    act_async(w, u32(0), u32(FULL), site, u32(READ), u32(Kind.WGMMA), agent, clock, u32(0), a)
+    note_issue(w, u32(0), agent, clock, site, w.index & 3)
+    k = i64(table.k)
+    bits = i64(table.element_bits)
+    if table.a_in_registers == 0:
+        ka = k
+        if table.sparse != 0:
+            ka = k // 2
+        row_bytes = ka * bits // 8
+        if table.mn_major_a != 0:
+            walk_matrix(a, op.a_desc, k, i64(128), u32(1), u32(2))
+        else:
+            walk_matrix(a, op.a_desc, i64(64), row_bytes, u32(0), u32(row_bytes))
+    if table.mn_major_b != 0:
+        walk_matrix(a, op.b_desc, k, i64(table.n) * 2, u32(1), u32(0))
+    else:
+        walk_matrix(a, op.b_desc, i64(table.n), k * bits // 8, u32(0), u32(0))
+
+
+@native
+def wgmma_over(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
+    """Operations are over."""
+    if end != 0:
+        learn(w, mask, group_agent(w), u32(end))

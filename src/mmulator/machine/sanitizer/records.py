@@ -1,0 +1,253 @@
+"""Who accessed memory, and when: records that the cells of the shadow (shadow.py) name by their numbers.
+
+An access is an entry: a record's number, and a lane (ENTRY bits). A record is made once for each warp, instruction and clock, so
+that a loop without synchronisation makes no further one. Memory has two stores of them, one of a resident cluster for its shared
+memory, one of the launch for global memory; a store also has the nodes of the lists of readers.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr, fill_bytes
+from mmulator.codegen.types import Struct, ptr_to, u32, u64
+from mmulator.machine.runtime.atomic import atomic_rmw
+from mmulator.machine.runtime.events import Access
+from mmulator.machine.sanitizer.found import of_cluster, of_launch
+from mmulator.machine.state import Cluster, Warp
+
+
+class Kind(IntEnum):
+    """By what an access is made: a generic one by a thread, or by something asynchronous."""
+
+    GENERIC = 0
+    COPY = 1  # cp.async, which is asynchronous and generic
+    BULK = 2  # from here on through the asynchronous proxy
+    TENSOR = 3
+    WGMMA = 4
+    STORE = 5  # st.async, red.async
+    MAP = 6  # a copy uses a tensor map
+
+
+# Flags of a record: Access.READ, WRITE and ATOMIC, then these.
+READ, WRITE, ATOMIC = int(Access.READ), int(Access.WRITE), int(Access.ATOMIC)
+STRONG = 8
+SCOPE_SHIFT, SCOPE_MASK = 4, 7  # of what is strong: runtime/events.py, SCOPES
+MANY = 1 << 7  # several lanes access the same bytes with one instruction: `lanes`, not the entry's
+PER_LANE = 1 << 8  # the agent is that of lane 0; lane l's is l more
+KIND_SHIFT, KIND_MASK = 12, 15
+PROXY_FROM = int(Kind.BULK)
+
+LANE_BITS = 5
+LANE_MASK = (1 << LANE_BITS) - 1
+LIST = 1 << 31  # of what a cell says of its readers: a node; else an entry
+MOST = 1 << 26  # records: a record's number and a lane are 31 bits
+
+# agent, clock: of sanitizer/clocks.py. cluster: its number in the grid. cta: linear number in the grid; warp: of the CTA.
+Record = Struct("Record", [
+    ("agent", u32), ("clock", u32), ("cluster", u32), ("site", u32), ("flags", u32), ("lanes", u32), ("cta", u32), ("warp", u32),
+])  # fmt: skip
+Node = Struct("Node", [("entry", u32), ("next", u32)])  # next: as a cell says it
+
+MEMO = 1024  # records that are found again by what they say
+# Records and nodes, from 1 on: those from `next` to `end` are free. foreign: of global memory, which other clusters access, too.
+# most: readers that are kept. locked: several workers use the memory. lost: accesses that there was no room to remember.
+Store = Struct("Store", [
+    ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("memo", ptr_to(u32)),
+    ("next", u32), ("end", u32), ("node_next", u32), ("node_end", u32), ("free", u32),
+    ("foreign", u32), ("most", u32), ("locked", u32), ("forgotten", u64), ("lost", u64),
+])  # fmt: skip
+
+VERDICTS = 32  # of a warp
+# That what `lanes` of a record (key: its number, and which store) did comes before what `observers` of the warp do. refused: the
+# warp's clock when it was found not to.
+Verdict = Struct("Verdict", [("key", u32), ("observers", u32), ("lanes", u32), ("refused", u32)])
+
+# A piece of global memory: its shadow. base: of its first sheet.
+Area = Struct("Area", [("base", u64), ("start", u64), ("size", u64), ("cells", ptr_to(u64)), ("sheets", ptr_to(u32))])
+
+# Of the launch: areas by slots, then by address. taken: records and nodes that clusters have.
+LaunchRaces = Struct("LaunchRaces", [
+    ("areas", ptr_to(Area)), ("slots", u64), ("regions", ptr_to(Area)), ("region_count", u64),
+    ("taken", u32), ("room", u32), ("nodes_taken", u32), ("node_room", u32),
+    ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("locked", u32), ("lost", u64), ("forgotten", u64),
+])  # fmt: skip
+
+DOUBTS = 64
+# A write that races, if it changes the bytes.
+Doubt = Struct("Doubt", [
+    ("w", ptr_to(Warp)), ("lane", u32), ("bytes", u32), ("rule", u32), ("site", u32), ("lanes", u32), ("at", u64),
+    ("other_site", u32), ("other_cta", u32), ("other_warp", u32), ("other_lanes", u32), ("word", u64), ("before", u64, 2),
+])  # fmt: skip
+
+# Of a resident cluster. stride: sheets of a CTA. order: semantics and scope of the access under way (runtime/events.py).
+Races = Struct("Races", [
+    ("shared", Store), ("global_", Store), ("launch", ptr_to(LaunchRaces)),
+    ("cells", ptr_to(u64)), ("sheets", ptr_to(u32)), ("stride", u32), ("sheet_count", u32),
+    ("verdicts", ptr_to(Verdict)), ("order", u32), ("doubt_count", u32), ("hints", u32, 32), ("doubts", Doubt, DOUBTS),
+])  # fmt: skip
+
+# Who accesses memory now. lane: whose knowledge counts. flags, agent, clock: of its record. asynchronous: it is an operation that the
+# lanes of `issuers` issue together. record, entry: 0 if there was no room. plain: it writes now, perhaps what is there already.
+# again: the bytes that it meets were written before.
+Actor = Struct("Actor", [
+    ("w", ptr_to(Warp)), ("races", ptr_to(Races)), ("store", ptr_to(Store)), ("cluster", ptr_to(Cluster)),
+    ("lane", u32), ("lanes", u32), ("site", u32), ("flags", u32), ("agent", u32), ("clock", u32),
+    ("asynchronous", u32), ("issuers", u32), ("record", u32), ("entry", u32), ("plain", u32), ("again", u32),
+    ("at", u64), ("bytes", u64),
+])  # fmt: skip
+
+
+def races_of(cluster: Any) -> Any:
+    """Macro: the shadow of a cluster, or null."""
+    return cast_ptr(Races, of_cluster(cluster).field("races"))
+
+
+def launch_races(cluster: Any) -> Any:
+    """Macro: the shadow of the launch's global memory."""
+    return cast_ptr(LaunchRaces, of_launch(cluster).field("races"))
+
+
+def kind_of(flags: Any) -> Any:
+    """Macro: the Kind."""
+    return (flags >> KIND_SHIFT) & KIND_MASK
+
+
+CHUNK, NODE_CHUNK = 1024, 4096  # of the launch's, that a cluster takes at once
+
+
+@native
+def more_records(s: ptr_to(Races), store: ptr_to(Store)) -> u32:
+    """1 if a store has records again."""
+    if store.foreign == 0:
+        return u32(0)
+    launch = s.launch
+    if launch.taken >= launch.room:
+        return u32(0)
+    first = atomic_rmw("add", _taken(launch), u32(CHUNK))
+    if first + CHUNK > launch.room:
+        return u32(0)
+    store.next = first + 1
+    store.end = first + 1 + CHUNK
+    return u32(1)
+
+
+def _taken(launch: Any) -> Any:
+    return launch.field_address("taken")
+
+
+def _nodes_taken(launch: Any) -> Any:
+    return launch.field_address("nodes_taken")
+
+
+@native
+def record_of(
+    s: ptr_to(Races), store: ptr_to(Store), cluster: ptr_to(Cluster), w: ptr_to(Warp), agent: u32, clock: u32, site: u32, flags: u32,
+    lanes: u32,
+) -> u32:
+    """The record that says this, known or new; 0 if there is no room."""
+    spread = (agent * 0x9E3779B1) ^ (site * 0x85EBCA6B) ^ (lanes * 0xC2B2AE35) ^ (flags * 0x27D4EB2F) ^ (clock * 0x165667B1)
+    slot = store.memo + ((spread >> 16) & (MEMO - 1))
+    number = slot[0]
+    if number != 0:
+        r = store.records + number
+        if r.agent == agent and r.clock == clock and r.site == site and r.flags == flags and r.lanes == lanes:
+            return number
+    if store.next == store.end:
+        if more_records(s, store) == 0:
+            store.lost = store.lost + 1
+            return u32(0)
+    number = store.next
+    store.next = number + 1
+    new = store.records + number
+    new.agent = agent
+    new.clock = clock
+    new.cluster = u32(cluster.number)
+    new.site = site
+    new.flags = flags
+    new.lanes = lanes
+    new.cta = w.cta.linear
+    new.warp = w.index
+    slot[0] = number
+    return number
+
+
+@native
+def new_node(s: ptr_to(Races), store: ptr_to(Store), item: u32, next: u32) -> u32:
+    """A list that begins with an entry, as a cell says it; what comes behind if there is no room."""
+    number = store.free
+    if number != 0:
+        store.free = (store.nodes + number).next
+    else:
+        if store.node_next == store.node_end and store.foreign != 0:
+            launch = s.launch
+            if launch.nodes_taken < launch.node_room:
+                first = atomic_rmw("add", _nodes_taken(launch), u32(NODE_CHUNK))
+                if first + NODE_CHUNK <= launch.node_room:
+                    store.node_next = first + 1
+                    store.node_end = first + 1 + NODE_CHUNK
+        if store.node_next == store.node_end:
+            store.lost = store.lost + 1
+            return next
+        number = store.node_next
+        store.node_next = number + 1
+    node = store.nodes + number
+    node.entry = item
+    node.next = next
+    return number | LIST
+
+
+@native(inline=True)
+def free_node(store: ptr_to(Store), list: u32) -> None:
+    number = list & ~u32(LIST)
+    (store.nodes + number).next = store.free
+    store.free = number
+
+
+@native
+def forget_verdicts(s: ptr_to(Races), warps: u32) -> None:
+    fill_bytes(s.verdicts, 0, u64(warps) * (VERDICTS * Verdict.size))
+
+
+@native
+def forget_shared(s: ptr_to(Races), warps: u32) -> None:
+    """Nothing is known of shared memory: a cluster begins, or there is no more room."""
+    store = cast_ptr(Store, s)
+    fill_bytes(s.sheets, 0, u64(s.sheet_count) * 4)
+    fill_bytes(store.memo, 0, MEMO * 4)
+    store.next = u32(1)
+    store.node_next = u32(1)
+    store.free = u32(0)
+    forget_verdicts(s, warps)
+
+
+@native
+def begin_races(cluster: ptr_to(Cluster)) -> None:
+    """A cluster begins: nobody has accessed its shared memory."""
+    s = races_of(cluster)
+    if u64(s) != 0:
+        forget_shared(s, cluster.warp_count)
+        fill_bytes(s.global_.memo, 0, MEMO * 4)
+        s.order = u32(0)
+        s.doubt_count = u32(0)
+        launch = launch_races(cluster)
+        s.launch = launch
+        s.global_.records = launch.records
+        s.global_.nodes = launch.nodes
+        s.global_.locked = launch.locked
+
+
+SPARE = 2048  # nodes that one instruction may take
+
+
+@native(inline=True)
+def enough(s: ptr_to(Races), w: ptr_to(Warp)) -> None:
+    """Before an access to shared memory: there is room, or all is forgotten."""
+    store = cast_ptr(Store, s)
+    if store.next == store.end or store.node_next + SPARE > store.node_end:
+        if store.next == store.end or store.free == 0:
+            forget_shared(s, w.cta.cluster.warp_count)
+            store.forgotten = store.forgotten + 1
+

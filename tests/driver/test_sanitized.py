@@ -1,0 +1,126 @@
+"""Launches through the driver under the sanitizer: findings in reports, in errors, on standard error."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mmulator.driver import Driver, Region, Settings
+from mmulator.driver.functions import OPTIONS
+from mmulator.errors import ExecutionFault, LaunchError, UndefinedBehaviour, UnstableResult
+from mmulator.findings import Finding
+from tests.support.ptx_text import kernel
+
+RULE = "mbarrier-init-in-use"
+TWICE = """
+  .shared .align 8 .b64 bar;
+  mov.u32 %r0, %tid.x;
+  setp.ne.u32 %p0, %r0, 0;
+  @%p0 bra done;
+  mbarrier.init.shared.b64 [bar], 1;
+  mbarrier.init.shared.b64 [bar], 1;
+done:
+"""
+LAST = TWICE + "shr.u32 %r1, %r0, 5;\n st.global.b32 [%rd0], %r1;\n"
+
+
+class Launch:
+    """Of `k`, on 128 threads."""
+
+    def __init__(self, body: str, **settings: Any) -> None:
+        self.driver = Driver(Settings(**{"rules": "mbarriers"} | settings))
+        self.read: list[tuple[str, tuple[Finding, ...], Any]] = []
+        self.driver.readers[:] = [lambda *told: self.read.append(told)]
+        self.function = self.driver.load(kernel(body), "k.ptx").function("k")
+
+    def __call__(self) -> Any:
+        out = np.zeros(4, np.uint32)
+        region = Region(out.ctypes.data, 16, "argument 0 (out)")
+        return self.driver.launch(self.function, 1, 128, struct.pack("<Q", out.ctypes.data), [region])
+
+
+def test_the_report_has_the_findings() -> None:
+    launch = Launch(TWICE, sanitize="report")
+    (finding,) = launch().findings
+    assert (finding.rule, finding.location, finding.count) == (RULE, "k.ptx:15", 1)
+    assert launch.read == [("k", (finding,), None)]
+
+
+def test_off_is_the_kernel_as_it_was() -> None:
+    launch = Launch(TWICE)
+    assert launch().findings == () and launch.read == []
+    assert {options for *_, options in launch.function.loaded.module.loaded.compiled} == {OPTIONS}
+
+
+def test_rules() -> None:
+    launch = Launch(TWICE, sanitize="report", rules="-mbarriers,-races")
+    assert not any(f.rule == RULE for f in launch().findings)
+    with pytest.raises(LaunchError, match="MMULATOR_RULES is 'nonsense'"):
+        Settings.from_environment({"MMULATOR_RULES": "nonsense"})
+    with pytest.raises(LaunchError, match="MMULATOR_SANITIZE is 'yes'"):
+        Settings.from_environment({"MMULATOR_SANITIZE": "yes"})
+    for text, sanitize in (("1", "report"), ("report", "report"), ("raise", "raise"), ("0", ""), ("", "")):
+        assert Settings.from_environment({"MMULATOR_SANITIZE": text}).sanitize == sanitize
+
+
+def test_raise() -> None:
+    launch = Launch(TWICE, sanitize="raise")
+    with pytest.raises(UndefinedBehaviour, match=RULE) as caught:
+        launch()
+    assert [f.rule for f in caught.value.findings] == [RULE]
+    assert launch.read == [("k", caught.value.findings, caught.value)]
+
+
+def test_a_fault_has_them() -> None:
+    launch = Launch(TWICE + "bar.sync 0;\n trap;\n", sanitize="report")
+    with pytest.raises(ExecutionFault, match="sanitizer: 1 finding") as caught:
+        launch()
+    assert [f.rule for f in caught.value.findings] == [RULE] and launch.read[0][2] is caught.value
+
+
+def test_seeds_together() -> None:
+    (finding,) = Launch(TWICE, sanitize="report", seeds=3)().findings
+    assert (finding.seeds, finding.count) == ((0, 1, 2), 3)
+    with pytest.raises(UnstableResult) as caught:
+        Launch(LAST, sanitize="report", seeds=16)()
+    assert [f.rule for f in caught.value.findings] == [RULE]
+
+
+PROGRAM = """
+import struct, sys
+import numpy as np
+from mmulator.driver import Region, current
+out = np.zeros(4, np.uint32)
+function = current().load(open("k.ptx").read(), "k.ptx").function("k")
+for _ in range(3):
+    try:
+        current().launch(function, 1, 128, struct.pack("<Q", out.ctypes.data), [Region(out.ctypes.data, 16, "argument 0 (out)")])
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+def test_standard_error_has_each_once_and_a_last_line(tmp_path: Path) -> None:
+    (tmp_path / "k.ptx").write_text(kernel(TWICE))
+
+    def said(**more: str) -> tuple[str, list[str]]:
+        import os
+
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM], cwd=tmp_path, env=os.environ | more, capture_output=True, text=True, check=True
+        )  # fmt: skip
+        return done.stdout, done.stderr.splitlines()
+
+    _, lines = said(MMULATOR_SANITIZE="1", MMULATOR_RULES="mbarriers")
+    assert lines[0] == "mmulator: k:" and lines[1].startswith("k.ptx:15: error: ")
+    assert lines[-1] == "mmulator: 1 finding (1 error), of 1 rule, in 3 launches" and max(map(len, lines)) <= 80
+    assert sum(line.startswith("k.ptx:15") for line in lines) == 1
+    out, lines = said(MMULATOR_SANITIZE="raise", MMULATOR_RULES="mbarriers")
+    assert out.split() == ["UndefinedBehaviour"] * 3 and lines[-1].startswith("mmulator: 1 finding (1 error)")
+    assert said()[1] == [] == said(MMULATOR_SANITIZE="0")[1]
