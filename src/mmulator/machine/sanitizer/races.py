@@ -21,7 +21,6 @@ from mmulator.codegen.ops import (
     trailing_zeros,
 )
 from mmulator.codegen.types import ptr, ptr_to, u32, u64
-from mmulator.codegen.values import Value
 from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Order
 from mmulator.machine.runtime.events import SCOPE_SHIFT as ORDER_SCOPE
 from mmulator.machine.sanitizer.clocks import agent_of, copies_agent_of, now
@@ -184,46 +183,43 @@ def list_fine(a: ptr_to(Actor), list: u32, own: u32) -> u32:
     return u32(1)
 
 
-@native(inline=True)
+@native
 def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u64)) -> u32:
     """What the cells of all places are after the access, if none of it is in doubt; else 0, and they are looked at one by one."""
     found = load(U64, cells)
-    m = bits_mask(leaders)
     lanes = iota(U32)
     last = U32(found)
     readers = U32(found >> 32)
-    first = trailing_zeros(leaders)
-    number = cells_last(cells, first) >> LANE_BITS
-    same = mask_bits((last >> LANE_BITS) != number) & leaders
-    if same != 0:
-        return u32(0)
-    if number != 0:
-        if all_fine(a, number, u32((mask_bits((last & LANE_MASK) != lanes) & leaders) == 0)) == 0:
+    left = leaders & mask_bits(last != 0)
+    while left != 0:
+        number = u32(cells[trailing_zeros(left)]) >> LANE_BITS
+        same = mask_bits((last >> LANE_BITS) == number) & left
+        left = left & ~same
+        if all_fine(a, number, u32((mask_bits((last & LANE_MASK) != lanes) & same) == 0)) == 0:
             return u32(0)
-    list = u32(cells[first] >> 32) >> LANE_BITS
-    if (mask_bits((readers >> LANE_BITS) != list) & leaders) != 0:
-        return u32(0)
-    entries = lanes | (a.record << LANE_BITS)
+    left = leaders & mask_bits(readers != 0)
+    new = lanes | (a.record << LANE_BITS)
     if (a.flags & WRITE) != 0:
-        if list != 0:
-            if list_fine(a, list, u32((mask_bits((readers & LANE_MASK) != lanes) & leaders) == 0)) == 0:
+        while left != 0:
+            list = u32(cells[trailing_zeros(left)] >> 32) >> LANE_BITS
+            same = mask_bits((readers >> LANE_BITS) == list) & left
+            left = left & ~same
+            if list_fine(a, list, u32((mask_bits((readers & LANE_MASK) != lanes) & same) == 0)) == 0:
                 return u32(0)
-        store(U64(entries), out)
+        store(U64(new), out)
         return u32(1)
-    if list != 0:
-        of = readers & LANE_MASK
-        shift = (first - u32(cells[first] >> 32)) & LANE_MASK
-        if (mask_bits(((lanes - of) & LANE_MASK) != shift) & leaders) != 0:
-            return u32(0)
-        both = joined(a, list, shift)
-        entries = (u32(both) << LANE_BITS) | ((of + u32(both >> 32)) & LANE_MASK)
-    store((U64(entries) << 32) | U64(last), out)
+    of = readers & LANE_MASK
+    keys = (readers & ~u32(LANE_MASK)) | ((lanes - of) & LANE_MASK)
+    while left != 0:
+        first = trailing_zeros(left)
+        one = u32(cells[first] >> 32)
+        shift = (first - one) & LANE_MASK
+        same = mask_bits(keys == ((one & ~u32(LANE_MASK)) | shift)) & left
+        left = left & ~same
+        both = joined(a, one >> LANE_BITS, shift)
+        new = select(bits_mask(same), ((of + u32(both >> 32)) & LANE_MASK) | (u32(both) << LANE_BITS), new)
+    store((U64(new) << 32) | U64(last), out)
     return u32(1)
-
-
-def cells_last(cells: Value, lane: Value) -> Value:
-    """Macro: the last write of a cell."""
-    return u32(cells[lane])
 
 
 @native

@@ -97,6 +97,10 @@ def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
             return v.lanes
     cluster = a.cluster
     o = orders_of(cluster)
+    if r.flags >> KIND_SHIFT == 0 and store.foreign == 0:
+        writer = o.knowers + (r.agent >> LANE_BITS)
+        if writer.clock == r.clock:
+            return u32(0)  # its warp has released nothing since
     k = knower_of(o, w)
     ids = load(U32, k.now.views)
     left = a.mask
