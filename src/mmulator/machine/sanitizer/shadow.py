@@ -67,6 +67,7 @@ from mmulator.machine.sanitizer.records import (
     races_of,
     record_of,
 )
+from mmulator.machine.sanitizer.world import knows_foreign
 from mmulator.machine.state import Cluster, Cta, Warp
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 
@@ -137,6 +138,17 @@ def level_of(a: ptr_to(Actor), r: ptr_to(Record), number: u32, want: u32) -> u32
                 return u32(UNORDERED)  # other fences count
             if a.asynchronous != 0:
                 return u32(FENCED)
+            left = want
+            while left != 0:
+                lane = trailing_zeros(left)
+                left = left & (left - 1)
+                agent = r.agent
+                if (r.flags & PER_LANE) != 0:
+                    agent = agent + lane
+                else:
+                    left = u32(0)
+                if knows_foreign(a.w, a.lane, r.cluster, agent, r.clock) == 0:
+                    return u32(UNORDERED)
             return u32(KNOWN)
     if a.asynchronous == 0:
         return asked(a, r, number, want)
