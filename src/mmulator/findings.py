@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 _COORDINATES, _HARD = re.compile(r"(?:\w+ )?\(\d+, \d+, \d+\)"), "\xa0"  # `thread (0, 0, 0)` stays in one piece
-_CONFLICTS = 4  # of one instruction that are told in full
+_CONFLICTS = 4  # of one line that are told in full
+_OTHERS = 8  # lines of PTX that are named
 
 
 @dataclass(frozen=True)
@@ -116,10 +117,11 @@ def union(runs: Iterable[Sequence[Finding]]) -> tuple[Finding, ...]:
 
 
 def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Those of one rule and one instruction together; errors come first."""
+    """Those of one rule and one line together; errors come first. The line is that of the program, where it is known: compilers
+    make several instructions of one."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
-        groups.setdefault((finding.rule, finding.location), []).append(finding)
+        groups.setdefault((finding.rule, finding.source or finding.location), []).append(finding)
     return sorted(groups.values(), key=lambda group: not group[0].is_error)
 
 
@@ -138,23 +140,26 @@ def _number(count: int, word: str) -> str:
 
 # text ---------------------------------------------------------------------------------------------------------------
 def paragraph(group: Sequence[Finding], width: int | None, runs: int = 1) -> list[str]:
-    """The lines that tell of findings of one rule at one instruction, folded to a width (None: not folded).
+    """The lines that tell of findings of one rule at one line, folded to a width (None: not folded).
 
     runs: how many seeds were tried.
     """
     first = group[0]
+    others = list(dict.fromkeys(f.location for f in group if f.location != first.location))
+    conflicts = list({c.source or c.location: c for f in group if (c := f.conflict) is not None}.values())
     count = sum(f.count for f in group)
     lines = _fold(f"{_place(first)}: {first.severity}: {first.message} [{first.rule}]", width, 4)
     lines += _quoted(first, width, "  ")
     lines += _fold(f"  by: {first.threads}" + (f"; {count:,} times" if count > 1 else ""), width, 6)
+    if others:
+        lines += _fold(f"  also: {_lines(others)}", width, 6)
     if first.where:
         lines += _fold(f"  where: {first.where}", width, 6)
-    for finding in group[:_CONFLICTS]:
-        if finding.conflict is not None:
-            lines += _fold(f"  against: {finding.conflict}", width, 6)
-            lines += _quoted(finding.conflict, width, "    ")
-    if len(group) > _CONFLICTS:
-        lines.append(f"  against: {len(group) - _CONFLICTS} instructions more")
+    for conflict in conflicts[:_CONFLICTS]:
+        lines += _fold(f"  against: {conflict}", width, 6)
+        lines += _quoted(conflict, width, "    ")
+    if len(conflicts) > _CONFLICTS:
+        lines.append(f"  against: {len(conflicts) - _CONFLICTS} lines more")
     if runs > 1:
         lines += _fold(f"  seeds: {_seeds(group, runs)}", width, 6)
     for proof in dict.fromkeys(f.proof for f in group if f.proof):
@@ -162,6 +167,16 @@ def paragraph(group: Sequence[Finding], width: int | None, runs: int = 1) -> lis
     lines += _fold(f"  rule: {first.about.section}", width, 6)
     lines += _fold(f"  hint: {first.hint}", width, 6)
     return [printable(line) for line in lines]
+
+
+def _lines(locations: Sequence[str]) -> str:
+    """`the same at k.ptx:211, 224, 237`"""
+    files: dict[str, list[str]] = {}
+    for location in locations[:_OTHERS]:
+        file, _, line = location.rpartition(":")
+        files.setdefault(file, []).append(line)
+    more = f" and {len(locations) - _OTHERS} more" if len(locations) > _OTHERS else ""
+    return "the same at " + ", ".join(f"{file}:{', '.join(numbers)}" for file, numbers in files.items()) + more
 
 
 def _seeds(group: Sequence[Finding], runs: int) -> str:

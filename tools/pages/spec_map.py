@@ -29,6 +29,7 @@ from mmulator.isa.row import Row
 from mmulator.isa.targets import CHIPS, DEVICES
 from mmulator.numerics import profiles
 from mmulator.numerics.profiles import dot_key
+from tools.pages import rules
 from tools.ptxas import differences as ptxas_differences
 from tools.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
 
@@ -346,6 +347,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "followed": lambda: differences(ptxas_differences.FOLLOWED),
     "refused": lambda: differences(ptxas_differences.REFUSED),
     "rows": row_differences,
+    "findings": rules.table,
 }
 PAGES: dict[str, Callable[[], str]] = {"docs/spec-map.md": spec_map, "docs/supported.md": supported}
 _REGION = re.compile(r"(<!-- made: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)

@@ -12,6 +12,16 @@ def instruction_words(context: typer.Context, incomplete: str) -> list[str]:
     return complete([*(context.params.get("instruction") or context.params.get("words") or ())], incomplete)
 
 
+def explained_words(context: typer.Context, incomplete: str) -> list[str]:
+    """The same, and the rules of the sanitizer where there is no word yet."""
+    from mmulator.rules import RULES, TOPICS
+
+    words = instruction_words(context, incomplete)
+    if context.params.get("instruction"):
+        return words
+    return [*words, *(name for name in ("rules", *TOPICS, *RULES) if incomplete and name.startswith(incomplete))]
+
+
 def target_names(incomplete: str) -> list[str]:
     """Targets that begin so."""
     from mmulator.isa.targets import TARGETS

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mmulator.cli.completion import instruction_words, target_names
+from mmulator.cli.completion import explained_words, target_names
 
 if TYPE_CHECKING:
     from mmulator.inspect import Explanation
@@ -17,7 +17,10 @@ _OTHERS = 12  # other matches that are named
 def explain(
     instruction: Annotated[
         list[str],
-        typer.Argument(help="A name, a pasted statement, or words.", show_default=False, autocompletion=instruction_words),
+        typer.Argument(
+            help="A name, a pasted statement, words; or a rule of the sanitizer.", show_default=False,
+            autocompletion=explained_words,
+        ),
     ],
     target: Annotated[
         str | None, typer.Option(help="Only what this .target has, such as sm_90a.", autocompletion=target_names)
@@ -29,7 +32,8 @@ def explain(
     cuda_only: Annotated[bool, typer.Option("--cuda-only", help="Print the CUDA function, nothing else.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Explain a matrix instruction: operands, legal targets, each device's arithmetic, rules, text to paste.
+    """Explain a matrix instruction: operands, legal targets, each device's arithmetic, rules, text to paste. Or a rule of the
+    sanitizer (`run --sanitize`): what must hold, and an example; `explain rules` lists them.
 
     Words narrow: a family, a shape or part of one, types, qualifiers. The likeliest form is explained, others are named.
 
@@ -40,13 +44,29 @@ def explain(
     mmulator explain mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --device sm_90
 
     mmulator explain ldmatrix x4 trans --cuda-only > ldmatrix.cuh
+
+    mmulator explain wgmma-fence-missing
     """
+    from mmulator.cli import rules
     from mmulator.cli.output import exclude, print_json
-    from mmulator.inspect import explain as answer
 
     forms = {"--brief": brief, "--ptx-only": ptx_only, "--cuda-only": cuda_only, "--json": json}
     exclude(forms, "one form of output")
-    found = answer(" ".join(instruction), target, ptx, device=device)
+    named = rules.named(instruction)
+    if named:
+        exclude({"a rule": True, "--target": target, "--ptx": ptx, "--device": device}, "that is of instructions")
+        exclude({"a rule": True, "--brief": brief, "--ptx-only": ptx_only, "--cuda-only": cuda_only}, "that is of instructions")
+        rules.tell(named, several="-".join(instruction).lower() in (rules.ALL, *rules.TOPICS), json=json)
+        return
+    from mmulator.errors import MmulatorError
+    from mmulator.inspect import explain as answer
+
+    try:
+        found = answer(" ".join(instruction), target, ptx, device=device)
+    except MmulatorError as error:
+        if near := rules.similar(instruction):
+            error.hint = "; ".join(filter(None, (error.hint, f"a rule of the sanitizer: {', '.join(near)}")))
+        raise
     if json:
         print_json({"ok": True, **found.to_dict()})
     elif ptx_only or cuda_only:

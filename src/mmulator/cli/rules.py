@@ -1,0 +1,84 @@
+"""`mmulator explain RULE`: what the sanitizer looks for, with an example; and the list of its rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmulator.cli.output import print_columns, print_heading, print_json, print_line, print_text
+from mmulator.rules import RULES, TOPICS, Rule
+from mmulator.rules.examples import example
+
+ALL = "rules"  # the word that asks for the list
+
+
+def named(words: list[str]) -> tuple[str, ...]:
+    """The rules that words name: `rules`, a topic, or a rule, of which underscores and blanks may be the hyphens."""
+    word = "-".join(words).lower().replace("_", "-")
+    if word == ALL:
+        return tuple(RULES)
+    if word in TOPICS:
+        return tuple(rule.name for rule in TOPICS[word])
+    return (word,) if word in RULES else ()
+
+
+def similar(words: list[str]) -> list[str]:
+    """Rules that may have been meant by words that name neither a rule nor an instruction."""
+    from mmulator.rules.choice import like
+
+    return like("-".join(words)) if "-" in "".join(words) or len(words) > 1 or words[0].isalpha() else []
+
+
+def tell(names: tuple[str, ...], several: bool, json: bool) -> None:
+    """Of one rule all; of several a list."""
+    if json:
+        data = [_data(RULES[name]) for name in names]
+        print_json({"ok": True, "rules": data} if several else {"ok": True, **data[0]})
+    elif several:
+        _list(names)
+    else:
+        _one(RULES[names[0]])
+
+
+def _data(rule: Rule) -> dict[str, Any]:
+    shown = example(rule.name)
+    return {
+        "name": rule.name, "number": rule.number, "topic": topic_of(rule), "severity": str(rule.severity), "title": rule.title,
+        "section": rule.section, "text": rule.text, "hint": rule.hint, "static": rule.static,
+        "right": list(shown.right) if shown else None, "wrong": list(shown.wrong) if shown else None,
+    }  # fmt: skip
+
+
+def topic_of(rule: Rule) -> str:
+    return next(topic for topic, rules in TOPICS.items() if rule in rules)
+
+
+def _list(names: tuple[str, ...]) -> None:
+    for topic, rules in TOPICS.items():
+        rows = [(rule.name, str(rule.severity), rule.title) for rule in rules if rule.name in names]
+        if rows:
+            print_heading(topic)
+            print_columns(("  rule", "severity", "what is wrong"), [(f"  {name}", *rest) for name, *rest in rows], breaks=" ")
+            print()
+    print_line(f"{len(names)} rules; `mmulator explain RULE` says more of one, `mmulator run --sanitize` looks for them")
+
+
+def _one(rule: Rule) -> None:
+    print_heading(f"{rule.name}: {rule.severity}")
+    print_text(f"{rule.title[:1].upper()}{rule.title[1:]}." if "." not in rule.title.split()[0] else f"{rule.title}.")
+    print()
+    print_text(rule.text)
+    print_text(f"Section: {rule.section}.")
+    found = "while a kernel runs (`mmulator run --sanitize`)"
+    print_text(f"Found {found}{', and in the text alone (`mmulator check`)' if rule.static else ''}.")
+    print()
+    print_heading("What to do")
+    print_text(f"{rule.hint[:1].upper()}{rule.hint[1:]}.")
+    shown = example(rule.name)
+    if shown is None:
+        return
+    for title, lines, others in (("Right", shown.right, shown.wrong), ("Wrong", shown.wrong, shown.right)):
+        print()
+        print_heading(title)
+        for line in lines:
+            mark = " " if line in others else ">"
+            print(f"{mark} {line}")

@@ -1,0 +1,103 @@
+"""What the documentation and `mmulator explain` say of the sanitizer's rules, made from rules/ and from the corpus of its tests.
+
+    python -m tools.pages.spec_map        # writes the page's tables too
+    python -m tools.pages.rules           # writes src/mmulator/rules/examples.json
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from mmulator.rules import RULES, TOPICS
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = ROOT / "tests" / "sanitizer" / "kernels"
+EXAMPLES = ROOT / "src" / "mmulator" / "rules" / "examples.json"
+_CHANGE = re.compile(r"//@ (\w+)\[([\w, -]*)\]:((?:(?!//@).)*)")
+_AROUND = 2  # lines before and behind what is changed
+_LONGEST = 24  # lines of an example
+
+
+def _sides(file: Path, name: str) -> tuple[list[str], list[str], list[int]]:
+    """The lines of a kernel as it is right, with a change, and which lines that changes."""
+    right, wrong, changed = [], [], []
+    for n, line in enumerate(file.read_text().splitlines()):
+        code = line.partition("//@")[0].rstrip()
+        instead = next((text.strip() for found, _, text in _CHANGE.findall(line) if found == name), None)
+        right.append(code)
+        own = code or next((r for r in reversed(right[:-1]) if r.strip()), "")
+        wrong.append(code if instead is None else " " * (len(own) - len(own.lstrip())) * bool(instead) + instead)
+        if instead is not None:
+            changed.append(n)
+    return right, wrong, changed
+
+
+def _shown(lines: list[str], changed: list[int]) -> list[str]:
+    """What is changed and the lines around it, without the indentation that all have; `...` for what is left out."""
+    near = sorted({n for at in changed for n in range(at - _AROUND, at + _AROUND + 1) if 0 <= n < len(lines)})
+    out: list[str] = []
+    for before, n in zip([None, *near], near):
+        if before is not None and n != before + 1:
+            out.append("...")
+        if lines[n].strip() and not lines[n].startswith("//!"):
+            out.append(lines[n])
+    lead = min((len(line) - len(line.lstrip()) for line in out if line != "..."), default=0)
+    return [line if line == "..." else line[lead:] for line in out]
+
+
+def _candidates(rule: str) -> Iterator[tuple[int, str, str, dict[str, object]]]:
+    for file in sorted(KERNELS.glob("*/*.ptx")):
+        changes: dict[str, set[str]] = {}
+        for name, rules, _ in _CHANGE.findall(file.read_text()):
+            changes.setdefault(name, set()).update(r.strip() for r in rules.split(",") if r.strip())
+        for name, broken in changes.items():
+            if rule not in broken:
+                continue
+            right, wrong, changed = _sides(file, name)
+            sides = _shown(right, changed), _shown(wrong, changed)
+            if sum(map(len, sides)) <= 2 * _LONGEST:
+                data = {"from": f"{file.parent.name}/{file.stem}", "change": name, "right": sides[0], "wrong": sides[1]}
+                yield len(broken) * 100 + len(changed) * 10 + len(sides[0]), file.stem, name, data
+
+
+def examples() -> str:
+    """The file: for each rule the smallest change of a kernel that breaks it."""
+    found = {}
+    for rule in RULES:
+        best = min(_candidates(rule), key=lambda c: c[:3], default=None)
+        if best is not None:
+            found[rule] = best[3]
+    return json.dumps(found, indent=1) + "\n"
+
+
+def table() -> str:
+    """The rules, topic by topic."""
+    out = []
+    for topic, rules in TOPICS.items():
+        out.append(f"**`{topic}`**\n")
+        out.append("| rule | severity | what is wrong |\n| --- | --- | --- |")
+        out += [f"| `{r.name}` | {r.severity} | {_cell(r.title)}{', seen by `check` too' if r.static else ''} |" for r in rules]
+        out.append("")
+    return "\n".join(out)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main(arguments: list[str]) -> int:
+    text = examples()
+    stale = not EXAMPLES.exists() or EXAMPLES.read_text() != text
+    if stale:
+        print(EXAMPLES.relative_to(ROOT), "is not up to date" if "--check" in arguments else "written")
+        if "--check" not in arguments:
+            EXAMPLES.write_text(text)
+    return int(stale and "--check" in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
