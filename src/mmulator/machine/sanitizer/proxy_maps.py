@@ -9,7 +9,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, trailing_zeros
 from mmulator.codegen.types import ptr_to, u32, u64
-from mmulator.machine.runtime.events import Fence
+from mmulator.machine.runtime.events import SPACE_GLOBAL, Fence
 from mmulator.machine.sanitizer.clocks import (
     KNOWN,
     NO_AGENT,
@@ -21,7 +21,7 @@ from mmulator.machine.sanitizer.clocks import (
     view,
 )
 from mmulator.machine.sanitizer.found import find_against
-from mmulator.machine.sanitizer.issues import issue_knows
+from mmulator.machine.sanitizer.issues import issue_knows, note_fenced
 from mmulator.machine.sanitizer.proxy_state import MAP_FENCES, MAP_USES, MapFence, MapUse, note_fence, proxies_of
 from mmulator.machine.sanitizer.records import Record
 from mmulator.machine.state import Warp
@@ -36,6 +36,8 @@ _ALL = -MAP_BYTES & 0xFFFFFFFFFFFFFFFF
 @native
 def map_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
     """fence.proxy.tensormap: what its lanes know when they execute it counts."""
+    if kind == Fence.ASYNC and (spaces == 0 or (spaces & SPACE_GLOBAL) != 0):
+        note_fenced(w.cta.cluster)
     if kind != Fence.TENSORMAP_RELEASE and kind != Fence.TENSORMAP_ACQUIRE:
         return
     cluster = w.cta.cluster

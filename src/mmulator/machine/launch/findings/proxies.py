@@ -9,11 +9,17 @@ import numpy as np
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.faults import describe_address
 from mmulator.machine.launch.findings.context import Context
+from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.proxy_maps import NO_RELEASE, UNORDERED
 from mmulator.machine.sanitizer.proxy_state import BulkLane, Proxies
 from mmulator.machine.state import LANES
 from mmulator.rules import proxies as rules
+
+
+def of_launch(grid: Grid) -> np.ndarray:
+    """Of each cluster, whether it has fenced global memory for the asynchronous proxy."""
+    return np.zeros(grid.shape.clusters, np.uint8)
 
 
 def memory(resident: Resident) -> Sequence[np.ndarray]:
