@@ -13,6 +13,7 @@ from mmulator.machine.runtime.events import SPACE_GLOBAL, Fence
 from mmulator.machine.sanitizer.clocks import (
     KNOWN,
     NO_AGENT,
+    Orders,
     agent_of,
     entries_of,
     hold_view,
@@ -99,6 +100,14 @@ def fence_known(w: ptr_to(Warp), lanes: u32, f: ptr_to(MapFence)) -> u32:
 
 
 @native
+def fence_knew(o: ptr_to(Orders), f: ptr_to(MapFence), agent: u32, clock: u32) -> u32:
+    """1 if a fence comes behind what an agent did. What its own warp did before counts, since maps are published by whole warps."""
+    if (agent & ~u32(31)) == f.agent:
+        return u32(clock <= f.clock)
+    return u32(entries_of(o, f.view)[agent] >= clock)
+
+
+@native
 def was_released(w: ptr_to(Warp), acquired: ptr_to(MapFence), agent: u32, clock: u32) -> u32:
     """1 if behind what an agent did there was a release that the acquiring lanes knew of."""
     cluster = w.cta.cluster
@@ -108,12 +117,12 @@ def was_released(w: ptr_to(Warp), acquired: ptr_to(MapFence), agent: u32, clock:
     for n in range(MAP_FENCES):
         if u32(n) < p.released_count:
             r = fences + n
-            if entries_of(o, r.view)[agent] >= clock:
+            if fence_knew(o, r, agent, clock) != 0:
                 left = r.lanes
                 while left != 0:
                     lane = trailing_zeros(left)
                     left = left & (left - 1)
-                    if entries_of(o, acquired.view)[r.agent + lane] >= r.clock:
+                    if fence_knew(o, acquired, r.agent + lane, r.clock) != 0:
                         return u32(1)
     return u32(0)
 
@@ -137,7 +146,7 @@ def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(R
                         return  # who released it is in another cluster
                     if agent >= o.stride:
                         return
-                    if entries_of(o, f.view)[agent] >= record.clock:
+                    if fence_knew(o, f, agent, record.clock) != 0:
                         if was_released(w, f, agent, record.clock) != 0:
                             return
                         missing = u32(NO_RELEASE)
