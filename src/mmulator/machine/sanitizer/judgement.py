@@ -132,7 +132,7 @@ def conflict(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, lanes: u32, wrote: 
     if wrote == 0:
         word = (word & ~u64(WRITE | ATOMIC)) | (u64(a.again) << AGAIN)
     s = a.races
-    if wrote != 0 and a.plain != 0 and a.bytes <= LARGEST:
+    if wrote != 0 and a.plain != 0 and a.bytes <= LARGEST and kind_of(r.flags) == 0:
         d = s.doubts + s.doubt_count
         d.before[0] = u64(0)
         d.before[1] = u64(0)

@@ -192,11 +192,14 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u
     lanes = iota(U32)
     last = U32(found)
     readers = U32(found >> 32)
+    weak = U32(u32(0))
     left = leaders & mask_bits(last != 0)
     while left != 0:
         number = u32(cells[trailing_zeros(left)]) >> LANE_BITS
         same = mask_bits((last >> LANE_BITS) == number) & left
         left = left & ~same
+        if ((a.store.records + number).flags & STRONG) == 0:
+            weak = select(bits_mask(same), U32(u32(1)), weak)
         if all_fine(a, number, u32((mask_bits((last & LANE_MASK) != lanes) & same) == 0)) == 0:
             return u32(0)
     left = leaders & mask_bits(readers != 0)
@@ -219,7 +222,10 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u
                     number = record_of(a, a.shape, site)
                     if number != 0:
                         new = select(bits_mask(same), lanes | (number << LANE_BITS), new)
-        store(U64(new), out)
+        kept = U32(u32(0))
+        if (a.flags & STRONG) != 0:
+            kept = select(readers != 0, readers, select(weak != 0, last, kept))
+        store((U64(kept) << 32) | U64(new), out)
         return u32(1)
     while left != 0:
         first = trailing_zeros(left)

@@ -339,15 +339,17 @@ def with_reader(a: ptr_to(Actor), readers: u32) -> u32:
 
 @native
 def check_readers(a: ptr_to(Actor), readers: u32) -> None:
-    """A write meets all who have read since the last one."""
+    """A write meets all who have read since the last one, and a weak write that strong ones came behind."""
     if (readers & LIST) == 0:
-        check_access(a, readers, u32(0))
+        r = a.store.records + (readers >> LANE_BITS)
+        check_access(a, readers, r.flags & WRITE)
         return
     lane = readers & LANE_MASK
     left = (readers & ~u32(LIST)) >> LANE_BITS
     while left != 0:
         node = a.store.nodes + left
-        check_access(a, (node.entry & ~u32(LANE_MASK)) | ((node.entry + lane) & LANE_MASK), u32(0))
+        r = a.store.records + (node.entry >> LANE_BITS)
+        check_access(a, (node.entry & ~u32(LANE_MASK)) | ((node.entry + lane) & LANE_MASK), r.flags & WRITE)
         left = node.next
 
 
@@ -372,6 +374,18 @@ def read_by_itself(a: ptr_to(Actor), readers: u32) -> u32:
             node = (a.store.nodes + left).entry
             item = (node & ~u32(LANE_MASK)) | ((node + lane) & LANE_MASK)
     return u32(0)
+
+
+@native(inline=True)
+def behind(a: ptr_to(Actor), last: u32, readers: u32) -> u32:
+    """What a cell says of its readers after a write: nobody. After a strong one those before, since others that are strong may come
+    from threads which do not know of them; and the last write, if it was weak."""
+    if (a.flags & STRONG) == 0:
+        return u32(0)
+    if readers == 0 and last != 0:
+        if ((a.store.records + (last >> LANE_BITS)).flags & STRONG) == 0:
+            return last
+    return readers
 
 
 # cells ----------------------------------------------------------------------------------------------------------------
@@ -403,6 +417,7 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
                         number = record_of(a, a.shape, a.read_site)
                         new = u64((number << LANE_BITS) | a.lane)
                 check_readers(a, readers)
+            new = new | (u64(behind(a, last, readers)) << 32)
         elif a.entry != 0 and readers != a.entry:
             new = (u64(with_reader(a, readers)) << 32) | u64(last)
         if new != cell:
