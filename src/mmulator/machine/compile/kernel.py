@@ -33,7 +33,7 @@ from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.program.as_ptxas.contract import contract as contracted
 from mmulator.program.as_ptxas.fold import fold
-from mmulator.program.as_ptxas.inflight import delay_reads, is_injected, unfenced
+from mmulator.program.as_ptxas.inflight import Moved, delay_reads, is_injected, unfenced
 from mmulator.program.blocks import (
     LONGEST,
     Block,
@@ -167,7 +167,7 @@ class Jit:
     ) -> None:
         self.meaning = meanings()
         self.module, self.image, self.device, self.options = module, image, device, options
-        self.early: dict[int, tuple[Instruction, ...]] = {}
+        self.moved = Moved()
         self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
         functions = [f.function for f in self.program.functions.values()]
         self.unfenced: set[int] = set().union(*(unfenced(f) for f in functions))
@@ -195,7 +195,7 @@ class Jit:
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
-        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.early)
+        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.moved)
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:

@@ -14,6 +14,7 @@ from typing import Any
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, fill_bytes
 from mmulator.codegen.types import Struct, i32, ptr_to, u8, u32, u64
+from mmulator.machine.runtime.events import Access
 from mmulator.machine.runtime.wgmma import operation
 from mmulator.machine.sanitizer.found import find, find_against, of_cluster
 from mmulator.machine.state import FULL, Cluster, Warp
@@ -147,7 +148,7 @@ def accumulators_touched(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, sit
         epoch = mine.seen
     if kind == Site.MOVES:
         epoch = mine.settled
-    if mask != 0 and epoch >= cell.touch:
+    if mask != 0 and epoch >= cell.touch and (access & int(Access.LATER)) == 0:
         cell.touch = epoch
         cell.site = site
         cell.lanes = mask
