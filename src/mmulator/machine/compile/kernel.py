@@ -28,6 +28,7 @@ from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime.events import undefined_used
 from mmulator.machine.runtime.scheduler import run_clusters
+from mmulator.machine.sanitizer.accumulators import kinds_of
 from mmulator.machine.state import STACK_BYTES, Callee, Cta, Kind, TransferKind
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.addresses import SHARED_BASE
@@ -104,6 +105,11 @@ class CompiledKernel:
         """Size of the widest atomic operation, 1 if there is none."""
         forms = (i.form for i in self.sites if i.effects.memory is Memory.ATOMIC)
         return max((type_bits(f["type"]) // 8 for f in forms), default=1)
+
+    @cached_property
+    def site_kinds(self) -> np.ndarray:
+        """Of each site what it is to a rule of wgmma's registers (sanitizer/accumulators.py: Site)."""
+        return kinds_of(self.sites)
 
     @cached_property
     def callee_table(self) -> np.ndarray:
