@@ -70,7 +70,8 @@ def registers(w: ptr_to(Warp), frame: u64, slots: ptr_to(i32), count: u32, acces
 
 @hook
 def register(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, site: u32) -> None:
-    """An instruction reads or writes a register of the warp's frame (w.frame) that asynchronous operations use too."""
+    """An instruction reads or writes a register of the warp's frame (w.frame) that asynchronous operations use too. LATER: it is
+    said here, and stands elsewhere in the text."""
 
 
 # what orders accesses -------------------------------------------------------------------------------------------------
