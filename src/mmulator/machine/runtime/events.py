@@ -280,6 +280,11 @@ def cluster_finished(cluster: ptr_to(Cluster)) -> None:
 
 
 @hook
+def round_over(cluster: ptr_to(Cluster)) -> None:
+    """All warps of a cluster had a turn, and some can go on. Cluster.stalled = 1: nothing will ever change, so it ends here."""
+
+
+@hook
 def lanes_exit(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """Threads exit; before they are gone."""
 
