@@ -1,7 +1,7 @@
 """Since when nothing has changed in the clusters of a sanitized launch (machine/sanitizer/waits.py), as the host sees it.
 
-One cluster alone that polls for ever native code sees itself. Several may wait for each other: at the time limit it is certain that
-nothing can change if, since the last change in any of them, each has been in the same state twice.
+One cluster alone that polls for ever native code sees itself. Several may wait for each other: it is certain that nothing can
+change if, since the last change in any of them, each has been in the same state twice.
 """
 
 from __future__ import annotations
