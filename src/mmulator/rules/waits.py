@@ -39,7 +39,7 @@ IN_WARP = Rule(
 )  # fmt: skip
 LIVELOCK = Rule(
     805, "livelock", _ERROR, "threads go round a loop that nothing can end", "PTX ISA 9.1, Memory Consistency Model",
-    "A loop that ends when memory changes never ends if each thread that could change it has exited, waits, or is in such a loop.",
+    "A loop that ends when memory changes never ends if each thread that could change it has exited, or waits, or polls.",
     "look for who should store the value that ends the loop: whether it runs at all, stores there, and stores that value",
 )  # fmt: skip
 
