@@ -33,7 +33,7 @@ class Place:
     span: Span | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        return f"{self.instruction} at {_place(self)}, {self.threads}"
+        return f"{self.instruction} at {_place(self)}" + (f", {self.threads}" if self.threads else "")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -150,7 +150,8 @@ def paragraph(group: Sequence[Finding], width: int | None, runs: int = 1) -> lis
     count = sum(f.count for f in group)
     lines = _fold(f"{_place(first)}: {first.severity}: {first.message} [{first.rule}]", width, 4)
     lines += _quoted(first, width, "  ")
-    lines += _fold(f"  by: {first.threads}" + (f"; {count:,} times" if count > 1 else ""), width, 6)
+    if first.threads:  # what is known without a run has none
+        lines += _fold(f"  by: {first.threads}" + (f"; {count:,} times" if count > 1 else ""), width, 6)
     if others:
         lines += _fold(f"  also: {_lines(others)}", width, 6)
     if first.where:

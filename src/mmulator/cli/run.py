@@ -110,10 +110,10 @@ def run(
     if save is not None:
         _save(save, result)
     if sarif is not None and result.judged is not None:
-        findings.write_sarif(sarif, result.judged)
+        findings.write_sarif(sarif, result.judged.findings, result.judged.suppressed)
     if sarif != "-":
         (_as_json if json else _as_text)(result, job, watched, arrays)
-    found = findings.code_of(result.judged, strict) if result.judged is not None else 0
+    found = findings.code_of(result.judged.findings, strict) if result.judged is not None else 0
     if found or not result.ok or any(a.wrong for _, compared in arrays for a in compared):
         raise typer.Exit(found or 1)
 
@@ -126,7 +126,7 @@ def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool) 
     if judged is None:
         raise error
     if sarif is not None:
-        findings.write_sarif(sarif, judged)
+        findings.write_sarif(sarif, judged.findings, judged.suppressed)
     error.findings = ()  # they follow
     if json:
         print_json({"ok": False, "errors": [error_data(error)], "sanitizer": judged.as_dict()})
@@ -135,7 +135,7 @@ def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool) 
         sys.stderr.flush()
         if sarif != "-":
             findings.print_findings(judged)
-    return findings.code_of(judged, strict) or 1
+    return findings.code_of(judged.findings, strict) or 1
 
 
 EXAMPLES = """
