@@ -202,7 +202,7 @@ def test_what_things_look_like() -> None:
 
 
 def test_sanitize_is_said_in_one_of_three_ways() -> None:
-    with pytest.raises(mm.errors.LaunchError, match="sanitize is 'yes', not True, False or 'raise'"):
+    with pytest.raises(mm.errors.LaunchError, match="sanitize is 'yes', not True, False, 'strict' or 'raise'"):
         mm.Module.load(MANGLED)["scale"].launch(1, 1, [None, 1.0], sanitize="yes")
 
 

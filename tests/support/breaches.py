@@ -96,7 +96,7 @@ def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) ->
     args = [_argument(a, chance) for a in said.pop("args", [])]
     module = mm.Module.load(text(file, change))
     try:
-        return module[said.pop("entry", next(iter(module)))].launch(args=args, sanitize=True, seed=seed, timeout=60, **said)
+        return module[said.pop("entry", next(iter(module)))].launch(args=args, sanitize="strict", seed=seed, timeout=60, **said)
     except mm.errors.ExecutionFault as fault:
         return fault
 

@@ -78,7 +78,7 @@ class Function:
         )  # fmt: skip
         options = in_clusters(OPTIONS, cluster)
         if settings.sanitize:
-            sanitizer = Sanitizer(chosen(settings.rules))
+            sanitizer = Sanitizer(chosen(settings.rules) if settings.rules else None)
             request = replace(request, sanitizer=sanitizer)
             options = replace(options, events=sanitizer.instrument)
         started = time.perf_counter()

@@ -46,6 +46,7 @@ from mmulator.tables import element, html_table
 
 Progress = Callable[[str, int, int], None]
 CPU = Cpu()
+SANITIZE = (True, False, "strict", "raise")
 
 
 class Module(Mapping[str, "Kernel"]):
@@ -233,8 +234,8 @@ class Kernel:
             check_cooperative(g, c, prod(b), self.static_shared + dynamic, device)
         arguments = self.signature.pack(sequence(args, "args"), self.module.image.next_slot, self.module.variables.placed())
         elements = watched(watch) if watch != () else ()
-        if sanitize not in (True, False, "raise"):
-            raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False or 'raise'")
+        if sanitize not in SANITIZE:
+            raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
         if sanitize and elements:
             raise LaunchError("a launch is watched or sanitized, not both", hint="launch it twice")
         return Request(
@@ -242,7 +243,7 @@ class Kernel:
             seconds(timeout), (lambda done, total: progress("run", done, total)) if progress else None,
             Watches(elements, arguments.values, arguments) if elements else None, cluster=c,
             cooperative=bool(cooperative), counts_clusters="blocksareclusters" in self.function.directives,
-            sanitizer=Sanitizer() if sanitize else None,
+            sanitizer=Sanitizer(strict=sanitize == "strict") if sanitize else None,
         )  # fmt: skip
 
     @short_traceback
@@ -253,7 +254,7 @@ class Kernel:
         args: Sequence[Any] = (),
         shared: int = 0,
         device: str | None = None,
-        sanitize: bool | Literal["raise"] = False,
+        sanitize: bool | Literal["strict", "raise"] = False,
         seed: int = 0,
         *,
         timeout: float | None = None,
@@ -276,8 +277,8 @@ class Kernel:
         of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what .reqnctapercluster says, or
         no clusters (PTX ISA 9.1, Programming Model: Cluster of Cooperative Thread Arrays). cooperative: all blocks are
         resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).
-        sanitize: undefined behaviour is looked for, and is in the report's `findings`; "raise": the first of severity
-        error is raised when the kernel has run. What is raised meanwhile has the findings so far (`error.findings`).
+        sanitize: undefined behaviour is looked for, and is in the report's `findings`; "strict": what everybody's compilers
+        do against the letter, too; "raise": the first of severity error is raised when the kernel has run. What is raised meanwhile has the findings so far (`error.findings`).
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then),
         UndefinedBehaviour.

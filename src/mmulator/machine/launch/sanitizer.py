@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from mmulator.machine.launch.findings.memory import OF_CLUSTER, OF_LAUNCH
 from mmulator.machine.launch.findings.sentences import findings_of
 from mmulator.machine.sanitizer.state import ROOM, Found, SanitizedCluster, SanitizedLaunch
 from mmulator.machine.state import Log
+from mmulator.rules import RULES, Severity
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
@@ -26,9 +28,9 @@ FOUND, LOG = Found.numpy_dtype(), Log.numpy_dtype()
 class Sanitizer:
     """Subscriber of one launch (launch/events.py)."""
 
-    def __init__(self, rules: frozenset[str] | None = None) -> None:
-        """rules: names of those that are told of; None: all."""
-        self.rules = rules
+    def __init__(self, rules: frozenset[str] | None = None, strict: bool = False) -> None:
+        """rules: names of those that are told of; None: all, but those of severity note unless it is `strict`."""
+        self.rules, self.strict = rules, strict
         self.kept: list[Any] = []  # memory that native code has the addresses of
 
     @property
@@ -74,18 +76,28 @@ class Sanitizer:
 
     def findings(self) -> tuple[Finding, ...]:
         """So far."""
-        found = findings_of(self.grid, self.tables[self.tables["rule"] != 0])
-        return found if self.rules is None else tuple(f for f in found if f.rule in self.rules)
+        return tuple(f for f in self._all() if self._tells(f))
+
+    def _all(self) -> tuple[Finding, ...]:
+        return findings_of(self.grid, self.tables[self.tables["rule"] != 0])
+
+    def _tells(self, finding: Finding) -> bool:
+        if self.rules is not None:
+            return finding.rule in self.rules
+        return self.strict or finding.severity != Severity.NOTE
 
     def with_the_end(self, last: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """The findings so far, and those of the fault or deadlock that ended the run; what was found before is not said again."""
         found = self.findings()
         known = {(f.rule, f.location) for f in found}
-        new = (f for f in last if self.rules is None or f.rule in self.rules)
+        new = filter(self._tells, last)
         return (*found, *(f for f in new if (f.rule, f.location) not in known))
 
     @property
     def notes(self) -> list[str]:
         """What a reader of the findings should know."""
         said = {"lost": "{} findings more had no room", "forgotten": "{} orders had no room, races may be missed"}
-        return [f"sanitizer: {text.format(n)}" for field, text in said.items() if (n := int(self.state[field][0]))]
+        notes = [text.format(n) for field, text in said.items() if (n := int(self.state[field][0]))]
+        quiet = Counter(f.rule for f in self._all() if f.severity == Severity.NOTE and not self._tells(f))
+        notes += [f'{rule}: {RULES[rule].title}, {n} times in the text; sanitize="strict" tells' for rule, n in quiet.items()]
+        return [f"sanitizer: {note}" for note in notes]

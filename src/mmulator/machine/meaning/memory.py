@@ -51,6 +51,7 @@ def place_of(e: Emitter, ins: Instruction, address: Address) -> tuple[str, Value
 
 _SLOT = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "param": SLOT_PARAM}
 _DEFAULTS = {"atom": "relaxed", "red": "relaxed"}
+_DOES = {"ld": events.LOADS, "st": events.STORES}
 
 
 @contextmanager
@@ -62,7 +63,8 @@ def ordering(e: Emitter, ins: Instruction, space: str, at: Value) -> Iterator[No
         yield
         return
     base = _SLOT.get(space.partition("::")[0], 0) << SLOT_SHIFT
-    told = e.w, e.lanes_of(ins), at, base, order_of(sem, form["scope"] or "gpu")
+    does = _DOES.get(ins.opcode, events.LOADS | events.STORES)
+    told = e.w, e.lanes_of(ins), at, base, order_of(sem, form["scope"] or "gpu") | does
     e.call(events.ordered, *told, 0, e.site)
     yield
     e.call(events.ordered, *told, 1, e.site)

@@ -83,7 +83,8 @@ class Order(IntFlag):
     SC = 8
 
 
-SCOPE_SHIFT = 4
+SCOPE_SHIFT, SCOPE_MASK = 4, 7
+LOADS, STORES = 1 << 8, 1 << 9  # of `ordered`: what the instruction does; an atomic operation does both
 SCOPES: Mapping[str, int] = {"": 0, "cta": 1, "cluster": 2, "gpu": 3, "sys": 4, "gl": 3}
 _ORDERS: Mapping[str, Order] = {
     "weak": Order(0), "volatile": Order.STRONG, "relaxed": Order.STRONG, "acquire": Order.STRONG | Order.ACQUIRE,
@@ -115,7 +116,8 @@ SPACE_GLOBAL, SPACE_CTA, SPACE_CLUSTER = 1, 2, 4  # of a fence.proxy: which spac
 
 @hook
 def ordered(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: u32, done: u32, site: u32) -> None:
-    """ld, st, atom or red that is not weak, at at[lane] | base: called before the access (done 0) and behind it (1)."""
+    """ld, st, atom or red that is not weak, at at[lane] | base: called before the access (done 0) and behind it (1). order: as
+    `order_of`, with LOADS and STORES."""
 
 
 @hook

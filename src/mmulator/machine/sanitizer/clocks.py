@@ -48,10 +48,15 @@ NO_AGENT = 0xFFFFFFFF
 Knowledge = Struct("Knowledge", [("views", u32, PLANES * 32), ("own", u32, PLANES * 32), ("copied", u32, PLANES * 32)])
 
 # Of a warp. first: its first agent. order: of the operation on mbarriers under way. shown: views made for others. released: as it
-# was at the last fence of the lanes of `has_released`; acquired: what relaxed loads have seen since.
+# was at the last fence of the lanes of `has_released`, in scope of more than the CTA for those of `released_wide`, of the GPU for
+# those of `released_gpu`; acquired, ...: views that relaxed loads have seen since, for the fence that may follow. stranger: of
+# each lane its entry among the cluster's, + 1 (world.py).
 Knower = Struct("Knower", [
-    ("clock", u32), ("first", u32), ("order", u32), ("has_released", u32), ("has_acquired", u32), ("shown", u32, PLANES),
-    ("now", Knowledge), ("released", Knowledge), ("acquired", u32, PLANES * 32),
+    ("clock", u32), ("first", u32), ("order", u32), ("shown", u32, PLANES),
+    ("has_released", u32), ("released_wide", u32), ("released_gpu", u32), ("has_acquired", u32),
+    ("now", Knowledge), ("released", Knowledge),
+    ("acquired", u32, PLANES * 32), ("acquired_wide", u32, PLANES * 32), ("acquired_gpu", u32, PLANES * 32),
+    ("stranger", u32, 32),
 ])  # fmt: skip
 
 # Views that are being collected, at a barrier. views: mutable. seen: the last view that was joined, held.
@@ -67,6 +72,8 @@ Orders = Struct("Orders", [
     ("gone", ptr_to(Collector)),  # what exited threads of each CTA did
     ("meeting", Collector), ("met", u32, PLANES),  # barrier.cluster: of this generation, and the views of the last
     ("phasers", ptr), ("phaser_count", u32),  # phases.py
+    ("locations", ptr), ("location_count", u32),  # locations.py
+    ("strangers", ptr), ("stranger_count", u32), ("all_strangers", u32),  # world.py
     ("launch", ptr_to(SanitizedLaunch)),
 ])  # fmt: skip
 
@@ -299,10 +306,10 @@ def collect_views(o: ptr_to(Orders), c: ptr_to(Collector), views: ptr_to(u32)) -
 
 
 @native
-def acquire_views(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, views: ptr_to(u32)) -> None:
-    """Lanes learn views of all planes."""
+def acquire_views(o: ptr_to(Orders), lanes: ptr_to(u32), mask: u32, views: ptr_to(u32)) -> None:
+    """Lanes (their views, of all planes) learn views of all planes."""
     for p in unrolled(PLANES):
-        join_lanes(o, plane_of(k.now.views, p), mask, views[p])
+        join_lanes(o, plane_of(lanes, p), mask, views[p])
 
 
 # what others ask ------------------------------------------------------------------------------------------------------

@@ -8,14 +8,13 @@ may be the earlier one elsewhere: rules do not depend on which of them came firs
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.machine.runtime.events import Access
-from mmulator.machine.sanitizer.clocks import KNOWN
+from mmulator.machine.sanitizer.clocks import KNOWN, agent_of
 from mmulator.machine.sanitizer.found import find_against
 from mmulator.machine.sanitizer.issues import issue_knows, latest_in
 from mmulator.machine.sanitizer.proxy_maps import map_used_by, map_written
-from mmulator.machine.sanitizer.proxy_state import Issue, issue_slot, name_of, proxies_of, warp_of
+from mmulator.machine.sanitizer.proxy_state import is_issue, name_of, proxies_of, slot_of_issue, warp_of
 from mmulator.machine.sanitizer.records import MANY, PER_LANE, PROXY_FROM, Kind, Record, kind_of
 from mmulator.machine.sanitizer.state import Found
 from mmulator.machine.state import FULL, Cluster, Warp
@@ -38,10 +37,16 @@ def after_issue(w: ptr_to(Warp), lanes: u32, record: ptr_to(Record)) -> u32:
     cluster = w.cta.cluster
     if record.cluster != u32(cluster.number):
         return u32(0)
-    issue = cast_ptr(Issue, proxies_of(cluster).issues) + issue_slot(record.agent, record.clock, record.site)
-    if issue.agent != record.agent + 1 or issue.clock != record.clock or issue.site != record.site:
+    issue = slot_of_issue(cluster, record.agent, record.clock, record.site)
+    if is_issue(issue, record.agent, record.clock, record.site) == 0:
         return u32(1)
-    return issue_knows(w, lanes, issue.issuer, issue.since, u32(KNOWN))
+    for i in range(u32(4)):
+        if issue.since[i] != 0:
+            if issue_knows(w, lanes, issue.issuer + i * 32, issue.since[i], u32(KNOWN)) != 0:
+                return u32(1)
+            if agent_of(w, u32(0)) == ((issue.issuer >> 5) + i) << 5:
+                return u32(1)
+    return u32(0)
 
 
 @native
@@ -50,8 +55,8 @@ def issued_by(record: ptr_to(Record), cluster: ptr_to(Cluster)) -> u32:
     if kind_of(record.flags) == int(Kind.WGMMA):
         return u32(FULL)
     one = u32(1)
-    issue = cast_ptr(Issue, proxies_of(cluster).issues) + issue_slot(record.agent, record.clock, record.site)
-    if issue.agent != record.agent + 1 or issue.clock != record.clock or issue.site != record.site:
+    issue = slot_of_issue(cluster, record.agent, record.clock, record.site)
+    if is_issue(issue, record.agent, record.clock, record.site) == 0:
         return u32(0)
     return one << (issue.issuer & 31)
 
@@ -99,12 +104,17 @@ def wrote_later(w: ptr_to(Warp), record: ptr_to(Record), agent: u32, lanes: u32,
     p = proxies_of(cluster)
     if record.cluster != u32(cluster.number):
         return u32(0)
-    issue = cast_ptr(Issue, p.issues) + issue_slot(p.agent, p.clock, site)
-    if issue.agent != p.agent + 1 or issue.clock != p.clock or issue.site != site:
+    issue = slot_of_issue(cluster, p.agent, p.clock, site)
+    if is_issue(issue, p.agent, p.clock, site) == 0:
         return u32(0)
-    if (issue.issuer >> 5) == (agent >> 5):
-        return u32(record.clock >= issue.since)
-    return issue_knows(warp_of(cluster, record.cta, record.warp), lanes, issue.issuer, issue.since, u32(KNOWN))
+    writer = warp_of(cluster, record.cta, record.warp)
+    for i in range(u32(4)):
+        if issue.since[i] != 0:
+            if (issue.issuer >> 5) + i == agent >> 5:
+                return u32(record.clock >= issue.since[i])
+            if issue_knows(writer, lanes, issue.issuer + i * 32, issue.since[i], u32(KNOWN)) != 0:
+                return u32(1)
+    return u32(0)
 
 
 # an ordinary access -----------------------------------------------------------------------------------------------------

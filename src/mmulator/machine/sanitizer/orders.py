@@ -25,6 +25,7 @@ from mmulator.machine.sanitizer.clocks import (
     Orders,
     acquire_views,
     clear_collector,
+    collect_all,
     collect_views,
     drop_id,
     forget_all,
@@ -37,7 +38,9 @@ from mmulator.machine.sanitizer.clocks import (
     raise_entries,
     release_lanes,
 )
+from mmulator.machine.sanitizer.locations import fence_memory, fence_releases, forget_locations, order_ordered
 from mmulator.machine.sanitizer.phases import first_phase, forget_phases, next_phase, phaser_of
+from mmulator.machine.sanitizer.world import forget_strangers
 from mmulator.machine.state import COPIES, NUM_BARRIERS, Barrier, Cluster, Cta, Queue, Warp
 
 
@@ -102,12 +105,20 @@ def order_exit(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     release_lanes(o, knower_of(o, w), mask, o.gone + w.cta.rank)
 
 
+@native
+def release_behind(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Collector), order: u32) -> None:
+    """An arrival that releases; one that is relaxed releases what was before the last fence."""
+    if (order & Order.RELEASE) != 0:
+        release_lanes(o, k, mask, c)
+    elif (mask & k.has_released) != 0:
+        collect_all(o, c, k.first, k.released, mask & k.has_released)
+
+
 # the cluster ----------------------------------------------------------------------------------------------------------
 @native
 def order_cluster_arrived(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
     o = orders_of(w.cta.cluster)
-    if (order & Order.RELEASE) != 0:
-        release_lanes(o, knower_of(o, w), mask, o.meeting)
+    release_behind(o, knower_of(o, w), mask, o.meeting, order)
 
 
 @native
@@ -127,7 +138,7 @@ def order_cluster_over(cluster: ptr_to(Cluster)) -> None:
 def order_cluster_waited(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
     o = orders_of(w.cta.cluster)
     if (order & Order.ACQUIRE) != 0:
-        acquire_views(o, knower_of(o, w), mask, o.met)
+        acquire_views(o, knower_of(o, w).now.views, mask, o.met)
 
 
 # fences between proxies -----------------------------------------------------------------------------------------------
@@ -157,6 +168,10 @@ def order_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32,
         if spaces == 0 or (spaces & SPACE_GLOBAL) != 0:
             fence_plane(o, k, mask, u32(FENCED_GLOBAL))
         k.clock = k.clock + 1
+    if kind == Fence.MEMORY:
+        fence_memory(o, k, mask, order)
+    if kind == Fence.MBARRIER_INIT:
+        fence_releases(o, k, mask)
 
 
 # mbarriers ------------------------------------------------------------------------------------------------------------
@@ -176,10 +191,10 @@ def order_mbarrier_arrived(
 ) -> None:
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
-    if arrivals != 0 and (k.order & Order.RELEASE) != 0:
+    if arrivals != 0:
         entry = phaser_of(w.cta.cluster, barrier)
         if u64(entry) != 0:
-            release_lanes(o, k, mask, entry.collecting)
+            release_behind(o, k, mask, entry.collecting, k.order)
 
 
 @native
@@ -192,8 +207,10 @@ def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), paritie
     cluster = w.cta.cluster
     o = orders_of(cluster)
     k = knower_of(o, w)
+    lanes = k.now.views
     if (k.order & Order.ACQUIRE) == 0:
-        return
+        lanes = k.acquired
+        k.has_acquired = k.has_acquired | mask
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -207,10 +224,10 @@ def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), paritie
         left = left & ~same
         entry = phaser_of(cluster, barrier)
         if u64(entry) != 0:
-            acquire_views(o, k, same, entry.done + parity * PLANES)
+            acquire_views(o, lanes, same, entry.done + parity * PLANES)
         else:
             for p in unrolled(PLANES):
-                join_lanes(o, plane_of(k.now.views, p), same, u32(ALL))
+                join_lanes(o, plane_of(lanes, p), same, u32(ALL))
 
 
 # cp.async -------------------------------------------------------------------------------------------------------------
@@ -243,13 +260,15 @@ def order_copy_signals(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, s
 @native
 def order_begins(cluster: ptr_to(Cluster)) -> None:
     forget_phases(orders_of(cluster))
+    forget_locations(orders_of(cluster))
+    forget_strangers(cluster)
     forget_all(cluster)
 
 
 HOOKS: Mapping[str, Native] = {
     "warp_met": order_warp, "barrier_arrived": order_arrived, "barrier_over": order_over, "lanes_exit": order_exit,
     "cluster_arrived": order_cluster_arrived, "cluster_over": order_cluster_over, "cluster_waited": order_cluster_waited,
-    "fenced": order_fenced, "mbarrier_order": order_of_mbarrier, "mbarrier_made": order_made,
+    "fenced": order_fenced, "ordered": order_ordered, "mbarrier_order": order_of_mbarrier, "mbarrier_made": order_made,
     "mbarrier_arrived": order_mbarrier_arrived, "mbarrier_over": order_mbarrier_over, "mbarrier_waited": order_mbarrier_waited,
     "copies_waited": order_copies_waited, "copy_signals": order_copy_signals, "cluster_begins": order_begins,
 }  # fmt: skip

@@ -17,7 +17,7 @@ from mmulator.machine.runtime.cluster import RESPONSE
 from mmulator.machine.runtime.events import Access, Shape
 from mmulator.machine.runtime.tensor import CHUNK, swizzled
 from mmulator.machine.runtime.windows import SHARED, WITHIN, shared_of
-from mmulator.machine.sanitizer.clocks import NO_AGENT, agent_of, learn, new_agent, now
+from mmulator.machine.sanitizer.clocks import NO_AGENT, learn, new_agent
 from mmulator.machine.sanitizer.found import find
 from mmulator.machine.sanitizer.phases import phaser_of
 from mmulator.machine.sanitizer.proxy_maps import MAP_BYTES, map_fenced, map_released, note_use
@@ -47,7 +47,7 @@ def operation_acts(
 ) -> None:
     """An operation that a lane issues now is about to access memory."""
     act_async(w, lane, u32(1) << lane, site, access, kind, agent, clock, global_, out)
-    note_issue(w.cta.cluster, agent, clock, site, now(w), agent_of(w, lane))
+    note_issue(w, lane, agent, clock, site, u32(0))
 
 
 @native

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.codegen.lang import native
+from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, fill_bytes
 from mmulator.codegen.types import Struct, ptr_to, u32, u64
-from mmulator.machine.sanitizer.clocks import drop_view, new_agent
+from mmulator.machine.sanitizer.clocks import agent_of, drop_view, knower_of, new_agent, orders_of
 from mmulator.machine.sanitizer.found import of_cluster
 from mmulator.machine.state import Cluster, Cta, Warp
 
-# An issue, by the agent and clock that its end has: which thread issued it, and its warp's clock then. The newest of ISSUES.
-Issue = Struct("Issue", [("agent", u32), ("clock", u32), ("site", u32), ("since", u32), ("issuer", u32)])
+# An issue, by the agent and clock that its end has: which thread issued it, and its warp's clock then; of a wgmma the first thread of
+# the warpgroup, and the clocks of its warps (0: not yet). The newest of ISSUES.
+Issue = Struct("Issue", [("agent", u32), ("clock", u32), ("site", u32), ("issuer", u32), ("since", u32, 4)])
 ISSUES = 2048
 # An mbarrier that is an agent: where it is (a generic address), and its clock in its first phase.
 Named = Struct("Named", [("agent", u32), ("first", u32), ("at", u64)])
@@ -99,17 +100,34 @@ def bulk_lane(w: ptr_to(Warp), lane: u32) -> ptr_to(BulkLane):
     return l
 
 
+@native(inline=True)
+def slot_of_issue(cluster: ptr_to(Cluster), agent: u32, clock: u32, site: u32) -> ptr_to(Issue):
+    """The place of an issue."""
+    return cast_ptr(Issue, proxies_of(cluster).issues) + issue_slot(agent, clock, site)
+
+
+@native(inline=True)
+def is_issue(slot: ptr_to(Issue), agent: u32, clock: u32, site: u32) -> u32:
+    """1 if it is that of this one."""
+    return u32(slot.agent == agent + 1 and slot.clock == clock and slot.site == site)
+
+
 @native
-def note_issue(cluster: ptr_to(Cluster), agent: u32, clock: u32, site: u32, since: u32, issuer: u32) -> None:
-    """An operation is issued that ends as an agent's clock says; the first of several issues counts."""
-    slot = cast_ptr(Issue, proxies_of(cluster).issues) + issue_slot(agent, clock, site)
-    if slot.agent == agent + 1 and slot.clock == clock and slot.site == site:
-        return
-    slot.agent = agent + 1
-    slot.clock = clock
-    slot.site = site
-    slot.since = since
-    slot.issuer = issuer
+def note_issue(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32, site: u32, part: u32) -> None:
+    """A lane issues an operation that ends as an agent's clock says, or its warp the part of a wgmma. What comes later has a later
+    clock."""
+    cluster = w.cta.cluster
+    slot = slot_of_issue(cluster, agent, clock, site)
+    if is_issue(slot, agent, clock, site) == 0:
+        slot.agent = agent + 1
+        slot.clock = clock
+        slot.site = site
+        slot.issuer = agent_of(w, lane) - part * 32
+        for i in unrolled(4):
+            slot.since[i] = u32(0)
+    k = knower_of(orders_of(cluster), w)
+    k.clock = k.clock + 1
+    slot.since[part] = k.clock
 
 
 @native(inline=True)

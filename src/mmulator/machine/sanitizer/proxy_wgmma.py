@@ -12,7 +12,7 @@ from mmulator.codegen.types import Struct, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import READ
 from mmulator.machine.runtime.wgmma import operation
 from mmulator.machine.runtime.windows import SHARED
-from mmulator.machine.sanitizer.clocks import agent_of, learn, now
+from mmulator.machine.sanitizer.clocks import learn
 from mmulator.machine.sanitizer.proxy_state import group_agent, note_issue, proxies_of
 from mmulator.machine.sanitizer.records import Actor, Kind
 from mmulator.machine.sanitizer.shadow import act_async, touch
@@ -90,7 +90,7 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
     p.clock = clock
     a = stack(Actor)
     act_async(w, u32(0), u32(FULL), site, u32(READ), u32(Kind.WGMMA), agent, clock, u32(0), a)
-    note_issue(w.cta.cluster, agent, clock, site, now(w), agent_of(w, u32(0)))
+    note_issue(w, u32(0), agent, clock, site, w.index & 3)
     k = i64(table.k)
     bits = i64(table.element_bits)
     if table.a_in_registers == 0:

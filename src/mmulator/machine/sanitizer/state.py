@@ -22,7 +22,7 @@ ROOM = 4096  # findings of a worker; those beyond are counted, and not told
 SanitizedLaunch = Struct("SanitizedLaunch", [
     ("lost", u64),  # findings that no table had room for
     ("forgotten", u64),  # times that there was no room to remember who knows of what: it counts as known
-    ("races", ptr), ("proxies", ptr), ("values", ptr),
+    ("orders", ptr), ("races", ptr), ("proxies", ptr), ("values", ptr),
 ])  # fmt: skip
 
 # Of a resident cluster, in Cluster.sanitizer; a pointer for each topic that needs one, to memory of its own.

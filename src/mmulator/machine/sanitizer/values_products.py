@@ -151,16 +151,16 @@ def wgmma_values(
             block = r >> 1
             each = u32(2)
         lost = u32(0)
-        for lane in range(u32(LANES)):
+        for place in range(u32(LANES)):
             hidden = u32(1)
             for e in range(each):
-                column = 8 * block + 2 * (lane & 3) + e
+                column = 8 * block + 2 * (place & 3) + e
                 if table.d_bits != 16:
                     column = column + (r & 1)
-                by_row = (rows[0] >> u64((lane >> 2) + 8 * half)) & 1
+                by_row = (rows[0] >> u64((place >> 2) + 8 * half)) & 1
                 if (by_row | ((columns[column >> 6] >> u64(column & 63)) & 1)) == 0:
                     hidden = u32(0)
-            lost = lost | (hidden << lane)
+            lost = lost | (hidden << place)
         d[r] = d[r] & ~lost
 
 

@@ -1,0 +1,79 @@
+"""Memory for who knows of whom (machine/sanitizer/clocks.py). What is never touched is no memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mmulator.codegen.types import Struct
+from mmulator.machine.launch.arena import pointer
+from mmulator.machine.launch.grid import Grid
+from mmulator.machine.launch.resident import Resident
+from mmulator.machine.sanitizer.clocks import ALL, FIRST, PLANES, Collector, Knower, Orders
+from mmulator.machine.sanitizer.locations import LOCATIONS, Location
+from mmulator.machine.sanitizer.phases import PHASERS, Phaser
+from mmulator.machine.sanitizer.world import PLACES, Place, Stranger, World
+from mmulator.machine.state import COPIES, LANES, NUM_BARRIERS
+
+SPARE_AGENTS, SPARE_VIEWS = 256, 512
+MOST_VIEWS, MOST_SNAPSHOTS, MOST_ROWS = 1 << 28, 1 << 27, 1 << 26  # bytes, of which only what is used is ever touched
+MOST_CLUSTERS = 8192  # of which each is remembered by itself what it has released
+
+
+def _filled(struct: Struct, parts: Mapping[str, np.ndarray], **numbers: int) -> list[np.ndarray]:
+    """A struct of pointers and numbers, and the arrays that it leads to."""
+    one = np.zeros(1, struct.numpy_dtype())
+    for name, part in parts.items():
+        one[name] = pointer(part) if part.size else 0
+    for name, number in numbers.items():
+        one[name] = number
+    return [one, *parts.values()]
+
+
+def _bytes(struct: Struct, count: int) -> np.ndarray:
+    return np.zeros(struct.size * count, np.uint8)
+
+
+def _agents(grid: Grid) -> tuple[int, int, int]:
+    """Threads of a cluster, whether each has an agent for its cp.async, and how many agents there can be."""
+    threads, kernel = grid.shape.warps * grid.shape.cluster_size * LANES, grid.kernel
+    copies = int(any(kind is COPIES for kind in kernel.queues))
+    return threads, copies, threads * (1 + copies + 2 * bool(kernel.movers)) + SPARE_AGENTS
+
+
+def of_cluster(resident: Resident) -> list[np.ndarray]:
+    """Who knows of whom (machine/sanitizer/clocks.py)."""
+    kernel, warps, ctas = resident.grid.kernel, len(resident.warps), resident.size
+    threads, copies, stride = _agents(resident.grid)
+    capacity = min(3 * PLANES * threads + SPARE_VIEWS, MOST_VIEWS // (4 * stride))
+    pool = np.zeros(capacity * stride, np.uint32)
+    pool[stride * ALL : stride * (ALL + 1)] = 0xFFFFFFFF
+    parts = {
+        "pool": pool, "counts": np.zeros(capacity, np.uint32), "free": np.zeros(capacity, np.uint32),
+        "knowers": _bytes(Knower, warps), "barriers": _bytes(Collector, ctas * NUM_BARRIERS), "gone": _bytes(Collector, ctas),
+        "phasers": _bytes(Phaser, PHASERS * kernel.mbarriers), "locations": _bytes(Location, LOCATIONS),
+        "strangers": _bytes(Stranger, threads),
+    }  # fmt: skip
+    base = threads * (1 + copies)
+    return _filled(
+        Orders, parts, threads=threads, copies=copies, base=base, bound=base, stride=stride, capacity=capacity,
+        barrier_count=ctas * NUM_BARRIERS,
+    )  # fmt: skip
+
+
+def of_launch(grid: Grid) -> list[np.ndarray] | None:
+    """What clusters of a grid release to each other (machine/sanitizer/world.py)."""
+    clusters, stride = grid.shape.clusters, _agents(grid)[2]
+    if clusters == 1:
+        return None
+    capacity = MOST_SNAPSHOTS // (4 * stride)
+    rows = FIRST if clusters > MOST_CLUSTERS else min(MOST_ROWS // (4 * clusters), PLACES)
+    parts = {
+        "free": np.zeros(capacity, np.uint32), "counts": np.zeros(capacity, np.uint32), "places": _bytes(Place, PLACES),
+        "snapshots": np.zeros(capacity * stride, np.uint32), "row_free": np.zeros(rows, np.uint32),
+        "rows": np.zeros(rows * (clusters if rows > FIRST else 1), np.uint32),
+    }  # fmt: skip
+    return _filled(
+        World, parts, clusters=clusters, stride=stride, capacity=capacity, fresh=FIRST, row_capacity=rows, row_fresh=FIRST
+    )
