@@ -27,7 +27,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def found(severity: str) -> object:
     def analysis(module: Module) -> object:
         (function,) = module.functions
-        ins = function.instructions[1]
+        ins = [*function.instructions][1]
         place = (ins.mnemonic, f"k.ptx:{ins.span.line}", "", "", "", None, 0, 1, "do something else")
         yield Finding("wgmma-fence-missing", severity, "something is wrong here", *place, span=ins.span)
 

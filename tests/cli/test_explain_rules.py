@@ -30,17 +30,19 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
 def test_every_rule_explains_itself(capsys: pytest.CaptureFixture[str], name: str) -> None:
     rule, text = RULES[name], said(capsys, name)
     lines = text.splitlines()
-    assert lines[0] == f"{name}: {rule.severity}" and max(map(len, lines)) <= 110
+    assert lines[0] == f"{name}: {rule.severity}" and max(map(len, lines)) <= 80
     flat = " ".join(text.split())
     for part in (rule.title[1:], rule.text, rule.section, rule.hint[1:]):
         assert " ".join(part.split()) in flat
-    assert len(rule.title) <= 90 and not rule.title.endswith(".") and not rule.hint.endswith(".")
+    assert len(rule.title) <= 100 and not rule.title.endswith(".") and not rule.hint.endswith(".")
     assert re.search(r"PTX ISA \d\.\d|CUDA", rule.section)
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
     shown = example(name)
     if shown is not None:
         assert shown.right != shown.wrong and "Right" in lines and "Wrong" in lines
-        assert {"Right", *(f"> {line}" for line in shown.right if line not in shown.wrong)} <= set(lines)
+        marked = [line[2:].removesuffix("...") for line in lines[lines.index("Right") :] if line.startswith("> ")]
+        changed = [a for a, other in ((shown.right, shown.wrong), (shown.wrong, shown.right)) for a in a if a not in other]
+        assert len(marked) == len(changed) and all(line.startswith(part) for line, part in zip(changed, marked))
 
 
 def test_examples_are_those_of_the_corpus() -> None:

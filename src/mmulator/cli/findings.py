@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from mmulator.jobs.suppressions import Suppression
 
 FOUND = 3  # exit code
-_COLOURS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m"}
+_COLOURS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1m"}
 
 
-def wish(seeds: int | None, rules: str | None, prove: bool) -> Wish:
+def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool) -> Wish:
     """What options ask for. Raises WrongUsage."""
     from mmulator.jobs.sanitized import Wish
     from mmulator.rules.choice import chosen
 
     try:
-        looked_for = chosen(rules or "")
+        looked_for = chosen(rules or "", strict)
     except ValueError as error:
         raise WrongUsage(f"--rules {rules}: {error}", hint="`mmulator explain rules` lists them") from None
     if not looked_for:
@@ -51,15 +51,15 @@ def print_paragraphs(findings: Sequence[Finding], seeds: int = 1) -> None:
 def print_findings(judged: Judged) -> None:
     """A paragraph each, and the last line."""
     print_paragraphs(judged.findings, len(judged.seeds))
-    for suppression in judged.idle:
-        print_line(f"note: nothing was found for [[suppress]] {suppression}", hang=2)
     if judged.findings:
         print()
+    for note in judged.notes:
+        print_line(f"note: {note}", hang=2)
     print(judged.last_line)
 
 
 def code_of(findings: Sequence[Finding], strict: bool = False) -> int:
-    """Of a run that is well otherwise: 3 for findings of severity error; strict: for warnings, too."""
+    """Of a run that is well otherwise: 3 for findings of severity error; strict: for any."""
     return FOUND if any(strict or f.is_error for f in findings) else 0
 
 

@@ -65,7 +65,7 @@ def run(
     ] = None,
     seeds: Annotated[int | None, _find(metavar="N", help="In N runs, of as many seeds.", min=1)] = None,
     prove: Annotated[bool, _find("--prove", help="Look for a seed under which the results differ.")] = False,
-    strict: Annotated[bool, _find("--strict", help="Exit code 3 for warnings, too.")] = False,
+    strict: Annotated[bool, _find("--strict", help="Rules of severity note, too; exit code 3 for any finding.")] = False,
     sarif: Annotated[str | None, _find(metavar="FILE", help="Write SARIF 2.1.0; - is standard output.")] = None,
     save: Annotated[Path | None, _look(metavar="FILE.npz", help="Write the arrays that the kernel wrote.")] = None,
     print_: Annotated[Texts, _look("--print", metavar="NAME", help="Print an array after the run.")] = None,
@@ -94,7 +94,7 @@ def run(
         exclude({"--sanitize": True, "--watch": watch or None}, "a launch is watched or sanitized")
         exclude({"--sanitize": True, "--compare-gpu": compare_gpu}, "it is another question")
         exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")
-        wish = findings.wish(seeds, rules, prove)
+        wish = findings.wish(seeds, rules, prove, strict)
     if compare_gpu:
         exclude({"--compare-gpu": True, "--watch": watch}, "it lists the stores to what differs")
         result, arrays = _on_gpu(job, timeout, threads, json)
