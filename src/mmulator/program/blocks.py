@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 from mmulator.errors import must_be
 from mmulator.isa.effects import Effects, Ends, Memory, Queue, Step, Together
@@ -48,6 +49,7 @@ class Block:
 class FunctionBlocks:
     function: Function
     blocks: list[Block] = field(default_factory=list)
+    known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what was found out about it once
 
     @property
     def entry(self) -> int:

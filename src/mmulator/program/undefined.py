@@ -19,11 +19,16 @@ from mmulator.ptx.tree import Address, Instruction, Reg, Symbol, VectorOperand
 
 @dataclass(frozen=True)
 class Doubt:
-    """Of a function: registers that may be undefined where they are read, and those of them that may be so because of what was
-    loaded."""
+    """Of a function: registers that may be undefined where they are read, those of them that may be so because of what was
+    loaded, and those that may because some register was never written."""
 
     registers: frozenset[str]
     loaded: frozenset[str]
+    unwritten: frozenset[str]
+
+    def memory(self, name: str) -> int:
+        """Why a register may be undefined: 0: not because of memory, 1: only so, 2: perhaps."""
+        return (1 + (name in self.unwritten)) * (name in self.loaded)
 
 
 class Flow(Enum):
@@ -88,27 +93,27 @@ def doubt(function: FunctionBlocks, live: Liveness) -> Doubt:
     steps = [i for b in function.blocks for i in (*b.body, *([b.last] if b.last is not None else ()))]
     flows = [(flow_of(i), i, *uses_and_defs(i)) for i in steps]
 
-    def spread(found: set[str]) -> frozenset[str]:
+    def spread(found: set[str], loads: bool) -> frozenset[str]:
         changed = True
         while changed:
             before = len(found)
             for flow, ins, uses, defs in flows:
-                if not defs <= found and _doubt(flow, ins, uses, found, own):
+                if not defs <= found and _doubt(flow, ins, uses, found, own, loads):
                     found |= defs - {CARRY}
             changed = len(found) != before
         return frozenset(found)
 
     unwritten = {n for n in live.into[0] if n not in given and n != CARRY}
-    return Doubt(spread(unwritten), spread(set()))
+    return Doubt(spread({*unwritten}, True), spread(set(), True), spread({*unwritten}, False))
 
 
-def _doubt(flow: Flow, ins: Instruction, uses: set[str], found: set[str], own: set[str]) -> bool:
-    """own: names of a kernel's parameters."""
+def _doubt(flow: Flow, ins: Instruction, uses: set[str], found: set[str], own: set[str], loads: bool) -> bool:
+    """own: names of a kernel's parameters. loads: memory may have no value."""
     if ins.guard is not None and ins.guard[0].name in found:
         return True
     if flow is Flow.DEFINED:
         return False
-    if flow is Flow.LOADED:
+    if flow is Flow.LOADED and loads:
         base = must_be(next(o for o in ins.operands if isinstance(o, Address)), Address).base
         return not (ins.form["space"].startswith("param") and isinstance(base, Symbol) and base.name in own)
-    return flow in (Flow.ROWS, Flow.WGMMA) or not uses.isdisjoint(found)
+    return (loads and flow in (Flow.ROWS, Flow.WGMMA)) or (flow not in (Flow.LOADED, Flow.ROWS) and not uses.isdisjoint(found))

@@ -5,10 +5,10 @@ Data alone: who finds a breach is in machine/sanitizer/ (while a kernel runs) an
 
 from __future__ import annotations
 
-from mmulator.rules import accumulators, execution, mbarriers, operands, proxies, races, values, waits
+from mmulator.rules import accumulators, execution, mbarriers, operands, proxies, races, text, values, waits
 from mmulator.rules.rule import Rule, Severity
 
-_TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits)
+_TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits, text)
 TOPICS: dict[str, tuple[Rule, ...]] = {topic.__name__.rpartition(".")[2]: topic.RULES for topic in _TOPICS}
 RULES: dict[str, Rule] = {r.name: r for topic in _TOPICS for r in topic.RULES}
 BY_NUMBER: dict[int, Rule] = {r.number: r for r in RULES.values()}

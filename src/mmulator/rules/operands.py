@@ -74,6 +74,36 @@ SPACE = Rule(
     "own, so it holds no matrix of a warp.",
     "copy the matrix to shared memory first: a local array, also one that the compiler made of a C++ array, is not enough",
 )  # fmt: skip
+ROWS = Rule(
+    524, "wmma-row-misaligned", Severity.NOTE, "rows of a wmma matrix are aligned to 16 bytes, not to the fragment", _STORAGE,
+    "The PTX ISA asks that every row begins at a multiple of the fragment's size, 32 bytes for A and B of f16; CUDA's "
+    "description of load_matrix_sync asks for a stride of a multiple of 16 bytes. Chips so far take the latter.",
+    "pad rows by 32 bytes (16 elements of f16), which obeys both",
+)  # fmt: skip
+FRAGMENT = Rule(
+    530, "wmma-fragment-mismatch", Severity.ERROR, "a fragment is used as another than it is", f"{_MULTIPLY}; wmma.store",
+    "wmma.mma and wmma.store take fragments of their own shape and type, A and B in the layout that they were loaded with: "
+    ".shape, .alayout, .blayout and the types must match those of the instruction that made the fragment. Which lane holds which "
+    "element differs, and from chip to chip.",
+    "load the fragment with the shape, layout and type that it is used with; go through memory to change them",
+)  # fmt: skip
+CONVERTED = Rule(
+    531, "wmma-fragment-converted", Severity.ERROR, "accumulators are converted between .f16 and .f32", _FRAGMENTS,
+    "Type conversion between .f16 and .f32 accumulator fragments is not supported in either direction: the result is "
+    "undefined, even if the order of elements remains unchanged.",
+    "store the accumulator in its own type and convert in memory, or accumulate in the other type",
+)  # fmt: skip
+REORDERED = Rule(
+    532, "wmma-fragment-reordered", Severity.ERROR, "the elements of a fragment are used in another order", _FRAGMENTS,
+    "Registers of a fragment can be read and written one by one, but the order of the elements must not be changed.",
+    "use the registers in the order in which they were loaded; go through memory to move elements",
+)  # fmt: skip
+UNEVEN = Rule(
+    533, "wmma-fragment-uneven", Severity.ERROR, "elements of a fragment are not all operated on alike", _FRAGMENTS,
+    "All elements of a fragment must be operated on uniformly across threads, with the same parameters: which elements a lane "
+    "holds is not said.",
+    "apply the operation to all registers in all lanes; what differs by row or column goes through memory",
+)  # fmt: skip
 RESERVED = Rule(
     540, "wgmma-descriptor-reserved-bits", Severity.WARNING, "a matrix descriptor with bits set that belong to no field",
     _DESCRIPTOR,
@@ -110,5 +140,6 @@ DESCRIPTOR = Rule(
 
 RULES: tuple[Rule, ...] = (
     WGMMA_OPERAND, WMMA_OPERAND, SELECTOR, SELECTOR_RANGE, METADATA, ORDER, ADDRESS, STRIDE, SHORT_STRIDE, SPACE, RESERVED,
+    ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
     SPACES, BOUNDS, ALIGNMENT, DESCRIPTOR,
 )  # fmt: skip

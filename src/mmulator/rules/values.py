@@ -37,5 +37,12 @@ UNDEFINED_COPY = Rule(
     f"{_NO_VALUE} Here a bulk or tensor copy, or a reduction, reads shared memory that no thread and no copy has written.",
     "write the whole tile before the copy, or copy only the part that was written",
 )  # fmt: skip
+OUT_OF_VARIABLE = Rule(
+    710, "out-of-variable", Severity.ERROR, "an access leaves the variable whose address it was computed from",
+    f"{_STATE}: Variable Declarations",
+    "A variable has the bytes that its declaration says, and where it lies among others is not specified. Here an address that "
+    "was computed from one variable leads beyond its bytes, into whatever lies next to it in the same memory.",
+    "correct the index or its bound, or declare a larger array",
+)  # fmt: skip
 
-RULES: tuple[Rule, ...] = (UNDEFINED_STORE, UNDEFINED_BRANCH, UNDEFINED_ADDRESS, UNDEFINED_COPY)
+RULES: tuple[Rule, ...] = (UNDEFINED_STORE, UNDEFINED_BRANCH, UNDEFINED_ADDRESS, UNDEFINED_COPY, OUT_OF_VARIABLE)

@@ -163,8 +163,8 @@ def wmma_table(keep: list[Any], form: Form) -> NDArray[Any]:
 
 def line_alignment(form: Form) -> int:
     """Bytes that every line of the matrix of a wmma.load or .store begins at a multiple of: the size of the fragment, 32 at
-    most; of the line itself where that is less, since the default stride makes lines begin there. Matrix Storage for WMMA, Address
-    Alignment (PTX ISA 9.1)."""
+    most; of the line itself where that is less, since the default stride makes lines begin there. Matrix Storage for WMMA,
+    Address Alignment (PTX ISA 9.1)."""
     f = fragment(form, "r")
     return min(f.registers * f.register_bits // 8, default_stride(form) * form.type.bits // 8, 32)
 

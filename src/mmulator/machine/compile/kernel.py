@@ -51,11 +51,12 @@ from mmulator.program.image import (
     local_frame,
     shared_layout,
 )
+from mmulator.program.provenance import origins, variables_of
 from mmulator.program.registers import entry_registers
 from mmulator.program.runnable import require_supported
 from mmulator.program.undefined import Doubt, doubt
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
-from mmulator.ptx.tree import Function, Instruction, Module, Symbol
+from mmulator.ptx.tree import Function, Instruction, Module, Symbol, Variable
 from mmulator.twin.sfu import tables_for
 
 GROUP = 160  # PTX instructions compiled together
@@ -176,8 +177,13 @@ class Jit:
         self.shared = shared_layout(module, functions)
         live = {n: liveness(f) for n, f in self.program.functions.items()}
         self.doubtful: dict[str, Doubt] = {}
+        self.variables: dict[str, dict[str, Variable]] = {}
+        self.origins: dict[str, dict[str, Symbol]] = {}
         if undefined_used.under(options.events) is not None:
             self.doubtful = {n: doubt(f, live[n]) for n, f in self.program.functions.items()}
+            both = {n: (f.function, variables_of(module, f.function)) for n, f in self.program.functions.items()}
+            self.variables = {n: v for n, (_, v) in both.items()}
+            self.origins = {n: origins(f, v) for n, (f, v) in both.items()}
         self.frames: dict[str, Frame] = {
             n: allocate(f, live[n], self.doubtful[n].registers if self.doubtful else frozenset())
             for n, f in self.program.functions.items()

@@ -11,7 +11,7 @@ from mmulator.machine.emit.block import Names
 from mmulator.machine.state import Kind
 from mmulator.program.image import LocalFrame
 from mmulator.program.undefined import Doubt
-from mmulator.ptx.tree import Instruction, Module
+from mmulator.ptx.tree import Instruction, Module, Symbol, Variable
 
 if TYPE_CHECKING:
     from mmulator.machine.compile.options import CompileOptions
@@ -39,7 +39,8 @@ class KernelCode(Names, Protocol):
     it reads accumulators in flight. numbers: of the functions. locals: their local memory. params: offset of each kernel
     parameter. queues: address of what carries out each kind of asynchronous operation; movers: of each kind of bulk operation
     (by number: a TransferKind, or one of the kernel's own). mbarriers: it makes some. stack: bytes that a lane has for
-    alloca. doubtful: of each function the registers that may have no value, if anybody asks.
+    alloca. doubtful: of each function the registers that may have no value, if anybody asks; variables: those
+    that lie side by side; origins: of registers that are addresses in one of these which one.
     """
 
     module: Module
@@ -58,3 +59,5 @@ class KernelCode(Names, Protocol):
     parameter_bytes: int
     stack: int
     doubtful: dict[str, Doubt]
+    variables: dict[str, dict[str, Variable]]
+    origins: dict[str, dict[str, Symbol]]

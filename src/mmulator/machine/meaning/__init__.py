@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from mmulator.codegen.types import u32
+from mmulator.codegen.types import u32, u64
 from mmulator.errors import InternalError, MmulatorError
 from mmulator.isa import table
 from mmulator.isa.effects import Ends, Together
+from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning import (
     atomic,
     barrier,
+    bounds,
     bulk,
     cluster,
     compare,
@@ -51,12 +53,14 @@ from mmulator.machine.meaning import (
 from mmulator.machine.meaning.binding import bound_files, meaning_of, prove
 from mmulator.machine.meaning.calls import load_register_parameters
 from mmulator.machine.meaning.lanewise import run
-from mmulator.machine.runtime.hooks_operands import members_given
+from mmulator.machine.runtime.hooks_operands import fragment_operated, fragment_scaled, members_given
 from mmulator.machine.state import FULL
 from mmulator.program.as_ptxas import quotient as quotient_rows
+from mmulator.program.fragments import fragments_of
+from mmulator.program.lanes import lanes_of
 from mmulator.ptx.tree import Immediate, Instruction
 
-U32 = u32.vec(LANES)
+U32, U64 = u32.vec(LANES), u64.vec(LANES)
 
 CHAPTERS = (
     atomic, barrier, bulk, cluster, compare, control, convert, copies, fence, float, grid, half, integer, logic, matrix_move,
@@ -83,8 +87,10 @@ def write(e: Emitter, ins: Instruction) -> None:
     """The code of an instruction, after `e.begin`. Raises UnsupportedError."""
     meaning = meaning_of(ins.form)
     settle = definedness.judge(e, ins)
+    bounds.stay_inside(e, ins)
     try:
         members(e, ins)
+        fragment_elements(e, ins)
         if meaning.lanewise:
             run(e, ins, meaning.function)
         else:
@@ -102,6 +108,17 @@ def members(e: Emitter, ins: Instruction) -> None:
         mask = ins.operands[-1]
         if ins.operands and not (isinstance(mask, Immediate) and mask.bits("b32") == FULL):
             e.call(members_given, e.w, e.lanes_of(ins), e.spill(U32(e.source(mask, "b32"))), e.site)
+
+
+def fragment_elements(e: Emitter, ins: Instruction) -> None:
+    """For an instrument: operations on elements of wmma fragments that may differ among lanes."""
+    if not e.hears(fragment_operated) or id(ins) not in fragments_of(e.block.function).partly:
+        return
+    lanes = lanes_of(e.block.function)
+    if lanes.under_condition(ins, e.block):
+        e.call(fragment_operated, e.w, e.lanes_of(ins), e.site)
+    for o in lanes.differing(ins):
+        e.call(fragment_scaled, e.w, e.lanes_of(ins), e.spill(U64(e.source(o, f"b{type_bits(o.type)}"))), e.site)
 
 
 def write_block(e: Emitter) -> None:

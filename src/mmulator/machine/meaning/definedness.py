@@ -80,7 +80,7 @@ def _use(e: Emitter, s: Shadow, names: Iterable[str], lanes: Value, rule: int) -
         if mask is not None:
             bad = lanes & ~mask
             with e.b.if_(bad != 0):
-                e.call(events.undefined_used, e.w, bad, rule, int(name in s.doubt.loaded), e.site)
+                e.call(events.undefined_used, e.w, bad, rule, s.doubt.memory(name), e.site)
 
 
 def decides(e: Emitter, ins: Instruction) -> None:
@@ -334,7 +334,7 @@ def _written(e: Emitter, s: Shadow, ins: Instruction, values: tuple[Operand, ...
         for n, name, mask in found:
             bad = lanes & ~mask
             with e.b.if_(bad != 0):
-                loaded = int(name in s.doubt.loaded)
+                loaded = s.doubt.memory(name)
                 e.call(events.undefined_written, e.w, lanes, bad, at, _base(space), n * size, size, loaded, e.site)
 
     return settle
@@ -376,7 +376,7 @@ def _stmatrix(e: Emitter, s: Shadow, ins: Instruction) -> Callable[[], None] | N
             with e.b.if_(mask != FULL):
                 rows = shuffle(at, None, [_ROWS * n + lane // 4 for lane in range(LANES)])
                 own = rows + Value(e.b, U64, _steps())
-                loaded = int(name in s.doubt.loaded)
+                loaded = s.doubt.memory(name)
                 base = _base(state_space(form))
                 e.call(events.undefined_written, e.w, ALL, ~mask, e.spill(own), base, 0, 4, loaded, e.site)
 

@@ -24,17 +24,27 @@ from mmulator.machine.meaning.matrix_operands import (
 )
 from mmulator.machine.meaning.mma import multiply
 from mmulator.machine.runtime import wmma as rt
-from mmulator.machine.runtime.hooks_operands import Operand, fragment_placed
+from mmulator.machine.runtime.hooks_operands import Operand, fragment_placed, fragment_used
+from mmulator.program.fragments import Misuse, fragments_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Reg
 from mmulator.ptx.tree import Operand as Written
 from mmulator.twin.moves import WmmaTable, default_stride, line_alignment, wmma_table
 
 U32 = u32.vec(LANES)
+MISUSES = tuple(Misuse)
 
 
 @means("wmma.mma")
 def wmma_mma(e: Emitter, ins: Instruction) -> None:
+    fragments_used(e, ins)
     multiply(e, ins, ins.form)
+
+
+def fragments_used(e: Emitter, ins: Instruction) -> None:
+    """For an instrument: what is known to be wrong with the fragments that an instruction is given."""
+    if e.hears(fragment_used):
+        for n, wrong in enumerate(fragments_of(e.block.function).wrong.get(id(ins), ())):
+            e.call(fragment_used, e.w, MISUSES.index(wrong.misuse), n, e.site)
 
 
 def _wmma_table(e: Emitter, form: Form) -> Value:
@@ -74,6 +84,7 @@ def wmma_load(e: Emitter, ins: Instruction) -> None:
 @means("wmma.store")
 def wmma_store(e: Emitter, ins: Instruction) -> None:
     form = ins.form
+    fragments_used(e, ins)
     p, r, *rest = ins.operands
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))

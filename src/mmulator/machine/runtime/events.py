@@ -310,12 +310,13 @@ def undefined_written(
     w: ptr_to(Warp), mask: u32, lanes: u32, at: ptr_to(u64), base: u64, offset: u32, bytes: u32, memory: u32, site: u32
 ) -> None:
     """Behind a store by lanes of `mask` to at[lane] | base: what some `lanes` of them have stored at this offset has no value.
-    memory: 1 if it may come from memory."""
+    memory: as of `undefined_used`."""
 
 
 @hook
 def undefined_used(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32) -> None:
-    """Lanes decide, or compute an address, by a register that has no value there. rule: its number."""
+    """Lanes decide, or compute an address, by a register that has no value there. rule: its number. memory: why that may be
+    so: 0: a register was not written, 1: memory was not, 2: one of these."""
 
 
 @hook
@@ -328,6 +329,14 @@ def product_in_shared(
     w: ptr_to(Warp), table: ptr_to(WgmmaTable), a_desc: u64, b_desc: u64, a: ptr_to(u32), d: ptr_to(u32), site: u32
 ) -> None:
     """The same of a wgmma; d: in, the lanes that have a value in what it adds to."""
+
+
+@hook
+def left_variable(
+    w: ptr_to(Warp), lanes: u32, at: ptr_to(u64), base: u64, origin: ptr_to(u64), bytes: u32, size: u32, site: u32
+) -> None:
+    """Lanes are about to access bytes at at[lane] | base, which they have computed from a variable at origin[lane] that has only
+    `size` bytes."""
 
 
 @hook

@@ -40,6 +40,22 @@ def fragment_placed(
 
 
 @hook
+def fragment_used(w: ptr_to(Warp), misuse: u32, number: u32, site: u32) -> None:
+    """wmma.mma or .store of a fragment that is known to be another (program/fragments.py): the number of the Misuse, and of
+    what is wrong with the instruction."""
+
+
+@hook
+def fragment_operated(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """Lanes of `mask` operate on an element of a fragment, under a condition that depends on the lane."""
+
+
+@hook
+def fragment_scaled(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) -> None:
+    """Lanes operate on an element of a fragment with an operand that depends on the lane: each lane's value."""
+
+
+@hook
 def metadata_given(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u32, unordered: u32, site: u32) -> None:
     """Sparsity metadata: the words of all lanes, of which those of `lanes` are used. undefined, unordered: a bit for each of the
     16 values that a nibble must not have, and for those of them that only ::ordered_metadata excludes."""

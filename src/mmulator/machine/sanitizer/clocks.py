@@ -38,34 +38,33 @@ from mmulator.machine.sanitizer.state import SanitizedLaunch
 from mmulator.machine.state import Cluster, Warp
 
 U32 = u32.vec(32)
-PLANES = 3
-KNOWN, FENCED, FENCED_GLOBAL = range(PLANES)  # what comes before; with a fence.proxy.async between, for shared, for global memory
+# Planes of what lanes know: what comes before; with a fence.proxy.async between, for shared, for global memory; with a fence of
+# memory between, of any scope, of more than the CTA; what will come before behind such a fence, since relaxed loads have seen it.
+PLANES = 7
+KNOWN, FENCED, FENCED_GLOBAL, RELEASED, RELEASED_WIDE, ACQUIRED, ACQUIRED_WIDE = range(PLANES)
+PROXIES = 3  # the first ones
 NOTHING, ALL, FIRST = 0, 1, 2  # views that always are, and the first other
 NO_AGENT = 0xFFFFFFFF
 
 # What lanes know, a plane after the other. views: of each lane. own, copied: up to which clock what the lane did, and its own
-# cp.async, are in the plane; of KNOWN `own` is always the warp's clock.
+# cp.async, are in the plane; of KNOWN `own` is the warp's clock when it is asked for.
 Knowledge = Struct("Knowledge", [("views", u32, PLANES * 32), ("own", u32, PLANES * 32), ("copied", u32, PLANES * 32)])
 
-# Of a warp. first: its first agent. order: of the operation on mbarriers under way. shown: views made for others. released: as it
-# was at the last fence of the lanes of `has_released`, in scope of more than the CTA for those of `released_wide`, of the GPU for
-# those of `released_gpu`; acquired, ...: views that relaxed loads have seen since, for the fence that may follow. stranger: of
-# each lane its entry among the cluster's, + 1 (world.py).
+# Of a warp. first: its first agent. order: of the operation on mbarriers under way. shown: views made for others. stranger: each
+# lane's entry among the cluster's, + 1 (world.py).
 Knower = Struct("Knower", [
-    ("clock", u32), ("first", u32), ("order", u32), ("shown", u32, PLANES),
-    ("has_released", u32), ("released_wide", u32), ("released_gpu", u32), ("has_acquired", u32),
-    ("now", Knowledge), ("released", Knowledge),
-    ("acquired", u32, PLANES * 32), ("acquired_wide", u32, PLANES * 32), ("acquired_gpu", u32, PLANES * 32),
-    ("stranger", u32, 32),
+    ("clock", u32), ("first", u32), ("order", u32), ("shown", u32, PROXIES), ("now", Knowledge), ("stranger", u32, 32),
 ])  # fmt: skip
 
 # Views that are being collected, at a barrier. views: mutable. seen: the last view that was joined, held.
 Collector = Struct("Collector", [("views", u32, PLANES), ("seen", u32, PLANES)])
 
 # Of a resident cluster. stride: entries of a view. bound: those in use. threads: agents that are threads. copies: whether each
-# thread has a second agent for its cp.async. capacity, fresh, free: views; those from `fresh` on were never used.
+# thread has a second agent for its cp.async. planes: those in use so far, 1, PROXIES or all; least: from the start. capacity,
+# fresh, free: views; those from `fresh` on were never used.
 Orders = Struct("Orders", [
     ("threads", u32), ("copies", u32), ("base", u32), ("next_agent", u32), ("bound", u32), ("stride", u32),
+    ("planes", u32), ("least", u32),
     ("capacity", u32), ("fresh", u32), ("free_count", u32),
     ("pool", ptr_to(u32)), ("counts", ptr_to(u32)), ("free", ptr_to(u32)), ("knowers", ptr_to(Knower)),
     ("barriers", ptr_to(Collector)), ("barrier_count", u32),  # of all CTAs
@@ -74,6 +73,7 @@ Orders = Struct("Orders", [
     ("phasers", ptr), ("phaser_count", u32),  # phases.py
     ("locations", ptr), ("location_count", u32),  # locations.py
     ("strangers", ptr), ("stranger_count", u32), ("all_strangers", u32),  # world.py
+    ("everything", u32, PLANES),  # ALL
     ("launch", ptr_to(SanitizedLaunch)),
 ])  # fmt: skip
 
@@ -88,7 +88,7 @@ def entries_of(o: Any, id: Any) -> Any:
     return o.field("pool") + u64(id) * u64(o.field("stride"))
 
 
-def plane_of(lanes: Any, plane: int) -> Any:
+def plane_of(lanes: Any, plane: Any) -> Any:
     """Macro: numbers of 32 lanes, of one plane."""
     return lanes + plane * 32
 
@@ -262,7 +262,7 @@ def collect_plane(
 @native
 def collect_all(o: ptr_to(Orders), c: ptr_to(Collector), first: u32, of: ptr_to(Knowledge), mask: u32) -> None:
     """The same of all planes."""
-    for p in unrolled(PLANES):
+    for p in range(o.planes):
         ids = plane_of(of.views, p)
         collect_plane(o, c.views + p, c.seen + p, first, ids, plane_of(of.own, p), plane_of(of.copied, p), mask)
 
@@ -278,7 +278,7 @@ def release_lanes(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Col
 @native
 def forget_seen(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
     """No more is collected here: its views do not change from now on."""
-    for p in unrolled(PLANES):
+    for p in range(o.planes):
         drop_id(o, c.seen[p], u32(1))
         c.seen[p] = u32(NOTHING)
 
@@ -287,7 +287,7 @@ def forget_seen(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
 def clear_collector(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
     """A collector as new."""
     forget_seen(o, c)
-    for p in unrolled(PLANES):
+    for p in range(o.planes):
         drop_id(o, c.views[p], u32(1))
         c.views[p] = u32(NOTHING)
 
@@ -295,7 +295,7 @@ def clear_collector(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
 @native
 def collect_views(o: ptr_to(Orders), c: ptr_to(Collector), views: ptr_to(u32)) -> None:
     """Views of all planes go into a collector."""
-    for p in unrolled(PLANES):
+    for p in range(o.planes):
         both = merged_views(o, c.views[p], views[p])
         drop_id(o, c.views[p], u32(1))
         if o.counts[both] > 1 and both >= FIRST:  # it must be its own to be changed
@@ -308,8 +308,68 @@ def collect_views(o: ptr_to(Orders), c: ptr_to(Collector), views: ptr_to(u32)) -
 @native
 def acquire_views(o: ptr_to(Orders), lanes: ptr_to(u32), mask: u32, views: ptr_to(u32)) -> None:
     """Lanes (their views, of all planes) learn views of all planes."""
-    for p in unrolled(PLANES):
+    for p in range(o.planes):
         join_lanes(o, plane_of(lanes, p), mask, views[p])
+
+
+@native
+def acquire_behind(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, views: ptr_to(u32), plane: u32) -> None:
+    """The same, of which what is known goes to a plane: KNOWN, or ACQUIRED, ... of what was only seen."""
+    join_lanes(o, plane_of(k.now.views, plane), mask, views[KNOWN])
+    for p in range(o.planes):
+        if p != KNOWN and (plane == KNOWN or p < PROXIES):
+            join_lanes(o, plane_of(k.now.views, p), mask, views[p])
+
+
+# fences ---------------------------------------------------------------------------------------------------------------
+@native
+def fence_plane(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> None:
+    """What lanes know and did up to here is in a plane, too; the warp's clock must tick behind it."""
+    at = plane * 32
+    m = bits_mask(mask)
+    ids = load(U32, k.now.views)
+    left = mask
+    while left != 0:
+        id = ids[trailing_zeros(left)]
+        same = mask_bits(ids == id) & left
+        left = left & ~same
+        give_view(o, k.now.views + at, same, id)
+    store(select(m, U32(k.clock), load(U32, k.now.own, at)), k.now.own, at)
+    store(select(m, load(U32, k.now.copied), load(U32, k.now.copied, at)), k.now.copied, at)
+
+
+@native
+def know_acquired(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> None:
+    """What relaxed loads of lanes have seen, they know now."""
+    at = plane * 32
+    ids = load(U32, k.now.views, at)
+    left = mask & mask_bits(ids != NOTHING)
+    while left != 0:
+        id = ids[trailing_zeros(left)]
+        same = mask_bits(ids == id) & left
+        left = left & ~same
+        join_lanes(o, k.now.views, same, id)
+        give_view(o, k.now.views + at, same, u32(NOTHING))
+
+
+@native
+def release_fenced(o: ptr_to(Orders), c: ptr_to(Collector), k: ptr_to(Knower), mask: u32, plane: u32) -> None:
+    """A relaxed store or arrival: what lanes know and did before their last fences, of RELEASED or RELEASED_WIDE, goes into a
+    collector."""
+    at = plane * 32
+    collect_plane(o, c.views, c.seen, k.first, k.now.views + at, k.now.own + at, k.now.copied + at, mask)
+    for p in unrolled(1, PROXIES):
+        ids = plane_of(k.now.views, p)
+        collect_plane(o, c.views + p, c.seen + p, k.first, ids, plane_of(k.now.own, p), plane_of(k.now.copied, p), mask)
+
+
+@native(inline=True)
+def fenced_lanes(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> u32:
+    """Lanes of a mask that have something in a plane: a fence lies behind them, or they know of one."""
+    if o.planes <= plane:
+        return u32(0)
+    at = plane * 32
+    return mask & mask_bits((load(U32, k.now.views, at) | load(U32, k.now.own, at)) != 0)
 
 
 # what others ask ------------------------------------------------------------------------------------------------------
@@ -385,18 +445,19 @@ def shown_view(w: ptr_to(Warp), plane: u32, lane: u32) -> u32:
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
     at = plane * 32
-    c = cast_ptr(Collector, stack(u32, 2 * PLANES))
-    c.views[0] = u32(NOTHING)
-    c.seen[0] = u32(NOTHING)
+    made = stack(u32)
+    seen = stack(u32)
+    made[0] = u32(NOTHING)
+    seen[0] = u32(NOTHING)
     store(U32(k.clock), k.now.own)
     one = u32(1)
-    collect_plane(o, c.views, c.seen, k.first, k.now.views + at, k.now.own + at, k.now.copied + at, one << lane)
+    collect_plane(o, made, seen, k.first, k.now.views + at, k.now.own + at, k.now.copied + at, one << lane)
     if plane == KNOWN:
         k.clock = k.clock + 1
-    drop_id(o, c.seen[0], u32(1))
+    drop_id(o, seen[0], u32(1))
     drop_id(o, k.shown[plane], u32(1))
-    k.shown[plane] = c.views[0]
-    return c.views[0]
+    k.shown[plane] = made[0]
+    return made[0]
 
 
 @native
@@ -468,8 +529,10 @@ def learn(w: ptr_to(Warp), mask: u32, agent: u32, clock: u32) -> None:
     """Lanes know that an asynchronous agent has got so far; its end implies the fence between the proxies."""
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
+    if o.planes < PROXIES:
+        o.planes = u32(PROXIES)
     if agent < o.stride:
-        for p in unrolled(PLANES):
+        for p in unrolled(PROXIES):
             learn_plane(o, plane_of(k.now.views, p), mask, agent, clock)
 
 
@@ -482,9 +545,12 @@ def forget_all(cluster: ptr_to(Cluster)) -> None:
     o.fresh = u32(FIRST)
     o.free_count = u32(0)
     o.next_agent = o.base
+    o.planes = o.least
     fill_bytes(o.barriers, 0, u64(o.barrier_count) * Collector.size)
     fill_bytes(o.gone, 0, u64(cluster.cta_count) * Collector.size)
     fill_bytes(o.meeting, 0, Collector.size + 4 * PLANES)
+    for p in unrolled(PLANES):
+        o.everything[p] = u32(ALL)
     for i in range(cluster.warp_count):
         k = o.knowers + i
         fill_bytes(k, 0, Knower.size)

@@ -15,7 +15,7 @@ from mmulator.machine.sanitizer.found import find_against
 from mmulator.machine.sanitizer.issues import issue_knows, latest_in
 from mmulator.machine.sanitizer.proxy_maps import map_used_by, map_written
 from mmulator.machine.sanitizer.proxy_state import is_issue, name_of, proxies_of, slot_of_issue, warp_of
-from mmulator.machine.sanitizer.records import MANY, PER_LANE, PROXY_FROM, Kind, Record, kind_of
+from mmulator.machine.sanitizer.records import PER_LANE, PROXY_FROM, Kind, Record, kind_of
 from mmulator.machine.sanitizer.state import Found
 from mmulator.machine.state import FULL, Cluster, Warp
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
@@ -169,9 +169,7 @@ def async_found(
     agent = record.agent
     if (record.flags & PER_LANE) != 0:
         agent = agent + record_lane
-    others = one << record_lane
-    if (record.flags & MANY) != 0:
-        others = record.lanes
+    others = record.lanes << record_lane
     if kind_of(record.flags) == int(Kind.WGMMA):
         others = u32(FULL)
     if kind == int(Kind.MAP):

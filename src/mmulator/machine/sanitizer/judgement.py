@@ -15,7 +15,6 @@ from mmulator.machine.sanitizer.found import find_entry, of_launch
 from mmulator.machine.sanitizer.records import (
     ATOMIC,
     DOUBTS,
-    MANY,
     STRONG,
     WRITE,
     Actor,
@@ -36,11 +35,9 @@ LARGEST = 16  # bytes of a write that may be of what was there
 
 @native
 def knows_issue(a: ptr_to(Actor), r: ptr_to(Record), lane: u32) -> u32:
-    """1 if the actor knows that a cp.async was issued: `lanes` of its record is the warp's clock then."""
-    if (r.flags & MANY) != 0:
-        return u32(1)
+    """1 if the actor knows that a cp.async was issued."""
     warp = u32((u64(a.w) - u64(a.cluster.warps)) // Warp.size) - a.w.index + r.warp
-    return knows(a.w, a.lane, warp * 32 + lane, r.lanes)
+    return knows(a.w, a.lane, warp * 32 + lane, r.since)
 
 
 @native

@@ -8,27 +8,27 @@ matter where a cluster has several CTAs: what was released in scope of one CTA, 
 from __future__ import annotations
 
 from mmulator.codegen.lang import native, unrolled
-from mmulator.codegen.ops import bits_mask, cast_ptr, fill_bytes, load, mask_bits, null, select, stack, store, trailing_zeros
+from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, null, stack, trailing_zeros
 from mmulator.codegen.types import Struct, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import LOADS, SCOPE_MASK, SCOPE_SHIFT, SCOPES, STORES, Order
 from mmulator.machine.sanitizer.clocks import (
-    ALL,
+    ACQUIRED,
+    ACQUIRED_WIDE,
+    KNOWN,
     NOTHING,
     PLANES,
-    U32,
+    RELEASED,
+    RELEASED_WIDE,
     Collector,
-    Knower,
     Orders,
-    acquire_views,
+    acquire_behind,
     clear_collector,
-    collect_all,
     drop_id,
-    give_view,
-    join_lanes,
+    fenced_lanes,
     knower_of,
     merged_views,
     orders_of,
-    plane_of,
+    release_fenced,
     release_lanes,
 )
 from mmulator.machine.sanitizer.world import has_world, hear_world, overwrite_world, tell_world
@@ -78,8 +78,8 @@ def overwrite_location(o: ptr_to(Orders), at: u64) -> None:
 
 
 @native
-def publish_location(o: ptr_to(Orders), rank: u32, at: u64, c: ptr_to(Collector), wide: u32) -> None:
-    """What was collected is released to an address; wide: not only to the CTA."""
+def publish_location(o: ptr_to(Orders), rank: u32, at: u64, c: ptr_to(Collector), first: u32) -> None:
+    """What was collected is released to an address: 0 to the CTA, PLANES in a wider scope."""
     entry = location_at(o, at, u32(1))
     if u64(entry) == 0:
         return
@@ -87,27 +87,31 @@ def publish_location(o: ptr_to(Orders), rank: u32, at: u64, c: ptr_to(Collector)
         entry.owner = rank + 1
     elif entry.owner != rank + 1:
         entry.owner = u32(_ANY)
-    for p in unrolled(2 * PLANES):
-        if p < PLANES or wide != 0:
-            both = merged_views(o, entry.views[p], c.views[p % PLANES])
-            drop_id(o, entry.views[p], u32(1))
-            entry.views[p] = both
+    for p in range(o.planes):
+        both = merged_views(o, entry.views[first + p], c.views[p])
+        drop_id(o, entry.views[first + p], u32(1))
+        entry.views[first + p] = both
 
 
 @native
-def hear_location(
-    o: ptr_to(Orders), rank: u32, at: u64, lanes: ptr_to(u32), wide_lanes: ptr_to(u32), mask: u32, scope: u32
-) -> None:
-    """Views of lanes learn what was released to an address: in scope of the CTA, and in a wider one."""
+def hear_location(o: ptr_to(Orders), w: ptr_to(Warp), mask: u32, at: u64, order: u32) -> None:
+    """Lanes learn what was released to an address, in scope of their CTA or in a wider one; if they only load, behind a fence."""
+    k = knower_of(o, w)
+    rank = w.cta.rank
+    plane = u32(KNOWN)
+    wide_plane = u32(KNOWN)
+    if (order & Order.ACQUIRE) == 0:
+        plane = u32(ACQUIRED)
+        wide_plane = u32(ACQUIRED_WIDE)
+        o.planes = u32(PLANES)
     entry = location_at(o, at, u32(0))
     if u64(entry) != 0:
         if entry.owner == rank + 1 or entry.owner == u32(_ANY):
-            acquire_views(o, lanes, mask, entry.views)
-        if scope > _CTA:
-            acquire_views(o, wide_lanes, mask, entry.views + PLANES)
+            acquire_behind(o, k, mask, entry.views, plane)
+        if ((order >> SCOPE_SHIFT) & SCOPE_MASK) > _CTA:
+            acquire_behind(o, k, mask, entry.views + PLANES, wide_plane)
     elif o.location_count >= _FULL:
-        for p in unrolled(PLANES):
-            join_lanes(o, plane_of(lanes, p), mask, u32(ALL))
+        acquire_behind(o, k, mask, o.everything, plane)
 
 
 @native
@@ -117,9 +121,10 @@ def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
     o = orders_of(cluster)
     k = knower_of(o, w)
     scope = (order >> SCOPE_SHIFT) & SCOPE_MASK
+    releases = u32((order & Order.RELEASE) != 0)
     lanes = mask
-    if (order & Order.RELEASE) == 0:
-        lanes = mask & k.has_released
+    if releases == 0:
+        lanes = fenced_lanes(o, k, mask, u32(RELEASED))
     if lanes == 0 and ((order & LOADS) != 0 or (o.location_count == 0 and has_world(cluster) == 0)):
         return
     addresses = load(U64, at) | base
@@ -136,18 +141,18 @@ def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
             overwrite_world(cluster, address)
         same = same & lanes
         if same != 0:
-            wide = scope
-            if (order & Order.RELEASE) != 0:
+            if releases != 0:
                 release_lanes(o, k, same, c)
             else:
-                collect_all(o, c, k.first, k.released, same)
-                if (k.released_gpu & same) == 0 and wide > _CTA:
-                    wide = u32(_GPU - 1)
-                if (k.released_wide & same) == 0:
-                    wide = u32(_CTA)
-            publish_location(o, w.cta.rank, address, c, u32(wide > _CTA))
-            if wide >= _GPU:
-                tell_world(cluster, address, c.views[0])
+                release_fenced(o, c, k, same, u32(RELEASED))
+            publish_location(o, w.cta.rank, address, c, u32(0))
+            if releases == 0 and scope > _CTA:
+                clear_collector(o, c)
+                release_fenced(o, c, k, same, u32(RELEASED_WIDE))
+            if scope > _CTA:
+                publish_location(o, w.cta.rank, address, c, u32(PLANES))
+            if scope >= _GPU:
+                tell_world(cluster, address, c.views[KNOWN])
             clear_collector(o, c)
 
 
@@ -155,8 +160,6 @@ def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
 def order_loaded(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: u32) -> None:
     """Behind a strong load or atomic operation."""
     o = orders_of(w.cta.cluster)
-    k = knower_of(o, w)
-    scope = (order >> SCOPE_SHIFT) & SCOPE_MASK
     if o.location_count == 0 and has_world(w.cta.cluster) == 0:
         return
     addresses = load(U64, at) | base
@@ -165,18 +168,14 @@ def order_loaded(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
         address = addresses[trailing_zeros(left)]
         same = mask_bits(addresses == address) & left
         left = left & ~same
-        lanes = k.now.views
-        wide_lanes = k.now.views
-        far_lanes = k.now.views
-        if (order & Order.ACQUIRE) == 0:
-            k.has_acquired = k.has_acquired | same
-            lanes = k.acquired
-            wide_lanes = k.acquired_wide
-            far_lanes = k.acquired_gpu
         if o.location_count != 0:
-            hear_location(o, w.cta.rank, address, lanes, wide_lanes, same, scope)
-        if scope >= _GPU:
-            hear_world(w, same, address, far_lanes)
+            hear_location(o, w, same, address, order)
+        if ((order >> SCOPE_SHIFT) & SCOPE_MASK) >= _GPU:
+            plane = u32(KNOWN)
+            if (order & Order.ACQUIRE) == 0:
+                plane = u32(ACQUIRED_WIDE)
+                o.planes = u32(PLANES)
+            hear_world(w, same, address, plane)
 
 
 @native
@@ -186,61 +185,6 @@ def order_ordered(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order:
             order_stored(w, mask, at, base, order)
     elif (order & LOADS) != 0:
         order_loaded(w, mask, at, base, order)
-
-
-# fences ---------------------------------------------------------------------------------------------------------------
-@native
-def fence_acquires(o: ptr_to(Orders), lanes: ptr_to(u32), acquired: ptr_to(u32), mask: u32) -> None:
-    """What relaxed loads of lanes have seen, they know now."""
-    for p in unrolled(PLANES):
-        ids = load(U32, acquired, p * 32)
-        left = mask & mask_bits(ids != NOTHING)
-        while left != 0:
-            id = ids[trailing_zeros(left)]
-            same = mask_bits(ids == id) & left
-            left = left & ~same
-            join_lanes(o, plane_of(lanes, p), same, id)
-            give_view(o, plane_of(acquired, p), same, u32(NOTHING))
-
-
-@native
-def fence_releases(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32) -> None:
-    """What lanes know and did up to here is what a strong store behind the fence releases."""
-    store(U32(k.clock), k.now.own)
-    m = bits_mask(mask)
-    for p in unrolled(PLANES):
-        ids = load(U32, k.now.views, p * 32)
-        left = mask
-        while left != 0:
-            id = ids[trailing_zeros(left)]
-            same = mask_bits(ids == id) & left
-            left = left & ~same
-            give_view(o, plane_of(k.released.views, p), same, id)
-        store(select(m, load(U32, k.now.own, p * 32), load(U32, k.released.own, p * 32)), k.released.own, p * 32)
-        done = select(m, load(U32, k.now.copied, p * 32), load(U32, k.released.copied, p * 32))
-        store(done, k.released.copied, p * 32)
-    k.clock = k.clock + 1
-    k.has_released = k.has_released | mask
-
-
-@native
-def fence_memory(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, order: u32) -> None:
-    """fence, membar."""
-    scope = (order >> SCOPE_SHIFT) & SCOPE_MASK
-    got = mask & k.has_acquired
-    if (order & Order.ACQUIRE) != 0 and got != 0:
-        fence_acquires(o, k.now.views, k.acquired, got)
-        if scope > _CTA:
-            fence_acquires(o, k.now.views, k.acquired_wide, got)
-        if scope >= _GPU:
-            fence_acquires(o, k.now.views, k.acquired_gpu, got)
-            k.has_acquired = k.has_acquired & ~mask
-    if (order & Order.RELEASE) != 0:
-        fence_releases(o, k, mask)
-        if scope > _CTA:
-            k.released_wide = k.released_wide | mask
-        if scope >= _GPU:
-            k.released_gpu = k.released_gpu | mask
 
 
 @native

@@ -9,6 +9,7 @@ from mmulator.machine.runtime.hooks_operands import Operand
 from mmulator.machine.sanitizer.found import find
 from mmulator.machine.state import FULL, Warp
 from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
+from mmulator.program.fragments import Misuse
 from mmulator.rules import operands as rules
 
 U32, U64 = u32.vec(32), u64.vec(32)
@@ -19,7 +20,10 @@ LINE = 16  # bytes that every line begins at a multiple of by CUDA's description
 _WGMMA, _WMMA, _SELECTOR = rules.WGMMA_OPERAND.number, rules.WMMA_OPERAND.number, rules.SELECTOR.number
 _RANGE, _METADATA, _ORDER = rules.SELECTOR_RANGE.number, rules.METADATA.number, rules.ORDER.number
 _ADDRESS, _STRIDE, _SHORT = rules.ADDRESS.number, rules.STRIDE.number, rules.SHORT_STRIDE.number
-_SPACE, _RESERVED = rules.SPACE.number, rules.RESERVED.number
+_SPACE, _RESERVED, _ROWS, _UNEVEN = rules.SPACE.number, rules.RESERVED.number, rules.ROWS.number, rules.UNEVEN.number
+# The rule of each Misuse.
+_BY_MISUSE = {Misuse.CONVERTED: rules.CONVERTED, Misuse.REORDERED: rules.REORDERED, Misuse.UNEVEN: rules.UNEVEN}
+_MISUSES = tuple(_BY_MISUSE.get(each, rules.FRAGMENT).number for each in Misuse)
 
 
 @native
@@ -63,6 +67,8 @@ def judge_place(w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, 
     if line > LINE:
         line = i64(LINE)
     rule = u32(0)
+    if stride != default and stride * i64(bits) % (8 * i64(aligned)) != 0:
+        rule = u32(_ROWS)
     if stride != default and stride * i64(bits) % (8 * line) != 0:
         rule = u32(_STRIDE)
     if stride < default:
@@ -101,4 +107,34 @@ def judge_metadata(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u
                     entry.words[2] = u64(n)
 
 
-HOOKS = {"operand_given": judge_operand, "fragment_placed": judge_place, "metadata_given": judge_metadata}
+@native
+def judge_fragment(w: ptr_to(Warp), misuse: u32, number: u32, site: u32) -> None:
+    rule = u32(0)
+    for n, each in enumerate(_MISUSES):
+        rule = select(misuse == n, u32(each), rule)
+    entry = find(w, rule, site, u32(FULL), u64(0), u32(0))
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = u64(number) + 1
+
+
+@native
+def judge_elements(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """Some lanes operate on a fragment alone."""
+    if mask != 0 and mask != FULL:
+        find(w, u32(_UNEVEN), site, mask, u64(0), u32(0))
+
+
+@native
+def judge_factors(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) -> None:
+    """Lanes operate on a fragment with different numbers."""
+    if mask != 0:
+        others = mask & mask_bits(load(U64, values) != values[trailing_zeros(mask)])
+        if others != 0:
+            find(w, u32(_UNEVEN), site, others, u64(0), u32(0))
+
+
+HOOKS = {
+    "operand_given": judge_operand, "fragment_placed": judge_place, "metadata_given": judge_metadata,
+    "fragment_used": judge_fragment, "fragment_operated": judge_elements, "fragment_scaled": judge_factors,
+}  # fmt: skip

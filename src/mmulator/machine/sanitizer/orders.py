@@ -8,40 +8,59 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mmulator.codegen.lang import Native, native, unrolled
-from mmulator.codegen.ops import bits_mask, cast_ptr, load, mask_bits, maximum, select, stack, store, trailing_zeros
+from mmulator.codegen.ops import bits_mask, cast_ptr, load, maximum, select, stack, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u32, u64
-from mmulator.machine.runtime.events import SPACE_CLUSTER, SPACE_CTA, SPACE_GLOBAL, Fence, Order
+from mmulator.machine.runtime.events import (
+    SCOPE_MASK,
+    SCOPE_SHIFT,
+    SCOPES,
+    SPACE_CLUSTER,
+    SPACE_CTA,
+    SPACE_GLOBAL,
+    Fence,
+    Order,
+)
 from mmulator.machine.runtime.mbarrier import lanes_at
 from mmulator.machine.sanitizer.clocks import (
+    ACQUIRED,
+    ACQUIRED_WIDE,
     ALL,
     FENCED,
     FENCED_GLOBAL,
     KNOWN,
     NOTHING,
     PLANES,
+    PROXIES,
+    RELEASED,
+    RELEASED_WIDE,
     U32,
     Collector,
     Knower,
     Orders,
+    acquire_behind,
     acquire_views,
     clear_collector,
-    collect_all,
     collect_views,
     drop_id,
+    fence_plane,
+    fenced_lanes,
     forget_all,
     forget_seen,
     give_view,
-    join_lanes,
+    know_acquired,
     knower_of,
     orders_of,
     plane_of,
     raise_entries,
+    release_fenced,
     release_lanes,
 )
-from mmulator.machine.sanitizer.locations import fence_memory, fence_releases, forget_locations, order_ordered
+from mmulator.machine.sanitizer.locations import forget_locations, order_ordered
 from mmulator.machine.sanitizer.phases import first_phase, forget_phases, next_phase, phaser_of
 from mmulator.machine.sanitizer.world import forget_strangers
 from mmulator.machine.state import COPIES, NUM_BARRIERS, Barrier, Cluster, Cta, Queue, Warp
+
+_CTA, _GPU = SCOPES["cta"], SCOPES["gpu"]
 
 
 # a warp, a block ------------------------------------------------------------------------------------------------------
@@ -54,7 +73,7 @@ def order_warp(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     for p in unrolled(2 * PLANES):
         c.views[p] = u32(NOTHING)
     release_lanes(o, k, mask, c)
-    for p in unrolled(PLANES):
+    for p in range(o.planes):
         give_view(o, plane_of(k.now.views, p), mask, c.views[p])
     clear_collector(o, c)
 
@@ -89,7 +108,7 @@ def order_over(cta: ptr_to(Cta), id: u32) -> None:
         lanes = w.bar_lanes[id]
         if w.bar_came[id] == 0 and lanes != 0:
             k = knower_of(o, w)
-            for p in unrolled(PLANES):
+            for p in range(o.planes):
                 give_view(o, plane_of(k.now.views, p), lanes, c.views[p])
     clear_collector(o, c)
     if again != 0:
@@ -110,8 +129,10 @@ def release_behind(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Co
     """An arrival that releases; one that is relaxed releases what was before the last fence."""
     if (order & Order.RELEASE) != 0:
         release_lanes(o, k, mask, c)
-    elif (mask & k.has_released) != 0:
-        collect_all(o, c, k.first, k.released, mask & k.has_released)
+    else:
+        lanes = fenced_lanes(o, k, mask, u32(RELEASED))
+        if lanes != 0:
+            release_fenced(o, c, k, lanes, u32(RELEASED))
 
 
 # the cluster ----------------------------------------------------------------------------------------------------------
@@ -128,7 +149,7 @@ def order_cluster_over(cluster: ptr_to(Cluster)) -> None:
     for rank in range(cluster.cta_count):
         collect_views(o, c, (o.gone + rank).views)
     forget_seen(o, c)
-    for p in unrolled(PLANES):
+    for p in range(o.planes):
         drop_id(o, o.met[p], u32(1))
         o.met[p] = c.views[p]
         c.views[p] = u32(NOTHING)
@@ -141,37 +162,30 @@ def order_cluster_waited(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> N
         acquire_views(o, knower_of(o, w).now.views, mask, o.met)
 
 
-# fences between proxies -----------------------------------------------------------------------------------------------
-@native
-def fence_plane(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> None:
-    """What lanes know and did up to here is in the plane, too."""
-    at = plane * 32
-    m = bits_mask(mask)
-    ids = load(U32, k.now.views)
-    left = mask
-    while left != 0:
-        id = ids[trailing_zeros(left)]
-        same = mask_bits(ids == id) & left
-        left = left & ~same
-        give_view(o, k.now.views + at, same, id)
-    store(select(m, U32(k.clock), load(U32, k.now.own, at)), k.now.own, at)
-    store(select(m, load(U32, k.now.copied), load(U32, k.now.copied, at)), k.now.copied, at)
-
-
+# fences ---------------------------------------------------------------------------------------------------------------
 @native
 def order_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
+    scope = (order >> SCOPE_SHIFT) & SCOPE_MASK
+    wide = scope > _CTA and (scope >= _GPU or w.cta.cluster.cta_count > 1)
     if kind == Fence.ASYNC or kind == Fence.GENERIC_ACQUIRE or kind == Fence.GENERIC_RELEASE:
+        if o.planes < PROXIES:
+            o.planes = u32(PROXIES)
         if spaces == 0 or (spaces & (SPACE_CTA | SPACE_CLUSTER)) != 0:
             fence_plane(o, k, mask, u32(FENCED))
         if spaces == 0 or (spaces & SPACE_GLOBAL) != 0:
             fence_plane(o, k, mask, u32(FENCED_GLOBAL))
-        k.clock = k.clock + 1
-    if kind == Fence.MEMORY:
-        fence_memory(o, k, mask, order)
-    if kind == Fence.MBARRIER_INIT:
-        fence_releases(o, k, mask)
+    if kind == Fence.MEMORY and (order & Order.ACQUIRE) != 0 and o.planes == PLANES:
+        know_acquired(o, k, mask, u32(ACQUIRED))
+        if wide:
+            know_acquired(o, k, mask, u32(ACQUIRED_WIDE))
+    if (kind == Fence.MEMORY and (order & Order.RELEASE) != 0) or kind == Fence.MBARRIER_INIT:
+        o.planes = u32(PLANES)
+        fence_plane(o, k, mask, u32(RELEASED))
+        if wide:
+            fence_plane(o, k, mask, u32(RELEASED_WIDE))
+    k.clock = k.clock + 1
 
 
 # mbarriers ------------------------------------------------------------------------------------------------------------
@@ -207,10 +221,10 @@ def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), paritie
     cluster = w.cta.cluster
     o = orders_of(cluster)
     k = knower_of(o, w)
-    lanes = k.now.views
+    plane = u32(KNOWN)
     if (k.order & Order.ACQUIRE) == 0:
-        lanes = k.acquired
-        k.has_acquired = k.has_acquired | mask
+        plane = u32(ACQUIRED)
+        o.planes = u32(PLANES)
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -224,10 +238,9 @@ def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), paritie
         left = left & ~same
         entry = phaser_of(cluster, barrier)
         if u64(entry) != 0:
-            acquire_views(o, lanes, same, entry.done + parity * PLANES)
+            acquire_behind(o, k, same, entry.done + parity * PLANES, plane)
         else:
-            for p in unrolled(PLANES):
-                join_lanes(o, plane_of(lanes, p), same, u32(ALL))
+            acquire_behind(o, k, same, o.everything, plane)
 
 
 # cp.async -------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ whoever's wait for that phase, or for a later one, succeeded.
 
 from __future__ import annotations
 
-from mmulator.codegen.lang import native, unrolled
+from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, null
 from mmulator.codegen.types import Struct, ptr_to, u8, u32, u64
 from mmulator.machine.sanitizer.clocks import (
@@ -14,6 +14,7 @@ from mmulator.machine.sanitizer.clocks import (
     NO_AGENT,
     NOTHING,
     PLANES,
+    PROXIES,
     Collector,
     Orders,
     copied_view,
@@ -87,9 +88,9 @@ def next_phase(cluster: ptr_to(Cluster), barrier: u64) -> None:
     forget_seen(o, c)
     to = entry.done + (entry.phase & 1) * PLANES
     before = entry.done + (PLANES - (entry.phase & 1) * PLANES)
-    for p in unrolled(PLANES):
+    for p in range(o.planes):
         made = merged_views(o, c.views[p], before[p])
-        if entry.agent != NO_AGENT:
+        if p < PROXIES and entry.agent != NO_AGENT:
             one = made
             made = copied_view(o, one)
             drop_id(o, one, u32(1))
@@ -112,7 +113,7 @@ def first_phase(cluster: ptr_to(Cluster), barrier: u64) -> None:
         return
     c = entry.collecting
     forget_seen(o, c)
-    for p in unrolled(PLANES):
+    for p in range(o.planes):
         drop_id(o, c.views[p], u32(1))
         c.views[p] = u32(NOTHING)
         drop_id(o, entry.done[p], u32(1))

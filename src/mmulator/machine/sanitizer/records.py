@@ -35,35 +35,52 @@ class Kind(IntEnum):
 READ, WRITE, ATOMIC = int(Access.READ), int(Access.WRITE), int(Access.ATOMIC)
 STRONG = 8
 SCOPE_SHIFT, SCOPE_MASK = 4, 7  # of what is strong: runtime/events.py, SCOPES
-MANY = 1 << 7  # several lanes access the same bytes with one instruction: `lanes`, not the entry's
+MANY = 1 << 7  # several lanes access the same bytes with one instruction
 PER_LANE = 1 << 8  # the agent is that of lane 0; lane l's is l more
 KIND_SHIFT, KIND_MASK = 12, 15
 PROXY_FROM = int(Kind.BULK)
 
 LANE_BITS = 5
 LANE_MASK = (1 << LANE_BITS) - 1
-LIST = 1 << 31  # of what a cell says of its readers: a node; else an entry
-MOST = 1 << 26  # records: a record's number and a lane are 31 bits
+LIST = 1 << 31  # of what a cell says of its readers: a node and a lane; else an entry
+LIST_KEY = LIST >> LANE_BITS  # the same, of what is left without the lane
+MOST = 1 << 26  # records, nodes: the number of one and a lane are 31 bits
 
-# agent, clock: of sanitizer/clocks.py. cluster: its number in the grid. cta: linear number in the grid; warp: of the CTA.
+# agent, clock: of sanitizer/clocks.py. cluster: its number in the grid. lanes: of MANY those that access the same bytes, as if the
+# first were lane 0, which the entry's is. all: of the instruction. since: of a cp.async, the warp's clock at its issue. cta: linear
+# number in the grid; warp: of the CTA.
 Record = Struct("Record", [
     ("agent", u32), ("clock", u32), ("cluster", u32), ("site", u32), ("flags", u32), ("lanes", u32), ("cta", u32), ("warp", u32),
+    ("all", u32), ("since", u32),
 ])  # fmt: skip
-Node = Struct("Node", [("entry", u32), ("next", u32)])  # next: as a cell says it
+# Of a list of readers, which many cells have alike: a record and a lane, relative to the lane that the cell says; the node behind,
+# 0 for none. Lists do not change.
+Node = Struct("Node", [("entry", u32), ("next", u32)])
 
 MEMO = 1024  # records that are found again by what they say
+# A list and an entry that joins it (relative), and what that makes: a list or record, and how much further its lane is.
+Join = Struct("Join", [("list", u32), ("entry", u32), ("made", u32), ("shift", u32)])
+JOINS = 1024
 # Records and nodes, from 1 on: those from `next` to `end` are free. foreign: of global memory, which other clusters access, too.
-# most: readers that are kept. locked: several workers use the memory. lost: accesses that there was no room to remember.
+# most: readers that are kept. lost: accesses that there was no room to remember.
 Store = Struct("Store", [
-    ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("memo", ptr_to(u32)),
-    ("next", u32), ("end", u32), ("node_next", u32), ("node_end", u32), ("free", u32),
-    ("foreign", u32), ("most", u32), ("locked", u32), ("forgotten", u64), ("lost", u64),
+    ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("memo", ptr_to(u32)), ("joins", ptr_to(Join)),
+    ("next", u32), ("end", u32), ("node_next", u32), ("node_end", u32),
+    ("foreign", u32), ("most", u32), ("forgotten", u64), ("lost", u64),
 ])  # fmt: skip
 
-VERDICTS = 32  # of a warp
-# That what `lanes` of a record (key: its number, and which store) did comes before what `observers` of the warp do. refused: the
-# warp's clock when it was found not to.
-Verdict = Struct("Verdict", [("key", u32), ("observers", u32), ("lanes", u32), ("refused", u32)])
+VERDICTS = 64  # of a warp
+# Which lanes of a record (key: its number, and which store) are known to all `observers` of the warp. asked: the warp's clock then;
+# since, if all are known.
+Verdict = Struct("Verdict", [("key", u32), ("observers", u32), ("lanes", u32), ("asked", u32)])
+
+PATTERNS = 64
+# Which lanes of an instruction (site + 1) had the same address last: `far` in bytes from that of the first lane. leaders: the lowest
+# lane of each address; lanes: those of one address, as if its leader were lane 0, or 0: not all alike. row: they lie one behind
+# another.
+Pattern = Struct("Pattern", [
+    ("site", u32), ("mask", u32), ("bytes", u32), ("leaders", u32), ("lanes", u32), ("row", u32), ("far", u32, 32),
+])  # fmt: skip
 
 # A piece of global memory: its shadow. base: of its first sheet.
 Area = Struct("Area", [("base", u64), ("start", u64), ("size", u64), ("cells", ptr_to(u64)), ("sheets", ptr_to(u32))])
@@ -72,7 +89,7 @@ Area = Struct("Area", [("base", u64), ("start", u64), ("size", u64), ("cells", p
 LaunchRaces = Struct("LaunchRaces", [
     ("areas", ptr_to(Area)), ("slots", u64), ("regions", ptr_to(Area)), ("region_count", u64),
     ("taken", u32), ("room", u32), ("nodes_taken", u32), ("node_room", u32),
-    ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("locked", u32), ("lost", u64), ("forgotten", u64),
+    ("records", ptr_to(Record)), ("nodes", ptr_to(Node)),
 ])  # fmt: skip
 
 DOUBTS = 64
@@ -86,16 +103,20 @@ Doubt = Struct("Doubt", [
 Races = Struct("Races", [
     ("shared", Store), ("global_", Store), ("launch", ptr_to(LaunchRaces)),
     ("cells", ptr_to(u64)), ("sheets", ptr_to(u32)), ("stride", u32), ("sheet_count", u32),
-    ("verdicts", ptr_to(Verdict)), ("order", u32), ("doubt_count", u32), ("hints", u32, 32), ("doubts", Doubt, DOUBTS),
+    ("verdicts", ptr_to(Verdict)), ("patterns", ptr_to(Pattern)), ("order", u32), ("doubt_count", u32),
+    ("hints", u32, 32), ("doubts", Doubt, DOUBTS),
 ])  # fmt: skip
 
 # Who accesses memory now. lane: whose knowledge counts. flags, agent, clock: of its record. asynchronous: it is an operation that the
 # lanes of `issuers` issue together. record, entry: 0 if there was no room. plain: it writes now, perhaps what is there already.
-# again: the bytes that it meets were written before.
+# again: the bytes that it meets were written before. mask: lanes of the instruction; lanes: of them those that access these bytes,
+# whose first is `lane`; shape: the same as if that were lane 0. seen: of asynchronous ones, the record that was asked for last, and
+# which of its lanes are known (with a proxy fence between).
 Actor = Struct("Actor", [
     ("w", ptr_to(Warp)), ("races", ptr_to(Races)), ("store", ptr_to(Store)), ("cluster", ptr_to(Cluster)),
     ("lane", u32), ("lanes", u32), ("site", u32), ("flags", u32), ("agent", u32), ("clock", u32),
     ("asynchronous", u32), ("issuers", u32), ("record", u32), ("entry", u32), ("plain", u32), ("again", u32),
+    ("mask", u32), ("shape", u32), ("seen", u32), ("seen_known", u32), ("seen_fenced", u32),
     ("at", u64), ("bytes", u64),
 ])  # fmt: skip
 
@@ -143,20 +164,25 @@ def _nodes_taken(launch: Any) -> Any:
 
 
 @native
-def record_of(
-    s: ptr_to(Races), store: ptr_to(Store), cluster: ptr_to(Cluster), w: ptr_to(Warp), agent: u32, clock: u32, site: u32, flags: u32,
-    lanes: u32,
-) -> u32:
-    """The record that says this, known or new; 0 if there is no room."""
+def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
+    """The record of an actor, known or new; 0 if there is no room."""
+    store = a.store
+    agent = a.agent
+    clock = a.clock
+    site = a.site
+    flags = a.flags
+    cluster = u32(a.cluster.number)
     spread = (agent * 0x9E3779B1) ^ (site * 0x85EBCA6B) ^ (lanes * 0xC2B2AE35) ^ (flags * 0x27D4EB2F) ^ (clock * 0x165667B1)
     slot = store.memo + ((spread >> 16) & (MEMO - 1))
     number = slot[0]
     if number != 0:
         r = store.records + number
         if r.agent == agent and r.clock == clock and r.site == site and r.flags == flags and r.lanes == lanes:
-            return number
+            if r.cluster == cluster and r.since == since:
+                r.all = r.all | a.mask
+                return number
     if store.next == store.end:
-        if more_records(s, store) == 0:
+        if more_records(a.races, store) == 0:
             store.lost = store.lost + 1
             return u32(0)
     number = store.next
@@ -164,90 +190,71 @@ def record_of(
     new = store.records + number
     new.agent = agent
     new.clock = clock
-    new.cluster = u32(cluster.number)
+    new.cluster = cluster
     new.site = site
     new.flags = flags
     new.lanes = lanes
-    new.cta = w.cta.linear
-    new.warp = w.index
+    new.cta = a.w.cta.linear
+    new.warp = a.w.index
+    new.all = a.mask
+    new.since = since
     slot[0] = number
     return number
 
 
 @native
 def new_node(s: ptr_to(Races), store: ptr_to(Store), item: u32, next: u32) -> u32:
-    """A list that begins with an entry, as a cell says it; what comes behind if there is no room."""
-    number = store.free
-    if number != 0:
-        store.free = (store.nodes + number).next
-    else:
-        if store.node_next == store.node_end and store.foreign != 0:
-            launch = s.launch
-            if launch.nodes_taken < launch.node_room:
-                first = atomic_rmw("add", _nodes_taken(launch), u32(NODE_CHUNK))
-                if first + NODE_CHUNK <= launch.node_room:
-                    store.node_next = first + 1
-                    store.node_end = first + 1 + NODE_CHUNK
-        if store.node_next == store.node_end:
-            store.lost = store.lost + 1
-            return next
-        number = store.node_next
-        store.node_next = number + 1
+    """A node in front of a list; 0 if there is no room."""
+    if store.node_next == store.node_end and store.foreign != 0:
+        launch = s.launch
+        if launch.nodes_taken < launch.node_room:
+            first = atomic_rmw("add", _nodes_taken(launch), u32(NODE_CHUNK))
+            if first + NODE_CHUNK <= launch.node_room:
+                store.node_next = first + 1
+                store.node_end = first + 1 + NODE_CHUNK
+    if store.node_next == store.node_end:
+        store.lost = store.lost + 1
+        return u32(0)
+    number = store.node_next
+    store.node_next = number + 1
     node = store.nodes + number
     node.entry = item
     node.next = next
-    return number | LIST
-
-
-@native(inline=True)
-def free_node(store: ptr_to(Store), list: u32) -> None:
-    number = list & ~u32(LIST)
-    (store.nodes + number).next = store.free
-    store.free = number
+    return number
 
 
 @native
-def forget_verdicts(s: ptr_to(Races), warps: u32) -> None:
-    fill_bytes(s.verdicts, 0, u64(warps) * (VERDICTS * Verdict.size))
-
-
-@native
-def forget_shared(s: ptr_to(Races), warps: u32) -> None:
-    """Nothing is known of shared memory: a cluster begins, or there is no more room."""
+def forget_shared(s: ptr_to(Races), w: ptr_to(Warp)) -> None:
+    """There is no more room: nothing is known of shared memory."""
     store = cast_ptr(Store, s)
     fill_bytes(s.sheets, 0, u64(s.sheet_count) * 4)
     fill_bytes(store.memo, 0, MEMO * 4)
+    fill_bytes(store.joins, 0, JOINS * Join.size)
+    fill_bytes(s.verdicts, 0, u64(w.cta.cluster.warp_count) * (VERDICTS * Verdict.size))
     store.next = u32(1)
     store.node_next = u32(1)
-    store.free = u32(0)
-    forget_verdicts(s, warps)
+    store.forgotten = store.forgotten + 1
 
 
 @native
 def begin_races(cluster: ptr_to(Cluster)) -> None:
     """A cluster begins: nobody has accessed its shared memory."""
     s = races_of(cluster)
-    if u64(s) != 0:
-        forget_shared(s, cluster.warp_count)
-        fill_bytes(s.global_.memo, 0, MEMO * 4)
-        s.order = u32(0)
-        s.doubt_count = u32(0)
-        launch = launch_races(cluster)
-        s.launch = launch
-        s.global_.records = launch.records
-        s.global_.nodes = launch.nodes
-        s.global_.locked = launch.locked
+    launch = launch_races(cluster)
+    fill_bytes(s.sheets, 0, u64(s.sheet_count) * 4)
+    s.order = u32(0)
+    s.doubt_count = u32(0)
+    s.launch = launch
+    s.global_.records = launch.records
+    s.global_.nodes = launch.nodes
 
 
-SPARE = 2048  # nodes that one instruction may take
+SPARE = 1024  # nodes that one instruction may take
 
 
 @native(inline=True)
 def enough(s: ptr_to(Races), w: ptr_to(Warp)) -> None:
     """Before an access to shared memory: there is room, or all is forgotten."""
     store = cast_ptr(Store, s)
-    if store.next == store.end or store.node_next + SPARE > store.node_end:
-        if store.next == store.end or store.free == 0:
-            forget_shared(s, w.cta.cluster.warp_count)
-            store.forgotten = store.forgotten + 1
-
+    if store.next + 64 > store.end or store.node_next + SPARE > store.node_end:
+        forget_shared(s, w)

@@ -2,14 +2,15 @@
 
 Memory is cut into sheets of SHEET bytes. A sheet has a granule of 16, 4, 2 or 1 bytes, which gets finer when an access does not
 cover whole granules; of each granule a cell of 8 bytes says the last write (an entry: records.py) and the readers since: none, one,
-or a list. So a sheet takes 8 bytes for each of its bytes at most; of most no more than its first page is ever touched.
+or a list. A sheet has cells of each granule in pages of their own, of which those of one are used, and no other is ever touched in
+most; so no lock is needed where several workers access one sheet: what comes late to cells that are no longer used is lost.
 
     act_async  an asynchronous operation is who accesses memory now: fills an Actor
     touch      the actor accesses bytes: what nothing orders with it is told (`conflict`), then it is written down
 
 A list of readers has those that no later reader is known to come after, as FastTrack has it. Of global memory few are kept: more
-than those would find no other conflict, but a report of it at another place. Cells of global memory are changed under a lock of
-their sheet.
+than those would find no other conflict, but a report of it at another place. Lists do not change and say lanes relative to a lane
+of the cell, so that cells which lanes read one beside the other have the same list.
 """
 
 from __future__ import annotations
@@ -17,35 +18,23 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import (
-    cast_ptr,
-    fill_bytes,
-    load,
-    mask_bits,
-    minimum,
-    null,
-    popcount,
-    trailing_zeros,
-)
+from mmulator.codegen.ops import cast_ptr, fill_bytes, funnel_left, load, mask_bits, minimum, null, trailing_zeros
 from mmulator.codegen.types import ptr_to, u8, u32, u64
-from mmulator.machine.runtime.atomic import atomic_rmw, compare_exchange
-from mmulator.machine.runtime.windows import shared_of
-from mmulator.machine.sanitizer.clocks import FENCED as CLOCKS_FENCED
-from mmulator.machine.sanitizer.clocks import KNOWN as CLOCKS_KNOWN
-from mmulator.machine.sanitizer.clocks import U32, agent_of, entries_of, knower_of, knows, now, one_view, orders_of
+from mmulator.machine.runtime.atomic import atomic_rmw
+from mmulator.machine.sanitizer import clocks
+from mmulator.machine.sanitizer.clocks import U32, agent_of, entries_of, knower_of, knows, now, orders_of
 from mmulator.machine.sanitizer.conflicts import async_conflict, async_found
-from mmulator.machine.sanitizer.issues import issue_knows
 from mmulator.machine.sanitizer.judgement import conflict
 from mmulator.machine.sanitizer.records import (
     ATOMIC,
+    JOINS,
     KIND_SHIFT,
     LANE_BITS,
     LANE_MASK,
     LIST,
-    MANY,
+    LIST_KEY,
     PER_LANE,
     PROXY_FROM,
-    READ,
     SCOPE_MASK,
     SCOPE_SHIFT,
     STRONG,
@@ -55,116 +44,164 @@ from mmulator.machine.sanitizer.records import (
     Area,
     Kind,
     LaunchRaces,
-    Node,
     Races,
     Record,
     Store,
     Verdict,
     enough,
-    free_node,
     kind_of,
     new_node,
     races_of,
     record_of,
 )
-from mmulator.machine.state import Cluster, Cta, Warp
+from mmulator.machine.sanitizer.world import knows_foreign, view_knows_foreign
+from mmulator.machine.state import Warp
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 
 SHEET_BITS = 11
 SHEET = 1 << SHEET_BITS
-LOCK = 1 << 31  # of a sheet, whose lowest bits are 1 + log2(granule), 0: nothing is known of it
+SHEET_CELLS = 2 * SHEET  # of all granules
+COARSEST = 4  # log2
 _WITHIN = (1 << RANK_SHIFT) - 1
 UNORDERED, KNOWN, FENCED = range(3)  # how an access comes before the actor's: not, it does, through a proxy fence
 
 
+def cells_from(granule: Any) -> Any:
+    """Macro: the first cell of a sheet's for this granule (as a power of two)."""
+    from mmulator.codegen.ops import select
+
+    return select(granule == COARSEST, u64(granule) & 0, u64(u32(SHEET) >> granule))
+
+
+def turned(lanes: Any, lane: Any) -> Any:
+    """Macro: lanes relative to lane 0 as lanes relative to another."""
+    return funnel_left(lanes, lanes, lane)
+
+
 # what comes before ----------------------------------------------------------------------------------------------------
-@native
-def lanes_known(w: ptr_to(Warp), lane: u32, base: u32, clock: u32) -> u32:
-    """Of 32 agents from `base` on, which have their clock in what a lane knows."""
-    o = orders_of(w.cta.cluster)
-    k = knower_of(o, w)
-    found = mask_bits(load(U32, entries_of(o, k.now.views[lane]), base) >= clock)
-    if base == k.first:
-        found = found | (u32(1) << lane)
-    elif knows(w, lane, base + lane, clock) != 0:
-        found = found | (u32(1) << lane)
-    return found
+@native(inline=True)
+def verdict_of(a: ptr_to(Actor), number: u32) -> ptr_to(Verdict):
+    return a.races.verdicts + ((agent_of(a.w, u32(0)) >> LANE_BITS) * VERDICTS + (number & (VERDICTS - 1)))
 
 
 @native
-def asked(a: ptr_to(Actor), r: ptr_to(Record), number: u32, want: u32) -> u32:
-    """1 if what lanes of a record did comes before what the actor, a lane of a warp, does now. What is found is kept."""
+def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
+    """Which lanes of a record all lanes of the actor's instruction know of, by what they have learned. It is kept: later they know
+    more, or the clock has ticked."""
     w = a.w
-    lane = a.lane
-    me = u32(1) << lane
-    key = number * 2 + a.store.foreign
-    v = a.races.verdicts + ((agent_of(w, u32(0)) >> LANE_BITS) * VERDICTS + (number & (VERDICTS - 1)))
-    if v.key == key and (v.observers & me) != 0 and (v.lanes & want) == want:
-        return u32(1)
-    base = r.agent
-    known = u32(0)
-    if (r.flags & PER_LANE) != 0:
-        known = lanes_known(w, lane, base, r.clock)
-        if base == agent_of(w, u32(0)):
-            known = known & ~me
-            want = want & ~me
-    elif knows(w, lane, base, r.clock) != 0:
-        known = ~u32(0)
-    if (known & want) != want:
-        if v.key != key:
-            v.key = key
-            v.observers = u32(0)
-            v.lanes = u32(0)
-        v.refused = now(w)
-        return u32(0)
-    same = w.live
-    if one_view(w, same) == 0 or (r.flags >> KIND_SHIFT) != 0:
-        same = me
+    store = a.store
+    key = number * 2 + store.foreign
+    v = verdict_of(a, number)
+    if v.key == key and (a.mask & ~v.observers) == 0:
+        if (r.all & ~v.lanes) == 0 or v.asked == now(w):
+            return v.lanes
+    cluster = a.cluster
+    o = orders_of(cluster)
+    if r.flags >> KIND_SHIFT == 0 and store.foreign == 0:
+        writer = o.knowers + (r.agent >> LANE_BITS)
+        if writer.clock == r.clock:
+            return u32(0)  # its warp has released nothing since
+    k = knower_of(o, w)
+    ids = load(U32, k.now.views)
+    left = a.mask
+    known = ~u32(0)
+    while left != 0:
+        id = k.now.views[trailing_zeros(left)]
+        left = left & ~mask_bits(ids == id)
+        if store.foreign != 0 and r.cluster != u32(cluster.number):
+            lanes = r.all & known
+            while lanes != 0:
+                lane = trailing_zeros(lanes)
+                lanes = lanes & (lanes - 1)
+                agent = r.agent
+                if (r.flags & PER_LANE) != 0:
+                    agent = agent + lane
+                if view_knows_foreign(cluster, id, r.cluster, agent, r.clock) == 0:
+                    known = known & ~(u32(1) << lane)
+        elif (r.flags & PER_LANE) != 0:
+            known = known & mask_bits(load(U32, entries_of(o, id), r.agent) >= r.clock)
+        elif r.agent < o.stride:
+            if entries_of(o, id)[r.agent] < r.clock:
+                known = u32(0)
     v.key = key
-    v.observers = same
+    v.observers = a.mask
     v.lanes = known
-    v.refused = u32(0)
-    return u32(1)
+    v.asked = now(w)
+    return known
 
 
 @native
-def level_of(a: ptr_to(Actor), r: ptr_to(Record), number: u32, want: u32) -> u32:
-    """How what lanes of a record did comes before what the actor does."""
-    cluster = a.cluster
+def knows_exactly(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) -> u32:
+    """1 if what lanes of a record did comes before what the actor's lanes do now."""
+    left = lanes & ~known_lanes(a, r, number)
+    foreign = u32(0)
     if a.store.foreign != 0:
-        if r.cluster != u32(cluster.number):
-            if kind_of(a.flags) == int(Kind.MAP):
-                return u32(UNORDERED)  # other fences count
-            if a.asynchronous != 0:
-                return u32(FENCED)
-            return u32(KNOWN)
-    if a.asynchronous == 0:
-        return asked(a, r, number, want)
-    if kind_of(a.flags) == int(Kind.MAP):
-        return u32(UNORDERED)
-    found = u32(FENCED)
-    plane = u32(CLOCKS_FENCED) + a.store.foreign
-    left = want
+        foreign = u32(r.cluster != u32(a.cluster.number))
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
         agent = r.agent
         if (r.flags & PER_LANE) != 0:
             agent = agent + lane
-        else:
-            left = u32(0)
-        if issue_knows(a.w, a.issuers, agent, r.clock, plane) == 0:
-            found = minimum(found, u32(KNOWN))
-            if issue_knows(a.w, a.issuers, agent, r.clock, u32(CLOCKS_KNOWN)) == 0:
-                return u32(UNORDERED)
-    return found
+        actors = a.lanes
+        while actors != 0:
+            one = trailing_zeros(actors)
+            actors = actors & (actors - 1)
+            if foreign != 0:
+                if knows_foreign(a.w, one, r.cluster, agent, r.clock) == 0:
+                    return u32(0)
+            elif knows(a.w, one, agent, r.clock) == 0:
+                return u32(0)
+    return u32(1)
 
 
-def lanes_of(r: Any, entry: Any) -> Any:
-    """Macro: the lanes of an entry."""
-    from mmulator.codegen.ops import select
+@native
+def issue_lanes(a: ptr_to(Actor), r: ptr_to(Record), plane: u32) -> u32:
+    """Which lanes of a record one of the lanes that issue an operation knows of, in a plane."""
+    o = orders_of(a.cluster)
+    k = knower_of(o, a.w)
+    ids = load(U32, k.now.views, plane * 32)
+    known = u32(0)
+    left = a.issuers
+    while left != 0:
+        id = k.now.views[plane * 32 + trailing_zeros(left)]
+        left = left & ~mask_bits(ids == id)
+        if r.agent >= o.stride:
+            known = ~u32(0)
+        elif (r.flags & PER_LANE) != 0:
+            known = known | mask_bits(load(U32, entries_of(o, id), r.agent) >= r.clock)
+        elif entries_of(o, id)[r.agent] >= r.clock:
+            known = ~u32(0)
+    if (r.flags & PER_LANE) != 0:
+        if r.agent == k.first:
+            if plane == clocks.KNOWN:
+                known = known | a.issuers
+            else:
+                known = known | (a.issuers & mask_bits(load(U32, k.now.own, plane * 32) >= r.clock))
+        if o.copies != 0 and r.agent == k.first + o.threads:
+            known = known | (a.issuers & mask_bits(load(U32, k.now.copied, plane * 32) >= r.clock))
+    return known
 
-    return select((r.field("flags") & MANY) != 0, r.field("lanes"), u32(1) << (entry & LANE_MASK))
+
+@native
+def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) -> u32:
+    """How what lanes of a record did comes before what an asynchronous actor does."""
+    if a.store.foreign != 0:
+        if r.cluster != u32(a.cluster.number):
+            if kind_of(a.flags) == int(Kind.MAP):
+                return u32(UNORDERED)  # other fences count
+            return u32(FENCED)
+    if kind_of(a.flags) == int(Kind.MAP):
+        return u32(UNORDERED)
+    if a.seen != number:
+        a.seen = number
+        a.seen_known = issue_lanes(a, r, u32(clocks.KNOWN))
+        a.seen_fenced = issue_lanes(a, r, u32(clocks.FENCED) + a.store.foreign)
+    if (lanes & ~a.seen_fenced) == 0:
+        return u32(FENCED)
+    if (lanes & ~a.seen_known) == 0:
+        return u32(KNOWN)
+    return u32(UNORDERED)
 
 
 @native
@@ -185,152 +222,133 @@ def together(a: ptr_to(Actor), r: ptr_to(Record)) -> u32:
 def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     """The actor meets an access that its own conflicts with: a write, or a read."""
     number = item >> LANE_BITS
-    r = a.store.records + number
-    lanes = lanes_of(r, item)
     if number == a.record:
         return  # lanes of one instruction
-    if r.agent == a.agent and (lanes & ~a.lanes) == 0 and (a.flags >> KIND_SHIFT) == 0:
-        if a.store.foreign == 0 or r.cluster == u32(a.cluster.number):
-            return  # program order
-    level = level_of(a, r, number, lanes)
-    if level == FENCED:
-        return
+    r = a.store.records + number
+    lanes = turned(r.lanes, item & LANE_MASK)
     kind = kind_of(r.flags)
-    if (a.flags & r.flags & ATOMIC) != 0 and (a.asynchronous != 0 or kind >= PROXY_FROM):
-        return
     if a.asynchronous != 0:
+        level = issue_level(a, r, number, lanes)
+        if level == FENCED:
+            return
+        if (a.flags & r.flags & ATOMIC) != 0:
+            return
         if level == UNORDERED or (wrote != 0 and kind < PROXY_FROM):
             async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, level)
         return
-    if level == KNOWN or together(a, r) != 0:
+    if together(a, r) != 0:
         return
-    if kind >= PROXY_FROM:
-        async_conflict(a.w, a.lane, a.at, u32(a.bytes), (a.flags & WRITE) >> 1, a.site, r)
-    else:
+    if knows_exactly(a, r, number, lanes) != 0:
+        return
+    if kind < PROXY_FROM:
         conflict(a, r, item & LANE_MASK, lanes, wrote)
+    elif (a.flags & r.flags & ATOMIC) == 0:
+        async_conflict(a.w, a.lane, a.at, u32(a.bytes), (a.flags & WRITE) >> 1, a.site, r)
 
 
 # readers --------------------------------------------------------------------------------------------------------------
 @native
-def replaced(a: ptr_to(Actor), item: u32) -> u32:
-    """1 if whoever comes after the actor's read comes after this one, too, which so need not be kept."""
-    number = item >> LANE_BITS
+def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> u32:
+    """1 if whoever comes after the actor's read comes after one of a list, too, which so need not be kept. turn, shift: the lanes of
+    the one and of the actor's, both relative to the cell's."""
     r = a.store.records + number
     if (a.flags & ~r.flags & STRONG) != 0:
         return u32(0)
-    lanes = lanes_of(r, item)
     if a.store.foreign != 0:
         if r.cluster != u32(a.cluster.number):
             return u32(0)
-    if r.agent == a.agent and r.clock <= a.clock and (lanes & ~a.lanes) == 0:
-        return u32(1)
+    if r.agent == a.agent and r.clock <= a.clock:
+        if (turned(r.lanes, turn) & ~turned(a.shape, shift)) == 0:
+            return u32(1)
     if a.asynchronous == 0:
-        v = a.races.verdicts + ((agent_of(a.w, u32(0)) >> LANE_BITS) * VERDICTS + (number & (VERDICTS - 1)))
-        if v.key == number * 2 + a.store.foreign and v.refused == now(a.w):
-            return u32(0)
-    return u32(level_of(a, r, number, lanes) != UNORDERED)
+        return u32((r.all & ~known_lanes(a, r, number)) == 0)
+    return u32(issue_level(a, r, number, r.all) != UNORDERED)
+
+
+@native
+def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
+    """A list that the actor's read joins, whose lane is `shift` further than the cell's: the new one, and above it how much further
+    its own is. A list: what a cell says of its readers, without the lane."""
+    store = a.store
+    item = (a.record << LANE_BITS) | shift
+    spread = (list * 0x9E3779B1) ^ (item * 0x85EBCA6B)
+    memo = store.joins + ((spread >> 16) & (JOINS - 1))
+    if memo.list == list and memo.entry == item:
+        return u64(memo.made) | (u64(memo.shift) << 32)
+    memo.list = list
+    memo.entry = item
+    memo.shift = u32(0)
+    memo.made = list
+    left = list & ~u32(LIST_KEY)
+    if list < LIST_KEY:  # one alone
+        if list == a.record and shift == 0:
+            return u64(list)
+        if replaced(a, list, u32(0), shift) != 0:
+            memo.made = a.record
+            memo.shift = shift
+            return u64(a.record) | (u64(shift) << 32)
+        last = new_node(a.races, store, list << LANE_BITS, u32(0))
+        if last != 0:
+            first = new_node(a.races, store, item, last)
+            if first != 0:
+                memo.made = first | LIST_KEY
+        return u64(memo.made)
+    count = u32(0)
+    dropped = u32(0)
+    while left != 0:
+        node = store.nodes + left
+        if node.entry == item:
+            return u64(list)
+        if replaced(a, node.entry >> LANE_BITS, node.entry & LANE_MASK, shift) != 0:
+            dropped = dropped + 1
+        else:
+            count = count + 1
+        left = node.next
+    if count == 0:
+        memo.made = a.record
+        memo.shift = shift
+        return u64(a.record) | (u64(shift) << 32)
+    if dropped == 0:
+        if count < store.most:
+            first = new_node(a.races, store, item, list & ~u32(LIST_KEY))
+            if first != 0:
+                memo.made = first | LIST_KEY
+        return u64(memo.made)
+    made = u32(0)
+    left = list & ~u32(LIST_KEY)
+    while left != 0:
+        node = store.nodes + left
+        if replaced(a, node.entry >> LANE_BITS, node.entry & LANE_MASK, shift) == 0:
+            made = new_node(a.races, store, node.entry, made)
+        left = node.next
+    first = new_node(a.races, store, item, made)
+    if first != 0:
+        memo.made = first | LIST_KEY
+    return u64(memo.made)
 
 
 @native
 def with_reader(a: ptr_to(Actor), readers: u32) -> u32:
     """Readers of a cell, and the actor."""
-    store = a.store
-    left = readers
-    kept = u32(0)  # in their order, so that a list that does not change is not made anew
-    last = u32(0)
-    count = u32(0)
-    nodes = store.nodes
-    while left != 0:
-        entry = left
-        next = u32(0)
-        if (left & LIST) != 0:
-            node = nodes + (left & ~u32(LIST))
-            entry = node.entry
-            next = node.next
-        if entry == a.entry:
-            return readers
-        left = next
-        count = count + 1
-    if count == 1:
-        if replaced(a, readers) != 0:
-            return a.entry
-        return new_node(a.races, store, a.entry, readers)
-    left = readers
-    count = u32(0)
-    while left != 0:
-        entry = left
-        next = u32(0)
-        whole = left
-        if (left & LIST) != 0:
-            node = nodes + (left & ~u32(LIST))
-            entry = node.entry
-            next = node.next
-        left = next
-        if replaced(a, entry) != 0:
-            if (whole & LIST) != 0:
-                free_node(store, whole)
-            elif last != 0:  # the last of all, and the node before it becomes the last
-                holder = nodes + (last & ~u32(LIST))
-                holder.next = u32(0)
-        else:
-            count = count + 1
-            if (whole & LIST) != 0:
-                if last != 0:
-                    holder = nodes + (last & ~u32(LIST))
-                    holder.next = whole
-                else:
-                    kept = whole
-                last = whole
-                node = nodes + (whole & ~u32(LIST))
-                node.next = u32(0)
-            elif last != 0:
-                holder = nodes + (last & ~u32(LIST))
-                holder.next = whole
-            else:
-                kept = whole
-    if kept == 0:
+    if readers == 0:
         return a.entry
-    if count >= store.most:
-        return kept
-    return new_node(a.races, store, a.entry, kept)
+    lane = readers & LANE_MASK
+    both = joined(a, readers >> LANE_BITS, (a.lane - lane) & LANE_MASK)
+    return (u32(both) << LANE_BITS) | ((lane + u32(both >> 32)) & LANE_MASK)
 
 
 @native
 def check_readers(a: ptr_to(Actor), readers: u32) -> None:
-    """A write meets all who have read since the last one; their list is over."""
-    store = a.store
-    left = readers
-    while left != 0:
-        entry = left
-        next = u32(0)
-        if (left & LIST) != 0:
-            node = store.nodes + (left & ~u32(LIST))
-            entry = node.entry
-            next = node.next
-            free_node(store, left)
-        check_access(a, entry, u32(0))
-        left = next
-
-
-@native
-def copied_list(s: ptr_to(Races), store: ptr_to(Store), readers: u32) -> u32:
-    """The same readers for another cell. Of what there is no room for, nothing is known."""
+    """A write meets all who have read since the last one."""
     if (readers & LIST) == 0:
-        return readers
-    node = store.nodes + (readers & ~u32(LIST))
-    entry = node.entry
-    left = node.next
-    made = entry
+        check_access(a, readers, u32(0))
+        return
+    lane = readers & LANE_MASK
+    left = (readers & ~u32(LIST)) >> LANE_BITS
     while left != 0:
-        further = left
-        next = u32(0)
-        if (left & LIST) != 0:
-            other = store.nodes + (left & ~u32(LIST))
-            further = other.entry
-            next = other.next
-        made = new_node(s, store, further, made)
-        left = next
-    return made
+        node = a.store.nodes + left
+        check_access(a, (node.entry & ~u32(LANE_MASK)) | ((node.entry + lane) & LANE_MASK), u32(0))
+        left = node.next
 
 
 # cells ----------------------------------------------------------------------------------------------------------------
@@ -354,78 +372,45 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
             if readers != 0:
                 a.again = u32(last != 0)
                 check_readers(a, readers)
+            new = u64(last)
             if a.entry != 0:
                 new = u64(a.entry)
-            else:
-                new = u64(last)
         elif a.entry != 0 and readers != a.entry:
-            if readers == 0:
-                readers = a.entry
-            else:
-                readers = with_reader(a, readers)
-            new = (u64(readers) << 32) | u64(last)
-        cells[i] = new
+            new = (u64(with_reader(a, readers)) << 32) | u64(last)
+        if new != cell:
+            cells[i] = new
         before = cell
         after = new
-        if ((cell | new) >> 63) != 0:  # a list is of one cell alone
-            before = new
-            after = new
-            if (new >> 63) != 0:
-                before = ~u64(0)
 
 
 @native
-def make_finer(s: ptr_to(Races), store: ptr_to(Store), cells: ptr_to(u64), granule: u32, finer: u32) -> None:
-    """The cells of a sheet for granules of another size (both as powers of two): from the last on, in place."""
-    times = u32(1) << (granule - finer)
-    i = u32(SHEET) >> granule
-    while i != 0:
-        i = i - 1
-        cell = cells[i]
-        j = times
-        while j != 0:
-            j = j - 1
-            one = cell
-            if j != 0:
-                one = (u64(copied_list(s, store, u32(cell >> 32))) << 32) | u64(u32(cell))
-            cells[i * times + j] = one
-
-
-@native
-def granule_of(s: ptr_to(Races), store: ptr_to(Store), cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32) -> u32:
-    """The granule of a sheet (a power of two) after it is made as fine as an access at a place of it needs."""
-    need = trailing_zeros(place | bytes | 16)
+def granule_of(cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32, fresh: u32) -> u32:
+    """The granule of a sheet (a power of two) after it is made as fine as an access at a place of it needs. Of a sheet: 1 + that,
+    or 0: nothing is known of it. fresh: its cells are zeros then."""
+    need = trailing_zeros(place | bytes | (1 << COARSEST))
     if need == 3:
         need = u32(2)
-    mode = sheet[0] & ~u32(LOCK)
-    if mode == 0:
-        if store.foreign == 0:
-            fill_bytes(cells, 0, u64(8 * SHEET) >> u64(need))
-        sheet[0] = (sheet[0] & LOCK) | (need + 1)
-        return need
+    mode = sheet[0]
     if mode - 1 <= need:
         return mode - 1
-    make_finer(s, store, cells, mode - 1, need)
-    sheet[0] = (sheet[0] & LOCK) | (need + 1)
+    to = cells + cells_from(need)
+    if mode == 0:
+        if fresh == 0:
+            fill_bytes(to, 0, u64(8 * SHEET) >> u64(need))
+    else:
+        source = cells + cells_from(mode - 1)
+        more = mode - 1 - need
+        for i in range(u32(SHEET) >> need):
+            to[i] = source[i >> more]
+    atomic_rmw("xchg", sheet, need + 1)
     return need
-
-
-@native
-def lock(sheet: ptr_to(u32)) -> None:
-    while (atomic_rmw("or", sheet, u32(LOCK)) & LOCK) != 0:
-        pass
 
 
 @native
 def touch_piece(a: ptr_to(Actor), cells: ptr_to(u64), sheet: ptr_to(u32), place: u32, bytes: u32) -> None:
     """Bytes of one sheet, from a place in it on."""
-    store = a.store
-    if store.locked != 0:
-        lock(sheet)
-    granule = granule_of(a.races, store, cells, sheet, place, bytes)
-    visit(a, cells + (place >> granule), bytes >> granule)
-    if store.locked != 0:
-        atomic_rmw("and", sheet, ~u32(LOCK))
+    granule = granule_of(cells, sheet, place, bytes, a.store.foreign)
+    visit(a, cells + cells_from(granule) + u64(place >> granule), bytes >> granule)
 
 
 @native
@@ -480,7 +465,7 @@ def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
         number = place >> SHEET_BITS
         inside = u32(place) & (SHEET - 1)
         count = minimum(left, u64(u32(SHEET) - inside))
-        touch_piece(a, cells + number * SHEET, sheets + number, inside, u32(count))
+        touch_piece(a, cells + number * SHEET_CELLS, sheets + number, inside, u32(count))
         place = place + count
         left = left - count
 
@@ -521,7 +506,10 @@ def act_async(
     out.plain = u32(0)
     if global_ == 0:
         enough(s, w)
-    out.record = record_of(s, out.store, cluster, w, agent, clock, site, out.flags, u32(0))
+    out.mask = u32(1)
+    out.shape = u32(1)
+    out.seen = u32(0)
+    out.record = record_of(out, u32(1), u32(0))
     out.entry = (out.record << LANE_BITS) | lane
     if out.record == 0:
         out.entry = u32(0)

@@ -35,7 +35,7 @@ from mmulator.machine.sanitizer.found import find_against
 from mmulator.machine.sanitizer.state import SanitizedCluster
 from mmulator.machine.state import FULL, LANES, Cluster, Transfer, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
-from mmulator.rules.values import UNDEFINED_COPY, UNDEFINED_STORE
+from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_COPY, UNDEFINED_STORE
 
 U64, U32 = u64.vec(32), u32.vec(32)
 NEVER, WRITTEN, UNDEFINED = 0, 1, 2  # of a byte: it has no value, it has one, it was given none
@@ -48,7 +48,8 @@ _ASYNC_READ = int(Access.READ) | Proxy.ASYNC << PROXY_SHIFT
 Source = Struct("UndefinedSource", [("at", u64), ("site", u32), ("bytes", u32), ("lane", u32), ("fresh", u32)])
 # What is a finding if the bytes have not been written when the cluster ends.
 Pending = Struct("PendingUndefined", [
-    ("w", ptr_to(Warp)), ("source", Source), ("rule", u32), ("site", u32), ("lanes", u32), ("count", u64),
+    ("w", ptr_to(Warp)), ("source", Source), ("rule", u32), ("site", u32), ("lanes", u32), ("memory", u32),
+    ("count", u64),
 ])  # fmt: skip
 ROOM = 256
 ValuesState = Struct("ValuesState", [
@@ -138,7 +139,7 @@ def lanes_wrote_anew(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, byt
 
 # uses ---------------------------------------------------------------------------------------------------------------
 @native
-def undefined_until_end(w: ptr_to(Warp), rule: u32, lanes: u32, site: u32, source: ptr_to(Source)) -> None:
+def undefined_until_end(w: ptr_to(Warp), rule: u32, lanes: u32, site: u32, memory: u32, source: ptr_to(Source)) -> None:
     """A finding, unless somebody writes the bytes yet."""
     s = known(w.cta.cluster)
     for n in range(s.count):
@@ -158,6 +159,7 @@ def undefined_until_end(w: ptr_to(Warp), rule: u32, lanes: u32, site: u32, sourc
     entry.rule = rule
     entry.site = site
     entry.lanes = lanes
+    entry.memory = memory
     entry.count = u64(1)
 
 
@@ -172,16 +174,17 @@ def tell_undefined(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: pt
 
 @native
 def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32) -> None:
-    """Lanes use what has no value."""
+    """Lanes use what has no value. memory: 0: a register that was not written, 1: what was loaded, 2: one of these."""
     if w.cta.fault != 0:
         return
     source = known(w.cta.cluster).sources + number_of_warp(w)
     if memory != 0 and source.site != 0:
         if source.fresh != 0:
-            undefined_until_end(w, rule, lanes, site, source)
-        else:
+            undefined_until_end(w, rule, lanes, site, memory, source)
+            return
+        if memory == 1:
             tell_undefined(w, rule, site, lanes, source)
-        return
+            return
     find_against(w, rule, site, lanes, u64(0), u32(0), u32(0), u32(0), u32(0), u32(0))
 
 
@@ -355,7 +358,7 @@ def one_wrote(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
                 source.lane = lane
                 one = u32(1)
                 if (state[begin] & UNDEFINED) == 0:
-                    undefined_until_end(w, u32(UNDEFINED_COPY.number), one << lane, site, source)
+                    undefined_until_end(w, u32(UNDEFINED_COPY.number), one << lane, site, one, source)
                 else:
                     tell_undefined(w, u32(UNDEFINED_COPY.number), site, one << lane, source)
                 return
@@ -382,7 +385,11 @@ def values_end(cluster: ptr_to(Cluster)) -> None:
         entry = s.pending + n
         source = entry.source
         if nothing_written_at(value_state_at(entry.w, source.lane, source.at), source.bytes) != 0:
-            tell_undefined(entry.w, entry.rule, entry.site, entry.lanes, source)
+            if entry.memory == 1:
+                tell_undefined(entry.w, entry.rule, entry.site, entry.lanes, source)
+            else:
+                none = u32(0)
+                find_against(entry.w, entry.rule, entry.site, entry.lanes, u64(0), none, none, none, none, none)
     s.count = u32(0)
 
 
@@ -406,9 +413,27 @@ def values_copied(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u
     copy_bytes(value_state_at(w, lane, base | target), value_state_at(w, lane, base | source), bytes)
 
 
+@native
+def out_of_variable(
+    w: ptr_to(Warp), lanes: u32, at: ptr_to(u64), base: u64, origin: ptr_to(u64), bytes: u32, size: u32, site: u32
+) -> None:
+    """Lanes access what lies beside a variable. words: the first lane's place in it, the variable's bytes."""
+    if w.cta.fault != 0:
+        return
+    lane = trailing_zeros(lanes)
+    none = u32(0)
+    found = find_against(
+        w, u32(OUT_OF_VARIABLE.number), site, lanes, at[lane] | base, bytes, none, none, none, none
+    )  # fmt: skip
+    if u64(found) != 0:
+        if found.count == 1:
+            found.words[0] = u64(u32(at[lane] - origin[lane]))
+            found.words[1] = u64(size)
+
+
 HOOKS: Mapping[str, Native] = {
     "accessed": lanes_wrote, "accessed_one": one_wrote, "bytes_read": lanes_read_written, "rows_read": rows_read_written,
     "bytes_written": lanes_wrote_anew, "undefined_written": lanes_wrote_nothing, "undefined_used": use_undefined,
     "frame_entered": values_of_frame, "transfer_moves": values_of_transfer, "cluster_begins": values_begin,
-    "cluster_ends": values_end, "local_copied": values_copied,
+    "cluster_ends": values_end, "local_copied": values_copied, "left_variable": out_of_variable,
 }

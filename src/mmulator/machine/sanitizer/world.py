@@ -301,8 +301,8 @@ def know_own(o: ptr_to(Orders), world: ptr_to(World), lanes: ptr_to(u32), mask: 
 
 
 @native
-def hear_world(w: ptr_to(Warp), mask: u32, at: u64, lanes: ptr_to(u32)) -> None:
-    """Views of lanes learn what other clusters released to an address."""
+def hear_world(w: ptr_to(Warp), mask: u32, at: u64, plane: u32) -> None:
+    """Lanes learn, in a plane, what other clusters released to an address."""
     cluster = w.cta.cluster
     world = world_of(cluster)
     if u64(world) == 0:
@@ -311,6 +311,7 @@ def hear_world(w: ptr_to(Warp), mask: u32, at: u64, lanes: ptr_to(u32)) -> None:
         return
     launch = of_launch(cluster)
     o = orders_of(cluster)
+    lanes = knower_of(o, w).now.views + plane * 32
     lock_world(world)
     entry = place_at(world, at, u32(0))
     if u64(entry) == 0:

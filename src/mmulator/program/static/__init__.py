@@ -8,14 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from mmulator.errors import MmulatorError
 from mmulator.findings import Finding
+from mmulator.program.blocks import Program, build
+from mmulator.program.static.groups import left
+from mmulator.program.static.ignored import ignored
+from mmulator.program.static.registers import early
 from mmulator.ptx.tree import Module
+from mmulator.rules.accumulators import A_OVERWRITTEN, NOT_COMMITTED, NOT_WAITED, READ_EARLY, WRITTEN_EARLY
 
-# Each gives the findings of one module.
-ANALYSES: tuple[Callable[[Module], Iterator[Finding]], ...] = ()
+_MISSED = {r.name for r in (READ_EARLY, WRITTEN_EARLY, A_OVERWRITTEN)}
+_AT_EXIT = {r.name for r in (NOT_COMMITTED, NOT_WAITED)}
+# Each gives the findings of one kernel and the functions that it calls.
+ANALYSES: tuple[Callable[[Program], Iterator[Finding]], ...] = (early, left, ignored)
 
 
 def static_findings(module: Module) -> tuple[Finding, ...]:
-    """In the order of the text. The module is verified."""
-    found = [finding for analysis in ANALYSES for finding in analysis(module)]
-    return tuple(sorted(found, key=lambda f: (f.span.start if f.span else 0, f.rule)))
+    """In the order of the text. The module is verified; of a kernel that cannot run nothing is said."""
+    found: dict[tuple[str, str, str, int], Finding] = {}
+    for program in _programs(module):
+        for finding in _of_program(program):
+            found.setdefault((*finding.key, finding.span.start if finding.span else 0), finding)
+    return tuple(sorted(found.values(), key=lambda f: (f.span.start if f.span else 0, f.rule)))
+
+
+def _of_program(program: Program) -> Iterator[Finding]:
+    """Where a wait for wgmma is missed before a use, it is not missed again at the exit."""
+    findings = [finding for analysis in ANALYSES for finding in analysis(program)]
+    missed = any(f.rule in _MISSED for f in findings)
+    return (f for f in findings if not (missed and f.rule in _AT_EXIT))
+
+
+def _programs(module: Module) -> Iterator[Program]:
+    for function in module.functions:
+        if function.is_entry and function.is_defined:
+            try:
+                yield build(module, function)
+            except MmulatorError:
+                continue

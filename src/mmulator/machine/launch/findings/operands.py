@@ -6,29 +6,35 @@ from collections.abc import Callable, Mapping
 
 from mmulator.errors import must_be
 from mmulator.layouts.sparse import metadata
-from mmulator.machine.launch.findings.context import Context
+from mmulator.machine.launch.findings.context import Context, location
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import ResidentCta
 from mmulator.machine.runtime.hooks_operands import OPERAND_NAMES, Operand
 from mmulator.machine.sanitizer.operands import RESERVED as RESERVED_BITS
 from mmulator.machine.state import WGMMA, FaultKind
-from mmulator.ptx.tree import Immediate
+from mmulator.program.fragments import Misuse, Wrong, fragments_of
+from mmulator.ptx.tree import Immediate, Instruction
 from mmulator.rules import Rule
 from mmulator.rules.execution import DIVERGED
 from mmulator.rules.operands import (
     ADDRESS,
     ALIGNMENT,
     BOUNDS,
+    CONVERTED,
     DESCRIPTOR,
+    FRAGMENT,
     METADATA,
     ORDER,
+    REORDERED,
     RESERVED,
+    ROWS,
     SELECTOR,
     SELECTOR_RANGE,
     SHORT_STRIDE,
     SPACE,
     SPACES,
     STRIDE,
+    UNEVEN,
     WGMMA_OPERAND,
     WMMA_OPERAND,
 )
@@ -110,6 +116,41 @@ def _where(c: Context) -> str:
     return describe_address(c.grid, c.words[0])
 
 
+_OPERANDS = {"a": "A", "b": "B", "c": "C", "d": "the stored fragment"}
+
+
+def _fragment(c: Context) -> tuple[str, str]:
+    ins, number = c.instruction, c.words[0]
+    if not number:
+        return f"{ins.mnemonic} on an element of a fragment in some lanes, or with another number in each", ""
+    every = (fragments_of(f).wrong.get(id(ins), ()) for f in c.grid.kernel.program.functions.values())
+    wrong = next(w for w in every if w)[number - 1]
+    return _misuse(ins, wrong), f"register {wrong.slot} of {_OPERANDS[wrong.name]}, which {place_of(wrong.held.origin)} made"
+
+
+def place_of(ins: Instruction) -> str:
+    return f"{ins.mnemonic} ({location(ins)})"
+
+
+def _misuse(ins: Instruction, wrong: Wrong) -> str:
+    held, wanted, name = wrong.held.kind, wrong.wanted, _OPERANDS[wrong.name]
+    match wrong.misuse:
+        case Misuse.CONVERTED:
+            return f"{name} of {ins.mnemonic} is an accumulator that was converted from .{held.type} to .{wanted.type}"
+        case Misuse.REORDERED:
+            elements = " and ".join(str(p.element) for p in wrong.held.parts)
+            return f"{name} of {ins.mnemonic} has element {elements} of the fragment in register {wrong.slot}"
+        case Misuse.UNEVEN:
+            return f"{name} of {ins.mnemonic} is a fragment of which some registers were changed in another way than the others"
+    return f"{name} of {ins.mnemonic} is a fragment of {held}, used as one of {wanted}"
+
+
+def _rows(c: Context) -> tuple[str, str]:
+    _, stride, _, aligned = _parts(c)
+    size = f"{stride * (c.words[3] >> 32) / 8:g} bytes"
+    return f"rows of {c.instruction.mnemonic} are {size} apart, no multiple of {aligned}, the size of the fragment", _where(c)
+
+
 def _reserved(c: Context) -> tuple[str, str]:
     operand, value, _, _ = c.words
     name = OPERAND_NAMES[operand]
@@ -123,6 +164,8 @@ SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
     WGMMA_OPERAND.number: _differs, WMMA_OPERAND.number: _differs, SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
     METADATA.number: _metadata, ORDER.number: _metadata, ADDRESS.number: _address, STRIDE.number: _stride,
     SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
+    ROWS.number: _rows, FRAGMENT.number: _fragment, CONVERTED.number: _fragment, REORDERED.number: _fragment,
+    UNEVEN.number: _fragment,
 }  # fmt: skip
 
 

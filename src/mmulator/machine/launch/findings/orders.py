@@ -10,7 +10,7 @@ from mmulator.codegen.types import Struct
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
-from mmulator.machine.sanitizer.clocks import ALL, FIRST, PLANES, Collector, Knower, Orders
+from mmulator.machine.sanitizer.clocks import ALL, FIRST, PLANES, PROXIES, Collector, Knower, Orders
 from mmulator.machine.sanitizer.locations import LOCATIONS, Location
 from mmulator.machine.sanitizer.phases import PHASERS, Phaser
 from mmulator.machine.sanitizer.world import PLACES, Place, Stranger, World
@@ -55,10 +55,10 @@ def of_cluster(resident: Resident) -> list[np.ndarray]:
         "phasers": _bytes(Phaser, PHASERS * kernel.mbarriers), "locations": _bytes(Location, LOCATIONS),
         "strangers": _bytes(Stranger, threads),
     }  # fmt: skip
-    base = threads * (1 + copies)
+    base, least = threads * (1 + copies), PROXIES if kernel.mbarriers or kernel.movers or kernel.matrix.tiles else 1
     return _filled(
         Orders, parts, threads=threads, copies=copies, base=base, bound=base, stride=stride, capacity=capacity,
-        barrier_count=ctas * NUM_BARRIERS,
+        least=least, barrier_count=ctas * NUM_BARRIERS,
     )  # fmt: skip
 
 

@@ -10,8 +10,22 @@ import numpy as np
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
-from mmulator.machine.sanitizer.records import MEMO, MOST, VERDICTS, Area, LaunchRaces, Node, Races, Record, Verdict
-from mmulator.machine.sanitizer.shadow import SHEET, SHEET_BITS
+from mmulator.machine.sanitizer.records import (
+    JOINS,
+    MEMO,
+    MOST,
+    PATTERNS,
+    VERDICTS,
+    Area,
+    Join,
+    LaunchRaces,
+    Node,
+    Pattern,
+    Races,
+    Record,
+    Verdict,
+)
+from mmulator.machine.sanitizer.shadow import SHEET, SHEET_BITS, SHEET_CELLS
 from mmulator.program.addresses import SLOT_SHIFT
 
 CELL, GRANULE = 8, 16
@@ -45,12 +59,12 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray]:
     given = [(b.start, b.size, b.writable) for b in buffers] + regions
     counts = [-(-(start % GRANULE + size) // SHEET) for start, size, _ in given]
     first = np.cumsum([0, *counts])
-    cells, sheets = untouched(int(first[-1]) * SHEET * CELL), np.zeros(int(first[-1]) + 1, np.uint32)
+    cells, sheets = untouched(int(first[-1]) * SHEET_CELLS * CELL), np.zeros(int(first[-1]) + 1, np.uint32)
     watched = sum(size for _, size, _ in given)
     for n, (start, size, writable) in enumerate(given):
         row = start - start % GRANULE, start, size, 0, 0
         if cells is not None and writable:
-            row = *row[:3], pointer(cells) + int(first[n]) * SHEET * CELL, pointer(sheets) + int(first[n]) * 4
+            row = *row[:3], pointer(cells) + int(first[n]) * SHEET_CELLS * CELL, pointer(sheets) + int(first[n]) * 4
         if n < len(buffers):
             for slot in range(start >> SLOT_SHIFT, (start + size - 1 >> SLOT_SHIFT) + 1):
                 by_slot[slot] = row
@@ -64,7 +78,7 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray]:
         parts += [cells, records, nodes]
         state["records"], state["nodes"], state["room"], state["node_room"] = pointer(records), pointer(nodes), room, node_room
     state["areas"], state["slots"], state["regions"] = pointer(by_slot), slots, pointer(by_address)
-    state["region_count"], state["locked"] = len(by_address), grid.workers > 1
+    state["region_count"] = len(by_address)
     return parts
 
 
@@ -76,20 +90,21 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     room, node_room = SHARED_RECORDS, max(LEAST_NODES, size * resident.size)
     state = np.zeros(1, Races.numpy_dtype())
     arrays = {
-        "cells": np.zeros(sheets * SHEET, np.uint64), "sheets": np.zeros(sheets + 1, np.uint32),
+        "cells": np.zeros(sheets * SHEET_CELLS, np.uint64), "sheets": np.zeros(sheets + 1, np.uint32),
         "verdicts": np.zeros(len(resident.warps) * VERDICTS, Verdict.numpy_dtype()),
+        "patterns": np.zeros(PATTERNS, Pattern.numpy_dtype()),
     }  # fmt: skip
     for name, array in arrays.items():
         state[name] = pointer(array)
     state["stride"], state["sheet_count"] = stride, sheets
     own = {
         "records": np.zeros(room + 1, Record.numpy_dtype()), "nodes": np.zeros(node_room + 1, Node.numpy_dtype()),
-        "memo": np.zeros(MEMO, np.uint32),
+        "memo": np.zeros(MEMO, np.uint32), "joins": np.zeros(JOINS, Join.numpy_dtype()),
     }  # fmt: skip
-    memo = np.zeros(MEMO, np.uint32)
+    memo, joins = np.zeros(MEMO, np.uint32), np.zeros(JOINS, Join.numpy_dtype())
     for name, array in own.items():
         state["shared"][name] = pointer(array)
     shared, other = state["shared"], state["global_"]
     shared["next"], shared["end"], shared["node_next"], shared["node_end"], shared["most"] = 1, room + 1, 1, node_room + 1, 1 << 20
-    other["memo"], other["foreign"], other["most"] = pointer(memo), 1, READERS
-    return [state, *arrays.values(), *own.values(), memo]
+    other["memo"], other["joins"], other["foreign"], other["most"] = pointer(memo), pointer(joins), 1, READERS
+    return [state, *arrays.values(), *own.values(), memo, joins]

@@ -11,26 +11,40 @@ from mmulator.machine.launch.findings.context import Context
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.values import Source, ValuesState
 from mmulator.machine.state import LANES
-from mmulator.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_COPY, UNDEFINED_STORE
+from mmulator.program.provenance import origins, variables_of
+from mmulator.ptx.tree import Address, Reg, Symbol
+from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_COPY, UNDEFINED_STORE
 
 _DOES = {
-    UNDEFINED_STORE.number: "stores to global memory", UNDEFINED_BRANCH.number: "decides by",
-    UNDEFINED_ADDRESS.number: "takes as an address",
+    UNDEFINED_STORE.number: "{} stores a value that nobody has written to global memory",
+    UNDEFINED_BRANCH.number: "{} depends on a value that nobody has written",
+    UNDEFINED_ADDRESS.number: "{} takes its address from a value that nobody has written",
+    UNDEFINED_COPY.number: "{} takes bytes of shared memory to global memory that nobody has written",
 }  # fmt: skip
 
 
 def _use(c: Context) -> str:
-    ins, does = c.instruction, _DOES[int(c.entry["rule"])]
-    if c.other is None:
-        return f"{ins.mnemonic} {does} a register that no instruction has given a value on the way here"
-    return f"{ins.mnemonic} {does} what comes from bytes that nobody has written when {c.conflict} reads them"
+    from_memory = f", from bytes that {c.other.mnemonic} read" if c.other is not None else ""
+    return _DOES[int(c.entry["rule"])].format(c.instruction.mnemonic) + from_memory
 
 
-def _copy(c: Context) -> str:
-    return f"{c.instruction.mnemonic} copies bytes of shared memory that nobody has written"
+def _outside(c: Context) -> str:
+    place, size, *_ = c.words
+    place -= (place >> 31) << 32
+    ins, function = next(
+        ((i, f.function) for f in c.grid.kernel.program.functions.values() for i in f.function.instructions
+         if i.original.span == c.instruction.span), (c.instruction, None),
+    )  # fmt: skip
+    name = "its variable"
+    if function is not None:
+        variables = variables_of(c.grid.kernel.program.module, function)
+        base = next(o for o in ins.operands if isinstance(o, Address)).base
+        symbol = origins(function, variables).get(base.name) if isinstance(base, Reg) else base
+        name = symbol.name.partition("@")[0] if isinstance(symbol, Symbol) else name
+    return f"{c.instruction.mnemonic} accesses byte {place} of {name}, which has {size}"
 
 
-SENTENCES: Mapping[int, Callable[[Context], str]] = {**dict.fromkeys(_DOES, _use), UNDEFINED_COPY.number: _copy}
+SENTENCES: Mapping[int, Callable[[Context], str]] = {**dict.fromkeys(_DOES, _use), OUT_OF_VARIABLE.number: _outside}
 
 
 def of_cluster(resident: Resident) -> Sequence[np.ndarray]:

@@ -1,0 +1,65 @@
+"""Addresses that were computed from a variable and have left it, beside the instructions that access memory there."""
+
+from __future__ import annotations
+
+from mmulator.codegen.ops import mask_bits
+from mmulator.codegen.types import u32
+from mmulator.codegen.values import constant
+from mmulator.isa.effects import Ends
+from mmulator.isa.types import type_bits
+from mmulator.machine.emit.block import LANES
+from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.memory import place_of
+from mmulator.machine.meaning.operands import elements
+from mmulator.machine.runtime.events import left_variable
+from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.tree import Address, Immediate, Instruction, Reg, Symbol
+
+_SLOTS = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST}
+_ROW = 16  # bytes of a row of ldmatrix
+
+
+def _bytes(ins: Instruction) -> int:
+    """That each lane accesses at the first of its addresses; 0 if that is not known here."""
+    if ins.opcode in ("ld", "st", "atom", "red", "ldu") and "type" in dict(ins.form.modifiers):
+        target = ins.operands[0 if not isinstance(ins.operands[0], Address) else 1]
+        return max(type_bits(ins.form["type"]) // 8, 1) * len(elements(target))
+    if ins.opcode in ("ldmatrix", "stmatrix"):
+        return _ROW
+    if ins.opcode == "cp" and len(ins.operands) > 2 and "bulk" not in ins.modifiers and isinstance(ins.operands[2], Immediate):
+        return ins.operands[2].value
+    return 0
+
+
+def stay_inside(e: Emitter, ins: Instruction) -> None:
+    """Before an access: lanes whose address has left the variable that it was computed from."""
+    if e.shadow is None or ins.effects.ends is not Ends.NO:
+        return
+    address = next((o for o in ins.operands if isinstance(o, Address)), None)
+    size = _bytes(ins) if address is not None else 0
+    if address is None or not size:
+        return
+    known, variables = e.kernel.origins[e.function_name], e.kernel.variables[e.function_name]
+    base = address.base
+    symbol = known.get(base.name) if isinstance(base, Reg) else base if isinstance(base, Symbol) else None
+    variable = variables.get(symbol.name) if symbol is not None else None
+    if symbol is None or variable is None:
+        return
+    start = e.symbol(Symbol(symbol.name, 0, symbol.space, symbol.span))
+    if ins.opcode in ("ld", "st", "atom", "red", "ldu"):
+        _, where = place_of(e, ins, address)
+        lanes = e.lanes_of(ins)
+    else:
+        where = e.address(address)
+        lanes = e.lanes_of(ins)
+        if ins.opcode in ("ldmatrix", "stmatrix"):
+            lanes = constant(e.b, u32, (1 << 8 * max(1, ins.form.num)) - 1)
+    offset = u32.vec(LANES)(where - start)  # whatever the slot says
+    bad = lanes & mask_bits(offset > variable.size - size if size <= variable.size else offset == offset)
+    with e.b.if_(bad != 0):
+        at = e.spill(where & 0xFFFFFFFF)
+        slot = _SLOTS[variable.space] << SLOT_SHIFT
+        begin = e.spill(start)
+        e.call(left_variable, e.w, bad, at, slot, begin, size, variable.size, e.site)
+
+

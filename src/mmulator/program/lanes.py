@@ -1,0 +1,99 @@
+"""What depends on the lane and on nothing that was loaded: registers, and blocks of code that only some lanes may reach."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from mmulator.isa.effects import Ends, Memory, Queue, Together
+from mmulator.program.blocks import Block, FunctionBlocks
+from mmulator.program.uses import accesses
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol, VectorOperand, flatten
+
+_LANE = {"tid.x", "laneid", "lanemask_eq", "lanemask_lt", "lanemask_le", "lanemask_gt", "lanemask_ge"}
+_SAME, _LANES, _ELSE = range(3)  # the same in all lanes, computed from the number of the lane, or from something else
+
+
+def lanes_of(function: FunctionBlocks) -> LaneFacts:
+    if "lanes" not in function.known:
+        function.known["lanes"] = LaneFacts(function)
+    found: LaneFacts = function.known["lanes"]
+    return found
+
+
+class LaneFacts:
+    """Of a function."""
+
+    def __init__(self, function: FunctionBlocks) -> None:
+        self.function = function
+        self.first = function.blocks[0].index
+        self.classes: dict[str, int] = defaultdict(int)
+        self._classify([i for b in function.blocks for i in (*b.body, *([b.last] if b.last is not None else []))])
+        self.guarded = self._guarded_blocks()
+
+    def of(self, operand: Operand) -> int:
+        match operand:
+            case Reg(name=name):
+                return self.classes[name]
+            case SpecialRegister(name=name):
+                return _LANES if name in _LANE else _SAME
+            case Immediate() | Symbol():
+                return _SAME
+        return _ELSE
+
+    def _classify(self, every: list[Instruction]) -> None:
+        changed = True
+        while changed:
+            changed = False
+            for ins in every:
+                new = self._result(ins)
+                for access, operand in accesses(ins):
+                    for o in flatten((operand,)) if "w" in access and not isinstance(operand, Address) else ():
+                        if isinstance(o, Reg) and self.classes[o.name] < new:
+                            self.classes[o.name] = new
+                            changed = True
+
+    def _result(self, ins: Instruction) -> int:
+        e = ins.effects
+        if e.memory is Memory.READ and ins.opcode == "ld" and ins.form["space"].startswith("param"):
+            return _SAME
+        if e.together is not Together.ALONE or e.memory is not Memory.NONE or e.queue is not Queue.NONE or e.ends is not Ends.NO:
+            return _ELSE
+        sources = [o for access, x in accesses(ins) if access != "w" for o in _flat(x)]
+        guard = [ins.guard[0]] if ins.guard is not None else []
+        return max((self.of(o) for o in (*sources, *guard)), default=_SAME)
+
+    def _guarded_blocks(self) -> set[int]:
+        """Blocks that lanes reach or not by a branch whose condition depends on the lane."""
+        found: set[int] = set()
+        for block in self.function.blocks:
+            if block.ending is not Ends.BRANCH or block.last is None or block.last.guard is None:
+                continue
+            if self.classes[block.last.guard[0].name] != _LANES:
+                continue
+            one, other = (self._reached(t, block.index) for t in block.targets)
+            found |= one ^ other
+        return found
+
+    def _reached(self, start: int, without: int) -> set[int]:
+        seen: set[int] = set()
+        waiting = [start]
+        while waiting:
+            n = waiting.pop()
+            if n not in seen and n != without:
+                seen.add(n)
+                waiting += self.function.blocks[n - self.first].targets
+        return seen
+
+    def under_condition(self, ins: Instruction, block: Block) -> bool:
+        """Whether lanes may differ in whether they execute an instruction, by their numbers alone."""
+        guard = ins.guard is not None and self.classes[ins.guard[0].name] == _LANES
+        return guard or block.index in self.guarded
+
+    def differing(self, ins: Instruction) -> list[Reg]:
+        """Operands that an instruction reads in which lanes may differ, by their numbers alone."""
+        sources = (o for access, o in accesses(ins) if "w" not in access)
+        return [o for o in sources if isinstance(o, Reg) and o.type != "pred" and self.of(o) == _LANES]
+
+
+def _flat(operand: Operand) -> tuple[Operand, ...]:
+    return operand.elements if isinstance(operand, VectorOperand) else tuple(flatten((operand,)))

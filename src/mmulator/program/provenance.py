@@ -1,0 +1,101 @@
+"""Which variable an address was computed from: registers that every instruction which writes them takes from one variable.
+
+Said only where it is certain. A register that two variables reach, or a variable and anything else, or arithmetic that is more
+than adding numbers to an address, has no known origin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+
+from mmulator.isa.effects import Ends
+from mmulator.program.uses import accesses, registers_of, uses_and_defs
+from mmulator.ptx.tree import Address, Function, Instruction, Module, Operand, Reg, Symbol, Variable
+
+SPACES = ("shared", "local", "const")  # where variables lie side by side
+
+
+class Other(Enum):
+    NUMBER = "no address"
+    UNKNOWN = "an address, perhaps, of whatever it is"
+
+
+Origin = Symbol | Other
+
+
+def variables_of(module: Module, function: Function) -> dict[str, Variable]:
+    """Variables of known size that lie side by side with others, by name."""
+    every = [*module.variables, *function.variables]
+    return {v.name: v for v in every if v.space in SPACES and v.linkage != "extern" and v.size > 0}
+
+
+def _joined(a: Origin | None, b: Origin | None) -> Origin | None:
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(a, Symbol) and isinstance(b, Symbol):
+        return a if a.name == b.name else Other.UNKNOWN
+    return a if a is b else Other.UNKNOWN
+
+
+def origins(function: Function, variables: dict[str, Variable]) -> dict[str, Symbol]:
+    """Of each register that is an address in one of the variables this one."""
+    known: dict[str, Origin] = {}
+    steps = [(i, uses_and_defs(i)[1]) for i in function.instructions]
+    steps = [(i, defs) for i, defs in steps if defs]
+    changed = True
+    while changed:
+        changed = False
+        for ins, defs in steps:
+            origin = _origin(ins, known, variables)
+            for name in defs if origin is not None else ():
+                joined = _joined(known.get(name), origin)
+                if joined is not None and joined != known.get(name):
+                    known[name] = joined
+                    changed = True
+    given = {p.name for p in (*function.params, *function.returns)}
+    return {n: o for n, o in known.items() if isinstance(o, Symbol) and n not in given}
+
+
+def _of(operand: Operand, known: dict[str, Origin], variables: dict[str, Variable]) -> Origin | None:
+    if isinstance(operand, Reg):
+        return known.get(operand.name)
+    if isinstance(operand, Symbol) and operand.name in variables:
+        return replace(operand, offset=0)
+    return Other.UNKNOWN if isinstance(operand, Symbol) else Other.NUMBER
+
+
+def _origin(ins: Instruction, known: dict[str, Origin], variables: dict[str, Variable]) -> Origin | None:
+    """What the results of an instruction come from, or None if that is not known yet."""
+    if ins.effects.ends is not Ends.NO or any(isinstance(o, Address) for o in ins.operands):
+        return Other.NUMBER  # loaded, or the result of a call
+    if ins.opcode in ("mov", "cvta", "cvt") and len(ins.operands) == 2 and isinstance(ins.operands[0], Reg):
+        if not isinstance(ins.operands[1], Reg | Symbol):
+            return Other.UNKNOWN if _touches(ins, known, variables) else Other.NUMBER
+        return _of(ins.operands[1], known, variables)
+    sources = [_of(o, known, variables) for o in ins.operands[1:]]
+    if ins.opcode == "selp":
+        return _joined(*sources[:2])
+    if ins.opcode in ("add", "sub", "mad") and len(sources) in (2, 3):
+        if any(s is None for s in sources):
+            return None
+        *factors, last = sources
+        found = [s for s in sources if isinstance(s, Symbol)]
+        if Other.UNKNOWN in sources or len(found) > 1:
+            return Other.UNKNOWN
+        if not found:
+            return Other.NUMBER
+        wrong = {"add": False, "sub": isinstance(last, Symbol), "mad": not isinstance(last, Symbol)}[ins.opcode]
+        return Other.UNKNOWN if wrong else found[0]
+    return Other.UNKNOWN if _touches(ins, known, variables) else Other.NUMBER
+
+
+def _touches(ins: Instruction, known: dict[str, Origin], variables: dict[str, Variable]) -> bool:
+    """Whether an instruction computes with an address."""
+    for access, operand in accesses(ins):
+        if "r" in access:
+            if isinstance(operand, Symbol) and operand.name in variables:
+                return True
+            if any(isinstance(o := known.get(n), Symbol) or o is Other.UNKNOWN for n in registers_of(operand)):
+                return True
+    return False

@@ -1,0 +1,74 @@
+"""A kernel's instructions in the order in which they may be executed, for analyses of what every path does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from mmulator.findings import Finding, Place
+from mmulator.isa.effects import Ends, Together
+from mmulator.program.blocks import Block, FunctionBlocks
+from mmulator.ptx.tree import Instruction
+from mmulator.rules.rule import Rule
+
+State = TypeVar("State")
+_ALONE = (Together.ALONE, Together.LIVE)
+
+
+def instructions(block: Block) -> list[Instruction]:
+    """Those that are executed in a block. `last` may stand for a way round itself."""
+    last = block.last
+    if last is None or (block.ending is Ends.BRANCH and last.effects.ends is not Ends.BRANCH):
+        return block.body
+    return [*block.body, last]
+
+
+def certain(ins: Instruction) -> bool:
+    """Whether an instruction acts if control reaches it: what ends a block or waits for others has a way round itself."""
+    return ins.guard is None or ins.effects.ends is not Ends.NO or ins.effects.together not in _ALONE
+
+
+def forward(
+    function: FunctionBlocks, start: State, step: Callable[[State, Instruction], State], meet: Callable[[State, State], State]
+) -> dict[int, State]:
+    """The state at the start of each block that can be reached: `meet` of what all ways to it leave."""
+    first = function.blocks[0].index
+    states = {first: start}
+    waiting = [first]
+    while waiting:
+        block = function.blocks[waiting.pop() - first]
+        state = states[block.index]
+        for ins in instructions(block):
+            state = step(state, ins)
+        for target in block.targets:
+            met = state if target not in states else meet(states[target], state)
+            if target not in states or met != states[target]:
+                states[target] = met
+                waiting.append(target)
+    return states
+
+
+def reachable(function: FunctionBlocks, block: Block) -> set[int]:
+    """Numbers of the blocks that control may come to behind a block; the block itself is among them if it is in a loop."""
+    first = function.blocks[0].index
+    found: set[int] = set()
+    waiting = list(block.targets)
+    while waiting:
+        at = waiting.pop()
+        if at not in found:
+            found.add(at)
+            waiting += function.blocks[at - first].targets
+    return found
+
+
+def found(rule: Rule, ins: Instruction, message: str, where: str = "", other: Instruction | None = None) -> Finding:
+    """A finding of the text: nobody in particular executes it."""
+    conflict = None if other is None else Place(other.mnemonic, _location(other), other.span.brief, "", other.span)
+    return Finding(
+        rule.name, str(rule.severity), message, ins.mnemonic, _location(ins), ins.span.brief, "", where, conflict, 0, 1, rule.hint,
+        span=ins.span,
+    )  # fmt: skip
+
+
+def _location(ins: Instruction) -> str:
+    return f"{ins.span.source.name}:{ins.span.line}"

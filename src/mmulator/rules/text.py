@@ -1,0 +1,34 @@
+"""What only a module's text is asked for (program/static/). Numbers from 900 on."""
+
+from __future__ import annotations
+
+from mmulator.rules.rule import Rule, Severity
+
+_COPY = "PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async."
+
+COPY_NOT_COMMITTED = Rule(
+    900, "cp-async-not-committed", Severity.WARNING, "a cp.async belongs to no group when its thread exits",
+    _COPY + "commit_group",
+    "cp.async.wait_group waits for groups, so it does not wait for a cp.async that no cp.async.commit_group follows, and nobody "
+    "knows when its bytes are there.",
+    "put cp.async.commit_group behind the last cp.async of a batch, or wait with cp.async.wait_all",
+    static=True,
+)  # fmt: skip
+COPY_NOT_WAITED = Rule(
+    901, "cp-async-not-waited", Severity.WARNING, "nothing waits for a cp.async",
+    _COPY + "wait_group",
+    "The bytes of a cp.async are there behind cp.async.wait_group or cp.async.wait_all, or when an mbarrier that "
+    "cp.async.mbarrier.arrive told of it completes its phase. Who reads them without may read what was there before.",
+    "put cp.async.wait_group or cp.async.wait_all, and a barrier if other threads read the bytes, before they are read",
+    static=True,
+)  # fmt: skip
+WAIT_IGNORED = Rule(
+    902, "mbarrier-wait-ignored", Severity.WARNING, "nobody looks at what a wait for an mbarrier says",
+    "PTX ISA 9.1, Parallel Synchronization and Communication Instructions: mbarrier.test_wait, mbarrier.try_wait",
+    "mbarrier.try_wait says whether the phase is complete, and may come back before it is. Who does not look goes on whether the "
+    "bytes are there or not.",
+    "branch back to the wait while its predicate is false",
+    static=True,
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (COPY_NOT_COMMITTED, COPY_NOT_WAITED, WAIT_IGNORED)
