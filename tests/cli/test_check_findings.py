@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from mmulator.cli.app import run
 from mmulator.findings import Finding
 from mmulator.program import static
-from mmulator.ptx.tree import Module
+from mmulator.program.blocks import Program
 from tests.cli.test_sanitize import check_shape
 from tests.support.ptx_text import kernel
 
@@ -24,9 +25,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def found(severity: str) -> object:
-    def analysis(module: Module) -> object:
-        (function,) = module.functions
+def found(severity: str) -> Callable[[Program], Iterator[Finding]]:
+    def analysis(program: Program) -> Iterator[Finding]:
+        (function,) = program.module.functions
         ins = [*function.instructions][1]
         place = (ins.mnemonic, f"k.ptx:{ins.span.line}", "", "", "", None, 0, 1, "do something else")
         yield Finding("wgmma-fence-missing", severity, "something is wrong here", *place, span=ins.span)
