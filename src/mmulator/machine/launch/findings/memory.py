@@ -16,6 +16,7 @@ from mmulator.machine.launch.findings import (
     proxies,
     shadows,
     values,
+    waits,
 )
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
@@ -34,5 +35,6 @@ OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "clusters": mbarriers.of_blocks,
     "execution": execution.of_cluster,
     "values": values.of_cluster,
+    "waits": waits.of_cluster,
     "proxies": proxies.memory,
 }
