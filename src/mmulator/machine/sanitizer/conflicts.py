@@ -165,6 +165,11 @@ def async_found(
     one = u32(1)
     lanes = one << lane
     kind = kind_of(flags)
+    if level != 0:  # the same again
+        if p.told == u64(record) and p.told_site == site:
+            return
+        p.told = u64(record)
+        p.told_site = site
     if kind == int(Kind.WGMMA):
         lanes = u32(FULL)
     agent = record.agent

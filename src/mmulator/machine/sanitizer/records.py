@@ -12,7 +12,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, fill_bytes
-from mmulator.codegen.types import Struct, ptr_to, u32, u64
+from mmulator.codegen.types import Struct, ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.atomic import atomic_rmw
 from mmulator.machine.runtime.events import Access
 from mmulator.machine.sanitizer.found import of_cluster, of_launch
@@ -119,7 +119,15 @@ Actor = Struct("Actor", [
     ("lane", u32), ("lanes", u32), ("site", u32), ("flags", u32), ("agent", u32), ("clock", u32),
     ("asynchronous", u32), ("issuers", u32), ("record", u32), ("entry", u32), ("plain", u32), ("again", u32),
     ("mask", u32), ("shape", u32), ("read_site", u32), ("seen", u32), ("seen_known", u32), ("seen_fenced", u32),
-    ("at", u64), ("bytes", u64),
+    ("at", u64), ("bytes", u64), ("met", ptr),
+])  # fmt: skip
+
+MET = 48
+# The writes that an asynchronous actor has met (Actor.met, or null): records, which lanes, and where first; of more than MET not
+# all. operation, site, forgotten: whose they are, and how often the store had forgotten all by then.
+Met = Struct("Met", [
+    ("operation", u64), ("forgotten", u64), ("site", u32), ("count", u32), ("records", u32, MET), ("lanes", u32, MET),
+    ("at", u64, MET),
 ])  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from mmulator.machine.sanitizer.records import (
     LANE_MASK,
     LIST,
     LIST_KEY,
+    MET,
     PER_LANE,
     PROXY_FROM,
     SCOPE_MASK,
@@ -45,6 +46,7 @@ from mmulator.machine.sanitizer.records import (
     Area,
     Kind,
     LaunchRaces,
+    Met,
     Races,
     Record,
     Store,
@@ -225,6 +227,39 @@ def together(a: ptr_to(Actor), r: ptr_to(Record)) -> u32:
 
 
 @native
+def note_met(a: ptr_to(Actor), number: u32, lanes: u32) -> None:
+    """An asynchronous actor meets a write."""
+    met = cast_ptr(Met, a.met)
+    for n in range(minimum(met.count, u32(MET))):
+        if met.records[n] == number:
+            met.lanes[n] = met.lanes[n] | lanes
+            return
+    if met.count < MET:
+        met.records[met.count] = number
+        met.lanes[met.count] = lanes
+        met.at[met.count] = a.at
+    met.count = met.count + 1
+
+
+@native
+def check_met(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
+    """The actor meets the writes that another of the same operation has met."""
+    for n in range(met.count):
+        number = met.records[n]
+        r = a.store.records + number
+        lanes = met.lanes[n]
+        level = issue_level(a, r, number, lanes)
+        if level != FENCED:
+            unknown = lanes & ~a.seen_known
+            if level == KNOWN:
+                unknown = lanes & ~a.seen_fenced
+            if level == UNORDERED or kind_of(r.flags) < PROXY_FROM:
+                if unknown == 0:
+                    unknown = lanes
+                async_found(a.w, a.lane, met.at[n], u32(16), a.flags, a.site, r, trailing_zeros(unknown), level)
+
+
+@native
 def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     """The actor meets an access that its own conflicts with: a write, or a read."""
     number = item >> LANE_BITS
@@ -234,6 +269,8 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     lanes = turned(r.lanes, item & LANE_MASK)
     kind = kind_of(r.flags)
     if a.asynchronous != 0:
+        if wrote != 0 and u64(a.met) != 0:
+            note_met(a, number, lanes)
         level = issue_level(a, r, number, lanes)
         if level == FENCED:
             return
@@ -552,6 +589,7 @@ def act_async(
     out.clock = clock
     out.asynchronous = u32(1)
     out.issuers = lanes
+    out.met = null(u8)
     out.plain = u32(0)
     if global_ == 0:
         enough(s, w)
