@@ -1,9 +1,9 @@
 """The shadow of memory: of each byte who wrote it last, and who has read it since.
 
 Memory is cut into sheets of SHEET bytes. A sheet has a granule of 16, 4, 2 or 1 bytes, which gets finer when an access does not
-cover whole granules; of each granule a cell of 8 bytes says the last write (an entry: records.py) and the readers since: none, one,
-or a list. A sheet has cells of each granule in pages of their own, of which those of one are used, and no other is ever touched in
-most; so no lock is needed where several workers access one sheet: what comes late to cells that are no longer used is lost.
+cover whole granules; of each granule a cell of 8 bytes says the last write (an entry: records.py) and the readers since: none,
+one, or a list. A sheet has cells of each granule in pages of their own, of which those of one are used, and most sheets never
+touch another; so no lock is needed where several workers access one: what comes late to cells that are no longer used is lost.
 
     act_async  an asynchronous operation is who accesses memory now: fills an Actor
     touch      the actor accesses bytes: what nothing orders with it is told (`conflict`), then it is written down
@@ -86,8 +86,8 @@ def verdict_of(a: ptr_to(Actor), number: u32) -> ptr_to(Verdict):
 
 @native
 def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
-    """Which lanes of a record all lanes of the actor's instruction know of, by what they have learned. It is kept: later they know
-    more, or the clock has ticked."""
+    """Which lanes of a record all lanes of the actor's instruction know of, by what they have learned. It is kept: later they
+    know more, or the clock has ticked."""
     w = a.w
     store = a.store
     key = number * 2 + store.foreign
@@ -197,6 +197,8 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
         a.seen = number
         a.seen_known = issue_lanes(a, r, u32(clocks.KNOWN))
         a.seen_fenced = issue_lanes(a, r, u32(clocks.FENCED) + a.store.foreign)
+        if (r.all & ~a.seen_fenced) == 0:
+            a.fine = number
     if (lanes & ~a.seen_fenced) == 0:
         return u32(FENCED)
     if (lanes & ~a.seen_known) == 0:
@@ -233,7 +235,9 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
             return
         if (a.flags & r.flags & ATOMIC) != 0:
             return
-        if level == UNORDERED or (wrote != 0 and kind < PROXY_FROM):
+        if number != a.told and (level == UNORDERED or (wrote != 0 and kind < PROXY_FROM)):
+            a.told = number
+            a.fine = number
             async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, level)
         return
     if together(a, r) != 0:
@@ -249,8 +253,8 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
 # readers --------------------------------------------------------------------------------------------------------------
 @native
 def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> u32:
-    """1 if whoever comes after the actor's read comes after one of a list, too, which so need not be kept. turn, shift: the lanes of
-    the one and of the actor's, both relative to the cell's."""
+    """1 if whoever comes after the actor's read comes after one of a list, too, which so need not be kept. turn, shift: the lanes
+    of the one and of the actor's, both relative to the cell's."""
     r = a.store.records + number
     if (a.flags & ~r.flags & STRONG) != 0:
         return u32(0)
@@ -402,7 +406,8 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
             continue
         last = u32(cell)
         readers = u32(cell >> 32)
-        if last != 0 and last != a.entry:
+        number = last >> LANE_BITS
+        if number != 0 and number != a.fine:
             check_access(a, last, u32(1))
         new = cell
         if writes != 0:
@@ -552,6 +557,8 @@ def act_async(
     out.mask = u32(1)
     out.shape = u32(1)
     out.seen = u32(0)
+    out.told = u32(0)
+    out.fine = u32(0)
     out.record = record_of(out, u32(1), u32(0))
     out.entry = (out.record << LANE_BITS) | lane
     if out.record == 0:
