@@ -24,6 +24,7 @@ from mmulator.machine.runtime.atomic import atomic_rmw
 from mmulator.machine.sanitizer import clocks
 from mmulator.machine.sanitizer.clocks import U32, agent_of, entries_of, knower_of, knows, now, orders_of
 from mmulator.machine.sanitizer.conflicts import async_conflict, async_found
+from mmulator.machine.sanitizer.issues import has_fenced, issue_knows_foreign
 from mmulator.machine.sanitizer.judgement import conflict
 from mmulator.machine.sanitizer.records import (
     ATOMIC,
@@ -190,7 +191,12 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
         if r.cluster != u32(a.cluster.number):
             if kind_of(a.flags) == int(Kind.MAP):
                 return u32(UNORDERED)  # other fences count
-            return u32(FENCED)
+            if issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, u32(clocks.KNOWN)) == 0:
+                return u32(UNORDERED)
+            if has_fenced(a.cluster, r.cluster) != 0:
+                return u32(FENCED)
+            plane = u32(clocks.FENCED_GLOBAL)
+            return KNOWN + issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, plane)
     if kind_of(a.flags) == int(Kind.MAP):
         return u32(UNORDERED)
     if a.seen != number:
