@@ -277,8 +277,8 @@ def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> u32:
 
 @native
 def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
-    """A list that the actor's read joins, whose lane is `shift` further than the cell's: the new one, and above it how much further
-    its own is. A list: what a cell says of its readers, without the lane."""
+    """A list that the actor's read joins, whose lane is `shift` further than the cell's: the new one, and above it how much
+    further its own is. A list: what a cell says of its readers, without the lane."""
     store = a.store
     item = (a.record << LANE_BITS) | shift
     spread = (list * 0x9E3779B1) ^ (item * 0x85EBCA6B)
@@ -388,8 +388,8 @@ def read_by_itself(a: ptr_to(Actor), readers: u32) -> u32:
 
 @native(inline=True)
 def behind(a: ptr_to(Actor), last: u32, readers: u32) -> u32:
-    """What a cell says of its readers after a write: nobody. After a strong one those before, since others that are strong may come
-    from threads which do not know of them; and the last write, if it was weak."""
+    """What a cell says of its readers after a write: nobody. After a strong one those before, since others that are strong may
+    come from threads which do not know of them; and the last write, if it was weak."""
     if (a.flags & STRONG) == 0:
         return u32(0)
     if readers == 0 and last != 0:
@@ -541,8 +541,8 @@ def act_async(
     w: ptr_to(Warp), lane: u32, lanes: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32,
     out: ptr_to(Actor),
 ) -> None:
-    """An asynchronous operation that lanes issue now (lane: who is named) accesses shared (global_: global) memory from now on, and
-    others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
+    """An asynchronous operation that lanes issue now (lane: who is named) accesses shared (global_: global) memory from now on,
+    and others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
     cluster = w.cta.cluster
     s = races_of(cluster)
     out.w = w
