@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.cli.output import print_columns, print_heading, print_json, print_line, print_text
+from mmulator.cli.output import narrow, print_columns, print_heading, print_json, print_line, print_text, width
 from mmulator.rules import RULES, TOPICS, Rule
 from mmulator.rules.examples import example
 
@@ -25,7 +25,8 @@ def similar(words: list[str]) -> list[str]:
     """Rules that may have been meant by words that name neither a rule nor an instruction."""
     from mmulator.rules.choice import like
 
-    return like("-".join(words)) if "-" in "".join(words) or len(words) > 1 or words[0].isalpha() else []
+    word = "-".join(words).replace("_", "-")
+    return like(word) if "-" in word or word.isalpha() else []
 
 
 def tell(names: tuple[str, ...], several: bool, json: bool) -> None:
@@ -76,9 +77,10 @@ def _one(rule: Rule) -> None:
     shown = example(rule.name)
     if shown is None:
         return
+    room = width() if narrow() else 1 << 30
     for title, lines, others in (("Right", shown.right, shown.wrong), ("Wrong", shown.wrong, shown.right)):
         print()
         print_heading(title)
         for line in lines:
-            mark = " " if line in others else ">"
-            print(f"{mark} {line}")
+            text = f"{' ' if line in others else '>'} {line}"
+            print(text[: room - 3] + "..." if len(text) > room else text)

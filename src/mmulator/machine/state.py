@@ -219,6 +219,7 @@ Cluster = Struct("Cluster", [
     ("others", u32),  # whether other clusters of the grid are not over
     ("accounts", ptr), ("account_count", u32),  # a table of ACCOUNTS; how many are in use
     ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; how often it was complete
+    ("stalled", u32),  # of a sanitized launch: its threads run, and nothing will ever change
     ("sanitizer", ptr),  # of a sanitized launch: a SanitizedCluster, or null
 ])  # fmt: skip
 

@@ -14,7 +14,7 @@ from mmulator.isa.effects import Ends, Memory, Queue, Step, Together
 from mmulator.program.blocks import FunctionBlocks
 from mmulator.program.frames import Liveness
 from mmulator.program.uses import CARRY, accesses, uses_and_defs
-from mmulator.ptx.tree import Address, Instruction, Reg, Symbol, VectorOperand
+from mmulator.ptx.tree import Address, Immediate, Instruction, Reg, Symbol, VectorOperand
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,12 @@ def in_doubt(ins: Instruction) -> bool:
     return space in ("", "shared", "local", "param")
 
 
+def may_miss(ins: Instruction) -> bool:
+    """Whether a shfl may read from a lane that does not execute it, whose value is undefined: it does not name them all."""
+    mask = ins.operands[-1]
+    return ins.opcode == "shfl" and not (isinstance(mask, Immediate) and mask.bits("b32") == 0xFFFFFFFF)
+
+
 def doubt(function: FunctionBlocks, live: Liveness) -> Doubt:
     """What may be undefined in a function."""
     given = {p.name for p in (*function.function.params, *function.function.returns)}
@@ -116,6 +122,8 @@ def _doubt(flow: Flow, ins: Instruction, uses: set[str], found: set[str], own: s
         return True
     if flow is Flow.DEFINED:
         return False
+    if flow is Flow.LANES and may_miss(ins):
+        return True
     if flow is Flow.LOADED and loads:
         base = must_be(next(o for o in ins.operands if isinstance(o, Address)), Address).base
         return not (ins.form["space"].startswith("param") and isinstance(base, Symbol) and base.name in own)

@@ -86,6 +86,13 @@ INIT_NOT_VISIBLE = Rule(
     "block; by threads of another block by barrier.cluster, whose arrive has .release or follows fence.mbarrier_init.",
     "let the block meet at bar.sync behind mbarrier.init, a cluster at fence.mbarrier_init and barrier.cluster",
 )  # fmt: skip
+SCOPE_TOO_NARROW = Rule(
+    414, "mbarrier-scope-too-narrow", _WARNING, "an arrival of scope .cta at an mbarrier of another block",
+    _SYNC + "mbarrier.arrive; Memory Consistency Model: Scope",
+    "A release of scope .cta orders for threads of the own block alone. Who waits at another block's mbarrier is none of these: "
+    "what was written or read before the arrival may come later there.",
+    "arrive with .release.cluster, and wait with .acquire.cluster",
+)  # fmt: skip
 
 EXIT_UNSYNCHRONISED = Rule(
     420, "cluster-exit-unsynchronised", _ERROR, "a block exits while another may still access its shared memory", _DSM,
@@ -109,6 +116,6 @@ BARRIER_UNPAIRED = Rule(
 
 RULES: tuple[Rule, ...] = (
     INIT_IN_USE, NOT_INITIALISED, AFTER_INVAL, COUNT_INVALID, ARRIVAL_OVERRUN, TX_OVERFLOW, NO_COMPLETE, STORED_TO, READ_AS_DATA,
-    OTHER_BLOCK, BYTES_MISSING, BYTES_UNEXPECTED, INVAL_IN_USE, INIT_NOT_VISIBLE, EXIT_UNSYNCHRONISED, START_UNSYNCHRONISED,
-    BARRIER_UNPAIRED,
+    OTHER_BLOCK, BYTES_MISSING, BYTES_UNEXPECTED, INVAL_IN_USE, INIT_NOT_VISIBLE, SCOPE_TOO_NARROW, EXIT_UNSYNCHRONISED,
+    START_UNSYNCHRONISED, BARRIER_UNPAIRED,
 )  # fmt: skip

@@ -38,9 +38,8 @@ IN_WARP = Rule(
     "let all threads that the mask names take the same branches up to here",
 )  # fmt: skip
 LIVELOCK = Rule(
-    805, "livelock", _ERROR, "threads poll memory that nobody changes any more",
-    "PTX ISA 9.1, Memory Consistency Model",
-    "A loop that ends when memory changes never ends if every thread that could change it has exited, or is in such a loop.",
+    805, "livelock", _ERROR, "threads go round a loop that nothing can end", "PTX ISA 9.1, Memory Consistency Model",
+    "A loop that ends when memory changes never ends if each thread that could change it has exited, or waits, or polls.",
     "look for who should store the value that ends the loop: whether it runs at all, stores there, and stores that value",
 )  # fmt: skip
 

@@ -40,8 +40,11 @@ class Subscriber(Protocol):
     def settle(self, cluster: int) -> None:
         """A worker leaves a cluster alone, for now or for good."""
 
+    def stalled(self, residents: Sequence[Resident]) -> bool:
+        """Whether nothing can change in these clusters any more, which are all that are not over."""
+
     def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
-        """A fault, a deadlock or the time limit ends the run: of this cluster, or where the clusters are that have begun."""
+        """A fault or a deadlock ends the run: in these clusters."""
 
 
 class Logs:

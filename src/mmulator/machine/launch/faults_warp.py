@@ -105,6 +105,8 @@ def _others(found: Sequence[Group], warp: int, known: int) -> list[Group]:
 def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
     """All warps wait: say for what. Lanes that wait for their own warp come first, since nobody else can help them."""
     every = [(c, groups(grid, c)) for c in resident.each()]
+    if resident.cluster["stalled"][0]:
+        return describe_livelock([resident])
     cta, found = max(every, key=lambda x: _telling(x[1]))
     held = next((g for g in found if _is_held(g, found)), None)
     if held is not None and held.instruction is not None:
@@ -122,6 +124,20 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
     return ExecutionFault(
         f"deadlock in {cta}: {everywhere(cta, every)}{waits_text(resident, cta)}",
         span=ins.span if ins is not None else None, rule=rule, hint=hint,
+    )  # fmt: skip
+
+
+def describe_livelock(residents: Sequence[Resident]) -> ExecutionFault:
+    """Threads of these clusters run for ever: where those of the first are."""
+    for r in residents:
+        r.cluster["stalled"] = 1
+    every = [(c, groups(r.grid, c)) for r in residents[:1] for c in r.each()]
+    cta, first = next(((c, g) for c, found in every for g in found if g.state == "runs"), (every[0][0], every[0][1][0]))
+    return ExecutionFault(
+        f"livelock in {cta}: {everywhere(cta, every)}; nobody is left who could change what these threads look at",
+        span=first.instruction.span if first.instruction is not None else None,
+        rule="a loop that waits for a change of memory needs a thread that makes it",
+        hint="look for who should store the value that ends the loop: whether it runs, stores there, and stores that value",
     )  # fmt: skip
 
 

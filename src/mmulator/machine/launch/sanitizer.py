@@ -11,6 +11,7 @@ import numpy as np
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.findings.memory import OF_CLUSTER, OF_LAUNCH
 from mmulator.machine.launch.findings.sentences import findings_of
+from mmulator.machine.launch.stillness import Calm
 from mmulator.machine.sanitizer.state import ROOM, Found, SanitizedCluster, SanitizedLaunch
 from mmulator.machine.state import Log
 from mmulator.rules import RULES, Severity
@@ -40,7 +41,7 @@ class Sanitizer:
         return SANITIZE
 
     def begin(self, grid: Grid) -> None:
-        self.grid = grid
+        self.grid, self.calm = grid, Calm()
         self.tables = np.zeros((grid.workers, ROOM), FOUND)
         self.logs = np.zeros(grid.workers, LOG)
         self.logs["entries"] = pointer(self.tables) + np.arange(grid.workers) * self.tables.strides[0]
@@ -67,7 +68,10 @@ class Sanitizer:
         return pointer(self.logs) + worker * LOG.itemsize
 
     def settle(self, cluster: int) -> None:
-        """Nothing is kept back."""
+        self.calm.look(cluster)
+
+    def stalled(self, residents: Sequence[Resident]) -> bool:
+        return self.calm.for_ever(residents)
 
     def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
         from mmulator.machine.launch.findings.ended import of_the_end

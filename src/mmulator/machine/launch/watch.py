@@ -96,6 +96,10 @@ class Watches:
     def settle(self, cluster: int) -> None:
         self._settle(cluster)
 
+    def stalled(self, residents: Sequence[Resident]) -> bool:
+        """It does not look."""
+        return False
+
     def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
         """The stores so far are told."""
 

@@ -24,7 +24,7 @@ from mmulator.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.machine.launch import crew
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.faults import describe_fault
-from mmulator.machine.launch.faults_warp import describe_deadlock, unfinished
+from mmulator.machine.launch.faults_warp import describe_deadlock, describe_livelock, unfinished
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.limits import check_host
 from mmulator.machine.launch.resident import Resident
@@ -259,6 +259,9 @@ class Workers:
                 self.look(now)
         if subscriber is not None:
             subscriber.settle(cluster)
+            begun = [] if self.new else self._begun()
+            if begun and subscriber.stalled(begun):
+                raise self._told(describe_livelock(begun), *begun)
         if result in (Stop.EXITED, Stop.INTERRUPTED):
             self._settle(resident, True)
         elif result == Stop.FAULT:
@@ -368,7 +371,7 @@ class Workers:
             self.lead()
         except _Late:
             self._halt()
-            raise self._told(self._too_late(timeout), *self._begun()) from None
+            raise self._too_late(timeout) from None
         except KeyboardInterrupt:
             self._halt()
             raise KeyboardInterrupt(f"{self._how_far()}; {unfinished(grid, self._begun())[0]}") from None

@@ -32,7 +32,7 @@ from mmulator.machine.runtime.warp import shfl_function
 from mmulator.machine.state import FULL as ALL
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.operands import call_operands
-from mmulator.program.undefined import Flow, flow_of
+from mmulator.program.undefined import Flow, flow_of, may_miss
 from mmulator.program.uses import accesses, registers_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, flatten
 from mmulator.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_STORE
@@ -233,7 +233,7 @@ def _rows(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
 
 def _lanes(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     a, b, c = ins.operands[1:4]
-    mask = _every(s.of(n) for n in _names([a]))
+    mask = _every([*(s.of(n) for n in _names([a])), *([e.lanes_of(ins)] if may_miss(ins) else [])])
     out: Value | None = None
     if mask is not None:
         by = [e.spill(U32(e.source(o, "b32"))) for o in (b, c)]

@@ -13,7 +13,7 @@ from mmulator.machine.meaning.operands import space_of, write_result
 from mmulator.machine.meaning.scope import Mods, Result, Scope
 from mmulator.machine.runtime import copies
 from mmulator.machine.runtime import mbarrier as rt
-from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, by, mbarrier_order, order_of
+from mmulator.machine.runtime.events import BOTH, READ, SAID, WRITE, Proxy, by, mbarrier_order, order_of
 from mmulator.machine.runtime.mbarrier import Does
 from mmulator.machine.runtime.windows import SPACES, translate_to_shared
 from mmulator.machine.state import COPIES
@@ -33,9 +33,10 @@ def barriers(e: Emitter, ins: Instruction, operand: Operand, lanes: Value, acces
 
 
 def _order(ins: Instruction, default: str) -> int:
-    """Semantics and scope of an operation on an mbarrier (PTX ISA 9.1, mbarrier.arrive, mbarrier.try_wait)."""
+    """Semantics and scope of an operation on an mbarrier (PTX ISA 9.1, mbarrier.arrive, mbarrier.try_wait). Without a scope it is
+    the CTA, which programs leave it at that arrive at other CTAs' mbarriers, and chips order these, too: no scope."""
     form = ins.form
-    return order_of(form["sem"] or default, form["scope"] or "cta")
+    return order_of(form["sem"] or default, form["scope"]) | (SAID if form["scope"] else 0)
 
 
 @means("mbarrier.init")

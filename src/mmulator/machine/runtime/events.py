@@ -70,7 +70,8 @@ def registers(w: ptr_to(Warp), frame: u64, slots: ptr_to(i32), count: u32, acces
 
 @hook
 def register(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, site: u32) -> None:
-    """An instruction reads or writes a register of the warp's frame (w.frame) that asynchronous operations use too."""
+    """An instruction reads or writes a register of the warp's frame (w.frame) that asynchronous operations use too. LATER: it is
+    said here, and stands elsewhere in the text."""
 
 
 # what orders accesses -------------------------------------------------------------------------------------------------
@@ -85,6 +86,7 @@ class Order(IntFlag):
 
 SCOPE_SHIFT, SCOPE_MASK = 4, 7
 LOADS, STORES = 1 << 8, 1 << 9  # of `ordered`: what the instruction does; an atomic operation does both
+SAID = 1 << 10  # of an operation on an mbarrier: the instruction says its scope
 SCOPES: Mapping[str, int] = {"": 0, "cta": 1, "cluster": 2, "gpu": 3, "sys": 4, "gl": 3}
 _ORDERS: Mapping[str, Order] = {
     "weak": Order(0), "volatile": Order.STRONG, "relaxed": Order.STRONG, "acquire": Order.STRONG | Order.ACQUIRE,
@@ -277,6 +279,11 @@ def cluster_ends(cluster: ptr_to(Cluster)) -> None:
 @hook
 def cluster_finished(cluster: ptr_to(Cluster)) -> None:
     """The same, and its transfers are complete."""
+
+
+@hook
+def round_over(cluster: ptr_to(Cluster)) -> None:
+    """All warps of a cluster had a turn, and some can go on. Cluster.stalled = 1: nothing will ever change, so it ends here."""
 
 
 @hook

@@ -25,7 +25,7 @@ from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
 from mmulator.machine.runtime.accounts import forget_mbarriers
 from mmulator.machine.runtime.cluster import first_cta
-from mmulator.machine.runtime.events import cluster_begins, cluster_ends, cluster_finished
+from mmulator.machine.runtime.events import cluster_begins, cluster_ends, cluster_finished, round_over
 from mmulator.machine.runtime.pending import complete_for_sleepers
 from mmulator.machine.runtime.standstill import end_waits
 from mmulator.machine.runtime.transfers import finish_transfers, grow_old, no_transfers, transfer_for_sleepers
@@ -148,6 +148,7 @@ def begin_cluster(cluster: ptr_to(Cluster)) -> None:
     cluster.done = u32(0)
     cluster.next_warp = u32(0)
     cluster.patience = u32(0)
+    cluster.stalled = u32(0)
     forget_mbarriers(cluster)
     cluster.arrived = u32(0)
     cluster.generation = u32(0)
@@ -231,6 +232,9 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
         elif cluster.newest != 0:
             if grow_old(cluster) == Stop.FAULT:
                 return i32(Stop.FAULT)
+        round_over(cluster)
+        if cluster.stalled != 0:
+            return i32(Stop.BLOCKED)
         cluster.turn = u32(0)
         cluster.running = u32(0)
         cluster.asleep = u32(0)

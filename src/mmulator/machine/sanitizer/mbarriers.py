@@ -13,10 +13,10 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, minimum, select, trailing_zeros
 from mmulator.codegen.types import Struct, ptr_to, u32, u64
 from mmulator.machine.runtime.accounts import account_of, entry_of
-from mmulator.machine.runtime.events import PROXY_SHIFT, READ, WRITE, Proxy
+from mmulator.machine.runtime.events import PROXY_SHIFT, READ, SAID, SCOPE_MASK, SCOPE_SHIFT, SCOPES, WRITE, Order, Proxy
 from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, U64, WITHIN, shared_of
-from mmulator.machine.sanitizer.clocks import agent_of, knows, now
-from mmulator.machine.sanitizer.found import find_against, generic_of, host_of, of_cluster
+from mmulator.machine.sanitizer.clocks import agent_of, knower_of, knows, now, orders_of
+from mmulator.machine.sanitizer.found import find, find_against, generic_of, host_of, of_cluster
 from mmulator.machine.sanitizer.phases import mbarrier_agent, mbarrier_phase
 from mmulator.machine.state import Account, Cluster, Completes, Cta, Transfer, Warp, Who
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
@@ -25,6 +25,7 @@ from mmulator.rules import mbarriers as rules
 _IN_USE, _AFTER_INVAL, _INVAL_IN_USE, _NOT_VISIBLE = (
     r.number for r in (rules.INIT_IN_USE, rules.AFTER_INVAL, rules.INVAL_IN_USE, rules.INIT_NOT_VISIBLE)
 )
+_NARROW = rules.SCOPE_TOO_NARROW.number
 _STORED_TO, _READ_AS_DATA = rules.STORED_TO.number, rules.READ_AS_DATA.number
 GRANULE = 8  # bytes of an mbarrier
 BITS = 32  # of a word of the map of live mbarriers
@@ -243,6 +244,22 @@ def mbarrier_signalled(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, s
     issued_for(w, trailing_zeros(mask), barrier, site)
 
 
+@native
+def mbarrier_released(
+    w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32
+) -> None:
+    """An arrival that says .release.cta, at the mbarrier of another block."""
+    cluster = w.cta.cluster
+    if cluster.cta_count == 1 or arrivals == 0:
+        return
+    order = knower_of(orders_of(cluster), w).order
+    if (order & (SAID | Order.RELEASE)) != (SAID | Order.RELEASE) or ((order >> SCOPE_SHIFT) & SCOPE_MASK) != SCOPES["cta"]:
+        return
+    at = generic_of(cluster, barrier)
+    if u32((at & OFFSET_MASK) >> RANK_SHIFT) != w.cta.rank:
+        find(w, u32(_NARROW), site, mask, at, u32(GRANULE))
+
+
 # what lies over it ----------------------------------------------------------------------------------------------------
 @native
 def live_in(cluster: ptr_to(Cluster), at: u64, bytes: u32) -> u64:
@@ -327,4 +344,5 @@ def mbarriers_forgotten(cluster: ptr_to(Cluster)) -> None:
 HOOKS: Mapping[str, Native] = {
     "mbarrier_made": mbarrier_is_made, "mbarrier_gone": mbarrier_is_gone, "accessed": touched, "accessed_one": touched_one,
     "transfer_issued": mbarrier_is_issued, "copy_signals": mbarrier_signalled, "cluster_begins": mbarriers_forgotten,
+    "mbarrier_arrived": mbarrier_released,
 }  # fmt: skip

@@ -1,13 +1,13 @@
 """Operands of wgmma in shared memory: read by the warpgroup at any time from the issue to the wait.
 
-Each of the four warps issues its part: 16 rows of A, and all of B. What it knows then counts for these. A warpgroup is one agent, whose
-clock is the operation's number: when one of its warps has waited, the operation is over, for all of them.
+Each of the four warps issues its part: 16 rows of A, and all of B. What it knows then counts for these. A warpgroup is one agent,
+whose clock is the operation's number: when one of its warps has waited, the operation is over, for all of them.
 """
 
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, stack
+from mmulator.codegen.ops import stack
 from mmulator.codegen.types import Struct, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import READ
 from mmulator.machine.runtime.wgmma import operation
@@ -21,8 +21,8 @@ from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.twin.doors import Door
 from mmulator.twin.shared import UNIT, operand_function
 
-# An operand that is walked through. from, end: bytes that lie together and were not told yet. number: of the next 16 bytes; those are
-# the warp's own whose number, divided by `divisor`, modulo 4, is `quarter`; divisor 0: all are.
+# An operand that is walked through. from, end: bytes that lie together and were not told yet. number: of the next 16 bytes;
+# those are the warp's own whose number, divided by `divisor`, modulo 4, is `quarter`; divisor 0: all are.
 Walk = Struct("Walk", [
     ("actor", ptr_to(Actor)), ("base", u64), ("size", u64), ("from_", u64), ("end", u64), ("number", u32), ("divisor", u32),
     ("quarter", u32), ("room", u8, UNIT),

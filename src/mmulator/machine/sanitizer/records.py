@@ -47,8 +47,9 @@ LIST_KEY = LIST >> LANE_BITS  # the same, of what is left without the lane
 MOST = 1 << 26  # records, nodes: the number of one and a lane are 31 bits
 
 # agent, clock: of sanitizer/clocks.py. cluster: its number in the grid. lanes: of MANY those that access the same bytes, as if the
-# first were lane 0, which the entry's is. all: of the instruction. since: of a cp.async, the warp's clock at its issue. cta: linear
-# number in the grid; warp: of the CTA.
+# first were lane 0, which the entry's is. all: of the instruction. since: of a cp.async, the warp's clock at its issue; of
+# a write to global memory, 1 + the site at which its thread had read the bytes, or 0. cta: linear number in the grid; warp: of the
+# CTA.
 Record = Struct("Record", [
     ("agent", u32), ("clock", u32), ("cluster", u32), ("site", u32), ("flags", u32), ("lanes", u32), ("cta", u32), ("warp", u32),
     ("all", u32), ("since", u32),
@@ -85,11 +86,12 @@ Pattern = Struct("Pattern", [
 # A piece of global memory: its shadow. base: of its first sheet.
 Area = Struct("Area", [("base", u64), ("start", u64), ("size", u64), ("cells", ptr_to(u64)), ("sheets", ptr_to(u32))])
 
-# Of the launch: areas by slots, then by address. taken: records and nodes that clusters have.
+# Of the launch: areas by slots, then by address. taken: records and nodes that clusters have. operands: a number for the address
+# operand of each site, the same where the text is.
 LaunchRaces = Struct("LaunchRaces", [
     ("areas", ptr_to(Area)), ("slots", u64), ("regions", ptr_to(Area)), ("region_count", u64),
     ("taken", u32), ("room", u32), ("nodes_taken", u32), ("node_room", u32),
-    ("records", ptr_to(Record)), ("nodes", ptr_to(Node)),
+    ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("operands", ptr_to(u32)),
 ])  # fmt: skip
 
 DOUBTS = 64
@@ -109,14 +111,14 @@ Races = Struct("Races", [
 
 # Who accesses memory now. lane: whose knowledge counts. flags, agent, clock: of its record. asynchronous: it is an operation that the
 # lanes of `issuers` issue together. record, entry: 0 if there was no room. plain: it writes now, perhaps what is there already.
-# again: the bytes that it meets were written before. mask: lanes of the instruction; lanes: of them those that access these bytes,
+# again: the bytes that it meets were written before. read_site: of a write to global memory, as `since` of its record. mask: lanes of the instruction; lanes: of them those that access these bytes,
 # whose first is `lane`; shape: the same as if that were lane 0. seen: of asynchronous ones, the record that was asked for last, and
 # which of its lanes are known (with a proxy fence between).
 Actor = Struct("Actor", [
     ("w", ptr_to(Warp)), ("races", ptr_to(Races)), ("store", ptr_to(Store)), ("cluster", ptr_to(Cluster)),
     ("lane", u32), ("lanes", u32), ("site", u32), ("flags", u32), ("agent", u32), ("clock", u32),
     ("asynchronous", u32), ("issuers", u32), ("record", u32), ("entry", u32), ("plain", u32), ("again", u32),
-    ("mask", u32), ("shape", u32), ("seen", u32), ("seen_known", u32), ("seen_fenced", u32),
+    ("mask", u32), ("shape", u32), ("read_site", u32), ("seen", u32), ("seen_known", u32), ("seen_fenced", u32),
     ("at", u64), ("bytes", u64),
 ])  # fmt: skip
 

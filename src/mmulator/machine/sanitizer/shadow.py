@@ -24,6 +24,7 @@ from mmulator.machine.runtime.atomic import atomic_rmw
 from mmulator.machine.sanitizer import clocks
 from mmulator.machine.sanitizer.clocks import U32, agent_of, entries_of, knower_of, knows, now, orders_of
 from mmulator.machine.sanitizer.conflicts import async_conflict, async_found
+from mmulator.machine.sanitizer.issues import has_fenced, issue_knows_foreign
 from mmulator.machine.sanitizer.judgement import conflict
 from mmulator.machine.sanitizer.records import (
     ATOMIC,
@@ -190,7 +191,12 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
         if r.cluster != u32(a.cluster.number):
             if kind_of(a.flags) == int(Kind.MAP):
                 return u32(UNORDERED)  # other fences count
-            return u32(FENCED)
+            if issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, u32(clocks.KNOWN)) == 0:
+                return u32(UNORDERED)
+            if has_fenced(a.cluster, r.cluster) != 0:
+                return u32(FENCED)
+            plane = u32(clocks.FENCED_GLOBAL)
+            return KNOWN + issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, plane)
     if kind_of(a.flags) == int(Kind.MAP):
         return u32(UNORDERED)
     if a.seen != number:
@@ -308,17 +314,17 @@ def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
         memo.made = a.record
         memo.shift = shift
         return u64(a.record) | (u64(shift) << 32)
-    if dropped == 0:
-        if count < store.most:
-            first = new_node(a.races, store, item, list & ~u32(LIST_KEY))
-            if first != 0:
-                memo.made = first | LIST_KEY
+    if dropped == 0 and count < store.most:
+        first = new_node(a.races, store, item, list & ~u32(LIST_KEY))
+        if first != 0:
+            memo.made = first | LIST_KEY
         return u64(memo.made)
     made = u32(0)
     left = list & ~u32(LIST_KEY)
     while left != 0:
         node = store.nodes + left
-        if replaced(a, node.entry >> LANE_BITS, node.entry & LANE_MASK, shift) == 0:
+        full = node.next == 0 and count >= store.most  # the oldest
+        if replaced(a, node.entry >> LANE_BITS, node.entry & LANE_MASK, shift) == 0 and not full:
             made = new_node(a.races, store, node.entry, made)
         left = node.next
     first = new_node(a.races, store, item, made)
@@ -339,16 +345,53 @@ def with_reader(a: ptr_to(Actor), readers: u32) -> u32:
 
 @native
 def check_readers(a: ptr_to(Actor), readers: u32) -> None:
-    """A write meets all who have read since the last one."""
+    """A write meets all who have read since the last one, and a weak write that strong ones came behind."""
     if (readers & LIST) == 0:
-        check_access(a, readers, u32(0))
+        r = a.store.records + (readers >> LANE_BITS)
+        check_access(a, readers, r.flags & WRITE)
         return
     lane = readers & LANE_MASK
     left = (readers & ~u32(LIST)) >> LANE_BITS
     while left != 0:
         node = a.store.nodes + left
-        check_access(a, (node.entry & ~u32(LANE_MASK)) | ((node.entry + lane) & LANE_MASK), u32(0))
+        r = a.store.records + (node.entry >> LANE_BITS)
+        check_access(a, (node.entry & ~u32(LANE_MASK)) | ((node.entry + lane) & LANE_MASK), r.flags & WRITE)
         left = node.next
+
+
+@native
+def read_by_itself(a: ptr_to(Actor), readers: u32) -> u32:
+    """1 + the site at which the actor's own thread is the last to have read what it overwrites; 0 if it has not."""
+    lane = readers & LANE_MASK
+    left = (readers & ~u32(LIST)) >> LANE_BITS
+    item = readers
+    if (readers & LIST) != 0:
+        node = (a.store.nodes + left).entry
+        item = (node & ~u32(LANE_MASK)) | ((node + lane) & LANE_MASK)
+    while left != 0:
+        r = a.store.records + (item >> LANE_BITS)
+        if r.agent == a.agent and r.cluster == u32(a.cluster.number):
+            if ((turned(r.lanes, item & LANE_MASK) >> a.lane) & 1) != 0:
+                return r.site + 1
+        if (readers & LIST) == 0:
+            return u32(0)
+        left = (a.store.nodes + left).next
+        if left != 0:
+            node = (a.store.nodes + left).entry
+            item = (node & ~u32(LANE_MASK)) | ((node + lane) & LANE_MASK)
+    return u32(0)
+
+
+@native(inline=True)
+def behind(a: ptr_to(Actor), last: u32, readers: u32) -> u32:
+    """What a cell says of its readers after a write: nobody. After a strong one those before, since others that are strong may come
+    from threads which do not know of them; and the last write, if it was weak."""
+    if (a.flags & STRONG) == 0:
+        return u32(0)
+    if readers == 0 and last != 0:
+        if ((a.store.records + (last >> LANE_BITS)).flags & STRONG) == 0:
+            return last
+    return readers
 
 
 # cells ----------------------------------------------------------------------------------------------------------------
@@ -369,12 +412,18 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
             check_access(a, last, u32(1))
         new = cell
         if writes != 0:
-            if readers != 0:
-                a.again = u32(last != 0)
-                check_readers(a, readers)
             new = u64(last)
             if a.entry != 0:
                 new = u64(a.entry)
+            if readers != 0:
+                a.again = u32(last != 0)
+                if a.store.foreign != 0 and a.plain != 0:
+                    a.read_site = read_by_itself(a, readers)
+                    if a.read_site != 0 and a.entry != 0:
+                        number = record_of(a, a.shape, a.read_site)
+                        new = u64((number << LANE_BITS) | a.lane)
+                check_readers(a, readers)
+            new = new | (u64(behind(a, last, readers)) << 32)
         elif a.entry != 0 and readers != a.entry:
             new = (u64(with_reader(a, readers)) << 32) | u64(last)
         if new != cell:

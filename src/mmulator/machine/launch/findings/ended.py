@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mmulator.errors import ExecutionFault, LimitReached
+from mmulator.errors import ExecutionFault
 from mmulator.findings import Finding
 from mmulator.machine.launch.findings import execution, mbarriers, operands, waits
 from mmulator.machine.launch.findings.context import location, threads_text
@@ -24,11 +24,11 @@ FAULTS: Mapping[FaultKind, Rule | Breach] = {
 
 
 def of_the_end(grid: Grid, residents: Sequence[Resident], error: ExecutionFault) -> tuple[Finding, ...]:
-    """Of what ends a run. residents: the cluster that it is about, or for a time limit all that have begun."""
-    if isinstance(error, LimitReached):
-        return ()
+    """Of what ends a run, in these clusters; of a time limit there are none."""
     faulty = next((c for r in residents for c in r.each() if c.state["fault"]), None)
-    return of_fault(grid, faulty, error) if faulty is not None else waits.of_deadlock(grid, residents[0], error)
+    if faulty is not None:
+        return of_fault(grid, faulty, error)
+    return tuple(f for r in residents for f in waits.of_deadlock(grid, r, error))
 
 
 def of_fault(grid: Grid, cta: ResidentCta, error: ExecutionFault) -> tuple[Finding, ...]:

@@ -32,6 +32,7 @@ _CLAUSES: Mapping[Rule, str] = {
     rules.BYTES_UNEXPECTED: "bytes that {this} brings to an mbarrier are expected by nobody there",
     rules.INVAL_IN_USE: "nothing orders {other} at an mbarrier and {this} at it",
     rules.INIT_NOT_VISIBLE: "nothing orders the mbarrier.init of an mbarrier before {this} at it",
+    rules.SCOPE_TOO_NARROW: "{this} at an mbarrier of another block, for whose threads this scope orders nothing",
     rules.EXIT_UNSYNCHRONISED: "nothing orders {this} to the shared memory of a block before that block exits",
     rules.START_UNSYNCHRONISED: "{this} to the shared memory of a block that perhaps has not begun",
 }

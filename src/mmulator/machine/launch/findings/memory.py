@@ -16,6 +16,7 @@ from mmulator.machine.launch.findings import (
     proxies,
     shadows,
     values,
+    waits,
 )
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
@@ -24,6 +25,7 @@ Memory = np.ndarray | Sequence[np.ndarray] | None
 OF_LAUNCH: Mapping[str, Callable[[Grid], Memory]] = {
     "orders": orders.of_launch,
     "races": shadows.of_launch,
+    "proxies": proxies.of_launch,
 }
 OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "orders": orders.of_cluster,
@@ -33,5 +35,6 @@ OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "clusters": mbarriers.of_blocks,
     "execution": execution.of_cluster,
     "values": values.of_cluster,
+    "waits": waits.of_cluster,
     "proxies": proxies.memory,
 }

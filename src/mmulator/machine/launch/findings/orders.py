@@ -10,7 +10,7 @@ from mmulator.codegen.types import Struct
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
-from mmulator.machine.sanitizer.clocks import ALL, FIRST, PLANES, PROXIES, Collector, Knower, Orders
+from mmulator.machine.sanitizer.clocks import ALL, FIRST, ISSUES, PLANES, PROXIES, Collector, Knower, Orders
 from mmulator.machine.sanitizer.locations import LOCATIONS, Location
 from mmulator.machine.sanitizer.phases import PHASERS, Phaser
 from mmulator.machine.sanitizer.world import PLACES, Place, Stranger, World
@@ -53,7 +53,7 @@ def of_cluster(resident: Resident) -> list[np.ndarray]:
         "pool": pool, "counts": np.zeros(capacity, np.uint32), "free": np.zeros(capacity, np.uint32),
         "knowers": _bytes(Knower, warps), "barriers": _bytes(Collector, ctas * NUM_BARRIERS), "gone": _bytes(Collector, ctas),
         "phasers": _bytes(Phaser, PHASERS * kernel.mbarriers), "locations": _bytes(Location, LOCATIONS),
-        "strangers": _bytes(Stranger, threads),
+        "issues": _bytes(Collector, ISSUES * warps * bool(kernel.matrix.tiles)), "strangers": _bytes(Stranger, threads),
     }  # fmt: skip
     base, least = threads * (1 + copies), PROXIES if kernel.mbarriers or kernel.movers or kernel.matrix.tiles else 1
     return _filled(

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from mmulator.errors import ExecutionFault
 from mmulator.findings import Finding, Place
 from mmulator.isa.effects import Queue
+from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.faults_mbarrier import likely, missing_text
 from mmulator.machine.launch.findings.context import Context, location, threads_text
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.mbarriers import Event, Known, arrivers, place_text
 from mmulator.machine.launch.resident import Resident, ResidentCta
+from mmulator.machine.launch.stillness import LOOK, looks
 from mmulator.machine.launch.whereabouts import Group, arrived_text, groups
+from mmulator.machine.sanitizer.waits import Stillness
 from mmulator.program.blocks import takes_whole_warp
-from mmulator.ptx.tree import Instruction
+from mmulator.ptx.tree import Function, Instruction, SpecialRegister
 from mmulator.rules import Rule, execution, mbarriers, waits
 
 SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {}
@@ -32,6 +37,8 @@ def of_deadlock(grid: Grid, resident: Resident, error: ExecutionFault) -> tuple[
         for g in found:
             if g.mbarrier is not None:
                 sleepers.setdefault(g.mbarrier.at, []).append((cta, g))
+    if resident.cluster["stalled"][0]:
+        return of_livelock(grid, resident)
     span = error.span
     named = [(c, g) for c, gs in every for g in gs if g.instruction is not None and g.instruction.span == span]
     if sleepers and not any(g.state == "held" for _, g in named):
@@ -151,3 +158,49 @@ def _could(grid: Grid, k: Known) -> Place | None:
     """The first instruction of the text that could arrive there."""
     found = arrivers(grid, k)
     return Place(found[0].mnemonic, location(found[0]), found[0].span.brief, "no thread has", found[0].span) if found else None
+
+
+# loops that nothing ends --------------------------------------------------------------------------------------------
+_CLOCKS = ("clock", "globaltimer")
+
+
+def of_livelock(grid: Grid, resident: Resident) -> tuple[Finding, ...]:
+    """One for each place in memory that threads of a cluster poll, or for the first of those that only run."""
+    found: dict[str, Finding] = {}
+    for cta in resident.each():
+        for g in groups(grid, cta):
+            if g.state == "runs" and g.instruction is not None:
+                f = _loop(grid, resident, cta, g, g.instruction)
+                found.setdefault(f.location, f)
+    return tuple(found.values())
+
+
+def _loop(grid: Grid, resident: Resident, cta: ResidentCta, g: Group, at: Instruction) -> Finding:
+    table = looks(resident)
+    who = threads_text(grid, int(cta.state["linear"]), g.warp, g.lanes)
+    look = table[cta.rank * grid.shape.warps + g.warp] if table is not None else None
+    if look is None or not look["site"]:
+        return _finding(grid, waits.LIVELOCK, f"{at.mnemonic} is in a loop that nothing can end", at, who)
+    from mmulator.machine.launch.faults import describe_address
+
+    ins = grid.kernel.sites[int(look["site"]) - 1]
+    where = f"{int(look['bytes'])} bytes at {describe_address(grid, int(look['at']))}"
+    return _finding(
+        grid, waits.LIVELOCK, f"{ins.mnemonic} polls memory for ever: no thread is left that could change it", ins, who, where
+    )
+
+
+def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
+    """Memory of native code (machine/sanitizer/waits.py)."""
+    if any(_reads_clock(f.function) for f in resident.grid.kernel.program.functions.values()):
+        return None
+    head, table = np.zeros(1, Stillness.numpy_dtype()), np.zeros(len(resident.warps), LOOK)
+    head["looks"] = pointer(table)
+    return head, table
+
+
+def _reads_clock(function: Function) -> bool:
+    return any(
+        isinstance(o, SpecialRegister) and o.name.lstrip("%").startswith(_CLOCKS)
+        for i in function.body if isinstance(i, Instruction) for o in i.operands
+    )  # fmt: skip
