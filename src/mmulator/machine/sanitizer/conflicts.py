@@ -208,6 +208,8 @@ def async_found(
         else:
             tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(1))
         return
+    if site == record.site and shared == 0 and record.cta == w.cta.linear and record.warp == w.index and others != lanes:
+        return  # lanes of a warp that all issue the same store
     if (record.flags & WRITE) != 0 or foreign != 0 or shared == 0:
         tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(0))
         return

@@ -32,7 +32,7 @@ MAP_USES = 64
 # A fence.proxy.tensormap: of which map (release: of any, 0), by which lanes at which clock, and what they knew (a view that is
 # held).
 MapFence = Struct("MapFence", [("map", u64), ("agent", u32), ("lanes", u32), ("clock", u32), ("view", u32)])
-MAP_FENCES = 32
+MAP_FENCES = 64  # those before are forgotten, and what they may have been for is not judged
 
 # A group of wgmma that a warp of a warpgroup has committed: the number behind its last operation, which warps have told what they
 # knew and did by then, and that.
@@ -163,13 +163,21 @@ def name_of(cluster: ptr_to(Cluster), agent: u32) -> ptr_to(Named):
 def note_fence(
     cluster: ptr_to(Cluster), fences: ptr_to(MapFence), count: u32, map: u64, agent: u32, lanes: u32, clock: u32, view: u32
 ) -> u32:
-    """A fence of tensor maps, in the place of the oldest; its view is held. How many there are, in all."""
-    f = fences + (count & (MAP_FENCES - 1))
-    if count >= MAP_FENCES:
+    """A fence of tensor maps, in the place of the last one of this map by this warp, or of the oldest; its view is held. How many
+    there are, in all."""
+    place = count & (MAP_FENCES - 1)
+    total = count + 1
+    if map != 0:
+        for n in range(u32(MAP_FENCES)):
+            if n < count and (fences + n).map == map and (fences + n).agent == agent:
+                place = n
+                total = count
+    f = fences + place
+    if place < count:
         drop_view(cluster, f.view)
     f.map = map
     f.agent = agent
     f.lanes = lanes
     f.clock = clock
     f.view = view
-    return count + 1
+    return total
