@@ -1,6 +1,7 @@
 // D = (scale * A) B^T of f16 with f32 sums: a row of A is scaled on its way to shared memory, wgmma reads it there.
 //
 //     nvcc -arch=sm_90a -ptx -lineinfo scaled.cu -o scaled.ptx
+//     nvcc -arch=sm_90a -ptx -lineinfo -DFIXED scaled.cu -o fixed.ptx
 #include <cstdint>
 #include <cuda_fp16.h>
 
@@ -45,7 +46,11 @@ scaled(const half* a, const half* b, const float* scale, float* d, int k) {
             *reinterpret_cast<uint4*>(tiles.b[column][row]) =
                 *reinterpret_cast<const uint4*>(b + row * k + k0 + 8 * column);
         }
+#ifdef FIXED
+        fence_proxy_async();
+#else
         if (threadIdx.x == 0) fence_proxy_async();
+#endif
         __syncthreads();
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
         for (int step = 0; step < K / 16; step++)

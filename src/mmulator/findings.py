@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from mmulator.location import printable
-from mmulator.rules import RULES
+from mmulator.rules import RULES, Severity
 
 if TYPE_CHECKING:
     from mmulator.rules import Rule
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 _COORDINATES, _HARD = re.compile(r"(?:\w+ )?\(\d+, \d+, \d+\)"), "\xa0"  # `thread (0, 0, 0)` stays in one piece
+_SEVERITIES = [str(severity) for severity in Severity]  # the worst first
 _CONFLICTS = 4  # of one line that are told in full
 _OTHERS = 8  # lines of PTX that are named
 
@@ -33,7 +34,7 @@ class Place:
     span: Span | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        return f"{self.instruction} at {_place(self)}, {self.threads}"
+        return f"{self.instruction} at {_place(self)}" + (f", {self.threads}" if self.threads else "")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -44,7 +45,7 @@ class Place:
 class Finding:
     """One rule that a launch broke, at one instruction (and against one other): how often, and the first time in detail.
 
-    rule: its name among `mmulator.rules.RULES`. severity: "error" or "warning". message: what is wrong, one sentence.
+    rule: its name among `mmulator.rules.RULES`. severity: "error", "warning" or "note". message: what is wrong, one sentence.
     instruction, location, source, threads: as of `Place`. where: the bytes or registers that it is about, or "". conflict: the
     other access, or None. seed: of the run. count: how often. hint: what to do. proof: what shows it, `seed 3: ...`, or "".
     seeds: under which it was found, where there were several runs.
@@ -82,6 +83,11 @@ class Finding:
 
     def __str__(self) -> str:
         return "\n".join(paragraph([self], WIDTH))
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -122,16 +128,19 @@ def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.rule, finding.source or finding.location), []).append(finding)
-    return sorted(groups.values(), key=lambda group: not group[0].is_error)
+    return sorted(groups.values(), key=lambda group: _SEVERITIES.index(group[0].severity))
 
 
 def counted(findings: Sequence[Finding]) -> str:
     """`3 findings (2 errors, 1 warning), of 2 rules`"""
-    errors = sum(f.is_error for f in findings)
-    kinds = [_number(n, word) for n, word in ((errors, "error"), (len(findings) - errors, "warning")) if n]
     rules = len({f.rule for f in findings})
-    said = f" ({', '.join(kinds)}), of {_number(rules, 'rule')}" if findings else ""
-    return f"{_number(len(findings), 'finding')}{said}"
+    return by_severity([f.severity for f in findings]) + (f", of {_number(rules, 'rule')}" if findings else "")
+
+
+def by_severity(severities: Sequence[str]) -> str:
+    """`3 findings (2 errors, 1 warning)`; of none `no findings`."""
+    kinds = [_number(n, word) for word in _SEVERITIES if (n := severities.count(word))]
+    return f"{_number(len(severities), 'finding')} ({', '.join(kinds)})" if kinds else "no findings"
 
 
 def _number(count: int, word: str) -> str:
@@ -150,7 +159,8 @@ def paragraph(group: Sequence[Finding], width: int | None, runs: int = 1) -> lis
     count = sum(f.count for f in group)
     lines = _fold(f"{_place(first)}: {first.severity}: {first.message} [{first.rule}]", width, 4)
     lines += _quoted(first, width, "  ")
-    lines += _fold(f"  by: {first.threads}" + (f"; {count:,} times" if count > 1 else ""), width, 6)
+    if first.threads:  # what is known without a run has none
+        lines += _fold(f"  by: {first.threads}" + (f"; {count:,} times" if count > 1 else ""), width, 6)
     if others:
         lines += _fold(f"  also: {_lines(others)}", width, 6)
     if first.where:

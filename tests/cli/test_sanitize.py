@@ -12,7 +12,7 @@ import pytest
 
 from mmulator.cli.app import run
 from mmulator.rules import RULES, TOPICS
-from mmulator.rules.choice import chosen
+from mmulator.rules.choice import NOTES, chosen
 from tests.support.ptx_text import kernel
 
 TWICE = """
@@ -118,9 +118,11 @@ def test_json(go: Run) -> None:
 # rules, suppressions --------------------------------------------------------------------------------------------------
 def test_rules_are_chosen() -> None:
     all_, mbarriers = chosen(""), {r.name for r in TOPICS["mbarriers"]}
-    assert all_ == set(RULES) and chosen("mbarriers") == mbarriers and RULE in mbarriers
-    assert chosen("mbarrier-init*") == chosen(f" {RULE} ") == {RULE} and chosen(f"-{RULE}") == all_ - {RULE}
-    assert chosen("mbarriers,-mbarrier-*") == frozenset(n for n in mbarriers if not n.startswith("mbarrier-"))
+    assert all_ == set(RULES) - NOTES and chosen("", strict=True) == set(RULES)
+    assert chosen("mbarriers", strict=True) == mbarriers and RULE in mbarriers
+    assert NOTES and chosen(",".join(NOTES)) == NOTES and not chosen(",".join(TOPICS)) & NOTES
+    assert chosen("mbarrier-init-in-*") == chosen(f" {RULE} ") == {RULE} and chosen(f"-{RULE}") == all_ - {RULE}
+    assert chosen("mbarriers,-mbarrier-*") == frozenset(n for n in mbarriers - NOTES if not n.startswith("mbarrier-"))
     assert chosen(f"-mbarriers,{RULE}") == (all_ - mbarriers) | {RULE}
     with pytest.raises(ValueError, match=r"no rule 'nonsense'$"):
         chosen("nonsense")

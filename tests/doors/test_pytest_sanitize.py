@@ -129,7 +129,7 @@ def test_the_report_of_a_test_has_its_findings(lines: list[str]) -> None:
     fault = "\n".join(part(lines, "test_faults"))
     assert "trap executed" in fault and "sanitizer: 1 finding (1 error), of 1 rule, until then" in fault
     assert "there is no rule 'no-such-rule'" in "\n".join(part(lines, "test_wrong_rule"))
-    assert "sanitize is 'perhaps', not True, False or 'raise'" in "\n".join(part(lines, "test_wrong_word"))
+    assert "sanitize is 'perhaps', not True, False, 'strict' or 'raise'" in "\n".join(part(lines, "test_wrong_word"))
 
 
 def test_the_end_counts_them(lines: list[str]) -> None:

@@ -214,6 +214,7 @@ def test_every_answer_has_its_views() -> None:
 
 LIGHT = (
     ("layout", "mma m16n8k16 f16", "a", "--svg", "-"), ("layout", "mma.sp m16n8k32 f16", "e", "--element", "1,1"),
+    ("explain", "wgmma-fence-missing"), ("explain", "rules"),
     ("explain", "wgmma m64n128 bf16"), ("list", "wgmma fp8"), ("descriptor", "decode", "0x4000004000010040"),
     ("sparse", "decode", "0xe9c84eed", "--for", "mma.sp m16n8k32 f16"),
 )  # fmt: skip

@@ -8,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from mmulator.errors import InvalidInstructionError
+    from mmulator.findings import Finding
     from mmulator.program.runnable import Unsupported
     from mmulator.ptx.tree import Function, Module
 
@@ -18,23 +19,30 @@ def check(
     entry: Annotated[
         str | None, typer.Option(metavar="NAME", help="Describe this kernel alone; a part of its C++ name will do.")
     ] = None,
+    sarif: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write undefined behaviour as SARIF 2.1.0; - is standard output.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Verify a PTX module: every instruction and operand, for its .target and .version.
 
-    Lists the kernels with their parameters and resources, and the instructions that cannot be run. The exit code is 0
-    only if the module is valid and everything in it can be run.
+    Lists the kernels with their parameters and resources, the instructions that cannot be run, and undefined behaviour that
+    is certain without a run. The exit code is 0 only if the module is valid and everything in it can be run; it is 3 if
+    it is, and has undefined behaviour of severity error.
 
     Example: mmulator check examples/hopper_gemm/gemm.ptx
     """
-    from mmulator.cli.output import read_bytes
+    from mmulator.cli.findings import code_of, write_sarif
+    from mmulator.cli.output import exclude, read_bytes
     from mmulator.demangle import choose
     from mmulator.program.runnable import unsupported
+    from mmulator.program.static import static_findings
     from mmulator.ptx.parser import parse_module
     from mmulator.ptx.text import text_of
     from mmulator.ptx.verify import verify
     from mmulator.source import Source
 
+    exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")
     name = "<stdin>" if file == "-" else file
     module = parse_module(Source(name, text_of(read_bytes(file), name)))
     if target is not None:
@@ -46,9 +54,14 @@ def check(
     errors = verify(module)
     wrong = {e.span.line for e in errors if e.span}
     missing = tuple(u for u in unsupported(module) if u.span.line not in wrong)  # what is wrong is said once
-    (_as_json if json else _as_text)(module, kernels, errors, missing)
-    if errors or missing:
-        raise typer.Exit(1)
+    found = static_findings(module) if not errors else ()
+    if sarif is not None:
+        write_sarif(sarif, found)
+    if sarif != "-":
+        (_as_json if json else _as_text)(module, kernels, errors, missing, found)
+    code = 1 if errors or missing else code_of(found)
+    if code:
+        raise typer.Exit(code)
 
 
 def _retarget(module: Module, text: str) -> Module:
@@ -97,13 +110,14 @@ def _kernel_data(module: Module, kernel: Function) -> dict[str, Any]:
 
 
 def _as_json(
-    module: Module, kernels: tuple[Function, ...], errors: tuple[InvalidInstructionError, ...], missing: tuple[Unsupported, ...]
-) -> None:
+    module: Module, kernels: tuple[Function, ...], errors: tuple[InvalidInstructionError, ...], missing: tuple[Unsupported, ...],
+    findings: tuple[Finding, ...],
+) -> None:  # fmt: skip
     from mmulator.cli.output import error_data, print_json
 
     print_json(
         {
-            "ok": not errors and not missing,
+            "ok": not errors and not missing and not any(f.is_error for f in findings),
             "file": module.source.name,
             "version": ".".join(map(str, module.version)),
             "target": str(module.target),
@@ -120,13 +134,15 @@ def _as_json(
                 }
                 for u in missing
             ],
+            "findings": [f.as_dict() for f in findings],
         }
     )
 
 
 def _as_text(
-    module: Module, kernels: tuple[Function, ...], errors: tuple[InvalidInstructionError, ...], missing: tuple[Unsupported, ...]
-) -> None:
+    module: Module, kernels: tuple[Function, ...], errors: tuple[InvalidInstructionError, ...], missing: tuple[Unsupported, ...],
+    findings: tuple[Finding, ...],
+) -> None:  # fmt: skip
     from mmulator.cli.output import error_text, narrow, print_table, width
 
     version = ".".join(map(str, module.version))
@@ -146,6 +162,12 @@ def _as_text(
         print(f"\n{error_text(error, width() if narrow() else None)}")
     if errors:
         print(f"\n{len(errors)} error{'s' * (len(errors) > 1)}")
+    if findings:
+        from mmulator.cli.findings import print_paragraphs
+        from mmulator.findings import counted
+
+        print_paragraphs(findings)
+        print(f"\n{counted(findings)}")
 
 
 def _type(parameter: dict[str, Any]) -> str:

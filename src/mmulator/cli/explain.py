@@ -56,7 +56,7 @@ def explain(
     if named:
         exclude({"a rule": True, "--target": target, "--ptx": ptx, "--device": device}, "that is of instructions")
         exclude({"a rule": True, "--brief": brief, "--ptx-only": ptx_only, "--cuda-only": cuda_only}, "that is of instructions")
-        rules.tell(named, several="-".join(instruction).lower() in (rules.ALL, *rules.TOPICS), json=json)
+        rules.tell(named, several=named != ("-".join(instruction).lower().replace("_", "-"),), json=json)
         return
     from mmulator.errors import MmulatorError
     from mmulator.inspect import explain as answer

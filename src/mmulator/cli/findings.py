@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mmulator.cli.output import WrongUsage, colours, narrow, print_line, width, write_file
 
 if TYPE_CHECKING:
+    from mmulator.findings import Finding
     from mmulator.jobs.sanitized import Judged, Wish
+    from mmulator.jobs.suppressions import Suppression
 
 FOUND = 3  # exit code
-_COLOURS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m"}
+_COLOURS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1m"}
 
 
-def wish(seeds: int | None, rules: str | None, prove: bool) -> Wish:
+def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool) -> Wish:
     """What options ask for. Raises WrongUsage."""
     from mmulator.jobs.sanitized import Wish
     from mmulator.rules.choice import chosen
 
     try:
-        looked_for = chosen(rules or "")
+        looked_for = chosen(rules or "", strict)
     except ValueError as error:
         raise WrongUsage(f"--rules {rules}: {error}", hint="`mmulator explain rules` lists them") from None
     if not looked_for:
@@ -32,34 +35,39 @@ def wish(seeds: int | None, rules: str | None, prove: bool) -> Wish:
 PROOF_SEEDS = 64
 
 
-def print_findings(judged: Judged) -> None:
-    """A paragraph each, and the last line."""
+def print_paragraphs(findings: Sequence[Finding], seeds: int = 1) -> None:
+    """One for those of a rule and a line. seeds: how many were run."""
     from mmulator.findings import grouped, paragraph
 
     room = width() if narrow() else None
-    for group in grouped(judged.findings):
-        first, *lines = paragraph(group, room, len(judged.seeds))
+    for group in grouped(findings):
+        first, *lines = paragraph(group, room, seeds)
         if colours():
             word = group[0].severity
             first = first.replace(f": {word}: ", f": {_COLOURS[word]}{word}\x1b[0m: ", 1)
         print("\n".join(["", first, *lines]))
-    for suppression in judged.idle:
-        print_line(f"note: nothing was found for [[suppress]] {suppression}", hang=2)
+
+
+def print_findings(judged: Judged) -> None:
+    """A paragraph each, and the last line."""
+    print_paragraphs(judged.findings, len(judged.seeds))
     if judged.findings:
         print()
+    for note in judged.notes:
+        print_line(f"note: {note}", hang=2)
     print(judged.last_line)
 
 
-def code_of(judged: Judged, strict: bool) -> int:
-    """Of a run that is well otherwise: 3 for findings of severity error; strict: for warnings, too."""
-    return FOUND if judged.errors or (strict and judged.findings) else 0
+def code_of(findings: Sequence[Finding], strict: bool = False) -> int:
+    """Of a run that is well otherwise: 3 for findings of severity error; strict: for any."""
+    return FOUND if any(strict or f.is_error for f in findings) else 0
 
 
-def write_sarif(path: str, judged: Judged) -> None:
+def write_sarif(path: str, findings: Sequence[Finding], suppressed: Sequence[tuple[Finding, Suppression]] = ()) -> None:
     """`-` is standard output. Raises MmulatorError if it cannot be written."""
     from mmulator.cli.sarif import sarif
 
-    text = json.dumps(sarif(judged.findings, judged.suppressed), indent=1) + "\n"
+    text = json.dumps(sarif(findings, suppressed), indent=1) + "\n"
     if path == "-":
         print(text, end="")
     else:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
 from typing import Any
 
-from mmulator.cli.output import print_columns, print_heading, print_json, print_line, print_text
+from mmulator.cli.output import narrow, print_columns, print_heading, print_json, print_line, print_text, width
 from mmulator.rules import RULES, TOPICS, Rule
 from mmulator.rules.examples import example
 
@@ -25,7 +26,8 @@ def similar(words: list[str]) -> list[str]:
     """Rules that may have been meant by words that name neither a rule nor an instruction."""
     from mmulator.rules.choice import like
 
-    return like("-".join(words)) if "-" in "".join(words) or len(words) > 1 or words[0].isalpha() else []
+    word = "-".join(words).replace("_", "-")
+    return like(word) if "-" in word or word.isalpha() else []
 
 
 def tell(names: tuple[str, ...], several: bool, json: bool) -> None:
@@ -76,9 +78,12 @@ def _one(rule: Rule) -> None:
     shown = example(rule.name)
     if shown is None:
         return
-    for title, lines, others in (("Right", shown.right, shown.wrong), ("Wrong", shown.wrong, shown.right)):
+    room = width() if narrow() else 1 << 30
+    same = SequenceMatcher(None, shown.right, shown.wrong, autojunk=False).get_matching_blocks()
+    for side, (title, lines) in enumerate((("Right", shown.right), ("Wrong", shown.wrong))):
+        alike = {block[side] + n for block in same for n in range(block.size)}
         print()
         print_heading(title)
-        for line in lines:
-            mark = " " if line in others else ">"
-            print(f"{mark} {line}")
+        for n, line in enumerate(lines):
+            text = f"{' ' if n in alike else '>'} {line}"
+            print(text[: room - 3] + "..." if len(text) > room else text)

@@ -65,7 +65,7 @@ def run(
     ] = None,
     seeds: Annotated[int | None, _find(metavar="N", help="In N runs, of as many seeds.", min=1)] = None,
     prove: Annotated[bool, _find("--prove", help="Look for a seed under which the results differ.")] = False,
-    strict: Annotated[bool, _find("--strict", help="Exit code 3 for warnings, too.")] = False,
+    strict: Annotated[bool, _find("--strict", help="Rules of severity note, too; exit code 3 for any finding.")] = False,
     sarif: Annotated[str | None, _find(metavar="FILE", help="Write SARIF 2.1.0; - is standard output.")] = None,
     save: Annotated[Path | None, _look(metavar="FILE.npz", help="Write the arrays that the kernel wrote.")] = None,
     print_: Annotated[Texts, _look("--print", metavar="NAME", help="Print an array after the run.")] = None,
@@ -94,7 +94,7 @@ def run(
         exclude({"--sanitize": True, "--watch": watch or None}, "a launch is watched or sanitized")
         exclude({"--sanitize": True, "--compare-gpu": compare_gpu}, "it is another question")
         exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")
-        wish = findings.wish(seeds, rules, prove)
+        wish = findings.wish(seeds, rules, prove, strict)
     if compare_gpu:
         exclude({"--compare-gpu": True, "--watch": watch}, "it lists the stores to what differs")
         result, arrays = _on_gpu(job, timeout, threads, json)
@@ -110,10 +110,10 @@ def run(
     if save is not None:
         _save(save, result)
     if sarif is not None and result.judged is not None:
-        findings.write_sarif(sarif, result.judged)
+        findings.write_sarif(sarif, result.judged.findings, result.judged.suppressed)
     if sarif != "-":
         (_as_json if json else _as_text)(result, job, watched, arrays)
-    found = findings.code_of(result.judged, strict) if result.judged is not None else 0
+    found = findings.code_of(result.judged.findings, strict) if result.judged is not None else 0
     if found or not result.ok or any(a.wrong for _, compared in arrays for a in compared):
         raise typer.Exit(found or 1)
 
@@ -126,7 +126,7 @@ def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool) 
     if judged is None:
         raise error
     if sarif is not None:
-        findings.write_sarif(sarif, judged)
+        findings.write_sarif(sarif, judged.findings, judged.suppressed)
     error.findings = ()  # they follow
     if json:
         print_json({"ok": False, "errors": [error_data(error)], "sanitizer": judged.as_dict()})
@@ -135,7 +135,7 @@ def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool) 
         sys.stderr.flush()
         if sarif != "-":
             findings.print_findings(judged)
-    return findings.code_of(judged, strict) or 1
+    return findings.code_of(judged.findings, strict) or 1
 
 
 EXAMPLES = """

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mmulator.findings import WIDTH, Finding, counted, grouped, paragraph
+from mmulator.findings import WIDTH, Finding, by_severity, counted, grouped, paragraph
 
 
 def paragraphs(findings: Sequence[Finding]) -> Iterator[str]:
@@ -30,7 +30,7 @@ class Findings:
         self.launches += launches
         for f in findings:
             text = paragraph([f], None)[0]
-            row = self.rows.setdefault(f.key, {"key": f.key, "error": f.is_error, "text": text, "tests": []})
+            row = self.rows.setdefault(f.key, {"key": f.key, "severity": f.severity, "text": text, "tests": []})
             row["tests"].append(test)
 
     def add(self, rows: Iterable[dict[str, Any]]) -> None:
@@ -48,13 +48,9 @@ class Findings:
         """None where nothing was looked at."""
         if not self.launches:
             return
-        errors = sum(row["error"] for row in self.rows.values())
-        number = len(self.rows)
-        head = f"{number} finding{'s' * (number != 1)}" if number else "no findings"
-        kinds = [f"{n} {word}{'s' * (n != 1)}" for n, word in ((errors, "error"), (number - errors, "warning")) if n]
-        said = f" ({', '.join(kinds)})" if kinds else ""
-        yield f"sanitizer: {head}{said} in {self.launches:,} launch{'es' * (self.launches != 1)}"
-        for row in sorted(self.rows.values(), key=lambda row: not row["error"]):
+        head = by_severity([row["severity"] for row in self.rows.values()])
+        yield f"sanitizer: {head} in {self.launches:,} launch{'es' * (self.launches != 1)}"
+        for row in sorted(self.rows.values(), key=lambda row: row["severity"] != "error"):
             tests = row["tests"]
             more = f" and {len(tests) - 1} more" if len(tests) > 1 else ""
             yield f"  {row['text']}"

@@ -23,7 +23,7 @@ _DEVICE = re.compile(r"sm_\d+")
 _MARKER = (
     "mmulator(device=None, seed=None, seeds=None, timeout=None, sanitize=None, rules=None): with pytest --mmulator, the chip "
     "that this test finds, the seed of its launches, under how many seeds each is run, seconds that they may take together, if "
-    "undefined behaviour is looked for (True, False, 'raise'), and which"
+    "undefined behaviour is looked for (True, False, 'strict', 'raise'), and which"
 )
 
 

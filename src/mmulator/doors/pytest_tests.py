@@ -20,7 +20,7 @@ from mmulator.doors.imports import environment, open_doors
 from mmulator.doors.pytest_findings import Findings, paragraphs
 from mmulator.driver import Driver, Settings, current, use
 from mmulator.driver.report import Totals
-from mmulator.driver.settings import RAISE, REPORT
+from mmulator.driver.settings import RAISE, REPORT, STRICT
 from mmulator.errors import LimitReached, MmulatorError
 from mmulator.findings import Finding, union
 from mmulator.isa.targets import check_known, device_of
@@ -69,8 +69,8 @@ class Wish:
         if isinstance(said.get("sanitize"), bool):
             said["sanitize"] = REPORT if said["sanitize"] else ""
         wish = cls(**said)
-        if wish.sanitize not in (None, "", REPORT, RAISE):
-            raise pytest.UsageError(f"@pytest.mark.mmulator: sanitize is {wish.sanitize!r}, not True, False or 'raise'")
+        if wish.sanitize not in (None, "", REPORT, STRICT, RAISE):
+            raise pytest.UsageError(f"@pytest.mark.mmulator: sanitize is {wish.sanitize!r}, not True, False, 'strict' or 'raise'")
         try:
             chosen(wish.rules or "")
         except (ValueError, AttributeError) as error:

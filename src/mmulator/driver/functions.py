@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from mmulator.driver.settings import Settings
+from mmulator.driver.settings import STRICT, Settings
 from mmulator.errors import LaunchError
 from mmulator.machine.backend import Request
 from mmulator.machine.compile.options import CompileOptions, in_clusters
@@ -78,7 +78,7 @@ class Function:
         )  # fmt: skip
         options = in_clusters(OPTIONS, cluster)
         if settings.sanitize:
-            sanitizer = Sanitizer(chosen(settings.rules) if settings.rules else None)
+            sanitizer = Sanitizer(chosen(settings.rules, settings.sanitize == STRICT))
             request = replace(request, sanitizer=sanitizer)
             options = replace(options, events=sanitizer.instrument)
         started = time.perf_counter()

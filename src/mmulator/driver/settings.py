@@ -13,7 +13,7 @@ from mmulator.isa.targets import DEVICES
 from mmulator.rules.choice import chosen
 
 PREFIX = "MMULATOR_"
-REPORT, RAISE = "report", "raise"  # of `sanitize`
+REPORT, STRICT, RAISE = "report", "strict", "raise"  # of `sanitize`
 
 
 def _device(text: str) -> str:
@@ -55,7 +55,7 @@ def _report(text: str) -> str:
 
 def _sanitize(text: str) -> str:
     if text not in _SANITIZE:
-        raise ValueError("1 to say what is found, raise for an error at the launch, 0 for neither")
+        raise ValueError("1 to say what is found, strict for notes too, raise for an error at the launch, 0 for neither")
     return _SANITIZE[text]
 
 
@@ -64,7 +64,7 @@ def _rules(text: str) -> str:
     return text
 
 
-_SANITIZE = {"0": "", "1": REPORT, "report": REPORT, "raise": RAISE}
+_SANITIZE = {"0": "", "1": REPORT, "report": REPORT, "strict": STRICT, "raise": RAISE}
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Settings:
     """device: the chip that stands there, and whose arithmetic it has. seed: of the scheduler's choices. seeds: under how many
     each kernel is launched, from `seed` on. timeout: seconds that a launch may take. threads: of the host. report: "" for none,
     "1" for a few lines a kernel on standard error, else a file for lines of JSON (report.py). autotune: `measure` by counted
-    work, or take the `first` configuration. sanitize: "" for no, "report" to say what undefined behaviour is found, "raise" to
-    raise it at the launch. rules: what is looked for (rules/choice.py), "" for all."""
+    work, or take the `first` configuration. sanitize: "" for no, "report" to say what undefined behaviour is found, "strict"
+    with rules of severity note, "raise" to raise it at the launch. rules: what is looked for (rules/choice.py), "" for all."""
 
     device: str = "sm_90"
     seed: int = 0

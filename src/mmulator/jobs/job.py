@@ -282,7 +282,7 @@ def run_job(
         report = launch(seed=job.seed, progress=progress, watch=watch)
     else:
         again = partial(_shuffled, kernel, job, values, timeout)
-        looking = partial(launch, sanitize=True, watch=watch)
+        looking = partial(launch, sanitize="strict", watch=watch)
         report, judged = sanitized.run(looking, kernel, arrays, job.seed, sanitize, job.suppress, again, progress)
     outputs = job.outputs()
     written = {name: a for name, a in arrays.items() if name in outputs or _digest(a) != before[name]}

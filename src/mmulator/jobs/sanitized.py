@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from mmulator.jobs.suppressions import Suppression, sorted_out
 from mmulator.machine.launch.report import Report
 from mmulator.machine.module import Kernel
 from mmulator.rules import RULES
+from mmulator.rules.choice import NOTES, chosen
 
 Progress = Callable[[str, int, int], None]
 
@@ -25,26 +27,28 @@ class Wish:
     seeds one is looked for under which the results differ."""
 
     seeds: int = 1
-    rules: frozenset[str] = frozenset(RULES)
+    rules: frozenset[str] = chosen("")
     prove: int = 0
 
 
 @dataclass(frozen=True)
 class Judged:
     """What a sanitized job found. suppressed: what the launch file expects. idle: what it expects and is not there. seeds: that
-    were run."""
+    were run. quiet: of rules of severity note that were not asked for."""
 
     findings: tuple[Finding, ...]
     suppressed: list[tuple[Finding, Suppression]]
     idle: list[Suppression]
     seeds: tuple[int, ...]
     rules: frozenset[str]
+    quiet: tuple[Finding, ...] = ()
 
     @classmethod
     def of(cls, found: Sequence[Finding], wish: Wish, expected: Sequence[Suppression], seeds: Sequence[int]) -> Judged:
         asked = [f for f in found if f.rule in wish.rules]
         findings, suppressed, idle = sorted_out(asked, expected)
-        return cls(findings, suppressed, idle, tuple(seeds), wish.rules)
+        quiet = tuple(f for f in found if f.rule in NOTES - wish.rules) if wish.rules & set(RULES) - NOTES else ()
+        return cls(findings, suppressed, idle, tuple(seeds), wish.rules, quiet)
 
     @property
     def errors(self) -> int:
@@ -60,15 +64,23 @@ class Judged:
     def _looked_for(self) -> str:
         rules = len(self.rules)
         seeds = f"seed {self.seeds[0]}" if len(self.seeds) == 1 else f"seeds {self.seeds[0]} to {self.seeds[-1]}"
-        return f"{'all ' * (rules == len(RULES))}{rules} rule{'s' * (rules != 1)} looked for, {seeds}"
+        whole = self.rules >= set(RULES) - NOTES
+        return f"{'all ' * whole}{rules} rule{'s' * (rules != 1)} looked for, {seeds}"
+
+    @property
+    def notes(self) -> list[str]:
+        """A line for each rule of severity note that was not asked for, and for what is expected and was not found."""
+        told = Counter(f.rule for f in self.quiet)
+        quiet = [f"{rule}: {RULES[rule].title}, {n} times in the text; --strict tells where" for rule, n in told.items()]
+        return [*quiet, *(f"nothing was found for [[suppress]] {s}" for s in self.idle)]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "errors": self.errors, "warnings": len(self.findings) - self.errors, "seeds": list(self.seeds),
+            "errors": self.errors, "warnings": sum(f.severity == "warning" for f in self.findings), "seeds": list(self.seeds),
             "rules": sorted(self.rules), "findings": [f.as_dict() for f in self.findings],
             "suppressed": [f.as_dict() | {"reason": s.reason} for f, s in self.suppressed],
-            "unused_suppressions": [str(s) for s in self.idle],
+            "unused_suppressions": [str(s) for s in self.idle], "not_told": dict(Counter(f.rule for f in self.quiet)),
         }  # fmt: skip
 
 
@@ -133,11 +145,19 @@ def run(
     if wish.prove and judged.errors:
         proof = _proof(again, kernel, arrays, memory, range(first, first + wish.prove), judged.errors, progress)
         memory.restore(left)
-        judged = replace(judged, findings=tuple(replace(f, proof=proof) if f.is_error else f for f in judged.findings))
+        told = tuple(replace(f, proof=_proof_of(f, proof)) if f.is_error else f for f in judged.findings)
+        judged = replace(judged, findings=told)
     return report, judged
 
 
 # proof --------------------------------------------------------------------------------------------------------------
+_COHERENT = "none: here all proxies see one memory at once, so no seed can show it"
+
+
+def _proof_of(finding: Finding, proof: str) -> str:
+    return _COHERENT if proof.startswith("none") and finding.rule.endswith("fence-missing") else proof
+
+
 def _proof(
     again: Callable[[int], object], kernel: Kernel, arrays: dict[str, np.ndarray], memory: Memory, seeds: range, errors: int,
     progress: Progress | None,

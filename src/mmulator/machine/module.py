@@ -278,7 +278,8 @@ class Kernel:
         no clusters (PTX ISA 9.1, Programming Model: Cluster of Cooperative Thread Arrays). cooperative: all blocks are
         resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).
         sanitize: undefined behaviour is looked for, and is in the report's `findings`; "strict": what everybody's compilers
-        do against the letter, too; "raise": the first of severity error is raised when the kernel has run. What is raised meanwhile has the findings so far (`error.findings`).
+        do against the letter, too; "raise": the first of severity error is raised when the kernel has run. What is raised
+        meanwhile has the findings so far (`error.findings`).
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then),
         UndefinedBehaviour.

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from mmulator.rules import RULES, TOPICS
+from mmulator.rules import RULES, TOPICS, Severity
+
+NOTES = frozenset(name for name, rule in RULES.items() if rule.severity is Severity.NOTE)
 
 
-def chosen(text: str) -> frozenset[str]:
+def chosen(text: str, strict: bool = False) -> frozenset[str]:
     """Names of the rules that a text means: words with commas, each a rule, a topic (a file of rules/) or a pattern with `*`; one
-    that begins with `-` takes away. Where nothing is taken before, all are there to be taken away from; "" is all.
+    that begins with `-` takes away. Where nothing is taken before, all are there to be taken away from; "" is all. Rules of
+    severity note are among all, and in a topic, only if that is `strict`.
 
     Raises ValueError for a word that means no rule.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
-    found: set[str] = set() if words and not words[0].startswith("-") else set(RULES)
+    quiet = frozenset() if strict else NOTES
+    found = set() if words and not words[0].startswith("-") else set(RULES) - quiet
     for word in words:
         if word.startswith("-"):
             found -= meant(word[1:])
         else:
-            found |= meant(word)
+            found |= meant(word) - (quiet if word in TOPICS else frozenset())
     return frozenset(found)
 
 

@@ -111,6 +111,13 @@ RESERVED = Rule(
     "that was not masked to 18 bits, an offset that was added too high) names another place than was meant.",
     "encode each field as (x & 0x3FFFF) >> 4",
 )  # fmt: skip
+BASE_OFFSET = Rule(
+    541, "wgmma-base-offset", Severity.WARNING, "base offset and start address of a swizzled matrix do not fit", _DESCRIPTOR,
+    "Base offset is 0 where the swizzling pattern begins at a multiple of 1024, 512 or 256 bytes (128-, 64-, 32-byte swizzle), "
+    "else (pattern start >> 7) & 7. Here the start address is not in the first row of the pattern that the base offset says, so "
+    "that either the base offset is wrong, or the matrix is meant to begin in the middle of a pattern.",
+    "align the matrix in shared memory to 1024 bytes, or encode (start >> 7) & 7 as base offset",
+)  # fmt: skip
 SPACES = Rule(
     550, "address-space", Severity.ERROR, "an address of another state space than the instruction's",
     "PTX ISA 9.1, State Spaces; Generic Addressing",
@@ -140,6 +147,6 @@ DESCRIPTOR = Rule(
 
 RULES: tuple[Rule, ...] = (
     WGMMA_OPERAND, WMMA_OPERAND, SELECTOR, SELECTOR_RANGE, METADATA, ORDER, ADDRESS, STRIDE, SHORT_STRIDE, SPACE, RESERVED,
-    ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
+    BASE_OFFSET, ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
     SPACES, BOUNDS, ALIGNMENT, DESCRIPTOR,
 )  # fmt: skip

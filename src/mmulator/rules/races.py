@@ -81,7 +81,23 @@ SCOPE = _race(
     "of scope cta is not atomic to other blocks.",
     "give both a scope that has all threads in it: .gpu between blocks, .cluster in a cluster",
 )  # fmt: skip
+HALF_STRONG = Rule(
+    309, "race-half-strong", Severity.NOTE,
+    "a strong access to global memory and a weak one to the same bytes, and nothing orders them", _MODEL,
+    _RACE + "Here one of a read and a write is strong and the other weak. Programs do so on purpose: they read volatile what another "
+    "block wrote before a flag, or look at what others change by atomics. It is a race all the same.",
+    "make both strong (volatile, relaxed), or order them: ld.acquire or a fence behind the read of the flag",
+)  # fmt: skip
+REPLICATED_READ = Rule(
+    310, "race-replicated-read", Severity.NOTE,
+    "threads of a block read bytes of global memory, of which one writes there, and nothing orders the two", _MODEL,
+    _RACE + "Here threads of a block read bytes of global memory, and one writes there that has read them by the same instruction, or "
+    "whose address comes out of the same register, or that is the same lane of another warp; no barrier lies between. Compilers make "
+    "such code where threads hold copies of one value, and all copies but one are not used; then it does no harm.",
+    _BARRIER + ", unless what the other threads read is not used",
+)  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
     WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER, COPY_READ, COPY_OVERWRITTEN, COPY_SOURCE, SCOPE,
+    HALF_STRONG, REPLICATED_READ,
 )  # fmt: skip

@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from mmulator import driver
+from mmulator.driver.settings import REPORT
 from mmulator.errors import LaunchError, short_traceback, shown
 from mmulator.isa.targets import check_known
 from mmulator.machine.launch.report import Report
+from mmulator.machine.module import SANITIZE
 from mmulator.triton.arrays import stand_in, take_arrays
 from mmulator.triton.launcher import Launcher
 from mmulator.triton.versions import interface
@@ -44,25 +46,25 @@ class Compiled:
     @short_traceback
     def launch(
         self, grid: Grid, *args: Any, seed: int = 0, timeout: float | None = None, threads: int | None = None,
-        sanitize: bool | Literal["raise"] = False,
+        sanitize: bool | Literal["strict", "raise"] = False,
     ) -> Report:  # fmt: skip
         """Run it; arrays and tensors among `args` are device memory and are updated in place.
 
         grid: blocks (int, or up to three). args: one for each parameter but constants: a tensor, an array, None, a number, a
         TensorDescriptor; or one for each parameter. seed: of the scheduler's choices. timeout: seconds that the run may take.
-        threads: of the host. sanitize: undefined behaviour is looked for, and is in the report's `findings`; "raise": the
-        first of severity error is raised.
+        threads: of the host. sanitize: undefined behaviour is looked for, and is in the report's `findings`; "strict": with
+        rules of severity note; "raise": the first of severity error is raised.
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
         UndefinedBehaviour.
         """
         if self._launcher is None:
             self._launcher = Launcher(self.source, self.metadata, self.ptx, device(self.device))
         runs = device(self.device)
-        if sanitize not in (True, False, "raise"):
-            raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False or 'raise'")
+        if sanitize not in SANITIZE:
+            raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
         wanted, whole = driver.current().settings.sanitize, driver.current()
         if sanitize:  # who asks reads the report
-            wanted = "raise" if sanitize == "raise" else "report"
+            wanted = REPORT if sanitize is True else str(sanitize)
         runs.readers = [] if sanitize else whole.readers
         runs.settings = replace(runs.settings, seed=seed, timeout=timeout, threads=threads, sanitize=wanted)
         extents = (grid,) if isinstance(grid, int) else tuple(grid)
@@ -166,7 +168,7 @@ def _types(fn: Any, names: list[str], signature: str | Mapping[str, str], consta
 @short_traceback
 def launch(
     fn: Any, grid: Grid | Callable[[dict[str, Any]], Sequence[int]], *args: Any, device: str | None = None, seed: int = 0,
-    timeout: float | None = None, threads: int | None = None, sanitize: bool | Literal["raise"] = False, **meta: Any,
+    timeout: float | None = None, threads: int | None = None, sanitize: bool | Literal["strict", "raise"] = False, **meta: Any,
 ) -> Report:  # fmt: skip
     """Compile a kernel for its arguments, as `fn[grid](*args, **meta)` does, and run it here, whatever Triton's driver is.
 

@@ -28,12 +28,13 @@ from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime.events import undefined_used
 from mmulator.machine.runtime.scheduler import run_clusters
+from mmulator.machine.sanitizer.accumulators import kinds_of
 from mmulator.machine.state import STACK_BYTES, Callee, Cta, Kind, TransferKind
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.program.as_ptxas.contract import contract as contracted
 from mmulator.program.as_ptxas.fold import fold
-from mmulator.program.as_ptxas.inflight import delay_reads, is_injected, unfenced
+from mmulator.program.as_ptxas.inflight import Moved, delay_reads, is_injected, unfenced
 from mmulator.program.blocks import (
     LONGEST,
     Block,
@@ -106,6 +107,11 @@ class CompiledKernel:
         return max((type_bits(f["type"]) // 8 for f in forms), default=1)
 
     @cached_property
+    def site_kinds(self) -> np.ndarray:
+        """Of each site what it is to a rule of wgmma's registers (sanitizer/accumulators.py: Site)."""
+        return kinds_of(self.sites)
+
+    @cached_property
     def callee_table(self) -> np.ndarray:
         """`callees` as native code reads them."""
         return np.array([(e, p.cycle, p.offset, p.stride, p.end) for e, p in self.callees], Callee.numpy_dtype())
@@ -168,7 +174,7 @@ class Jit:
     ) -> None:
         self.meaning = meanings()
         self.module, self.image, self.device, self.options = module, image, device, options
-        self.early: dict[int, tuple[Instruction, ...]] = {}
+        self.moved = Moved()
         self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
         functions = [f.function for f in self.program.functions.values()]
         self.unfenced: set[int] = set().union(*(unfenced(f) for f in functions))
@@ -201,7 +207,7 @@ class Jit:
     def _prepare(self, function: Function) -> Function:
         """What ptxas would do to a function before instructions have their meaning."""
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
-        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.early)
+        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.moved)
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:

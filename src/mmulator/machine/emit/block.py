@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from mmulator.codegen.values import Builder, Value, constant, splat
 from mmulator.errors import InternalError
 from mmulator.isa.types import type_bits
 from mmulator.machine.emit.shadow import Shadow
-from mmulator.machine.runtime.events import READ, WRITE, register
+from mmulator.machine.runtime.events import READ, WRITE, Access, register
 from mmulator.machine.state import Warp
 from mmulator.program.addresses import HEADER_LOCAL
 from mmulator.program.blocks import Block
@@ -77,6 +77,7 @@ class BlockEmitter:
         self.events = events
         # registers whose every access an instrument sees
         self.seen = pinned_registers(block.function) if events is not None and register.under(events) is not None else set()
+        self.late: Collection[int] = ()  # instructions, by id, that are behind where they stood
         self.local_bytes = locals_bytes
         self.values: dict[str, Value] = {}
         self.dirty: dict[str, None] = {}
@@ -118,7 +119,8 @@ class BlockEmitter:
 
     def _note(self, name: str, access: int) -> None:
         lanes = self.mask if self.current is None else self.lanes_of(self.current)
-        self.call(register, self.w, lanes, self.frame.slots[name], access, self.site)
+        said = access | Access.LATER if id(self.current) in self.late else access
+        self.call(register, self.w, lanes, self.frame.slots[name], said, self.site)
 
     def _place(self, name: str) -> Value:
         return self.b.emit(ptr_to(u8), f"getelementptr i8, ptr {self.regs.text}, i64 {self.frame.slots[name]}")

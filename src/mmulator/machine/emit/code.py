@@ -9,6 +9,7 @@ import numpy as np
 
 from mmulator.machine.emit.block import Names
 from mmulator.machine.state import Kind
+from mmulator.program.as_ptxas.inflight import Moved
 from mmulator.program.image import LocalFrame
 from mmulator.program.undefined import Doubt
 from mmulator.ptx.tree import Instruction, Module, Symbol, Variable
@@ -35,12 +36,11 @@ class KernelCode(Names, Protocol):
     """A kernel while its blocks are written.
 
     sites: the instruction of each number that a fault can name, filled as blocks are written. unfenced: instructions (by
-    id) of wgmma without a fence before them. early: of each wgmma.wait_group (by id) what stood before it, and is behind it since
-    it reads accumulators in flight. numbers: of the functions. locals: their local memory. params: offset of each kernel
-    parameter. queues: address of what carries out each kind of asynchronous operation; movers: of each kind of bulk operation
-    (by number: a TransferKind, or one of the kernel's own). mbarriers: it makes some. stack: bytes that a lane has for
-    alloca. doubtful: of each function the registers that may have no value, if anybody asks; variables: those
-    that lie side by side; origins: of registers that are addresses in one of these which one.
+    id) of wgmma without a fence before them. moved: what does not stand where it stood. numbers: of the functions. locals: their
+    local memory. params: offset of each kernel parameter. queues: address of what carries out each kind of asynchronous
+    operation; movers: of each kind of bulk operation (by number: a TransferKind, or one of the kernel's own). mbarriers: it makes
+    some. stack: bytes that a lane has for alloca. doubtful: of each function the registers that may have no value, if anybody
+    asks; variables: those that lie side by side; origins: of registers that are addresses in one of these which one.
     """
 
     module: Module
@@ -52,7 +52,7 @@ class KernelCode(Names, Protocol):
     movers: dict[int, int]
     mbarriers: bool
     unfenced: set[int]
-    early: dict[int, tuple[Instruction, ...]]
+    moved: Moved
     numbers: dict[str, int]
     locals: dict[str, LocalFrame]
     params: dict[str, int]

@@ -13,7 +13,7 @@ from mmulator.machine.emit.block import LANES, BlockEmitter, storage_type
 from mmulator.machine.emit.code import KernelCode
 from mmulator.machine.emit.shadow import Shadow
 from mmulator.machine.runtime import memory as mem
-from mmulator.machine.runtime.events import READ, register
+from mmulator.machine.runtime.events import READ, Access, register
 from mmulator.machine.state import Cta, Kind, Launch, TransferKind
 from mmulator.program.blocks import Block
 from mmulator.program.frames import Frame
@@ -33,6 +33,7 @@ class Emitter(BlockEmitter):
         self.function_name = block.function.function.name
         self.is_entry = block.function.function.is_entry
         super().__init__(b, block, frame, kernel, kernel.locals[self.function_name].bytes, kernel.options.events)
+        self.late = kernel.moved.late
         if kernel.doubtful:
             self.shadow = Shadow(self, kernel.doubtful[self.function_name])
 
@@ -56,7 +57,7 @@ class Emitter(BlockEmitter):
             site = len(self.kernel.sites)
             self.kernel.sites.append(ins.original)
             for name in names:
-                self.call(register, self.w, self.mask, self.frame.slots[name], READ, site)
+                self.call(register, self.w, self.mask, self.frame.slots[name], READ | Access.LATER, site)
 
     def frame_offset(self, name: str) -> int | None:
         """Offset of a variable of this function's local memory, or None."""

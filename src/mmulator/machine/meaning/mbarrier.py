@@ -33,9 +33,10 @@ def barriers(e: Emitter, ins: Instruction, operand: Operand, lanes: Value, acces
 
 
 def _order(ins: Instruction, default: str) -> int:
-    """Semantics and scope of an operation on an mbarrier (PTX ISA 9.1, mbarrier.arrive, mbarrier.try_wait)."""
+    """Semantics and scope of an operation on an mbarrier (PTX ISA 9.1, mbarrier.arrive, mbarrier.try_wait). Without a scope it is
+    the CTA, which programs leave it at that arrive at other CTAs' mbarriers, and chips order these, too: no scope."""
     form = ins.form
-    return order_of(form["sem"] or default, form["scope"] or "cta") | (SAID if form["scope"] else 0)
+    return order_of(form["sem"] or default, form["scope"]) | (SAID if form["scope"] else 0)
 
 
 @means("mbarrier.init")

@@ -146,7 +146,7 @@ def wait_group(e: Emitter, ins: Instruction) -> None:
     """Ends a block: the registers of what is done are written behind its back."""
     groups = must_be(ins.operands[0], Immediate)
     converge(e, ins)
-    for delayed in e.kernel.early.get(id(ins), ()):
+    for delayed in e.kernel.moved.behind.get(id(ins), ()):
         e.note_early(delayed)
     e.flush(everything=True)
     e.b.ret(e.call(wg.wgmma_wait, e.w, e.mask, groups.value, e.block.index, e.block.targets[0], e.site))

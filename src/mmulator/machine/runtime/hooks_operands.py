@@ -72,5 +72,11 @@ def aligned_here(w: ptr_to(Warp), mask: u32, waits: u32, site: u32) -> None:
 
 
 @hook
+def warps_missing(w: ptr_to(Warp), site: u32) -> None:
+    """A warp is at a wgmma that another warp of its group will never execute, which is a fault; before it. What is found of it
+    already may be told in fault_words[0]: 1."""
+
+
+@hook
 def resized(w: ptr_to(Warp), site: u32) -> None:
     """A warp has executed a setmaxnreg that has an effect."""

@@ -13,6 +13,7 @@ from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u16, u32, u64
 from mmulator.machine.runtime.events import READ, WRITE, wgmma_computes, wgmma_issued, wgmma_waited
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.hooks_operands import warps_missing
 from mmulator.machine.runtime.pending import complete, covered, entry, issue, make_room, queue
 from mmulator.machine.runtime.registers import frame_of
 from mmulator.machine.runtime.waiting import wait_for_lanes, wake_warpgroup
@@ -40,6 +41,7 @@ def missing(first: ptr_to(Warp), number: u64, w: ptr_to(Warp), site: u32) -> u32
     for i in range(u32(WARPS)):
         other = first + i
         if other.live != FULL and queue(other, WGMMA).issued <= number:
+            warps_missing(w, site)
             fault(w, FaultKind.WGMMA_LANES, site, u32(0), number, u32(0))
             return u32(1)
     return u32(0)

@@ -3,20 +3,27 @@
 For each warp what its text says of its wgmma, by their numbers: which are issued, committed to a group, waited for. When the
 machine carries them out plays no part, nor do waits that it puts there itself (CompileOptions.waits). Each register that some
 wgmma names has a Cell: the newest wgmma that accumulates there, the newest that reads A there, and who else accessed it since the
-last wgmma.fence. A number of a wgmma is kept + 1, so 0 is none. Behind a finding all is as if the wait or the fence had been there: one
-that is missing is told once, where it is first missed.
+last wgmma.fence. A number of a wgmma is kept + 1, so 0 is none. Behind a finding all is as if the wait or the fence had been there:
+one that is missing is told once, where it is first missed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, fill_bytes
 from mmulator.codegen.types import Struct, i32, ptr_to, u8, u32, u64
+from mmulator.isa.effects import Queue, Step
+from mmulator.machine.runtime.events import Access
 from mmulator.machine.runtime.wgmma import operation
 from mmulator.machine.sanitizer.found import find, find_against, of_cluster
 from mmulator.machine.state import FULL, Cluster, Warp
+from mmulator.program.inline_assembly import copies, moved_by_compiler
+from mmulator.ptx.tree import Instruction
 from mmulator.rules.accumulators import (
     A_OVERWRITTEN,
     A_READ,
@@ -56,6 +63,19 @@ class Site:
     COMPUTES = 1  # a compiler put it between inline assembly, of whose registers in flight it knows nothing
     MOVES = 2  # the same, and it only copies
     ORDERS = 3  # wgmma.commit_group, wgmma.wait_group of the text
+
+
+def kinds_of(sites: Sequence[Instruction]) -> np.ndarray:
+    """The kind of each instruction."""
+    return np.array([_kind(ins) for ins in sites], np.uint8)
+
+
+def _kind(ins: Instruction) -> int:
+    if ins.effects.queue is Queue.WGMMA:
+        return Site.ORDERS if ins.effects.step in (Step.COMMIT, Step.WAIT) else Site.STRICT
+    if moved_by_compiler(ins):
+        return Site.MOVES if copies(ins) else Site.COMPUTES
+    return Site.STRICT
 
 
 # What words[0] of a finding is: a place in a list of registers, and above it what is wrong.
@@ -147,7 +167,7 @@ def accumulators_touched(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, sit
         epoch = mine.seen
     if kind == Site.MOVES:
         epoch = mine.settled
-    if mask != 0 and epoch >= cell.touch:
+    if mask != 0 and epoch >= cell.touch and (access & int(Access.LATER)) == 0:
         cell.touch = epoch
         cell.site = site
         cell.lanes = mask

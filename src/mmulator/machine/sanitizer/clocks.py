@@ -35,7 +35,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import Struct, ptr, ptr_to, u32, u64
 from mmulator.machine.sanitizer.found import of_cluster, of_launch
 from mmulator.machine.sanitizer.state import SanitizedLaunch
-from mmulator.machine.state import Cluster, Warp
+from mmulator.machine.state import WGMMA, Cluster, Warp
 
 U32 = u32.vec(32)
 # Planes of what lanes know: what comes before; with a fence.proxy.async between, for shared, for global memory; with a fence of
@@ -43,6 +43,7 @@ U32 = u32.vec(32)
 PLANES = 7
 KNOWN, FENCED, FENCED_GLOBAL, RELEASED, RELEASED_WIDE, ACQUIRED, ACQUIRED_WIDE = range(PLANES)
 PROXIES = 3  # the first ones
+ISSUES = WGMMA.room
 NOTHING, ALL, FIRST = 0, 1, 2  # views that always are, and the first other
 NO_AGENT = 0xFFFFFFFF
 
@@ -70,6 +71,7 @@ Orders = Struct("Orders", [
     ("barriers", ptr_to(Collector)), ("barrier_count", u32),  # of all CTAs
     ("gone", ptr_to(Collector)),  # what exited threads of each CTA did
     ("meeting", Collector), ("met", u32, PLANES),  # barrier.cluster: of this generation, and the views of the last
+    ("issues", ptr_to(Collector)),  # what each warp knew and did when it issued each of its last ISSUES wgmma; or null
     ("phasers", ptr), ("phaser_count", u32),  # phases.py
     ("locations", ptr), ("location_count", u32),  # locations.py
     ("strangers", ptr), ("stranger_count", u32), ("all_strangers", u32),  # world.py
@@ -549,6 +551,8 @@ def forget_all(cluster: ptr_to(Cluster)) -> None:
     fill_bytes(o.barriers, 0, u64(o.barrier_count) * Collector.size)
     fill_bytes(o.gone, 0, u64(cluster.cta_count) * Collector.size)
     fill_bytes(o.meeting, 0, Collector.size + 4 * PLANES)
+    if u64(o.issues) != 0:
+        fill_bytes(o.issues, 0, u64(cluster.warp_count) * (ISSUES * Collector.size))
     for p in unrolled(PLANES):
         o.everything[p] = u32(ALL)
     for i in range(cluster.warp_count):

@@ -1,8 +1,9 @@
 """Conflicts with asynchronous accesses: which rule it is that two accesses break which nothing orders.
 
-An asynchronous operation accesses memory at some time between its issue and its end. Both are known when it is issued, and there it
-is judged and recorded, so that nothing depends on when it is carried out. Of two accesses that are not ordered the later one here
-may be the earlier one elsewhere: rules do not depend on which of them came first in this run, findings always name the same one first.
+An asynchronous operation accesses memory at some time between its issue and its end. Both are known when it is issued, and there
+it is judged and recorded, so that nothing depends on when it is carried out. Of two accesses that are not ordered the later one
+here may be the earlier one elsewhere: rules do not depend on which of them came first in this run, and findings name the same one
+first.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import proxies as rules
 
 WRITE = int(Access.WRITE)
-_FENCE, _READ_EARLY, _REFILL, _OPERAND, _SOURCE, _OVERLAP, _RESULT, _RACE = (
+_FENCE, _READ_EARLY, _REFILL, _OPERAND, _SOURCE, _OVERLAP, _RESULT, _RACE, _COPY_FENCE = (
     r.number for r in (
         rules.FENCE_MISSING, rules.READ_BEFORE_WAIT, rules.REFILL_EARLY, rules.OPERAND_OVERWRITTEN, rules.SOURCE_REUSED,
-        rules.WRITE_OVERLAP, rules.RESULT_EARLY, rules.OPERAND_RACE,
+        rules.WRITE_OVERLAP, rules.RESULT_EARLY, rules.OPERAND_RACE, rules.COPY_FENCE_MISSING,
     )
 )  # fmt: skip
 
@@ -78,7 +79,7 @@ def tell_early_read(
     w: ptr_to(Warp), lanes: u32, site: u32, at: u64, bytes: u32, record: ptr_to(Record), others: u32, swap: u32,
     reader: ptr_to(Warp), readers: u32, agent: u32, clock: u32,
 ) -> None:  # fmt: skip
-    """Bytes are read before a copy is complete, which an mbarrier says: which phase of it, and for which the reader has waited."""
+    """Bytes are read before a copy is complete. words: its mbarrier, the phase that says so, what the reader has waited for."""
     entry = tell_conflict(w, lanes, site, at, bytes, record, others, u32(_READ_EARLY), swap)
     if u64(entry) != 0:
         if entry.count == 1:
@@ -180,7 +181,10 @@ def async_found(
         return
     if level != 0:
         if (flags & WRITE) == 0:
-            tell_conflict(w, lanes, site, at, bytes, record, others, u32(_FENCE), u32(0))
+            rule = u32(_FENCE)
+            if kind == int(Kind.WGMMA) and other_kind == int(Kind.COPY):
+                rule = u32(_COPY_FENCE)
+            tell_conflict(w, lanes, site, at, bytes, record, others, rule, u32(0))
         return
     shared = u32((at >> SLOT_SHIFT) == SLOT_SHARED)
     foreign = u32(record.cluster != u32(cluster.number))

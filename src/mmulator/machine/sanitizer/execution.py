@@ -28,6 +28,7 @@ Steps = Struct("Steps", [
     ("resizes", u32, WARPS), ("resize", u32, WARPS), ("there", u32, 2 * WARPS), ("at", u32, 2 * WARPS),
     ("rows", u32, ROWS), ("firsts", u32, ROWS),
 ])  # fmt: skip
+PARTED = 2  # judged: they have executed different instructions
 EXITED, ANOTHER, NO_WARPS, LANES_GONE = range(4)  # why, in the first word of a finding
 
 _DIVERGED, _INCOMPLETE = DIVERGED.number, INCOMPLETE.number
@@ -50,6 +51,20 @@ def say_incomplete(w: ptr_to(Warp), site: u32, why: u32, number: u32, lanes: u32
             entry.words[0] = u64(why)
             entry.words[1] = u64(number)
             entry.words[2] = u64(lanes)
+
+
+@native
+def say_diverged(w: ptr_to(Warp), group: ptr_to(Steps), n: u32, site: u32) -> None:
+    """Step `n` of a warp is another instruction than that of the warp that was there first."""
+    group.judged = u32(PARTED)
+    other = (w.index & ~u32(WARPS - 1)) + group.firsts[n % ROWS]
+    entry = find_against(
+        w, u32(_DIVERGED), site, u32(FULL), u64(0), u32(0), group.rows[n % ROWS] + 1, w.cta.linear, other, u32(FULL)
+    )
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = u64(ANOTHER)
+            entry.words[1] = u64(other)
 
 
 @native
@@ -82,15 +97,7 @@ def step(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     elif n + ROWS < group.most:
         group.judged = u32(1)
     elif group.rows[n % ROWS] != site:
-        group.judged = u32(1)
-        other = (w.index & ~u32(WARPS - 1)) + group.firsts[n % ROWS]
-        entry = find_against(
-            w, u32(_DIVERGED), site, u32(FULL), u64(0), u32(0), group.rows[n % ROWS] + 1, w.cta.linear, other, u32(FULL)
-        )
-        if u64(entry) != 0:
-            if entry.count == 1:
-                entry.words[0] = u64(ANOTHER)
-                entry.words[1] = u64(other)
+        say_diverged(w, group, n, site)
     group.steps[own] = n + 1
 
 
@@ -146,6 +153,21 @@ def committed(w: ptr_to(Warp), site: u32) -> None:
 @native
 def waited(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
     step(w, mask, site)
+
+
+@native
+def miss(w: ptr_to(Warp), site: u32) -> None:
+    """A warp waits in vain at a wgmma: for a warp that went another way, if that is so."""
+    if (w.index | (WARPS - 1)) < w.cta.launch.warps:
+        group = steps_of(w)
+        n = group.steps[w.index % WARPS]
+        if group.judged == 0 and n + ROWS >= group.most:
+            while n < group.most and group.rows[n % ROWS] < site:  # stands before it in the text
+                n = n + 1
+            if n < group.most and group.rows[n % ROWS] != site:
+                say_diverged(w, group, n, site)
+        if group.judged == PARTED:
+            w.cta.fault_words[0] = u64(1)
 
 
 @native
@@ -227,4 +249,5 @@ def members(w: ptr_to(Warp), mask: u32, given: ptr_to(u32), site: u32) -> None:
 HOOKS = {
     "wgmma_fenced": fenced, "wgmma_issued": issued, "wgmma_committed": committed, "wgmma_waited": waited, "lanes_exit": exits,
     "cluster_begins": begins, "members_given": members, "aligned_here": here, "resized": resizes,
+    "warps_missing": miss,
 }  # fmt: skip

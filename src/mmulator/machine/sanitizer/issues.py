@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import load, mask_bits, maximum, trailing_zeros
-from mmulator.codegen.types import ptr_to, u32
+from mmulator.codegen.ops import cast_ptr, load, mask_bits, maximum, trailing_zeros
+from mmulator.codegen.types import ptr_to, u8, u32
 from mmulator.machine.sanitizer.clocks import KNOWN, U32, entries_of, knower_of, orders_of
-from mmulator.machine.state import Warp
+from mmulator.machine.sanitizer.found import of_launch
+from mmulator.machine.sanitizer.world import view_knows_foreign
+from mmulator.machine.state import Cluster, Warp
 
 
 @native
@@ -51,3 +53,31 @@ def latest_in(w: ptr_to(Warp), lanes: u32, agent: u32, plane: u32) -> u32:
         left = left & ~mask_bits(ids == id)
         found = maximum(found, entries_of(o, id)[agent])
     return found
+
+
+# of other clusters -------------------------------------------------------------------------------------------------------
+@native
+def issue_knows_foreign(w: ptr_to(Warp), lanes: u32, number: u32, agent: u32, others: u32, clock: u32, plane: u32) -> u32:
+    """The same of what the first of `others`, lanes from an agent on, did in another cluster."""
+    cluster = w.cta.cluster
+    ids = load(U32, knower_of(orders_of(cluster), w).now.views, plane * 32)
+    left = lanes
+    while left != 0:
+        id = ids[trailing_zeros(left)]
+        left = left & ~mask_bits(ids == id)
+        if view_knows_foreign(cluster, id, number, agent + trailing_zeros(others), clock) != 0:
+            return u32(1)
+    return u32(0)
+
+
+@native
+def has_fenced(cluster: ptr_to(Cluster), number: u32) -> u32:
+    """1 if a cluster has executed a fence.proxy.async for global memory: perhaps behind its writes."""
+    fenced = cast_ptr(u8, of_launch(cluster).proxies)
+    return u32(fenced[number])
+
+
+@native
+def note_fenced(cluster: ptr_to(Cluster)) -> None:
+    fenced = cast_ptr(u8, of_launch(cluster).proxies)
+    fenced[cluster.number] = u8(1)

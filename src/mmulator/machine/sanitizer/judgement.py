@@ -26,9 +26,10 @@ from mmulator.machine.sanitizer.records import (
 from mmulator.machine.state import Warp
 from mmulator.rules import races as rules
 
-_WRITE_WRITE, _READ_WRITE, _IN_WARP, _BETWEEN, _IN_CLUSTER, _COPY_READ, _COPY_OVERWRITTEN, _COPY_SOURCE, _SCOPE = (
-    r.number for r in rules.RULES
-)
+(
+    _WRITE_WRITE, _READ_WRITE, _IN_WARP, _BETWEEN, _IN_CLUSTER, _COPY_READ, _COPY_OVERWRITTEN, _COPY_SOURCE, _SCOPE, _HALF,
+    _REPLICATED,
+) = (r.number for r in rules.RULES)  # fmt: skip
 AGAIN = 63  # of the word of a finding: the write is not the first one there
 LARGEST = 16  # bytes of a write that may be of what was there
 
@@ -44,7 +45,24 @@ def knows_issue(a: ptr_to(Actor), r: ptr_to(Record), lane: u32) -> u32:
 def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
     """The number of the rule, which is the same whichever of the two came first. wrote: the record's access is a write."""
     writes = u32(a.flags & WRITE)
-    if r.cta != a.w.cta.linear:
+    apart = u32(r.cta != a.w.cta.linear)
+    if a.store.foreign != 0 and (wrote == 0 or writes == 0):
+        reader = a.flags
+        writer = r.flags
+        if wrote == 0:
+            reader = r.flags
+            writer = a.flags
+        if apart == 0:
+            if (wrote == 0 and a.read_site == r.site + 1) or (wrote != 0 and r.since == a.site + 1 and kind_of(r.flags) == 0):
+                return u32(_REPLICATED)
+            operands = a.races.launch.operands
+            if operands[a.site] == operands[r.site] or (lane == a.lane and r.warp != a.w.index):
+                return u32(_REPLICATED)
+            if (writer & ~reader & STRONG) != 0:
+                return u32(_HALF)
+        elif (reader & ~writer & STRONG) != 0:
+            return u32(_HALF)
+    if apart != 0:
         if (a.flags & r.flags & STRONG) != 0:
             return u32(_SCOPE)
         if a.store.foreign != 0:
@@ -115,7 +133,7 @@ def conflict(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, lanes: u32, wrote: 
     if wrote == 0:
         word = (word & ~u64(WRITE | ATOMIC)) | (u64(a.again) << AGAIN)
     s = a.races
-    if wrote != 0 and a.plain != 0 and a.bytes <= LARGEST:
+    if wrote != 0 and a.plain != 0 and a.bytes <= LARGEST and kind_of(r.flags) == 0:
         d = s.doubts + s.doubt_count
         d.before[0] = u64(0)
         d.before[1] = u64(0)

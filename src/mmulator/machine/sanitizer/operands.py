@@ -21,6 +21,7 @@ _WGMMA, _WMMA, _SELECTOR = rules.WGMMA_OPERAND.number, rules.WMMA_OPERAND.number
 _RANGE, _METADATA, _ORDER = rules.SELECTOR_RANGE.number, rules.METADATA.number, rules.ORDER.number
 _ADDRESS, _STRIDE, _SHORT = rules.ADDRESS.number, rules.STRIDE.number, rules.SHORT_STRIDE.number
 _SPACE, _RESERVED, _ROWS, _UNEVEN = rules.SPACE.number, rules.RESERVED.number, rules.ROWS.number, rules.UNEVEN.number
+_BASE = rules.BASE_OFFSET.number
 # The rule of each Misuse.
 _BY_MISUSE = {Misuse.CONVERTED: rules.CONVERTED, Misuse.REORDERED: rules.REORDERED, Misuse.UNEVEN: rules.UNEVEN}
 _MISUSES = tuple(_BY_MISUSE.get(each, rules.FRAGMENT).number for each in Misuse)
@@ -57,6 +58,28 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
                 if entry.count == 1:
                     entry.words[0] = u64(operand)
                     entry.words[1] = first
+        judge_base(w, mask, first, operand, site)
+
+
+@native
+def judge_base(w: ptr_to(Warp), mask: u32, descriptor: u64, operand: u32, site: u32) -> None:
+    """Whether a swizzled matrix begins in the first row of the pattern that its base offset says."""
+    mode = u32(descriptor >> 62)
+    if mode == 0:
+        return
+    row = u32(256) >> mode  # bytes: 128, 64, 32
+    start = (u32(descriptor) & 0x3FFF) << 4
+    base = u32(descriptor >> 49) & 7
+    wanted = u32(0)
+    if start % (8 * row) >= row:
+        wanted = (start >> 7) & 7
+    if base != wanted:
+        entry = find(w, u32(_BASE), site, mask, u64(0), u32(0))
+        if u64(entry) != 0:
+            if entry.count == 1:
+                entry.words[0] = u64(operand)
+                entry.words[1] = u64(start) | (u64(base) << 32)
+                entry.words[2] = u64(wanted)
 
 
 @native

@@ -21,12 +21,14 @@ from mmulator.machine.runtime.events import (
     Order,
 )
 from mmulator.machine.runtime.mbarrier import lanes_at
+from mmulator.machine.runtime.wgmma import WARPS
 from mmulator.machine.sanitizer.clocks import (
     ACQUIRED,
     ACQUIRED_WIDE,
     ALL,
     FENCED,
     FENCED_GLOBAL,
+    ISSUES,
     KNOWN,
     NOTHING,
     PLANES,
@@ -208,7 +210,11 @@ def order_mbarrier_arrived(
     if arrivals != 0:
         entry = phaser_of(w.cta.cluster, barrier)
         if u64(entry) != 0:
-            release_behind(o, k, mask, entry.collecting, k.order)
+            if barrier - u64(w.cta.shared) < u64(w.cta.launch.shared_bytes):
+                release_behind(o, k, mask, entry.collecting, k.order)
+            elif ((k.order >> SCOPE_SHIFT) & SCOPE_MASK) != _CTA:  # nobody else can wait there
+                entry.is_far = u32(1)
+                release_behind(o, k, mask, entry.far, k.order)
 
 
 @native
@@ -239,6 +245,8 @@ def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), paritie
         entry = phaser_of(cluster, barrier)
         if u64(entry) != 0:
             acquire_behind(o, k, same, entry.done + parity * PLANES, plane)
+            if entry.is_far != 0 and ((k.order >> SCOPE_SHIFT) & SCOPE_MASK) != _CTA:
+                acquire_behind(o, k, same, entry.far_done + parity * PLANES, plane)
         else:
             acquire_behind(o, k, same, o.everything, plane)
 
@@ -269,6 +277,33 @@ def order_copy_signals(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, s
         raise_entries(o, c.views[KNOWN], o.threads + k.first, issued, mask)
 
 
+# wgmma ----------------------------------------------------------------------------------------------------------------
+@native(inline=True)
+def issue_at(o: ptr_to(Orders), w: ptr_to(Warp), number: u64) -> ptr_to(Collector):
+    return o.issues + (knower_of(o, w).first // 32 * ISSUES + (u32(number) & (ISSUES - 1)))
+
+
+@native
+def order_wgmma_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
+    """The four warps of a warpgroup issue an operation together: what each knows and did comes before its end, as on chips."""
+    o = orders_of(w.cta.cluster)
+    c = issue_at(o, w, number)
+    clear_collector(o, c)
+    release_lanes(o, knower_of(o, w), w.live, c)
+    forget_seen(o, c)
+
+
+@native
+def order_wgmma_waited(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
+    o = orders_of(w.cta.cluster)
+    if end == 0:
+        return
+    first = cast_ptr(Warp, w.cta.warps) + (w.index & ~u32(3))
+    for i in range(u32(WARPS)):
+        if (w.index & ~u32(3)) + i < w.cta.launch.warps:
+            acquire_views(o, knower_of(o, w).now.views, mask, issue_at(o, first + i, end - 1).views)
+
+
 # the beginning --------------------------------------------------------------------------------------------------------
 @native
 def order_begins(cluster: ptr_to(Cluster)) -> None:
@@ -283,5 +318,6 @@ HOOKS: Mapping[str, Native] = {
     "cluster_arrived": order_cluster_arrived, "cluster_over": order_cluster_over, "cluster_waited": order_cluster_waited,
     "fenced": order_fenced, "ordered": order_ordered, "mbarrier_order": order_of_mbarrier, "mbarrier_made": order_made,
     "mbarrier_arrived": order_mbarrier_arrived, "mbarrier_over": order_mbarrier_over, "mbarrier_waited": order_mbarrier_waited,
+    "wgmma_issued": order_wgmma_issued, "wgmma_waited": order_wgmma_waited,
     "copies_waited": order_copies_waited, "copy_signals": order_copy_signals, "cluster_begins": order_begins,
 }  # fmt: skip

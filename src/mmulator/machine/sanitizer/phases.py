@@ -17,6 +17,7 @@ from mmulator.machine.sanitizer.clocks import (
     PROXIES,
     Collector,
     Orders,
+    clear_collector,
     copied_view,
     drop_id,
     entries_of,
@@ -28,9 +29,11 @@ from mmulator.machine.sanitizer.clocks import (
 from mmulator.machine.state import ACCOUNTS, Cluster
 
 # An mbarrier, by its place on the host (0: free). phase: phases completed since it was initialised. clock: of this phase.
-# done: views of the last complete phase of either parity.
+# done: views of the last complete phase of either parity. far, ...: what threads of other CTAs released, which waits in scope of
+# the CTA do not hear of.
 Phaser = Struct("Phaser", [
-    ("at", u64), ("agent", u32), ("clock", u32), ("phase", u32), ("collecting", Collector), ("done", u32, 2 * PLANES),
+    ("at", u64), ("agent", u32), ("clock", u32), ("phase", u32), ("is_far", u32),
+    ("collecting", Collector), ("done", u32, 2 * PLANES), ("far", Collector), ("far_done", u32, 2 * PLANES),
 ])  # fmt: skip
 PHASERS = 2 * ACCOUNTS
 _SPREAD = 0x9E3779B97F4A7C15
@@ -78,28 +81,36 @@ def mbarrier_phase(cluster: ptr_to(Cluster), barrier: u64) -> u32:
 
 
 @native
-def next_phase(cluster: ptr_to(Cluster), barrier: u64) -> None:
-    """A phase is complete: its views are what was released to it, what the one before has, and the clock of its agent."""
-    o = orders_of(cluster)
-    entry = phaser_of(cluster, barrier)
-    if u64(entry) == 0:
-        return
-    c = entry.collecting
+def close_phase(o: ptr_to(Orders), at: ptr_to(Phaser), c: ptr_to(Collector), done: ptr_to(u32)) -> None:
+    """What was collected, what the phase before has, and the clock of the agent are the views of the phase."""
     forget_seen(o, c)
-    to = entry.done + (entry.phase & 1) * PLANES
-    before = entry.done + (PLANES - (entry.phase & 1) * PLANES)
+    to = done + (at.phase & 1) * PLANES
+    before = done + (PLANES - (at.phase & 1) * PLANES)
     for p in range(o.planes):
         made = merged_views(o, c.views[p], before[p])
-        if p < PROXIES and entry.agent != NO_AGENT:
-            one = made
-            made = copied_view(o, one)
-            drop_id(o, one, u32(1))
+        if p < PROXIES and at.agent != NO_AGENT and made != ALL:
+            if made != c.views[p] or made == NOTHING or o.counts[made] != 2:  # it is not only its own
+                one = made
+                made = copied_view(o, one)
+                drop_id(o, one, u32(1))
             if made != ALL:
-                entries_of(o, made)[entry.agent] = entry.clock
+                entries_of(o, made)[at.agent] = at.clock
         drop_id(o, c.views[p], u32(1))
         c.views[p] = u32(NOTHING)
         drop_id(o, to[p], u32(1))
         to[p] = made
+
+
+@native
+def next_phase(cluster: ptr_to(Cluster), barrier: u64) -> None:
+    """A phase is complete."""
+    o = orders_of(cluster)
+    entry = phaser_of(cluster, barrier)
+    if u64(entry) == 0:
+        return
+    close_phase(o, entry, entry.collecting, entry.done)
+    if entry.is_far != 0:
+        close_phase(o, entry, entry.far, entry.far_done)
     entry.phase = entry.phase + 1
     entry.clock = entry.clock + 1
 
@@ -111,15 +122,13 @@ def first_phase(cluster: ptr_to(Cluster), barrier: u64) -> None:
     entry = phaser_of(cluster, barrier)
     if u64(entry) == 0:
         return
-    c = entry.collecting
-    forget_seen(o, c)
-    for p in range(o.planes):
-        drop_id(o, c.views[p], u32(1))
-        c.views[p] = u32(NOTHING)
+    clear_collector(o, entry.collecting)
+    clear_collector(o, entry.far)
+    for p in range(2 * PLANES):
         drop_id(o, entry.done[p], u32(1))
         entry.done[p] = u32(NOTHING)
-        drop_id(o, entry.done[PLANES + p], u32(1))
-        entry.done[PLANES + p] = u32(NOTHING)
+        drop_id(o, entry.far_done[p], u32(1))
+        entry.far_done[p] = u32(NOTHING)
     entry.phase = u32(0)
     entry.clock = entry.clock + 1
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, trailing_zeros
 from mmulator.codegen.types import ptr_to, u32, u64
-from mmulator.machine.runtime.events import Fence
+from mmulator.machine.runtime.events import SPACE_GLOBAL, Fence
 from mmulator.machine.sanitizer.clocks import (
     KNOWN,
     NO_AGENT,
+    Orders,
     agent_of,
     entries_of,
     hold_view,
@@ -21,7 +22,7 @@ from mmulator.machine.sanitizer.clocks import (
     view,
 )
 from mmulator.machine.sanitizer.found import find_against
-from mmulator.machine.sanitizer.issues import issue_knows
+from mmulator.machine.sanitizer.issues import issue_knows, note_fenced
 from mmulator.machine.sanitizer.proxy_state import MAP_FENCES, MAP_USES, MapFence, MapUse, note_fence, proxies_of
 from mmulator.machine.sanitizer.records import Record
 from mmulator.machine.state import Warp
@@ -36,6 +37,8 @@ _ALL = -MAP_BYTES & 0xFFFFFFFFFFFFFFFF
 @native
 def map_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
     """fence.proxy.tensormap: what its lanes know when they execute it counts."""
+    if kind == Fence.ASYNC and (spaces == 0 or (spaces & SPACE_GLOBAL) != 0):
+        note_fenced(w.cta.cluster)
     if kind != Fence.TENSORMAP_RELEASE and kind != Fence.TENSORMAP_ACQUIRE:
         return
     cluster = w.cta.cluster
@@ -97,6 +100,14 @@ def fence_known(w: ptr_to(Warp), lanes: u32, f: ptr_to(MapFence)) -> u32:
 
 
 @native
+def fence_knew(o: ptr_to(Orders), f: ptr_to(MapFence), agent: u32, clock: u32) -> u32:
+    """1 if a fence comes behind what an agent did. What its own warp did before counts, since maps are published by whole warps."""
+    if (agent & ~u32(31)) == f.agent:
+        return u32(clock <= f.clock)
+    return u32(entries_of(o, f.view)[agent] >= clock)
+
+
+@native
 def was_released(w: ptr_to(Warp), acquired: ptr_to(MapFence), agent: u32, clock: u32) -> u32:
     """1 if behind what an agent did there was a release that the acquiring lanes knew of."""
     cluster = w.cta.cluster
@@ -106,12 +117,12 @@ def was_released(w: ptr_to(Warp), acquired: ptr_to(MapFence), agent: u32, clock:
     for n in range(MAP_FENCES):
         if u32(n) < p.released_count:
             r = fences + n
-            if entries_of(o, r.view)[agent] >= clock:
+            if fence_knew(o, r, agent, clock) != 0:
                 left = r.lanes
                 while left != 0:
                     lane = trailing_zeros(left)
                     left = left & (left - 1)
-                    if entries_of(o, acquired.view)[r.agent + lane] >= r.clock:
+                    if fence_knew(o, acquired, r.agent + lane, r.clock) != 0:
                         return u32(1)
     return u32(0)
 
@@ -135,7 +146,7 @@ def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(R
                         return  # who released it is in another cluster
                     if agent >= o.stride:
                         return
-                    if entries_of(o, f.view)[agent] >= record.clock:
+                    if fence_knew(o, f, agent, record.clock) != 0:
                         if was_released(w, f, agent, record.clock) != 0:
                             return
                         missing = u32(NO_RELEASE)

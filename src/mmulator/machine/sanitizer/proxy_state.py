@@ -7,36 +7,44 @@ from typing import Any
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, fill_bytes
 from mmulator.codegen.types import Struct, ptr_to, u32, u64
-from mmulator.machine.sanitizer.clocks import agent_of, drop_view, knower_of, new_agent, orders_of
+from mmulator.machine.sanitizer.clocks import Collector, agent_of, drop_view, knower_of, new_agent, orders_of
 from mmulator.machine.sanitizer.found import of_cluster
 from mmulator.machine.state import Cluster, Cta, Warp
 
-# An issue, by the agent and clock that its end has: which thread issued it, and its warp's clock then; of a wgmma the first thread of
-# the warpgroup, and the clocks of its warps (0: not yet). The newest of ISSUES.
+# An issue, by the agent and clock that its end has: which thread issued it, and its warp's clock then; of a wgmma the first
+# thread of the warpgroup, and the clocks of its warps (0: not yet). The newest of ISSUES.
 Issue = Struct("Issue", [("agent", u32), ("clock", u32), ("site", u32), ("issuer", u32), ("since", u32, 4)])
 ISSUES = 2048
 # An mbarrier that is an agent: where it is (a generic address), and its clock in its first phase.
 Named = Struct("Named", [("agent", u32), ("first", u32), ("at", u64)])
 NAMES = 512
-# Bulk groups of a thread: agents + 1 (0: none yet) of what its groups read and write, whose clock is the group's number + 1. pending:
-# the clock of its newest group that reads shared memory, by the instruction `site`.
+# Bulk groups of a thread: agents + 1 (0: none yet) of what its groups read and write, whose clock is the group's number + 1.
+# pending: the clock of its newest group that reads shared memory, by the instruction `site`.
 BulkLane = Struct("BulkLane", [("reads", u32), ("writes", u32), ("pending", u32), ("site", u32)])
-# A use of a tensor map: `load` and `phase` of the mbarrier (NO_AGENT: it is a store), reads and group of the thread; either ends it.
+# A use of a tensor map: `load` and `phase` of the mbarrier (NO_AGENT: it is a store), reads and group of the thread; either ends
+# it.
 MapUse = Struct("MapUse", [
     ("map", u64), ("load", u32), ("phase", u32), ("reads", u32), ("group", u32), ("issuer", u32), ("site", u32), ("cta", u32),
     ("warp", u32), ("lanes", u32),
 ])  # fmt: skip
 MAP_USES = 64
-# A fence.proxy.tensormap: of which map (release: of any, 0), by which lanes at which clock, and what they knew (a view that is held).
+# A fence.proxy.tensormap: of which map (release: of any, 0), by which lanes at which clock, and what they knew (a view that is
+# held).
 MapFence = Struct("MapFence", [("map", u64), ("agent", u32), ("lanes", u32), ("clock", u32), ("view", u32)])
 MAP_FENCES = 32
 
+# A group of wgmma that a warp of a warpgroup has committed: the number behind its last operation, which warps have told what they
+# knew and did by then, and that.
+Gathered = Struct("Gathered", [("end", u64), ("warps", u32), ("all", Collector)])
+GATHERED = 16  # of a warpgroup
+
 # Of a resident cluster. groups: of each warpgroup its agent + 1, whose clock is an operation's number + 1. map: the map that the
-# copy being issued uses, or 0; maps: an agent whose end nobody knows, for uses of maps. agent, clock: what the operation being issued ends with.
+# copy being issued uses, or 0; maps: an agent whose end nobody knows, for uses of maps. agent, clock: what the operation being
+# issued ends with.
 Proxies = Struct("Proxies", [
-    ("groups", ptr_to(u32)), ("lanes", ptr_to(BulkLane)), ("group_count", u32), ("lane_count", u32),
-    ("map", u64), ("maps", u32), ("use_count", u32), ("acquired_count", u32), ("released_count", u32), ("agent", u32), ("clock", u32),
-    ("uses", MapUse, MAP_USES), ("acquired", MapFence, MAP_FENCES), ("released", MapFence, MAP_FENCES),
+    ("groups", ptr_to(u32)), ("gathered", ptr_to(Gathered)), ("lanes", ptr_to(BulkLane)), ("group_count", u32), ("group_stride", u32), ("lane_count", u32),
+    ("map", u64), ("maps", u32), ("use_count", u32), ("acquired_count", u32), ("released_count", u32), ("agent", u32),
+    ("clock", u32), ("uses", MapUse, MAP_USES), ("acquired", MapFence, MAP_FENCES), ("released", MapFence, MAP_FENCES),
     ("names", Named, NAMES), ("issues", Issue, ISSUES),
 ])  # fmt: skip
 
@@ -51,6 +59,7 @@ def forget_proxies(cluster: ptr_to(Cluster)) -> None:
     """A cluster begins."""
     p = proxies_of(cluster)
     fill_bytes(p.groups, 0, u64(p.group_count) * 4)
+    fill_bytes(p.gathered, 0, u64(p.group_count) * (GATHERED * Gathered.size))
     fill_bytes(p.lanes, 0, u64(p.lane_count) * BulkLane.size)
     p.map = u64(0)
     p.maps = u32(0)
@@ -77,13 +86,17 @@ def warp_of(cluster: ptr_to(Cluster), cta: u32, warp: u32) -> ptr_to(Warp):
     return cast_ptr(Warp, cluster.warps)
 
 
+@native(inline=True)
+def group_number(w: ptr_to(Warp)) -> u32:
+    """A warp's warpgroup among the cluster's."""
+    return w.cta.rank * proxies_of(w.cta.cluster).group_stride + (w.index >> 2)
+
+
 @native
 def group_agent(w: ptr_to(Warp)) -> u32:
     """The agent of a warp's warpgroup."""
     p = proxies_of(w.cta.cluster)
-    at = warp_in_cluster(w) >> 2  # warpgroups are counted through the CTAs of a cluster, of which each has whole ones or none at all
-    if at >= p.group_count:
-        at = u32(0)
+    at = group_number(w)
     if p.groups[at] == 0:
         p.groups[at] = new_agent(w.cta.cluster) + 1
     return p.groups[at] - 1
@@ -114,7 +127,7 @@ def is_issue(slot: ptr_to(Issue), agent: u32, clock: u32, site: u32) -> u32:
 
 @native
 def note_issue(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32, site: u32, part: u32) -> None:
-    """A lane issues an operation that ends as an agent's clock says, or its warp the part of a wgmma. What comes later has a later
+    """A lane issues an operation that ends as an agent's clock says, or its warp a part of a wgmma. What comes later has a later
     clock."""
     cluster = w.cta.cluster
     slot = slot_of_issue(cluster, agent, clock, site)

@@ -59,6 +59,7 @@ from mmulator.machine.sanitizer.shadow import (
     is_watched,
     joined,
     known_lanes,
+    read_by_itself,
     together,
     touch,
 )
@@ -84,6 +85,8 @@ def thread_acts(w: ptr_to(Warp), s: ptr_to(Races), mask: u32, global_: u32, acce
     a.agent = agent_of(w, u32(0))
     a.clock = now(w)
     a.mask = mask
+    a.read_site = u32(0)
+    a.fine = u32(0)
     flags = (access & (READ | WRITE | ATOMIC)) | PER_LANE
     a.plain = u32((access & (WRITE | ATOMIC | LATER)) == WRITE)
     if (s.order & Order.STRONG) != 0:
@@ -154,8 +157,8 @@ def each_place(a: ptr_to(Actor), at: ptr_to(u64), base: u64, bytes: u32, since: 
 # all lanes at once ----------------------------------------------------------------------------------------------------
 @native
 def all_fine(a: ptr_to(Actor), number: u32, own: u32) -> u32:
-    """1 if what all lanes of a record did comes before what all of the actor's do, or may be at the same time. own: each lane meets
-    its own alone."""
+    """1 if what all lanes of a record did comes before what all of the actor's do, or may be at the same time. own: each lane
+    meets its own alone."""
     if number == a.record:
         return u32(1)
     r = a.store.records + number
@@ -190,26 +193,41 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, out: ptr_to(u
     lanes = iota(U32)
     last = U32(found)
     readers = U32(found >> 32)
+    weak = U32(u32(0))
     left = leaders & mask_bits(last != 0)
     while left != 0:
         number = u32(cells[trailing_zeros(left)]) >> LANE_BITS
         same = mask_bits((last >> LANE_BITS) == number) & left
         left = left & ~same
+        if ((a.store.records + number).flags & STRONG) == 0:
+            weak = select(bits_mask(same), U32(u32(1)), weak)
         if all_fine(a, number, u32((mask_bits((last & LANE_MASK) != lanes) & same) == 0)) == 0:
             return u32(0)
     left = leaders & mask_bits(readers != 0)
+    of = readers & LANE_MASK
+    keys = (readers & ~u32(LANE_MASK)) | ((lanes - of) & LANE_MASK)
     new = lanes | (a.record << LANE_BITS)
     if (a.flags & WRITE) != 0:
         while left != 0:
-            list = u32(cells[trailing_zeros(left)] >> 32) >> LANE_BITS
-            same = mask_bits((readers >> LANE_BITS) == list) & left
+            first = trailing_zeros(left)
+            one = u32(cells[first] >> 32)
+            shift = (first - one) & LANE_MASK
+            same = mask_bits(keys == ((one & ~u32(LANE_MASK)) | shift)) & left
             left = left & ~same
-            if list_fine(a, list, u32((mask_bits((readers & LANE_MASK) != lanes) & same) == 0)) == 0:
+            if list_fine(a, one >> LANE_BITS, u32(shift == 0)) == 0:
                 return u32(0)
-        store(U64(new), out)
+            if a.store.foreign != 0:
+                a.lane = first
+                site = read_by_itself(a, one)
+                if site != 0:
+                    number = record_of(a, a.shape, site)
+                    if number != 0:
+                        new = select(bits_mask(same), lanes | (number << LANE_BITS), new)
+        kept = U32(u32(0))
+        if (a.flags & STRONG) != 0:
+            kept = select(readers != 0, readers, select(weak != 0, last, kept))
+        store((U64(kept) << 32) | U64(new), out)
         return u32(1)
-    of = readers & LANE_MASK
-    keys = (readers & ~u32(LANE_MASK)) | ((lanes - of) & LANE_MASK)
     while left != 0:
         first = trailing_zeros(left)
         one = u32(cells[first] >> 32)
@@ -264,7 +282,7 @@ def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64
     count = bytes >> granule
     found = stack(u64, 32)
     made = stack(u64, 32)
-    for c in range(count):
+    for _ in range(count):
         store(gather(U64, where, m), found)
         if cells_fine(a, found, p.leaders, made) == 0:
             return u32(0)

@@ -1,9 +1,9 @@
 """The shadow of memory: of each byte who wrote it last, and who has read it since.
 
 Memory is cut into sheets of SHEET bytes. A sheet has a granule of 16, 4, 2 or 1 bytes, which gets finer when an access does not
-cover whole granules; of each granule a cell of 8 bytes says the last write (an entry: records.py) and the readers since: none, one,
-or a list. A sheet has cells of each granule in pages of their own, of which those of one are used, and no other is ever touched in
-most; so no lock is needed where several workers access one sheet: what comes late to cells that are no longer used is lost.
+cover whole granules; of each granule a cell of 8 bytes says the last write (an entry: records.py) and the readers since: none,
+one, or a list. A sheet has cells of each granule in pages of their own, of which those of one are used, and most sheets never
+touch another; so no lock is needed where several workers access one: what comes late to cells that are no longer used is lost.
 
     act_async  an asynchronous operation is who accesses memory now: fills an Actor
     touch      the actor accesses bytes: what nothing orders with it is told (`conflict`), then it is written down
@@ -24,6 +24,7 @@ from mmulator.machine.runtime.atomic import atomic_rmw
 from mmulator.machine.sanitizer import clocks
 from mmulator.machine.sanitizer.clocks import U32, agent_of, entries_of, knower_of, knows, now, orders_of
 from mmulator.machine.sanitizer.conflicts import async_conflict, async_found
+from mmulator.machine.sanitizer.issues import has_fenced, issue_knows_foreign
 from mmulator.machine.sanitizer.judgement import conflict
 from mmulator.machine.sanitizer.records import (
     ATOMIC,
@@ -86,8 +87,8 @@ def verdict_of(a: ptr_to(Actor), number: u32) -> ptr_to(Verdict):
 
 @native
 def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
-    """Which lanes of a record all lanes of the actor's instruction know of, by what they have learned. It is kept: later they know
-    more, or the clock has ticked."""
+    """Which lanes of a record all lanes of the actor's instruction know of, by what they have learned. It is kept: later they
+    know more, or the clock has ticked."""
     w = a.w
     store = a.store
     key = number * 2 + store.foreign
@@ -190,13 +191,20 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
         if r.cluster != u32(a.cluster.number):
             if kind_of(a.flags) == int(Kind.MAP):
                 return u32(UNORDERED)  # other fences count
-            return u32(FENCED)
+            if issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, u32(clocks.KNOWN)) == 0:
+                return u32(UNORDERED)
+            if has_fenced(a.cluster, r.cluster) != 0:
+                return u32(FENCED)
+            plane = u32(clocks.FENCED_GLOBAL)
+            return KNOWN + issue_knows_foreign(a.w, a.issuers, r.cluster, r.agent, lanes, r.clock, plane)
     if kind_of(a.flags) == int(Kind.MAP):
         return u32(UNORDERED)
     if a.seen != number:
         a.seen = number
         a.seen_known = issue_lanes(a, r, u32(clocks.KNOWN))
         a.seen_fenced = issue_lanes(a, r, u32(clocks.FENCED) + a.store.foreign)
+        if (r.all & ~a.seen_fenced) == 0:
+            a.fine = number
     if (lanes & ~a.seen_fenced) == 0:
         return u32(FENCED)
     if (lanes & ~a.seen_known) == 0:
@@ -233,7 +241,9 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
             return
         if (a.flags & r.flags & ATOMIC) != 0:
             return
-        if level == UNORDERED or (wrote != 0 and kind < PROXY_FROM):
+        if number != a.told and (level == UNORDERED or (wrote != 0 and kind < PROXY_FROM)):
+            a.told = number
+            a.fine = number
             async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, level)
         return
     if together(a, r) != 0:
@@ -249,8 +259,8 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
 # readers --------------------------------------------------------------------------------------------------------------
 @native
 def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> u32:
-    """1 if whoever comes after the actor's read comes after one of a list, too, which so need not be kept. turn, shift: the lanes of
-    the one and of the actor's, both relative to the cell's."""
+    """1 if whoever comes after the actor's read comes after one of a list, too, which so need not be kept. turn, shift: the lanes
+    of the one and of the actor's, both relative to the cell's."""
     r = a.store.records + number
     if (a.flags & ~r.flags & STRONG) != 0:
         return u32(0)
@@ -267,8 +277,8 @@ def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> u32:
 
 @native
 def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
-    """A list that the actor's read joins, whose lane is `shift` further than the cell's: the new one, and above it how much further
-    its own is. A list: what a cell says of its readers, without the lane."""
+    """A list that the actor's read joins, whose lane is `shift` further than the cell's: the new one, and above it how much
+    further its own is. A list: what a cell says of its readers, without the lane."""
     store = a.store
     item = (a.record << LANE_BITS) | shift
     spread = (list * 0x9E3779B1) ^ (item * 0x85EBCA6B)
@@ -308,17 +318,17 @@ def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
         memo.made = a.record
         memo.shift = shift
         return u64(a.record) | (u64(shift) << 32)
-    if dropped == 0:
-        if count < store.most:
-            first = new_node(a.races, store, item, list & ~u32(LIST_KEY))
-            if first != 0:
-                memo.made = first | LIST_KEY
+    if dropped == 0 and count < store.most:
+        first = new_node(a.races, store, item, list & ~u32(LIST_KEY))
+        if first != 0:
+            memo.made = first | LIST_KEY
         return u64(memo.made)
     made = u32(0)
     left = list & ~u32(LIST_KEY)
     while left != 0:
         node = store.nodes + left
-        if replaced(a, node.entry >> LANE_BITS, node.entry & LANE_MASK, shift) == 0:
+        full = node.next == 0 and count >= store.most  # the oldest
+        if replaced(a, node.entry >> LANE_BITS, node.entry & LANE_MASK, shift) == 0 and not full:
             made = new_node(a.races, store, node.entry, made)
         left = node.next
     first = new_node(a.races, store, item, made)
@@ -339,16 +349,53 @@ def with_reader(a: ptr_to(Actor), readers: u32) -> u32:
 
 @native
 def check_readers(a: ptr_to(Actor), readers: u32) -> None:
-    """A write meets all who have read since the last one."""
+    """A write meets all who have read since the last one, and a weak write that strong ones came behind."""
     if (readers & LIST) == 0:
-        check_access(a, readers, u32(0))
+        r = a.store.records + (readers >> LANE_BITS)
+        check_access(a, readers, r.flags & WRITE)
         return
     lane = readers & LANE_MASK
     left = (readers & ~u32(LIST)) >> LANE_BITS
     while left != 0:
         node = a.store.nodes + left
-        check_access(a, (node.entry & ~u32(LANE_MASK)) | ((node.entry + lane) & LANE_MASK), u32(0))
+        r = a.store.records + (node.entry >> LANE_BITS)
+        check_access(a, (node.entry & ~u32(LANE_MASK)) | ((node.entry + lane) & LANE_MASK), r.flags & WRITE)
         left = node.next
+
+
+@native
+def read_by_itself(a: ptr_to(Actor), readers: u32) -> u32:
+    """1 + the site at which the actor's own thread is the last to have read what it overwrites; 0 if it has not."""
+    lane = readers & LANE_MASK
+    left = (readers & ~u32(LIST)) >> LANE_BITS
+    item = readers
+    if (readers & LIST) != 0:
+        node = (a.store.nodes + left).entry
+        item = (node & ~u32(LANE_MASK)) | ((node + lane) & LANE_MASK)
+    while left != 0:
+        r = a.store.records + (item >> LANE_BITS)
+        if r.agent == a.agent and r.cluster == u32(a.cluster.number):
+            if ((turned(r.lanes, item & LANE_MASK) >> a.lane) & 1) != 0:
+                return r.site + 1
+        if (readers & LIST) == 0:
+            return u32(0)
+        left = (a.store.nodes + left).next
+        if left != 0:
+            node = (a.store.nodes + left).entry
+            item = (node & ~u32(LANE_MASK)) | ((node + lane) & LANE_MASK)
+    return u32(0)
+
+
+@native(inline=True)
+def behind(a: ptr_to(Actor), last: u32, readers: u32) -> u32:
+    """What a cell says of its readers after a write: nobody. After a strong one those before, since others that are strong may
+    come from threads which do not know of them; and the last write, if it was weak."""
+    if (a.flags & STRONG) == 0:
+        return u32(0)
+    if readers == 0 and last != 0:
+        if ((a.store.records + (last >> LANE_BITS)).flags & STRONG) == 0:
+            return last
+    return readers
 
 
 # cells ----------------------------------------------------------------------------------------------------------------
@@ -365,16 +412,23 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
             continue
         last = u32(cell)
         readers = u32(cell >> 32)
-        if last != 0 and last != a.entry:
+        number = last >> LANE_BITS
+        if number != 0 and number != a.fine:
             check_access(a, last, u32(1))
         new = cell
         if writes != 0:
-            if readers != 0:
-                a.again = u32(last != 0)
-                check_readers(a, readers)
             new = u64(last)
             if a.entry != 0:
                 new = u64(a.entry)
+            if readers != 0:
+                a.again = u32(last != 0)
+                if a.store.foreign != 0 and a.plain != 0:
+                    a.read_site = read_by_itself(a, readers)
+                    if a.read_site != 0 and a.entry != 0:
+                        number = record_of(a, a.shape, a.read_site)
+                        new = u64((number << LANE_BITS) | a.lane)
+                check_readers(a, readers)
+            new = new | (u64(behind(a, last, readers)) << 32)
         elif a.entry != 0 and readers != a.entry:
             new = (u64(with_reader(a, readers)) << 32) | u64(last)
         if new != cell:
@@ -487,8 +541,8 @@ def act_async(
     w: ptr_to(Warp), lane: u32, lanes: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32,
     out: ptr_to(Actor),
 ) -> None:
-    """An asynchronous operation that lanes issue now (lane: who is named) accesses shared (global_: global) memory from now on, and
-    others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
+    """An asynchronous operation that lanes issue now (lane: who is named) accesses shared (global_: global) memory from now on,
+    and others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
     cluster = w.cta.cluster
     s = races_of(cluster)
     out.w = w
@@ -509,6 +563,8 @@ def act_async(
     out.mask = u32(1)
     out.shape = u32(1)
     out.seen = u32(0)
+    out.told = u32(0)
+    out.fine = u32(0)
     out.record = record_of(out, u32(1), u32(0))
     out.entry = (out.record << LANE_BITS) | lane
     if out.record == 0:

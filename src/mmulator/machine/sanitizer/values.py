@@ -34,7 +34,7 @@ from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Proxy
 from mmulator.machine.sanitizer.found import find_against
 from mmulator.machine.sanitizer.state import SanitizedCluster
 from mmulator.machine.state import FULL, LANES, Cluster, Transfer, Warp
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_COPY, UNDEFINED_STORE
 
 U64, U32 = u64.vec(32), u32.vec(32)
@@ -417,10 +417,13 @@ def values_copied(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u
 def out_of_variable(
     w: ptr_to(Warp), lanes: u32, at: ptr_to(u64), base: u64, origin: ptr_to(u64), bytes: u32, size: u32, site: u32
 ) -> None:
-    """Lanes access what lies beside a variable. words: the first lane's place in it, the variable's bytes."""
+    """Lanes access what lies beside a variable; beyond all of the memory the access is a fault. words: the first lane's place
+    in the variable, the variable's bytes."""
     if w.cta.fault != 0:
         return
     lane = trailing_zeros(lanes)
+    if base != SLOT_CONST << SLOT_SHIFT and has_value_state(w, at[lane] | base, bytes) == 0:
+        return
     none = u32(0)
     found = find_against(
         w, u32(OUT_OF_VARIABLE.number), site, lanes, at[lane] | base, bytes, none, none, none, none

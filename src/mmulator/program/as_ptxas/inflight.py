@@ -15,7 +15,7 @@ copies at the last fence, from before both: the earlier products are lost in the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from mmulator.isa.effects import Ends, Queue, Step
 from mmulator.program.as_ptxas.quotient import instruction
@@ -29,12 +29,21 @@ _STAYS = (Ends.NO, Ends.BARRIER)
 _GONE = (Ends.BRANCH, Ends.INDEXED, Ends.RETURN, Ends.EXIT, Ends.TRAP)
 
 
-def delay_reads(function: Function, waits: bool = False, early: dict[int, tuple[Instruction, ...]] | None = None) -> Function:
+@dataclass(frozen=True)
+class Moved:
+    """What `delay_reads` moved. late: instructions, by id, that are not where they stood. behind: of a wait_group, by id, those
+    that are right behind it, and stood before it."""
+
+    late: set[int] = field(default_factory=set)
+    behind: dict[int, tuple[Instruction, ...]] = field(default_factory=dict)
+
+
+def delay_reads(function: Function, waits: bool = False, moved: Moved | None = None) -> Function:
     """The function with those instructions delayed; itself if it has no wgmma. waits: with a wait in front of each other
-    instruction that reads or writes an accumulator in flight. early: gets for each wait_group, by id, what goes behind it."""
+    instruction that reads or writes an accumulator in flight. moved: is told what was."""
     if not any(i.effects.queue is Queue.WGMMA for i in function.instructions):
         return function
-    return replace(function, body=tuple(_Delay(waits, {} if early is None else early).run(function.body)))
+    return replace(function, body=tuple(_Delay(waits, moved or Moved()).run(function.body)))
 
 
 def is_injected(ins: Instruction) -> bool:
@@ -83,8 +92,8 @@ def _computes(ins: Instruction) -> bool:
 
 
 class _Delay:
-    def __init__(self, waits: bool, early: dict[int, tuple[Instruction, ...]]) -> None:
-        self.waits, self.early = waits, early
+    def __init__(self, waits: bool, moved: Moved) -> None:
+        self.waits, self.moved = waits, moved
         self.groups: list[set[str]] = [set()]  # accumulators in flight, by the group that they are committed to; the last is open
         self.late: list[Instruction] = []
         self.reads: set[str] = set()
@@ -98,7 +107,7 @@ class _Delay:
                 continue
             if is_wgmma_wait(statement):
                 if self.late:
-                    self.early[id(statement)] = tuple(self.late)
+                    self.moved.behind[id(statement)] = tuple(self.late)
                 yield statement
                 yield from self.release()
                 self.complete(statement)
@@ -106,6 +115,7 @@ class _Delay:
             uses, defs = uses_and_defs(statement)
             if self.can_wait(statement, uses, defs):
                 self.late.append(statement)
+                self.moved.late.add(id(statement))
                 self.reads |= uses
                 self.writes |= defs
                 continue

@@ -65,8 +65,8 @@ def found(rule: Rule, ins: Instruction, message: str, where: str = "", other: In
     """A finding of the text: nobody in particular executes it."""
     conflict = None if other is None else Place(other.mnemonic, _location(other), other.span.brief, "", other.span)
     return Finding(
-        rule.name, str(rule.severity), message, ins.mnemonic, _location(ins), ins.span.brief, "", where, conflict, 0, 1, rule.hint,
-        span=ins.span,
+        rule.name, str(rule.severity), message, ins.mnemonic, _location(ins), ins.span.brief, "", where, conflict, 0, 1,
+        rule.hint, span=ins.span,
     )  # fmt: skip
 
 

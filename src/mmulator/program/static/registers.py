@@ -86,7 +86,8 @@ def step(pinned: set[str], state: State, ins: Instruction) -> State:
 
 def _touched(pinned: set[str], ins: Instruction) -> set[str]:
     """Registers of wgmma that an instruction accesses where it stands, whenever control comes there."""
-    if not any(isinstance(o, Reg) and o.name in pinned for o in flatten(ins.operands)) or not certain(ins) or moved_by_compiler(ins):
+    named = any(isinstance(o, Reg) and o.name in pinned for o in flatten(ins.operands))
+    if not named or not certain(ins) or moved_by_compiler(ins):
         return set()
     return set().union(*uses_and_defs(ins)) & pinned
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mmulator.isa.effects import Queue, Step
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.findings.context import Context
 from mmulator.machine.launch.resident import Resident
@@ -22,11 +21,9 @@ from mmulator.machine.sanitizer.accumulators import (
     Accumulators,
     Cell,
     Issued,
-    Site,
 )
 from mmulator.machine.state import WGMMA
 from mmulator.program.blocks import is_wgmma_issue
-from mmulator.program.inline_assembly import copies, moved_by_compiler
 from mmulator.program.uses import registers_of
 from mmulator.ptx.tree import Instruction
 from mmulator.rules.accumulators import (
@@ -42,14 +39,6 @@ from mmulator.rules.accumulators import (
 
 
 # memory -------------------------------------------------------------------------------------------------------------
-def _kind(ins: Instruction) -> int:
-    if ins.effects.queue is Queue.WGMMA:
-        return Site.ORDERS if ins.effects.step in (Step.COMMIT, Step.WAIT) else Site.STRICT
-    if moved_by_compiler(ins):
-        return Site.MOVES if copies(ins) else Site.COMPUTES
-    return Site.STRICT
-
-
 def memory(resident: Resident) -> Sequence[np.ndarray] | None:
     """Of each warp of a resident cluster; None for a kernel without wgmma."""
     kernel = resident.grid.kernel
@@ -59,7 +48,7 @@ def memory(resident: Resident) -> Sequence[np.ndarray] | None:
     state = np.zeros(warps, Accumulators.numpy_dtype())
     cells = np.zeros((warps, count), Cell.numpy_dtype())
     operations = np.zeros((warps, OPERATIONS), Issued.numpy_dtype())
-    kinds = np.array([_kind(ins) for ins in kernel.sites], np.uint8)
+    kinds = kernel.site_kinds
     state["cells"] = pointer(cells) + np.arange(warps) * cells.strides[0]
     state["operations"] = pointer(operations) + np.arange(warps) * operations.strides[0]
     state["kinds"], state["count"] = pointer(kinds), count

@@ -90,9 +90,14 @@ def _resize(grid: Grid, cta: ResidentCta) -> Rule:
     return DIVERGED if int(cta.state["fault_bytes"]) == OTHERS else RESIZE
 
 
+def _incomplete_group(grid: Grid, cta: ResidentCta) -> Rule | None:
+    """None where it was found that the warps went different ways."""
+    return None if int(cta.state["fault_words"][0]) else INCOMPLETE
+
+
 FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = {
     FaultKind.PARTIAL_WARP: PARTIAL_WARP,
-    FaultKind.WGMMA_LANES: INCOMPLETE,
+    FaultKind.WGMMA_LANES: _incomplete_group,
     FaultKind.REGISTERS: _resize,
     FaultKind.BARRIER_COUNTS: COUNTS,
     FaultKind.BAD_BARRIER: BARRIER,

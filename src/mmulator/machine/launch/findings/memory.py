@@ -25,6 +25,7 @@ Memory = np.ndarray | Sequence[np.ndarray] | None
 OF_LAUNCH: Mapping[str, Callable[[Grid], Memory]] = {
     "orders": orders.of_launch,
     "races": shadows.of_launch,
+    "proxies": proxies.of_launch,
 }
 OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "orders": orders.of_cluster,

@@ -19,6 +19,7 @@ from mmulator.rules.execution import DIVERGED
 from mmulator.rules.operands import (
     ADDRESS,
     ALIGNMENT,
+    BASE_OFFSET,
     BOUNDS,
     CONVERTED,
     DESCRIPTOR,
@@ -151,6 +152,16 @@ def _rows(c: Context) -> tuple[str, str]:
     return f"rows of {c.instruction.mnemonic} are {size} apart, no multiple of {aligned}, the size of the fragment", _where(c)
 
 
+def _base(c: Context) -> tuple[str, str]:
+    operand, start, wanted, _ = c.words
+    name = OPERAND_NAMES[operand]
+    return (
+        f"{name} of {c.instruction.mnemonic} has base offset {start >> 32}, and a pattern that begins at its start address "
+        f"0x{start & 0xFFFFFFFF:x} has {wanted}",
+        f"operand {name}",
+    )
+
+
 def _reserved(c: Context) -> tuple[str, str]:
     operand, value, _, _ = c.words
     name = OPERAND_NAMES[operand]
@@ -164,8 +175,8 @@ SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
     WGMMA_OPERAND.number: _differs, WMMA_OPERAND.number: _differs, SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
     METADATA.number: _metadata, ORDER.number: _metadata, ADDRESS.number: _address, STRIDE.number: _stride,
     SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
-    ROWS.number: _rows, FRAGMENT.number: _fragment, CONVERTED.number: _fragment, REORDERED.number: _fragment,
-    UNEVEN.number: _fragment,
+    BASE_OFFSET.number: _base, ROWS.number: _rows, FRAGMENT.number: _fragment, CONVERTED.number: _fragment,
+    REORDERED.number: _fragment, UNEVEN.number: _fragment,
 }  # fmt: skip
 
 

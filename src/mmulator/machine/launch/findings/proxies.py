@@ -9,21 +9,29 @@ import numpy as np
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.faults import describe_address
 from mmulator.machine.launch.findings.context import Context
+from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.proxy_maps import NO_RELEASE, UNORDERED
-from mmulator.machine.sanitizer.proxy_state import BulkLane, Proxies
+from mmulator.machine.sanitizer.proxy_state import GATHERED, BulkLane, Gathered, Proxies
 from mmulator.machine.state import LANES
 from mmulator.rules import proxies as rules
+
+
+def of_launch(grid: Grid) -> np.ndarray:
+    """Of each cluster, whether it has fenced global memory for the asynchronous proxy."""
+    return np.zeros(grid.shape.clusters, np.uint8)
 
 
 def memory(resident: Resident) -> Sequence[np.ndarray]:
     """machine/sanitizer/proxy_state.py"""
     warps = len(resident.warps)
-    groups, lanes = warps // 4 + 1, warps * LANES
+    stride, lanes = -(-warps // resident.size // 4), warps * LANES
+    groups = stride * resident.size
     state = np.zeros(1, Proxies.numpy_dtype())
     parts = [state, np.zeros(groups, np.uint32), np.zeros(lanes, BulkLane.numpy_dtype())]
-    state["groups"], state["lanes"] = pointer(parts[1]), pointer(parts[2])
-    state["group_count"], state["lane_count"] = groups, lanes
+    parts.append(np.zeros(groups * GATHERED, Gathered.numpy_dtype()))
+    state["groups"], state["lanes"], state["gathered"] = (pointer(part) for part in parts[1:])
+    state["group_count"], state["group_stride"], state["lane_count"] = groups, stride, lanes
     return parts
 
 
@@ -59,6 +67,7 @@ def _map_fence_missing(c: Context) -> str:
 
 SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
     rules.FENCE_MISSING.number: _fence_missing,
+    rules.COPY_FENCE_MISSING.number: _fence_missing,
     rules.READ_BEFORE_WAIT.number: _read_before_wait,
     rules.REFILL_EARLY.number: lambda c: f"bytes are overwritten that {_other(c)} may not have read yet",
     rules.OPERAND_OVERWRITTEN.number: lambda c: f"bytes are overwritten that a pending {_other(c)} may still read",

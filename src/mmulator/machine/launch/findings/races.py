@@ -43,5 +43,7 @@ SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
     rules.COPY_READ.number: lambda c: f"{c.instruction.mnemonic} reads bytes that {_other(c)} may not have copied yet",
     rules.COPY_OVERWRITTEN.number: lambda c: f"{c.instruction.mnemonic} writes bytes that {_other(c)} may copy to later",
     rules.COPY_SOURCE.number: lambda c: f"{c.instruction.mnemonic} writes bytes that {_other(c)} may copy from later",
+    rules.HALF_STRONG.number: _sentence("one is weak and nothing orders the two"),
+    rules.REPLICATED_READ.number: _sentence("not all threads that read have done so"),
     rules.SCOPE.number: _sentence("the scope of one leaves out the other's block"),
 }

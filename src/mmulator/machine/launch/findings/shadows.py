@@ -1,4 +1,4 @@
-"""Memory for the shadow of memory (machine/sanitizer/shadow.py): of a launch for global, of a resident cluster for shared memory."""
+"""Memory for the shadow (machine/sanitizer/shadow.py): of a launch for global, of a resident cluster for shared memory."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from mmulator.machine.sanitizer.records import (
 )
 from mmulator.machine.sanitizer.shadow import SHEET, SHEET_BITS, SHEET_CELLS
 from mmulator.program.addresses import SLOT_SHIFT
+from mmulator.ptx.tree import Address, Reg
 
 CELL, GRANULE = 8, 16
 LEAST_RECORDS, LEAST_NODES = 1 << 16, 1 << 16
@@ -48,6 +49,19 @@ def untouched(size: int) -> np.ndarray | None:
         except MemoryError:
             return None
     return np.frombuffer(pages, np.uint8)
+
+
+def address_operands(grid: Grid) -> list[int]:
+    """For each site a number of its own, or that of the first site with the same address operand."""
+    known: dict[tuple[str, int], int] = {}
+    found = []
+    for number, ins in enumerate(grid.kernel.sites):
+        place = next((o for o in ins.operands if isinstance(o, Address)), None)
+        if place is None or not isinstance(place.base, Reg):
+            found.append(number)
+        else:
+            found.append(known.setdefault((place.base.name, place.offset), number))
+    return found or [0]
 
 
 def of_launch(grid: Grid) -> Sequence[np.ndarray]:
@@ -73,7 +87,9 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray]:
     state = np.zeros(1, LaunchRaces.numpy_dtype())
     room, node_room = min(MOST - 1, max(LEAST_RECORDS, watched >> 4)), min((1 << 31) - 1, max(LEAST_NODES, watched >> 2))
     records, nodes = untouched((room + 1) * Record.size), untouched((node_room + 1) * Node.size)
-    parts = [state, by_slot, by_address, sheets]
+    operands = np.array(address_operands(grid), np.uint32)
+    state["operands"] = pointer(operands)
+    parts = [state, by_slot, by_address, sheets, operands]
     if cells is not None and records is not None and nodes is not None:
         parts += [cells, records, nodes]
         state["records"], state["nodes"], state["room"], state["node_room"] = pointer(records), pointer(nodes), room, node_room
@@ -105,6 +121,7 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     for name, array in own.items():
         state["shared"][name] = pointer(array)
     shared, other = state["shared"], state["global_"]
-    shared["next"], shared["end"], shared["node_next"], shared["node_end"], shared["most"] = 1, room + 1, 1, node_room + 1, 1 << 20
+    shared["next"], shared["end"], shared["node_next"], shared["node_end"] = 1, room + 1, 1, node_room + 1
+    shared["most"] = 1 << 20
     other["memo"], other["joins"], other["foreign"], other["most"] = pointer(memo), pointer(joins), 1, READERS
     return [state, *arrays.values(), *own.values(), memo, joins]

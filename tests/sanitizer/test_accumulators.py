@@ -1,0 +1,112 @@
+"""Registers of wgmma in flight: what a finding says, what waits that ptxas would put there hide, what compilers may do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mmulator as mm
+from mmulator.machine.compile.options import CompileOptions
+from tests.support import breaches, corpus
+
+FILES = breaches.files("accumulators")
+CHANGES = [change for file in FILES for change in breaches.changes(file)]
+
+
+def file_of(name: str) -> Path:
+    return next(file for file in FILES if file.stem == name)
+
+
+def findings(name: str, change: str, **options: Any) -> list[mm.Finding]:
+    return list(breaches.launch(file_of(name), change, **options).findings)
+
+
+def test_a_finding_names_the_register_the_wgmma_and_the_wait_that_is_enough() -> None:
+    (finding,) = findings("attention", "scores_weak")
+    assert finding.rule == "wgmma-accumulator-read-before-wait" and finding.where == "register %f8"
+    assert "wgmma.wait_group 1 or less would cover it" in finding.message
+    assert finding.conflict is not None and finding.conflict.instruction.startswith("wgmma.mma_async.sync.aligned.m64n16k16")
+    assert finding.count == 4 * 3  # warps, and rounds of the loop: each is told as if it had waited
+
+
+def test_a_group_that_was_never_committed_is_called_that() -> None:
+    (finding,) = findings("k_loop", "no_commit")
+    assert "no wgmma.commit_group has made it part of a group" in finding.message
+
+
+@pytest.mark.parametrize(("name", "change", "said"), [
+    ("chained", "other_shape", "%r8 was the accumulator of a wgmma of another shape"),
+    ("chained", "a_unfenced", "%r8, A here, was accumulator of another wgmma"),
+    ("chained", "written_behind", "mov.b32 writes %r13, accumulator of this wgmma"),
+    ("attention", "packed_unfenced", "mov.b32 reads %r10, A of this wgmma"),
+    ("attention", "first_fence", "this warp executes a wgmma, and has executed no wgmma.fence"),
+])  # fmt: skip
+def test_a_missing_fence_says_between_what(name: str, change: str, said: str) -> None:
+    (finding,) = findings(name, change)
+    assert said in finding.message
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_waits_that_ptxas_puts_there_hide_nothing(change: breaches.Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As every launch through a driver's door is compiled."""
+    with monkeypatch.context() as patched:
+        patched.setattr("mmulator.machine.module.CompileOptions", lambda **options: CompileOptions(waits=True, **options))
+        result = breaches.launch(change.file, change.name)
+    assert breaches.rules_found(result) == change.rules, "\n".join(map(str, result.findings))
+
+
+def _around(text: str) -> str:
+    """A module as LLVM would write it: the instructions of wgmma as inline assembly."""
+    marked = (f"// begin inline asm\n{x}\n// end inline asm" if "wgmma." in x else x for x in text.split("\n"))
+    return "\n".join(marked)
+
+
+@pytest.mark.parametrize(("name", "change", "found"), [
+    ("k_loop", "spilled", True),
+    ("k_loop", "weak", True),
+    ("k_loop", "no_fence", True),
+    ("attention", "scaled_unfenced", True),
+    ("attention", "scores_early", True),
+    ("sparse_tiles", "no_fence_again", True),
+    ("attention", "peek", False),
+    ("chained", "written_behind", False),
+    ("chained", "a_early", False),
+])  # fmt: skip
+def test_what_a_compiler_moves_is_no_finding(name: str, change: str, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between pieces of inline assembly it computes where it likes, and ptxas takes that as it was meant."""
+    text = breaches.text(file_of(name), change).replace("; wgmma.", ";\nwgmma.").replace("; mov.", ";\nmov.")
+    monkeypatch.setattr(breaches, "text", lambda file, change=None: _around(text))
+    rules = {rule for rule in breaches.rules_found(breaches.launch(file_of(name))) if rule.startswith("wgmma")}
+    assert bool(rules) == found, rules
+
+
+@pytest.mark.parametrize("name", [
+    "attention_causal_sm90", "attention_warpgroups_sm90", "gemm_f16_f16acc_sm90", "gemm_e5m2_bits_sm90", "gemm_tf32_sm90",
+    "gemm_grouped_sm90", "wgmma_f16", "gemm_w8_sm90",
+])  # fmt: skip
+def test_what_compilers_make_has_no_findings(name: str) -> None:
+    outcome = corpus.launch(name, sanitize=True)
+    assert not outcome.differences
+    assert not [f for f in outcome.report.findings if f.rule.startswith("wgmma-")]
+
+
+def test_nothing_is_watched_where_nothing_is_in_flight() -> None:
+    module = mm.Module.load(".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { ret; }")
+    assert module["k"].launch(1, 32, [], sanitize=True).findings == ()
+
+
+def test_more_operations_than_are_known_one_by_one_end_in_one_finding() -> None:
+    """300 wgmma of one group: what is left is told of the newest."""
+    text = breaches.text(file_of("k_loop"))
+    text = text.replace("wgmma.commit_group.sync.aligned;", "").replace("wgmma.wait_group.sync.aligned 1;", "")
+    text = text.replace("wgmma.wait_group.sync.aligned 0;", "").replace("st.global.v4.f32 [%rd10], {%f0, %f1, %f2, %f3};", "")
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-3, 4, 4608).astype(np.float16), np.zeros((64, 8), np.float32), 150]
+    report = mm.Module.load(text)["gemm"].launch(1, 128, args, 9216, sanitize=True)
+    (finding,) = (f for f in report.findings if f.rule == "wgmma-not-committed")
+    assert finding.count == 4
+
+
