@@ -79,7 +79,7 @@ def _origin(ins: Instruction, known: dict[str, Origin], variables: dict[str, Var
     if ins.opcode in ("add", "sub", "mad") and len(sources) in (2, 3):
         if any(s is None for s in sources):
             return None
-        *factors, last = sources
+        last = sources[-1]
         found = [s for s in sources if isinstance(s, Symbol)]
         if Other.UNKNOWN in sources or len(found) > 1:
             return Other.UNKNOWN

@@ -6,8 +6,8 @@ from mmulator.rules.rule import Rule, Severity
 
 _STATE = "PTX ISA 9.1, State Spaces, Types, and Variables"
 _NO_VALUE = (
-    "A register, a byte of .shared and a byte of .local memory have no value before they are written, nor has what shfl.sync reads "
-    "from a lane that does not execute it. "
+    "A register, a byte of .shared and a byte of .local memory have no value before they are written, nor has what shfl.sync "
+    "reads from a lane that does not execute it. "
     "Such a value may be copied and computed with as long as nothing depends on it."
 )
 

@@ -26,9 +26,10 @@ from mmulator.machine.sanitizer.records import (
 from mmulator.machine.state import Warp
 from mmulator.rules import races as rules
 
-_WRITE_WRITE, _READ_WRITE, _IN_WARP, _BETWEEN, _IN_CLUSTER, _COPY_READ, _COPY_OVERWRITTEN, _COPY_SOURCE, _SCOPE, _HALF, _REPLICATED = (
-    r.number for r in rules.RULES
-)
+(
+    _WRITE_WRITE, _READ_WRITE, _IN_WARP, _BETWEEN, _IN_CLUSTER, _COPY_READ, _COPY_OVERWRITTEN, _COPY_SOURCE, _SCOPE, _HALF,
+    _REPLICATED,
+) = (r.number for r in rules.RULES)  # fmt: skip
 AGAIN = 63  # of the word of a finding: the write is not the first one there
 LARGEST = 16  # bytes of a write that may be of what was there
 

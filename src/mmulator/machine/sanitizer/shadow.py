@@ -1,9 +1,9 @@
 """The shadow of memory: of each byte who wrote it last, and who has read it since.
 
 Memory is cut into sheets of SHEET bytes. A sheet has a granule of 16, 4, 2 or 1 bytes, which gets finer when an access does not
-cover whole granules; of each granule a cell of 8 bytes says the last write (an entry: records.py) and the readers since: none, one,
-or a list. A sheet has cells of each granule in pages of their own, of which those of one are used, and no other is ever touched in
-most; so no lock is needed where several workers access one sheet: what comes late to cells that are no longer used is lost.
+cover whole granules; of each granule a cell of 8 bytes says the last write (an entry: records.py) and the readers since: none,
+one, or a list. A sheet has cells of each granule in pages of their own, of which those of one are used, and most sheets never
+touch another; so no lock is needed where several workers access one: what comes late to cells that are no longer used is lost.
 
     act_async  an asynchronous operation is who accesses memory now: fills an Actor
     touch      the actor accesses bytes: what nothing orders with it is told (`conflict`), then it is written down
@@ -87,8 +87,8 @@ def verdict_of(a: ptr_to(Actor), number: u32) -> ptr_to(Verdict):
 
 @native
 def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
-    """Which lanes of a record all lanes of the actor's instruction know of, by what they have learned. It is kept: later they know
-    more, or the clock has ticked."""
+    """Which lanes of a record all lanes of the actor's instruction know of, by what they have learned. It is kept: later they
+    know more, or the clock has ticked."""
     w = a.w
     store = a.store
     key = number * 2 + store.foreign
@@ -203,6 +203,8 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
         a.seen = number
         a.seen_known = issue_lanes(a, r, u32(clocks.KNOWN))
         a.seen_fenced = issue_lanes(a, r, u32(clocks.FENCED) + a.store.foreign)
+        if (r.all & ~a.seen_fenced) == 0:
+            a.fine = number
     if (lanes & ~a.seen_fenced) == 0:
         return u32(FENCED)
     if (lanes & ~a.seen_known) == 0:
@@ -239,7 +241,9 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
             return
         if (a.flags & r.flags & ATOMIC) != 0:
             return
-        if level == UNORDERED or (wrote != 0 and kind < PROXY_FROM):
+        if number != a.told and (level == UNORDERED or (wrote != 0 and kind < PROXY_FROM)):
+            a.told = number
+            a.fine = number
             async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, level)
         return
     if together(a, r) != 0:
@@ -255,8 +259,8 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
 # readers --------------------------------------------------------------------------------------------------------------
 @native
 def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> u32:
-    """1 if whoever comes after the actor's read comes after one of a list, too, which so need not be kept. turn, shift: the lanes of
-    the one and of the actor's, both relative to the cell's."""
+    """1 if whoever comes after the actor's read comes after one of a list, too, which so need not be kept. turn, shift: the lanes
+    of the one and of the actor's, both relative to the cell's."""
     r = a.store.records + number
     if (a.flags & ~r.flags & STRONG) != 0:
         return u32(0)
@@ -273,8 +277,8 @@ def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> u32:
 
 @native
 def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
-    """A list that the actor's read joins, whose lane is `shift` further than the cell's: the new one, and above it how much further
-    its own is. A list: what a cell says of its readers, without the lane."""
+    """A list that the actor's read joins, whose lane is `shift` further than the cell's: the new one, and above it how much
+    further its own is. A list: what a cell says of its readers, without the lane."""
     store = a.store
     item = (a.record << LANE_BITS) | shift
     spread = (list * 0x9E3779B1) ^ (item * 0x85EBCA6B)
@@ -384,8 +388,8 @@ def read_by_itself(a: ptr_to(Actor), readers: u32) -> u32:
 
 @native(inline=True)
 def behind(a: ptr_to(Actor), last: u32, readers: u32) -> u32:
-    """What a cell says of its readers after a write: nobody. After a strong one those before, since others that are strong may come
-    from threads which do not know of them; and the last write, if it was weak."""
+    """What a cell says of its readers after a write: nobody. After a strong one those before, since others that are strong may
+    come from threads which do not know of them; and the last write, if it was weak."""
     if (a.flags & STRONG) == 0:
         return u32(0)
     if readers == 0 and last != 0:
@@ -408,7 +412,8 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
             continue
         last = u32(cell)
         readers = u32(cell >> 32)
-        if last != 0 and last != a.entry:
+        number = last >> LANE_BITS
+        if number != 0 and number != a.fine:
             check_access(a, last, u32(1))
         new = cell
         if writes != 0:
@@ -536,8 +541,8 @@ def act_async(
     w: ptr_to(Warp), lane: u32, lanes: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32,
     out: ptr_to(Actor),
 ) -> None:
-    """An asynchronous operation that lanes issue now (lane: who is named) accesses shared (global_: global) memory from now on, and
-    others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
+    """An asynchronous operation that lanes issue now (lane: who is named) accesses shared (global_: global) memory from now on,
+    and others hear of its end by an agent and its clock. access: of READ, WRITE and ATOMIC; kind: a Kind."""
     cluster = w.cta.cluster
     s = races_of(cluster)
     out.w = w
@@ -558,6 +563,8 @@ def act_async(
     out.mask = u32(1)
     out.shape = u32(1)
     out.seen = u32(0)
+    out.told = u32(0)
+    out.fine = u32(0)
     out.record = record_of(out, u32(1), u32(0))
     out.entry = (out.record << LANE_BITS) | lane
     if out.record == 0:

@@ -175,8 +175,8 @@ SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
     WGMMA_OPERAND.number: _differs, WMMA_OPERAND.number: _differs, SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
     METADATA.number: _metadata, ORDER.number: _metadata, ADDRESS.number: _address, STRIDE.number: _stride,
     SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
-    BASE_OFFSET.number: _base, ROWS.number: _rows, FRAGMENT.number: _fragment, CONVERTED.number: _fragment, REORDERED.number: _fragment,
-    UNEVEN.number: _fragment,
+    BASE_OFFSET.number: _base, ROWS.number: _rows, FRAGMENT.number: _fragment, CONVERTED.number: _fragment,
+    REORDERED.number: _fragment, UNEVEN.number: _fragment,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Memory for the shadow of memory (machine/sanitizer/shadow.py): of a launch for global, of a resident cluster for shared memory."""
+"""Memory for the shadow (machine/sanitizer/shadow.py): of a launch for global, of a resident cluster for shared memory."""
 
 from __future__ import annotations
 
@@ -121,6 +121,7 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     for name, array in own.items():
         state["shared"][name] = pointer(array)
     shared, other = state["shared"], state["global_"]
-    shared["next"], shared["end"], shared["node_next"], shared["node_end"], shared["most"] = 1, room + 1, 1, node_room + 1, 1 << 20
+    shared["next"], shared["end"], shared["node_next"], shared["node_end"] = 1, room + 1, 1, node_room + 1
+    shared["most"] = 1 << 20
     other["memo"], other["joins"], other["foreign"], other["most"] = pointer(memo), pointer(joins), 1, READERS
     return [state, *arrays.values(), *own.values(), memo, joins]
