@@ -13,6 +13,7 @@ from mmulator.machine.runtime.events import READ
 from mmulator.machine.runtime.pending import queue
 from mmulator.machine.runtime.wgmma import first_of, operation
 from mmulator.machine.runtime.windows import SHARED
+from mmulator.machine.sanitizer.before import check_met
 from mmulator.machine.sanitizer.clocks import (
     acquire_views,
     clear_collector,
@@ -24,7 +25,7 @@ from mmulator.machine.sanitizer.clocks import (
 )
 from mmulator.machine.sanitizer.proxy_state import GATHERED, METS, group_agent, group_number, note_issue, proxies_of
 from mmulator.machine.sanitizer.records import MET, Actor, Kind
-from mmulator.machine.sanitizer.shadow import act_async, check_met, touch
+from mmulator.machine.sanitizer.shadow import act_async, touch
 from mmulator.machine.state import FULL, WGMMA, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.twin.doors import Door
