@@ -192,7 +192,7 @@ def together(a: ptr_to(Actor), r: ptr_to(Record)) -> u32:
 def note_met(a: ptr_to(Actor), number: u32, lanes: u32) -> None:
     """An asynchronous actor meets a write."""
     met = cast_ptr(Met, a.met)
-    for n in range(minimum(met.count, u32(MET))):
+    for n in range(u32(minimum(met.count, u32(MET)))):
         if met.records[n] == number:
             met.lanes[n] = met.lanes[n] | lanes
             return

@@ -98,7 +98,7 @@ def fence_known(w: ptr_to(Warp), lanes: u32, f: ptr_to(MapFence)) -> u32:
 
 @native
 def fence_knew(o: ptr_to(Orders), f: ptr_to(MapFence), agent: u32, clock: u32) -> u32:
-    """1 if a fence comes behind what an agent did. What its own warp did before counts, since maps are published by whole warps."""
+    """1 if a fence comes behind what an agent did. What its warp did before counts: maps are published by whole warps."""
     if (agent & ~u32(31)) == f.agent:
         return u32(clock <= f.clock)
     return u32(entries_of(o, f.view)[agent] >= clock)

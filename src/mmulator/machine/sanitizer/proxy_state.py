@@ -44,9 +44,11 @@ METS = 8  # operations of a warpgroup, of which the writers of B are known
 # copy being issued uses, or 0; maps: an agent whose end nobody knows, for uses of maps. agent, clock: what the operation being
 # issued ends with.
 Proxies = Struct("Proxies", [
-    ("groups", ptr_to(u32)), ("gathered", ptr_to(Gathered)), ("met", ptr_to(Met)), ("lanes", ptr_to(BulkLane)), ("group_count", u32), ("group_stride", u32), ("lane_count", u32),
+    ("groups", ptr_to(u32)), ("gathered", ptr_to(Gathered)), ("met", ptr_to(Met)),
+    ("lanes", ptr_to(BulkLane)), ("group_count", u32), ("group_stride", u32), ("lane_count", u32),
     ("map", u64), ("maps", u32), ("use_count", u32), ("acquired_count", u32), ("released_count", u32), ("agent", u32),
-    ("told", u64), ("told_site", u32), ("clock", u32), ("uses", MapUse, MAP_USES), ("acquired", MapFence, MAP_FENCES), ("released", MapFence, MAP_FENCES),
+    ("told", u64), ("told_site", u32), ("clock", u32), ("uses", MapUse, MAP_USES),
+    ("acquired", MapFence, MAP_FENCES), ("released", MapFence, MAP_FENCES),
     ("names", Named, NAMES), ("issues", Issue, ISSUES),
 ])  # fmt: skip
 
