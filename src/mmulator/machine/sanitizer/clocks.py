@@ -19,118 +19,44 @@ from mmulator.codegen.ops import bits_mask, fill_bytes, load, mask_bits, popcoun
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.machine.sanitizer.found import of_launch
 from mmulator.machine.sanitizer.views import (
-    ACQUIRED as ACQUIRED,
-)
-from mmulator.machine.sanitizer.views import (
-    ACQUIRED_WIDE as ACQUIRED_WIDE,
-)
-from mmulator.machine.sanitizer.views import (
-    ALL as ALL,
-)
-from mmulator.machine.sanitizer.views import (
-    FENCED as FENCED,
-)
-from mmulator.machine.sanitizer.views import (
-    FENCED_GLOBAL as FENCED_GLOBAL,
-)
-from mmulator.machine.sanitizer.views import (
-    FIRST as FIRST,
-)
-from mmulator.machine.sanitizer.views import (
-    ISSUES as ISSUES,
-)
-from mmulator.machine.sanitizer.views import (
-    KNOWN as KNOWN,
-)
-from mmulator.machine.sanitizer.views import (
-    NO_AGENT as NO_AGENT,
-)
-from mmulator.machine.sanitizer.views import (
-    NOTHING as NOTHING,
-)
-from mmulator.machine.sanitizer.views import (
-    PLANES as PLANES,
-)
-from mmulator.machine.sanitizer.views import (
-    PROXIES as PROXIES,
-)
-from mmulator.machine.sanitizer.views import (
-    RELEASED as RELEASED,
-)
-from mmulator.machine.sanitizer.views import (
-    RELEASED_WIDE as RELEASED_WIDE,
-)
-from mmulator.machine.sanitizer.views import (
-    U32 as U32,
-)
-from mmulator.machine.sanitizer.views import (
-    Collector as Collector,
-)
-from mmulator.machine.sanitizer.views import (
-    Knower as Knower,
-)
-from mmulator.machine.sanitizer.views import (
-    Orders as Orders,
-)
-from mmulator.machine.sanitizer.views import (
-    acquire_behind as acquire_behind,
-)
-from mmulator.machine.sanitizer.views import (
-    acquire_views as acquire_views,
-)
-from mmulator.machine.sanitizer.views import (
-    clear_collector as clear_collector,
-)
-from mmulator.machine.sanitizer.views import (
-    collect_plane as collect_plane,
-)
-from mmulator.machine.sanitizer.views import (
-    collect_views as collect_views,
-)
-from mmulator.machine.sanitizer.views import (
-    copied_view as copied_view,
-)
-from mmulator.machine.sanitizer.views import (
-    drop_id as drop_id,
-)
-from mmulator.machine.sanitizer.views import (
-    entries_of as entries_of,
-)
-from mmulator.machine.sanitizer.views import (
-    forget_seen as forget_seen,
-)
-from mmulator.machine.sanitizer.views import (
-    give_view as give_view,
-)
-from mmulator.machine.sanitizer.views import (
+    ACQUIRED,
+    ACQUIRED_WIDE,
+    ALL,
+    FENCED,
+    FENCED_GLOBAL,
+    FIRST,
+    ISSUES,
+    KNOWN,
+    NO_AGENT,
+    NOTHING,
+    PLANES,
+    PROXIES,
+    RELEASED,
+    RELEASED_WIDE,
+    U32,
+    Collector,
+    Knower,
+    Orders,
+    acquire_behind,
+    acquire_views,
+    clear_collector,
+    collect_plane,
+    collect_views,
+    copied_view,
+    drop_id,
+    entries_of,
+    forget_seen,
+    give_view,
     hold_id,
-)
-from mmulator.machine.sanitizer.views import (
-    join_lanes as join_lanes,
-)
-from mmulator.machine.sanitizer.views import (
-    knower_of as knower_of,
-)
-from mmulator.machine.sanitizer.views import (
-    merged_views as merged_views,
-)
-from mmulator.machine.sanitizer.views import (
-    orders_of as orders_of,
-)
-from mmulator.machine.sanitizer.views import (
-    plane_of as plane_of,
-)
-from mmulator.machine.sanitizer.views import (
-    raise_entries as raise_entries,
-)
-from mmulator.machine.sanitizer.views import (
-    raise_own as raise_own,
-)
-from mmulator.machine.sanitizer.views import (
-    release_lanes as release_lanes,
-)
-from mmulator.machine.sanitizer.views import (
-    take_view as take_view,
+    join_lanes,
+    knower_of,
+    merged_views,
+    orders_of,
+    plane_of,
+    raise_entries,
+    raise_own,
+    release_lanes,
+    take_view,
 )
 from mmulator.machine.state import Cluster, Warp
 
@@ -376,3 +302,67 @@ def forget_all(cluster: ptr_to(Cluster)) -> None:
         fill_bytes(k, 0, Knower.size)
         k.clock = u32(1)
         k.first = i * 32
+
+
+__all__ = [  # with what is asked for of views
+    "ACQUIRED",
+    "ACQUIRED_WIDE",
+    "ALL",
+    "FENCED",
+    "FENCED_GLOBAL",
+    "FIRST",
+    "ISSUES",
+    "KNOWN",
+    "NOTHING",
+    "NO_AGENT",
+    "PLANES",
+    "PROXIES",
+    "RELEASED",
+    "RELEASED_WIDE",
+    "U32",
+    "Collector",
+    "Knower",
+    "Orders",
+    "acquire_behind",
+    "acquire_views",
+    "agent_of",
+    "clear_collector",
+    "collect_plane",
+    "collect_views",
+    "copied_view",
+    "copies_agent_of",
+    "drop_id",
+    "drop_view",
+    "entries_of",
+    "fence_plane",
+    "fenced_lanes",
+    "forget_all",
+    "forget_seen",
+    "give_view",
+    "hold_view",
+    "join_lanes",
+    "know_acquired",
+    "knower_of",
+    "knows",
+    "knows_fenced",
+    "knows_fenced_global",
+    "knows_in_plane",
+    "learn",
+    "learn_plane",
+    "merged_views",
+    "new_agent",
+    "now",
+    "one_view",
+    "orders_of",
+    "plane_of",
+    "raise_entries",
+    "raise_own",
+    "release_fenced",
+    "release_lanes",
+    "shown_view",
+    "take_view",
+    "view",
+    "view_fenced",
+    "view_fenced_global",
+    "view_knows",
+]  # fmt: skip
