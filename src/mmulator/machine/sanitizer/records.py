@@ -63,11 +63,11 @@ MEMO = 1024  # records that are found again by what they say
 Join = Struct("Join", [("list", u32), ("entry", u32), ("made", u32), ("shift", u32)])
 JOINS = 1024
 # Records and nodes, from 1 on: those from `next` to `end` are free. foreign: of global memory, which other clusters access, too.
-# most: readers that are kept. lost: accesses that there was no room to remember.
+# most: readers that are kept.
 Store = Struct("Store", [
     ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("memo", ptr_to(u32)), ("joins", ptr_to(Join)),
     ("next", u32), ("end", u32), ("node_next", u32), ("node_end", u32),
-    ("foreign", u32), ("most", u32), ("forgotten", u64), ("lost", u64),
+    ("foreign", u32), ("most", u32),
 ])  # fmt: skip
 
 VERDICTS = 64  # of a warp
@@ -168,6 +168,13 @@ def _nodes_taken(launch: Any) -> Any:
 
 
 @native
+def forget_one(cluster: ptr_to(Cluster)) -> None:
+    """There was no room to remember something: what it races with later is not found, which a note says."""
+    launch = of_launch(cluster)
+    launch.forgotten = launch.forgotten + 1
+
+
+@native
 def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
     """The record of an actor, known or new; 0 if there is no room."""
     store = a.store
@@ -187,7 +194,7 @@ def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
                 return number
     if store.next == store.end:
         if more_records(a.races, store) == 0:
-            store.lost = store.lost + 1
+            forget_one(a.cluster)
             return u32(0)
     number = store.next
     store.next = number + 1
@@ -217,7 +224,6 @@ def new_node(s: ptr_to(Races), store: ptr_to(Store), item: u32, next: u32) -> u3
                 store.node_next = first + 1
                 store.node_end = first + 1 + NODE_CHUNK
     if store.node_next == store.node_end:
-        store.lost = store.lost + 1
         return u32(0)
     number = store.node_next
     store.node_next = number + 1
@@ -237,7 +243,7 @@ def forget_shared(s: ptr_to(Races), w: ptr_to(Warp)) -> None:
     fill_bytes(s.verdicts, 0, u64(w.cta.cluster.warp_count) * (VERDICTS * Verdict.size))
     store.next = u32(1)
     store.node_next = u32(1)
-    store.forgotten = store.forgotten + 1
+    forget_one(w.cta.cluster)
 
 
 @native
