@@ -234,16 +234,15 @@ def new_node(s: ptr_to(Races), store: ptr_to(Store), item: u32, next: u32) -> u3
 
 
 @native
-def forget_shared(s: ptr_to(Races), w: ptr_to(Warp)) -> None:
-    """There is no more room: nothing is known of shared memory."""
+def forget_shared(s: ptr_to(Races), cluster: ptr_to(Cluster)) -> None:
+    """Nothing is known of shared memory, and all records and nodes are free."""
     store = cast_ptr(Store, s)
     fill_bytes(s.sheets, 0, u64(s.sheet_count) * 4)
     fill_bytes(store.memo, 0, MEMO * 4)
     fill_bytes(store.joins, 0, JOINS * Join.size)
-    fill_bytes(s.verdicts, 0, u64(w.cta.cluster.warp_count) * (VERDICTS * Verdict.size))
+    fill_bytes(s.verdicts, 0, u64(cluster.warp_count) * (VERDICTS * Verdict.size))
     store.next = u32(1)
     store.node_next = u32(1)
-    forget_one(w.cta.cluster)
 
 
 @native
@@ -251,7 +250,10 @@ def begin_races(cluster: ptr_to(Cluster)) -> None:
     """A cluster begins: nobody has accessed its shared memory."""
     s = races_of(cluster)
     launch = launch_races(cluster)
+    store = cast_ptr(Store, s)
     fill_bytes(s.sheets, 0, u64(s.sheet_count) * 4)
+    if store.next * 2 > store.end or store.node_next * 2 > store.node_end:
+        forget_shared(s, cluster)  # while there is nothing to lose
     s.order = u32(0)
     s.doubt_count = u32(0)
     s.launch = launch
@@ -267,4 +269,5 @@ def enough(s: ptr_to(Races), w: ptr_to(Warp)) -> None:
     """Before an access to shared memory: there is room, or all is forgotten."""
     store = cast_ptr(Store, s)
     if store.next + 64 > store.end or store.node_next + SPARE > store.node_end:
-        forget_shared(s, w)
+        forget_shared(s, w.cta.cluster)
+        forget_one(w.cta.cluster)
