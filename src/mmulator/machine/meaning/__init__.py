@@ -2,7 +2,8 @@
 
 binding.py says how a function is bound to its rows; that every row that runs has one is proved here, at import. Other files are
 vocabulary: scope.py (lane-wise functions), lanewise.py, operands.py, matrix_operands.py, calls.py, builtins.py, convergence.py,
-definedness.py, bounds.py (with an emitter), floatbits.py, narrow.py, minifloat.py, approximate.py (bits), quotient.py (rows that program/as_ptxas makes).
+definedness.py, bounds.py (with an emitter), floatbits.py, narrow.py, minifloat.py, approximate.py (bits), quotient.py (rows that
+program/as_ptxas makes).
 """
 
 from __future__ import annotations
