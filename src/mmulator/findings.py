@@ -84,6 +84,11 @@ class Finding:
     def __str__(self) -> str:
         return "\n".join(paragraph([self], WIDTH))
 
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return _plain(self) | {"conflict": None if self.conflict is None else self.conflict.as_dict()}

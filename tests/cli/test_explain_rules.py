@@ -34,15 +34,20 @@ def test_every_rule_explains_itself(capsys: pytest.CaptureFixture[str], name: st
     flat = " ".join(text.split())
     for part in (rule.title[1:], rule.text, rule.section, rule.hint[1:]):
         assert " ".join(part.split()) in flat
-    assert len(rule.title) <= 100 and not rule.title.endswith(".") and not rule.hint.endswith(".")
+    assert len(rule.title) <= 110 and not rule.title.endswith(".") and not rule.hint.endswith(".")
     assert re.search(r"PTX ISA \d\.\d|CUDA", rule.section)
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
     shown = example(name)
     if shown is not None:
         assert shown.right != shown.wrong and "Right" in lines and "Wrong" in lines
-        marked = [line[2:].removesuffix("...") for line in lines[lines.index("Right") :] if line.startswith("> ")]
-        changed = [a for a, other in ((shown.right, shown.wrong), (shown.wrong, shown.right)) for a in a if a not in other]
-        assert len(marked) == len(changed) and all(line.startswith(part) for line, part in zip(changed, marked))
+        told = [line.removesuffix("...") for line in lines[lines.index("Right") + 1 :] if line not in ("", "Wrong")]
+        assert len(told) == len(shown.right) + len(shown.wrong)
+        assert all(line.startswith(part[2:]) for line, part in zip((*shown.right, *shown.wrong), told))
+        marked = [line.startswith(">") for line in told]
+        right, wrong = marked[: len(shown.right)], marked[len(shown.right) :]
+        sides = ((shown.right, right), (shown.wrong, wrong))
+        same = [[line for line, mark in zip(*side) if not mark] for side in sides]
+        assert any(marked) and same[0] == same[1]
 
 
 def test_examples_are_those_of_the_corpus() -> None:

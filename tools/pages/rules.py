@@ -18,8 +18,15 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "tests" / "sanitizer" / "kernels"
 EXAMPLES = ROOT / "src" / "mmulator" / "rules" / "examples.json"
 _CHANGE = re.compile(r"//@ (\w+)\[([\w, -]*)\]:((?:(?!//@).)*)")
+_STATEMENTS = re.compile(r"\S[^;]*;?(?: *//.*)?")  # of a line; a comment is of the statement before it
 _AROUND = 2  # lines before and behind what is changed
 _LONGEST = 24  # lines of an example
+
+
+# What shows a rule best, where that is not the smallest change.
+PREFERRED = {
+    "race-read-write": ("races/reverse", "no_barrier"), "proxy-fence-missing": ("proxies/wgmma_operands", "no_fence"),
+}  # fmt: skip
 
 
 def _sides(file: Path, name: str) -> tuple[list[str], list[str], list[int]]:
@@ -30,7 +37,8 @@ def _sides(file: Path, name: str) -> tuple[list[str], list[str], list[int]]:
         instead = next((text.strip() for found, _, text in _CHANGE.findall(line) if found == name), None)
         right.append(code)
         own = code or next((r for r in reversed(right[:-1]) if r.strip()), "")
-        wrong.append(code if instead is None else " " * (len(own) - len(own.lstrip())) * bool(instead) + instead)
+        lead = " " * (len(own) - len(own.lstrip()))
+        wrong.append(code if instead is None else "\n".join(lead + s for s in _STATEMENTS.findall(instead)))
         if instead is not None:
             changed.append(n)
     return right, wrong, changed
@@ -44,7 +52,7 @@ def _shown(lines: list[str], changed: list[int]) -> list[str]:
         if before is not None and n != before + 1:
             out.append("...")
         if lines[n].strip() and not lines[n].startswith("//!"):
-            out.append(lines[n])
+            out += lines[n].expandtabs(4).split("\n")
     lead = min((len(line) - len(line.lstrip()) for line in out if line != "..."), default=0)
     return [line if line == "..." else line[lead:] for line in out]
 
@@ -61,7 +69,8 @@ def _candidates(rule: str) -> Iterator[tuple[int, str, str, dict[str, object]]]:
             sides = _shown(right, changed), _shown(wrong, changed)
             if sum(map(len, sides)) <= 2 * _LONGEST:
                 data = {"from": f"{file.parent.name}/{file.stem}", "change": name, "right": sides[0], "wrong": sides[1]}
-                yield len(broken) * 100 + len(changed) * 10 + len(sides[0]), file.stem, name, data
+                wanted = PREFERRED.get(rule) == (data["from"], name)
+                yield -1 if wanted else len(broken) * 100 + len(changed) * 10 + len(sides[0]), file.stem, name, data
 
 
 def examples() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
 from typing import Any
 
 from mmulator.cli.output import narrow, print_columns, print_heading, print_json, print_line, print_text, width
@@ -78,9 +79,11 @@ def _one(rule: Rule) -> None:
     if shown is None:
         return
     room = width() if narrow() else 1 << 30
-    for title, lines, others in (("Right", shown.right, shown.wrong), ("Wrong", shown.wrong, shown.right)):
+    same = SequenceMatcher(None, shown.right, shown.wrong, autojunk=False).get_matching_blocks()
+    for side, (title, lines) in enumerate((("Right", shown.right), ("Wrong", shown.wrong))):
+        alike = {block[side] + n for block in same for n in range(block.size)}
         print()
         print_heading(title)
-        for line in lines:
-            text = f"{' ' if line in others else '>'} {line}"
+        for n, line in enumerate(lines):
+            text = f"{' ' if n in alike else '>'} {line}"
             print(text[: room - 3] + "..." if len(text) > room else text)

@@ -42,11 +42,13 @@ class Flow(Enum):
     LOADED = "if the bytes have been written"
     ROWS = "the same, of rows that other lanes have the addresses of"
     PRODUCT = "an element, if its row of A, its column of B and what is added have one"
+    TILE = "of an element, if the bytes of a tile that the warp has one address of have been written"
     WGMMA = "the same, of matrices in shared memory"
     LANES = "as of the lane that it is taken from"
     WARP = "if all lanes that take part have one"
 
 
+_TILES = Flow.ROWS, Flow.TILE
 _BY_OPCODE = {
     "selp": Flow.CHOICE, "slct": Flow.CHOICE, "shfl": Flow.LANES, "vote": Flow.WARP, "redux": Flow.WARP, "match": Flow.WARP,
     "mma": Flow.PRODUCT, "ldmatrix": Flow.ROWS, "atom": Flow.LOADED, "ld": Flow.LOADED, "ldu": Flow.LOADED, "prmt": Flow.ANY,
@@ -58,7 +60,8 @@ def flow_of(ins: Instruction) -> Flow:
     """How the results of an instruction come by a value."""
     opcode, effects = ins.opcode, ins.effects
     if opcode == "wmma":
-        return Flow.PRODUCT if "mma" in ins.modifiers else Flow.DEFINED
+        loads = "load" in ins.modifiers and ins.form.space.partition("::")[0] in ("", "shared")
+        return Flow.PRODUCT if "mma" in ins.modifiers else Flow.TILE if loads else Flow.DEFINED
     if effects.queue is Queue.WGMMA and effects.step is Step.ISSUE:
         return Flow.WGMMA
     if opcode in ("ld", "ldu", "atom") and not in_doubt(ins):
@@ -124,4 +127,4 @@ def _doubt(flow: Flow, ins: Instruction, uses: set[str], found: set[str], own: s
     if flow is Flow.LOADED and loads:
         base = must_be(next(o for o in ins.operands if isinstance(o, Address)), Address).base
         return not (ins.form["space"].startswith("param") and isinstance(base, Symbol) and base.name in own)
-    return (loads and flow in (Flow.ROWS, Flow.WGMMA)) or (flow not in (Flow.LOADED, Flow.ROWS) and not uses.isdisjoint(found))
+    return (loads and flow in (*_TILES, Flow.WGMMA)) or (flow not in (Flow.LOADED, *_TILES) and not uses.isdisjoint(found))

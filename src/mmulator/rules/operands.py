@@ -114,8 +114,8 @@ RESERVED = Rule(
 BASE_OFFSET = Rule(
     541, "wgmma-base-offset", Severity.WARNING, "base offset and start address of a swizzled matrix do not fit", _DESCRIPTOR,
     "Base offset is 0 where the swizzling pattern begins at a multiple of 1024, 512 or 256 bytes (128-, 64-, 32-byte swizzle), "
-    "else (pattern start >> 7) & 7. Here the start address is not in the first row of the pattern that the base offset says, so that "
-    "either the base offset is wrong, or the matrix is meant to begin in the middle of a pattern.",
+    "else (pattern start >> 7) & 7. Here the start address is not in the first row of the pattern that the base offset says, so "
+    "that either the base offset is wrong, or the matrix is meant to begin in the middle of a pattern.",
     "align the matrix in shared memory to 1024 bytes, or encode (start >> 7) & 7 as base offset",
 )  # fmt: skip
 SPACES = Rule(

@@ -105,13 +105,18 @@ class Report:
             *self.costs,
             *(f"store: {store}" for store in self.stores[-8:]),
             *(f"note: {note}" for note in self.notes),
-            *(str(finding) for finding in self.findings),
         ]
+
+    def _found(self) -> list[str]:
+        """Paragraphs of findings."""
+        from mmulator.findings import WIDTH, grouped, paragraph
+
+        return ["\n".join(paragraph(group, WIDTH)) for group in grouped(self.findings)]
 
     def __str__(self) -> str:
         rows = [(name, f"{count:,}") for name, count in self.instructions.items()]
         output = [self.output.removesuffix("\n")] if self.output else []
-        return "\n".join([*output, self.head, *text_table(_COLUMNS, rows), *self._tail()])
+        return "\n".join([*output, self.head, *text_table(_COLUMNS, rows), *self._tail(), *self._found()])
 
     def __repr__(self) -> str:
         return f"<Report {self.head}, {self.total_instructions:,} instructions>"
@@ -119,7 +124,8 @@ class Report:
     def _repr_html_(self) -> str:
         rows = [(name, f"{count:,}") for name, count in self.instructions.items()]
         output = element("pre", self.output) if self.output else ""
-        return element("p", self.head) + output + html_table(_COLUMNS, rows) + "".join(element("p", x) for x in self._tail())
+        tail = "".join(element("p", x) for x in self._tail()) + "".join(element("pre", x) for x in self._found())
+        return element("p", self.head) + output + html_table(_COLUMNS, rows) + tail
 
     def as_dict(self) -> dict[str, Any]:
         return {

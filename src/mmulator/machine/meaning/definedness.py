@@ -19,6 +19,7 @@ from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, Memory
 from mmulator.isa.form import Form
 from mmulator.isa.types import type_bits
+from mmulator.layouts import Fragment
 from mmulator.layouts.operands import fragment
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
@@ -128,7 +129,7 @@ def judge(e: Emitter, ins: Instruction) -> Callable[[], None] | None:
     flow = flow_of(ins)
     targets = [o for access, operand in accesses(ins) if "w" in access and not isinstance(operand, Address)
                for o in _registers(operand)]  # fmt: skip
-    if flow is Flow.WGMMA or (not any(s.doubts(t.name) for t in targets) and ins.opcode != "atom"):
+    if flow in (Flow.WGMMA, Flow.TILE) or (not any(s.doubts(t.name) for t in targets) and ins.opcode != "atom"):
         return None
     masks = _RESULTS[flow](e, s, ins, targets)
     guard = s.of(ins.guard[0].name) if ins.guard is not None else None
@@ -312,6 +313,18 @@ def wgmma(e: Emitter, ins: Instruction, table: Value, a_desc: Value, b_desc: Val
     e.call(events.product_in_shared, e.w, table, a_desc, b_desc, *places, e.site)
     for n, name in enumerate(names):
         s.set(name, load(u32, places[1], n))
+
+
+def tile(e: Emitter, ins: Instruction, f: Fragment, table: Value, at: Value, stride: Value) -> None:
+    """Behind a wmma.load."""
+    s, names = e.shadow, _names(ins.operands[:1])
+    if s is None or not any(map(s.doubts, names)):
+        return
+    place = e.room(U32)
+    base = _base(state_space(ins.form))
+    e.call(events.tile_read, e.w, table, at, base, stride, f.bits, f.per_register, place, e.site)
+    for n, name in enumerate(names):
+        s.set(name, load(u32, place, n))
 
 
 _RESULTS: dict[Flow, Callable[[Emitter, Shadow, Instruction, list[Reg]], Masks]] = {

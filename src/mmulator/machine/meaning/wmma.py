@@ -13,6 +13,7 @@ from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
 from mmulator.machine.emit.block import LANES, storage_type
 from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning import definedness
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.matrix_operands import (
     address_of,
@@ -77,8 +78,10 @@ def wmma_load(e: Emitter, ins: Instruction) -> None:
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
     out = e.room(storage_type(f"b{f.register_bits}"), f.registers)
-    e.call(rt.load_function(state_space(form), f), e.w, _wmma_table(e, form), at, stride, out, e.site)
+    table = _wmma_table(e, form)
+    e.call(rt.load_function(state_space(form), f), e.w, table, at, stride, out, e.site)
     results(e, r, out, ins, f.register_bits)
+    definedness.tile(e, ins, f, table, at, stride)
 
 
 @means("wmma.store")

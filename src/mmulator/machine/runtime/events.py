@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 
 from mmulator.codegen.lang import hook, native
-from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64, void
+from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64, void
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.state import Cluster, Cta, Log, Transfer, Warp, WgmmaTable
 
@@ -129,7 +129,7 @@ def fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: p
 
 @hook
 def warp_met(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """bar.warp.sync: lanes have met and go on."""
+    """bar.warp.sync, match: lanes have met and go on."""
 
 
 @hook
@@ -305,6 +305,13 @@ def bytes_read(
 @hook
 def rows_read(w: ptr_to(Warp), at: ptr_to(u64), base: u64, matrices: u32, trans: u32, out: ptr_to(u32), site: u32) -> None:
     """The same before an ldmatrix of 8x8 elements of 16 bits, of its registers."""
+
+
+@hook
+def tile_read(
+    w: ptr_to(Warp), table: ptr, at: u64, base: u64, stride: i64, bits: u32, held: u32, out: ptr_to(u32), site: u32
+) -> None:
+    """The same of a wmma.load: elements of so many bits, `held` of them in a register, at at | base."""
 
 
 @hook

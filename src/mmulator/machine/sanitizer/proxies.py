@@ -29,7 +29,7 @@ from mmulator.machine.sanitizer.proxy_state import (
     proxies_of,
     warp_in_cluster,
 )
-from mmulator.machine.sanitizer.proxy_wgmma import wgmma_begins, wgmma_over
+from mmulator.machine.sanitizer.proxy_wgmma import wgmma_begins, wgmma_gathers, wgmma_over
 from mmulator.machine.sanitizer.records import Actor, Kind
 from mmulator.machine.sanitizer.shadow import act_async, is_watched, touch
 from mmulator.machine.state import Cluster, Completes, Transfer, TransferKind, Warp
@@ -305,5 +305,5 @@ def proxies_begin(cluster: ptr_to(Cluster)) -> None:
 HOOKS: Mapping[str, Native] = {
     "transfer_filled": transfer_begins, "map_used": map_used, "map_published": map_released, "fenced": map_fenced,
     "bulk_waited": groups_waited, "lanes_exit": lanes_leave, "cluster_begins": proxies_begin,
-    "wgmma_issued": wgmma_begins, "wgmma_waited": wgmma_over,
+    "wgmma_issued": wgmma_begins, "wgmma_committed": wgmma_gathers, "wgmma_waited": wgmma_over,
 }  # fmt: skip

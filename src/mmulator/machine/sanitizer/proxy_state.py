@@ -7,7 +7,7 @@ from typing import Any
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, fill_bytes
 from mmulator.codegen.types import Struct, ptr_to, u32, u64
-from mmulator.machine.sanitizer.clocks import agent_of, drop_view, knower_of, new_agent, orders_of
+from mmulator.machine.sanitizer.clocks import Collector, agent_of, drop_view, knower_of, new_agent, orders_of
 from mmulator.machine.sanitizer.found import of_cluster
 from mmulator.machine.state import Cluster, Cta, Warp
 
@@ -33,11 +33,16 @@ MAP_USES = 64
 MapFence = Struct("MapFence", [("map", u64), ("agent", u32), ("lanes", u32), ("clock", u32), ("view", u32)])
 MAP_FENCES = 32
 
+# A group of wgmma that a warp of a warpgroup has committed: the number behind its last operation, which warps have told what they
+# knew and did by then, and that.
+Gathered = Struct("Gathered", [("end", u64), ("warps", u32), ("all", Collector)])
+GATHERED = 16  # of a warpgroup
+
 # Of a resident cluster. groups: of each warpgroup its agent + 1, whose clock is an operation's number + 1. map: the map that the
 # copy being issued uses, or 0; maps: an agent whose end nobody knows, for uses of maps. agent, clock: what the operation being
 # issued ends with.
 Proxies = Struct("Proxies", [
-    ("groups", ptr_to(u32)), ("lanes", ptr_to(BulkLane)), ("group_count", u32), ("group_stride", u32), ("lane_count", u32),
+    ("groups", ptr_to(u32)), ("gathered", ptr_to(Gathered)), ("lanes", ptr_to(BulkLane)), ("group_count", u32), ("group_stride", u32), ("lane_count", u32),
     ("map", u64), ("maps", u32), ("use_count", u32), ("acquired_count", u32), ("released_count", u32), ("agent", u32),
     ("clock", u32), ("uses", MapUse, MAP_USES), ("acquired", MapFence, MAP_FENCES), ("released", MapFence, MAP_FENCES),
     ("names", Named, NAMES), ("issues", Issue, ISSUES),
@@ -54,6 +59,7 @@ def forget_proxies(cluster: ptr_to(Cluster)) -> None:
     """A cluster begins."""
     p = proxies_of(cluster)
     fill_bytes(p.groups, 0, u64(p.group_count) * 4)
+    fill_bytes(p.gathered, 0, u64(p.group_count) * (GATHERED * Gathered.size))
     fill_bytes(p.lanes, 0, u64(p.lane_count) * BulkLane.size)
     p.map = u64(0)
     p.maps = u32(0)
@@ -80,11 +86,17 @@ def warp_of(cluster: ptr_to(Cluster), cta: u32, warp: u32) -> ptr_to(Warp):
     return cast_ptr(Warp, cluster.warps)
 
 
+@native(inline=True)
+def group_number(w: ptr_to(Warp)) -> u32:
+    """A warp's warpgroup among the cluster's."""
+    return w.cta.rank * proxies_of(w.cta.cluster).group_stride + (w.index >> 2)
+
+
 @native
 def group_agent(w: ptr_to(Warp)) -> u32:
     """The agent of a warp's warpgroup."""
     p = proxies_of(w.cta.cluster)
-    at = w.cta.rank * p.group_stride + (w.index >> 2)
+    at = group_number(w)
     if p.groups[at] == 0:
         p.groups[at] = new_agent(w.cta.cluster) + 1
     return p.groups[at] - 1

@@ -10,13 +10,22 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import stack
 from mmulator.codegen.types import Struct, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import READ
-from mmulator.machine.runtime.wgmma import operation
+from mmulator.machine.runtime.pending import queue
+from mmulator.machine.runtime.wgmma import first_of, operation
 from mmulator.machine.runtime.windows import SHARED
-from mmulator.machine.sanitizer.clocks import learn
-from mmulator.machine.sanitizer.proxy_state import group_agent, note_issue, proxies_of
+from mmulator.machine.sanitizer.clocks import (
+    acquire_views,
+    clear_collector,
+    forget_seen,
+    knower_of,
+    learn,
+    orders_of,
+    release_lanes,
+)
+from mmulator.machine.sanitizer.proxy_state import GATHERED, group_agent, group_number, note_issue, proxies_of
 from mmulator.machine.sanitizer.records import Actor, Kind
 from mmulator.machine.sanitizer.shadow import act_async, touch
-from mmulator.machine.state import FULL, Warp
+from mmulator.machine.state import FULL, WGMMA, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.twin.doors import Door
 from mmulator.twin.shared import UNIT, operand_function
@@ -109,7 +118,38 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
 
 
 @native
+def wgmma_gathers(w: ptr_to(Warp), site: u32) -> None:
+    """wgmma.commit_group: what the warp's lanes know and did comes before the end of the group."""
+    o = orders_of(w.cta.cluster)
+    q = queue(w, WGMMA)
+    g = proxies_of(w.cta.cluster).gathered + (group_number(w) * GATHERED + u32(q.committed & u64(GATHERED - 1)))
+    one = u32(1)
+    own = one << (w.index & 3)
+    if g.end != q.issued:
+        clear_collector(o, g.all)
+        g.end = q.issued
+        g.warps = u32(0)
+    if (g.warps & own) == 0:
+        g.warps = g.warps | own
+        release_lanes(o, knower_of(o, w), u32(FULL), g.all)
+
+
+@native
 def wgmma_over(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
-    """Operations are over."""
-    if end != 0:
-        learn(w, mask, group_agent(w), u32(end))
+    """Operations are over: all four warps have issued them, and what they knew and did by then is known, too. That is stronger
+    than the letter, and as chips have it: a stage is released by one thread of a warpgroup behind its own wait."""
+    if end == 0:
+        return
+    o = orders_of(w.cta.cluster)
+    learn(w, mask, group_agent(w), u32(end))
+    gathered = proxies_of(w.cta.cluster).gathered + group_number(w) * GATHERED
+    for n in range(u32(GATHERED)):
+        g = gathered + n
+        if g.end == end and g.warps != 0:
+            first = first_of(w)
+            for i in range(u32(4)):
+                if ((g.warps >> i) & 1) == 0:
+                    release_lanes(o, knower_of(o, first + i), u32(FULL), g.all)
+            g.warps = u32(15)
+            forget_seen(o, g.all)
+            acquire_views(o, knower_of(o, w).now.views, mask, g.all.views)

@@ -23,8 +23,10 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Order
 from mmulator.machine.runtime.events import SCOPE_SHIFT as ORDER_SCOPE
+from mmulator.machine.sanitizer.before import known_lanes, together
 from mmulator.machine.sanitizer.clocks import agent_of, copies_agent_of, now
 from mmulator.machine.sanitizer.judgement import settle_doubts
+from mmulator.machine.sanitizer.readers import joined, read_by_itself
 from mmulator.machine.sanitizer.records import (
     ATOMIC,
     KIND_SHIFT,
@@ -57,10 +59,6 @@ from mmulator.machine.sanitizer.shadow import (
     area_of,
     cells_from,
     is_watched,
-    joined,
-    known_lanes,
-    read_by_itself,
-    together,
     touch,
 )
 from mmulator.machine.state import COPIES, FULL, Queue, Warp
@@ -86,6 +84,7 @@ def thread_acts(w: ptr_to(Warp), s: ptr_to(Races), mask: u32, global_: u32, acce
     a.clock = now(w)
     a.mask = mask
     a.read_site = u32(0)
+    a.fine = u32(0)
     flags = (access & (READ | WRITE | ATOMIC)) | PER_LANE
     a.plain = u32((access & (WRITE | ATOMIC | LATER)) == WRITE)
     if (s.order & Order.STRONG) != 0:
@@ -156,8 +155,8 @@ def each_place(a: ptr_to(Actor), at: ptr_to(u64), base: u64, bytes: u32, since: 
 # all lanes at once ----------------------------------------------------------------------------------------------------
 @native
 def all_fine(a: ptr_to(Actor), number: u32, own: u32) -> u32:
-    """1 if what all lanes of a record did comes before what all of the actor's do, or may be at the same time. own: each lane meets
-    its own alone."""
+    """1 if what all lanes of a record did comes before what all of the actor's do, or may be at the same time. own: each lane
+    meets its own alone."""
     if number == a.record:
         return u32(1)
     r = a.store.records + number
@@ -281,7 +280,7 @@ def all_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64
     count = bytes >> granule
     found = stack(u64, 32)
     made = stack(u64, 32)
-    for c in range(count):
+    for _ in range(count):
         store(gather(U64, where, m), found)
         if cells_fine(a, found, p.leaders, made) == 0:
             return u32(0)

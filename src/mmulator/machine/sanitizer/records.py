@@ -46,16 +46,16 @@ LIST = 1 << 31  # of what a cell says of its readers: a node and a lane; else an
 LIST_KEY = LIST >> LANE_BITS  # the same, of what is left without the lane
 MOST = 1 << 26  # records, nodes: the number of one and a lane are 31 bits
 
-# agent, clock: of sanitizer/clocks.py. cluster: its number in the grid. lanes: of MANY those that access the same bytes, as if the
-# first were lane 0, which the entry's is. all: of the instruction. since: of a cp.async, the warp's clock at its issue; of
-# a write to global memory, 1 + the site at which its thread had read the bytes, or 0. cta: linear number in the grid; warp: of the
+# agent, clock: of sanitizer/clocks.py. cluster: its number in the grid. lanes: of MANY those that access the same bytes, as if
+# the first were lane 0, which the entry's is. all: of the instruction. since: of a cp.async, the warp's clock at its issue; of a
+# write to global memory, 1 + the site at which its thread had read the bytes, or 0. cta: linear number in the grid; warp: of the
 # CTA.
 Record = Struct("Record", [
     ("agent", u32), ("clock", u32), ("cluster", u32), ("site", u32), ("flags", u32), ("lanes", u32), ("cta", u32), ("warp", u32),
     ("all", u32), ("since", u32),
 ])  # fmt: skip
-# Of a list of readers, which many cells have alike: a record and a lane, relative to the lane that the cell says; the node behind,
-# 0 for none. Lists do not change.
+# Of a list of readers, which many cells have alike: a record and a lane, relative to the lane that the cell says; the node
+# behind, 0 for none. Lists do not change.
 Node = Struct("Node", [("entry", u32), ("next", u32)])
 
 MEMO = 1024  # records that are found again by what they say
@@ -71,14 +71,14 @@ Store = Struct("Store", [
 ])  # fmt: skip
 
 VERDICTS = 64  # of a warp
-# Which lanes of a record (key: its number, and which store) are known to all `observers` of the warp. asked: the warp's clock then;
-# since, if all are known.
+# Which lanes of a record (key: its number, and which store) are known to all `observers` of the warp. asked: the warp's clock
+# then.
 Verdict = Struct("Verdict", [("key", u32), ("observers", u32), ("lanes", u32), ("asked", u32)])
 
 PATTERNS = 64
-# Which lanes of an instruction (site + 1) had the same address last: `far` in bytes from that of the first lane. leaders: the lowest
-# lane of each address; lanes: those of one address, as if its leader were lane 0, or 0: not all alike. row: they lie one behind
-# another.
+# Which lanes of an instruction (site + 1) had the same address last: `far` in bytes from that of the first lane. leaders: the
+# lowest lane of each address; lanes: those of one address, as if its leader were lane 0, or 0: not all alike. row: they lie one
+# behind another.
 Pattern = Struct("Pattern", [
     ("site", u32), ("mask", u32), ("bytes", u32), ("leaders", u32), ("lanes", u32), ("row", u32), ("far", u32, 32),
 ])  # fmt: skip
@@ -109,16 +109,18 @@ Races = Struct("Races", [
     ("hints", u32, 32), ("doubts", Doubt, DOUBTS),
 ])  # fmt: skip
 
-# Who accesses memory now. lane: whose knowledge counts. flags, agent, clock: of its record. asynchronous: it is an operation that the
-# lanes of `issuers` issue together. record, entry: 0 if there was no room. plain: it writes now, perhaps what is there already.
-# again: the bytes that it meets were written before. read_site: of a write to global memory, as `since` of its record. mask: lanes of the instruction; lanes: of them those that access these bytes,
-# whose first is `lane`; shape: the same as if that were lane 0. seen: of asynchronous ones, the record that was asked for last, and
-# which of its lanes are known (with a proxy fence between).
+# Who accesses memory now. lane: whose knowledge counts. flags, agent, clock: of its record. asynchronous: it is an operation that
+# the lanes of `issuers` issue together. record, entry: 0 if there was no room. plain: it writes now, perhaps what is there
+# already. again: the bytes that it meets were written before. read_site: of a write to global memory, as `since` of its record.
+# mask: lanes of the instruction; lanes: of them those that access these bytes, whose first is `lane`; shape: the same as if that
+# were lane 0. seen: of asynchronous ones, the record that was asked for last, and which of its lanes are known (with a proxy
+# fence between); told: the record that a conflict was found with last; fine: one that need not be looked at.
 Actor = Struct("Actor", [
     ("w", ptr_to(Warp)), ("races", ptr_to(Races)), ("store", ptr_to(Store)), ("cluster", ptr_to(Cluster)),
     ("lane", u32), ("lanes", u32), ("site", u32), ("flags", u32), ("agent", u32), ("clock", u32),
     ("asynchronous", u32), ("issuers", u32), ("record", u32), ("entry", u32), ("plain", u32), ("again", u32),
-    ("mask", u32), ("shape", u32), ("read_site", u32), ("seen", u32), ("seen_known", u32), ("seen_fenced", u32),
+    ("mask", u32), ("shape", u32), ("read_site", u32), ("seen", u32), ("seen_known", u32),
+    ("seen_fenced", u32), ("told", u32), ("fine", u32),
     ("at", u64), ("bytes", u64),
 ])  # fmt: skip
 

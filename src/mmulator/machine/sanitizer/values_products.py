@@ -5,10 +5,18 @@ from __future__ import annotations
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import any_lane, load, null, stack, trailing_zeros
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u8, u32, u64
-from mmulator.machine.sanitizer.values import WORD, has_value_state, known, note_undefined, value_state_at
-from mmulator.machine.state import LANES, Warp, WgmmaTable
+from mmulator.machine.sanitizer.values import (
+    WORD,
+    has_value_state,
+    known,
+    note_undefined,
+    nothing_written_at,
+    value_state_at,
+)
+from mmulator.machine.state import FULL, LANES, Warp, WgmmaTable
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.twin.doors import Door
+from mmulator.twin.moves import WmmaTable
 from mmulator.twin.shared import operand_function
 
 _HEAD = 4  # numbers of a table before its places
@@ -164,4 +172,31 @@ def wgmma_values(
         d[r] = d[r] & ~lost
 
 
-HOOKS = {"product_of": product_values, "product_in_shared": wgmma_values}
+@native
+def tile_values(
+    w: ptr_to(Warp), table: ptr_to(WmmaTable), at: u64, base: u64, stride: i64, bits: u32, held: u32, out: ptr_to(u32), site: u32
+) -> None:
+    """Which lanes of the registers of a wmma.load receive an element that has been written."""
+    count = u32(table.places)
+    for n in range(count // (held * LANES)):
+        out[n] = u32(FULL)
+    place = at | base
+    if place >> SLOT_SHIFT != SLOT_SHARED or w.cta.fault != 0 or w.cta.cluster.under_way != 0:
+        return
+    for n in range(count // (held * LANES)):
+        out[n] = u32(0)
+    for i in range(count):
+        element = i64(table.major[i]) * stride + i64(table.minor[i])
+        address = place + u64(element * i64(bits) >> 3)
+        size = (bits + 7) >> 3
+        has = u32(1)
+        if has_value_state(w, address, size) != 0:
+            state = value_state_at(w, u32(0), address)
+            if nothing_written_at(state, size) != 0:
+                has = u32(0)
+                note_undefined(w, (i // held) & 31, address, size, state, site)
+        r = i // (held * LANES)
+        out[r] = out[r] | (has << ((i // held) & 31))
+
+
+HOOKS = {"tile_read": tile_values, "product_of": product_values, "product_in_shared": wgmma_values}

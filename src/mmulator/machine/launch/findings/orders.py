@@ -10,7 +10,7 @@ from mmulator.codegen.types import Struct
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
-from mmulator.machine.sanitizer.clocks import ALL, FIRST, ISSUES, PLANES, PROXIES, Collector, Knower, Orders
+from mmulator.machine.sanitizer.clocks import ALL, FIRST, ISSUES, PROXIES, Collector, Knower, Orders
 from mmulator.machine.sanitizer.locations import LOCATIONS, Location
 from mmulator.machine.sanitizer.phases import PHASERS, Phaser
 from mmulator.machine.sanitizer.world import PLACES, Place, Stranger, World
@@ -18,6 +18,7 @@ from mmulator.machine.state import COPIES, LANES, NUM_BARRIERS
 
 SPARE_AGENTS, SPARE_VIEWS = 256, 512
 MOST_VIEWS, MOST_SNAPSHOTS, MOST_ROWS = 1 << 28, 1 << 27, 1 << 26  # bytes, of which only what is used is ever touched
+LEAST_VIEWS = 256
 MOST_CLUSTERS = 8192  # of which each is remembered by itself what it has released
 
 
@@ -46,7 +47,7 @@ def of_cluster(resident: Resident) -> list[np.ndarray]:
     """Who knows of whom (machine/sanitizer/clocks.py)."""
     kernel, warps, ctas = resident.grid.kernel, len(resident.warps), resident.size
     threads, copies, stride = _agents(resident.grid)
-    capacity = min(3 * PLANES * threads + SPARE_VIEWS, MOST_VIEWS // (4 * stride))
+    capacity = max(min(3 * PROXIES * threads + SPARE_VIEWS, MOST_VIEWS // (4 * stride)), LEAST_VIEWS)
     pool = np.zeros(capacity * stride, np.uint32)
     pool[stride * ALL : stride * (ALL + 1)] = 0xFFFFFFFF
     parts = {
@@ -67,8 +68,8 @@ def of_launch(grid: Grid) -> list[np.ndarray] | None:
     clusters, stride = grid.shape.clusters, _agents(grid)[2]
     if clusters == 1:
         return None
-    capacity = MOST_SNAPSHOTS // (4 * stride)
-    rows = FIRST if clusters > MOST_CLUSTERS else min(MOST_ROWS // (4 * clusters), PLACES)
+    capacity = max(MOST_SNAPSHOTS // (4 * stride), FIRST)
+    rows = FIRST if clusters > MOST_CLUSTERS else max(min(MOST_ROWS // (4 * clusters), PLACES), FIRST)
     parts = {
         "free": np.zeros(capacity, np.uint32), "counts": np.zeros(capacity, np.uint32), "places": _bytes(Place, PLACES),
         "snapshots": np.zeros(capacity * stride, np.uint32), "row_free": np.zeros(rows, np.uint32),

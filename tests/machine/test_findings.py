@@ -1,0 +1,115 @@
+"""Findings as Python has them: of reports, raised, in notebooks; what they say in 80 columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import mmulator as mm
+from mmulator.errors import ExecutionFault, LaunchError, UndefinedBehaviour, undefined
+from mmulator.findings import Finding, Place, by_severity, counted, grouped, paragraph, union
+from tests.support.ptx_text import kernel
+
+RULE = "mbarrier-init-in-use"
+TWICE = """
+  .shared .align 8 .b64 bar;
+  mov.u32 %r0, %tid.x;
+  setp.ne.u32 %p0, %r0, 0;
+  @%p0 bra done;
+  mbarrier.init.shared.b64 [bar], 1;
+  mbarrier.init.shared.b64 [bar], 1;
+done:
+"""
+
+
+def launch(body: str = TWICE, **more: object) -> mm.Report:
+    module = mm.Module.load(kernel(body), name="k.ptx")
+    return module["k"].launch(1, 64, [np.zeros(4, np.uint32)], **{"sanitize": True} | more)  # type: ignore[arg-type]
+
+
+def made(rule: str = RULE, line: int = 1, source: str = "", other: int = 0, **changes: object) -> Finding:
+    conflict = Place("st.b32", f"k.ptx:{other}", "", "block (0, 0, 0)") if other else None
+    plain = Finding(rule, "error", "this is wrong", "ld.b32", f"k.ptx:{line}", source, "thread 0", "", conflict, 0, 1, "mend it")
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def test_a_report_has_findings() -> None:
+    report = launch()
+    (finding,) = report.findings
+    assert (finding.rule, finding.severity, finding.location, finding.seed) == (RULE, "error", "k.ptx:15", 0)
+    assert finding.about.name == RULE and finding.conflict is not None and finding.conflict.location == "k.ptx:14"
+    text = str(finding)
+    assert max(map(len, text.splitlines())) <= 80 and text in str(report)
+    html = report._repr_html_()
+    assert "<pre>k.ptx:15: error: " in html and "&lt;" not in html.partition("<pre>")[0]
+    assert finding._repr_html_().startswith("<pre>k.ptx:15: error: ")
+    assert report.as_dict()["findings"] == [finding.as_dict()]
+    assert launch(sanitize=False).findings == () and launch("").findings == ()
+
+
+def test_raise_raises_errors_alone() -> None:
+    with pytest.raises(UndefinedBehaviour, match=RULE) as caught:
+        launch(sanitize="raise")
+    assert [f.rule for f in caught.value.findings] == [RULE] and caught.value.span is not None
+    assert caught.value.hint and "PTX ISA" in str(caught.value)
+    assert undefined((made(severity="warning"), made(severity="note"))) is None
+    error = undefined((made(severity="warning"), made(line=2), made(line=3)))
+    assert error is not None and "(and 2 more findings)" in error.message and len(error.findings) == 3
+    with pytest.raises(LaunchError, match="sanitize is 'yes'"):
+        launch(sanitize="yes")
+
+
+def test_a_fault_has_the_findings_before_it() -> None:
+    with pytest.raises(ExecutionFault, match="trap executed") as caught:
+        launch(TWICE + "bar.sync 0;\n trap;\n")
+    assert [f.rule for f in caught.value.findings] == [RULE]
+    assert "sanitizer: 1 finding (1 error), of 1 rule, until then; the first at k.ptx:15" in str(caught.value)
+
+
+def test_a_deadlock_is_a_finding_and_not_said_twice() -> None:
+    with pytest.raises(ExecutionFault, match="deadlock") as caught:
+        launch("mov.u32 %r0, %tid.x;\n setp.lt.u32 %p0, %r0, 32;\n @%p0 bar.sync 0;\n @!%p0 bar.sync 1, 64;\n")
+    assert [f.rule for f in caught.value.findings] == ["deadlock-at-barrier"]
+    assert "sanitizer:" not in str(caught.value)
+
+
+def test_runs_together() -> None:
+    one, two = made(count=2), made(line=2)
+    joined = union([[one], [replace(one, seed=1, count=3), replace(two, seed=1)], [replace(two, seed=2)]])
+    assert [(f.location, f.seed, f.seeds, f.count) for f in joined] == [
+        ("k.ptx:1", 0, (0, 1), 5), ("k.ptx:2", 1, (1, 2), 2)
+    ]  # fmt: skip
+    assert union([joined, [replace(one, seed=7)]])[0].seeds == (0, 1, 7)
+    assert "  seeds: found under 2 of 3, first 0" in paragraph([joined[0]], 80, 3)
+
+
+def test_counts() -> None:
+    warning = made(RULE, 3, severity="warning")
+    assert counted([made(), made(line=2), warning, made("livelock")]) == "4 findings (3 errors, 1 warning), of 2 rules"
+    assert (counted([]), counted([warning])) == ("no findings", "1 finding (1 warning), of 1 rule")
+    assert by_severity(["note", "error", "note"]) == "3 findings (1 error, 2 notes)"
+
+
+def test_findings_of_one_line_are_one_paragraph() -> None:
+    unrolled = [made(line=n, source="mm.cu:7", other=20 + n, count=n) for n in range(1, 13)]
+    warning = made("livelock", 3, severity="warning")
+    groups = grouped([warning, *unrolled, made(line=30)])
+    assert [len(group) for group in groups] == [12, 1, 1] and groups[-1] == [warning]
+    lines = paragraph(groups[0], 80)
+    assert lines[0] == f"k.ptx:1 (mm.cu:7): error: this is wrong [{RULE}]"
+    assert "  by: thread 0; 78 times" in lines
+    assert "  also: the same at k.ptx:2, 3, 4, 5, 6, 7, 8, 9 and 3 more" in lines
+    assert sum(line.startswith("  against: st.b32 at k.ptx:2") for line in lines) == 4 and "  against: 8 lines more" in lines
+
+
+def test_a_text_that_would_steer_a_terminal_does_not() -> None:
+    assert "\x1b" not in str(made(source="\x1b[31m.cu:1")) and "?[31m.cu:1" in str(made(source="\x1b[31m.cu:1"))
+
+
+def test_coordinates_stay_together() -> None:
+    for width in range(40, 100):
+        finding = made(threads="block (0, 0, 0), thread (10, 11, 12)" * 2)
+        assert not any(line.endswith((",", "thread", "block")) and line.count("(") > line.count(")")
+                       for line in paragraph([finding], width))  # fmt: skip
