@@ -261,8 +261,8 @@ class Workers:
                 self.look(now)
         if subscriber is not None:
             subscriber.settle(cluster)
-            begun = [] if self.new else self._begun()
-            if begun and subscriber.stalled(begun):
+            begun = self._begun()
+            if len(begun) == self.clusters - self.finished and subscriber.stalled(begun):  # of all that are not over
                 raise self._told(describe_livelock(begun), *begun)
         if result in (Stop.EXITED, Stop.INTERRUPTED):
             self._settle(resident, True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mmulator.errors import ExecutionFault
 from mmulator.findings import Finding
+from mmulator.machine.launch.faults_mbarrier import KINDS as MBARRIER_KINDS
 from mmulator.machine.launch.findings import execution, mbarriers, operands, waits
 from mmulator.machine.launch.findings.context import location, threads_text
+from mmulator.machine.launch.mbarriers import known, on_host
 from mmulator.machine.state import FaultKind
 
 if TYPE_CHECKING:
@@ -28,7 +31,10 @@ def of_the_end(grid: Grid, residents: Sequence[Resident], error: ExecutionFault)
     faulty = next((c for r in residents for c in r.each() if c.state["fault"]), None)
     if faulty is not None:
         return of_fault(grid, faulty, error)
-    return tuple(f for r in residents for f in waits.of_deadlock(grid, r, error))
+    every: dict[tuple[str, str, str], Finding] = {}
+    for f in (f for r in residents for f in waits.of_deadlock(grid, r, error)):
+        every[f.key] = replace(every[f.key], count=every[f.key].count + 1) if f.key in every else f
+    return tuple(every.values())
 
 
 def of_fault(grid: Grid, cta: ResidentCta, error: ExecutionFault) -> tuple[Finding, ...]:
@@ -44,6 +50,16 @@ def of_fault(grid: Grid, cta: ResidentCta, error: ExecutionFault) -> tuple[Findi
     return (
         Finding(
             rule.name, str(rule.severity), error.message.partition("\n")[0], ins.mnemonic, location(ins), ins.span.brief, who,
-            "", None, grid.seed, 1, error.hint or rule.hint, span=ins.span,
+            _where(grid, cta), None, grid.seed, 1, error.hint or rule.hint, span=ins.span,
         ),
     )  # fmt: skip
+
+
+def _where(grid: Grid, cta: ResidentCta) -> str:
+    """The mbarrier of a fault, or the bytes."""
+    from mmulator.machine.launch.faults import describe_address
+
+    kind, address, size = FaultKind(int(cta.state["fault"])), int(cta.state["fault_address"]), int(cta.state["fault_bytes"])
+    if kind in MBARRIER_KINDS:
+        return known(cta.resident, on_host(cta.resident, address)).name(None)
+    return f"{size} bytes at {describe_address(grid, address, cta)}" if kind == FaultKind.CTA_EXITED else ""

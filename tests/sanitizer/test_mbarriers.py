@@ -1,0 +1,134 @@
+"""mbarriers and clusters: faults have their rule, too; what is said of each finding; what is right and looks wrong is silent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mmulator as mm
+from mmulator.errors import ExecutionFault
+from mmulator.findings import Finding
+from tests.machine.test_wrong_pipelines import CASES, MAP, Case, kernel
+from tests.support import breaches
+
+# Of kernels with a mistake that stops them: which rule that is (others' rules may be broken before).
+FAULTS = {
+    "wait, no init": "mbarrier-not-initialised", "arrive, no init": "mbarrier-not-initialised",
+    "count 0": "mbarrier-count-invalid", "count 2^20": "mbarrier-count-invalid",
+    "parity never flipped": "deadlock-at-mbarrier", "count too high": "deadlock-at-mbarrier",
+    "more bytes expected": "mbarrier-bytes-missing", "fewer bytes expected": "mbarrier-bytes-unexpected",
+    "expect_tx of 2^20": "mbarrier-tx-count-overflow", "more arrivals than pending": "mbarrier-arrival-overrun",
+    "the last arrival with noComplete": "mbarrier-nocomplete-completes", "after inval": "mbarrier-use-after-inval",
+    "dropped below zero": "mbarrier-arrival-overrun", "each waits for the other": "deadlock-at-mbarrier",
+    "cp.async to no barrier": "mbarrier-not-initialised", "bulk copy, no barrier": "mbarrier-not-initialised",
+    "half of the bytes": "mbarrier-bytes-unexpected", "a peer that has exited": "cluster-exit-unsynchronised",
+    "a peer's barrier, no init": "mbarrier-not-initialised", "a block that does not arrive": "deadlock-at-cluster-barrier",
+    "wait without arrive": "cluster-barrier-unpaired", "arrive twice": "cluster-barrier-unpaired",
+    "data and barrier apart": "mbarrier-other-block", "registers that nobody gives": "deadlock-at-setmaxnreg",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.name in FAULTS], ids=lambda c: c.name)
+def test_what_stops_a_run_has_its_rule(case: Case) -> None:
+    text = kernel(case.body, MAP if case.map else ".param .u64 out", case.entry)
+    values = [np.zeros(1024, np.uint32)]
+    arguments = [case.map(), *values] if case.map else values
+    with pytest.raises(ExecutionFault) as caught:
+        mm.Module.load(text, name="k.ptx")["k"].launch(
+            case.grid, case.block, arguments, timeout=30, cluster=case.cluster, sanitize=True
+        )
+    assert case.said in caught.value.message
+    found = [f for f in caught.value.findings if f.rule == FAULTS[case.name]]
+    assert found, caught.value.findings
+    assert all(f.hint and f.threads and f.location.startswith("k.ptx:") for f in found)
+
+
+def one(file: str, change: str, rule: str) -> Finding:
+    """The finding of a rule in a change of the corpus."""
+    result: Any = breaches.launch(breaches.ROOT / "mbarriers" / f"{file}.ptx", change)
+    return next(f for f in result.findings if f.rule == rule)
+
+
+@pytest.mark.parametrize("file, change, rule, at, against, where", [
+    ("life", "early", "mbarrier-inval-in-use", "mbarrier.", "mbarrier.", "(bar)"),
+    ("life", "late", "mbarrier-use-after-inval", "//@ late", "mbarrier.inval", "(bar)"),
+    ("life", "no_inval", "mbarrier-stored-to", "st.shared.u32 [bar]", "mbarrier.init", "(bar)"),
+    ("life", "no_sync", "mbarrier-init-not-visible", "mbarrier.arrive.shared", "mbarrier.init", "(bar)"),
+    ("pipeline", "stray", "mbarrier-bytes-unexpected", "//@ stray", "", "(spare)"),
+    ("exchange", "no_start", "cluster-start-unsynchronised", "st.shared::cluster", "", "rank 1"),
+    ("exchange", "back", "cluster-exit-unsynchronised", "//@ back", "", "of block"),
+    ("multicast", "no_tail", "cluster-exit-unsynchronised", "@!%p3 mbarrier.arrive.release", "ret", "(empty"),
+    ("reduce", "no_wait", "cluster-exit-unsynchronised", "red.relaxed", "ret", "(sum)"),
+])  # fmt: skip
+def test_both_places_are_named(file: str, change: str, rule: str, at: str, against: str, where: str) -> None:
+    found = one(file, change, rule)
+    lines = (breaches.ROOT / "mbarriers" / f"{file}.ptx").read_text().splitlines()
+    assert at in lines[int(found.location.rpartition(":")[2]) - 1]
+    assert where in found.where, found.where
+    assert (found.conflict.instruction if found.conflict else "").startswith(against)
+
+
+HEAD = """.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) {
+ .reg .pred p, q; .reg .b32 r, s, t, b; .reg .b64 a, st;
+ .shared .align 16 .b8 data[64]; .shared .align 8 .b64 bar; .shared .align 8 .b64 more;
+ ld.param.u64 a, [out]; mov.u32 t, %tid.x; mov.u32 b, %cluster_ctarank; setp.eq.u32 q, t, 0;
+"""
+
+
+def findings(body: str, block: int = 64, grid: int = 1, **more: Any) -> list[str]:
+    found: set[str] = set()
+    for seed in range(3):
+        kernel = mm.Module.load(HEAD + body + "\n ret;\n}\n", name="k.ptx")["k"]
+        report = kernel.launch(grid, block, [np.zeros(64, np.uint32)], sanitize=True, seed=seed, timeout=60, **more)
+        found |= {f.rule for f in report.findings}
+    return sorted(found)
+
+
+MADE = "@q mbarrier.init.shared.b64 [bar], 64;\n"
+ROUND = "mbarrier.arrive.shared.b64 st, [bar];\nW: mbarrier.try_wait.shared.b64 p, [bar], st;\n@!p bra W;\n"
+
+
+@pytest.mark.parametrize("body", [
+    # bytes right before and behind an mbarrier
+    MADE + "bar.sync 0;\nshl.b32 r, t, 2; mov.u32 s, data; add.u32 s, s, r; setp.lt.u32 p, t, 16;\n@p st.shared.u32 [s], t;\n",
+    # the thread that made it uses it without a barrier; others know of it through a named barrier, a flag in shared memory
+    "@!q bra D;\nmbarrier.init.shared.b64 [bar], 1;\nmbarrier.arrive.shared.b64 st, [bar];\nD:",
+    MADE + "bar.sync 5, 64;\n" + ROUND,
+    "mov.u32 r, 0;\n@q st.shared.u32 [data], r;\nbar.sync 0;\n" + MADE
+    + "mov.u32 r, 1;\n@q st.release.cta.shared.u32 [data], r;\n"
+    "L: ld.acquire.cta.shared.u32 r, [data];\nsetp.eq.u32 p, r, 0;\n@p bra L;\n" + ROUND,
+    # invalidated behind a barrier, its memory is data, and an mbarrier again
+    MADE + "bar.sync 0;\n" + ROUND + "bar.sync 0;\n@q mbarrier.inval.shared.b64 [bar];\n@q st.shared.u32 [bar], t;\n"
+    "@q mbarrier.init.shared.b64 [bar], 64;\nbar.sync 0;\n" + ROUND.replace("W", "V"),
+    # nobody waits for the last phase, nobody arrives at all
+    MADE + "bar.sync 0;\nmbarrier.arrive.shared.b64 st, [bar];\n",
+    # bytes that are expected, completed by the thread itself
+    MADE + "bar.sync 0;\n@q mbarrier.expect_tx.relaxed.cta.shared.b64 [bar], 64;\n"
+    "@q mbarrier.complete_tx.relaxed.cluster.shared::cta.b64 [bar], 64;\n" + ROUND,
+])  # fmt: skip
+def test_what_is_right_is_silent(body: str) -> None:
+    assert findings(body) == []
+
+
+PEER = "mov.u32 r, data; xor.b32 s, b, 1; mapa.shared::cluster.u32 r, r, s;\n"
+MEET = "barrier.cluster.arrive{};\nbarrier.cluster.wait;\n"
+
+
+@pytest.mark.parametrize("body", [
+    # fences where the barrier itself orders nothing
+    MADE + "@q fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;\n"
+    "mov.u32 r, bar; mapa.shared::cluster.u32 r, r, 0;\nmbarrier.arrive.release.cluster.shared::cluster.b64 _, [r];\n"
+    "barrier.cluster.arrive;\nbarrier.cluster.wait;\n",
+    # reads, then a relaxed meeting at the end, and one that only some threads wait for
+    MEET.format("") + PEER + "ld.shared::cluster.u32 s, [r];\n" + MEET.format(".relaxed"),
+    # a block that does not access others may go
+    MEET.format("") + "setp.eq.u32 p, b, 0;\n@p bra D;\nmov.u32 r, data;\nst.shared.u32 [r], b;\nD:",
+])  # fmt: skip
+def test_what_is_right_in_a_cluster_is_silent(body: str) -> None:
+    start = "@q st.shared.u32 [data], t;\nbar.sync 0;\n"
+    assert findings(start + body, block=32, grid=2, cluster=(2, 1, 1)) == []
