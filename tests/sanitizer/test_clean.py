@@ -6,8 +6,8 @@ import pytest
 
 from tests.support import corpus
 
-# What is found in them is true: a kernel of Triton's whose atomic_cas knows no mask, so that block (1, 0, 0) reaches beyond its row
-# into the next one, which block (0, 0, 0) stores to.
+# What is found in them is true: a kernel of Triton's whose atomic_cas knows no mask, so that block (1, 0, 0) reaches beyond its
+# row into the next one, which block (0, 0, 0) stores to.
 KNOWN = {"atomics": {"race-between-blocks"}}
 ALWAYS = ("layernorm_backward", "spin_flag", "breadth_first", "atomics", "sgemm_tiled", "gemm_split_k_f16_sm80")
 EVERY = 8

@@ -106,9 +106,13 @@ def fragments_of(function: FunctionBlocks) -> Fragments:
     known: Fragments | None = function.known.get("fragments")
     if known is None:
         every = [i for b in function.blocks for i in _instructions(b)]
-        known = _Walk(function).run() if any(i.opcode == "wmma" for i in every) else NONE
+        known = _Walk(function).run() if any(map(_has_fragments, every)) else NONE
         function.known["fragments"] = known
     return known
+
+
+def _has_fragments(ins: Instruction) -> bool:
+    return ins.effects.counted_as.startswith("wmma")
 
 
 def _instructions(block: Block) -> Iterator[Instruction]:
@@ -169,7 +173,7 @@ class _Walk:
 
     # instructions ---------------------------------------------------------------------------------------------------
     def step(self, ins: Instruction, state: State) -> None:
-        if ins.opcode == "wmma":
+        if _has_fragments(ins):
             self.matrix(ins, state)
             return
         effects = ins.effects
@@ -214,16 +218,16 @@ class _Walk:
     def operated(self, ins: Instruction, target: Reg, sources: list[Operand], found: list[Held]) -> Value:
         """An element-wise operation on registers of fragments."""
         mods, first = ins.modifiers, found[0]
-        if ins.opcode == "cvt" and any(m in ("f16x2", "bf16x2") for m in mods) and len(found) == 2 == len(sources):
+        converted = ins.effects.algebra is Algebra.CONVERSION
+        packed = any(m in ("f16x2", "bf16x2") for m in mods)
+        if packed and len(found) == 2 == len(sources) and all(len(h.parts) == 1 for h in found):  # two numbers side by side
             high, low = found
-            if len(high.parts) == len(low.parts) == 1 and high.kind == low.kind:
+            if high.kind == low.kind:
                 return Held(low.kind, tuple(replace(h.parts[0], converted=True) for h in (low, high)), low.origin)
             return Other.UNKNOWN
-        packed = any(m in ("f16x2", "bf16x2") for m in mods)
         if len({tuple(p.element for p in h.parts) for h in found}) != 1 or len(first.parts) != (2 if packed else 1):
             return Other.UNKNOWN  # sums of several elements, or bits of one
         constants = tuple(o.bits(f"b{type_bits(target.type)}") for o in sources if isinstance(o, Immediate))
-        converted = ins.opcode == "cvt"
         done = frozenset() if converted else frozenset({(ins.opcode, constants)})
         partly = self.lanes.under_condition(ins, self.block) or self.lanes.differing(ins)
         by = frozenset({id(ins)}) if partly else frozenset()
@@ -239,14 +243,14 @@ class _Walk:
     # fragments ------------------------------------------------------------------------------------------------------
     def matrix(self, ins: Instruction, state: State) -> None:
         form = ins.form
-        if form.op == "mma":
+        if ins.effects.multiplies:
             d, *given = ins.operands
             types = form.atype.name, form.btype.name, form.ctype.name
             layouts = form.alayout, form.blayout, ""
             kinds = [Kind(x, form.shape, t, layout) for x, t, layout in zip("abc", types, layouts)]
             self.used(ins, state, list(zip("abc", given, kinds)))
             self.made(ins, d, Kind("c", form.shape, form.dtype.name), state)
-        elif form.op.startswith("load"):
+        elif ins.effects.memory is Memory.READ:
             matrix = form.op[-1]
             self.made(ins, ins.operands[0], Kind(matrix, form.shape, form.type.name, "" if matrix == "c" else form.layout), state)
         else:

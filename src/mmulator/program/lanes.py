@@ -54,7 +54,7 @@ class LaneFacts:
 
     def _result(self, ins: Instruction) -> int:
         e = ins.effects
-        if e.memory is Memory.READ and ins.opcode == "ld" and ins.form["space"].startswith("param"):
+        if e.memory is Memory.READ and ins.form["space"].startswith("param"):
             return _SAME
         if e.together is not Together.ALONE or e.memory is not Memory.NONE or e.queue is not Queue.NONE or e.ends is not Ends.NO:
             return _ELSE

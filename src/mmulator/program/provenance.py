@@ -10,10 +10,24 @@ from dataclasses import replace
 from enum import Enum
 
 from mmulator.isa.effects import Ends
+from mmulator.isa.types import type_bits
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
-from mmulator.ptx.tree import Address, Function, Instruction, Module, Operand, Reg, Symbol, Variable
+from mmulator.ptx.tree import (
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Module,
+    Operand,
+    Reg,
+    Symbol,
+    Variable,
+    VectorOperand,
+)
 
 SPACES = ("shared", "local", "const")  # where variables lie side by side
+
+ROW = 16  # bytes of a row of ldmatrix
 
 
 class Other(Enum):
@@ -28,6 +42,18 @@ def variables_of(module: Module, function: Function) -> dict[str, Variable]:
     """Variables of known size that lie side by side with others, by name."""
     every = [*module.variables, *function.variables]
     return {v.name: v for v in every if v.space in SPACES and v.linkage != "extern" and v.size > 0}
+
+
+def accessed_bytes(ins: Instruction) -> int:
+    """That each lane accesses at the first of its addresses; 0 if that is not known here."""
+    if ins.opcode in ("ld", "st", "atom", "red", "ldu") and "type" in dict(ins.form.modifiers):
+        target = ins.operands[0 if not isinstance(ins.operands[0], Address) else 1]
+        return max(type_bits(ins.form["type"]) // 8, 1) * (len(target.elements) if isinstance(target, VectorOperand) else 1)
+    if ins.opcode in ("ldmatrix", "stmatrix"):
+        return ROW
+    if ins.opcode == "cp" and len(ins.operands) > 2 and "bulk" not in ins.modifiers and isinstance(ins.operands[2], Immediate):
+        return ins.operands[2].value
+    return 0
 
 
 def _joined(a: Origin | None, b: Origin | None) -> Origin | None:

@@ -27,9 +27,9 @@ WRITE_WRITE = _race(
 )  # fmt: skip
 READ_WRITE = _race(
     301, "race-read-write", "a thread reads what another of its block writes, and nothing orders the two",
-    _RACE + "Here a thread reads bytes that another one of its block writes: it may read what was there before, or what is to come "
-    "after. The second is so where a buffer is used again: it needs a barrier between its last read and the next write to it, or "
-    "one stage more.",
+    _RACE + "Here a thread reads bytes that another one of its block writes: it may read what was there before, or what is to "
+    "come after. The second is so where a buffer is used again: it needs a barrier between its last read and the next write to "
+    "it, or one stage more.",
     _BARRIER + "; where a buffer is used again, between its last read and the next write to it",
 )  # fmt: skip
 IN_WARP = _race(
@@ -40,10 +40,10 @@ IN_WARP = _race(
 )  # fmt: skip
 BETWEEN_BLOCKS = _race(
     303, "race-between-blocks", "blocks access the same bytes of global memory, and nothing orders them",
-    _RACE + "Blocks of a grid run in any order, or at the same time. To pass data on a block writes it, executes a fence of scope "
-    "gpu (__threadfence()) and then an atomic operation on a flag, or one that releases; the other sees the flag by a strong or "
-    "acquiring read and executes a fence before it reads the data. In a block of several threads a barrier lies between these and "
-    "the data's accesses.",
+    _RACE + "Blocks of a grid run in any order, or at the same time. To pass data on a block writes it, executes a fence of "
+    "scope gpu (__threadfence()) and then an atomic operation on a flag, or one that releases; the other sees the flag by a "
+    "strong or acquiring read and executes a fence before it reads the data. In a block of several threads a barrier lies "
+    "between these and the data's accesses.",
     "write with atomics; or pass the data on by st.release.gpu (or fence and atomic) and ld.acquire.gpu; or use two launches",
 )  # fmt: skip
 IN_CLUSTER = _race(
@@ -57,7 +57,8 @@ COPY_READ = _race(
     "cp.async returns before it has copied. The thread that issued it knows of its end by cp.async.wait_group, which leaves the "
     "newest N groups pending, by wait_all, or by an mbarrier behind cp.async.mbarrier.arrive; other threads by a barrier behind "
     "that. Who reads sooner may read what was there before.",
-    "wait with cp.async.wait_group for the group of this copy (a smaller N), commit it, and put a barrier behind for other threads",
+    "wait with cp.async.wait_group for the group of this copy (a smaller N), commit it, and put a barrier behind for other "
+    "threads",
     _COPY,
 )  # fmt: skip
 COPY_OVERWRITTEN = _race(
@@ -77,23 +78,24 @@ COPY_SOURCE = _race(
 )  # fmt: skip
 SCOPE = _race(
     308, "race-scope", "strong accesses to the same bytes, of which one's scope leaves out the other's thread",
-    _RACE + "Here both are strong, yet of a scope (.cta, .cluster) that does not have the other's thread in it: an atomic operation "
-    "of scope cta is not atomic to other blocks.",
+    _RACE + "Here both are strong, yet of a scope (.cta, .cluster) that does not have the other's thread in it: an atomic "
+    "operation of scope cta is not atomic to other blocks.",
     "give both a scope that has all threads in it: .gpu between blocks, .cluster in a cluster",
 )  # fmt: skip
 HALF_STRONG = Rule(
     309, "race-half-strong", Severity.NOTE,
     "a strong access to global memory and a weak one to the same bytes, and nothing orders them", _MODEL,
-    _RACE + "Here one of a read and a write is strong and the other weak. Programs do so on purpose: they read volatile what another "
-    "block wrote before a flag, or look at what others change by atomics. It is a race all the same.",
+    _RACE + "Here one of a read and a write is strong and the other weak. Programs do so on purpose: they read volatile what "
+    "another block wrote before a flag, or look at what others change by atomics. It is a race all the same.",
     "make both strong (volatile, relaxed), or order them: ld.acquire or a fence behind the read of the flag",
 )  # fmt: skip
 REPLICATED_READ = Rule(
     310, "race-replicated-read", Severity.NOTE,
     "threads of a block read bytes of global memory, of which one writes there, and nothing orders the two", _MODEL,
-    _RACE + "Here threads of a block read bytes of global memory, and one writes there that has read them by the same instruction, or "
-    "whose address comes out of the same register, or that is the same lane of another warp; no barrier lies between. Compilers make "
-    "such code where threads hold copies of one value, and all copies but one are not used; then it does no harm.",
+    _RACE + "Here threads of a block read bytes of global memory, and one writes there that has read them by the same "
+    "instruction, or whose address comes out of the same register, or that is the same lane of another warp; no barrier lies "
+    "between. Compilers make such code where threads hold copies of one value, and all copies but one are not used; then it "
+    "does no harm.",
     _BARRIER + ", unless what the other threads read is not used",
 )  # fmt: skip
 

@@ -17,6 +17,7 @@ UNDEFINED_STORE = Rule(
     f"{_NO_VALUE} Here it is stored where the rest of the program sees it, and what it sees depends on what the register or the "
     "memory held before.",
     "give it a value on every path before it is read, or store only what was computed",
+    static=True,
 )  # fmt: skip
 UNDEFINED_BRANCH = Rule(
     701, "uninitialized-branch", Severity.ERROR, "lanes decide by a value that nobody has written",
@@ -24,6 +25,7 @@ UNDEFINED_BRANCH = Rule(
     f"{_NO_VALUE} Here a branch, or the guard of an instruction that acts, depends on it, so which way a lane goes depends on "
     "what the register or the memory held before.",
     "give the condition a value on every path that leads here",
+    static=True,
 )  # fmt: skip
 UNDEFINED_ADDRESS = Rule(
     702, "uninitialized-address", Severity.ERROR, "an address is computed from a value that nobody has written",
@@ -31,6 +33,7 @@ UNDEFINED_ADDRESS = Rule(
     f"{_NO_VALUE} Here it is an address, or a matrix descriptor: which memory is accessed depends on what the register or the "
     "memory held before.",
     "give the index or the pointer a value on every path that leads here",
+    static=True,
 )  # fmt: skip
 UNDEFINED_COPY = Rule(
     703, "uninitialized-copy", Severity.ERROR, "an asynchronous copy takes bytes that nobody has written to global memory",
@@ -44,6 +47,7 @@ OUT_OF_VARIABLE = Rule(
     "A variable has the bytes that its declaration says, and where it lies among others is not specified. Here an address that "
     "was computed from one variable leads beyond its bytes, into whatever lies next to it in the same memory.",
     "correct the index or its bound, or declare a larger array",
+    static=True,
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (UNDEFINED_STORE, UNDEFINED_BRANCH, UNDEFINED_ADDRESS, UNDEFINED_COPY, OUT_OF_VARIABLE)

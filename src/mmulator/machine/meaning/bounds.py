@@ -6,29 +6,15 @@ from mmulator.codegen.ops import mask_bits
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant
 from mmulator.isa.effects import Ends
-from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.memory import place_of
-from mmulator.machine.meaning.operands import elements
 from mmulator.machine.runtime.events import left_variable
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
-from mmulator.ptx.tree import Address, Immediate, Instruction, Reg, Symbol
+from mmulator.program.provenance import accessed_bytes
+from mmulator.ptx.tree import Address, Instruction, Reg, Symbol
 
 _SLOTS = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST}
-_ROW = 16  # bytes of a row of ldmatrix
-
-
-def _bytes(ins: Instruction) -> int:
-    """That each lane accesses at the first of its addresses; 0 if that is not known here."""
-    if ins.opcode in ("ld", "st", "atom", "red", "ldu") and "type" in dict(ins.form.modifiers):
-        target = ins.operands[0 if not isinstance(ins.operands[0], Address) else 1]
-        return max(type_bits(ins.form["type"]) // 8, 1) * len(elements(target))
-    if ins.opcode in ("ldmatrix", "stmatrix"):
-        return _ROW
-    if ins.opcode == "cp" and len(ins.operands) > 2 and "bulk" not in ins.modifiers and isinstance(ins.operands[2], Immediate):
-        return ins.operands[2].value
-    return 0
 
 
 def stay_inside(e: Emitter, ins: Instruction) -> None:
@@ -36,7 +22,7 @@ def stay_inside(e: Emitter, ins: Instruction) -> None:
     if e.shadow is None or ins.effects.ends is not Ends.NO:
         return
     address = next((o for o in ins.operands if isinstance(o, Address)), None)
-    size = _bytes(ins) if address is not None else 0
+    size = accessed_bytes(ins) if address is not None else 0
     if address is None or not size:
         return
     known, variables = e.kernel.origins[e.function_name], e.kernel.variables[e.function_name]

@@ -13,6 +13,7 @@ from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.floatbits import FORMATS, is_nan_bits, ordered_key
 from mmulator.machine.meaning.operands import pair, write_result
 from mmulator.machine.runtime import warp as rt
+from mmulator.machine.runtime.events import warp_met
 from mmulator.ptx.tree import Instruction
 
 U32, I32 = u32.vec(LANES), i32.vec(LANES)
@@ -62,6 +63,7 @@ def match_(e: Emitter, ins: Instruction) -> None:
     place = e.room(U32)
     value = e.spill(ty.vec(LANES)(e.source(a, f"b{ty.bits}")))
     mask = e.spill(U32(e.source(members, "b32")))
+    e.call(warp_met, e.w, e.lanes_of(ins), e.site)  # who is chosen so acts for the others, with no other order, in libcu++
     agree = e.call(rt.match_function("all" in ins.modifiers, ty), value, mask, e.lanes_of(ins), place)
     write_result(e, d, e.fetch(place, U32), ins)
     if p is not None:

@@ -129,7 +129,7 @@ def fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: p
 
 @hook
 def warp_met(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    """bar.warp.sync: lanes have met and go on."""
+    """bar.warp.sync, match: lanes have met and go on."""
 
 
 @hook

@@ -278,6 +278,20 @@ def release_lanes(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, c: ptr_to(Col
 
 
 @native
+def raise_own(o: ptr_to(Orders), k: ptr_to(Knower), mask: u32, plane: u32) -> u32:
+    """Lanes that have one view to themselves learn in it what each did, if that is all that there is to learn: 1."""
+    at = plane * 32
+    ids = load(U32, k.now.views, at)
+    id = ids[trailing_zeros(mask)]
+    if id < FIRST or o.counts[id] != popcount(mask) or (mask_bits(ids == id) & mask) != mask:
+        return u32(0)
+    raise_entries(o, id, k.first, k.now.own + at, mask)
+    if o.copies != 0:
+        raise_entries(o, id, o.threads + k.first, k.now.copied + at, mask)
+    return u32(1)
+
+
+@native
 def forget_seen(o: ptr_to(Orders), c: ptr_to(Collector)) -> None:
     """No more is collected here: its views do not change from now on."""
     for p in range(o.planes):
@@ -518,7 +532,11 @@ def learn_plane(o: ptr_to(Orders), ids: ptr_to(u32), mask: u32, agent: u32, cloc
         before = old[trailing_zeros(left)]
         same = mask_bits(old == before) & left
         left = left & ~same
-        if entries_of(o, before)[agent] < clock:
+        if entries_of(o, before)[agent] >= clock:
+            continue
+        if before != NOTHING and o.counts[before] == popcount(same):  # nobody else has it
+            entries_of(o, before)[agent] = clock
+        else:
             made = copied_view(o, before)
             if made != ALL:
                 entries_of(o, made)[agent] = clock

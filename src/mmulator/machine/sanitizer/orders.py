@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.codegen.lang import Native, native, unrolled
+from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import bits_mask, cast_ptr, load, maximum, select, stack, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.events import (
@@ -42,6 +42,7 @@ from mmulator.machine.sanitizer.clocks import (
     acquire_behind,
     acquire_views,
     clear_collector,
+    collect_plane,
     collect_views,
     drop_id,
     fence_plane,
@@ -54,6 +55,7 @@ from mmulator.machine.sanitizer.clocks import (
     orders_of,
     plane_of,
     raise_entries,
+    raise_own,
     release_fenced,
     release_lanes,
 )
@@ -71,13 +73,19 @@ def order_warp(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """bar.warp.sync: each lane knows what all know and did."""
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
-    c = cast_ptr(Collector, stack(u32, 2 * PLANES))
-    for p in unrolled(2 * PLANES):
-        c.views[p] = u32(NOTHING)
-    release_lanes(o, k, mask, c)
+    view = stack(u32)
+    seen = stack(u32)
+    store(U32(k.clock), k.now.own)
     for p in range(o.planes):
-        give_view(o, plane_of(k.now.views, p), mask, c.views[p])
-    clear_collector(o, c)
+        if raise_own(o, k, mask, u32(p)) == 0:
+            ids = plane_of(k.now.views, p)
+            view[0] = u32(NOTHING)
+            seen[0] = u32(NOTHING)
+            collect_plane(o, view, seen, k.first, ids, plane_of(k.now.own, p), plane_of(k.now.copied, p), mask)
+            give_view(o, ids, mask, view[0])
+            drop_id(o, view[0], u32(1))
+            drop_id(o, seen[0], u32(1))
+    k.clock = k.clock + 1
 
 
 @native(inline=True)

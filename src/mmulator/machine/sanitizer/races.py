@@ -23,8 +23,10 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Order
 from mmulator.machine.runtime.events import SCOPE_SHIFT as ORDER_SCOPE
+from mmulator.machine.sanitizer.before import known_lanes, together
 from mmulator.machine.sanitizer.clocks import agent_of, copies_agent_of, now
 from mmulator.machine.sanitizer.judgement import settle_doubts
+from mmulator.machine.sanitizer.readers import joined, read_by_itself
 from mmulator.machine.sanitizer.records import (
     ATOMIC,
     KIND_SHIFT,
@@ -57,10 +59,6 @@ from mmulator.machine.sanitizer.shadow import (
     area_of,
     cells_from,
     is_watched,
-    joined,
-    known_lanes,
-    read_by_itself,
-    together,
     touch,
 )
 from mmulator.machine.state import COPIES, FULL, Queue, Warp

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mmulator.errors import must_be
 from mmulator.layouts.sparse import metadata
 from mmulator.machine.launch.findings.context import Context, location
 from mmulator.machine.launch.grid import Grid
@@ -70,7 +69,7 @@ def _metadata(c: Context) -> tuple[str, str]:
     nibble, lane, place, _ = c.words
     ins = c.instruction
     form = ins.form
-    selector = must_be(ins.operands[4 if form.family == "wgmma" else 5], Immediate).value
+    selector = next(o for o in ins.operands[4:] if isinstance(o, Immediate)).value
     where, bits = metadata.places(form, selector)
     found = [(int(r), int(k)) for r, k in zip(*((where % 32 == lane) & (bits == 4 * place)).nonzero())]
     warp = int(c.entry["warp"]) % 4

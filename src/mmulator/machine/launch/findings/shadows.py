@@ -105,7 +105,7 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     sheets = stride * resident.size
     room, node_room = SHARED_RECORDS, max(LEAST_NODES, size * resident.size)
     state = np.zeros(1, Races.numpy_dtype())
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "cells": np.zeros(sheets * SHEET_CELLS, np.uint64), "sheets": np.zeros(sheets + 1, np.uint32),
         "verdicts": np.zeros(len(resident.warps) * VERDICTS, Verdict.numpy_dtype()),
         "patterns": np.zeros(PATTERNS, Pattern.numpy_dtype()),
@@ -113,7 +113,7 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     for name, array in arrays.items():
         state[name] = pointer(array)
     state["stride"], state["sheet_count"] = stride, sheets
-    own = {
+    own: dict[str, np.ndarray] = {
         "records": np.zeros(room + 1, Record.numpy_dtype()), "nodes": np.zeros(node_room + 1, Node.numpy_dtype()),
         "memo": np.zeros(MEMO, np.uint32), "joins": np.zeros(JOINS, Join.numpy_dtype()),
     }  # fmt: skip

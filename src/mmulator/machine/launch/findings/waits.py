@@ -101,7 +101,7 @@ def _missing(grid: Grid, every: Everywhere, named: Sequence[tuple[ResidentCta, G
 def _elsewhere(grid: Grid, cta: ResidentCta, every: Everywhere, held: Group) -> Place | None:
     """Where other lanes of the warp are, or other warps of the block."""
     own = [g for c, gs in every if c.rank == cta.rank for g in gs if (g.warp, g.lanes) != (held.warp, held.lanes)]
-    own.sort(key=lambda g: g.warp != held.warp)
+    own.sort(key=lambda g: (g.instruction is held.instruction, g.warp != held.warp))
     return _place(grid, cta, own[0]) if own else None
 
 
