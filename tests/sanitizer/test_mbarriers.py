@@ -96,12 +96,9 @@ ROUND = "mbarrier.arrive.shared.b64 st, [bar];\nW: mbarrier.try_wait.shared.b64 
 @pytest.mark.parametrize("body", [
     # bytes right before and behind an mbarrier
     MADE + "bar.sync 0;\nshl.b32 r, t, 2; mov.u32 s, data; add.u32 s, s, r; setp.lt.u32 p, t, 16;\n@p st.shared.u32 [s], t;\n",
-    # the thread that made it uses it without a barrier; others know of it through a named barrier, a flag in shared memory
+    # the thread that made it uses it without a barrier; others know of it through a named barrier
     "@!q bra D;\nmbarrier.init.shared.b64 [bar], 1;\nmbarrier.arrive.shared.b64 st, [bar];\nD:",
     MADE + "bar.sync 5, 64;\n" + ROUND,
-    "mov.u32 r, 0;\n@q st.shared.u32 [data], r;\nbar.sync 0;\n" + MADE
-    + "mov.u32 r, 1;\n@q st.release.cta.shared.u32 [data], r;\n"
-    "L: ld.acquire.cta.shared.u32 r, [data];\nsetp.eq.u32 p, r, 0;\n@p bra L;\n" + ROUND,
     # invalidated behind a barrier, its memory is data, and an mbarrier again
     MADE + "bar.sync 0;\n" + ROUND + "bar.sync 0;\n@q mbarrier.inval.shared.b64 [bar];\n@q st.shared.u32 [bar], t;\n"
     "@q mbarrier.init.shared.b64 [bar], 64;\nbar.sync 0;\n" + ROUND.replace("W", "V"),

@@ -19,7 +19,7 @@ from mmulator.machine.runtime.mbarrier import awaited_bytes
 from mmulator.machine.runtime.windows import OFFSET_MASK, U64
 from mmulator.machine.sanitizer.clocks import knows, now
 from mmulator.machine.sanitizer.found import find_against, of_cluster
-from mmulator.machine.sanitizer.mbarriers import blame, mbarriers_of, next_meeting, number_of, warp_number
+from mmulator.machine.sanitizer.mbarriers import blame, knows_of_warp, mbarriers_of, next_meeting, number_of, warp_number
 from mmulator.machine.sanitizer.phases import mbarrier_agent
 from mmulator.machine.state import ACCOUNTS, COPIES, Account, Cluster, Queue, Warp, Who
 from mmulator.numerics.mbarrier import BYTES
@@ -131,18 +131,6 @@ def cluster_met(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
 
 # exit -----------------------------------------------------------------------------------------------------------------
 @native
-def all_known(w: ptr_to(Warp), lane: u32, warp: u32, lanes: u32, clock: u32) -> u32:
-    """1 if a lane knows of what lanes of a warp of the cluster did."""
-    left = lanes
-    while left != 0:
-        other = trailing_zeros(left)
-        left = left & (left - 1)
-        if knows(w, lane, warp * 32 + other, clock) == 0:
-            return u32(0)
-    return u32(1)
-
-
-@native
 def accuse(w: ptr_to(Warp), mask: u32, site: u32, warp: u32, lanes: u32, at: u64, bytes: u32, by: u32) -> None:
     """A block exits whose shared memory a warp of the cluster accessed at instruction `by`, which nothing orders before."""
     cluster = w.cta.cluster
@@ -160,7 +148,7 @@ def settle_reaches(w: ptr_to(Warp), mask: u32, last: u32, site: u32) -> None:
         if r.lanes != 0 and r.settled == 0 and i // warps != w.cta.rank:
             left = mask
             while left != 0:
-                if s.waited[warp_number(w)] >= r.until or all_known(w, trailing_zeros(left), i, r.lanes, r.clock) != 0:
+                if s.waited[warp_number(w)] >= r.until or knows_of_warp(w, trailing_zeros(left), i, r.lanes, r.clock) != 0:
                     r.settled = u32(1)
                     left = u32(0)
                 left = left & (left - 1)
@@ -186,7 +174,7 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: u32, account: ptr_to(Accou
                 left = left & (left - 1)
                 if knows(w, lane, agent, use.phase) != 0 or clusters_of(cluster).waited[warp_number(w)] >= use.until:
                     use.settled = u32(1)
-                elif all_known(w, lane, i, use.lanes, use.clock) != 0:
+                elif knows_of_warp(w, lane, i, use.lanes, use.clock) != 0:
                     use.settled = u32(1)
             if use.settled == 0 and last != 0:
                 accuse(w, mask, site, i, use.lanes, k.at, u32(8), use.site)

@@ -101,6 +101,19 @@ def blame(
     find_against(w, rule, site, lanes, at, u32(GRANULE), other_site, cta.linear, other_warp % warps, other_lanes)
 
 
+@native
+def knows_of_warp(w: ptr_to(Warp), lane: u32, warp: u32, lanes: u32, clock: u32) -> u32:
+    """1 if a lane knows of what one of these lanes of a warp of the cluster did: it may speak for the others. libcu++ lets the
+    first of those that match.any.sync names do so."""
+    left = lanes
+    while left != 0:
+        other = trailing_zeros(left)
+        left = left & (left - 1)
+        if knows(w, lane, warp * 32 + other, clock) != 0:
+            return u32(1)
+    return u32(0)
+
+
 # its life -------------------------------------------------------------------------------------------------------------
 @native
 def mbarrier_is_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site: u32) -> None:
@@ -142,13 +155,8 @@ def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> Non
     one = u32(1) << lane
     for i in range(cluster.warp_count):
         use = s.uses + (number * u64(cluster.warp_count) + u64(i))
-        left = use.lanes
-        while left != 0:
-            other = trailing_zeros(left)
-            left = left & (left - 1)
-            if knows(w, lane, i * 32 + other, use.clock) == 0:
-                blame(w, u32(_INVAL_IN_USE), site, one, k.at, use.site + 1, i, use.lanes)
-                left = u32(0)
+        if use.lanes != 0 and knows_of_warp(w, lane, i, use.lanes, use.clock) == 0:
+            blame(w, u32(_INVAL_IN_USE), site, one, k.at, use.site + 1, i, use.lanes)
     if k.async_clock != 0:
         if knows(w, lane, mbarrier_agent(cluster, barrier), k.async_clock) == 0:
             who = k.issued
@@ -160,14 +168,14 @@ def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> Non
 
 @native
 def know_init(w: ptr_to(Warp), mask: u32, k: ptr_to(Keeper), use: ptr_to(Use), who: ptr_to(Who), site: u32) -> None:
-    """Lanes use an mbarrier: its mbarrier.init comes before."""
+    """Lanes use an mbarrier: its mbarrier.init comes before. Lanes of one warp are not judged by it."""
     left = mask & ~use.known
     use.known = use.known | mask
     lost = u32(0)
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        if knows(w, lane, k.agent, k.clock) == 0:
+        if k.agent // 32 != warp_number(w) and knows(w, lane, k.agent, k.clock) == 0:
             lost = lost | (u32(1) << lane)
     if lost != 0:
         blame(w, u32(_NOT_VISIBLE), site, lost, k.at, who.site, who.warp, u32(1) << who.lane)
