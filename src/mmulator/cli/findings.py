@@ -37,15 +37,19 @@ PROOF_SEEDS = 64
 
 def print_paragraphs(findings: Sequence[Finding], seeds: int = 1) -> None:
     """One for those of a rule and a line. seeds: how many were run."""
-    from mmulator.findings import grouped, paragraph
+    from mmulator.findings import paragraphs
 
-    room = width() if narrow() else None
-    for group in grouped(findings):
-        first, *lines = paragraph(group, room, seeds)
-        if colours():
-            word = group[0].severity
-            first = first.replace(f": {word}: ", f": {_COLOURS[word]}{word}\x1b[0m: ", 1)
-        print("\n".join(["", first, *lines]))
+    for first, *lines in paragraphs(findings, width() if narrow() else None, seeds):
+        print("\n".join(["", _coloured(first) if colours() else first, *lines]))
+
+
+def _coloured(line: str) -> str:
+    """`k.ptx:7: error: ...`, with its severity in colour."""
+    at = {word: found for word in _COLOURS if (found := line.find(f": {word}: ")) >= 0}
+    if not at:
+        return line
+    word = min(at, key=lambda word: at[word])
+    return line.replace(f": {word}: ", f": {_COLOURS[word]}{word}\x1b[0m: ", 1)
 
 
 def print_findings(judged: Judged) -> None:

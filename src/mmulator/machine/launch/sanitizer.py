@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from mmulator.machine.launch.findings.sentences import findings_of
 from mmulator.machine.launch.stillness import Calm
 from mmulator.machine.sanitizer.state import ROOM, Found, SanitizedCluster, SanitizedLaunch
 from mmulator.machine.state import Log
-from mmulator.rules import RULES, Severity
+from mmulator.rules import Severity
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
@@ -100,8 +99,10 @@ class Sanitizer:
     @property
     def notes(self) -> list[str]:
         """What a reader of the findings should know."""
+        from mmulator.findings import at_places, places
+
         said = {"lost": "{} findings more had no room", "forgotten": "{} orders had no room, races may be missed"}
         notes = [text.format(n) for field, text in said.items() if (n := int(self.state[field][0]))]
-        quiet = Counter(f.rule for f in self._all() if f.severity == Severity.NOTE and not self._tells(f))
-        notes += [f'{rule}: {RULES[rule].title}, {n} times in the text; sanitize="strict" tells' for rule, n in quiet.items()]
+        quiet = places(f for f in self._all() if f.severity == Severity.NOTE and not self._tells(f))
+        notes += [f'{at_places(rule, n)}; sanitize="strict" tells where' for rule, n in quiet.items()]
         return [f"sanitizer: {note}" for note in notes]
