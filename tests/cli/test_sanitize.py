@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from mmulator.cli.app import run
 from mmulator.rules import RULES, TOPICS
 from mmulator.rules.choice import NOTES, chosen
+from tests.support import breaches
 from tests.support.ptx_text import kernel
 
 TWICE = """
@@ -227,6 +229,30 @@ def test_a_proof_is_a_seed_with_other_bits(go: Run) -> None:
     wanted = line.partition(" is ")[2].partition(" ")[0]
     _, out, _ = go("--seed", seed, "--print", "out", "--threads", "1", more=LAST)
     assert int(seed) > 0 and f"[{wanted} " in out
+
+
+def test_blocks_that_meet_between_two_instructions_are_a_proof(go: Run) -> None:
+    """Each in one go leaves the same sum, whatever the order."""
+    add = "mov.u32 %r0, %tid.x;\n setp.ne.u32 %p0, %r0, 0;\n @%p0 bra done;\n ld.global.u32 %r1, [%rd0];\n"
+    code, out, _ = go("--prove", body=add + "add.u32 %r1, %r1, 1;\n st.global.u32 [%rd0], %r1;\ndone:\n")
+    assert code == 3 and "[race-between-blocks]" in out
+    told = " ".join(out.split())
+    assert re.search(r"proof: seed \d+, turns of a few instructions: out\[0\] is 1 instead of 2", told), told
+
+
+def test_what_the_wait_would_give_is_a_proof(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = breaches.ROOT / "accumulators" / "k_loop.ptx"
+    said = breaches.launch_of(file)
+    lines = [f'ptx = "k.ptx"\ngrid = {said["grid"]}\nblock = {said["block"]}\nshared = {said.get("shared", 0)}']
+    for n, text in enumerate(said["args"]):
+        found = re.fullmatch(r"(\w+)\[([\d,]+)\](?: \S+)?", text)
+        value = f"value = {text.split()[1]}" if found is None else f'type = "{found[1]}"\nshape = [{found[2]}]\n' + (
+            "zeros = true" if text.endswith(" 0") else "random = { seed = 1 }")  # fmt: skip
+        lines.append(f'[[arg]]\nname = "a{n}"\n{value}')
+    (tmp_path / "k.toml").write_text("\n".join(lines))
+    (tmp_path / "k.ptx").write_text(breaches.text(file, "no_wait"))
+    assert run(["run", str(tmp_path / "k.toml"), "--prove", "--seeds", "1", "--rules", "accumulators"]) == 3
+    assert "  proof: seed 0, with waits for wgmma where ptxas puts them: " in capsys.readouterr().out
 
 
 def test_where_nothing_differs_that_is_said(go: Run) -> None:

@@ -123,6 +123,7 @@ def comparable(output: str) -> list[str]:
     """Lines without what differs from run to run: times and rates, a cache, and with them where such a line is folded."""
     output = re.sub(r" \(from the cache\)", "", output)
     output = re.sub(r"[\d.]+ [kMG]/s", "N/s", output)
+    output = re.sub(r"; [\d,]+ times$", "; N times", output, flags=re.MULTILINE)  # of a finding: how closely it is looked at
     output = re.sub(r"[\d.]+(?= ?s\b| threads)", "N", output)
     output = re.sub(r"^(time: .*)\n  (\S.*)", r"\1 \2", output, flags=re.MULTILINE)
     return [line.rstrip() for line in output.strip().splitlines()]

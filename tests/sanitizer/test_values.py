@@ -40,7 +40,7 @@ HEAD = """
 
 
 def rules(body: str, **options: Any) -> list[str]:
-    """What is found in a kernel of 64 threads; %u and %q have no value, %p1 is true, %p2 is false, [%r4] a word of a lane's own."""
+    """What is found with 64 threads; %u and %q have no value, %p1 is true, %p2 is false, [%r4] a word of a lane's own."""
     text = f"{HEAD}{body}\n    st.global.u32 [%rd3], %r5;\n    ret;\n}}\n"
     report = mm.Module.load(text)["k"].launch(1, 64, [np.zeros(64, np.uint32)], sanitize=True, **options)
     return [f.rule for f in report.findings]
@@ -81,7 +81,8 @@ def test_what_has_a_value_or_is_not_used_is_no_finding(body: str) -> None:
     ("setp.eq.u32 %p3, %r1, 3; @%p3 mov.u32 %u1, 9; shfl.sync.bfly.b32 %r5, %u1, 1, 31, -1;", "uninitialized-store"),
     ("mov.u32 %r5, 1; @%q1 st.shared.u32 [%r4], %r1;", "uninitialized-branch"),
     ("mov.u32 %r5, 1; @%q1 bra on; mov.u32 %r5, 2; on:", "uninitialized-branch"),
-    ("ld.shared.u32 %u1, [%r4]; setp.eq.u32 %p3, %u1, 0; mov.u32 %r5, 1; @%p3 bra on; mov.u32 %r5, 2; on:", "uninitialized-branch"),
+    ("ld.shared.u32 %u1, [%r4]; setp.eq.u32 %p3, %u1, 0; mov.u32 %r5, 1; @%p3 bra on; mov.u32 %r5, 2; on:",
+     "uninitialized-branch"),
     ("mov.u32 %r5, 1; add.s32 %u1, %r2, %u2; and.b32 %u1, %u1, 252; add.s32 %u1, %u1, %r2; st.shared.u32 [%u1], 1;",
      "uninitialized-address"),
 ])  # fmt: skip
@@ -119,9 +120,9 @@ def test_each_cluster_begins_with_nothing() -> None:
     """What an earlier block left in shared memory is none of a later one's values."""
     body = "mov.u32 %r6, %ctaid.x; setp.eq.u32 %p3, %r6, 0; @%p3 st.shared.u32 [%r4], %r1; ld.shared.u32 %r5, [%r4];"
     text = f"{HEAD}{body}\n    st.global.u32 [%rd3], %r5;\n    ret;\n}}\n"
-    out = [np.zeros(64, np.uint32)]
-    report = mm.Module.load(text)["k"].launch(3, 64, out, sanitize=True, threads=1)
-    assert [f.threads for f in report.findings if f.rule == "uninitialized-store"] == ["block (1, 0, 0), warp 0, lanes 0 to 31"]
+    report = mm.Module.load(text)["k"].launch(3, 64, [np.zeros(64, np.uint32)], sanitize=True, threads=1)
+    found = [f for f in report.findings if f.rule == "uninitialized-store"]
+    assert [f.threads for f in found] == ["block (1, 0, 0), warp 0, lanes 0 to 31"] and found[0].count == 4
 
 
 def test_nothing_is_watched_when_nobody_asks() -> None:
@@ -132,10 +133,12 @@ def test_nothing_is_watched_when_nobody_asks() -> None:
 
 
 def test_what_is_written_on_every_path_is_not_watched() -> None:
-    module = mm.Module.load(HEAD + "mov.u32 %r5, %u1; add.s32 %r6, %r5, %r1; ld.shared.u32 %r7, [%r4]; st.global.u32 [%rd3], %r6; ret; }")
+    body = "mov.u32 %r5, %u1; add.s32 %r6, %r5, %r1; ld.shared.u32 %r7, [%r4]; st.global.u32 [%rd3], %r6; ret; }"
+    module = mm.Module.load(HEAD + body)
     function = build(module.tree, module["k"].function).entry
     found = doubt(function, liveness(function))
-    assert found.registers == {"%u1", "%r5", "%r6", "%r7"} and found.loaded == {"%r7"} and found.unwritten == {"%u1", "%r5", "%r6"}
+    assert found.registers == {"%u1", "%r5", "%r6", "%r7"}
+    assert found.loaded == {"%r7"} and found.unwritten == {"%u1", "%r5", "%r6"}
     assert [found.memory(n) for n in ("%r5", "%r7")] == [0, 1]
     frame = allocate(function, liveness(function), found.registers)
     assert "%u1?" in frame.slots and "%r1?" not in frame.types

@@ -70,7 +70,7 @@ from mmulator.jobs.inputs import (
 )
 from mmulator.jobs.maps import resolve
 from mmulator.jobs.pattern import accumulators
-from mmulator.jobs.sanitized import Judged, Wish
+from mmulator.jobs.sanitized import Judged, Way, Wish
 from mmulator.jobs.suppressions import Suppression
 from mmulator.layouts.tensormap import TensorMap
 from mmulator.machine.compile.options import DEFAULT, in_clusters
@@ -80,6 +80,7 @@ from mmulator.machine.module import CPU, Kernel, Module
 from mmulator.machine.variables import Variables
 
 Progress = Callable[[str, int, int], None]
+SLICE = 16  # instructions of a warp's turn at most, where a proof is looked for
 
 
 @dataclass
@@ -294,16 +295,16 @@ def run_job(
     return JobResult(report, comparisons, written, shown, missing, judged)
 
 
-def _shuffled(kernel: Kernel, job: Job, values: Sequence[Any], timeout: float | None, seed: int) -> None:
+def _shuffled(kernel: Kernel, job: Job, values: Sequence[Any], timeout: float | None, seed: int, way: Way) -> None:
     """A launch of the job on one thread of the host, in which blocks begin as the seed has it; of the job's own in order."""
     device = job.device or kernel.module.default_device
     request = kernel.request(
         job.grid, job.block, values, job.shared, device, seed=seed, threads=1, timeout=timeout, cluster=job.cluster,
         cooperative=job.cooperative,
     )  # fmt: skip
-    CPU.launch(
-        kernel.compile(device, options=in_clusters(DEFAULT, request.cluster)), replace(request, shuffled=seed != job.seed)
-    )
+    options = in_clusters(replace(DEFAULT, step=way is Way.STEPS, waits=way is Way.WAITS), request.cluster)
+    other = seed != job.seed
+    CPU.launch(kernel.compile(device, options=options), replace(request, shuffled=other, slice=SLICE * (way is Way.STEPS)))
 
 
 def kernel_name(module: Module, job: Job) -> str:

@@ -66,8 +66,8 @@ class Request:
     shared: dynamic bytes. back: the arrays that are wanted afterwards; None for all. The rest is for backends that are no
     GPU: seed of the scheduler's choices, threads of the host, seconds that it may take, whom to tell how far it is,
     elements whose stores are noted, what looks for undefined behaviour, whether the seed chooses the order in which blocks
-    begin, too. cluster: blocks of a cluster;
-    None where neither the launch nor the kernel says it. cooperative: all blocks are resident at once, and may wait for each
+    begin, too. slice: blocks of code after which another warp has its turn, or another block of the grid, at most, as the seed
+    has it; 0: as many as ever. cluster: blocks of a cluster; None where neither the launch nor the kernel says it. cooperative: all blocks are resident at once, and may wait for each
     other. counts_clusters: a driver is given the grid in clusters (.blocksareclusters); here it is in blocks.
     """
 
@@ -83,6 +83,7 @@ class Request:
     watches: Watches | None = None
     sanitizer: Sanitizer | None = None
     shuffled: bool = False
+    slice: int = 0
     cluster: tuple[int, int, int] | None = None
     cooperative: bool = False
     counts_clusters: bool = False

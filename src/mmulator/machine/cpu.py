@@ -67,7 +67,7 @@ class Cpu:
         try:
             subscriber = request.sanitizer or watches
             grid, spare = grid_for(kernel, shape, request.arguments, request.seed, threads, subscriber)
-            workers = Workers(grid, request.progress, spare, request.seed if request.shuffled else None)
+            workers = Workers(grid, request.progress, spare, request.seed if request.shuffled else None, request.slice)
             outcome = workers.run(request.timeout)
         except ExecutionFault as fault:
             if request.sanitizer is not None:
@@ -82,7 +82,8 @@ class Cpu:
         )  # fmt: skip
         if request.sanitizer:
             ran.notes.extend(request.sanitizer.notes)
-        keep(grid, workers.residents)
+        if not request.slice:
+            keep(grid, workers.residents)
         return ran
 
     def read(self, module: CpuModule, variable: str) -> bytes:

@@ -138,6 +138,7 @@ Launch = Struct(
         ("cancel", u64),  # host function that takes a cluster from those that have not begun, or 0
         ("workspace", u64),  # address of what the CTAs of a cooperative grid share, or 0
         ("sanitizer", ptr),  # what a sanitized launch knows besides: a SanitizedLaunch (machine/sanitizer/state.py), or null
+        ("slice", u64),  # blocks of code of a warp's turn: 1 to so many, as the seed has it; 0: as many as ever
     ],
 )
 
@@ -221,6 +222,7 @@ Cluster = Struct("Cluster", [
     ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; how often it was complete
     ("stalled", u32),  # of a sanitized launch: its threads run, and nothing will ever change
     ("sanitizer", ptr),  # of a sanitized launch: a SanitizedCluster, or null
+    ("turns", u64),  # that the seed has made shorter
 ])  # fmt: skip
 
 # What is known of an mbarrier besides its word (runtime/accounts.py). Who: site + 1 (0: nobody), warp of the cluster, lane, in

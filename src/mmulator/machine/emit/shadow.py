@@ -5,23 +5,31 @@ A lane's bit is 1 once it has been given a value; the register file begins with 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from mmulator.codegen.types import ptr_to, u8, u32
-from mmulator.codegen.values import Value, constant
-from mmulator.program.frames import state_of
+from mmulator.codegen.values import Builder, Value, constant
+from mmulator.program.blocks import Block
+from mmulator.program.frames import Frame, state_of
 from mmulator.program.undefined import Doubt
 
-if TYPE_CHECKING:
-    from mmulator.machine.emit.block import BlockEmitter
-
 FULL = 0xFFFFFFFF
+
+
+class Writer(Protocol):
+    """What is known of the block that is written: its registers, the lanes that execute it."""
+
+    b: Builder
+    block: Block
+    frame: Frame
+    regs: Value
+    mask: Value
 
 
 class Shadow:
     """Of one block. A mask is 32 bits, one a lane; None: all of them."""
 
-    def __init__(self, e: BlockEmitter, doubt: Doubt) -> None:
+    def __init__(self, e: Writer, doubt: Doubt) -> None:
         self.e, self.doubt = e, doubt
         self.known: dict[str, Value] = {}
         self.dirty: dict[str, None] = {}

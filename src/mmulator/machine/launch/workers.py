@@ -122,9 +122,9 @@ class Workers:
     """Threads of the host that take clusters until none is left, one fails, or the caller stops them."""
 
     def __init__(
-        self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = (), shuffled: int | None = None
+        self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = (), shuffled: int | None = None, slice: int = 0
     ) -> None:
-        """shuffled: the seed of the order in which clusters begin; None: in order."""
+        """shuffled: the seed of the order in which clusters begin; None: in order. slice: as Request has it."""
         self.grid, self.progress = grid, progress
         self.lock = threading.Lock()
         self.news: threading.Condition | None = None  # a cluster may be taken, or a thread is done; where there are threads
@@ -155,7 +155,9 @@ class Workers:
         first = min(FIRST, FIRST_MACS // max((m for _, m in grid.kernel.matrix_blocks), default=1)) or 1
         self.meet = grid.shape.cooperative and self.clusters > 1  # they wait for each other: turns are short from the start
         self.piece = first if self.meet else grid.kernel.piece or first
-        longest = MEETING if self.meet else max(COUNTED_TURN * first // FIRST, 1)
+        if slice:
+            grid.launch["slice"] = slice
+        longest = MEETING if self.meet else slice or max(COUNTED_TURN * first // FIRST, 1)
         self.counted = Counted(longest) if grid.workers == 1 else None
         self.native = _runner(None if grid.subscriber is None else grid.subscriber.instrument)
 

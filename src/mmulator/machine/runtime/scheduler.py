@@ -24,6 +24,7 @@ from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
 from mmulator.machine.runtime.accounts import forget_mbarriers
+from mmulator.machine.runtime.chance import hash_choice
 from mmulator.machine.runtime.cluster import first_cta
 from mmulator.machine.runtime.events import cluster_begins, cluster_ends, cluster_finished, round_over
 from mmulator.machine.runtime.pending import complete_for_sleepers
@@ -153,6 +154,7 @@ def begin_cluster(cluster: ptr_to(Cluster)) -> None:
     cluster.arrived = u32(0)
     cluster.generation = u32(0)
     cluster.rounds = u64(0)
+    cluster.turns = u64(0)
     no_transfers(cluster)
     if cluster.seeded != 0:
         warps = u64(cluster.warp_count)
@@ -199,6 +201,9 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
                 continue
             if cluster.rest == 0:
                 cluster.rest = i64(SLICE)
+                if launch.slice != 0:
+                    cluster.rest = i64(1 + hash_choice(launch.seed, cluster.number, cluster.turns) % launch.slice)
+                    cluster.turns = cluster.turns + 1
                 cluster.left = cluster.left - 1
             result = run_warp(w, cluster.rest)
             if result == Stop.FAULT:

@@ -3,8 +3,8 @@
 For each warp what its text says of its wgmma, by their numbers: which are issued, committed to a group, waited for. When the
 machine carries them out plays no part, nor do waits that it puts there itself (CompileOptions.waits). Each register that some
 wgmma names has a Cell: the newest wgmma that accumulates there, the newest that reads A there, and who else accessed it since the
-last wgmma.fence. A number of a wgmma is kept + 1, so 0 is none. Behind a finding all is as if the wait or the fence had been there:
-one that is missing is told once, where it is first missed.
+last wgmma.fence. A number of a wgmma is kept + 1, so 0 is none. Behind a finding all is as if the wait or the fence had been
+there: one that is missing is told once, where it is first missed.
 """
 
 from __future__ import annotations
@@ -137,10 +137,14 @@ def accumulators_conflict(
 def accumulators_early(
     w: ptr_to(Warp), mine: ptr_to(Accumulators), rule: u32, site: u32, lanes: u32, number: u32, word: u32
 ) -> None:
-    """The same where nothing has waited for that operation."""
+    """The same where nothing has waited for that operation. From here on its group is complete."""
     accumulators_conflict(w, mine, rule, site, lanes, number, word)
     if rule != u32(A_READ.number):
-        mine.done = number
+        group = _issued(mine, number - 1).group
+        done = number
+        while done != mine.issued and _issued(mine, done).group == group:
+            done = done + 1
+        mine.done = done
 
 
 @native

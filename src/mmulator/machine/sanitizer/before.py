@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import funnel_left, load, mask_bits, minimum, trailing_zeros
-from mmulator.codegen.types import ptr_to, u32
+from mmulator.codegen.ops import cast_ptr, funnel_left, load, mask_bits, minimum, trailing_zeros
+from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.machine.sanitizer import clocks
 from mmulator.machine.sanitizer.clocks import U32, agent_of, entries_of, knower_of, knows, now, orders_of
 from mmulator.machine.sanitizer.conflicts import async_conflict, async_found
@@ -17,6 +17,7 @@ from mmulator.machine.sanitizer.records import (
     KIND_SHIFT,
     LANE_BITS,
     LANE_MASK,
+    MET,
     PER_LANE,
     PROXY_FROM,
     SCOPE_MASK,
@@ -26,6 +27,7 @@ from mmulator.machine.sanitizer.records import (
     WRITE,
     Actor,
     Kind,
+    Met,
     Record,
     Verdict,
     kind_of,
@@ -187,6 +189,38 @@ def together(a: ptr_to(Actor), r: ptr_to(Record)) -> u32:
 
 
 @native
+def note_met(a: ptr_to(Actor), number: u32, lanes: u32) -> None:
+    """An asynchronous actor meets a write."""
+    met = cast_ptr(Met, a.met)
+    for n in range(u32(minimum(met.count, u32(MET)))):
+        if met.records[n] == number:
+            met.lanes[n] = met.lanes[n] | lanes
+            return
+    if met.count < MET:
+        met.records[met.count] = number
+        met.lanes[met.count] = lanes
+        met.at[met.count] = a.at
+    met.count = met.count + 1
+
+
+@native
+def check_met(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
+    """The actor meets the writes that another of the same operation has met."""
+    for n in range(met.count):
+        number = met.records[n]
+        r = a.store.records + number
+        lanes = met.lanes[n]
+        level = issue_level(a, r, number, lanes)
+        if level == UNORDERED or (level == KNOWN and kind_of(r.flags) < PROXY_FROM):
+            unknown = lanes & ~a.seen_known
+            if level == KNOWN:
+                unknown = lanes & ~a.seen_fenced
+            if unknown == 0:
+                unknown = lanes
+            async_found(a.w, a.lane, met.at[n], u32(16), a.flags, a.site, r, trailing_zeros(unknown), level)
+
+
+@native
 def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     """The actor meets an access that its own conflicts with: a write, or a read."""
     number = item >> LANE_BITS
@@ -196,6 +230,8 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     lanes = turned(r.lanes, item & LANE_MASK)
     kind = kind_of(r.flags)
     if a.asynchronous != 0:
+        if wrote != 0 and u64(a.met) != 0:
+            note_met(a, number, lanes)
         level = issue_level(a, r, number, lanes)
         if level == FENCED:
             return

@@ -165,6 +165,11 @@ def async_found(
     one = u32(1)
     lanes = one << lane
     kind = kind_of(flags)
+    if level != 0:  # the same again
+        if p.told == u64(record) and p.told_site == site:
+            return
+        p.told = u64(record)
+        p.told_site = site
     if kind == int(Kind.WGMMA):
         lanes = u32(FULL)
     agent = record.agent
@@ -203,6 +208,8 @@ def async_found(
         else:
             tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(1))
         return
+    if site == record.site and shared == 0 and record.cta == w.cta.linear and record.warp == w.index and others != lanes:
+        return  # lanes of a warp that all issue the same store
     if (record.flags & WRITE) != 0 or foreign != 0 or shared == 0:
         tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(0))
         return

@@ -46,15 +46,12 @@ def map_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, a
     first = agent_of(w, u32(0))
     left = mask
     if kind == Fence.TENSORMAP_RELEASE:
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
-            clock = now(w)
-            knew = view(w, lane)
-            hold_view(cluster, knew)
-            p.released_count = note_fence(
-                cluster, cast_ptr(MapFence, p.released), p.released_count, u64(0), first, u32(1) << lane, clock, knew
-            )
+        clock = now(w)
+        knew = view(w, trailing_zeros(mask))
+        hold_view(cluster, knew)
+        p.released_count = note_fence(
+            cluster, cast_ptr(MapFence, p.released), p.released_count, u64(0), first, mask, clock, knew
+        )
         return
     while left != 0:
         lane = trailing_zeros(left)
@@ -101,7 +98,7 @@ def fence_known(w: ptr_to(Warp), lanes: u32, f: ptr_to(MapFence)) -> u32:
 
 @native
 def fence_knew(o: ptr_to(Orders), f: ptr_to(MapFence), agent: u32, clock: u32) -> u32:
-    """1 if a fence comes behind what an agent did. What its own warp did before counts, since maps are published by whole warps."""
+    """1 if a fence comes behind what an agent did. What its warp did before counts: maps are published by whole warps."""
     if (agent & ~u32(31)) == f.agent:
         return u32(clock <= f.clock)
     return u32(entries_of(o, f.view)[agent] >= clock)
@@ -113,6 +110,8 @@ def was_released(w: ptr_to(Warp), acquired: ptr_to(MapFence), agent: u32, clock:
     cluster = w.cta.cluster
     o = orders_of(cluster)
     p = proxies_of(cluster)
+    if p.released_count > MAP_FENCES:
+        return u32(1)
     fences = cast_ptr(MapFence, p.released)
     for n in range(MAP_FENCES):
         if u32(n) < p.released_count:
@@ -135,6 +134,8 @@ def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(R
     p = proxies_of(cluster)
     lanes = u32(1) << lane
     foreign = u32(record.cluster != u32(cluster.number))
+    if p.acquired_count > MAP_FENCES:
+        return
     missing = u32(NO_ACQUIRE)
     fences = cast_ptr(MapFence, p.acquired)
     for n in range(MAP_FENCES):

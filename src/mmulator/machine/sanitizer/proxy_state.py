@@ -9,6 +9,7 @@ from mmulator.codegen.ops import cast_ptr, fill_bytes
 from mmulator.codegen.types import Struct, ptr_to, u32, u64
 from mmulator.machine.sanitizer.clocks import Collector, agent_of, drop_view, knower_of, new_agent, orders_of
 from mmulator.machine.sanitizer.found import of_cluster
+from mmulator.machine.sanitizer.records import Met
 from mmulator.machine.state import Cluster, Cta, Warp
 
 # An issue, by the agent and clock that its end has: which thread issued it, and its warp's clock then; of a wgmma the first
@@ -31,20 +32,23 @@ MAP_USES = 64
 # A fence.proxy.tensormap: of which map (release: of any, 0), by which lanes at which clock, and what they knew (a view that is
 # held).
 MapFence = Struct("MapFence", [("map", u64), ("agent", u32), ("lanes", u32), ("clock", u32), ("view", u32)])
-MAP_FENCES = 32
+MAP_FENCES = 64  # those before are forgotten, and what they may have been for is not judged
 
 # A group of wgmma that a warp of a warpgroup has committed: the number behind its last operation, which warps have told what they
 # knew and did by then, and that.
 Gathered = Struct("Gathered", [("end", u64), ("warps", u32), ("all", Collector)])
 GATHERED = 16  # of a warpgroup
+METS = 8  # operations of a warpgroup, of which the writers of B are known
 
 # Of a resident cluster. groups: of each warpgroup its agent + 1, whose clock is an operation's number + 1. map: the map that the
 # copy being issued uses, or 0; maps: an agent whose end nobody knows, for uses of maps. agent, clock: what the operation being
 # issued ends with.
 Proxies = Struct("Proxies", [
-    ("groups", ptr_to(u32)), ("gathered", ptr_to(Gathered)), ("lanes", ptr_to(BulkLane)), ("group_count", u32), ("group_stride", u32), ("lane_count", u32),
+    ("groups", ptr_to(u32)), ("gathered", ptr_to(Gathered)), ("met", ptr_to(Met)),
+    ("lanes", ptr_to(BulkLane)), ("group_count", u32), ("group_stride", u32), ("lane_count", u32),
     ("map", u64), ("maps", u32), ("use_count", u32), ("acquired_count", u32), ("released_count", u32), ("agent", u32),
-    ("clock", u32), ("uses", MapUse, MAP_USES), ("acquired", MapFence, MAP_FENCES), ("released", MapFence, MAP_FENCES),
+    ("told", u64), ("told_site", u32), ("clock", u32), ("uses", MapUse, MAP_USES),
+    ("acquired", MapFence, MAP_FENCES), ("released", MapFence, MAP_FENCES),
     ("names", Named, NAMES), ("issues", Issue, ISSUES),
 ])  # fmt: skip
 
@@ -60,8 +64,11 @@ def forget_proxies(cluster: ptr_to(Cluster)) -> None:
     p = proxies_of(cluster)
     fill_bytes(p.groups, 0, u64(p.group_count) * 4)
     fill_bytes(p.gathered, 0, u64(p.group_count) * (GATHERED * Gathered.size))
+    for n in range(p.group_count * METS):
+        (p.met + n).operation = u64(0)
     fill_bytes(p.lanes, 0, u64(p.lane_count) * BulkLane.size)
     p.map = u64(0)
+    p.told = u64(0)
     p.maps = u32(0)
     p.use_count = u32(0)
     p.acquired_count = u32(0)
@@ -158,13 +165,21 @@ def name_of(cluster: ptr_to(Cluster), agent: u32) -> ptr_to(Named):
 def note_fence(
     cluster: ptr_to(Cluster), fences: ptr_to(MapFence), count: u32, map: u64, agent: u32, lanes: u32, clock: u32, view: u32
 ) -> u32:
-    """A fence of tensor maps, in the place of the oldest; its view is held. How many there are, in all."""
-    f = fences + (count & (MAP_FENCES - 1))
-    if count >= MAP_FENCES:
+    """A fence of tensor maps, in the place of the last one of this map by this warp, or of the oldest; its view is held. How many
+    there are, in all."""
+    place = count & (MAP_FENCES - 1)
+    total = count + 1
+    if map != 0:
+        for n in range(u32(MAP_FENCES)):
+            if n < count and (fences + n).map == map and (fences + n).agent == agent:
+                place = n
+                total = count
+    f = fences + place
+    if place < count:
         drop_view(cluster, f.view)
     f.map = map
     f.agent = agent
     f.lanes = lanes
     f.clock = clock
     f.view = view
-    return count + 1
+    return total

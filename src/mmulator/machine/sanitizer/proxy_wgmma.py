@@ -7,12 +7,13 @@ whose clock is the operation's number: when one of its warps has waited, the ope
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import stack
+from mmulator.codegen.ops import cast_ptr, stack
 from mmulator.codegen.types import Struct, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import READ
 from mmulator.machine.runtime.pending import queue
 from mmulator.machine.runtime.wgmma import first_of, operation
 from mmulator.machine.runtime.windows import SHARED
+from mmulator.machine.sanitizer.before import check_met
 from mmulator.machine.sanitizer.clocks import (
     acquire_views,
     clear_collector,
@@ -22,8 +23,8 @@ from mmulator.machine.sanitizer.clocks import (
     orders_of,
     release_lanes,
 )
-from mmulator.machine.sanitizer.proxy_state import GATHERED, group_agent, group_number, note_issue, proxies_of
-from mmulator.machine.sanitizer.records import Actor, Kind
+from mmulator.machine.sanitizer.proxy_state import GATHERED, METS, group_agent, group_number, note_issue, proxies_of
+from mmulator.machine.sanitizer.records import MET, Actor, Kind
 from mmulator.machine.sanitizer.shadow import act_async, touch
 from mmulator.machine.state import FULL, WGMMA, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
@@ -111,6 +112,15 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
             walk_matrix(a, op.a_desc, k, i64(128), u32(1), u32(2))
         else:
             walk_matrix(a, op.a_desc, i64(64), row_bytes, u32(0), u32(row_bytes))
+    met = p.met + (group_number(w) * METS + u32(number & u64(METS - 1)))
+    if met.operation == number + 1 and met.site == site and met.count <= MET and met.forgotten == a.store.forgotten:
+        check_met(a, met)  # another warp has passed through B
+        return
+    met.operation = number + 1
+    met.site = site
+    met.count = u32(0)
+    met.forgotten = a.store.forgotten
+    a.met = cast_ptr(u8, met)
     if table.mn_major_b != 0:
         walk_matrix(a, op.b_desc, k, i64(table.n) * 2, u32(1), u32(0))
     else:

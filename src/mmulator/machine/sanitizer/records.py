@@ -12,7 +12,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, fill_bytes
-from mmulator.codegen.types import Struct, ptr_to, u32, u64
+from mmulator.codegen.types import Struct, ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.atomic import atomic_rmw
 from mmulator.machine.runtime.events import Access
 from mmulator.machine.sanitizer.found import of_cluster, of_launch
@@ -63,11 +63,11 @@ MEMO = 1024  # records that are found again by what they say
 Join = Struct("Join", [("list", u32), ("entry", u32), ("made", u32), ("shift", u32)])
 JOINS = 1024
 # Records and nodes, from 1 on: those from `next` to `end` are free. foreign: of global memory, which other clusters access, too.
-# most: readers that are kept. lost: accesses that there was no room to remember.
+# most: readers that are kept.
 Store = Struct("Store", [
     ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("memo", ptr_to(u32)), ("joins", ptr_to(Join)),
     ("next", u32), ("end", u32), ("node_next", u32), ("node_end", u32),
-    ("foreign", u32), ("most", u32), ("forgotten", u64), ("lost", u64),
+    ("foreign", u32), ("most", u32),
 ])  # fmt: skip
 
 VERDICTS = 64  # of a warp
@@ -121,7 +121,15 @@ Actor = Struct("Actor", [
     ("asynchronous", u32), ("issuers", u32), ("record", u32), ("entry", u32), ("plain", u32), ("again", u32),
     ("mask", u32), ("shape", u32), ("read_site", u32), ("seen", u32), ("seen_known", u32),
     ("seen_fenced", u32), ("told", u32), ("fine", u32),
-    ("at", u64), ("bytes", u64),
+    ("at", u64), ("bytes", u64), ("met", ptr),
+])  # fmt: skip
+
+MET = 48
+# The writes that an asynchronous actor has met (Actor.met, or null): records, which lanes, and where first; of more than MET not
+# all. operation, site, forgotten: whose they are, and how often the store had forgotten all by then.
+Met = Struct("Met", [
+    ("operation", u64), ("forgotten", u64), ("site", u32), ("count", u32), ("records", u32, MET), ("lanes", u32, MET),
+    ("at", u64, MET),
 ])  # fmt: skip
 
 
@@ -168,6 +176,13 @@ def _nodes_taken(launch: Any) -> Any:
 
 
 @native
+def forget_one(cluster: ptr_to(Cluster)) -> None:
+    """There was no room to remember something: what it races with later is not found, which a note says."""
+    launch = of_launch(cluster)
+    launch.forgotten = launch.forgotten + 1
+
+
+@native
 def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
     """The record of an actor, known or new; 0 if there is no room."""
     store = a.store
@@ -187,7 +202,7 @@ def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
                 return number
     if store.next == store.end:
         if more_records(a.races, store) == 0:
-            store.lost = store.lost + 1
+            forget_one(a.cluster)
             return u32(0)
     number = store.next
     store.next = number + 1
@@ -217,7 +232,6 @@ def new_node(s: ptr_to(Races), store: ptr_to(Store), item: u32, next: u32) -> u3
                 store.node_next = first + 1
                 store.node_end = first + 1 + NODE_CHUNK
     if store.node_next == store.node_end:
-        store.lost = store.lost + 1
         return u32(0)
     number = store.node_next
     store.node_next = number + 1
@@ -228,16 +242,15 @@ def new_node(s: ptr_to(Races), store: ptr_to(Store), item: u32, next: u32) -> u3
 
 
 @native
-def forget_shared(s: ptr_to(Races), w: ptr_to(Warp)) -> None:
-    """There is no more room: nothing is known of shared memory."""
+def forget_shared(s: ptr_to(Races), cluster: ptr_to(Cluster)) -> None:
+    """Nothing is known of shared memory, and all records and nodes are free."""
     store = cast_ptr(Store, s)
     fill_bytes(s.sheets, 0, u64(s.sheet_count) * 4)
     fill_bytes(store.memo, 0, MEMO * 4)
     fill_bytes(store.joins, 0, JOINS * Join.size)
-    fill_bytes(s.verdicts, 0, u64(w.cta.cluster.warp_count) * (VERDICTS * Verdict.size))
+    fill_bytes(s.verdicts, 0, u64(cluster.warp_count) * (VERDICTS * Verdict.size))
     store.next = u32(1)
     store.node_next = u32(1)
-    store.forgotten = store.forgotten + 1
 
 
 @native
@@ -245,7 +258,10 @@ def begin_races(cluster: ptr_to(Cluster)) -> None:
     """A cluster begins: nobody has accessed its shared memory."""
     s = races_of(cluster)
     launch = launch_races(cluster)
+    store = cast_ptr(Store, s)
     fill_bytes(s.sheets, 0, u64(s.sheet_count) * 4)
+    if store.next * 2 > store.end or store.node_next * 2 > store.node_end:
+        forget_shared(s, cluster)  # while there is nothing to lose
     s.order = u32(0)
     s.doubt_count = u32(0)
     s.launch = launch
@@ -261,4 +277,5 @@ def enough(s: ptr_to(Races), w: ptr_to(Warp)) -> None:
     """Before an access to shared memory: there is room, or all is forgotten."""
     store = cast_ptr(Store, s)
     if store.next + 64 > store.end or store.node_next + SPARE > store.node_end:
-        forget_shared(s, w)
+        forget_shared(s, w.cta.cluster)
+        forget_one(w.cta.cluster)

@@ -212,6 +212,7 @@ def act_async(
     out.clock = clock
     out.asynchronous = u32(1)
     out.issuers = lanes
+    out.met = null(u8)
     out.plain = u32(0)
     if global_ == 0:
         enough(s, w)

@@ -32,9 +32,9 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import Struct, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Proxy
 from mmulator.machine.sanitizer.found import find_against
-from mmulator.machine.sanitizer.state import SanitizedCluster
+from mmulator.machine.sanitizer.state import Found, SanitizedCluster
 from mmulator.machine.state import FULL, LANES, Cluster, Transfer, Warp
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_COPY, UNDEFINED_STORE
 
 U64, U32 = u64.vec(32), u32.vec(32)
@@ -164,10 +164,10 @@ def undefined_until_end(w: ptr_to(Warp), rule: u32, lanes: u32, site: u32, memor
 
 
 @native
-def tell_undefined(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: ptr_to(Source)) -> None:
+def tell_undefined(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: ptr_to(Source)) -> ptr_to(Found):
     """A finding, by what was loaded there."""
     one = u32(1)
-    find_against(
+    return find_against(
         w, rule, site, lanes, source.at, source.bytes, source.site, w.cta.linear, w.index, one << source.lane
     )  # fmt: skip
 
@@ -385,11 +385,14 @@ def values_end(cluster: ptr_to(Cluster)) -> None:
         entry = s.pending + n
         source = entry.source
         if nothing_written_at(value_state_at(entry.w, source.lane, source.at), source.bytes) != 0:
+            found = cast_ptr(Found, null(u8))
             if entry.memory == 1:
-                tell_undefined(entry.w, entry.rule, entry.site, entry.lanes, source)
+                found = tell_undefined(entry.w, entry.rule, entry.site, entry.lanes, source)
             else:
                 none = u32(0)
-                find_against(entry.w, entry.rule, entry.site, entry.lanes, u64(0), none, none, none, none, none)
+                found = find_against(entry.w, entry.rule, entry.site, entry.lanes, u64(0), none, none, none, none, none)
+            if u64(found) != 0:
+                found.count = found.count + (entry.count - 1)
     s.count = u32(0)
 
 
@@ -417,13 +420,11 @@ def values_copied(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u
 def out_of_variable(
     w: ptr_to(Warp), lanes: u32, at: ptr_to(u64), base: u64, origin: ptr_to(u64), bytes: u32, size: u32, site: u32
 ) -> None:
-    """Lanes access what lies beside a variable; beyond all of the memory the access is a fault. words: the first lane's place
-    in the variable, the variable's bytes."""
+    """Lanes access what lies beside a variable; beyond all of the memory the access is a fault besides. words: the first lane's
+    place in the variable, the variable's bytes."""
     if w.cta.fault != 0:
         return
     lane = trailing_zeros(lanes)
-    if base != SLOT_CONST << SLOT_SHIFT and has_value_state(w, at[lane] | base, bytes) == 0:
-        return
     none = u32(0)
     found = find_against(
         w, u32(OUT_OF_VARIABLE.number), site, lanes, at[lane] | base, bytes, none, none, none, none

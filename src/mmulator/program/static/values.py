@@ -41,8 +41,10 @@ def unwritten(program: Program) -> Iterator[Finding]:
 
 
 _SAYS = {
-    UNDEFINED_STORE.name: "stores to global memory", UNDEFINED_BRANCH.name: "depends on", UNDEFINED_ADDRESS.name: "has as address",
-}  # fmt: skip
+    UNDEFINED_STORE.name: "stores to global memory",
+    UNDEFINED_BRANCH.name: "depends on",
+    UNDEFINED_ADDRESS.name: "has as address",
+}
 
 
 def _uses(ins: Instruction) -> Iterator[tuple[str, Rule]]:

@@ -16,7 +16,7 @@ from mmulator.machine.sanitizer.phases import PHASERS, Phaser
 from mmulator.machine.sanitizer.world import PLACES, Place, Stranger, World
 from mmulator.machine.state import COPIES, LANES, NUM_BARRIERS
 
-SPARE_AGENTS, SPARE_VIEWS = 256, 512
+SPARE_AGENTS, VIEWS_OF_THREAD = 256, 64
 MOST_VIEWS, MOST_SNAPSHOTS, MOST_ROWS = 1 << 28, 1 << 27, 1 << 26  # bytes, of which only what is used is ever touched
 LEAST_VIEWS = 256
 MOST_CLUSTERS = 8192  # of which each is remembered by itself what it has released
@@ -47,7 +47,7 @@ def of_cluster(resident: Resident) -> list[np.ndarray]:
     """Who knows of whom (machine/sanitizer/clocks.py)."""
     kernel, warps, ctas = resident.grid.kernel, len(resident.warps), resident.size
     threads, copies, stride = _agents(resident.grid)
-    capacity = max(min(3 * PROXIES * threads + SPARE_VIEWS, MOST_VIEWS // (4 * stride)), LEAST_VIEWS)
+    capacity = max(min(VIEWS_OF_THREAD * threads, MOST_VIEWS // (4 * stride)), LEAST_VIEWS)
     pool = np.zeros(capacity * stride, np.uint32)
     pool[stride * ALL : stride * (ALL + 1)] = 0xFFFFFFFF
     parts = {

@@ -12,7 +12,8 @@ from mmulator.machine.launch.findings.context import Context
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.proxy_maps import NO_RELEASE, UNORDERED
-from mmulator.machine.sanitizer.proxy_state import GATHERED, BulkLane, Gathered, Proxies
+from mmulator.machine.sanitizer.proxy_state import GATHERED, METS, BulkLane, Gathered, Proxies
+from mmulator.machine.sanitizer.records import Met
 from mmulator.machine.state import LANES
 from mmulator.rules import proxies as rules
 
@@ -30,7 +31,8 @@ def memory(resident: Resident) -> Sequence[np.ndarray]:
     state = np.zeros(1, Proxies.numpy_dtype())
     parts = [state, np.zeros(groups, np.uint32), np.zeros(lanes, BulkLane.numpy_dtype())]
     parts.append(np.zeros(groups * GATHERED, Gathered.numpy_dtype()))
-    state["groups"], state["lanes"], state["gathered"] = (pointer(part) for part in parts[1:])
+    parts.append(np.zeros(groups * METS, Met.numpy_dtype()))
+    state["groups"], state["lanes"], state["gathered"], state["met"] = (pointer(part) for part in parts[1:])
     state["group_count"], state["group_stride"], state["lane_count"] = groups, stride, lanes
     return parts
 

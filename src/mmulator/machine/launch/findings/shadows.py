@@ -103,7 +103,7 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     size = resident.grid.shape.shared
     stride = -(-size >> SHEET_BITS)
     sheets = stride * resident.size
-    room, node_room = SHARED_RECORDS, max(LEAST_NODES, size * resident.size)
+    room, node_room = SHARED_RECORDS, max(4 * LEAST_NODES, size * resident.size)
     state = np.zeros(1, Races.numpy_dtype())
     arrays: dict[str, np.ndarray] = {
         "cells": np.zeros(sheets * SHEET_CELLS, np.uint64), "sheets": np.zeros(sheets + 1, np.uint32),
