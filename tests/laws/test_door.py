@@ -113,7 +113,7 @@ def test_every_way_into_memory_passes_the_door() -> None:
             wanted |= Access.READ
         if s.access in WRITES:
             wanted |= Access.WRITE
-        ends = s.name.startswith(("mbarrier.init", "mbarrier.inval"))  # they say that they write, and are no operations of a phase
+        ends = s.name.startswith(("mbarrier.init", "mbarrier.inval"))  # they write, and are no operations of a phase
         wanted = Access.WRITE if ends else wanted
         window, offset = w.place(s, address) or ("", 0)
         start = w.windows[window][0] + offset if window else 0
