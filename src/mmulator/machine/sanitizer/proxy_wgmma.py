@@ -113,13 +113,13 @@ def wgmma_begins(w: ptr_to(Warp), number: u64, site: u32) -> None:
         else:
             walk_matrix(a, op.a_desc, i64(64), row_bytes, u32(0), u32(row_bytes))
     met = p.met + (group_number(w) * METS + u32(number & u64(METS - 1)))
-    if met.operation == number + 1 and met.site == site and met.count <= MET and met.forgotten == a.store.forgotten:
+    if met.operation == number + 1 and met.site == site and met.count <= MET and met.renewed == a.store.renewed:
         check_met(a, met)  # another warp has passed through B
         return
     met.operation = number + 1
     met.site = site
     met.count = u32(0)
-    met.forgotten = a.store.forgotten
+    met.renewed = a.store.renewed
     a.met = cast_ptr(u8, met)
     if table.mn_major_b != 0:
         walk_matrix(a, op.b_desc, k, i64(table.n) * 2, u32(1), u32(0))

@@ -63,11 +63,11 @@ MEMO = 1024  # records that are found again by what they say
 Join = Struct("Join", [("list", u32), ("entry", u32), ("made", u32), ("shift", u32)])
 JOINS = 1024
 # Records and nodes, from 1 on: those from `next` to `end` are free. foreign: of global memory, which other clusters access, too.
-# most: readers that are kept.
+# most: readers that are kept. renewed: how often all were free again.
 Store = Struct("Store", [
     ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("memo", ptr_to(u32)), ("joins", ptr_to(Join)),
     ("next", u32), ("end", u32), ("node_next", u32), ("node_end", u32),
-    ("foreign", u32), ("most", u32),
+    ("foreign", u32), ("most", u32), ("renewed", u64),
 ])  # fmt: skip
 
 VERDICTS = 64  # of a warp
@@ -126,9 +126,9 @@ Actor = Struct("Actor", [
 
 MET = 48
 # The writes that an asynchronous actor has met (Actor.met, or null): records, which lanes, and where first; of more than MET not
-# all. operation, site, forgotten: whose they are, and how often the store had forgotten all by then.
+# all. operation, site, renewed: whose they are, and how often the store had been renewed by then.
 Met = Struct("Met", [
-    ("operation", u64), ("forgotten", u64), ("site", u32), ("count", u32), ("records", u32, MET), ("lanes", u32, MET),
+    ("operation", u64), ("renewed", u64), ("site", u32), ("count", u32), ("records", u32, MET), ("lanes", u32, MET),
     ("at", u64, MET),
 ])  # fmt: skip
 
@@ -251,6 +251,7 @@ def forget_shared(s: ptr_to(Races), cluster: ptr_to(Cluster)) -> None:
     fill_bytes(s.verdicts, 0, u64(cluster.warp_count) * (VERDICTS * Verdict.size))
     store.next = u32(1)
     store.node_next = u32(1)
+    store.renewed = store.renewed + 1
 
 
 @native
