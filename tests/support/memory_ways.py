@@ -156,7 +156,7 @@ def _written(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
     mnemonic = ".".join(words)
     if access == "word":
         text = f"{mnemonic} {', '.join(operands)};"
-        done = "read" if row.effects.memory is Memory.READ else "both"
+        done = {Memory.READ: "read", Memory.WRITE: "clear"}.get(row.effects.memory, "both")
         made = row.name != "mbarrier.init"
         before = _MADE if made else ""
         yield Statement(mnemonic, text, done, space or "to-shared", size, size, before=before, words=made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -14,15 +14,14 @@ from mmulator.errors import ExecutionFault
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.state import Log
 
-if TYPE_CHECKING:
-    from mmulator.machine.launch.grid import Grid
-    from mmulator.machine.launch.resident import Resident
-
 LOG = Log.numpy_dtype()
 DRAIN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+# Who is told of: a launch (grid.py) and a cluster of it (resident.py), which know subscribers and not the other way.
+Grid = TypeVar("Grid", contravariant=True)
+Resident = TypeVar("Resident", contravariant=True)
 
 
-class Subscriber(Protocol):
+class Subscriber(Protocol[Grid, Resident]):
     """Who sees the events of a launch. instrument: what its kernel is compiled for (CompileOptions.events)."""
 
     @property
