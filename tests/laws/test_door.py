@@ -113,6 +113,8 @@ def test_every_way_into_memory_passes_the_door() -> None:
             wanted |= Access.READ
         if s.access in WRITES:
             wanted |= Access.WRITE
+        ends = s.name.startswith(("mbarrier.init", "mbarrier.inval"))  # they write, and are no operations of a phase
+        wanted = Access.WRITE if ends else wanted
         window, offset = w.place(s, address) or ("", 0)
         start = w.windows[window][0] + offset if window else 0
         seen = [e for e in found if e.access & (Access.READ | Access.WRITE) == wanted]  # of a copy one side
@@ -123,7 +125,7 @@ def test_every_way_into_memory_passes_the_door() -> None:
         assert touched == set(range(start, start + s.size)), f"{s.name}: {sorted(touched)[:4]} ... of {start}"
         later = Access.LATER if s.later else Access(0)
         assert {e.access & (Access.READ | Access.WRITE | Access.LATER) for e in seen} == {wanted | later}, s.name
-        assert (s.access == "both") == any(e.access & Access.ATOMIC for e in seen), s.name
+        assert (s.access == "both" and not ends) == any(e.access & Access.ATOMIC for e in seen), s.name
 
 
 PIPELINE = """

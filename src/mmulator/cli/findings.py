@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mmulator.cli.output import WrongUsage, colours, narrow, print_line, width, write_file
+from mmulator.cli.output import WrongUsage, check_writable, colours, narrow, print_line, width, write_file
 
 if TYPE_CHECKING:
     from mmulator.findings import Finding
@@ -65,6 +65,12 @@ def print_findings(judged: Judged) -> None:
 def code_of(findings: Sequence[Finding], strict: bool = False) -> int:
     """Of a run that is well otherwise: 3 for findings of severity error; strict: for any."""
     return FOUND if any(strict or f.is_error for f in findings) else 0
+
+
+def check_sarif(path: str | None) -> None:
+    """Before a run, so that what it finds is not lost. Raises MmulatorError if the file cannot be written."""
+    if path is not None and path != "-":
+        check_writable(path)
 
 
 def write_sarif(path: str, findings: Sequence[Finding], suppressed: Sequence[tuple[Finding, Suppression]] = ()) -> None:

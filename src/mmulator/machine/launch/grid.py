@@ -10,7 +10,6 @@ import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,7 @@ class Grid:
 
     def __init__(
         self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
-        subscriber: Subscriber[Grid, Any] | None = None,
+        subscriber: Subscriber | None = None,
     ) -> None:  # fmt: skip
         self.kernel, self.shape = kernel, shape
         self.heap = Heap.from_environment()

@@ -26,7 +26,7 @@ def _key(shape: LaunchShape, arguments: Arguments) -> Any:
 
 def grid_for(
     kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
-    subscriber: Subscriber[Grid, Any] | None = None,
+    subscriber: Subscriber | None = None,
 ) -> tuple[Grid, list[Resident]]:  # fmt: skip
     """A grid for a launch and memory for clusters: what is kept, which nobody else has until it is kept again, or a new grid."""
     kept: Kept | None = kernel.kept.pop(_key(shape, arguments), None) if subscriber is None else None
