@@ -40,7 +40,7 @@ class Sanitizer:
         return SANITIZE
 
     def begin(self, grid: Grid) -> None:
-        self.grid, self.calm = grid, Calm()
+        self.grid, self.calm, self.livelock = grid, Calm(), False
         self.tables = np.zeros((grid.workers, ROOM), FOUND)
         self.logs = np.zeros(grid.workers, LOG)
         self.logs["entries"] = pointer(self.tables) + np.arange(grid.workers) * self.tables.strides[0]
@@ -70,12 +70,13 @@ class Sanitizer:
         self.calm.look(cluster)
 
     def stalled(self, residents: Sequence[Resident]) -> bool:
-        return self.calm.for_ever(residents)
+        self.livelock = self.livelock or self.calm.for_ever(residents)
+        return self.livelock
 
     def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
         from mmulator.machine.launch.findings.ended import of_the_end
 
-        error.findings = of_the_end(self.grid, residents, error)
+        error.findings = of_the_end(self.grid, residents, error, self.livelock)
 
     def findings(self) -> tuple[Finding, ...]:
         """So far."""
