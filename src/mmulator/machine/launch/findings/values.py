@@ -16,10 +16,10 @@ from mmulator.ptx.tree import Address, Reg, Symbol
 from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_COPY, UNDEFINED_STORE
 
 _DOES = {
-    UNDEFINED_STORE.number: "{} stores a value that nobody has written to global memory",
+    UNDEFINED_STORE.number: "{} stores to global memory a value that nobody has written",
     UNDEFINED_BRANCH.number: "{} depends on a value that nobody has written",
     UNDEFINED_ADDRESS.number: "{} takes its address from a value that nobody has written",
-    UNDEFINED_COPY.number: "{} takes bytes of shared memory to global memory that nobody has written",
+    UNDEFINED_COPY.number: "{} copies to global memory bytes of shared memory that nobody has written",
 }  # fmt: skip
 
 
