@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ _COORDINATES, _HARD = re.compile(r"(?:\w+ )?\(\d+, \d+, \d+\)"), "\xa0"  # `thre
 _SEVERITIES = [str(severity) for severity in Severity]  # the worst first
 _CONFLICTS = 4  # of one line that are told in full
 _OTHERS = 8  # lines of PTX that are named
+MOST = 25  # paragraphs that people are told; JSON, SARIF and `report.findings` have all findings
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,19 @@ def counted(findings: Sequence[Finding]) -> str:
     return by_severity([f.severity for f in findings]) + (f", of {_number(rules, 'rule')}" if findings else "")
 
 
+def places(findings: Iterable[Finding]) -> dict[str, int]:
+    """Of each rule, at how many instructions it is broken."""
+    found: dict[str, set[str]] = {}
+    for finding in findings:
+        found.setdefault(finding.rule, set()).add(finding.location)
+    return {rule: len(locations) for rule, locations in found.items()}
+
+
+def at_places(rule: str, count: int) -> str:
+    """`proxy-fence-missing-copy: wgmma reads what cp.async copied, with no fence.proxy.async, at 4 places`"""
+    return f"{rule}: {RULES[rule].title}, at {_number(count, 'place')}"
+
+
 def by_severity(severities: Sequence[str]) -> str:
     """`3 findings (2 errors, 1 warning)`; of none `no findings`."""
     kinds = [_number(n, word) for word in _SEVERITIES if (n := severities.count(word))]
@@ -177,6 +191,20 @@ def paragraph(group: Sequence[Finding], width: int | None, runs: int = 1) -> lis
     lines += _fold(f"  rule: {first.about.section}", width, 6)
     lines += _fold(f"  hint: {first.hint}", width, 6)
     return [printable(line) for line in lines]
+
+
+def paragraphs(findings: Iterable[Finding], width: int | None, runs: int = 1, most: int = MOST) -> Iterator[list[str]]:
+    """The lines of each paragraph, of which there are at most so many; then how many findings are left, and where all are."""
+    groups = grouped(findings)
+    for group in groups[:most]:
+        yield paragraph(group, width, runs)
+    if left := [f for group in groups[most:] for f in group]:
+        rules = _few([f"{rule} at {_number(n, 'place')}" for rule, n in places(left).items()])
+        yield _fold(f"and {_number(len(left), 'finding')} more: {rules}", width, 2)
+
+
+def _few(words: Sequence[str]) -> str:
+    return ", ".join(words[:_OTHERS]) + (f" and {_number(len(words) - _OTHERS, 'rule')} more" if len(words) > _OTHERS else "")
 
 
 def _lines(locations: Sequence[str]) -> str:

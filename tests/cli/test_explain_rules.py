@@ -48,6 +48,8 @@ def test_every_rule_explains_itself(capsys: pytest.CaptureFixture[str], name: st
         sides = ((shown.right, right), (shown.wrong, wrong))
         same = [[line for line, mark in zip(*side) if not mark] for side in sides]
         assert any(marked) and same[0] == same[1]
+        bare = [{line.strip() for line in side} for side in (shown.right, shown.wrong)]
+        assert bare[0] & bare[1] == {line.strip() for line in {*shown.right} & {*shown.wrong}}, "blanks alone make no difference"
 
 
 def test_examples_are_those_of_the_corpus() -> None:

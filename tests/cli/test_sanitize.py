@@ -362,6 +362,13 @@ def test_sarif_names_the_program_and_what_is_suppressed(go: Run, tmp_path: Path)
     assert check_shape(data_of(out))["results"] == []
 
 
+@pytest.mark.parametrize(("file", "why"), [("nowhere/x.sarif", "No such file"), (".", "Is a directory")])
+def test_a_file_that_cannot_be_written_is_refused_before_the_run(go: Run, file: str, why: str) -> None:
+    code, out, err = go("--sarif", file)
+    assert (code, out) == (1, "") and f"cannot write {file}: {why}" in err and "running" not in err
+    assert run(["check", "k.ptx", "--sarif", file]) == 1
+
+
 def test_options_that_do_not_go_together(go: Run) -> None:
     for options in (["--sarif", "-", "--json"], ["--sanitize", "--watch", "out[0]"], ["--sanitize", "--compare-gpu"]):
         assert go(*options)[0] == 2

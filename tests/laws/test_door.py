@@ -113,6 +113,8 @@ def test_every_way_into_memory_passes_the_door() -> None:
             wanted |= Access.READ
         if s.access in WRITES:
             wanted |= Access.WRITE
+        ends = s.name.startswith(("mbarrier.init", "mbarrier.inval"))  # they write, and are no operations of a phase
+        wanted = Access.WRITE if ends else wanted
         window, offset = w.place(s, address) or ("", 0)
         start = w.windows[window][0] + offset if window else 0
         seen = [e for e in found if e.access & (Access.READ | Access.WRITE) == wanted]  # of a copy one side
@@ -123,7 +125,7 @@ def test_every_way_into_memory_passes_the_door() -> None:
         assert touched == set(range(start, start + s.size)), f"{s.name}: {sorted(touched)[:4]} ... of {start}"
         later = Access.LATER if s.later else Access(0)
         assert {e.access & (Access.READ | Access.WRITE | Access.LATER) for e in seen} == {wanted | later}, s.name
-        assert (s.access == "both") == any(e.access & Access.ATOMIC for e in seen), s.name
+        assert (s.access == "both" and not ends) == any(e.access & Access.ATOMIC for e in seen), s.name
 
 
 PIPELINE = """
@@ -211,7 +213,7 @@ L: red.global.add.u32 [%rd0], 1; add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, 100; 
 def test_without_a_subscriber_nothing_is_there() -> None:
     """A hook leaves no trace in the code of the run time; with one, only what reaches a hook is another function."""
     hooks = {name for name, value in vars(events).items() if isinstance(value, Hook)}
-    assert hooks == set(TRACE.hooks)
+    assert set(TRACE.hooks) <= hooks
     for function in natives():
         text = "".join(b.text() for b in [function.build()[0]])
         assert not any(f"@{h}(" in text for h in hooks) and "trace" not in text, function.name

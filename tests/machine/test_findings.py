@@ -9,7 +9,8 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import ExecutionFault, LaunchError, UndefinedBehaviour, undefined
-from mmulator.findings import Finding, Place, by_severity, counted, grouped, paragraph, union
+from mmulator.findings import Finding, Place, at_places, by_severity, counted, grouped, paragraph, paragraphs, places, union
+from mmulator.rules import RULES
 from tests.support.ptx_text import kernel
 
 RULE = "mbarrier-init-in-use"
@@ -41,7 +42,7 @@ def test_a_report_has_findings() -> None:
     assert (finding.rule, finding.severity, finding.location, finding.seed) == (RULE, "error", "k.ptx:15", 0)
     assert finding.about.name == RULE and finding.conflict is not None and finding.conflict.location == "k.ptx:14"
     text = str(finding)
-    assert max(map(len, text.splitlines())) <= 80 and text in str(report)
+    assert max(map(len, text.splitlines())) <= 80 and str(report).endswith(f"{text}\n1 finding (1 error), of 1 rule")
     html = report._repr_html_()
     assert "<pre>k.ptx:15: error: " in html and "&lt;" not in html.partition("<pre>")[0]
     assert finding._repr_html_().startswith("<pre>k.ptx:15: error: ")
@@ -102,6 +103,15 @@ def test_findings_of_one_line_are_one_paragraph() -> None:
     assert "  by: thread 0; 78 times" in lines
     assert "  also: the same at k.ptx:2, 3, 4, 5, 6, 7, 8, 9 and 3 more" in lines
     assert sum(line.startswith("  against: st.b32 at k.ptx:2") for line in lines) == 4 and "  against: 8 lines more" in lines
+
+
+def test_of_many_findings_the_rest_is_counted() -> None:
+    many = [made(line=n) for n in range(1, 51)] + [made("livelock", 7, other=n) for n in range(3)]
+    told = list(paragraphs(many, 80, most=8))
+    assert len(told) == 9 and told[0][0].startswith("k.ptx:1: ")
+    assert " ".join(" ".join(told[-1]).split()) == f"and 45 findings more: {RULE} at 42 places, livelock at 1 place"
+    assert len(list(paragraphs(many[:8], 80, most=8))) == 8 and list(paragraphs([], 80)) == []
+    assert at_places("livelock", places(many)["livelock"]) == f"livelock: {RULES['livelock'].title}, at 1 place"
 
 
 def test_a_text_that_would_steer_a_terminal_does_not() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from mmulator.codegen.lang import Instrument, native
 from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import Struct, i32, ptr_to, u32, u64
+from mmulator.errors import ExecutionFault
 from mmulator.isa.targets import default_device
 from mmulator.machine.compile.options import CompileOptions
 from mmulator.machine.launch.events import Logs
@@ -113,6 +114,12 @@ class Trace:
         return self.logs.address(worker)
 
     def settle(self, cluster: int) -> None:
+        pass
+
+    def stalled(self, residents: Sequence[Resident]) -> bool:
+        return False
+
+    def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
         pass
 
     def events(self, sites: Sequence[Instruction]) -> Iterator[Event]:

@@ -37,7 +37,7 @@ def _sides(file: Path, name: str) -> tuple[list[str], list[str], list[int]]:
         instead = next((text.strip() for found, _, text in _CHANGE.findall(line) if found == name), None)
         right.append(code)
         own = code or next((r for r in reversed(right[:-1]) if r.strip()), "")
-        lead = " " * (len(own) - len(own.lstrip()))
+        lead = own[: len(own) - len(own.lstrip())]  # blanks or tabs
         wrong.append(code if instead is None else "\n".join(lead + s for s in _STATEMENTS.findall(instead)))
         if instead is not None:
             changed.append(n)

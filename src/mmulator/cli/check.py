@@ -32,7 +32,7 @@ def check(
 
     Example: mmulator check examples/hopper_gemm/gemm.ptx
     """
-    from mmulator.cli.findings import code_of, write_sarif
+    from mmulator.cli.findings import check_sarif, code_of, write_sarif
     from mmulator.cli.output import exclude, read_bytes
     from mmulator.demangle import choose
     from mmulator.program.runnable import unsupported
@@ -43,6 +43,7 @@ def check(
     from mmulator.source import Source
 
     exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")
+    check_sarif(sarif)
     name = "<stdin>" if file == "-" else file
     module = parse_module(Source(name, text_of(read_bytes(file), name)))
     if target is not None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mmulator.cli.output import WrongUsage, colours, narrow, print_line, width, write_file
+from mmulator.cli.output import WrongUsage, check_writable, colours, narrow, print_line, width, write_file
 
 if TYPE_CHECKING:
     from mmulator.findings import Finding
@@ -37,15 +37,19 @@ PROOF_SEEDS = 64
 
 def print_paragraphs(findings: Sequence[Finding], seeds: int = 1) -> None:
     """One for those of a rule and a line. seeds: how many were run."""
-    from mmulator.findings import grouped, paragraph
+    from mmulator.findings import paragraphs
 
-    room = width() if narrow() else None
-    for group in grouped(findings):
-        first, *lines = paragraph(group, room, seeds)
-        if colours():
-            word = group[0].severity
-            first = first.replace(f": {word}: ", f": {_COLOURS[word]}{word}\x1b[0m: ", 1)
-        print("\n".join(["", first, *lines]))
+    for first, *lines in paragraphs(findings, width() if narrow() else None, seeds):
+        print("\n".join(["", _coloured(first) if colours() else first, *lines]))
+
+
+def _coloured(line: str) -> str:
+    """`k.ptx:7: error: ...`, with its severity in colour."""
+    at = {word: found for word in _COLOURS if (found := line.find(f": {word}: ")) >= 0}
+    if not at:
+        return line
+    word = min(at, key=lambda word: at[word])
+    return line.replace(f": {word}: ", f": {_COLOURS[word]}{word}\x1b[0m: ", 1)
 
 
 def print_findings(judged: Judged) -> None:
@@ -61,6 +65,12 @@ def print_findings(judged: Judged) -> None:
 def code_of(findings: Sequence[Finding], strict: bool = False) -> int:
     """Of a run that is well otherwise: 3 for findings of severity error; strict: for any."""
     return FOUND if any(strict or f.is_error for f in findings) else 0
+
+
+def check_sarif(path: str | None) -> None:
+    """Before a run, so that what it finds is not lost. Raises MmulatorError if the file cannot be written."""
+    if path is not None and path != "-":
+        check_writable(path)
 
 
 def write_sarif(path: str, findings: Sequence[Finding], suppressed: Sequence[tuple[Finding, Suppression]] = ()) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -33,6 +34,16 @@ def write_file(path: str, data: bytes) -> None:
         Path(path).write_bytes(data)
     except OSError as error:
         raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
+
+
+def check_writable(path: str) -> None:
+    """What is to be written at the end is refused at the beginning. Raises MmulatorError."""
+    file = Path(path)
+    wrong = errno.EISDIR if file.is_dir() else 0 if file.exists() or file.parent.is_dir() else errno.ENOENT
+    if not wrong and not os.access(file if file.exists() else file.parent, os.W_OK):
+        wrong = errno.EACCES
+    if wrong:
+        raise MmulatorError(f"cannot write {path}: {os.strerror(wrong)}")
 
 
 def error_data(error: MmulatorError) -> dict[str, Any]:

@@ -95,6 +95,7 @@ def run(
         exclude({"--sanitize": True, "--compare-gpu": compare_gpu}, "it is another question")
         exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")
         wish = findings.wish(seeds, rules, prove, strict)
+        findings.check_sarif(sarif)
     if compare_gpu:
         exclude({"--compare-gpu": True, "--watch": watch}, "it lists the stores to what differs")
         result, arrays = _on_gpu(job, timeout, threads, json)

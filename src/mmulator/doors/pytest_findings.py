@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmulator.findings import WIDTH, Finding, by_severity, counted, grouped, paragraph
+from mmulator.findings import paragraphs as all_paragraphs
 
 
 def paragraphs(findings: Sequence[Finding]) -> Iterator[str]:
     """The first in short, and each of them."""
-    groups = grouped(findings)
-    first = groups[0][0]
+    first = grouped(findings)[0][0]
     yield f"{first.rule} at {first.source or first.location}" + (f"; in all {counted(findings)}" if len(findings) > 1 else "")
-    for group in groups:
-        yield from ("", *paragraph(group, WIDTH))
+    for lines in all_paragraphs(findings, WIDTH):
+        yield from ("", *lines)
 
 
 @dataclass

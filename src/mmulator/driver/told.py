@@ -11,7 +11,7 @@ from functools import cache
 
 from mmulator.demangle import demangle
 from mmulator.errors import MmulatorError
-from mmulator.findings import WIDTH, Finding, counted, grouped, paragraph
+from mmulator.findings import WIDTH, Finding, counted, paragraphs
 
 
 class Told:
@@ -29,8 +29,8 @@ class Told:
             self.launches += 1
             new = [f for f in findings if (kernel, *f.key) not in self.found]
             self.found |= {(kernel, *f.key): f for f in new}
-        for group in grouped(new):
-            _say("\n".join([f"mmulator: {demangle(kernel)}:", *paragraph(group, WIDTH), ""]))
+        for lines in paragraphs(new, WIDTH):
+            _say("\n".join([f"mmulator: {demangle(kernel)}:", *lines, ""]))
 
     def finish(self) -> None:
         if self.launches and self.process == os.getpid():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -12,7 +11,7 @@ import numpy as np
 
 from mmulator.driver.seeds import reasons
 from mmulator.errors import ExecutionFault, MmulatorError, must_be
-from mmulator.findings import Finding, counted, union
+from mmulator.findings import Finding, at_places, counted, places, union
 from mmulator.jobs.suppressions import Suppression, sorted_out
 from mmulator.machine.launch.report import Report
 from mmulator.machine.module import Kernel
@@ -71,8 +70,7 @@ class Judged:
     @property
     def notes(self) -> list[str]:
         """A line for each rule of severity note that was not asked for, and for what is expected and was not found."""
-        told = Counter(f.rule for f in self.quiet)
-        quiet = [f"{rule}: {RULES[rule].title}, {n} times in the text; --strict tells where" for rule, n in told.items()]
+        quiet = [f"{at_places(rule, n)}; --strict tells where" for rule, n in places(self.quiet).items()]
         return [*quiet, *(f"nothing was found for [[suppress]] {s}" for s in self.idle)]
 
     def as_dict(self) -> dict[str, Any]:
@@ -81,7 +79,7 @@ class Judged:
             "errors": self.errors, "warnings": sum(f.severity == "warning" for f in self.findings), "seeds": list(self.seeds),
             "rules": sorted(self.rules), "findings": [f.as_dict() for f in self.findings],
             "suppressed": [f.as_dict() | {"reason": s.reason} for f, s in self.suppressed],
-            "unused_suppressions": [str(s) for s in self.idle], "not_told": dict(Counter(f.rule for f in self.quiet)),
+            "unused_suppressions": [str(s) for s in self.idle], "not_told": places(self.quiet),
         }  # fmt: skip
 
 

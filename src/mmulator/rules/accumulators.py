@@ -12,7 +12,7 @@ READ_EARLY = Rule(
     _WAIT,
     "Between a wgmma.mma_async and the wgmma.wait_group that covers its group the accumulator registers are not the program's: "
     "what is read there is undefined, also by a mov, and also as the A of another wgmma. ptxas puts a wait where it sees that "
-    "(warning C7517), which makes the wgmma wait for each other; what it does not see reads old or half-made sums.",
+    "(warning C7517), and then wgmma run one after the other; what it does not see reads old or half-made sums.",
     "put wgmma.commit_group behind the wgmma and a wgmma.wait_group with a small enough N before the read",
     static=True,
 )  # fmt: skip

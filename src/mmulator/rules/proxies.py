@@ -45,7 +45,7 @@ SOURCE_REUSED = Rule(
     204, "bulk-source-reused", Severity.ERROR, "memory is written while an asynchronous copy reads it", _WAIT,
     "A bulk or tensor store reads shared memory at any time until cp.async.bulk.wait_group[.read] of the thread that issued it "
     "covers its group; a copy to shared memory reads its source until its mbarrier's phase is complete. What is written there "
-    "before may be what is copied. wait_group.read N leaves the newest N groups unread.",
+    "before may be what is copied. After wait_group.read N the newest N groups may still be unread.",
     "wait with cp.async.bulk.wait_group.read (by the thread that committed the group), then a barrier, before the bytes are "
     "written again",
 )  # fmt: skip

@@ -36,7 +36,7 @@ IN_WARP = _race(
     302, "race-within-warp", "threads of one warp access the same bytes in different instructions, and nothing orders them",
     _RACE + "Threads of a warp are threads as any others since sm_70: they need not run in step, and neither shfl.sync nor a "
     "matrix instruction orders their accesses to memory. bar.warp.sync (__syncwarp()) does.",
-    "put bar.warp.sync (__syncwarp()) between the two, or declare the memory volatile",
+    "put bar.warp.sync (__syncwarp()) between the two, that all threads of both pass",
 )  # fmt: skip
 BETWEEN_BLOCKS = _race(
     303, "race-between-blocks", "blocks access the same bytes of global memory, and nothing orders them",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,24 +14,21 @@ from mmulator.errors import ExecutionFault
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.state import Log
 
-if TYPE_CHECKING:
-    from mmulator.machine.launch.grid import Grid
-    from mmulator.machine.launch.resident import Resident
-
 LOG = Log.numpy_dtype()
 DRAIN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Subscriber(Protocol):
-    """Who sees the events of a launch. instrument: what its kernel is compiled for (CompileOptions.events)."""
+    """Who sees the events of a launch. instrument: what its kernel is compiled for (CompileOptions.events). grid, resident: of
+    grid.py and resident.py, which know this file."""
 
     @property
     def instrument(self) -> Instrument: ...
 
-    def begin(self, grid: Grid) -> None:
+    def begin(self, grid: Any) -> None:
         """Before the launch runs: what native code needs."""
 
-    def attach(self, resident: Resident) -> None:
+    def attach(self, resident: Any) -> None:
         """The same for the memory of a cluster, before one runs there."""
 
     def log(self, worker: int) -> int:
@@ -40,10 +37,10 @@ class Subscriber(Protocol):
     def settle(self, cluster: int) -> None:
         """A worker leaves a cluster alone, for now or for good."""
 
-    def stalled(self, residents: Sequence[Resident]) -> bool:
+    def stalled(self, residents: Sequence[Any]) -> bool:
         """Whether nothing can change in these clusters any more, which are all that are not over."""
 
-    def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
+    def stopped(self, error: ExecutionFault, residents: Sequence[Any]) -> None:
         """A fault or a deadlock ends the run: in these clusters."""
 
 

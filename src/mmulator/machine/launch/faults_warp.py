@@ -129,8 +129,6 @@ def describe_deadlock(grid: Grid, resident: Resident) -> ExecutionFault:
 
 def describe_livelock(residents: Sequence[Resident]) -> ExecutionFault:
     """Threads of these clusters run for ever: where those of the first are."""
-    for r in residents:
-        r.cluster["stalled"] = 1
     every = [(c, groups(r.grid, c)) for r in residents[:1] for c in r.each()]
     cta, first = next(((c, g) for c, found in every for g in found if g.state == "runs"), (every[0][0], every[0][1][0]))
     return ExecutionFault(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mmulator.machine.backend import Ran, Request
     from mmulator.machine.launch.work import Work
 
+_FINDINGS = 8  # lines of a program of which a report tells in full
 _COLUMNS = ("instructions of warps", "executed")
 
 
@@ -108,10 +109,11 @@ class Report:
         ]
 
     def _found(self) -> list[str]:
-        """Paragraphs of findings."""
-        from mmulator.findings import WIDTH, grouped, paragraph
+        """Paragraphs of findings, and how many there are."""
+        from mmulator.findings import WIDTH, counted, paragraphs
 
-        return ["\n".join(paragraph(group, WIDTH)) for group in grouped(self.findings)]
+        told = ["\n".join(lines) for lines in paragraphs(self.findings, WIDTH, most=_FINDINGS)]
+        return [*told, counted(self.findings)] if told else []
 
     def __str__(self) -> str:
         rows = [(name, f"{count:,}") for name, count in self.instructions.items()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from mmulator.machine.launch.findings.sentences import findings_of
 from mmulator.machine.launch.stillness import Calm
 from mmulator.machine.sanitizer.state import ROOM, Found, SanitizedCluster, SanitizedLaunch
 from mmulator.machine.state import Log
-from mmulator.rules import RULES, Severity
+from mmulator.rules import Severity
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
@@ -41,7 +40,7 @@ class Sanitizer:
         return SANITIZE
 
     def begin(self, grid: Grid) -> None:
-        self.grid, self.calm = grid, Calm()
+        self.grid, self.calm, self.livelock = grid, Calm(), False
         self.tables = np.zeros((grid.workers, ROOM), FOUND)
         self.logs = np.zeros(grid.workers, LOG)
         self.logs["entries"] = pointer(self.tables) + np.arange(grid.workers) * self.tables.strides[0]
@@ -71,12 +70,13 @@ class Sanitizer:
         self.calm.look(cluster)
 
     def stalled(self, residents: Sequence[Resident]) -> bool:
-        return self.calm.for_ever(residents)
+        self.livelock = self.livelock or self.calm.for_ever(residents)
+        return self.livelock
 
     def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
         from mmulator.machine.launch.findings.ended import of_the_end
 
-        error.findings = of_the_end(self.grid, residents, error)
+        error.findings = of_the_end(self.grid, residents, error, self.livelock)
 
     def findings(self) -> tuple[Finding, ...]:
         """So far."""
@@ -100,8 +100,10 @@ class Sanitizer:
     @property
     def notes(self) -> list[str]:
         """What a reader of the findings should know."""
+        from mmulator.findings import at_places, places
+
         said = {"lost": "{} findings more had no room", "forgotten": "{} orders had no room, races may be missed"}
         notes = [text.format(n) for field, text in said.items() if (n := int(self.state[field][0]))]
-        quiet = Counter(f.rule for f in self._all() if f.severity == Severity.NOTE and not self._tells(f))
-        notes += [f'{rule}: {RULES[rule].title}, {n} times in the text; sanitize="strict" tells' for rule, n in quiet.items()]
+        quiet = places(f for f in self._all() if f.severity == Severity.NOTE and not self._tells(f))
+        notes += [f'{at_places(rule, n)}; sanitize="strict" tells where' for rule, n in quiet.items()]
         return [f"sanitizer: {note}" for note in notes]

@@ -55,11 +55,12 @@ def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
         if apart == 0:
             if (writer & ~reader & STRONG) != 0:
                 return u32(_HALF)
-            if (wrote == 0 and a.read_site == r.site + 1) or (wrote != 0 and r.since == a.site + 1 and kind_of(r.flags) == 0):
-                return u32(_REPLICATED)
             operands = a.races.launch.operands
-            if operands[a.site] == operands[r.site] or (lane == a.lane and r.warp != a.w.index):
-                return u32(_REPLICATED)
+            if (operands[a.site] & operands[r.site] & 1) != 0:
+                if (wrote == 0 and a.read_site == r.site + 1) or (wrote != 0 and r.since == a.site + 1 and kind_of(r.flags) == 0):
+                    return u32(_REPLICATED)
+                if operands[a.site] == operands[r.site] or (lane == a.lane and r.warp != a.w.index):
+                    return u32(_REPLICATED)
         elif (reader & ~writer & STRONG) != 0:
             return u32(_HALF)
     if apart != 0:

@@ -86,8 +86,8 @@ Pattern = Struct("Pattern", [
 # A piece of global memory: its shadow. base: of its first sheet.
 Area = Struct("Area", [("base", u64), ("start", u64), ("size", u64), ("cells", ptr_to(u64)), ("sheets", ptr_to(u32))])
 
-# Of the launch: areas by slots, then by address. taken: records and nodes that clusters have. operands: a number for the address
-# operand of each site, the same where the text is.
+# Of the launch: areas by slots, then by address. taken: records and nodes that clusters have. operands: of each site, a number
+# for the address operand, the same where the text is, and whether a compiler's copies may be accessed there (shadows.py).
 LaunchRaces = Struct("LaunchRaces", [
     ("areas", ptr_to(Area)), ("slots", u64), ("regions", ptr_to(Area)), ("region_count", u64),
     ("taken", u32), ("room", u32), ("nodes_taken", u32), ("node_room", u32),

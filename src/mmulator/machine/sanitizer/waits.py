@@ -139,7 +139,8 @@ def look_for_stillness(cluster: ptr_to(Cluster)) -> None:
     state = whole_state(cluster)
     if n > 1 and state == s.print:
         s.still = u32(1)
-        cluster.stalled = u32(cluster.others == 0)
+        if cluster.others == 0:
+            cluster.stalled = u32(1)
     if (n & (n - 1)) == 0:
         s.print = state
 

@@ -26,13 +26,13 @@ FAULTS: Mapping[FaultKind, Rule | Breach] = {
 }
 
 
-def of_the_end(grid: Grid, residents: Sequence[Resident], error: ExecutionFault) -> tuple[Finding, ...]:
-    """Of what ends a run, in these clusters; of a time limit there are none."""
+def of_the_end(grid: Grid, residents: Sequence[Resident], error: ExecutionFault, livelock: bool) -> tuple[Finding, ...]:
+    """Of what ends a run, in these clusters; of a time limit there are none. livelock: they wait for each other, and run."""
     faulty = next((c for r in residents for c in r.each() if c.state["fault"]), None)
     if faulty is not None:
         return of_fault(grid, faulty, error)
     every: dict[tuple[str, str, str], Finding] = {}
-    for f in (f for r in residents for f in waits.of_deadlock(grid, r, error)):
+    for f in (f for r in residents for f in (waits.of_livelock(grid, r) if livelock else waits.of_deadlock(grid, r, error))):
         every[f.key] = replace(every[f.key], count=every[f.key].count + 1) if f.key in every else f
     return tuple(every.values())
 

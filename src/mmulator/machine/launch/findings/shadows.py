@@ -52,15 +52,16 @@ def untouched(size: int) -> np.ndarray | None:
 
 
 def address_operands(grid: Grid) -> list[int]:
-    """For each site a number of its own, or that of the first site with the same address operand."""
+    """For each site twice a number of its own, or twice that of the first site with the same address operand; and 1 if compilers
+    let copies of a value be read, or one of them be written, like that: not by wmma, which programs write themselves, and a
+    write has a guard."""
     known: dict[tuple[str, int], int] = {}
     found = []
     for number, ins in enumerate(grid.kernel.sites):
         place = next((o for o in ins.operands if isinstance(o, Address)), None)
-        if place is None or not isinstance(place.base, Reg):
-            found.append(number)
-        else:
-            found.append(known.setdefault((place.base.name, place.offset), number))
+        if place is not None and isinstance(place.base, Reg):
+            number = known.setdefault((place.base.name, place.offset), number)
+        found.append(number * 2 + int(ins.guard is not None if ins.opcode == "st" else ins.opcode != "wmma"))
     return found or [0]
 
 
