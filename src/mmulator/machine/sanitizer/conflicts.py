@@ -157,7 +157,7 @@ def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, 
 
 @native
 def brings_the_same(w: ptr_to(Warp), record: ptr_to(Record)) -> u32:
-    """1 if the store that is being issued writes what another one writes there, in a copy of this code for other warps of its CTA."""
+    """1 if the store that is being issued writes what another one writes there, in a copy of this code for other warps."""
     cluster = w.cta.cluster
     p = proxies_of(cluster)
     if u64(p.store) == 0 or record.cta != w.cta.linear or record.warp == w.index or (record.flags & ATOMIC) != 0:
