@@ -47,7 +47,8 @@ def of_fault(grid: Grid, cta: ResidentCta, error: ExecutionFault) -> tuple[Findi
     lanes = 1 << int(state["fault_lane"])
     who = threads_text(grid, int(state["linear"]), int(state["fault_warp"]), lanes)
     ins = grid.kernel.sites[int(state["fault_site"])]
-    message = error.message.partition("\n")[0].removesuffix(f", in {who}").removesuffix(f", in {block_text(grid, int(state['linear']))}")
+    block = block_text(grid, int(state["linear"]))
+    message = error.message.partition("\n")[0].removesuffix(f", in {who}").removesuffix(f", in {block}")
     message, where = _said_once(grid, cta, message)
     return (
         Finding(
