@@ -145,8 +145,8 @@ VOCABULARY = {
 OWN = {"execution", "instruction", "matmul", "operands"}  # of instruction/
 # The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
 NATIVE = {
-    "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "pending", "printing", "reduce", "registers",
-    "scheduler", "standstill", "store_async", "transfers", "waiting", "watch", "wgmma_operands", "windows",
+    "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "hooks_operands", "pending", "printing",
+    "reduce", "registers", "scheduler", "standstill", "store_async", "transfers", "waiting", "watch", "wgmma_operands", "windows",
 }  # fmt: skip
 
 
@@ -155,6 +155,25 @@ def test_chapters_have_one_name_on_every_storey() -> None:
     for storey, shared in (("machine/meaning", VOCABULARY), ("machine/runtime", NATIVE), ("instruction", OWN)):
         files = {p.stem for p in (ROOT / storey).glob("*.py")} - {"__init__"}
         assert files <= CHAPTERS | shared and not CHAPTERS & shared
+
+
+def natives(text: str) -> list[str]:
+    """Native functions of a file, by their names."""
+    tree = ast.parse(text)
+    return [
+        node.name for node in tree.body
+        if isinstance(node, ast.FunctionDef) and any("native" in ast.unparse(d) for d in node.decorator_list)
+    ]  # fmt: skip
+
+
+def test_no_two_native_functions_have_one_name() -> None:
+    """A kernel's native code is one program: of two functions of one name it would call whichever came first."""
+    where: dict[str, list[str]] = {}
+    for storey in ("runtime", "sanitizer"):
+        for path in sorted((ROOT / "machine" / storey).glob("*.py")):
+            for name in natives(path.read_text()):
+                where.setdefault(name, []).append(f"{storey}/{path.stem}")
+    assert len(where) > 100 and not {name: files for name, files in where.items() if len(files) > 1}
 
 
 def test_every_chapter_has_its_file_of_tests() -> None:

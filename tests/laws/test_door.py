@@ -16,8 +16,8 @@ from mmulator.codegen.lang import Hook, Native
 from mmulator.codegen.values import Builder
 from mmulator.machine.compile.kernel import Jit
 from mmulator.machine.module import Module
-from mmulator.machine.runtime import events
 from mmulator.machine.runtime.events import Access, Proxy
+from mmulator.machine.sanitizer.instrument import HOOK_FILES, SANITIZE
 from tests.support.memory_ways import READS, WRITES, Walk, statements
 from tests.support.tracing import MEMORY, REGISTER, REGISTERS, TRACE, Event, traced
 
@@ -212,10 +212,13 @@ L: red.global.add.u32 [%rd0], 1; add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, 100; 
 
 def test_without_a_subscriber_nothing_is_there() -> None:
     """A hook leaves no trace in the code of the run time; with one, only what reaches a hook is another function."""
-    hooks = {name for name, value in vars(events).items() if isinstance(value, Hook)}
-    assert set(TRACE.hooks) <= hooks
+    hooks = {name for file in HOOK_FILES for name, value in vars(file).items() if isinstance(value, Hook)}
+    assert hooks >= {*TRACE.hooks, *SANITIZE.hooks}
     for function in natives():
         text = "".join(b.text() for b in [function.build()[0]])
         assert not any(f"@{h}(" in text for h in hooks) and "trace" not in text, function.name
-        other = function.under(TRACE)
-        assert other is function or (other and re.search(r"@(trace_|[\w.]+\.trace\()", other.build()[0].text())), function.name
+        for instrument in (TRACE, SANITIZE):
+            other = function.under(instrument)
+            called = {f.name for f in instrument.hooks.values()}
+            found = re.findall(r"@([\w.]+)\(", other.build()[0].text()) if other else []
+            assert other is function or any(n in called or n.endswith(f".{instrument.name}") for n in found[1:]), function.name

@@ -74,6 +74,16 @@ def test_a_deadlock_is_a_finding_and_not_said_twice() -> None:
         launch("mov.u32 %r0, %tid.x;\n setp.lt.u32 %p0, %r0, 32;\n @%p0 bar.sync 0;\n @!%p0 bar.sync 1, 64;\n")
     assert [f.rule for f in caught.value.findings] == ["deadlock-at-barrier"]
     assert "sanitizer:" not in str(caught.value)
+    (f,) = caught.value.findings
+    assert f.where.startswith("32 of 64 threads have arrived at barrier 0") and f.where not in f.message
+
+
+def test_the_finding_of_a_fault_says_nothing_twice() -> None:
+    with pytest.raises(ExecutionFault, match=r"of 4 bytes at address .* in block \(0, 0, 0\), thread \(4, 0, 0\)") as caught:
+        launch("mov.u32 %r0, %tid.x;\n mad.wide.u32 %rd1, %r0, 4, %rd0;\n st.global.b32 [%rd1], %r0;\n")
+    (f,) = caught.value.findings
+    assert (f.message, f.threads) == ("out of bounds: st.global.b32", "block (0, 0, 0), thread (4, 0, 0)")
+    assert f.where == "4 bytes at byte 16 of argument 0 (out), which has 16"
 
 
 def test_runs_together() -> None:

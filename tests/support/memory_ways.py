@@ -40,7 +40,7 @@ ACCESS = {"ld": "read", "ldu": "read", "st": "write", "atom": "both", "red": "bo
           "clusterlaunchcontrol": "clear", "mbarrier": "word"}  # fmt: skip
 ARRIVALS = 1000  # of the mbarriers that are made for those who need some
 READS = ("read", "both", "first", "edit", "copy-read", "combine-read")
-WRITES = ("write", "both", "drop", "edit", "clear", "copy-write")
+WRITES = ("write", "both", "drop", "edit", "clear", "make", "copy-write")
 PATTERN = 0xA5  # every byte that a statement writes
 
 
@@ -156,7 +156,7 @@ def _written(row: Row, taken: dict[str, str]) -> Iterator[Statement]:
     mnemonic = ".".join(words)
     if access == "word":
         text = f"{mnemonic} {', '.join(operands)};"
-        done = "read" if row.effects.memory is Memory.READ else "both"
+        done = {Memory.READ: "read", Memory.WRITE: "make"}.get(row.effects.memory, "both")
         made = row.name != "mbarrier.init"
         before = _MADE if made else ""
         yield Statement(mnemonic, text, done, space or "to-shared", size, size, before=before, words=made)
@@ -472,7 +472,7 @@ class Walk:
             match s.access:
                 case "write":
                     wanted[inside] = PATTERN
-                case "both" | "edit":  # what comes of it is not looked at here
+                case "both" | "edit" | "make":  # what comes of it is not looked at here
                     wanted[inside] = bytes_[inside]
                 case "combine-read" if window == s.to:
                     wanted[: s.size] = bytes_[: s.size]

@@ -65,6 +65,7 @@ def use_barrier(t: ptr_to(Transfer), rank: u32) -> None:
     if u64(entry) != 0:
         p.agent = entry.agent
         p.clock = entry.clock
+        p.noted = u32(1)
         name = name_of(cluster, entry.agent)
         name.agent = entry.agent + 1
         name.first = entry.clock - entry.phase

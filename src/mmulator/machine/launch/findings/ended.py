@@ -47,12 +47,23 @@ def of_fault(grid: Grid, cta: ResidentCta, error: ExecutionFault) -> tuple[Findi
     lanes = 1 << int(state["fault_lane"])
     who = threads_text(grid, int(state["linear"]), int(state["fault_warp"]), lanes)
     ins = grid.kernel.sites[int(state["fault_site"])]
+    message, where = _said_once(grid, cta, error.message.partition("\n")[0].removesuffix(f", in {who}"))
     return (
         Finding(
-            rule.name, str(rule.severity), error.message.partition("\n")[0], ins.mnemonic, location(ins), ins.span.brief, who,
-            _where(grid, cta), None, grid.seed, 1, error.hint or rule.hint, span=ins.span,
+            rule.name, str(rule.severity), message, ins.mnemonic, location(ins), ins.span.brief, who, where, None, grid.seed, 1,
+            error.hint or rule.hint, span=ins.span,
         ),
     )  # fmt: skip
+
+
+def _said_once(grid: Grid, cta: ResidentCta, message: str) -> tuple[str, str]:
+    """What a fault says, and where: bytes of memory are in the second alone."""
+    from mmulator.machine.launch.faults import describe_address
+
+    address, size = int(cta.state["fault_address"]), int(cta.state["fault_bytes"])
+    where = describe_address(grid, address, cta)
+    bare = message.replace(f" of {size} bytes at address 0x{address:x}, {where}", "")
+    return (bare, f"{size} byte{'s' * (size != 1)} at {where}") if bare != message else (message, _where(grid, cta))
 
 
 def _where(grid: Grid, cta: ResidentCta) -> str:
