@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +89,23 @@ def _argument(said: str, chance: np.random.Generator) -> Any:
     return float(value) if kind[0] in "fb" else int(value, 0)
 
 
+@lru_cache(maxsize=1)
+def _loaded(file: Path, change: str | None) -> mm.Module:
+    return mm.Module.load(text(file, change))
+
+
+def module_of(file: Path, change: str | None) -> mm.Module:
+    """One for several seeds, unless it has variables, which launches leave as they are."""
+    found = _loaded(file, change)
+    return mm.Module.load(text(file, change)) if found.variables else found
+
+
 def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) -> Any:
     """The report of a sanitized launch; of one that faults, the error, which has its findings."""
     said = launch_of(file) | more
     chance = np.random.default_rng(0)
     args = [_argument(a, chance) for a in said.pop("args", [])]
-    module = mm.Module.load(text(file, change))
+    module = module_of(file, change)
     try:
         return module[said.pop("entry", next(iter(module)))].launch(args=args, sanitize="strict", seed=seed, timeout=60, **said)
     except mm.errors.ExecutionFault as fault:
