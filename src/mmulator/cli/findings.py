@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 FOUND = 3  # exit code
 _COLOURS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1m"}
+_SEVERITY = re.compile(rf": ({'|'.join(_COLOURS)}):(?= |$)")
 
 
 def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool) -> Wish:
@@ -45,11 +47,7 @@ def print_paragraphs(findings: Sequence[Finding], seeds: int = 1) -> None:
 
 def _coloured(line: str) -> str:
     """`k.ptx:7: error: ...`, with its severity in colour."""
-    at = {word: found for word in _COLOURS if (found := line.find(f": {word}: ")) >= 0}
-    if not at:
-        return line
-    word = min(at, key=lambda word: at[word])
-    return line.replace(f": {word}: ", f": {_COLOURS[word]}{word}\x1b[0m: ", 1)
+    return _SEVERITY.sub(lambda found: f": {_COLOURS[found[1]]}{found[1]}\x1b[0m:", line, count=1)
 
 
 def print_findings(judged: Judged) -> None:

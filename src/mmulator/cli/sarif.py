@@ -114,10 +114,16 @@ def _result(finding: Finding, index: int, files: _Files) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "ruleId": finding.rule, "ruleIndex": index, "kind": "fail", "level": finding.severity,
-        "message": {"text": _sentence(finding.message)}, "locations": [_located(finding, "", files)],
+        "message": {"text": _told(finding)}, "locations": [_located(finding, "", files)],
         "relatedLocations": related, "occurrenceCount": finding.count,
         "properties": {name: value for name, value in facts.items() if value != ""},
     }  # fmt: skip
+
+
+def _told(finding: Finding) -> str:
+    """What code hosts show: what is wrong, where in memory, and by whom."""
+    more = (f"{name}: {text}." for name, text in (("Where", finding.where), ("By", finding.threads)) if text)
+    return " ".join([_sentence(finding.message), *more])
 
 
 def fingerprint(finding: Finding) -> str:

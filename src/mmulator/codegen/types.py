@@ -127,6 +127,7 @@ class Struct:
         self.align = max(align, 1)
         self.size = -(-at // self.align) * self.align
 
+    @cache  # noqa: B019  (structs live as long as the program)
     def numpy_dtype(self) -> Any:
         import numpy as np
 

@@ -36,7 +36,7 @@ UNDEFINED_ADDRESS = Rule(
     static=True,
 )  # fmt: skip
 UNDEFINED_COPY = Rule(
-    703, "uninitialized-copy", Severity.ERROR, "an asynchronous copy takes bytes that nobody has written to global memory",
+    703, "uninitialized-copy", Severity.ERROR, "an asynchronous copy takes to global memory bytes that nobody has written",
     f"{_STATE}: State Spaces",
     f"{_NO_VALUE} Here a bulk or tensor copy, or a reduction, reads shared memory that no thread and no copy has written.",
     "write the whole tile before the copy, or copy only the part that was written",

@@ -83,7 +83,8 @@ class Sanitizer:
         return tuple(f for f in self._all() if self._tells(f))
 
     def _all(self) -> tuple[Finding, ...]:
-        return findings_of(self.grid, self.tables[self.tables["rule"] != 0])
+        tables = self.tables[self.logs["count"] != 0]  # the others were never touched
+        return findings_of(self.grid, tables[tables["rule"] != 0])
 
     def _tells(self, finding: Finding) -> bool:
         if self.rules is not None:

@@ -355,6 +355,8 @@ def _written(e: Emitter, s: Shadow, ins: Instruction, values: tuple[Operand, ...
 
 
 def _st(e: Emitter, s: Shadow, ins: Instruction) -> Callable[[], None] | None:
+    if "bulk" in ins.modifiers:  # of zeros
+        return None
     return _written(e, s, ins, elements(ins.operands[1]), max(type_bits(ins.form["type"]) // 8, 1))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mmulator.codegen.types import Struct
-from mmulator.machine.launch.arena import pointer
+from mmulator.machine.launch.arena import blank, pointer
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.clocks import ALL, FIRST, ISSUES, PROXIES, Collector, Knower, Orders
@@ -19,6 +19,7 @@ from mmulator.machine.state import COPIES, LANES, NUM_BARRIERS
 SPARE_AGENTS, VIEWS_OF_THREAD = 256, 64
 MOST_VIEWS, MOST_SNAPSHOTS, MOST_ROWS = 1 << 28, 1 << 27, 1 << 26  # bytes, of which only what is used is ever touched
 LEAST_VIEWS = 256
+_WORD = np.dtype(np.uint32)
 MOST_CLUSTERS = 8192  # of which each is remembered by itself what it has released
 
 
@@ -33,7 +34,7 @@ def _filled(struct: Struct, parts: Mapping[str, np.ndarray], **numbers: int) -> 
 
 
 def _bytes(struct: Struct, count: int) -> np.ndarray:
-    return np.zeros(struct.size * count, np.uint8)
+    return blank(struct.size * count, np.dtype(np.uint8))
 
 
 def _agents(grid: Grid) -> tuple[int, int, int]:
@@ -48,10 +49,10 @@ def of_cluster(resident: Resident) -> list[np.ndarray]:
     kernel, warps, ctas = resident.grid.kernel, len(resident.warps), resident.size
     threads, copies, stride = _agents(resident.grid)
     capacity = max(min(VIEWS_OF_THREAD * threads, MOST_VIEWS // (4 * stride)), LEAST_VIEWS)
-    pool = np.zeros(capacity * stride, np.uint32)
+    pool = blank(capacity * stride, _WORD)
     pool[stride * ALL : stride * (ALL + 1)] = 0xFFFFFFFF
     parts = {
-        "pool": pool, "counts": np.zeros(capacity, np.uint32), "free": np.zeros(capacity, np.uint32),
+        "pool": pool, "counts": blank(capacity, _WORD), "free": blank(capacity, _WORD),
         "knowers": _bytes(Knower, warps), "barriers": _bytes(Collector, ctas * NUM_BARRIERS), "gone": _bytes(Collector, ctas),
         "phasers": _bytes(Phaser, PHASERS * kernel.mbarriers), "locations": _bytes(Location, LOCATIONS),
         "issues": _bytes(Collector, ISSUES * warps * bool(kernel.matrix.tiles)), "strangers": _bytes(Stranger, threads),
@@ -71,9 +72,9 @@ def of_launch(grid: Grid) -> list[np.ndarray] | None:
     capacity = max(MOST_SNAPSHOTS // (4 * stride), FIRST)
     rows = FIRST if clusters > MOST_CLUSTERS else max(min(MOST_ROWS // (4 * clusters), PLACES), FIRST)
     parts = {
-        "free": np.zeros(capacity, np.uint32), "counts": np.zeros(capacity, np.uint32), "places": _bytes(Place, PLACES),
-        "snapshots": np.zeros(capacity * stride, np.uint32), "row_free": np.zeros(rows, np.uint32),
-        "rows": np.zeros(rows * (clusters if rows > FIRST else 1), np.uint32),
+        "free": blank(capacity, _WORD), "counts": blank(capacity, _WORD), "places": _bytes(Place, PLACES),
+        "snapshots": blank(capacity * stride, _WORD), "row_free": blank(rows, _WORD),
+        "rows": blank(rows * (clusters if rows > FIRST else 1), _WORD),
     }  # fmt: skip
     return _filled(
         World, parts, clusters=clusters, stride=stride, capacity=capacity, fresh=FIRST, row_capacity=rows, row_fresh=FIRST

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Sequence
 
 import numpy as np
 
 from mmulator.isa.effects import Memory
-from mmulator.machine.launch.arena import pointer
+from mmulator.machine.launch.arena import blank, pointer, untouched
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.records import (
@@ -34,22 +33,6 @@ CELL, GRANULE = 8, 16
 LEAST_RECORDS, LEAST_NODES = 1 << 16, 1 << 16
 SHARED_RECORDS = 1 << 17  # of a resident cluster; when they are used up all is forgotten, and they are there again
 READERS = 3  # of a cell of global memory
-_NORESERVE = 0x4000  # Linux: address space alone, of which pages are there when they are touched
-
-
-def untouched(size: int) -> np.ndarray | None:
-    """Zeros that take no memory until they are touched; None if there is not even the address space."""
-    try:
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
-        pages = mmap.mmap(-1, max(size, 1), flags=flags)
-        if hasattr(mmap, "MADV_NOHUGEPAGE"):
-            pages.madvise(mmap.MADV_NOHUGEPAGE)
-    except (AttributeError, OSError, ValueError):
-        try:
-            return np.zeros(max(size, 1), np.uint8)
-        except MemoryError:
-            return None
-    return np.frombuffer(pages, np.uint8)
 
 
 def address_operands(grid: Grid) -> list[int]:
@@ -110,7 +93,7 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     room, node_room = SHARED_RECORDS, max(4 * LEAST_NODES, size * resident.size)
     state = np.zeros(1, Races.numpy_dtype())
     arrays: dict[str, np.ndarray] = {
-        "cells": np.zeros(sheets * SHEET_CELLS, np.uint64), "sheets": np.zeros(sheets + 1, np.uint32),
+        "cells": blank(sheets * SHEET_CELLS, np.dtype(np.uint64)), "sheets": np.zeros(sheets + 1, np.uint32),
         "verdicts": np.zeros(len(resident.warps) * VERDICTS, Verdict.numpy_dtype()),
         "patterns": np.zeros(PATTERNS, Pattern.numpy_dtype()),
     }  # fmt: skip
@@ -118,7 +101,7 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
         state[name] = pointer(array)
     state["stride"], state["sheet_count"] = stride, sheets
     own: dict[str, np.ndarray] = {
-        "records": np.zeros(room + 1, Record.numpy_dtype()), "nodes": np.zeros(node_room + 1, Node.numpy_dtype()),
+        "records": blank(room + 1, Record.numpy_dtype()), "nodes": blank(node_room + 1, Node.numpy_dtype()),
         "memo": np.zeros(MEMO, np.uint32), "joins": np.zeros(JOINS, Join.numpy_dtype()),
     }  # fmt: skip
     memo, joins = np.zeros(MEMO, np.uint32), np.zeros(JOINS, Join.numpy_dtype())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mmulator.machine.launch.arena import pointer
+from mmulator.machine.launch.arena import blank, pointer
 from mmulator.machine.launch.findings.context import Context
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.values import Source, ValuesState
@@ -16,10 +16,10 @@ from mmulator.ptx.tree import Address, Reg, Symbol
 from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_COPY, UNDEFINED_STORE
 
 _DOES = {
-    UNDEFINED_STORE.number: "{} stores a value that nobody has written to global memory",
+    UNDEFINED_STORE.number: "{} stores to global memory a value that nobody has written",
     UNDEFINED_BRANCH.number: "{} depends on a value that nobody has written",
     UNDEFINED_ADDRESS.number: "{} takes its address from a value that nobody has written",
-    UNDEFINED_COPY.number: "{} takes bytes of shared memory to global memory that nobody has written",
+    UNDEFINED_COPY.number: "{} copies to global memory bytes of shared memory that nobody has written",
 }  # fmt: skip
 
 
@@ -51,8 +51,9 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     """A byte for each of shared and of local memory, and of each warp what it loaded last that has no value."""
     grid, warps = resident.grid, len(resident.warps)
     state = np.zeros(1, ValuesState.numpy_dtype())
-    shared = np.zeros(grid.shape.shared * resident.size + 64, np.uint8)
-    local = np.zeros(grid.kernel.local_bytes * LANES * warps + 64, np.uint8)
+    byte = np.dtype(np.uint8)
+    shared = blank(grid.shape.shared * resident.size + 64, byte)
+    local = blank(grid.kernel.local_bytes * LANES * warps + 64, byte)
     sources = np.zeros(warps, Source.numpy_dtype())
     state["shared"], state["shared_bytes"] = pointer(shared), grid.shape.shared
     state["local"], state["local_bytes"] = pointer(local), grid.kernel.local_bytes

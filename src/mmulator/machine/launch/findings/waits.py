@@ -57,6 +57,8 @@ def _finding(
     grid: Grid, rule: Rule, message: str, ins: Instruction, threads: str, where: str = "", conflict: Place | None = None,
     hint: str | None = None,
 ) -> Finding:
+    if where:
+        message = message.removesuffix(f"; {where}")  # it is said once
     return Finding(
         rule.name, str(rule.severity), message, ins.mnemonic, location(ins), ins.span.brief, threads, where, conflict, grid.seed,
         1, hint or rule.hint, span=ins.span,
