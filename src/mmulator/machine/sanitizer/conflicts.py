@@ -9,6 +9,7 @@ first.
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
+from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.machine.runtime.events import Access
 from mmulator.machine.sanitizer.clocks import KNOWN, agent_of
@@ -17,12 +18,13 @@ from mmulator.machine.sanitizer.issues import issue_knows, latest_in
 from mmulator.machine.sanitizer.proxy_maps import map_used_by, map_written
 from mmulator.machine.sanitizer.proxy_state import is_issue, name_of, proxies_of, slot_of_issue, warp_of
 from mmulator.machine.sanitizer.records import PER_LANE, PROXY_FROM, Kind, Record, kind_of
+from mmulator.machine.sanitizer.replicas import is_replica
 from mmulator.machine.sanitizer.state import Found
-from mmulator.machine.state import FULL, Cluster, Warp
+from mmulator.machine.state import FULL, Cluster, Transfer, Warp
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import proxies as rules
 
-WRITE = int(Access.WRITE)
+ATOMIC, WRITE = int(Access.ATOMIC), int(Access.WRITE)
 _FENCE, _READ_EARLY, _REFILL, _OPERAND, _SOURCE, _OVERLAP, _RESULT, _RACE, _COPY_FENCE = (
     r.number for r in (
         rules.FENCE_MISSING, rules.READ_BEFORE_WAIT, rules.REFILL_EARLY, rules.OPERAND_OVERWRITTEN, rules.SOURCE_REUSED,
@@ -153,6 +155,18 @@ def async_conflict(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, write: u32, 
         tell_conflict(w, lanes, site, at, bytes, record, others, u32(_SOURCE), u32(0))
 
 
+@native
+def brings_the_same(w: ptr_to(Warp), record: ptr_to(Record)) -> u32:
+    """1 if the store that is being issued writes what another one writes there, in a copy of this code for other warps."""
+    cluster = w.cta.cluster
+    p = proxies_of(cluster)
+    if u64(p.store) == 0 or record.cta != w.cta.linear or record.warp == w.index or (record.flags & ATOMIC) != 0:
+        return u32(0)
+    if p.replica == 0:
+        p.replica = u32(2) - is_replica(cluster, cast_ptr(Transfer, p.store))
+    return u32(p.replica == 1)
+
+
 # an asynchronous access -------------------------------------------------------------------------------------------------
 @native
 def async_found(
@@ -210,6 +224,9 @@ def async_found(
         return
     if site == record.site and shared == 0 and record.cta == w.cta.linear and record.warp == w.index and others != lanes:
         return  # lanes of a warp that all issue the same store
+    if other_kind == int(Kind.TENSOR) and shared == 0 and site != record.site:
+        if brings_the_same(w, record) != 0:
+            return
     if (record.flags & WRITE) != 0 or foreign != 0 or shared == 0:
         tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(0))
         return

@@ -7,6 +7,7 @@ from mmulator.codegen.ops import load, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import i64, ptr_to, u32, u64
 from mmulator.machine.runtime.hooks_operands import Operand
 from mmulator.machine.sanitizer.found import find
+from mmulator.machine.sanitizer.shadow import put_by_tensor_copy
 from mmulator.machine.state import FULL, Warp
 from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
 from mmulator.program.fragments import Misuse
@@ -63,7 +64,9 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
 
 @native
 def judge_base(w: ptr_to(Warp), mask: u32, descriptor: u64, operand: u32, site: u32) -> None:
-    """Whether a swizzled matrix begins in the first row of the pattern that its base offset says."""
+    """Whether a swizzled matrix begins in the first row of the pattern that its base offset says. Tensor copies swizzle by the
+    address, so that the pattern of what they bring begins at multiples of its size, wherever the matrix does (CUTLASS has such).
+    """
     mode = u32(descriptor >> 62)
     if mode == 0:
         return
@@ -74,6 +77,9 @@ def judge_base(w: ptr_to(Warp), mask: u32, descriptor: u64, operand: u32, site: 
     if start % (8 * row) >= row:
         wanted = (start >> 7) & 7
     if base != wanted:
+        if base == 0:
+            if put_by_tensor_copy(w, start) != 0:
+                return
         entry = find(w, u32(_BASE), site, mask, u64(0), u32(0))
         if u64(entry) != 0:
             if entry.count == 1:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, stack, trailing_zeros
-from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.codegen.ops import cast_ptr, copy_bytes, null, stack, trailing_zeros
+from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.machine.runtime.boxes import Box, next_row, row_inside, row_offset
 from mmulator.machine.runtime.bulk import ALL, BYTES, FROM, KEPT, TO
 from mmulator.machine.runtime.cluster import RESPONSE
@@ -220,7 +220,11 @@ def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
         note_use(w, t.lane, u32(NO_AGENT), u32(0), l.reads - 1, clock, t.site)
     if shape == Shape.BOX:
         operation_acts(w, t.lane, t.site, access, u32(Kind.TENSOR), l.writes - 1, clock, u32(1), a)
+        if t.kind == u32(TransferKind.TENSOR_STORE):
+            p.store = t
+            p.replica = u32(0)
         touch_tensor(a, cast_ptr(Box, address(t.payload)))  # noqa: F821
+        p.store = null(u8)
     else:
         operation_acts(w, t.lane, t.site, access, u32(Kind.BULK), l.writes - 1, clock, u32(1), a)
         kept = u32(ALL)

@@ -6,7 +6,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, fill_bytes
-from mmulator.codegen.types import Struct, ptr_to, u32, u64
+from mmulator.codegen.types import Struct, ptr, ptr_to, u32, u64
 from mmulator.machine.sanitizer.clocks import Collector, agent_of, drop_view, knower_of, new_agent, orders_of
 from mmulator.machine.sanitizer.found import of_cluster
 from mmulator.machine.sanitizer.records import Met
@@ -42,12 +42,14 @@ METS = 8  # operations of a warpgroup, of which the writers of B are known
 
 # Of a resident cluster. groups: of each warpgroup its agent + 1, whose clock is an operation's number + 1. map: the map that the
 # copy being issued uses, or 0; maps: an agent whose end nobody knows, for uses of maps. agent, clock: what the operation being
-# issued ends with. noted: names or issues are.
+# issued ends with. noted: names or issues are. store: the store of a box that is being issued, or null; replica: 1 if it brings
+# what another one does, 2 if it does not, 0 if nobody has asked.
 Proxies = Struct("Proxies", [
     ("groups", ptr_to(u32)), ("gathered", ptr_to(Gathered)), ("met", ptr_to(Met)),
     ("lanes", ptr_to(BulkLane)), ("group_count", u32), ("group_stride", u32), ("lane_count", u32),
     ("map", u64), ("maps", u32), ("use_count", u32), ("acquired_count", u32), ("released_count", u32), ("agent", u32),
-    ("told", u64), ("told_site", u32), ("clock", u32), ("noted", u32), ("uses", MapUse, MAP_USES),
+    ("told", u64), ("told_site", u32), ("clock", u32), ("noted", u32), ("store", ptr), ("replica", u32),
+    ("uses", MapUse, MAP_USES),
     ("acquired", MapFence, MAP_FENCES), ("released", MapFence, MAP_FENCES),
     ("names", Named, NAMES), ("issues", Issue, ISSUES),
 ])  # fmt: skip

@@ -29,10 +29,12 @@ from mmulator.machine.sanitizer.records import (
     WRITE,
     Actor,
     Area,
+    Kind,
     LaunchRaces,
     Races,
     Store,
     enough,
+    kind_of,
     races_of,
     record_of,
 )
@@ -177,6 +179,27 @@ def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
         touch_piece(a, cells + number * SHEET_CELLS, sheets + number, inside, u32(count))
         place = place + count
         left = left - count
+
+
+@native
+def put_by_tensor_copy(w: ptr_to(Warp), place: u32) -> u32:
+    """1 if a tensor copy wrote last to an address of the CTA's shared window, or it is not known who did."""
+    s = races_of(w.cta.cluster)
+    if u64(s) == 0 or place < SHARED_BASE:
+        return u32(1)
+    at = u64(place - SHARED_BASE)
+    if at >= u64(s.stride) * SHEET:
+        return u32(1)
+    at = at + u64(w.cta.rank * s.stride) * SHEET
+    number = at >> SHEET_BITS
+    mode = s.sheets[number]
+    if mode == 0:
+        return u32(1)
+    cell = (s.cells + number * SHEET_CELLS + cells_from(mode - 1))[(u32(at) & (SHEET - 1)) >> (mode - 1)]
+    record = u32(cell) >> LANE_BITS
+    if record == 0:
+        return u32(1)
+    return u32(kind_of((cast_ptr(Store, s).records + record).flags) == int(Kind.TENSOR))
 
 
 # actors ---------------------------------------------------------------------------------------------------------------
