@@ -31,6 +31,7 @@ class Sanitizer:
     def __init__(self, rules: frozenset[str] | None = None, strict: bool = False) -> None:
         """rules: names of those that are told of; None: all, but those of severity note unless it is `strict`."""
         self.rules, self.strict = rules, strict
+        self.said: tuple[bytes, tuple[Finding, ...]] | None = None  # entries, and the findings that they are
         self.kept: list[Any] = []  # memory that native code has the addresses of
 
     @property
@@ -84,7 +85,11 @@ class Sanitizer:
 
     def _all(self) -> tuple[Finding, ...]:
         tables = self.tables[self.logs["count"] != 0]  # the others were never touched
-        return findings_of(self.grid, tables[tables["rule"] != 0])
+        found = tables[tables["rule"] != 0]
+        raw = found.tobytes()
+        if self.said is None or self.said[0] != raw:
+            self.said = raw, findings_of(self.grid, found)
+        return self.said[1]
 
     def _tells(self, finding: Finding) -> bool:
         if self.rules is not None:
