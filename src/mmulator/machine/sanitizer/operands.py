@@ -119,12 +119,11 @@ def judge_place(w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, 
 
 @native
 def judge_metadata(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u32, unordered: u32, site: u32) -> None:
-    """The nibbles of the lanes whose metadata is used: the first that must not be there. Words of zeros are what tensor copies
-    bring from beyond a tensor, where A is zero, too (CUTLASS has such)."""
+    """The nibbles of the lanes whose metadata is used: the first that must not be there."""
     every = load(U32, words)
     for n in range(u32(8)):
         nibbles = (every >> U32(n * 4)) & 15
-        bad = lanes & mask_bits((((U32(undefined) >> nibbles) & 1) != 0) & (every != 0))
+        bad = lanes & mask_bits(((U32(undefined) >> nibbles) & 1) != 0)
         if bad != 0:
             lane = trailing_zeros(bad)
             nibble = (words[lane] >> (n * 4)) & 15
