@@ -244,6 +244,9 @@ def test_without_the_option_nothing_happens(tmp_path: Path) -> None:
     assert "1 passed, 1 skipped" in lines[-1] and any("needs pytest --mmulator" in line for line in lines)
     lines = run(tmp_path, "-k", "needs", "test_none.py", MMULATOR_EXEC=sys.prefix)  # what `mmulator exec` says
     assert "1 passed" in lines[-1] and "mmulator: no launches" in lines
+    assert not any(line.startswith("sanitizer: ") for line in lines)
+    lines = run(tmp_path, "-k", "needs", "--sanitize", "test_none.py", MMULATOR_EXEC=sys.prefix)
+    assert any(line.startswith("sanitizer: no launches; ") for line in lines)
 
 
 def test_the_workflow_of_the_page_is_one() -> None:

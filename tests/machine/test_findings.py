@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,7 +12,10 @@ import pytest
 import mmulator as mm
 from mmulator.errors import ExecutionFault, LaunchError, UndefinedBehaviour, undefined
 from mmulator.findings import Finding, Place, at_places, by_severity, counted, grouped, paragraph, paragraphs, places, union
+from mmulator.machine.launch.findings.context import Context
+from mmulator.machine.launch.findings.races import SENTENCES
 from mmulator.rules import RULES
+from mmulator.rules.races import COPY_SOURCE
 from tests.support.ptx_text import kernel
 
 RULE = "mbarrier-init-in-use"
@@ -133,3 +138,11 @@ def test_coordinates_stay_together() -> None:
         finding = made(threads="block (0, 0, 0), thread (10, 11, 12)" * 2)
         assert not any(line.endswith((",", "thread", "block")) and line.count("(") > line.count(")")
                        for line in paragraph([finding], width))  # fmt: skip
+
+
+@pytest.mark.parametrize("at_copy", [True, False])
+def test_who_writes_is_said_wherever_a_race_with_a_copy_was_found(at_copy: bool) -> None:
+    copy, store = SimpleNamespace(mnemonic="cp.async.ca.shared.global"), SimpleNamespace(mnemonic="st.global.u32")
+    here, other = (copy, store) if at_copy else (store, copy)
+    said = SENTENCES[COPY_SOURCE.number](cast(Context, SimpleNamespace(instruction=here, other=other)))
+    assert said == "st.global.u32 writes bytes that cp.async.ca.shared.global may copy from later"

@@ -185,6 +185,8 @@ class Tests:
             terminalreporter.write_line(f"  {line}")
         for line in self.findings.lines():
             terminalreporter.write_line(line)
+        if self.option.mmulator_sanitize and not self.findings.launches:
+            terminalreporter.write_line("sanitizer: no launches; those of mmulator.Module take sanitize=True themselves")
 
     # a test -------------------------------------------------------------------------------------------------------------
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -67,8 +67,9 @@ class Request:
     GPU: seed of the scheduler's choices, threads of the host, seconds that it may take, whom to tell how far it is,
     elements whose stores are noted, what looks for undefined behaviour, whether the seed chooses the order in which blocks
     begin, too. slice: blocks of code after which another warp has its turn, or another block of the grid, at most, as the seed
-    has it; 0: as many as ever. cluster: blocks of a cluster; None where neither the launch nor the kernel says it. cooperative: all blocks are resident at once, and may wait for each
-    other. counts_clusters: a driver is given the grid in clusters (.blocksareclusters); here it is in blocks.
+    has it; 0: as many as ever. cluster: blocks of a cluster; None where neither the launch nor the kernel says it.
+    cooperative: all blocks are resident at once, and may wait for each other. counts_clusters: a driver is given the grid in
+    clusters (.blocksareclusters); here it is in blocks.
     """
 
     grid: tuple[int, int, int]

@@ -48,4 +48,4 @@ def moved_by_compiler(ins: Instruction) -> bool:
 
 
 def copies(ins: Instruction) -> bool:
-    return ins.opcode == "mov" or ins.effects.algebra is Algebra.COPY
+    return ins.effects.algebra is Algebra.COPY

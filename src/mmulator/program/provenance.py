@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum
 
-from mmulator.isa.effects import Ends
+from mmulator.isa.effects import Ends, Memory, Queue, Step
+from mmulator.isa.flows import Place, place
 from mmulator.isa.types import type_bits
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import (
@@ -46,12 +47,13 @@ def variables_of(module: Module, function: Function) -> dict[str, Variable]:
 
 def accessed_bytes(ins: Instruction) -> int:
     """That each lane accesses at the first of its addresses; 0 if that is not known here."""
-    if ins.opcode in ("ld", "st", "atom", "red", "ldu") and "type" in dict(ins.form.modifiers):
+    effects = ins.effects
+    if effects.counted_as in ("memory", "atomic") and "type" in dict(ins.form.modifiers):
         target = ins.operands[0 if not isinstance(ins.operands[0], Address) else 1]
         return max(type_bits(ins.form["type"]) // 8, 1) * (len(target.elements) if isinstance(target, VectorOperand) else 1)
-    if ins.opcode in ("ldmatrix", "stmatrix"):
+    if effects.counted_as == "matrix move" and effects.memory is not Memory.NONE:
         return ROW
-    if ins.opcode == "cp" and len(ins.operands) > 2 and "bulk" not in ins.modifiers and isinstance(ins.operands[2], Immediate):
+    if effects.queue is Queue.COPIES and effects.step is Step.ISSUE and isinstance(ins.operands[2], Immediate):
         return ins.operands[2].value
     return 0
 
@@ -95,14 +97,15 @@ def _origin(ins: Instruction, known: dict[str, Origin], variables: dict[str, Var
     """What the results of an instruction come from, or None if that is not known yet."""
     if ins.effects.ends is not Ends.NO or any(isinstance(o, Address) for o in ins.operands):
         return Other.NUMBER  # loaded, or the result of a call
-    if ins.opcode in ("mov", "cvta", "cvt") and len(ins.operands) == 2 and isinstance(ins.operands[0], Reg):
+    kind = place(ins.opcode)
+    if kind is Place.SAME and len(ins.operands) == 2 and isinstance(ins.operands[0], Reg):
         if not isinstance(ins.operands[1], Reg | Symbol):
             return Other.UNKNOWN if _touches(ins, known, variables) else Other.NUMBER
         return _of(ins.operands[1], known, variables)
     sources = [_of(o, known, variables) for o in ins.operands[1:]]
-    if ins.opcode == "selp":
+    if kind is Place.CHOICE:
         return _joined(*sources[:2])
-    if ins.opcode in ("add", "sub", "mad") and len(sources) in (2, 3):
+    if kind is not Place.OTHER and kind is not Place.SAME and len(sources) in (2, 3):
         if any(s is None for s in sources):
             return None
         last = sources[-1]
@@ -111,7 +114,7 @@ def _origin(ins: Instruction, known: dict[str, Origin], variables: dict[str, Var
             return Other.UNKNOWN
         if not found:
             return Other.NUMBER
-        wrong = {"add": False, "sub": isinstance(last, Symbol), "mad": not isinstance(last, Symbol)}[ins.opcode]
+        wrong = kind is not Place.SUM and isinstance(last, Symbol) == (kind is Place.DIFFERENCE)
         return Other.UNKNOWN if wrong else found[0]
     return Other.UNKNOWN if _touches(ins, known, variables) else Other.NUMBER
 

@@ -7,10 +7,10 @@ file does not name has a value wherever it is read, so whoever tracks values at 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Ends, Memory, Queue, Step, Together
+from mmulator.isa.effects import Algebra, Ends, Memory, Queue, Step, Together
+from mmulator.isa.flows import Flow, cancels, joins, usual
 from mmulator.program.blocks import FunctionBlocks
 from mmulator.program.frames import Liveness
 from mmulator.program.uses import CARRY, accesses, uses_and_defs
@@ -31,56 +31,31 @@ class Doubt:
         return (1 + (name in self.unwritten)) * (name in self.loaded)
 
 
-class Flow(Enum):
-    """How the results of an instruction come by a value."""
-
-    DEFINED = "they have one"
-    EACH = "in a lane, if all its sources have one"
-    ANY = "in a lane, if one of its sources has one: parts are put together, and nobody knows which are used"
-    CHOICE = "as of the source that is chosen"
-    LOGIC = "as EACH, or if one source decides alone"
-    LOADED = "if the bytes have been written"
-    ROWS = "the same, of rows that other lanes have the addresses of"
-    PRODUCT = "an element, if its row of A, its column of B and what is added have one"
-    TILE = "of an element, if the bytes of a tile that the warp has one address of have been written"
-    WGMMA = "the same, of matrices in shared memory"
-    LANES = "as of the lane that it is taken from"
-    WARP = "if all lanes that take part have one"
-
-
 _TILES = Flow.ROWS, Flow.TILE
-_BY_OPCODE = {
-    "selp": Flow.CHOICE, "slct": Flow.CHOICE, "shfl": Flow.LANES, "vote": Flow.WARP, "redux": Flow.WARP, "match": Flow.WARP,
-    "mma": Flow.PRODUCT, "ldmatrix": Flow.ROWS, "atom": Flow.LOADED, "ld": Flow.LOADED, "ldu": Flow.LOADED, "prmt": Flow.ANY,
-    "bfi": Flow.ANY, "shf": Flow.ANY,
-}  # fmt: skip
 
 
 def flow_of(ins: Instruction) -> Flow:
     """How the results of an instruction come by a value."""
-    opcode, effects = ins.opcode, ins.effects
-    if opcode == "wmma":
-        loads = "load" in ins.modifiers and ins.form.space.partition("::")[0] in ("", "shared")
-        return Flow.PRODUCT if "mma" in ins.modifiers else Flow.TILE if loads else Flow.DEFINED
+    effects, found = ins.effects, usual(ins.opcode)
+    if effects.counted_as.startswith("wmma"):
+        loads = effects.memory is Memory.READ and ins.form.space.partition("::")[0] in ("", "shared")
+        return Flow.PRODUCT if effects.memory is Memory.NONE else Flow.TILE if loads else Flow.DEFINED
     if effects.queue is Queue.WGMMA and effects.step is Step.ISSUE:
         return Flow.WGMMA
-    if opcode in ("ld", "ldu", "atom") and not in_doubt(ins):
+    if found is Flow.LOADED and not in_doubt(ins):
         return Flow.DEFINED
-    if opcode in _BY_OPCODE:
-        return _BY_OPCODE[opcode]
+    if found is not Flow.EACH:
+        return found
     if effects.ends is not Ends.NO or effects.memory is not Memory.NONE or effects.together is not Together.ALONE:
         return Flow.DEFINED
-    if opcode in ("and", "or") and ins.form["type"] == "pred":
+    if effects.algebra in (Algebra.AND, Algebra.OR) and ins.form["type"] == "pred":
         return Flow.LOGIC
-    if opcode in ("xor", "sub") and len(ins.operands) == 3 and isinstance(ins.operands[1], Reg):
+    if cancels(ins.opcode) and len(ins.operands) == 3 and isinstance(ins.operands[1], Reg):
         b = ins.operands[2]
         if isinstance(b, Reg) and b.name == ins.operands[1].name:
             return Flow.DEFINED  # zero, whatever it is
-    if opcode == "mov" and any(isinstance(o, VectorOperand) for o in ins.operands[1:]) and not ins.form["vec"]:
-        return Flow.ANY
-    if opcode == "cvt" and sum(access == "r" for access, _ in accesses(ins)) > 1:
-        return Flow.ANY  # two numbers side by side
-    return Flow.EACH
+    vector = any(isinstance(o, VectorOperand) for o in ins.operands[1:]) and not ins.form["vec"]
+    return Flow.ANY if joins(ins.opcode, vector, sum(access == "r" for access, _ in accesses(ins))) else Flow.EACH
 
 
 def in_doubt(ins: Instruction) -> bool:
@@ -92,7 +67,7 @@ def in_doubt(ins: Instruction) -> bool:
 def may_miss(ins: Instruction) -> bool:
     """Whether a shfl may read from a lane that does not execute it, whose value is undefined: it does not name them all."""
     mask = ins.operands[-1]
-    return ins.opcode == "shfl" and not (isinstance(mask, Immediate) and mask.bits("b32") == 0xFFFFFFFF)
+    return flow_of(ins) is Flow.LANES and not (isinstance(mask, Immediate) and mask.bits("b32") == 0xFFFFFFFF)
 
 
 def doubt(function: FunctionBlocks, live: Liveness) -> Doubt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmulator.rules.rule import Rule, Severity
 
-_MODEL = "PTX ISA 9.1, Memory Consistency Model: Data-races"
+_MODEL = "PTX ISA 9.1, Memory Consistency Model: Conflict and Data-races"
 _COPY = "PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async"
 _RACE = (
     "Two accesses to the same bytes, of which one writes, conflict. They are a data race unless one happens before the other: by "

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """error: the behaviour is undefined, or the result depends on luck. warning: it works, and probably is not meant. note: by the
-    letter it is wrong, and compilers that everybody uses do it: told only to who asks for it."""
+    """error: the behaviour is undefined, or the result depends on luck. warning: it works, and probably is not meant. note: by
+    the letter it is wrong, and compilers that everybody uses do it: told only to who asks for it."""
 
     ERROR = "error"
     WARNING = "warning"

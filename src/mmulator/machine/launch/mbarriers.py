@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.demangle import base_name
+from mmulator.isa.effects import Memory
 from mmulator.isa.types import type_bits
 from mmulator.machine.launch.arena import bytes_at
 from mmulator.machine.launch.grid import Grid
@@ -84,7 +85,7 @@ def about(grid: Grid, k: Known, is_one: Callable[[Instruction], bool]) -> list[I
 
 def makers(grid: Grid, k: Known) -> list[Instruction]:
     """What may initialise it."""
-    return about(grid, k, lambda ins: ins.opcode == "mbarrier" and "init" in ins.modifiers)
+    return about(grid, k, lambda ins: operates(ins) and "init" in ins.modifiers)
 
 
 def arrivers(grid: Grid, k: Known) -> list[Instruction]:
@@ -92,11 +93,13 @@ def arrivers(grid: Grid, k: Known) -> list[Instruction]:
     return about(grid, k, _arrives)
 
 
+def operates(ins: Instruction) -> bool:
+    """Whether an instruction does something at an mbarrier."""
+    return ins.effects.counted_as == "barrier" and ins.effects.memory is not Memory.NONE
+
+
 def _arrives(ins: Instruction) -> bool:
-    names = {part for m in ins.modifiers for part in m.split("::")}
-    if ins.opcode == "mbarrier":
-        return bool(names & {"arrive", "arrive_drop"})
-    return ins.opcode == "cp" and "mbarrier" in names and "arrive" in names
+    return operates(ins) and not {"arrive", "arrive_drop"}.isdisjoint(part for m in ins.modifiers for part in m.split("::"))
 
 
 # what is known ------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, Memory
+from mmulator.isa.flows import Flow
 from mmulator.isa.form import Form
 from mmulator.isa.types import type_bits
 from mmulator.layouts import Fragment
@@ -32,7 +33,7 @@ from mmulator.machine.runtime.warp import shfl_function
 from mmulator.machine.state import FULL as ALL
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.operands import call_operands
-from mmulator.program.undefined import Flow, flow_of, may_miss
+from mmulator.program.undefined import flow_of, may_miss
 from mmulator.program.uses import accesses, registers_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, flatten
 from mmulator.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_STORE

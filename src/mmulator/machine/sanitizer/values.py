@@ -52,6 +52,9 @@ Pending = Struct("PendingUndefined", [
     ("count", u64),
 ])  # fmt: skip
 ROOM = 256
+# An operand of wgmma, by its descriptor and shape, all of whose bytes have a value: as long as none loses it (`epoch`).
+Sound = Struct("SoundOperand", [("desc", u64), ("shape", u64), ("epoch", u64)])
+SOUND = 256
 ValuesState = Struct("ValuesState", [
     ("shared", ptr), ("shared_bytes", u64),  # of the CTAs, one after the other, each as many
     ("local", ptr), ("local_bytes", u64),  # of the lanes
@@ -59,6 +62,7 @@ ValuesState = Struct("ValuesState", [
     ("moving", u32),  # a transfer is being done
     ("met", u32),  # an operand in shared memory has bytes without a value
     ("count", u32), ("pending", Pending, ROOM),
+    ("epoch", u64), ("sound", Sound, SOUND),
 ])  # fmt: skip
 
 
@@ -314,6 +318,8 @@ def lanes_wrote_nothing(
             outside = outside | (one << lane)
         elif has_value_state(w, place, bytes) != 0:
             fill_bytes(state, UNDEFINED, bytes)
+            s = known(w.cta.cluster)
+            s.epoch = s.epoch + 1
     if outside != 0:
         use_undefined(w, outside, u32(UNDEFINED_STORE.number), memory, site)
     left = mask & ~lanes
@@ -375,6 +381,7 @@ def values_begin(cluster: ptr_to(Cluster)) -> None:
     fill_bytes(cast_ptr(u8, s.sources), 0, s.warps * Source.size)
     s.count = u32(0)
     s.moving = u32(0)
+    s.epoch = s.epoch + 1
 
 
 @native

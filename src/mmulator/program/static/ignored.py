@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mmulator.findings import Finding
+from mmulator.isa.effects import Ends
 from mmulator.program.blocks import Program
 from mmulator.program.static.flow import found
 from mmulator.program.uses import registers_of, uses_and_defs
@@ -26,4 +27,4 @@ def ignored(program: Program) -> Iterator[Finding]:
 
 
 def _waits(ins: Instruction) -> bool:
-    return ins.opcode == "mbarrier" and "try_wait" in ins.modifiers
+    return ins.effects.ends is Ends.WAIT and "try_wait" in ins.modifiers

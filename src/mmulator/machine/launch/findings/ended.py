@@ -10,7 +10,7 @@ from mmulator.errors import ExecutionFault
 from mmulator.findings import Finding
 from mmulator.machine.launch.faults_mbarrier import KINDS as MBARRIER_KINDS
 from mmulator.machine.launch.findings import execution, mbarriers, operands, waits
-from mmulator.machine.launch.findings.context import location, threads_text
+from mmulator.machine.launch.findings.context import block_text, location, threads_text
 from mmulator.machine.launch.mbarriers import known, on_host
 from mmulator.machine.state import FaultKind
 
@@ -47,7 +47,9 @@ def of_fault(grid: Grid, cta: ResidentCta, error: ExecutionFault) -> tuple[Findi
     lanes = 1 << int(state["fault_lane"])
     who = threads_text(grid, int(state["linear"]), int(state["fault_warp"]), lanes)
     ins = grid.kernel.sites[int(state["fault_site"])]
-    message, where = _said_once(grid, cta, error.message.partition("\n")[0].removesuffix(f", in {who}"))
+    block = block_text(grid, int(state["linear"]))
+    message = error.message.partition("\n")[0].removesuffix(f", in {who}").removesuffix(f", in {block}")
+    message, where = _said_once(grid, cta, message)
     return (
         Finding(
             rule.name, str(rule.severity), message, ins.mnemonic, location(ins), ins.span.brief, who, where, None, grid.seed, 1,
@@ -62,7 +64,7 @@ def _said_once(grid: Grid, cta: ResidentCta, message: str) -> tuple[str, str]:
 
     address, size = int(cta.state["fault_address"]), int(cta.state["fault_bytes"])
     where = describe_address(grid, address, cta)
-    bare = message.replace(f" of {size} bytes at address 0x{address:x}, {where}", "")
+    bare = message.removesuffix(f" of {size} bytes at address 0x{address:x}, {where}")
     return (bare, f"{size} byte{'s' * (size != 1)} at {where}") if bare != message else (message, _where(grid, cta))
 
 

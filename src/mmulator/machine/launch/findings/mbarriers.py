@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from mmulator.isa.effects import Queue
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.findings.context import Context
 from mmulator.machine.launch.grid import Grid
-from mmulator.machine.launch.mbarriers import known, makers, on_host
+from mmulator.machine.launch.mbarriers import known, makers, on_host, operates
 from mmulator.machine.launch.resident import Resident, ResidentCta
 from mmulator.machine.sanitizer.ends import Clusters, Reach
 from mmulator.machine.sanitizer.mbarriers import BITS, GRANULE, Keeper, Mbarriers, Use
@@ -50,9 +51,8 @@ def _no_mbarrier(grid: Grid, cta: ResidentCta) -> Rule | None:
     copy was issued before, or was not. There never was one: perhaps none yet, where the text has an mbarrier.init for it."""
     k = known(cta.resident, on_host(cta.resident, int(cta.state["fault_address"])))
     if k.ended is not None:
-        if grid.kernel.sites[int(cta.state["fault_site"])].opcode == "mbarrier":
-            return None
-        return rules.INVAL_IN_USE
+        ins = grid.kernel.sites[int(cta.state["fault_site"])]
+        return None if operates(ins) and ins.effects.queue is Queue.NONE else rules.INVAL_IN_USE
     return rules.INIT_NOT_VISIBLE if makers(grid, k) else rules.NOT_INITIALISED
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mmulator.machine.launch.arena import pointer
-from mmulator.machine.launch.faults import describe_address
-from mmulator.machine.launch.findings.context import Context
+from mmulator.machine.launch.findings.context import Context, memory_text
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.sanitizer.proxy_maps import NO_RELEASE, UNORDERED
@@ -50,10 +49,10 @@ def _read_before_wait(c: Context) -> str:
     if not barrier:
         return f"bytes are read that {_other(c)} may not have written yet"
     said = f"phase {phase - 1} of it" if 0 < waited == phase else f"phase {waited - 1} of it" if waited else "none of its phases"
-    where = describe_address(c.grid, barrier)
+    where = memory_text(c.grid, barrier, 8)
     return (
         f"bytes are read that {_other(c)} may not have written yet: that is so when phase {phase} (parity {phase & 1}) of the "
-        f"mbarrier at {where} is complete, and the reader knows of {said}"
+        f"mbarrier in {where} is complete, and the reader knows of {said}"
     )
 
 

@@ -34,16 +34,28 @@ def _of_block(c: Context) -> str:
     return f"buffer overwritten while it may still be read: {said}" if c.words[0] >> AGAIN else said
 
 
+def _of_copy(said: str) -> Callable[[Context], str]:
+    """Of an access and a cp.async, either of which may be where it was found."""
+
+    def sentence(c: Context) -> str:
+        access, copy = c.instruction.mnemonic, _other(c)
+        if access.startswith("cp.async") and not copy.startswith("cp.async"):
+            access, copy = copy, access
+        return said.format(access, copy)
+
+    return sentence
+
+
 SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {
     rules.WRITE_WRITE.number: _sentence("no barrier lies between"),
     rules.READ_WRITE.number: _of_block,
     rules.IN_WARP.number: _sentence("no bar.warp.sync lies between"),
     rules.BETWEEN_BLOCKS.number: _sentence("nothing orders the two blocks"),
     rules.IN_CLUSTER.number: _sentence("nothing orders the two blocks of the cluster"),
-    rules.COPY_READ.number: lambda c: f"{c.instruction.mnemonic} reads bytes that {_other(c)} may not have copied yet",
-    rules.COPY_OVERWRITTEN.number: lambda c: f"{c.instruction.mnemonic} writes bytes that {_other(c)} may copy to later",
-    rules.COPY_SOURCE.number: lambda c: f"{c.instruction.mnemonic} writes bytes that {_other(c)} may copy from later",
-    rules.HALF_STRONG.number: _sentence("one is weak and nothing orders the two"),
-    rules.REPLICATED_READ.number: _sentence("not all threads that read have done so"),
+    rules.COPY_READ.number: _of_copy("{} reads bytes that {} may not have copied yet"),
+    rules.COPY_OVERWRITTEN.number: _of_copy("{} writes bytes that {} may copy to later"),
+    rules.COPY_SOURCE.number: _of_copy("{} writes bytes that {} may copy from later"),
+    rules.HALF_STRONG.number: _sentence("nothing orders the two, of which one is weak"),
+    rules.REPLICATED_READ.number: _sentence("no barrier lies between"),
     rules.SCOPE.number: _sentence("the scope of one leaves out the other's block"),
 }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mmulator.isa.effects import Memory
 from mmulator.machine.launch.arena import blank, pointer, untouched
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
@@ -44,7 +45,9 @@ def address_operands(grid: Grid) -> list[int]:
         place = next((o for o in ins.operands if isinstance(o, Address)), None)
         if place is not None and isinstance(place.base, Reg):
             number = known.setdefault((place.base.name, place.offset), number)
-        found.append(number * 2 + int(ins.guard is not None if ins.opcode == "st" else ins.opcode != "wmma"))
+        kind = ins.effects.counted_as
+        stores = kind == "memory" and ins.effects.memory is Memory.WRITE
+        found.append(number * 2 + int(ins.guard is not None if stores else not kind.startswith("wmma")))
     return found or [0]
 
 
