@@ -227,6 +227,9 @@ def async_found(
     if other_kind == int(Kind.TENSOR) and shared == 0 and site != record.site:
         if brings_the_same(w, record) != 0:
             return
+    if site == record.site and kind == int(Kind.TENSOR) and record.cta == w.cta.linear and record.warp == w.index:
+        if shared != 0 and foreign == 0 and (record.flags & WRITE) != 0:
+            return  # nobody has read what the same instruction brought before: prefetches into one place (CUTLASS has such)
     if (record.flags & WRITE) != 0 or foreign != 0 or shared == 0:
         tell_conflict(w, lanes, site, at, bytes, record, others, u32(_OVERLAP), u32(0))
         return
