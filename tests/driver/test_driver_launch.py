@@ -77,7 +77,7 @@ def test_faults_name_the_argument() -> None:
     given = [region(x, "argument 0 (x_ptr)"), region(y, "argument 1 (y_ptr)")]
     with pytest.raises(ExecutionFault, match=r"byte 4096 of argument 1 \(y_ptr\), which has 4096, in block \(32, 0, 0\)"):
         add(at(x), at(y), 2048, given, 64)
-    driver.memory.expose(at(y), y.nbytes, driver, "taken")  # what the launch was given has the name
+    driver.memory.expose(at(y), y.nbytes, y, "taken")  # what the launch was given has the name
     with pytest.raises(ExecutionFault, match=r"byte 4096 of argument 1 \(y_ptr\), which has 4096"):
         add(at(x), at(y), 2048, given, 64)
 

@@ -106,8 +106,12 @@ def wmma_extent(form: Form) -> int:
 
 
 def _wmma_memory(form: Form) -> str:
-    size, line = _wmma_bytes(form), "row" if form.layout == "row" else "column"
-    return f"p and the start of every {line} (p plus multiples of stride) are aligned to {size} bytes, the fragment's size."
+    """Lines that are shorter than the fragment begin, at the default stride, at multiples of their own size."""
+    whole, line = _wmma_bytes(form), "row" if form.layout == "row" else "column"
+    own = wmma_extent(form) * form.type.bits // 8
+    whose = "fragment's" if whole <= own else f"{line}'s"
+    size = min(whole, own)
+    return f"p and the start of every {line} (p plus multiples of stride) are aligned to {size} bytes, the {whose} size."
 
 
 def _wmma_stride(form: Form) -> str:
