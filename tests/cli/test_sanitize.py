@@ -15,21 +15,11 @@ from mmulator.cli.app import run
 from mmulator.rules import RULES, TOPICS
 from mmulator.rules.choice import NOTES, chosen
 from tests.support import breaches
+from tests.support.breaches import RULE, TWICE
 from tests.support.ptx_text import kernel
 
-TWICE = """
-  .shared .align 8 .b64 bar;
-  mov.u32 %r0, %tid.x;
-  setp.ne.u32 %p0, %r0, 0;
-  @%p0 bra done;
-  mbarrier.init.shared.b64 [bar], 1;
-  mbarrier.init.shared.b64 [bar], 1;
-done:
-  {more}
-"""
 TRAP = "trap;"
 Run = Callable[..., tuple[int, str, str]]
-RULE = "mbarrier-init-in-use"
 # Every thread stores its warp to out[0]: the seed says which is the last.
 LAST = """
   shr.u32 %r1, %r0, 5;
@@ -44,7 +34,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.setenv("COLUMNS", "80")
 
     def run_it(*options: str, more: str = "", file: str = "", body: str = TWICE, top: str = "") -> tuple[int, str, str]:
-        Path("k.ptx").write_text(kernel(body.replace("{more}", more), top=top))
+        Path("k.ptx").write_text(kernel(f"{body}  {more}\n", top=top))
         launch = 'ptx = "k.ptx"\ngrid = 2\nblock = 128\n[[arg]]\nname = "out"\ntype = "u32"\nshape = [4]\nzeros = true\n'
         Path("k.toml").write_text(launch + file)
         code = run(["run", "k.toml", *options])

@@ -15,18 +15,9 @@ from mmulator.driver import Driver, Region, Settings
 from mmulator.driver.functions import OPTIONS
 from mmulator.errors import ExecutionFault, LaunchError, UndefinedBehaviour, UnstableResult
 from mmulator.findings import Finding
+from tests.support.breaches import RULE, TWICE
 from tests.support.ptx_text import kernel
 
-RULE = "mbarrier-init-in-use"
-TWICE = """
-  .shared .align 8 .b64 bar;
-  mov.u32 %r0, %tid.x;
-  setp.ne.u32 %p0, %r0, 0;
-  @%p0 bra done;
-  mbarrier.init.shared.b64 [bar], 1;
-  mbarrier.init.shared.b64 [bar], 1;
-done:
-"""
 LAST = TWICE + "shr.u32 %r1, %r0, 5;\n st.global.b32 [%rd0], %r1;\n"
 
 

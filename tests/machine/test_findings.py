@@ -16,18 +16,8 @@ from mmulator.machine.launch.findings.context import Context
 from mmulator.machine.launch.findings.races import SENTENCES
 from mmulator.rules import RULES
 from mmulator.rules.races import COPY_SOURCE
+from tests.support.breaches import RULE, TWICE
 from tests.support.ptx_text import kernel
-
-RULE = "mbarrier-init-in-use"
-TWICE = """
-  .shared .align 8 .b64 bar;
-  mov.u32 %r0, %tid.x;
-  setp.ne.u32 %p0, %r0, 0;
-  @%p0 bra done;
-  mbarrier.init.shared.b64 [bar], 1;
-  mbarrier.init.shared.b64 [bar], 1;
-done:
-"""
 
 
 def launch(body: str = TWICE, **more: object) -> mm.Report:

@@ -26,6 +26,17 @@ import mmulator as mm
 from tests.support import places
 
 ROOT = places.ROOT / "tests" / "sanitizer" / "kernels"
+# The body of a kernel with one finding, of this rule (tests/support/ptx_text.py: kernel).
+RULE = "mbarrier-init-in-use"
+TWICE = """
+  .shared .align 8 .b64 bar;
+  mov.u32 %r0, %tid.x;
+  setp.ne.u32 %p0, %r0, 0;
+  @%p0 bra done;
+  mbarrier.init.shared.b64 [bar], 1;
+  mbarrier.init.shared.b64 [bar], 1;
+done:
+"""
 _CHANGE = re.compile(r"//@ (\w+)\[([\w, -]*)\]:((?:(?!//@).)*)")
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?: (\S+))?")
 _TYPES: dict[str, Any] = {

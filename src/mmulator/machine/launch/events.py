@@ -37,8 +37,8 @@ class Subscriber(Protocol):
     def settle(self, cluster: int) -> None:
         """A worker leaves a cluster alone, for now or for good."""
 
-    def stalled(self, residents: Sequence[Any]) -> bool:
-        """Whether nothing can change in these clusters any more, which are all that are not over."""
+    def stalled(self, residents: Sequence[Any], over: int) -> bool:
+        """Whether nothing can change in these clusters any more, which are all but the `over` that ended."""
 
     def stopped(self, error: ExecutionFault, residents: Sequence[Any]) -> None:
         """A fault or a deadlock ends the run: in these clusters."""

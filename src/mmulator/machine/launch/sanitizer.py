@@ -70,8 +70,8 @@ class Sanitizer:
     def settle(self, cluster: int) -> None:
         self.calm.look(cluster)
 
-    def stalled(self, residents: Sequence[Resident]) -> bool:
-        self.livelock = self.livelock or self.calm.for_ever(residents)
+    def stalled(self, residents: Sequence[Resident], over: int) -> bool:
+        self.livelock = self.livelock or self.calm.for_ever(residents, over)
         return self.livelock
 
     def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:

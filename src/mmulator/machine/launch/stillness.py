@@ -48,6 +48,7 @@ class Calm:
 
     def __init__(self) -> None:
         self.seen: dict[int, _Seen] = {}
+        self.over, self.since = 0, float("-inf")  # clusters that were over, and when that was first seen: they may have changed anything
 
     def look(self, cluster: int) -> None:
         """A worker leaves a cluster alone."""
@@ -64,12 +65,14 @@ class Calm:
             return
         head["still"], head["rounds"] = 0, 0
 
-    def for_ever(self, residents: Sequence[Resident]) -> bool:
-        """Whether none of these clusters, which are all that are not over, can ever change."""
+    def for_ever(self, residents: Sequence[Resident], over: int) -> bool:
+        """Whether none of these clusters, which are all that are not over, can ever change. over: how many are."""
+        if over != self.over:
+            self.over, self.since = over, time.perf_counter()
         seen = [self.seen.get(r.address) for r in residents]
         known = [s for s in seen if s is not None]
         heads = [head_of(r.address) for r in residents]
         if not residents or len(known) != len(residents):
             return False
         same = all(h is not None and int(h["changes"][0]) == s.changes for h, s in zip(heads, known, strict=True))
-        return same and min(s.still for s in known) >= max(s.since for s in known)
+        return same and min(s.still for s in known) >= max(self.since, *(s.since for s in known))

@@ -96,7 +96,7 @@ class Watches:
     def settle(self, cluster: int) -> None:
         self._settle(cluster)
 
-    def stalled(self, residents: Sequence[Resident]) -> bool:
+    def stalled(self, residents: Sequence[Resident], over: int) -> bool:
         """It does not look."""
         return False
 

@@ -74,10 +74,16 @@ def is_written_over(cluster: ptr_to(Cluster), barrier: u64, word: u64) -> u32:
     return u32(entry.valid != 0 and entry.word != word)
 
 
+@native(inline=True)
+def warp_number(w: ptr_to(Warp)) -> u32:
+    """Of a warp, among those of its cluster."""
+    return u32((u64(w) - u64(w.cta.cluster.warps)) // Warp.size)
+
+
 @native
 def note_who(who: ptr_to(Who), w: ptr_to(Warp), lane: u32, site: u32, phase: u32) -> None:
     who.site = site + 1
-    who.warp = u32((u64(w) - u64(w.cta.cluster.warps)) // Warp.size)
+    who.warp = warp_number(w)
     who.lane = lane
     who.phase = phase
 

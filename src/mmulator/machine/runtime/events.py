@@ -178,11 +178,6 @@ def mbarrier_arrived(w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, ex
 
 
 @hook
-def mbarrier_heard(w: ptr_to(Warp), lane: u32, barrier: u64, arrivals: u64, bytes: u64, site: u32) -> None:
-    """An asynchronous operation that a lane issued tells an mbarrier of its end, or of bytes; before it does."""
-
-
-@hook
 def mbarrier_over(cluster: ptr_to(Cluster), barrier: u64) -> None:
     """The phase of an mbarrier is complete now."""
 
@@ -249,11 +244,6 @@ def wgmma_fenced(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 @hook
 def wgmma_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
     """A warp has filled in operation `number` of its queue."""
-
-
-@hook
-def wgmma_computes(first: ptr_to(Warp), number: u64, computes: u32) -> None:
-    """1: what is read from here on is read by an operation of the warpgroup; 0: no more."""
 
 
 @hook

@@ -15,7 +15,6 @@ from mmulator.machine.runtime.chance import hash_choice
 from mmulator.machine.runtime.events import (
     mbarrier_arrived,
     mbarrier_gone,
-    mbarrier_heard,
     mbarrier_made,
     mbarrier_over,
     mbarrier_waited,
@@ -105,7 +104,6 @@ def complete_for(w: ptr_to(Warp), lane: u32, site: u32, barrier: ptr_to(u64), ar
     elif beyond(word, bytes) != 0:
         fault(w, FaultKind.MBARRIER_BYTES, site, lane, u64(barrier), u32(bytes))
     else:
-        mbarrier_heard(w, lane, u64(barrier), arrivals, bytes, site)
         flips = complete_part(cluster, barrier, arrivals, bytes)
         book(w, lane, barrier, site, arrivals, u64(0), bytes, flips)
 

@@ -11,7 +11,7 @@ from typing import Any
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u16, u32, u64
-from mmulator.machine.runtime.events import READ, WRITE, wgmma_computes, wgmma_issued, wgmma_waited
+from mmulator.machine.runtime.events import READ, WRITE, wgmma_issued, wgmma_waited
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.hooks_operands import warps_missing
 from mmulator.machine.runtime.pending import complete, covered, entry, issue, make_room, queue
@@ -214,10 +214,7 @@ def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64) -> None:
     hand_over(group, table, first, number)
     packed_a = first.cta.scratch + 2 * i64(table.raw_bytes)
     packed_b = packed_a + i64(table.a_bytes)
-    wgmma_computes(first, number, u32(1))
-    packed = pack_operands(first, number, packed_a, packed_b)
-    wgmma_computes(first, number, u32(0))
-    if packed == 0:
+    if pack_operands(first, number, packed_a, packed_b) == 0:
         return
     memory = tile_memory(tile, first)
     quarter = 16 * i64(table.n) * i64(table.d_bits) // 8

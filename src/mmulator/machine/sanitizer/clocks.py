@@ -17,6 +17,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import bits_mask, fill_bytes, load, mask_bits, popcount, select, stack, store, trailing_zeros
 from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.machine.runtime.accounts import warp_number
 from mmulator.machine.sanitizer.found import of_launch
 from mmulator.machine.sanitizer.views import (
     ACQUIRED,
@@ -121,7 +122,7 @@ def now(w: ptr_to(Warp)) -> u32:
 
 @native(inline=True)
 def agent_of(w: ptr_to(Warp), lane: u32) -> u32:
-    return u32((u64(w) - u64(w.cta.cluster.warps)) // Warp.size) * 32 + lane
+    return warp_number(w) * 32 + lane
 
 
 @native(inline=True)

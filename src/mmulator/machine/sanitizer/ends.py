@@ -14,12 +14,13 @@ from typing import Any
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, popcount, trailing_zeros
 from mmulator.codegen.types import Struct, ptr_to, u32, u64
+from mmulator.machine.runtime.accounts import warp_number
 from mmulator.machine.runtime.events import PROXY_SHIFT, Proxy
 from mmulator.machine.runtime.mbarrier import awaited_bytes
 from mmulator.machine.runtime.windows import OFFSET_MASK, U64
 from mmulator.machine.sanitizer.clocks import knows, now
 from mmulator.machine.sanitizer.found import find_against, of_cluster
-from mmulator.machine.sanitizer.mbarriers import blame, knows_of_warp, mbarriers_of, next_meeting, number_of, warp_number
+from mmulator.machine.sanitizer.mbarriers import blame, knows_of_warp, mbarriers_of, next_meeting, number_of
 from mmulator.machine.sanitizer.phases import mbarrier_agent
 from mmulator.machine.state import ACCOUNTS, COPIES, Account, Cluster, Queue, Warp, Who
 from mmulator.numerics.mbarrier import BYTES

@@ -12,7 +12,7 @@ from typing import Any
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, minimum, select, trailing_zeros
 from mmulator.codegen.types import Struct, ptr_to, u32, u64
-from mmulator.machine.runtime.accounts import account_of, entry_of
+from mmulator.machine.runtime.accounts import account_of, entry_of, warp_number
 from mmulator.machine.runtime.events import PROXY_SHIFT, READ, SAID, SCOPE_MASK, SCOPE_SHIFT, SCOPES, WRITE, Order, Proxy
 from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, U64, WITHIN, shared_of
 from mmulator.machine.sanitizer.clocks import agent_of, knower_of, knows, now, orders_of
@@ -55,11 +55,6 @@ def mbarriers_of(cluster: Any) -> Any:
 @native(inline=True)
 def number_of(cluster: ptr_to(Cluster), account: ptr_to(Account)) -> u64:
     return (u64(account) - u64(cluster.accounts)) // Account.size
-
-
-@native(inline=True)
-def warp_number(w: ptr_to(Warp)) -> u32:
-    return u32((u64(w) - u64(w.cta.cluster.warps)) // Warp.size)
 
 
 @native

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, copy_bytes, null, stack, trailing_zeros
 from mmulator.codegen.types import ptr_to, u8, u32, u64
+from mmulator.machine.runtime.accounts import warp_number
 from mmulator.machine.runtime.boxes import Box, next_row, row_inside, row_offset
 from mmulator.machine.runtime.bulk import ALL, BYTES, FROM, KEPT, TO
 from mmulator.machine.runtime.cluster import RESPONSE
@@ -27,7 +28,6 @@ from mmulator.machine.sanitizer.proxy_state import (
     name_of,
     note_issue,
     proxies_of,
-    warp_in_cluster,
 )
 from mmulator.machine.sanitizer.proxy_wgmma import wgmma_begins, wgmma_gathers, wgmma_over
 from mmulator.machine.sanitizer.records import Actor, Kind
@@ -269,7 +269,7 @@ def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
 @native
 def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) -> None:
     """All but the newest groups of lanes have read, or are over."""
-    lanes = proxies_of(w.cta.cluster).lanes + warp_in_cluster(w) * 32
+    lanes = proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -288,7 +288,7 @@ def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32
 @native
 def lanes_leave(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """Threads exit: nobody will wait for what they stored."""
-    lanes = proxies_of(w.cta.cluster).lanes + warp_in_cluster(w) * 32
+    lanes = proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
     left = mask
     while left != 0:
         lane = trailing_zeros(left)

@@ -7,6 +7,7 @@ from typing import Any
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, fill_bytes
 from mmulator.codegen.types import Struct, ptr, ptr_to, u32, u64
+from mmulator.machine.runtime.accounts import warp_number
 from mmulator.machine.sanitizer.clocks import Collector, agent_of, drop_view, knower_of, new_agent, orders_of
 from mmulator.machine.sanitizer.found import of_cluster
 from mmulator.machine.sanitizer.records import Met
@@ -81,12 +82,6 @@ def forget_proxies(cluster: ptr_to(Cluster)) -> None:
         p.noted = u32(0)
 
 
-@native(inline=True)
-def warp_in_cluster(w: ptr_to(Warp)) -> u32:
-    """Among the cluster's warps."""
-    return u32((u64(w) - u64(w.cta.cluster.warps)) // Warp.size)
-
-
 @native
 def warp_of(cluster: ptr_to(Cluster), cta: u32, warp: u32) -> ptr_to(Warp):
     """A warp by its CTA's linear number in the grid; of another cluster: the first of this one."""
@@ -117,7 +112,7 @@ def group_agent(w: ptr_to(Warp)) -> u32:
 def bulk_lane(w: ptr_to(Warp), lane: u32) -> ptr_to(BulkLane):
     """The bulk groups of a thread, with agents."""
     cluster = w.cta.cluster
-    l = proxies_of(cluster).lanes + (warp_in_cluster(w) * 32 + lane)
+    l = proxies_of(cluster).lanes + (warp_number(w) * 32 + lane)
     if l.reads == 0:
         l.reads = new_agent(cluster) + 1
         l.writes = new_agent(cluster) + 1

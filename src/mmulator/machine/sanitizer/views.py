@@ -19,6 +19,7 @@ from mmulator.codegen.ops import (
     trailing_zeros,
 )
 from mmulator.codegen.types import Struct, ptr, ptr_to, u32, u64
+from mmulator.machine.runtime.accounts import warp_number
 from mmulator.machine.sanitizer.found import of_cluster
 from mmulator.machine.sanitizer.state import SanitizedLaunch
 from mmulator.machine.state import WGMMA, Warp
@@ -83,7 +84,7 @@ def plane_of(lanes: Any, plane: Any) -> Any:
 
 @native(inline=True)
 def knower_of(o: ptr_to(Orders), w: ptr_to(Warp)) -> ptr_to(Knower):
-    return o.knowers + (u64(w) - u64(w.cta.cluster.warps)) // Warp.size
+    return o.knowers + warp_number(w)
 
 
 # views ----------------------------------------------------------------------------------------------------------------

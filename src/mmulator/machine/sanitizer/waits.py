@@ -14,6 +14,7 @@ from typing import Any
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, stack, trailing_zeros
 from mmulator.codegen.types import Struct, ptr_to, u8, u32, u64
+from mmulator.machine.runtime.accounts import warp_number
 from mmulator.machine.runtime.events import PROXY_SHIFT, Access, Proxy
 from mmulator.machine.runtime.standstill import hash_words, mixed, state_of_lanes
 from mmulator.machine.runtime.windows import OFFSET_MASK, peek
@@ -57,7 +58,7 @@ def note_atomic(s: ptr_to(Stillness), at: u64) -> None:
 @native
 def note_look(w: ptr_to(Warp), mask: u32, at: u64, bytes: u32, site: u32) -> None:
     cluster = w.cta.cluster
-    look = stillness_of(cluster).looks + (u64(w) - u64(cluster.warps)) // Warp.size
+    look = stillness_of(cluster).looks + warp_number(w)
     look.at = at
     look.site = site + 1
     look.bytes = bytes
