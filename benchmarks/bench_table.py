@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-
 STILL = 0.2  # seconds until NumPy's threads sleep: OpenBLAS's wait busily for more, some 0.1 s after a product
 
 
