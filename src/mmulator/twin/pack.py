@@ -265,7 +265,8 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
                     top = i32(0)
             lost = boolean(0)
             for r in range(inst * kk, (inst + 1) * kk):
-                lost = lost | emit(out + r * row_bytes, [read(source + r * ldb, n, v) for v in vectors], top if relative else None)
+                parts = [read(source + r * ldb, n, v) for v in vectors]
+                lost = lost | emit(out + r * row_bytes, parts, top if relative else None)
             headers[inst * 16] = top
             headers[inst * 16 + 1] = i32(lost)
 

@@ -159,7 +159,7 @@ class Row:
     def finish(self) -> list[Value]:
         """The rounded sums, as f32."""
         plan = self.plan
-        counts = bitcast(U, shuffle(*self.inexact.get(), list(range(64))))
+        counts = bitcast(U, shuffle(self.inexact.get_one(0), self.inexact.get_one(1), list(range(64))))
         sums, results = self.sums.get(), []
         self.overflow = B(boolean(0))
         for v, power in enumerate(self.powers):
