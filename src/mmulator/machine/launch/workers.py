@@ -131,7 +131,8 @@ class Workers:
         self.error: BaseException | None = None
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)
         self.first_count = pointer(self.counts)
-        self.joined = self.deadline = float("inf")  # times: when others join (never again then), when the time is up
+        # times: when others join (never again then), when the time is up, when better code of the kernel pays
+        self.joined = self.deadline = self.improved = float("inf")
         first = min(FIRST, FIRST_MACS // max((m for _, m in grid.kernel.matrix_blocks), default=1)) or 1
         self.meet = grid.shape.cooperative and self.clusters > 1  # they wait for each other: turns are short from the start
         self.piece = first if self.meet else grid.kernel.piece or first
@@ -288,6 +289,9 @@ class Workers:
             if more > 0:
                 self.joined = float("inf")
                 self.join_in(more)
+        if now > self.improved:
+            self.improved = float("inf")
+            self.grid.kernel.blocks.improve()
         if now > self.deadline:
             raise _Late
 
@@ -316,6 +320,7 @@ class Workers:
 
     def _run_grid(self, timeout: float | None) -> Outcome:
         grid, start = self.grid, time.perf_counter()
+        self.improved = start + grid.kernel.blocks.patience
         if timeout is not None:
             self.deadline = start + timeout
         self.joined = start + MOMENT
