@@ -3,21 +3,32 @@
 Registers lie in pieces of 64 bytes ("chunks"), as do lines; a chunk of the one is shuffled from those of the other.
 """
 
+# The functions are written in the language of codegen.lang: their annotations are machine types.
+# mypy: disable-error-code="valid-type, arg-type, index"
+
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.codegen.ops import bitcast, load, shuffle, store
-from mmulator.codegen.types import Ty, boolean, u8, u16, u32, u64
+from mmulator.codegen.lang import Native
+from mmulator.codegen.ops import bitcast, load, select, shuffle, store
+from mmulator.codegen.types import Ty, boolean, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
+from mmulator.isa.form import Form
+from mmulator.layouts import Fragment, fragment
+from mmulator.layouts.places import operand_places, register_elements
 
 Index = NDArray[np.int64]
 Where = Callable[[int], Value]  # a chunk's number to its address
 CHUNK = 64  # bytes
+# Where a register's lanes lie, as an i32: bytes from the first of two bases (the register file), or with OWN set from the second.
+OWN = 1 << 31
 _UNITS: dict[int, Ty] = {8: u8, 16: u16, 32: u32, 64: u64}
 _SPREAD = {4: ((16, 0x0000FFFF0000FFFF), (8, 0x00FF00FF00FF00FF), (4, 0x0F0F0F0F0F0F0F0F))}
 
@@ -125,3 +136,59 @@ def spread(where: Where, elements: Index, bits: int, source: Value, pitch: Any, 
             line, column = divmod(number, length)
             wanted.append(((line, column // each), column % each))
         store(shuffled(read, wanted), where(chunk // per))
+
+
+# functions of a form's operands -----------------------------------------------------------------------------------------
+def registers_at(at: Value, regs: Value, own: Value, f: Fragment) -> Where:
+    """Macro: where the chunks of a fragment lie whose registers' places are at[0], at[1], ..."""
+    known: dict[int, Value] = {}
+    chunks = f.lanes * f.register_bits // 8 // CHUNK
+
+    def where(chunk: int) -> Value:
+        register, part = divmod(chunk, chunks)
+        if register not in known:
+            place = at[register]
+            known[register] = select(place < 0, own, regs) + i64(place & (OWN - 1))
+        return known[register] + part * CHUNK
+
+    return where
+
+
+def _symbol(kind: str, f: Fragment, places: Index) -> str:
+    """Fragments whose elements lie alike have one function."""
+    told = hashlib.sha256(f"{f.lanes} {f.register_bits} {f.bits} {f.shift} {f.width} {places.shape}".encode())
+    told.update(places.astype(np.int64).tobytes())
+    return f"{kind}_{f.bits}_{told.hexdigest()[:16]}"
+
+
+_functions: dict[str, Native] = {}
+
+
+@lru_cache(maxsize=2048)
+def lines_function(form: Form, name: str, swap: bool) -> Native:
+    """Operand a, b or c of a form as lines along k (c: along n), of the transposed product if `swap`.
+
+    regs, own: bases of the places at[0], at[1], ... of its registers. pitch: bytes from a line to the next.
+    """
+    f = fragment(form, name)
+    places = operand_places(form, name, (name == "b") if name in "ab" else swap)[0]
+    partly = (f.shift, f.width) if f.width < f.bits else (0, 0)
+
+    def lines(at: ptr_to(i32), regs: ptr, own: ptr, out: ptr, pitch: i64) -> None:
+        collect(registers_at(at, regs, own, f), places, f.bits, out, pitch, *partly)
+
+    symbol = _symbol("lines", f, places)
+    return _functions.setdefault(symbol, Native(lines, symbol))
+
+
+@lru_cache(maxsize=2048)
+def registers_function(form: Form, swap: bool) -> Native:
+    """The registers of d from lines along n, or along m if `swap`."""
+    f = fragment(form, "d")
+    elements, length = register_elements(form, "d", swap), form.m if swap else form.n
+
+    def registers(at: ptr_to(i32), regs: ptr, own: ptr, lines: ptr, pitch: i64) -> None:
+        spread(registers_at(at, regs, own, f), elements, f.bits, lines, pitch, length)
+
+    symbol = _symbol(f"registers_{length}", f, elements)
+    return _functions.setdefault(symbol, Native(registers, symbol))

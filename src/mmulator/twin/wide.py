@@ -8,36 +8,33 @@ Order and bits are those of the single products: the twin adds instruction after
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import select
-from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u64
-from mmulator.codegen.values import Value
+from mmulator.codegen.lang import native
+from mmulator.codegen.loading import address
+from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u64, void
+from mmulator.codegen.values import Builder, Value
 from mmulator.isa.form import Form
-from mmulator.layouts import Fragment, element_of, fragment
-from mmulator.layouts.places import operand_places, register_elements
-from mmulator.lazy import cached_property
+from mmulator.layouts import element_of, fragment
 from mmulator.numerics.profiles import dot_key
-from mmulator.twin.lines import CHUNK, Index, Where, collect, spread
+from mmulator.twin.lines import lines_function, registers_function
 from mmulator.twin.places import commutes
 from mmulator.twin.product import call_dot, call_pack
 from mmulator.twin.twin import Twin, twin_for
 
-# Where a register's 32 lanes lie, as an i32: bytes from the first base (the register file), or with OWN set from the second.
-OWN = 1 << 31
-
 WideTable = Struct("WideTable", [
     ("pack_a", u64), ("pack_b", u64), ("dot", u64), ("flags", i64),
+    ("lines_a", u64), ("lines_b", u64), ("lines_c", u64), ("registers_d", u64),  # functions of the fragments
+    ("m", i64), ("n", i64), ("k", i64),  # of one product
+    ("a_bytes", i64), ("b_bytes", i64), ("c_bytes", i64), ("d_bytes", i64),  # of a line of one fragment; of an element
     ("rows", i64), ("columns", i64), ("steps", i64),
-    # places of registers: of A [step][row][register], of B [step][column][register], of C and D [row][column][register]
+    # places of registers (lines.py): of A [step][row][register], of B [step][column][register], of C and D [row][column][register]
     ("a_at", ptr_to(i32)), ("b_at", ptr_to(i32)), ("c_at", ptr_to(i32)), ("d_at", ptr_to(i32)),
+    ("a_registers", i64), ("b_registers", i64), ("c_registers", i64), ("d_registers", i64),
     ("packed_a", u64), ("packed_b", u64), ("result", u64),  # offsets into the scratch memory; raw matrices at 0
 ])  # fmt: skip
 
@@ -47,143 +44,57 @@ def widens(form: Form) -> bool:
     return form.family in ("mma", "wmma") and not (form.sparse or form.block_scale) and fragment(form, "d").copies == 1
 
 
-def registers_at(at: Value, number: Any, regs: Value, own: Value, f: Fragment) -> Where:
-    """Macro: where the chunks of the fragment lie whose registers are at[number], at[number + 1], ..."""
-    known: dict[int, Value] = {}
-    chunks = f.lanes * f.register_bits // 8 // CHUNK
-
-    def where(chunk: int) -> Value:
-        register, part = divmod(chunk, chunks)
-        if register not in known:
-            place = at[number + register]
-            known[register] = select(place < 0, own, regs) + i64(place & (OWN - 1))
-        return known[register] + part * CHUNK
-
-    return where
+def call_move(function: Value, at: Value, regs: Value, own: Value, lines: Value, pitch: Any) -> None:
+    """Macro: a function of lines.py."""
+    Builder.current().call_pointer(ptr(function), void, [at, regs, own, ptr(lines), i64(pitch)])
 
 
-@dataclass(frozen=True, eq=False)
-class Shape:
-    """One form's product with lines along `swap` ? m : n: places of its fragments, whatever number of them are one product."""
-
-    form: Form
-    swap: bool
-    order: tuple[str, str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "order", ("b", "a") if self.swap else ("a", "b"))
-
-    @property
-    def m(self) -> int:
-        return self.form.n if self.swap else self.form.m
-
-    @property
-    def n(self) -> int:
-        return self.form.m if self.swap else self.form.n
-
-    def operand(self, name: str) -> tuple[Fragment, Index]:
-        """Fragment, and places [lines, elements] of a, b, c as the product takes them."""
-        places = operand_places(self.form, name, (name == "b") if name in "ab" else self.swap)
-        return fragment(self.form, name), places[0]
-
-    @cached_property
-    def result(self) -> Index:
-        return register_elements(self.form, "d", self.swap)
-
-    @cached_property
-    def symbol(self) -> str:
-        told = hashlib.sha256(self.result.tobytes())
-        for name in (*self.order, "c"):
-            f, places = self.operand(name)
-            told.update(f"{f.bits} {f.shift} {f.width} {f.register_bits} {places.shape}".encode())
-            told.update(places.tobytes())
-        told.update(f"{fragment(self.form, 'd').bits}".encode())
-        return f"wide_{self.form.shape}{'_t' if self.swap else ''}_{told.hexdigest()[:12]}"
-
-    @cached_property
-    def function(self) -> Native:
-        return wide_function(self)
-
-
-@lru_cache(maxsize=512)
-def shape_of(form: Form, swap: bool) -> Shape:
-    return Shape(form, swap)
-
-
-def bytes_of_line(form: Form, name: str) -> int:
-    """Bytes of the elements along k of one product."""
-    return (form.k // 2 if form.sparse and name == "a" else form.k) * max(8, element_of(form, name).bits) // 8
-
-
-def wide_function(shape: Shape) -> Native:
-    """The product of a WideTable. regs, own: the two bases of its places."""
-    form, m, n, k = shape.form, shape.m, shape.n, shape.form.k
-    (a_name, b_name) = shape.order
-    (fa, a_places), (fb, b_places), (fc, c_places) = (shape.operand(x) for x in (a_name, b_name, "c"))
-    fd, d_elements = fragment(form, "d"), shape.result
-    a_line, b_line = bytes_of_line(form, a_name), bytes_of_line(form, b_name)
-    c_size, d_size = fc.bits // 8, fd.bits // 8
-    partly = [(f.shift, f.width) if f.width < f.bits else (0, 0) for f in (fa, fb)]
-
-    def gather_a(at: ptr_to(i32), number: i64, regs: ptr, own: ptr, out: ptr, pitch: i64) -> None:
-        collect(registers_at(at, number, regs, own, fa), a_places, fa.bits, out, pitch, *partly[0])
-
-    def gather_b(at: ptr_to(i32), number: i64, regs: ptr, own: ptr, out: ptr, pitch: i64) -> None:
-        collect(registers_at(at, number, regs, own, fb), b_places, fb.bits, out, pitch, *partly[1])
-
-    def gather_c(at: ptr_to(i32), number: i64, regs: ptr, own: ptr, out: ptr, pitch: i64) -> None:
-        collect(registers_at(at, number, regs, own, fc), c_places, fc.bits, out, pitch)
-
-    def spread_d(at: ptr_to(i32), number: i64, regs: ptr, own: ptr, source: ptr, pitch: i64) -> None:
-        spread(registers_at(at, number, regs, own, fd), d_elements, fd.bits, source, pitch, n)
-
-    of_a, of_b, of_c, to_d = (Native(f, f"{shape.symbol}_{f.__name__}") for f in (gather_a, gather_b, gather_c, spread_d))
-
-    def wide(table: ptr_to(WideTable), scratch: ptr, regs: ptr, own: ptr) -> None:
-        rows = table.rows
-        columns = table.columns
-        steps = table.steps
-        depth = steps * k
-        for step in range(steps):
-            for row in range(rows):
-                of_a(table.a_at, (step * rows + row) * fa.registers, regs, own,
-                     scratch + (row * m * steps + step) * a_line, steps * a_line)  # fmt: skip
-        call_pack(table.pack_a, scratch, depth, rows * m, depth, scratch + table.packed_a)
-        for step in range(steps):
-            for column in range(columns):
-                of_b(table.b_at, (step * columns + column) * fb.registers, regs, own,
-                     scratch + (column * n * steps + step) * b_line, steps * b_line)  # fmt: skip
-        call_pack(table.pack_b, scratch, depth, columns * n, depth, scratch + table.packed_b)
-        width = columns * n
+@native
+def wide(table: ptr_to(WideTable), scratch: ptr, regs: ptr, own: ptr) -> None:
+    """The products of a table. regs, own: the two bases of places."""
+    m = table.m
+    n = table.n
+    rows = table.rows
+    columns = table.columns
+    steps = table.steps
+    depth = steps * table.k
+    width = columns * n
+    line = table.a_bytes * steps
+    for step in range(steps):
         for row in range(rows):
-            for column in range(columns):
-                of_c(table.c_at, (row * columns + column) * fc.registers, regs, own,
-                     scratch + (row * m * width + column * n) * c_size, width * c_size)  # fmt: skip
-        result = scratch + table.result
-        call_dot(table.dot, scratch + table.packed_a, scratch + table.packed_b, scratch, width, result, width,
-                 rows * m, width, depth, table.flags)  # fmt: skip
-        for row in range(rows):
-            for column in range(columns):
-                to_d(table.d_at, (row * columns + column) * fd.registers, regs, own,
-                     result + (row * m * width + column * n) * d_size, width * d_size)  # fmt: skip
-
-    return Native(wide, shape.symbol)
+            call_move(table.lines_a, table.a_at + (step * rows + row) * table.a_registers, regs, own,
+                      scratch + (row * m * line + step * table.a_bytes), line)  # fmt: skip
+    call_pack(table.pack_a, scratch, depth, rows * m, depth, scratch + table.packed_a)
+    line = table.b_bytes * steps
+    for step in range(steps):
+        for column in range(columns):
+            call_move(table.lines_b, table.b_at + (step * columns + column) * table.b_registers, regs, own,
+                      scratch + (column * n * line + step * table.b_bytes), line)  # fmt: skip
+    call_pack(table.pack_b, scratch, depth, width, depth, scratch + table.packed_b)
+    line = width * table.c_bytes
+    for row in range(rows):
+        for column in range(columns):
+            call_move(table.lines_c, table.c_at + (row * columns + column) * table.c_registers, regs, own,
+                      scratch + (row * m * line + column * n * table.c_bytes), line)  # fmt: skip
+    result = scratch + table.result
+    call_dot(table.dot, scratch + table.packed_a, scratch + table.packed_b, scratch, width, result, width,
+             rows * m, width, depth, table.flags)  # fmt: skip
+    line = width * table.d_bytes
+    for row in range(rows):
+        for column in range(columns):
+            call_move(table.registers_d, table.d_at + (row * columns + column) * table.d_registers, regs, own,
+                      result + (row * m * line + column * n * table.d_bytes), line)  # fmt: skip
 
 
 # tables ---------------------------------------------------------------------------------------------------------------
 @dataclass(eq=False)
 class Wide:
-    """A wide product, ready to be called: `function` with the address of `table`. scratch: bytes that a call needs."""
+    """A wide product, ready for `wide` with the address of `table`. scratch: bytes that a call needs."""
 
-    shape: Shape
     twin: Twin
     table: NDArray[Any]
     scratch: int
     keep: list[Any]
-
-    @property
-    def function(self) -> Native:
-        return self.shape.function
 
 
 def swaps(form: Form, rows: int, columns: int) -> bool:
@@ -198,6 +109,11 @@ def _cost(height: int, width: int) -> int:
     return height * (5 * wide + 2 * -(-rest // 16) + 1)
 
 
+def line_bytes(form: Form, name: str) -> int:
+    """Bytes of the elements along k of operand a or b of one product."""
+    return (form.k // 2 if form.sparse and name == "a" else form.k) * max(8, element_of(form, name).bits) // 8
+
+
 def wide_product(form: Form, device: str, rows: int, columns: int, steps: int, at: dict[str, Any]) -> Wide:
     """at: places of the registers as in a WideTable, of a, b, c, d as the form has them.
 
@@ -205,33 +121,39 @@ def wide_product(form: Form, device: str, rows: int, columns: int, steps: int, a
     """
     twin = twin_for(dot_key(form), device)
     swap = swaps(form, rows, columns)
-    shape = shape_of(form, swap)
-    table = np.zeros(1, WideTable.numpy_dtype())
-    keep: list[Any] = [twin, table]
-    table["pack_a"], table["pack_b"], table["dot"] = twin.pack_a, twin.pack_b, twin.dot
-    places = dict(at)
+    first, second = ("b", "a") if swap else ("a", "b")
+    places = {"a": at[first], "b": at[second]}
+    for name in "cd":
+        grid = np.asarray(at[name]).reshape(rows, columns, -1)
+        places[name] = grid.transpose(1, 0, 2) if swap else grid
+    m, n = (form.n, form.m) if swap else (form.m, form.n)
     if swap:
-        places["a"], places["b"] = at["b"], at["a"]
-        for name in "cd":
-            grid = np.asarray(at[name]).reshape(rows, columns, -1)
-            places[name] = grid.transpose(1, 0, 2)
         rows, columns = columns, rows
-    table["rows"], table["columns"], table["steps"] = rows, columns, steps
+    height, width, depth = rows * m, columns * n, steps * form.k
+    c_bytes, d_bytes = (fragment(form, x).bits // 8 for x in "cd")
+    table = np.zeros(1, WideTable.numpy_dtype())
+    keep: list[Any] = [table]
+    numbers = {
+        "pack_a": twin.pack_a, "pack_b": twin.pack_b, "dot": twin.dot,
+        "lines_a": address(lines_function(form, first, swap)), "lines_b": address(lines_function(form, second, swap)),
+        "lines_c": address(lines_function(form, "c", swap)), "registers_d": address(registers_function(form, swap)),
+        "m": m, "n": n, "k": form.k, "rows": rows, "columns": columns, "steps": steps,
+        "a_bytes": line_bytes(form, first), "b_bytes": line_bytes(form, second), "c_bytes": c_bytes, "d_bytes": d_bytes,
+    } | {f"{x}_registers": fragment(form, y).registers for x, y in zip("abcd", (first, second, "c", "d"))}  # fmt: skip
+    for name, number in numbers.items():
+        table[name] = number
     for name, values in places.items():
-        array = np.ascontiguousarray(np.asarray(values, np.int64).reshape(-1) & 0xFFFFFFFF, np.uint32)
+        array = np.ascontiguousarray(values, np.int64).astype(np.uint32)
         keep.append(array)
         table[f"{name}_at"] = array.ctypes.data
-    height, width, depth = rows * shape.m, columns * shape.n, steps * form.k
-    names = shape.order
-    lines = max(height * bytes_of_line(form, names[0]), width * bytes_of_line(form, names[1])) * steps
-    c_bytes, d_bytes = (height * width * fragment(form, x).bits // 8 for x in "cd")
+    raw = max(height * numbers["a_bytes"] * steps, width * numbers["b_bytes"] * steps, height * width * c_bytes)
+    rooms = {
+        "": raw, "packed_a": twin.a_bytes(height, depth), "packed_b": twin.b_bytes(width, depth),
+        "result": 0 if c_bytes == d_bytes else height * width * d_bytes,
+    }  # fmt: skip
     scratch = 0
-    rooms = (
-        ("", max(lines, c_bytes)), ("packed_a", twin.a_bytes(height, depth)), ("packed_b", twin.b_bytes(width, depth)),
-        ("result", 0 if c_bytes == d_bytes else d_bytes),
-    )  # fmt: skip
-    for name, room in rooms:
+    for name, room in rooms.items():
         if name and room:
             table[name] = scratch
         scratch += -(-(room + 64) // 64) * 64
-    return Wide(shape, twin, table, scratch, keep)
+    return Wide(twin, table, scratch, keep)

@@ -20,7 +20,8 @@ from mmulator.machine.meaning.operands import elements
 from mmulator.machine.state import Cta
 from mmulator.program.products import Group, Tile, groups
 from mmulator.ptx.tree import Instruction, Operand, Reg
-from mmulator.twin.wide import OWN, WideTable, wide_product, widens
+from mmulator.twin.lines import OWN
+from mmulator.twin.wide import WideTable, wide, wide_product, widens
 
 Places = NDArray[np.int64]
 
@@ -147,7 +148,7 @@ def _finish(e: Emitter, pending: Pending) -> None:
             return product.table
 
         table = table_pointer(e, WideTable, ("wide", e.block.index, tile.products), keep)
-        e.call(product.function, table, scratch, e.regs, e.own)
+        e.call(wide, table, scratch, e.regs, e.own)
     for tile, at in zip(group.tiles, pending.at):
         for row, columns in enumerate(tile.products):
             for column, steps in enumerate(columns):
