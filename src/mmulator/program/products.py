@@ -60,12 +60,15 @@ def sides(ins: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
     return (*of_a, *rest[:2]), (*of_b, *rest[2:])
 
 
-@dataclass
+@dataclass(eq=False)
 class _Chain:
     a: list[Hashable] = field(default_factory=list)
     b: list[Hashable] = field(default_factory=list)
     members: list[int] = field(default_factory=list)
     d: Tokens = ()
+
+
+_SEVERAL = _Chain()
 
 
 class _Finder:
@@ -90,7 +93,7 @@ class _Finder:
         self.chains: list[_Chain] = []
         self.pending: dict[str, _Chain] = {}  # registers whose value is not there yet
         self.factors: set[str] = set()  # registers of A and B that products were given
-        self.begun: dict[str, _Chain | None] = {}  # registers of the first C of a chain; None: of several
+        self.begun: dict[str, _Chain] = {}  # registers of the first C of a chain, or of SEVERAL
 
     def close(self) -> None:
         """What was gathered is a group, done before whatever comes now."""
@@ -121,7 +124,7 @@ class _Finder:
         if chain is None:
             chain = _Chain()
             self.chains.append(chain)
-            self.begun |= {name: None if name in self.begun else chain for name in c if isinstance(name, str)}
+            self.begun |= {name: _SEVERAL if name in self.begun else chain for name in _names(c)}
         for name in _names(chain.d):
             del self.pending[name]
         of_a, of_b = sides(ins)
@@ -147,7 +150,7 @@ class _Finder:
 
     def continued(self, d: Tokens, c: Tokens) -> _Chain | None:
         """The chain whose last D is this C."""
-        names = _names(c)
+        names = _names(c) if self.form is not None and self.form.ctype == self.form.dtype else []
         chain = self.pending.get(names[0]) if names else None
         return chain if chain is not None and chain.d == c else None
 

@@ -32,7 +32,7 @@ WideTable = Struct("WideTable", [
     ("m", i64), ("n", i64), ("k", i64),  # of one product
     ("a_bytes", i64), ("b_bytes", i64), ("c_bytes", i64), ("d_bytes", i64),  # of a line of one fragment; of an element
     ("rows", i64), ("columns", i64), ("steps", i64),
-    # places of registers (lines.py): of A [step][row][register], of B [step][column][register], of C and D [row][column][register]
+    # places of registers (lines.py): A [step][row][register], B [step][column][register], C and D [row][column][register]
     ("a_at", ptr_to(i32)), ("b_at", ptr_to(i32)), ("c_at", ptr_to(i32)), ("d_at", ptr_to(i32)),
     ("a_registers", i64), ("b_registers", i64), ("c_registers", i64), ("d_registers", i64),
     ("packed_a", u64), ("packed_b", u64), ("result", u64),  # offsets into the scratch memory; raw matrices at 0

@@ -1,9 +1,9 @@
 """What instructions do: one file a chapter of the PTX ISA, named as the chapter's rows in isa/.
 
 binding.py says how a function is bound to its rows; that every row that runs has one is proved here, at import. Other files are
-vocabulary: scope.py (lane-wise functions), lanewise.py, operands.py, matrix_operands.py, products.py, calls.py, builtins.py, convergence.py,
-definedness.py, bounds.py (with an emitter), floatbits.py, narrow.py, minifloat.py, approximate.py (bits), quotient.py (rows that
-program/as_ptxas makes).
+vocabulary: scope.py (lane-wise functions), lanewise.py, operands.py, matrix_operands.py, products.py, calls.py, builtins.py,
+convergence.py, definedness.py, bounds.py (with an emitter), floatbits.py, narrow.py, minifloat.py, approximate.py (bits),
+quotient.py (rows that program/as_ptxas makes).
 """
 
 from __future__ import annotations

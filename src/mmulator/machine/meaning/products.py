@@ -1,8 +1,9 @@
-"""Groups of mma (program/products.py): operands are taken where an instruction stands, the group is done where its last stands."""
+"""Groups of mma (program/products.py): operands are taken where an instruction stands, all is done where the last one stands."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from mmulator.machine.state import Cta
 from mmulator.program.products import Group, Tile, groups
 from mmulator.ptx.tree import Instruction, Operand, Reg
 from mmulator.twin.lines import OWN
-from mmulator.twin.wide import WideTable, wide, wide_product, widens
+from mmulator.twin.wide import Wide, WideTable, wide, wide_product, widens
 
 Places = NDArray[np.int64]
 
@@ -134,6 +135,12 @@ def _given(e: Emitter, pending: Pending, form: Form, operand: Operand) -> list[i
     return [OWN | _room(pending, bits) if place is None else place for place in places]
 
 
+def _keep(product: Wide, tables: MatrixTables) -> np.ndarray:
+    tables.scratch_bytes = max(tables.scratch_bytes, product.scratch)
+    tables.keep.append(product)
+    return product.table
+
+
 def _finish(e: Emitter, pending: Pending) -> None:
     """The products, and D of each chain's last."""
     group, body = pending.group, e.block.body
@@ -141,13 +148,7 @@ def _finish(e: Emitter, pending: Pending) -> None:
     scratch = cast_ptr(Cta, e.warp("cta")).field("scratch")
     for tile, at in zip(group.tiles, pending.at):
         product = wide_product(group.form, e.device, tile.rows, tile.columns, tile.steps, at)
-
-        def keep(tables: MatrixTables) -> np.ndarray:
-            tables.scratch_bytes = max(tables.scratch_bytes, product.scratch)
-            tables.keep.append(product)
-            return product.table
-
-        table = table_pointer(e, WideTable, ("wide", e.block.index, tile.products), keep)
+        table = table_pointer(e, WideTable, ("wide", e.block.index, tile.products), partial(_keep, product))
         e.call(wide, table, scratch, e.regs, e.own)
     for tile, at in zip(group.tiles, pending.at):
         for row, columns in enumerate(tile.products):
