@@ -143,7 +143,8 @@ class Workers:
         self.error: BaseException | None = None
         self.counts = _counters(grid.workers, len(grid.kernel.code))
         self.first_count, self.next_count = pointer(self.counts), self.counts.strides[0]
-        self.joined = self.deadline = float("inf")  # times: when others join (never again then), when the time is up
+        # times: when others join (never again then), when the time is up, when better code of the kernel pays
+        self.joined = self.deadline = self.improved = float("inf")
         first = min(FIRST, FIRST_MACS // (grid.kernel.most_macs or 1)) or 1
         self.meet = grid.shape.cooperative and self.clusters > 1  # they wait for each other: turns are short from the start
         self.piece = first if self.meet else grid.kernel.piece or first
@@ -300,6 +301,9 @@ class Workers:
             if more > 0:
                 self.joined = float("inf")
                 self.join_in(more)
+        if now > self.improved:
+            self.improved = float("inf")
+            self.grid.kernel.blocks.improve()
         if now > self.deadline:
             raise _Late
 
@@ -328,6 +332,7 @@ class Workers:
 
     def _run_grid(self, timeout: float | None) -> Outcome:
         grid, start = self.grid, time.perf_counter()
+        self.improved = start + grid.kernel.blocks.patience
         if timeout is not None:
             self.deadline = start + timeout
         self.joined = start + MOMENT
