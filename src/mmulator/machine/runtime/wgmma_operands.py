@@ -11,13 +11,20 @@ from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import load, store
 from mmulator.codegen.types import i64, ptr, ptr_to, u32
 from mmulator.layouts.operands import accumulator, operand_a
-from mmulator.machine.runtime.windows import operand
-from mmulator.machine.state import Warp, WgmmaTable
+from mmulator.machine.runtime.pending import entry
+from mmulator.machine.runtime.windows import operand, operand_seen, operand_span
+from mmulator.machine.state import WGMMA, Warp, WgmmaTable
 from mmulator.twin.doors import Door
 from mmulator.twin.moves import WarpTile
 from mmulator.twin.shared import operand_function
 
-operand_bytes = operand_function(Door("wgmma", Warp, operand))
+WARPS = 4  # of a warpgroup
+operand_bytes = operand_function(Door("wgmma", Warp, operand, span=operand_span, seen=operand_seen))
+
+
+def operation(w: Any, number: Any) -> Any:
+    """Macro: where a warp keeps what it issued as operation `number`."""
+    return entry(w, WGMMA, number)
 
 
 # registers ----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.machine.runtime.events import READ, WRITE, Proxy, accessed, accessed_one, by
 from mmulator.machine.runtime.faults import fault
@@ -448,6 +448,21 @@ def operand(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
         return null(u8)
     accessed_one(w, u32(0), at | SHARED, u32(UNIT), by(READ, Proxy.ASYNC), site)
     return cta.shared + place
+
+
+@native(inline=True)
+def operand_span(w: ptr_to(Warp), low: u64, high: u64) -> ptr:
+    """Where the byte at address 0 of the shared window would be, if the bytes from `low` to `high` are there; else null."""
+    cta = w.cta
+    if low < SHARED_BASE or high >= SHARED_BASE + u64(cta.launch.shared_bytes):
+        return null(u8)
+    return cta.shared + i64(-SHARED_BASE)
+
+
+@native(inline=True)
+def operand_seen(w: ptr_to(Warp), at: u64, site: u32) -> None:
+    """What `operand` says of its access."""
+    accessed_one(w, u32(0), at | SHARED, u32(UNIT), by(READ, Proxy.ASYNC), site)
 
 
 @native(inline=True)
