@@ -12,13 +12,19 @@ from mmulator.machine.state import A_PACKS, B_PACKS, WGMMA_STEPS, Packs
 
 _ALIGNED = 64
 _MOST = 4  # kinds of kernels, by the sizes of their operands, for which a thread keeps memory
-_of_thread = threading.local()
+
+
+class _OfThread(threading.local):
+    def __init__(self) -> None:
+        self.kept: dict[tuple[tuple[int, int], tuple[int, int]], tuple[np.ndarray, int]] = {}
+
+
+_of_thread = _OfThread()
 
 
 def packs_for(matrix: MatrixTables) -> int:
     """Where the Packs of this thread lie, for kernels with operands of such sizes."""
-    kept: dict[tuple[tuple[int, int], tuple[int, int]], tuple[np.ndarray, int]] = vars(_of_thread)
-    key = matrix.a_pack, matrix.b_pack
+    kept, key = _of_thread.kept, (matrix.a_pack, matrix.b_pack)
     found = kept.get(key)
     if found is None:
         for old in list(kept)[: 1 - _MOST]:

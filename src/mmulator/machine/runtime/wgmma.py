@@ -228,7 +228,7 @@ def carry_out_wgmma(w: ptr_to(Warp), number: u64, end: u64) -> u32:
 
 
 @native
-def settle(w: ptr_to(Warp), q: ptr_to(Queue)) -> None:
+def carry_out_due(w: ptr_to(Warp), q: ptr_to(Queue)) -> None:
     """Carry out what the seed had for now."""
     due = q.due
     q.due = u64(0)
@@ -248,7 +248,7 @@ def wgmma_issue(
     cta = w.cta
     q = queue(w, WGMMA)
     if scale_d != 0 and scale_d != FULL:
-        settle(w, q)
+        carry_out_due(w, q)
         fault(w, FaultKind.WGMMA_SCALE, site, u32(0), u64(scale_d), u32(0))
     if cta.fault != 0:
         return
@@ -270,7 +270,7 @@ def wgmma_issue(
     if (choice(w, q, q.issued) & u64(WGMMA.odds - 1)) == 0:
         q.due = q.issued
     if more == 0 or table.rival_count != 0 or table.a_rival_count != 0:
-        settle(w, q)
+        carry_out_due(w, q)
     first = first_of(w)
     for i in range(u32(WARPS)):
         if queue(first + i, WGMMA).issued <= number:
