@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import Native, unrolled
-from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, minimum, null, stack, store
+from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, minimum, null, stack
 from mmulator.codegen.rounding import set_rounding
 from mmulator.codegen.types import f32, i8, i32, i64, ptr, ptr_to, u8, u32
 from mmulator.codegen.values import Value

@@ -10,7 +10,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.codegen.ops import absolute, any_lane, bitcast, cast_ptr, leading_zeros, load, maximum, minimum, select, shuffle, store
+from mmulator.codegen.ops import (
+    absolute,
+    any_lane,
+    bitcast,
+    cast_ptr,
+    leading_zeros,
+    load,
+    maximum,
+    minimum,
+    select,
+    shuffle,
+    store,
+)
 from mmulator.codegen.rounding import strict
 from mmulator.codegen.types import boolean, f32, f64, i8, i32, i64, u8, u32
 from mmulator.codegen.values import WIDE, Value
