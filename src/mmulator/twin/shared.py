@@ -1,4 +1,4 @@
-# mypy: disable-error-code="valid-type, index"
+# mypy: disable-error-code="valid-type, index, call-overload, misc"
 """Native code for matrices in shared memory that a descriptor names: made with the functions of layouts/descriptors.py.
 
 Nothing about descriptors, canonical layouts or swizzles is said here: `fields`, `canonical` and `Swizzle.place` are called

@@ -213,7 +213,7 @@ def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64, end: u64
 
 @native
 def carry_out_wgmma(w: ptr_to(Warp), number: u64, end: u64) -> u32:
-    """Operations of the four warps together, from `number` on, which are done in the queues of all. 0 if one has not issued it."""
+    """Operations of the four warps together, from `number` on, done in the queues of all. 0 if a warp has not issued it."""
     first = first_of(w)
     limit = u64(end)
     for i in range(u32(WARPS)):
