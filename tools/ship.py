@@ -43,14 +43,12 @@ class Collected:
         return Entry(found[0], tuple(found[1])) if found else None
 
 
-def collect(level: str, kernels: Iterable[Path]) -> Collected:
-    """All fixed code for a level. In a process of its own: it makes no other from then on."""
+def collect(level: str, kernels: Iterable[Path], options: Iterable[Any]) -> Collected:
+    """All fixed code of kernels for a level. In a process of its own: it makes no other from then on."""
     from mmulator.codegen import engine, named, shipped
     from mmulator.codegen.loading import ensure
     from mmulator.machine.compile import kernel as compiling
     from mmulator.machine.compile.code import BlockCode
-    from mmulator.machine.compile.options import DEFAULT, CompileOptions
-    from mmulator.machine.sanitizer.instrument import SANITIZE
 
     collected = Collected()
     engine._cpu = lambda: (level, shipped.features(level))
@@ -71,15 +69,18 @@ def collect(level: str, kernels: Iterable[Path]) -> Collected:
     for path in kernels:
         module = mm.Module.load(path)
         for kernel in module.values():
-            for options in (DEFAULT, CompileOptions(events=SANITIZE)):
-                kernel.compile(options=options)
+            for how in options:
+                kernel.compile(options=how)
     return collected
 
 
 def write(folder: Path, level: str) -> None:
     from mmulator.codegen import shipped
+    from mmulator.machine.compile.options import DEFAULT, CompileOptions
+    from mmulator.machine.sanitizer.instrument import SANITIZE
 
-    shipped.write(folder / f"{level}.bin", collect(level, [KERNELS / f"{name}.ptx" for name in CHOSEN]).entries)
+    collected = collect(level, [KERNELS / f"{name}.ptx" for name in CHOSEN], (DEFAULT, CompileOptions(events=SANITIZE)))
+    shipped.write(folder / f"{level}.bin", collected.entries)
 
 
 def main(folder: Path, levels: Iterable[str]) -> None:
