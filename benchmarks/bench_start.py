@@ -5,9 +5,9 @@
 cold: with an empty code cache; warm: with what the cold one left. Seconds, medians, from before the interpreter starts until
 it has gone, with Python's byte code compiled as an installation has it. The PTX is Triton's, made once from speed_kernels.py,
 and lies in a file; the process imports NumPy and mmulator, loads it, launches once on arrays of zeros. --against: the folder
-`src` of another commit, whose processes take turns with ours.
---objects: what `python tools/ship.py FOLDER` made; ours is an
-installation that came with them, as a wheel does. --parts: seconds within the process, too: import, load (parse and verify), compile, run.
+`src` of another commit, whose processes take turns with ours. --objects: what `python tools/ship.py FOLDER` made; ours is an
+installation that came with them, as a wheel does. --parts: seconds within the process, too: import, load (parse and verify),
+compile, run.
 """
 
 from __future__ import annotations

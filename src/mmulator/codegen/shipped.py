@@ -23,9 +23,9 @@ from mmulator.codegen.sources import PACKAGE, fingerprint
 
 _HEAD = struct.Struct("<8s32sQ")
 _MAGIC = b"mmuship1"
-_V3 = "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sse4.2 ssse3 xsave".split()
+_V3 = ["avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2", "ssse3", "xsave"]
 LEVELS: Mapping[str, list[str]] = {
-    "x86-64-v4": [*_V3, *"avx512bw avx512cd avx512dq avx512f avx512vl".split()],
+    "x86-64-v4": [*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"],
     "x86-64-v3": _V3,
 }
 """What a CPU of a level has, by LLVM's names; the best first."""
