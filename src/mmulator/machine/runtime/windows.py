@@ -6,7 +6,7 @@ says what will be done there. After a fault the door stays shut, so that no stor
 address.
 
     translate     addresses of the lanes of a warp, a function for each state space (SPACES)
-    locate        one address, which a lane or a warp has computed (locate_function)
+    find_host     one address, for locate.py
     operand       a piece of a matrix that a descriptor points to
     parameter     a kernel's parameter whose place was known when the module was read
     local_place   a place in a lane's own frame
@@ -143,62 +143,10 @@ def find_host(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
     return ptr(window.host + offset)
 
 
-# one address --------------------------------------------------------------------------------------------------------
-@native
-def locate(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
-    """Host pointer of one lane's generic address, or null and a recorded fault."""
-    host = find_host(w, lane, at, bytes, access, site)
-    if u64(host) != 0:
-        accessed_one(w, lane, at, bytes, access, site)
-    return host
-
-
-@native
-def locate_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
-    """`locate` for an address of the shared window."""
-    if at > OFFSET_MASK:
-        fault(w, FaultKind.BEYOND_SPACE, site, lane, at, bytes)
-        return null(u8)
-    return locate(w, lane, at | SHARED, bytes, access, site)
-
-
 @native
 def other_cta(w: ptr_to(Warp), at: u64) -> u32:
     """1 if an address of the shared window is in the shared memory of another CTA of the cluster."""
     return u32(u32(at >> RANK_SHIFT) != w.cta.rank and w.cta.cluster.cta_count != 1)
-
-
-@native
-def locate_shared_cta(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
-    """`locate` for an address of .shared::cta."""
-    if at <= OFFSET_MASK and other_cta(w, at) != 0:
-        fault(w, FaultKind.OTHER_CTA, site, lane, at, bytes)
-        return null(u8)
-    return locate_shared(w, lane, at, bytes, access, site)
-
-
-@native
-def locate_global(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
-    """`locate` for an address of the global space."""
-    slot = at >> SLOT_SHIFT
-    if slot == SLOT_SHARED or slot == SLOT_LOCAL:
-        fault(w, FaultKind.WRONG_SPACE, site, lane, at, bytes)
-        return null(u8)
-    return locate(w, lane, at, bytes, access, site)
-
-
-@native
-def locate_of_warp(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
-    """`locate` for a generic address that is the same for all lanes: local memory is that of lane 0."""
-    host = find_host(w, u32(0), at, bytes, access, site)
-    if u64(host) != 0:
-        accessed_one(w, lane, at, bytes, access, site)
-    return host
-
-
-def locate_function(space: str) -> Native:
-    """`locate` for what one address of a warp leads to. `lane` has the register that is read or written."""
-    return {"shared": locate_shared_cta, "shared::cluster": locate_shared, "global": locate_global}.get(space, locate_of_warp)
 
 
 # many bytes ---------------------------------------------------------------------------------------------------------
