@@ -1,4 +1,4 @@
-"""One address, which a lane or a warp has computed: what is at it, through the door (windows.py)."""
+"""One address, which a lane or a warp has computed: what is at it, or from it on, through the door (windows.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mmulator.codegen.ops import null
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import accessed_one
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, find_host, other_cta
+from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, find_host, find_shared, hold, other_cta
 from mmulator.machine.state import FaultKind, Warp
 from mmulator.program.addresses import SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
 
@@ -61,3 +61,24 @@ def locate_of_warp(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32,
 def locate_function(space: str) -> Native:
     """`locate` for what one address of a warp leads to. `lane` has the register that is read or written."""
     return {"shared": locate_shared_cta, "shared::cluster": locate_shared, "global": locate_global}.get(space, locate_of_warp)
+
+
+# many bytes ---------------------------------------------------------------------------------------------------------
+@native
+def reach(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
+    """`hold`, of what is accessed now."""
+    host = hold(w, lane, at, bytes, access, site)
+    if u64(host) != 0:
+        accessed_one(w, lane, at, u32(bytes), access, site)
+    return host
+
+
+@native
+def hold_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
+    """`hold` in the shared memory of any CTA of the cluster, by an address of the shared window."""
+    if w.cta.fault != 0:
+        return null(u8)
+    if at > OFFSET_MASK:
+        fault(w, FaultKind.BEYOND_SPACE, site, lane, at, u32(bytes))
+        return null(u8)
+    return find_shared(w, lane, at, bytes, site)
