@@ -59,7 +59,8 @@ L{0}: cvt.u64.u32 %a, %n; add.u64 %b, %data, %a; mov.u64 %c, s; add.u64 %c, %c, 
 .const .align 16 .b8 c[{BYTES}] = {{{values}}};
 .visible .entry k(.param .u64 data, .param .u64 second, .param .u64 offsets, .param .u64 does, .param .u64 own)
 {{
-  .reg .pred %p, %q; .reg .b16 %h<10>; .reg .b32 %r<10>, %n, %does; .reg .b64 %d<10>, %data, %second, %base, %at, %own, %a, %b, %c;
+  .reg .pred %p, %q; .reg .b16 %h<10>; .reg .b32 %r<10>, %n, %does;
+  .reg .b64 %d<10>, %data, %second, %base, %at, %own, %a, %b, %c;
   .shared .align 16 .b8 s[{BYTES}];
   ld.param.u64 %data, [data]; ld.param.u64 %second, [second];
   {copy[0]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
@@ -74,7 +75,7 @@ def load_function(space: str, size: int, count: int) -> Native:
     translate, element, bytes = SPACES[space], _ELEMENT[size], size * count
     word, vector = _WORD[bytes], element.vec(32)
     near, far = space != "local", space in ("global", "generic")
-    look = origin_function(space, bytes, READ) if near else None
+    look: Any = origin_function(space, bytes, READ) if near else None
     masked = count == 1 and size >= 4  # what is read in one piece with a mask
 
     def load_(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), dst: ptr, site: u32) -> None:
@@ -126,7 +127,7 @@ def store_function(space: str, size: int, count: int) -> Native:
     translate, element, bytes = SPACES[space], _ELEMENT[size], size * count
     word, vector = _WORD[bytes], element.vec(32)
     near, far = space != "local", space in ("global", "generic")
-    look = origin_function(space, bytes, WRITE) if near else None
+    look: Any = origin_function(space, bytes, WRITE) if near else None
     masked = count == 1 and size >= 4
 
     def store_(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), src: ptr, site: u32) -> None:
