@@ -82,41 +82,40 @@ def load_function(space: str, size: int, count: int) -> Native:
         if mask == 0 or w.cta.fault != 0:
             return
         image = stack(word, 32)
+        source = cast_ptr(u8, image)
+        origin = stack(ptr)
+        shape = u32(Shape.UNKNOWN)
         if near:
-            origin = stack(ptr)
             shape = look(w, mask, at, site, origin)
-            begin = origin[0]
-            if shape != Shape.UNKNOWN:
-                first = begin + at[0]
-                if shape == Shape.ROW:
-                    if mask == FULL:
-                        if far:
-                            ahead(first, 32 * bytes)
-                        put(parted(vectors(vector, first, count)), dst)
-                        return
-                    if masked:
-                        behind = trailing_zeros(mask)
-                        first = begin + (at[behind] - u64(behind) * bytes)
-                        put([masked_load(vector, first, bits_mask(mask))], dst)
-                        return
-                elif shape == Shape.ONE:
-                    one = cast_ptr(element, begin + at[trailing_zeros(mask)])
-                    put([splat(one[c], 32) for c in unrolled(count)], dst)
-                    return
-                left = mask
-                while left != 0:
-                    lane = trailing_zeros(left)
-                    left = left & (left - 1)
-                    store(load(word, begin + at[lane]), image, lane)
-                put(parted(vectors(vector, image, count)), dst)
+        begin = origin[0]
+        low = trailing_zeros(mask)
+        first = begin + at[low]
+        if shape == Shape.ONE:
+            one = cast_ptr(element, first)
+            put([splat(one[c], 32) for c in unrolled(count)], dst)
+            return
+        if masked:
+            if shape == Shape.ROW and mask != FULL:
+                put([masked_load(vector, first + (u64(0) - u64(low) * bytes), bits_mask(mask))], dst)
                 return
-        host = stack(ptr, 32)
-        rest = translate(w, mask, at, bytes, READ, site, host)
-        while rest != 0:
-            lane_ = trailing_zeros(rest)
-            rest = rest & (rest - 1)
-            store(load(word, host[lane_]), image, lane_)
-        put(parted(vectors(vector, image, count)), dst)
+        left = mask
+        if shape == Shape.ROW and mask == FULL:
+            source = first
+            if far:
+                ahead(first, 32 * bytes)
+        elif shape != Shape.UNKNOWN:
+            while left != 0:
+                lane = trailing_zeros(left)
+                left = left & (left - 1)
+                store(load(word, begin + at[lane]), image, lane)
+        else:
+            host = stack(ptr, 32)
+            left = translate(w, mask, at, bytes, READ, site, host)
+            while left != 0:
+                lane_ = trailing_zeros(left)
+                left = left & (left - 1)
+                store(load(word, host[lane_]), image, lane_)
+        put(parted(vectors(vector, source, count)), dst)
 
     return Native(load_, f"load_{NAMES[space]}_{size}x{count}")
 
@@ -134,41 +133,44 @@ def store_function(space: str, size: int, count: int) -> Native:
         if mask == 0 or w.cta.fault != 0:
             return
         image = stack(word, 32)
+        target = cast_ptr(u8, image)
+        origin = stack(ptr)
+        shape = u32(Shape.UNKNOWN)
         if near:
-            origin = stack(ptr)
             shape = look(w, mask, at, site, origin)
-            begin = origin[0]
-            if shape != Shape.UNKNOWN:
-                if shape == Shape.ROW:
-                    if mask == FULL:
-                        first = begin + at[0]
-                        if far:
-                            ahead(first, 32 * bytes, True)
-                        put(joined(vectors(vector, src, count)), first)
-                        return
-                    if masked:
-                        behind = trailing_zeros(mask)
-                        masked_store(load(vector, src), begin + (at[behind] - u64(behind) * bytes), bits_mask(mask))
-                        return
-                elif shape == Shape.ONE:
-                    last = 31 - leading_zeros(mask)
-                    one = cast_ptr(element, begin + at[last])
-                    for c in unrolled(count):
-                        one[c] = cast_ptr(element, src)[last + 32 * c]
-                    return
-                put(joined(vectors(vector, src, count)), image)
-                left = mask
-                while left != 0:
-                    lane = trailing_zeros(left)
-                    left = left & (left - 1)
-                    store(load(word, image, lane), begin + at[lane])
+        begin = origin[0]
+        if shape == Shape.ONE:
+            last = 31 - leading_zeros(mask)
+            one = cast_ptr(element, begin + at[last])
+            for c in unrolled(count):
+                one[c] = cast_ptr(element, src)[last + 32 * c]
+            return
+        if masked:
+            if shape == Shape.ROW and mask != FULL:
+                low = trailing_zeros(mask)
+                masked_store(load(vector, src), begin + (at[low] - u64(low) * bytes), bits_mask(mask))
                 return
-        host = stack(ptr, 32)
-        rest = translate(w, mask, at, bytes, WRITE, site, host)
-        put(joined(vectors(vector, src, count)), image)
-        while rest != 0:
-            lane_ = trailing_zeros(rest)
-            rest = rest & (rest - 1)
+        left = mask
+        whole = shape == Shape.ROW and mask == FULL
+        if whole:
+            target = begin + at[0]
+            if far:
+                ahead(target, 32 * bytes, True)
+        elif shape == Shape.UNKNOWN:
+            host = stack(ptr, 32)
+            left = translate(w, mask, at, bytes, WRITE, site, host)
+        put(joined(vectors(vector, src, count)), target)
+        if whole:
+            return
+        if shape != Shape.UNKNOWN:
+            while left != 0:
+                lane = trailing_zeros(left)
+                left = left & (left - 1)
+                store(load(word, image, lane), begin + at[lane])
+            return
+        while left != 0:
+            lane_ = trailing_zeros(left)
+            left = left & (left - 1)
             store(load(word, image, lane_), host[lane_])
 
     return Native(store_, f"store_{NAMES[space]}_{size}x{count}")
