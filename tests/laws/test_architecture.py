@@ -147,7 +147,7 @@ OWN = {"execution", "instruction", "matmul", "operands"}  # of instruction/
 NATIVE = {
     "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "hooks_operands", "locate", "pending",
     "printing", "reduce", "registers", "scheduler", "standstill", "store_async", "transfers", "waiting", "watch",
-    "wgmma_operands", "windows",
+    "wgmma_operands", "wgmma_packs", "wgmma_products", "windows",
 }  # fmt: skip
 
 
