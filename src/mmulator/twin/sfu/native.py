@@ -22,7 +22,7 @@ from mmulator.twin.sfu.vector import lanes, to
 
 Macro = Callable[[Value, Tables], Value]
 LANES = 32
-_WIDE = 16  # lanes that are computed at a time: one 512-bit vector of words
+_WIDE = 32  # lanes that are computed at a time
 
 
 def _float(bits: Value) -> Value:

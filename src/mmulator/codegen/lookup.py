@@ -1,0 +1,61 @@
+"""Words of small constant tables by number, a lane each: permutes where the processor has them, else a gather."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from functools import cache
+
+from mmulator.codegen.ops import gather, load, select, shuffle
+from mmulator.codegen.types import Ty, boolean, ptr_to, u32
+from mmulator.codegen.values import Builder, Value, constant
+
+_WORDS = 16  # 32-bit words of a vector of 512 bits
+
+
+@cache
+def _permutes() -> bool:
+    """Whether vpermi2d is there: one of 32 words for each of 16 lanes."""
+    from mmulator.codegen.engine import has_feature
+
+    return has_feature("avx512f")
+
+
+def constant_table(name: str, ty: Ty, words: Sequence[int], b: Builder) -> str:
+    """The symbol of an array of words, which one module may have from two devices."""
+    body = ", ".join(f"{ty.llvm} {w}" for w in words)
+    symbol = f"{name}_{zlib.crc32(body.encode()):08x}"
+    b.declared[symbol] = f"@{symbol} = private unnamed_addr constant [{len(words)} x {ty.llvm}] [{body}], align 64"
+    return symbol
+
+
+def table_word(name: str, words: Sequence[int], index: Value) -> Value:
+    """words[index] as u32 lanes. index: u32 lanes, of which higher bits than those that count the words may be set."""
+    b: Builder = index.b
+    lanes = index.ty.lanes
+    if not (_permutes() and lanes % _WORDS == 0 and len(words) in (32, 64, 128)):
+        symbol = constant_table(name, u32, words, b)
+        at = b.emit(ptr_to(u32).vec(lanes), f"getelementptr i32, ptr @{symbol}, {(index & len(words) - 1).typed}")
+        return gather(index.ty, at, constant(b, boolean.vec(lanes), 1))
+    row = u32.vec(_WORDS)
+    # an address that LLVM does not see through: each vector of a constant that it knows is reached by 64 bits of code
+    base = b.emit(ptr_to(row), f'call ptr asm "", "=r,0"(ptr @{constant_table(name, u32, words, b)})')
+    vectors = [load(row, base, n, 64) for n in range(len(words) // _WORDS)]
+    parts = [_permuted(vectors, shuffle(index, None, range(at, at + _WORDS))) for at in range(0, lanes, _WORDS)]
+    while len(parts) > 1:
+        parts = [shuffle(a, c, range(2 * a.ty.lanes)) for a, c in zip(parts[::2], parts[1::2])]
+    return parts[0]
+
+
+def _permuted(vectors: list[Value], index: Value) -> Value:
+    """The same for 16 lanes: of each 32 words one by a permute, of these one by the higher bits of the index."""
+    b, ty = index.b, index.ty
+    found = [
+        b.call("llvm.x86.avx512.vpermi2var.d.512", ty, [low, index, high]) for low, high in zip(vectors[::2], vectors[1::2])
+    ]
+    bit = 2 * _WORDS
+    while len(found) > 1:
+        upper = (index & bit) != 0
+        found = [select(upper, c, a) for a, c in zip(found[::2], found[1::2])]
+        bit *= 2
+    return found[0]
