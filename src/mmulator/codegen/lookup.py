@@ -1,4 +1,4 @@
-"""Words of small constant tables by number, a lane each: permutes where the processor has them, else a gather."""
+"""Words by number, a lane each, of small tables: permutes where the processor has them, else a gather."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Sequence
 from functools import cache
 
-from mmulator.codegen.ops import gather, load, select, shuffle
+from mmulator.codegen.ops import elements_at, gather, load, select, shuffle
 from mmulator.codegen.types import Ty, boolean, ptr_to, u32
 from mmulator.codegen.values import Builder, Value, constant
 
@@ -29,6 +29,14 @@ def constant_table(name: str, ty: Ty, words: Sequence[int], b: Builder) -> str:
     return symbol
 
 
+def word_at(words: Value, index: Value) -> Value:
+    """words[index]: of the 32 words that a pointer leads to one for each of 32 lanes. index: u32 x 32, below 32."""
+    if not _permutes():
+        return gather(index.ty, elements_at(words, index), constant(index.b, boolean.vec(index.ty.lanes), 1))
+    row = u32.vec(_WORDS)
+    return _by_parts([load(row, words, 0), load(row, words, _WORDS)], index)
+
+
 def table_word(name: str, words: Sequence[int], index: Value) -> Value:
     """words[index] as u32 lanes. index: u32 lanes, of which higher bits than those that count the words may be set."""
     b: Builder = index.b
@@ -41,14 +49,20 @@ def table_word(name: str, words: Sequence[int], index: Value) -> Value:
     # an address that LLVM does not see through: each vector of a constant that it knows is reached by 64 bits of code
     base = b.emit(ptr_to(row), f'call ptr asm "", "=r,0"(ptr @{constant_table(name, u32, words, b)})')
     vectors = [load(row, base, n, 64) for n in range(len(words) // _WORDS)]
-    parts = [_permuted(vectors, shuffle(index, None, range(at, at + _WORDS))) for at in range(0, lanes, _WORDS)]
+    return _by_parts(vectors, index)
+
+
+def _by_parts(vectors: list[Value], index: Value) -> Value:
+    """Of each 16 lanes in turn."""
+    starts = range(0, index.ty.lanes, _WORDS)
+    parts = [_permuted(vectors, shuffle(index, None, range(at, at + _WORDS))) for at in starts]
     while len(parts) > 1:
         parts = [shuffle(a, c, range(2 * a.ty.lanes)) for a, c in zip(parts[::2], parts[1::2])]
     return parts[0]
 
 
 def _permuted(vectors: list[Value], index: Value) -> Value:
-    """The same for 16 lanes: of each 32 words one by a permute, of these one by the higher bits of the index."""
+    """Words of these vectors for 16 lanes: of each 32 one by a permute, of these one by the higher bits of the index."""
     b, ty = index.b, index.ty
     found = [
         b.call("llvm.x86.avx512.vpermi2var.d.512", ty, [low, index, high]) for low, high in zip(vectors[::2], vectors[1::2])
