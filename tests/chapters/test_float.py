@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmulator.twin.sfu import evaluate
 from tests.support import rows, vectors
 from tests.support.floats import (
     F32,
@@ -171,3 +172,24 @@ def test_products_of_pairs_are_fused_with_sums_and_those_of_mixed_sums_are_not()
     rest = x * x - Fraction(float(np.float32(float(x * x))))
     assert rest and (results[:, :2].view(np.float32) == float(rest)).all()
     assert not results[:, 2:].any()
+
+
+def test_divisions_by_one_value_share_what_they_can() -> None:
+    """A divisor that is written between two divisions, for all lanes or for some, is another one."""
+    rng = np.random.default_rng(8)
+    a, b, c = ((rng.normal(size=LANES) * np.exp2(rng.integers(-140, 128, LANES))).astype(np.float32) for _ in range(3))
+    a[:6], b[:6] = [0, np.inf, 1e-40, 1, 3e38, -1], [0, np.inf, 3e38, 1e-40, 2.0**127, -0.0]
+    words = [v.view(np.uint32) for v in (a, b, c)]
+    for name, ftz in product(("div.approx", "div.full"), (False, True)):
+        op = f"{name}{'.ftz' if ftz else ''}.f32"
+        body = f"""ld.global.b32 f1, [in0]; ld.global.b32 f2, [in1]; ld.global.b32 f3, [in2]; setp.lt.u32 p1, t, 9;
+            {op} f4, f1, f2; {op} f5, f3, f2;
+            @p1 mov.f32 f2, f3;
+            {op} f6, f1, f2;
+            mov.f32 f2, f1;
+            {op} f7, f3, f2;
+            st.global.v4.b32 [out], {{f4, f5, f6, f7}};"""
+        got, _ = launch(body, *words)
+        mixed = np.where(np.arange(LANES) < 9, c, b)
+        for n, (x, y) in enumerate(((a, b), (c, b), (a, mixed), (c, a))):
+            assert np.array_equal(got[:, n], evaluate(name, x, y, ftz=ftz).view(np.uint32)), (op, n)

@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 
 from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import library_text
+from mmulator.codegen.lang import Native, library_text
+from mmulator.codegen.ops import load, stack, store
+from mmulator.codegen.types import f32, ptr_to, u32
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.numerics.sfu import unit
 from mmulator.numerics.sfu.captures import decode, encode
 from mmulator.numerics.sfu.tables import Tables, parse_tables, write_tables
 from mmulator.twin.sfu import APPROX, BINARY, KEYS, UNARY, Key, evaluate, tables_for, word_of
 from mmulator.twin.sfu.arrays import ArrayFunction
-from mmulator.twin.sfu.native import LANES, unit_array
+from mmulator.twin.sfu.native import LANES, divisor_lanes, quotient, unit_array
 from tests.support.places import DATA, ROOT
 
 TABLES: Tables = tables_for("sm_90")[0]
@@ -147,7 +149,21 @@ def test_twin_is_the_model(key: Key) -> None:
 
 @cache
 def lane_library() -> Library:
-    return Library(library_text([APPROX[key] for key in KEYS]))
+    return Library(library_text([APPROX[key] for key in UNARY] + [_divided(key) for key in BINARY]))
+
+
+def _divided(key: Key) -> Native:
+    """A division by its two parts."""
+    full, ftz = key[0] == "div.full", key[2]
+    parts = divisor_lanes(TABLES, full, ftz)
+
+    def both(a: ptr_to(u32), b: ptr_to(u32), dst: ptr_to(u32)) -> None:  # type: ignore[valid-type]
+        room = stack(f32, 2 * LANES)
+        parts(b, room)
+        inverse, scale = load(f32.vec(LANES), room), load(f32.vec(LANES), room, LANES)
+        store(quotient(load(u32.vec(LANES), a), inverse, scale, ftz), dst)
+
+    return Native(both, f"divided_{'full' if full else 'approx'}{'_ftz' if ftz else ''}")
 
 
 def test_lane_functions_are_the_array_functions() -> None:
@@ -155,12 +171,14 @@ def test_lane_functions_are_the_array_functions() -> None:
     rng = np.random.default_rng(7)
     for key in KEYS:
         dtype = np.dtype(f"u{word_of(key).size}")
-        operands = [rng.permutation(adversarial(key, rng))[:LANES].copy() for _ in range(2 if key in BINARY else 1)]
-        assert operands[0].dtype == dtype
-        function = library.function(APPROX[key].name, None, *[ctypes.c_void_p] * (len(operands) + 1))
-        expected = evaluate(key[0], *operands, type=key[1], ftz=key[2])
-        function(*(o.ctypes.data for o in operands), operands[0].ctypes.data)  # in place
-        assert np.array_equal(operands[0], expected), key
+        name = _divided(key).name if key in BINARY else APPROX[key].name
+        for _ in range(40):
+            operands = [rng.permutation(adversarial(key, rng))[:LANES].copy() for _ in range(2 if key in BINARY else 1)]
+            assert operands[0].dtype == dtype
+            function = library.function(name, None, *[ctypes.c_void_p] * (len(operands) + 1))
+            expected = evaluate(key[0], *operands, type=key[1], ftz=key[2])
+            function(*(o.ctypes.data for o in operands), operands[0].ctypes.data)  # in place
+            assert np.array_equal(operands[0], expected), key
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 31, 33])
