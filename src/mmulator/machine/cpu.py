@@ -69,6 +69,7 @@ class Cpu:
             grid, spare = grid_for(kernel, shape, request.arguments, request.seed, threads, subscriber)
             workers = Workers(grid, request.progress, spare, request.seed if request.shuffled else None, request.slice)
             outcome = workers.run(request.timeout)
+            kernel.blocks.ran(outcome.seconds)
         except ExecutionFault as fault:
             if request.sanitizer is not None:
                 fault.findings = request.sanitizer.with_the_end(fault.findings)
