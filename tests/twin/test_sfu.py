@@ -14,8 +14,8 @@ import pytest
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text
-from mmulator.codegen.ops import load, stack, store
-from mmulator.codegen.types import f32, ptr_to, u32
+from mmulator.codegen.ops import load, shuffle, store
+from mmulator.codegen.types import ptr
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.numerics.sfu import unit
 from mmulator.numerics.sfu.captures import decode, encode
@@ -149,21 +149,22 @@ def test_twin_is_the_model(key: Key) -> None:
 
 @cache
 def lane_library() -> Library:
-    return Library(library_text([APPROX[key] for key in UNARY] + [_divided(key) for key in BINARY]))
+    return Library(library_text([_lanes(key) for key in KEYS]))
 
 
-def _divided(key: Key) -> Native:
-    """A division by its two parts."""
-    full, ftz = key[0] == "div.full", key[2]
-    parts = divisor_lanes(TABLES, full, ftz)
+def _lanes(key: Key) -> Native:
+    """`f(a, b, dst)` through pointers; a division by its two parts."""
+    full, ftz, vector = key[0] == "div.full", key[2], word_of(key).vec(LANES)
 
-    def both(a: ptr_to(u32), b: ptr_to(u32), dst: ptr_to(u32)) -> None:  # type: ignore[valid-type]
-        room = stack(f32, 2 * LANES)
-        parts(b, room)
-        inverse, scale = load(f32.vec(LANES), room), load(f32.vec(LANES), room, LANES)
-        store(quotient(load(u32.vec(LANES), a), inverse, scale, ftz), dst)
+    def one(a: ptr, b: ptr, dst: ptr) -> None:
+        store(APPROX[key](load(vector, a)), dst)
 
-    return Native(both, f"divided_{'full' if full else 'approx'}{'_ftz' if ftz else ''}")
+    def two(a: ptr, b: ptr, dst: ptr) -> None:
+        both = divisor_lanes(TABLES, full, ftz)(load(vector, b))
+        inverse, scale = shuffle(both, None, range(LANES)), shuffle(both, None, range(LANES, 2 * LANES))
+        store(quotient(load(vector, a), inverse, scale, ftz), dst)
+
+    return Native(two if key in BINARY else one, "lanes_" + "_".join(map(str, key)).replace(".", "_"))
 
 
 def test_lane_functions_are_the_array_functions() -> None:
@@ -171,12 +172,11 @@ def test_lane_functions_are_the_array_functions() -> None:
     rng = np.random.default_rng(7)
     for key in KEYS:
         dtype = np.dtype(f"u{word_of(key).size}")
-        name = _divided(key).name if key in BINARY else APPROX[key].name
+        function = library.function(_lanes(key).name, None, *[ctypes.c_void_p] * 3)
         for _ in range(40):
-            operands = [rng.permutation(adversarial(key, rng))[:LANES].copy() for _ in range(2 if key in BINARY else 1)]
+            operands = [rng.permutation(adversarial(key, rng))[:LANES].copy() for _ in range(2)]
             assert operands[0].dtype == dtype
-            function = library.function(name, None, *[ctypes.c_void_p] * (len(operands) + 1))
-            expected = evaluate(key[0], *operands, type=key[1], ftz=key[2])
+            expected = evaluate(key[0], *operands[: 1 + (key in BINARY)], type=key[1], ftz=key[2])
             function(*(o.ctypes.data for o in operands), operands[0].ctypes.data)  # in place
             assert np.array_equal(operands[0], expected), key
 

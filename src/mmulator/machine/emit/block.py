@@ -137,7 +137,10 @@ class BlockEmitter:
     def write(self, name: str, value: Value, guard: Value | None = None) -> None:
         """Set a register from bits of its size; lanes outside `guard` keep theirs."""
         ty = storage_type(self.frame.types[name])
-        value = self.to_bits(value, ty)
+        bits = self.to_bits(value, ty)
+        if value.ty.kind == "float" and value.ty.lanes and value.ty.bits == ty.bits:
+            self.known[bits.text, bits.ty, value.ty, False] = value
+        value = bits
         if name in self.seen:
             self._note(name, WRITE)
         if guard is not None:

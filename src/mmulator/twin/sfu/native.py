@@ -1,8 +1,8 @@
 """The approximate instructions as native functions: the twin of `operations.py`.
 
-`APPROX[(operation, type, ftz)]` works on 32 lanes through pointers, `ARRAYS[...]` on `count` numbers. Operations: rcp,
+`APPROX[(operation, type, ftz)]` takes and gives vectors of 32 lanes, `ARRAYS[...]` works on `count` numbers. Operations: rcp,
 rsqrt, sqrt, lg2, ex2, sin, cos, tanh, div.approx, div.full; types as PTX writes them. Bits go in and out: u16 for f16
-and bf16, u32 for f32 and the packed pairs, u64 for f64. dst may be a source. A division takes two sources; on lanes it comes
+and bf16, u32 for f32 and the packed pairs, u64 for f64. A division takes two sources; on lanes it comes
 in two parts, since many have one divisor: `divisor_lanes`, and `quotient` inside the code that divides.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import absolute, bitcast, fma, iota, is_nan, load, masked_load, masked_store, select, store
+from mmulator.codegen.ops import absolute, bitcast, fma, iota, is_nan, load, masked_load, masked_store, select, shuffle, store
 from mmulator.codegen.types import Ty, f32, f64, i64, ptr_to, u16, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.numerics.sfu.operations import BINARY, INVERSE_TWO_PI, UNARY, Key
@@ -218,22 +218,21 @@ def value_of(key: Key, sources: tuple[Value, ...], tables: Tables) -> Value:
 
 
 def _lane_form(key: Key, tables: Tables) -> Native:
-    word = word_of(key)
+    vector = word_of(key).vec(LANES)
 
-    def one(src: ptr_to(word), dst: ptr_to(word)) -> None:  # type: ignore[valid-type]
-        store(value_of(key, (load(word.vec(LANES), src),), tables), dst)
+    def one(src: vector) -> vector:  # type: ignore[valid-type]
+        return value_of(key, (vector(src),), tables)
 
     return Native(one, _symbol(key, tables))
 
 
 @cache
 def divisor_lanes(tables: Tables, full: bool, ftz: bool) -> Native:
-    """`f(b, dst)`: of 32 lanes the reciprocals, and behind them the numerators' scales (`divisor`)."""
+    """`f(b)`: of 32 lanes the reciprocals, and behind them the numerators' scales (`divisor`)."""
+    vector, both = u32.vec(LANES), f32.vec(2 * LANES)
 
-    def parts(b: ptr_to(u32), dst: ptr_to(f32)) -> None:  # type: ignore[valid-type]
-        inverse, scale = divisor(load(u32.vec(LANES), b), tables, full, ftz)
-        store(inverse, dst)
-        store(scale, dst, LANES)
+    def parts(b: vector) -> both:  # type: ignore[valid-type]
+        return both(shuffle(*divisor(vector(b), tables, full, ftz), range(2 * LANES)))
 
     return Native(parts, f"divisor{'_full' if full else ''}{'_ftz' if ftz else ''}_{tables.device}")
 
@@ -307,7 +306,7 @@ class Functions(Mapping[Key, Native]):
 
 @cache
 def lane_functions(tables: Tables) -> Functions:
-    """For each operation of one source `f(src, dst)`: 32 lanes."""
+    """For each operation of one source `f(src)`: 32 lanes."""
     return Functions(tables, _lane_form, tuple(UNARY))
 
 
