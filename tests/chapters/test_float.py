@@ -221,10 +221,8 @@ def test_a_nan_between_instructions() -> None:
     }  # fmt: skip
     for y in (x, np.full(LANES, one)):
         for body, (r3, f5) in lines.items():
-            got, _ = launch(
-                "ld.global.b32 f1, [in0]; ld.global.b32 f2, [in1];" + body + "st.global.b32 [out], r3; st.global.b32 [out+4], f5;",
-                nans, y, target="sm_100a",
-            )  # fmt: skip
+            body = f"ld.global.b32 f1, [in0]; ld.global.b32 f2, [in1]; {body} st.global.b32 [out], r3; st.global.b32 [out+4], f5;"
+            got, _ = launch(body, nans, y, target="sm_100a")
             known = {"nan": np.uint32(0x7FFFFFFF), "b": y, "copied": (y & 0x80000000) | 0x7FFFFFFF}
             for n, wanted in enumerate((r3, f5)):
                 want = known.get(wanted, wanted) if isinstance(wanted, str) else wanted
