@@ -14,6 +14,7 @@ import pytest
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text
+from mmulator.codegen.lookup import has_permutes
 from mmulator.codegen.ops import load, shuffle, store
 from mmulator.codegen.types import ptr
 from mmulator.errors import OperandError, UnsupportedError
@@ -181,7 +182,19 @@ def test_lane_functions_are_the_array_functions() -> None:
             assert np.array_equal(operands[0], expected), key
 
 
-@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 31, 33])
+@pytest.mark.parametrize("wide", [True, False])
+def test_processors_without_permutes_give_the_same(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coefficients are looked up by permutes of words of 16 bits, of 32 bits (wide), or by gathers."""
+    inputs = adversarial(("rcp", "f32", False), np.random.default_rng(2))
+    names = ("rcp", "rsqrt", "sqrt", "ex2", "rcp64h", "rsqrt64h")
+    expected = {name: ArrayFunction(unit_array(name, TABLES))(inputs) for name in names}
+    monkeypatch.setattr("mmulator.twin.sfu.short.has_word_permutes", lambda: False)
+    monkeypatch.setattr("mmulator.codegen.lookup.has_permutes", lambda: wide and has_permutes())
+    for name in names:
+        assert np.array_equal(ArrayFunction(unit_array(name, TABLES))(inputs), expected[name]), name
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 31, 32, 33])
 def test_array_form_writes_count_elements(count: int) -> None:
     x = np.linspace(-3, 3, 40, dtype=np.float32).view(np.uint32)
     out = np.full(40, 0xDEADBEEF, np.uint32)

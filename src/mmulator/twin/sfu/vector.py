@@ -1,20 +1,21 @@
 """The compiled twin of `unit.py`: the same functions on vectors of any number of lanes, as macros over Values.
 
-Where the result is a few of the highest bits of the sum, words of 32 bits hold all that is needed of it: C0, and C1 and C2
-side by side, are looked up. Elsewhere a row of a table is one 64-bit word, and rounding to 24 bits by truncation goes through
-f64, which holds every number here exactly, with the surplus bits masked off.
+Where the result is the sum's highest bits, `short.py` computes in 32 bits. Elsewhere a row of a table is one 64-bit word (C0,
+C1, C2 side by side), so a vector of lanes needs one gather, and rounding to 24 bits by truncation goes through f64, which
+holds every number here exactly, with the surplus bits masked off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmulator.codegen.lookup import constant_table, table_word
+from mmulator.codegen.lookup import constant_table
 from mmulator.codegen.ops import bitcast, gather, is_nan, minimum, select
-from mmulator.codegen.types import Ty, boolean, f16, f32, f64, i32, i64, ptr_to, u16, u32, u64
+from mmulator.codegen.types import boolean, f16, f32, f64, i32, i64, ptr_to, u16, u32, u64
 from mmulator.codegen.values import Builder, Value, constant
 from mmulator.numerics.sfu.tables import Quadratic, Row, Tables, TanhTable
 from mmulator.numerics.sfu.unit import FRACTION, HIDDEN, INFINITY, INFINITY64, NAN, NAN16, NAN64, SIGN
+from mmulator.twin.sfu.short import lanes, short, square, to
 
 # Field widths of C1 and C2 in a packed row; C0 has the rest.
 _WIDTHS = (19, 18)
@@ -35,17 +36,6 @@ def _signed(value: int, bits: int) -> int:
     return ((value + (1 << bits - 1)) & (1 << bits) - 1) - (1 << bits - 1)
 
 
-def lanes(ty: Ty, like: Value) -> Ty:
-    """The vector of `ty` with as many lanes as `like`."""
-    return ty.vec(like.ty.lanes)
-
-
-def to(ty: Ty, x: Value) -> Value:
-    """Every lane converted to `ty`."""
-    result: Value = lanes(ty, x)(x)
-    return result
-
-
 def _rows(name: str, words: Sequence[int], index: Value) -> Value:
     """Words of a constant table, one a lane. index: u64 lanes, in range."""
     b: Builder = index.b
@@ -54,51 +44,9 @@ def _rows(name: str, words: Sequence[int], index: Value) -> Value:
     return gather(lanes(u64, index), at, constant(b, lanes(boolean, index), 1))
 
 
-def square(x: Value) -> Value:
-    """`unit.square` of u32 lanes below 2**17. With x = high * 2**9 + low the rows of high * high lose nothing, those of
-    low * low everything, and the mixed rows come twice, which the final halving takes back. The sum has 15 bits."""
-    high, low = to(u16, x >> 9), to(u16, x & 511)
-    total = high * high >> 1
-    for i in range(1, 8):
-        total = select((high & 1 << i) != 0, total + (low >> (9 - i)), total)
-    return to(u32, total)
-
-
-_LOW = 9  # bits of x that are multiplied apart
-
-
-def _short(name: str, q: Quadratic, index: Value, x: Value) -> Value:
-    """The datapath, shifted right by the least c0_shift, in i32 lanes. What is lost is below the result's last bit.
-
-    With x = high * 2**9 + low the sum is (((C1 * low + C2 * sq + K) >> 9) + C1 * high >> c0_shift - 9) + C0: floors of floors.
-    """
-    scale = q.square_shift  # with x that much larger, so is all but C1
-    base = min(q.c0_shift)
-    falls = q.rows[0][1] < 0
-    first, second = [], []
-    for n, (c0, c1, c2) in enumerate(q.rows):
-        wide = c0 << q.c0_shift[n * len(q.c0_shift) // len(q.rows)] - base
-        slope = -c1 if falls else c1
-        c2 <<= scale
-        if not (0 <= wide < 1 << 27 and 0 <= slope < 1 << 16 and -1 << 15 <= c2 < 1 << 15):
-            raise ValueError(f"{name}: coefficients {(c0, c1, c2)} do not fit 27, 16 and 16 bits")
-        first.append(wide)
-        second.append((c2 & 0xFFFF) << 16 | slope)
-    c0 = to(i32, table_word(f"approx_{name}_0", first, index))
-    packed = table_word(f"approx_{name}_1", second, index)
-    slope, c2 = to(i32, packed & 0xFFFF), to(i32, packed) >> 16
-    x = x << scale if scale else x
-    high, low = to(i32, x >> _LOW), to(i32, x & (1 << _LOW) - 1)
-    rest = c2 * to(i32, square(x)) + (q.constant << scale)
-    shift = base + scale - _LOW
-    if falls:
-        return c0 + ((rest - slope * low >> _LOW) - slope * high >> shift)
-    return c0 + ((rest + slope * low >> _LOW) + slope * high >> shift)
-
-
 def _y(name: str, q: Quadratic, index: Value, x: Value, more: int = 0) -> Value:
     """The datapath's result, shifted by `more`, in u32 lanes, for a unit whose shifts do not depend on the parity."""
-    return to(u32, _short(name, q, index, x) >> q.out_shift[0] + more - q.c0_shift[0])
+    return to(u32, short(name, q, index, x) >> q.out_shift[0] + more - q.c0_shift[0])
 
 
 def _evaluate(
@@ -173,7 +121,7 @@ def rsqrt(bits: Value, tables: Tables) -> Value:
 
 def sqrt(bits: Value, tables: Tables) -> Value:
     q = tables.sqrt
-    v = _short("sqrt", q, _parity_index(bits), bits & 0x1FFFF)
+    v = short("sqrt", q, _parity_index(bits), bits & 0x1FFFF)
     even, odd = (v >> shift - min(q.c0_shift) for shift in q.out_shift)
     v = select(bits & HIDDEN != 0, even, odd)
     half = (bits >> 23 & 0xFF) + 1 >> 1
