@@ -22,7 +22,7 @@ def has_permutes() -> bool:
 
 
 @cache
-def has_wordhas_permutes() -> bool:
+def has_word_permutes() -> bool:
     """Whether vpermi2w is there: one of 64 words of 16 bits for each of 32 lanes."""
     from mmulator.codegen.engine import has_feature
 
