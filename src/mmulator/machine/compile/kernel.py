@@ -133,6 +133,11 @@ class CompiledKernel:
         return [(n, number) for n, number in enumerate(macs) if number]
 
     @cached_property
+    def most_macs(self) -> int:
+        """Multiply-accumulates of the block that has most."""
+        return max((number for _, number in self.matrix_blocks), default=0)
+
+    @cached_property
     def registers(self) -> int:
         """Of a thread at the start, if setmaxnreg changes that."""
         return entry_registers(self.program.entry.function, self._functions)

@@ -38,12 +38,12 @@ class Line:
         self._words = memoryview(memory)  # type: ignore[arg-type]
         self.begin(0)
 
-    def begin(self, clusters: int, first: Sequence[int] = (), last: Sequence[int] = ()) -> None:
-        """So many clusters, of which some begin in an order of their own."""
+    def begin(self, clusters: int, first: Sequence[int] = (), last: Sequence[int] = (), taken: int = 0) -> None:
+        """So many clusters, of which some begin in an order of their own, and so many never will."""
         self.clusters, self.first, self.last = clusters, first, last
         self._numbers = np.array([*first, *last], np.uint64) if first else None
         numbers = 0 if self._numbers is None else pointer(self._numbers)
-        _WORDS.pack_into(self._words, 0, 0, clusters, len(first), clusters - len(last), numbers)
+        _WORDS.pack_into(self._words, 0, taken, clusters, len(first), clusters - len(last), numbers)
 
     @property
     def taken(self) -> int:
