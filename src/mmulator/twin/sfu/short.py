@@ -123,7 +123,7 @@ def _in_words(name: str, table: _Table, index: Value, x: Value) -> Value:
         biased = to(i32, v << 15 - _LOW)
         rest = rest + biased if bias > 0 else rest - biased
         sums.append(bitcast(rest.ty, c0) + (rest >> table.base + table.scale - _LOW))
-    return shuffle(*sums, range(32))
+    return shuffle(sums[0], sums[1], range(32))
 
 
 def _products(a: Value, b: Value) -> Value:
