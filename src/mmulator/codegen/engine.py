@@ -57,6 +57,11 @@ def has_feature(name: str) -> bool:
     return f"+{name}" in _cpu()[1].split(",")
 
 
+def target_cpu() -> tuple[str, str]:
+    """Name and features of the CPU that code is made for."""
+    return _cpu()
+
+
 def _new_target_machine(level: int) -> Any:
     binding = _binding()
     cpu, features = _cpu()
