@@ -14,7 +14,8 @@ from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.launch.shape import LaunchShape
 
-KEPT_KERNELS, KEPT_SHAPES, KEPT_BYTES = 64, 4, 1 << 20  # kernels, shapes of each, memory of clusters of each of those
+KEPT_KERNELS, KEPT_SHAPES = 64, 4  # kernels, and shapes of each
+KEPT_BYTES = 4 << 20  # of memory of clusters for each of those: four of a large GEMM
 
 Kept = tuple[Grid, list[Resident]]
 _keepers: dict[int, weakref.ref[CompiledKernel]] = {}  # kernels that keep some, by id; who was launched last is last
@@ -29,19 +30,21 @@ def grid_for(
     subscriber: Subscriber | None = None,
 ) -> tuple[Grid, list[Resident]]:  # fmt: skip
     """A grid for a launch and memory for clusters: what is kept, which nobody else has until it is kept again, or a new grid."""
-    kept: Kept | None = kernel.kept.pop(_key(shape, arguments), None) if subscriber is None else None
+    kept: Kept | None = kernel.kept.pop(_key(shape, arguments), None)
     if kept is None or Heap.from_environment().edge:
         return Grid(kernel, shape, arguments, seed, threads, subscriber), []
     grid, residents = kept
-    grid.fill_in(kernel, shape, arguments, seed, threads)
+    grid.fill_in(kernel, shape, arguments, seed, threads, subscriber)
     for resident in residents:
         resident.join(grid)
+        if subscriber is not None:
+            subscriber.attach(resident)
     return kept
 
 
 def keep(grid: Grid, residents: Sequence[Resident]) -> None:
     """Of a launch that ended well. Nothing of the caller's is kept with it."""
-    if grid.heap.edge or grid.subscriber is not None or grid.placement.copies:
+    if grid.heap.edge or grid.placement.copies:
         return
     kernel, key = grid.kernel, _key(grid.shape, grid.arguments)
     room, spare = KEPT_BYTES, []
