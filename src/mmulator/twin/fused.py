@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import Native, unrolled
-from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, minimum, null, stack
+from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, minimum, null, stack, store
 from mmulator.codegen.rounding import set_rounding
-from mmulator.codegen.types import f32, i8, i32, i64, ptr, ptr_to, u8, u32
+from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32
 from mmulator.codegen.values import Value
 from mmulator.twin.plan import B_HEADER, NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
 from mmulator.twin.slow import after_function, load_function, scale_exponents, slow_function, store_function
-from mmulator.twin.tile import BYTES, OUTLINED, SIGN, SIGNED, D, F, I, Row, Slots, finish
+from mmulator.twin.tile import BYTES, OUTLINED, SIGN, D, F, Row, Slots
 
 ZERO_C, NEGATE_A, NEGATE_B = 1, 2, 4  # flags
 
@@ -27,8 +27,7 @@ ZERO_C, NEGATE_A, NEGATE_B = 1, 2, 4  # flags
 def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     """Chunk number `which` of the instruction for `rows` rows of a tile, two at a time: state -> state.
 
-    The last of an odd number of rows goes twice. So that a core has always something to multiply, the exponents of a pair
-    are looked at beside the products of the one before, and that one's sums are rounded when its own products begin.
+    The last of an odd number of rows goes twice. While a pair is multiplied, the exponents of the next are looked at.
     """
     row_bytes, vectors, length = plan.b_row(columns), columns // 16, plan.length
     ty = D if plan.double else F
@@ -71,70 +70,51 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         if not plan.sparse:
             panel = b + which * (first * row_bytes)
         last = rows - 1
-        at = [i64(0), minimum(i64(1), last)]
-        lines = [Row(plan, a + a_stride * i, state + columns * i, vectors) for i in at]
-        indices = [begin + index_stride * i for i in at]
         largest = Slots([Row.lowest(plan)] * 2)
-        states = Slots([row.state_fields() for row in lines])
+        at = [i64(0), minimum(i64(1), last)]
+        lines = [Row(plan, a + a_stride * r, state, vectors) for r in at]
+        indices = [begin + index_stride * r for r in at]
         for j in range(i64(0), i64(length), 2):
             for u in unrolled(2):
                 look(largest, lines, panel, indices, j, u)
-        # what is left to do of the pair before
-        totals = [Slots([I(0)] * vectors) for _ in at]
-        counts = Slots([SIGNED(i8(0))] * 2)
-        fields = Slots([BYTES(u8(0))] * 2)
-        before = i64(-1)
         for r in range(i64(0), rows, 2):
             at = [r, minimum(r + 1, last)]
             after = [minimum(r + 2, last), minimum(r + 3, last)]
             pair = [Row(plan, a + a_stride * i, state + columns * i, vectors) for i in at]
-            following = [Row(plan, a + a_stride * i, state + columns * i, vectors) for i in after]
+            following = [Row(plan, a + a_stride * i, state, vectors) for i in after]
             indices = [begin + index_stride * i for i in at]
             indices_after = [begin + index_stride * i for i in after]
-            found = zip(largest.get(), states.get())
+            found = largest.get()
             largest.put([Row.lowest(plan)] * 2)
             biases = [bias(row, header[0], scale_a + scale_stride * i, scale_b, n) for i, row in zip(at, pair)]
-            bad = [row.align(codes, own, x) for row, (codes, own), x in zip(pair, found, biases)]
+            bad = [row.align(codes, x) for row, codes, x in zip(pair, found, biases)]
             lost = any_of(bad) | (header[1] != 0)
             for i, row in zip(at, pair):
                 lost = lost | (tiny[i] != 0) | (row.header[0] != 0)
             if lost:
-                states.put([row.state_fields() for row in following])
                 for j in range(i64(0), i64(length), 2):
                     for u in unrolled(2):
                         look(largest, following, panel, indices_after, j, u)
             else:
                 for row in pair:
                     row.start()
-                if before >= 0:
-                    finish_pair(before, totals, counts, fields, state, last)
-                before = r
-                states.put([row.state_fields() for row in following])
                 for j in range(i64(0), i64(length), 2):
                     for u in unrolled(2):
                         multiply(pair, panel, indices, j, u)
                         look(largest, following, panel, indices_after, j, u)
-                for row, slots in zip(pair, totals):
-                    slots.put(row.totals())
-                counts.put([row.counts() for row in pair])
-                fields.put([row.fields for row in pair])
+                results = [row.finish() for row in pair]
                 if plan.wide_sum:
                     lost = any_lane(any_of([row.overflow for row in pair]))
-                    if lost:
-                        before = i64(-1)
+                if ~lost:
+                    for row, values in zip(pair, results):
+                        for v in unrolled(vectors):
+                            store(values[v], row.state, 16 * v)
             if lost:
                 for i in range(r, minimum(r + 2, rows)):
                     tiny[i] = tiny[i] | slow(
                         a + a_stride * i, b, index + index_stride * i, state + columns * i, i64(columns), i64(row_bytes),
                         i32(which), scale_a + scale_stride * i, scale_b, n,
                     )  # fmt: skip
-        if before >= 0:
-            finish_pair(before, totals, counts, fields, state, last)
-
-    def finish_pair(before: Value, totals: Any, counts: Slots, fields: Slots, state: Value, last: Value) -> None:
-        own = [state + columns * i for i in (before, minimum(before + 1, last))]
-        for words, count, field, place in zip([t.get() for t in totals], counts.get(), fields.get(), own):
-            finish(plan, words, count, field, place)
 
     return Native(chunk, name, OUTLINED)
 
