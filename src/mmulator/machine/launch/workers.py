@@ -140,7 +140,7 @@ class Workers:
         self.taken = 0  # clusters that were taken while others waited
         self.active = 0  # threads besides the caller's
         self.called: set[int] = set()  # those of them that have not come yet
-        self.alone = not grid.kernel.prints and grid.subscriber is None  # the caller works, too
+        self.alone = not (grid.kernel.prints or (grid.subscriber and grid.subscriber.calls))  # the caller works, too
         self.error: BaseException | None = None
         self.counts = _counters(grid.workers, len(grid.kernel.code))
         self.first_count, self.next_count = pointer(self.counts), self.counts.strides[0]
