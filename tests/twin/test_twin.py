@@ -153,6 +153,9 @@ def test_leading_dimensions_are_a_batch() -> None:
     np.testing.assert_array_equal(twin_matmul(F16KEY, "sm_90", A, B, C), model_matmul(F16KEY, "sm_90", A, B, C))
 
 
+FUSED = "f16", "bf16", "tf32", "e4m3", "e5m2"
+
+
 # The native interface -----------------------------------------------------------------------------------------------
 P, I = ctypes.c_void_p, ctypes.c_int64
 
@@ -203,7 +206,7 @@ def test_a_disabled_c_is_not_read_and_signs_turn() -> None:
         np.testing.assert_array_equal(D, expected)
 
 
-@pytest.mark.parametrize(("key", "device"), [c for c in KEYS if c[0].atype in ("f16", "bf16", "tf32", "e4m3", "e5m2")], ids=name_of)
+@pytest.mark.parametrize(("key", "device"), [c for c in KEYS if c[0].atype in FUSED], ids=name_of)
 @pytest.mark.parametrize(("m", "n", "count", "names"), [
     (64, 72, 4, ("normal", "normal", "normal")), (20, 136, 5, ("special", "normal", "special")), (1, 8, 1, ("normal",) * 3),
 ])  # fmt: skip
@@ -221,8 +224,8 @@ def test_steps_that_are_packed_by_themselves(
         for step in reversed(range(count)):
             columns = np.ascontiguousarray(A[:, step * k : (step + 1) * k])
             rows = np.ascontiguousarray(B[step * k : (step + 1) * k])
-            a, b = pack(twin.pack_a, columns, k, m, k, twin.a_bytes(m, k)), pack(twin.pack_b_rows, rows, n, n, k, twin.b_bytes(n, k))
-            packed[step] = a, b
+            a = pack(twin.pack_a, columns, k, m, k, twin.a_bytes(m, k))
+            packed[step] = a, pack(twin.pack_b_rows, rows, n, n, k, twin.b_bytes(n, k))
         lists = [(P * count)(*(packed[step][side].ctypes.data for step in range(count))) for side in (0, 1)]
         D = np.zeros((m, n), {"f16": "u2"}.get(key.dtype, "u4"))
         flags = twin.flags(negate_b=signs[1] < 0)
