@@ -15,7 +15,7 @@ from typing import Any
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, minimum, null, stack, store
 from mmulator.codegen.rounding import set_rounding
-from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32
+from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.twin.plan import B_HEADER, NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
 from mmulator.twin.slow import after_function, load_function, scale_exponents, slow_function, store_function
@@ -127,7 +127,10 @@ def any_of(masks: list[Value]) -> Value:
 
 
 def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
-    """Up to ROWS rows by `columns` columns, over `instructions` instructions."""
+    """Up to ROWS rows by `columns` columns, over instructions `begin` to `end`.
+
+    steps_a, steps_b: of each instruction its packed A and B, or null; a_at, b_at: where rows and columns begin in them.
+    """
     chunk = chunk_function(plan, f"{name}_{columns}_chunk", columns, slow)
     row_bytes, kk = plan.b_row(columns), plan.k
     first = load_function(plan.c.name, f"{name}_load_c", plan)
@@ -141,6 +144,7 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         a: ptr, b: ptr, k: i64, begin: i64, end: i64, index: ptr_to(i32), index_stride: i64,
         c: ptr, ldc: i64, from_c: u32, d: ptr, ldd: i64, rows: i64, n: i64, flip: u32,
         scale_a: ptr, scale_a_stride: i64, scale_b: ptr, scale_b_stride: i64,
+        steps_a: ptr_to(ptr), steps_b: ptr_to(ptr), a_at: i64, b_at: i64,
     ) -> None:  # fmt: skip
         state = stack(f32, ROWS * columns)
         tiny = stack(u32, ROWS)
@@ -154,16 +158,22 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
             again(d, ldd, state, i64(columns), rows, n, flip, tiny)
         headers = cast_ptr(i32, b + k * row_bytes)
         for inst in range(begin, end):
+            rows_a = a + inst * rows * a_instruction
             rows_b = b
             if not plan.sparse:
                 rows_b = b + inst * (kk * row_bytes)
+            header = headers + inst * 16
+            if u64(steps_a) != 0:
+                rows_a = steps_a[inst] + a_at
+                rows_b = steps_b[inst] + b_at
+                header = cast_ptr(i32, rows_b + kk * row_bytes)
             here = state
             if plan.halves:
                 fill_bytes(other, 0, ROWS * columns * 4)
                 here = other
             for which in range(i64(0), i64(chunks)):
                 chunk(
-                    a + inst * rows * a_instruction + which * a_chunk, i64(a_instruction), rows_b, headers + inst * 16, which,
+                    rows_a + which * a_chunk, i64(a_instruction), rows_b, header, which,
                     index + inst * products, index_stride, here, rows, tiny,
                     scale_a + inst, scale_a_stride, scale_b + inst * scale_b_stride, n,
                 )  # fmt: skip
@@ -185,8 +195,11 @@ K_STEP = 512  # dense k of a pass; the accumulator is kept in D between passes
 N_STEP = 128
 
 
-def dot_function(plan: Plan, name: str) -> Native:
-    """D = A B + C over packed operands. The index is only read by sparse plans: dense k of each element of A."""
+def core_function(plan: Plan, name: str) -> Native:
+    """D = A B + C over packed operands. The index is only read by sparse plans: dense k of each element of A.
+
+    steps_a, steps_b: of each instruction its packed A and B, instead of a and b; or null.
+    """
     slow = slow_function(plan, f"{name}_slow")
     wide = block_function(plan, f"{name}_block", WIDE_COLUMNS, slow)
     narrow = block_function(plan, f"{name}_block", NARROW_COLUMNS, slow)
@@ -197,13 +210,15 @@ def dot_function(plan: Plan, name: str) -> Native:
 
     def core(
         a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32),
-        scale_a: ptr, scale_b: ptr,
+        scale_a: ptr, scale_b: ptr, steps_a: ptr_to(ptr), steps_b: ptr_to(ptr),
     ) -> None:  # fmt: skip
         instructions = k // kk
         a_stride = instructions * a_instruction
         index_stride = instructions * products
         wide_bytes = k * wide_row + instructions * B_HEADER
         narrow_bytes = k * narrow_row + instructions * B_HEADER
+        wide_step = kk * wide_row + B_HEADER
+        narrow_step = kk * narrow_row + B_HEADER
         whole = n // 64 * 64
         flip = u32(0)
         if ((flags >> 1) ^ (flags >> 2)) & 1 != 0:
@@ -223,6 +238,7 @@ def dot_function(plan: Plan, name: str) -> Native:
                             index + i * index_stride, index_stride, c + (i * ldc + j) * c_size, ldc, from_c,
                             d + (i * ldd + j) * d_size, ldd, height, i64(64), flip,
                             scale_a + i * instructions, instructions, scale_b + j, n,
+                            steps_a, steps_b, i * a_instruction, (j // 64) * wide_step,
                         )  # fmt: skip
             for i in range(i64(0), m, ROWS):
                 height = minimum(m - i, i64(ROWS))
@@ -232,20 +248,26 @@ def dot_function(plan: Plan, name: str) -> Native:
                         k, begin, end, index + i * index_stride, index_stride, c + (i * ldc + j) * c_size, ldc, from_c,
                         d + (i * ldd + j) * d_size, ldd, height, minimum(n - j, i64(NARROW_COLUMNS)), flip,
                         scale_a + i * instructions, instructions, scale_b + j, n,
+                        steps_a, steps_b, i * a_instruction, (whole // 64) * wide_step + ((j - whole) // 16) * narrow_step,
                     )  # fmt: skip
 
-    inner = Native(core, f"{name}_core", OUTLINED)
+    return Native(core, f"{name}_core", OUTLINED)
+
+
+def dot_function(plan: Plan, name: str) -> Native:
+    """The whole product, with the rounding mode of the core set and set back."""
+    inner = core_function(plan, name)
 
     def dot(a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64) -> None:
         set_rounding("rz")
-        inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32), null(u8), null(u8))
+        inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32), null(u8), null(u8), null(ptr), null(ptr))
         set_rounding("rn")
 
     def dot_sparse(
         a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32)
     ) -> None:
         set_rounding("rz")
-        inner(a, b, c, ldc, d, ldd, m, n, k, flags, index, null(u8), null(u8))
+        inner(a, b, c, ldc, d, ldd, m, n, k, flags, index, null(u8), null(u8), null(ptr), null(ptr))
         set_rounding("rn")
 
     def dot_scaled(
@@ -253,7 +275,7 @@ def dot_function(plan: Plan, name: str) -> Native:
         scale_a: ptr, scale_b: ptr,
     ) -> None:  # fmt: skip
         set_rounding("rz")
-        inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32), scale_a, scale_b)
+        inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32), scale_a, scale_b, null(ptr), null(ptr))
         set_rounding("rn")
 
     def dot_sparse_scaled(
@@ -261,8 +283,24 @@ def dot_function(plan: Plan, name: str) -> Native:
         scale_a: ptr, scale_b: ptr,
     ) -> None:  # fmt: skip
         set_rounding("rz")
-        inner(a, b, c, ldc, d, ldd, m, n, k, flags, index, scale_a, scale_b)
+        inner(a, b, c, ldc, d, ldd, m, n, k, flags, index, scale_a, scale_b, null(ptr), null(ptr))
         set_rounding("rn")
 
     plain, scaled = (dot, dot_sparse), (dot_scaled, dot_sparse_scaled)
     return Native((scaled if plan.scaled else plain)[plan.sparse], name)
+
+
+def steps_function(plan: Plan, name: str, dot: str) -> Native:
+    """The products of `count` instructions, D of one C of the next, each with its packed A and B: the accumulator stays where it
+    is between them. Not of sparse or scaled plans. dot: the name of the plan's `dot`."""
+    inner, kk = core_function(plan, dot), plan.k
+
+    def dot_steps(
+        count: i64, steps_a: ptr_to(ptr), steps_b: ptr_to(ptr), c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, flags: i64
+    ) -> None:
+        set_rounding("rz")
+        none = null(u8)
+        inner(none, none, c, ldc, d, ldd, m, n, count * kk, flags, null(i32), none, none, steps_a, steps_b)
+        set_rounding("rn")
+
+    return Native(dot_steps, name)
