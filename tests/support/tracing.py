@@ -103,6 +103,7 @@ class Event:
 
 class Trace:
     instrument = TRACE
+    quiet = False
 
     def begin(self, grid: Grid) -> None:
         self.logs = Logs(Entry, grid.workers, 64)

@@ -19,8 +19,11 @@ DRAIN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Subscriber(Protocol):
-    """Who sees the events of a launch. instrument: what its kernel is compiled for (CompileOptions.events). grid, resident: of
-    grid.py and resident.py, which know this file."""
+    """Who sees the events of a launch. instrument: what its kernel is compiled for (CompileOptions.events). quiet: its native
+    functions call no Python, and it does not look at clusters one by one. grid, resident: of grid.py and resident.py, which
+    know this file."""
+
+    quiet: bool
 
     @property
     def instrument(self) -> Instrument: ...

@@ -53,6 +53,8 @@ class Store:
 class Watches:
     """What is watched, as the machine reads it, and the stores that it saw."""
 
+    quiet = False
+
     def __init__(self, watched: Sequence[Watched], args: Sequence[Any], arguments: Arguments) -> None:
         self.elements: list[tuple[int, tuple[int, ...]]] = []
         self.table = np.zeros(len(watched), Watch.numpy_dtype())

@@ -122,20 +122,23 @@ class Workers:
     """Threads of the host that take clusters until none is left, one fails, or the caller stops them."""
 
     def __init__(
-        self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = (), shuffled: int | None = None, slice: int = 0
-    ) -> None:
-        """shuffled: the seed of the order in which clusters begin; None: in order. slice: as Request has it."""
-        self.grid, self.progress = grid, progress
+        self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = (), shuffled: int | None = None, slice: int = 0,
+        part: tuple[int, int] | None = None, meanwhile: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        """shuffled: the seed of the order in which clusters begin; None: in order. slice, part, meanwhile: as Request has them."""
+        self.grid, self.progress, self.meanwhile = grid, progress, meanwhile
         self.lock = threading.Lock()
         self.news: threading.Condition | None = None  # a cluster may be taken, or a thread is done; where there are threads
         size = grid.shape.cluster_size
-        self.size, self.clusters = size, grid.shape.clusters
+        begin, end = part or (0, grid.shape.clusters)
+        self.size, self.clusters = size, end - begin
         room = check_host(grid.cluster_bytes, grid.workers)
         if grid.shape.cooperative and room < self.clusters:
             held = f"{room * size} of the {grid.shape.ctas} blocks"
             raise LaunchError(f"the memory of this machine holds {held} of a cooperative grid")
         self.most = self.clusters if grid.shape.cooperative else min(max(1, MAX_RESIDENT // size), room)
-        self.new: deque[tuple[int, int]] = deque(order(self.clusters, self.most, shuffled))  # ranges that nobody has begun
+        ranges = order(self.clusters, self.most, shuffled)
+        self.new: deque[tuple[int, int]] = deque((begin + n, begin + e) for n, e in ranges)  # that nobody has begun
         self.finished = 0
         self.waiting: deque[Resident] = deque()  # set aside half-done
         self.spare, self.residents = list(spare), list(spare)  # memory of clusters that nobody uses, and all of it
@@ -147,7 +150,8 @@ class Workers:
         if grid.kernel.cancels:
             self.cancels = _CANCEL(self._cancel)  # native code has its address
             grid.launch["cancel"] = ctypes.cast(self.cancels, ctypes.c_void_p).value
-        self.alone = not (grid.kernel.prints or grid.kernel.cancels) and grid.subscriber is None  # the caller works, too
+        self.single = grid.subscriber is not None and not grid.subscriber.quiet  # clusters go one by one
+        self.alone = not (grid.kernel.prints or grid.kernel.cancels or self.single)  # the caller works, too
         self.error: BaseException | None = None
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)
         self.first_count = pointer(self.counts)
@@ -178,7 +182,7 @@ class Workers:
                 return None
             number, end = self.new.popleft()
             some = end - number
-            if self.waiting or self.grid.subscriber or self.grid.kernel.cancels:
+            if self.waiting or self.single or self.grid.kernel.cancels:
                 some = 1
             elif some > 1 and self.active:
                 some = max(1, (sum(e - n for n, e in self.new) + some) // (2 * self.grid.workers))
@@ -227,7 +231,7 @@ class Workers:
             if self.news is not None:
                 self.news.notify_all()
             if done and self.progress:
-                self.progress(self.finished * self.size, self.grid.shape.ctas)
+                self.progress(self.finished * self.size, self.clusters * self.size)
             return bool(begun) and not over
 
     def _run(self, resident: Resident, worker: int) -> None:
@@ -330,6 +334,8 @@ class Workers:
             if more > 0:
                 self.joined = float("inf")
                 self.join_in(more)
+        if self.meanwhile is not None:
+            self.meanwhile()
         if now > self.deadline:
             raise _Late
 
@@ -362,7 +368,7 @@ class Workers:
             self.deadline = start + timeout
         self.joined = start + MOMENT
         if self.progress:
-            self.progress(0, grid.shape.ctas)
+            self.progress(0, self.clusters * self.size)
         try:
             if not self.alone:
                 self.joined = float("inf")
@@ -402,7 +408,7 @@ class Workers:
 
     def _how_far(self) -> str:
         shape = self.grid.shape
-        return f"{self.finished * shape.cluster_size} of {shape.ctas} blocks are done"
+        return f"{self.finished * shape.cluster_size} of {self.clusters * shape.cluster_size} blocks are done"
 
     def _too_late(self, timeout: float | None) -> LimitReached:
         where, first = unfinished(self.grid, self._begun())
