@@ -10,7 +10,8 @@ import queue
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mmulator.errors import LaunchError, MmulatorError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 INSTALL = 'pip install "mmulator[cluster]"'
-PATIENCE = 30.0  # seconds until a cluster is said to have no workers, or no scheduler
+PATIENCE = 10.0  # seconds until a cluster is said to have no workers, or no scheduler
 AGAIN = 3  # times that what all calls have in common is sent again
 ROUND = 0.2  # seconds until who waits looks up
 _stopped: deque[str] = deque(maxlen=4096)  # keys of calls that are to stop; in the processes of workers
@@ -47,13 +48,29 @@ def connect(address: str) -> Client:
         from distributed import Client
     except ImportError as error:
         raise MmulatorError(f"Dask is not installed: {error}", hint=INSTALL) from None
+    client = Client.__new__(Client)
     try:
-        return Client(address, timeout=PATIENCE, set_as_default=False)
+        client.__init__(address, timeout=PATIENCE, set_as_default=False)
+        return client
     except (OSError, ValueError) as error:
+        client.status = "closed"  # or it would try to close what it never had, for twice as long
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise MmulatorError(
             f"there is no Dask scheduler at {address}: {reason}", hint="`dask scheduler` prints its address: tcp://HOST:8786"
         ) from None
+
+
+@contextmanager
+def cluster_at(address: str | None) -> Iterator[Client | None]:
+    """Such a client, which is closed in the end; None where no address was given."""
+    if address is None:
+        yield None
+        return
+    client = connect(address)
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 def threads_of(client: Client) -> int:
@@ -111,9 +128,9 @@ class Calls:
         """Of a call."""
         return f"{self.name}-{number}"
 
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Number and result of each, as they end. Who leaves before the end stops the others. Raises MmulatorError for a call
-        that its workers did not survive, whatever a call raises, and TimeoutError behind `late`."""
+    def results(self) -> Generator[tuple[int, Any], None, None]:
+        """Number and result of each, as they end. Who closes it before the end stops the others. Raises MmulatorError for a
+        call that its workers did not survive, whatever a call raises, and TimeoutError behind `late`."""
         if self.told is not None:
             self.client.subscribe_topic(self.name, lambda event: self.news.put((None, event[1])))
         try:
@@ -124,11 +141,12 @@ class Calls:
                     if self.told is not None:
                         self.told(what)
                     continue
-                if self.futures.get(number) is not what:
-                    continue
-                if what.status == "finished":
+                future: Any = self.futures.get(number)
+                if future is not what:
+                    continue  # of a call that was sent again, or that nobody waits for
+                if future.status == "finished":
                     try:
-                        result = what.result()
+                        result = future.result()
                     except Exception as error:
                         if not self._is_lost(error):
                             raise
@@ -136,11 +154,12 @@ class Calls:
                         del self.futures[number]
                         yield number, result
                         continue
-                elif what.status == "error":
-                    self._failed(what.exception())
-                self._send([n for n, future in self.futures.items() if future.status in ("cancelled", "lost", "finished")])
+                elif future.status == "error":
+                    self._failed(future.exception())
+                self._send([n for n, f in self.futures.items() if f is future or f.status in ("cancelled", "lost")])
         finally:
             self.halt(list(self.futures))
+            self.data = None
             if self.told is not None:
                 self.client.unsubscribe_topic(self.name)
 

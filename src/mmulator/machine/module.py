@@ -299,7 +299,7 @@ class Kernel:
         if workers is not None:
             from mmulator.machine.spread import launch as spread
 
-            spread.check(cooperative=cooperative, watch=watch != (), sanitize=sanitize, threads=threads is not None)
+            spread.check(cooperative=cooperative, watch=watch not in ((), []), sanitize=sanitize, threads=threads is not None)
         request = self.request(
             grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch,
             cluster=cluster, cooperative=cooperative, sanitize=sanitize,

@@ -125,7 +125,7 @@ class Workers:
         self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = (), shuffled: int | None = None, slice: int = 0,
         part: tuple[int, int] | None = None, meanwhile: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
-        """shuffled: the seed of the order in which clusters begin; None: in order. slice, part, meanwhile: as Request has them."""
+        """shuffled: the seed of the order in which clusters begin; None: in order. slice, part, meanwhile: Request's."""
         self.grid, self.progress, self.meanwhile = grid, progress, meanwhile
         self.lock = threading.Lock()
         self.news: threading.Condition | None = None  # a cluster may be taken, or a thread is done; where there are threads

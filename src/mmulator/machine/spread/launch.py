@@ -10,6 +10,8 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,14 +43,14 @@ def check(**given: Any) -> None:
     }
     for name, reason in reasons.items():
         if given.get(name):
-            raise LaunchError(f"{name}= does not go with workers=: {reason}", hint=f"leave one of the two out: {name}= or workers=")
+            raise LaunchError(f"{name}= does not go with workers=: {reason}", hint="leave one of the two out")
 
 
 def cut(clusters: int, threads: int) -> list[tuple[int, int]]:
     """Ranges of clusters, as long as each other or one longer: two at least, where there are two clusters."""
     count = min(clusters, max(2, RANGES * threads))
     edges = [clusters * n // count for n in range(count + 1)]
-    return list(zip(edges, edges[1:]))
+    return list(pairwise(edges))
 
 
 def launch(
@@ -84,14 +86,21 @@ class _Launch:
         self.fault: int | None = None  # the first range that has one
 
     def run(self, static_shared: int, parse_seconds: float) -> Report:
+        try:
+            return self._run(static_shared, parse_seconds)
+        finally:
+            self.calls.told = None  # which leads back here: memory is given up now
+
+    def _run(self, static_shared: int, parse_seconds: float) -> Report:
         r = self.request
         started = time.perf_counter()
         if r.timeout is not None:
             self.calls.late = time.monotonic() + 2 * r.timeout  # for compilation, and again
         try:
             self._show()
-            for number, part in self.calls:
-                self._ended(number, part)
+            with closing(self.calls.results()) as results:
+                for number, part in results:
+                    self._ended(number, part)
         except TimeoutError:
             raise self._too_late(r.timeout or 0) from None
         except KeyboardInterrupt:
@@ -135,8 +144,9 @@ class _Launch:
         number, done, *maps = message
         if number in self.parts:
             return
-        self.far[number] = done
-        self._show()
+        if self.far.get(number, 0) != done:
+            self.far[number] = done
+            self._show()
         if maps:
             read, written = (np.frombuffer(m, np.int64).reshape(-1, 2) for m in maps)
             self.traces[number] = Traces(number, read, written)

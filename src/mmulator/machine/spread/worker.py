@@ -11,7 +11,7 @@ import numpy as np
 
 from mmulator import hosts
 from mmulator.codegen.locks import Lock, TimeUp, time_limit
-from mmulator.errors import ExecutionFault, LimitReached, MmulatorError
+from mmulator.errors import ExecutionFault, LaunchError, MmulatorError
 from mmulator.machine.backend import Request
 from mmulator.machine.compile.kernel import CompiledKernel
 from mmulator.machine.compile.options import CompileOptions, in_clusters
@@ -92,13 +92,16 @@ def run_part(package: Package, number: int, begin: int, end: int) -> Part:
         started = time.perf_counter()
         kernel = copy(_kernel(package, options))
         part.compile, part.cached = time.perf_counter() - started, kernel.from_cache
+        row = m.copy()
     except TimeUp:
-        part.error = LimitReached(f"{package.entry} was not compiled within {package.timeout:g} s")
+        part.error = LaunchError(f"{package.entry} was not compiled within {package.timeout:g} s on a worker; nothing was run")
+        return part
+    except MemoryError:
+        part.error = LaunchError("a worker of the Dask cluster has not enough memory for the launch")
         return part
     except MmulatorError as error:
         part.error = error
         return part
-    row = m.copy()
     kernel.image, kernel.kept = copy(kernel.image), {}
     kernel.image.buffers = [(w.start, row[w.first : w.first + w.size], w.writable) for w in m.variables]
     buffers = [Buffer(w.start, row[w.first : w.first + w.size], w.label, w.writable) for w in m.arguments]
