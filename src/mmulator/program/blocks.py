@@ -1,7 +1,7 @@
 """A module's functions as numbered basic blocks: what the JIT compiles and the scheduler steps through.
 
-A block ends where control may leave (branch, call, barrier, exit) and begins at a label or at an instruction that needs its
-warp together (`.sync`): there the block's code first checks that the lanes are here.
+A block ends where control may leave (branch, call, barrier, exit) and begins at a label that a branch names or at an
+instruction that needs its warp together (`.sync`): there the block's code first checks that the lanes are here.
 """
 
 from __future__ import annotations
@@ -254,9 +254,18 @@ class _Splitter:
 
 def _split(item: FunctionBlocks, blocks: list[Block], longest: int) -> None:
     splitter = _Splitter(item, blocks, longest)
+    reachable = _jumped_to(item.function)
     for statement in item.function.body:
         if isinstance(statement, Label):
-            splitter.label(statement.name)
+            if statement.name in reachable:  # compilers write others, where a line of source begins
+                splitter.label(statement.name)
         else:
             splitter.add(statement)
     splitter.finish()
+
+
+def _jumped_to(function: Function) -> set[str]:
+    """Labels at which control may arrive by a branch."""
+    listed = (label for targets in function.targets.values() for label in targets.targets)
+    named = (o for ins in function.instructions for o in flatten(ins.operands))
+    return {o.name for o in (*listed, *named) if isinstance(o, LabelRef)}

@@ -266,7 +266,8 @@ class Workers:
         if subscriber is not None:
             subscriber.settle(cluster)
             begun = self._begun()
-            if len(begun) == self.clusters - self.finished and subscriber.stalled(begun, self.finished):  # of all that are not over
+            rest = self.clusters - self.finished
+            if len(begun) == rest and subscriber.stalled(begun, self.finished):
                 raise self._told(describe_livelock(begun), *begun)
         if result in (Stop.EXITED, Stop.INTERRUPTED):
             self._settle(resident, True)
