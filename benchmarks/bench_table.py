@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+STILL = 0.2  # seconds until NumPy's threads sleep: OpenBLAS's wait busily for more, some 0.1 s after a product
+
 
 def timed(call: Any, seconds: float = 0.02) -> float:
     """Seconds of one of as many calls as take a moment."""
@@ -121,11 +123,12 @@ def main() -> None:
                 peer(name, "interpreter", 1)
             times: dict[str, list[float]] = {}
             for _ in range(o.rounds):
+                time.sleep(STILL)
                 times.setdefault("two", []).append(timed(lambda: launch(2)))  # noqa: B023
-                times.setdefault("numpy", []).append(timed(numpy))
                 times.setdefault("one", []).append(timed(lambda: launch(1)))  # noqa: B023
                 if before:
                     times.setdefault("before", []).append(before(name, device, 2))
+                times.setdefault("numpy", []).append(timed(numpy))
             if peer:
                 times["interpreter"] = [peer(name, "interpreter", 1)]
             m = {key: statistics.median(values) for key, values in times.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from mmulator.driver import Driver, Region, Settings, seeds
 from mmulator.errors import ExecutionFault, UnstableResult
-from mmulator.machine.launch.workers import order
+from mmulator.machine.launch.line import order
 
 HEAD = """.version 8.0
 .target sm_80
@@ -172,12 +171,9 @@ def test_a_block_may_wait_for_one_with_a_lower_number() -> None:
 @pytest.mark.parametrize("clusters", [1, 5, 264, 265, 500, 528, 10_000, 1 << 31])
 def test_the_order_of_blocks(clusters: int) -> None:
     """Each once, in one group of 264 with those that it is exchanged for; another order under another seed."""
-    assert order(clusters, 264, None) == [(0, clusters)]
-    ranges = order(clusters, 264, 1)
-    assert sum(end - start for start, end in ranges) == clusters and len(set(ranges)) == len(ranges) <= 529
-    begun = 0
-    for start, end in ranges:
-        assert end - start > 1 or abs(start - begun) < 264
-        begun += end - start
-    assert clusters == 1 or ranges != order(clusters, 264, 2)
-    assert clusters == 1 or any(a > b for a, b in pairwise(ranges))
+    first, last = order(clusters, 264, 1)
+    rest = clusters - len(last)
+    assert len(first) == min(264, clusters) and len(last) == min(264, clusters - len(first))
+    assert sorted(first) == [*range(len(first))] and sorted(last) == [*range(rest, clusters)]
+    assert clusters == 1 or (first, last) != order(clusters, 264, 2)
+    assert clusters == 1 or first != sorted(first)

@@ -66,12 +66,11 @@ def in_pieces(budget: int, seed: int) -> tuple[Any, ...]:
     grid = Grid(k.compile(), LaunchShape((3, 1, 1), (96, 1, 1), 96, 0, 0), arguments, seed, 1)
     r, counts = Resident(grid), np.zeros(len(grid.kernel.code), np.uint64)
     r.counts[0] = counts.ctypes.data
-    r.start(0, 3)
     run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)(address(run_clusters))
     pieces = 1
     while (result := run(r.address, budget)) == Stop.BUDGET:
         pieces += 1
-    assert (result, int(r.finished[0]), r.number, int(r.begun[0])) == (Stop.EXITED, 3, 3, 0)
+    assert (result, int(r.finished[0]), r.number, int(r.begun[0])) == (Stop.EXITED, 3, 2, 0)
     return pieces, out.tobytes(), counts.tobytes(), r.warps["turns"].tobytes(), r.warps["tid_x"].tobytes()
 
 

@@ -84,7 +84,6 @@ def resident(blocks: dict[int, Native], seed: int = 0, cluster: Extent = (1, 1, 
     for number, block in blocks.items():
         grid.code[number] = address(block)
     found = Resident(grid)
-    found.start(0)
     found.warps["queues"]["carry_out"] = address(note_operation)
     counts = np.zeros(len(grid.code), np.uint64)
     found.counts[0] = counts.ctypes.data

@@ -105,6 +105,11 @@ Touched = Struct("Touched", [("start", u64), ("read", ptr_to(u64)), ("written", 
 # A function of the kernel: its first block of code, and its frames in a warp's register file (program/calls.py).
 Callee = Struct("Callee", [("entry", i32), ("cycle", u32), ("offset", u32), ("stride", u32), ("end", u32)])
 
+# The clusters of a launch in the order in which they begin: its workers take one after the other. next: how often one was taken,
+# or none was left. order: numbers of the first `first` of them and of those from the how manieth `last` on; the others begin in
+# the order of their numbers.
+Line = Struct("Line", [("next", u64), ("clusters", u64), ("first", u64), ("last", u64), ("order", ptr_to(u64))])
+
 Launch = Struct(
     "Launch",
     [
@@ -139,7 +144,7 @@ Launch = Struct(
         ("watch_count", u32),
         ("seen", u64),  # stores to them so far
         ("registers", u32),  # of a thread at the start, where setmaxnreg changes that; else 0
-        ("cancel", u64),  # host function that takes a cluster from those that have not begun, or 0
+        ("line", ptr_to(Line)),
         ("workspace", u64),  # address of what the CTAs of a cooperative grid share, or 0
         ("sanitizer", ptr),  # what a sanitized launch knows besides: a SanitizedLaunch (machine/sanitizer/state.py), or null
         ("slice", u64),  # blocks of code of a warp's turn: 1 to so many, as the seed has it; 0: as many as ever
@@ -201,13 +206,13 @@ Cluster = Struct("Cluster", [
     ("counts", ptr_to(u64)),  # executions of each block function
     ("log", ptr_to(Log)),  # of the worker that runs it
     ("number", u64),  # in the grid, x fastest
-    ("end", u64),  # those from `number` to here are run one after the other
+    ("single", u32),  # the worker looks up when it is over; otherwise the next begins in the same memory
     ("left", i64), ("rest", i64),  # blocks of code until the worker looks up; until the turn of a warp is over, 0 between turns
     ("spans", ptr_to(Span)),
     ("span_count", u32),
     ("stale", u32),  # another cluster has run here before
     ("begun", u32),
-    ("finished", u32),  # clusters that ended here since Python looked
+    ("finished", u32),  # clusters that ended here, and that this one cancelled, since Python looked
     ("cta_count", u32), ("warp_count", u32),
     ("seeded", u32), ("seed", u32),  # whether a seed chooses who is first, and the seed modulo the warps
     ("next_warp", u32),  # whose turn is first

@@ -18,6 +18,7 @@ from mmulator.machine.compile.kernel import CompiledKernel
 from mmulator.machine.launch.arena import Heap, Placement, pointer
 from mmulator.machine.launch.arguments import Arguments, Buffer
 from mmulator.machine.launch.events import Subscriber
+from mmulator.machine.launch.line import Line
 from mmulator.machine.launch.printing import Printer
 from mmulator.machine.launch.regions import Region, Regions
 from mmulator.machine.launch.shape import LaunchShape
@@ -55,6 +56,7 @@ class Grid:
         self.workspace = self.heap.bytes(len(WORKSPACE), 8)
         self.rows, self.filled = 0, False  # of windows, that a launch has filled in; with memory of its own
         self.windows = np.zeros(0, np.uint8)
+        self.line = Line(self.heap)
         self.launch = self._launch()
         self._fields = memoryview(self.launch.view(np.uint8))  # type: ignore[arg-type]
         self.fill_in(kernel, shape, arguments, seed, threads)
@@ -75,6 +77,7 @@ class Grid:
         if shape.cooperative:
             self.workspace[:] = WORKSPACE
         self.stop[0] = 0
+        self.line.begin(shape.clusters)
         self.printer.text.clear()
         self.printer.size = 0
         slots = max((b.start + b.size >> SLOT_SHIFT for b in self.buffers), default=0) + 2
@@ -130,6 +133,7 @@ class Grid:
         launch["code"] = pointer(self.code)
         launch["params"] = pointer(self.params)
         launch["stop"] = pointer(self.stop)
+        launch["line"] = self.line.address
         launch["local_bytes"] = k.local_bytes
         launch["ntid"], launch["cluster"] = s.block, s.cluster
         launch["registers"] = k.registers

@@ -77,8 +77,8 @@ class Resident:
         self.warps = self.arena.view("warps", WARP)
         self._describe()
         self._renewed()
-        self.numbers, self.ends, self.begun, self.finished, self.left, self.counts, self.others = (
-            self.cluster[name] for name in ("number", "end", "begun", "finished", "left", "counts", "others")
+        self.numbers, self.single, self.begun, self.finished, self.left, self.counts, self.others = (
+            self.cluster[name] for name in ("number", "single", "begun", "finished", "left", "counts", "others")
         )
         self.address = self.arena.at("cluster")
         self.join(grid)
@@ -92,10 +92,7 @@ class Resident:
         self.grid = grid
         self.cluster["seeded"], self.cluster["seed"] = grid.seed != 0, grid.seed % len(self.warps)
         self.cluster["hints"] = 0
-
-    def start(self, number: int, end: int | None = None) -> None:
-        """Clusters of the grid (x fastest) from `number` to `end`, or that one, are to run here."""
-        self.numbers[0], self.ends[0], self.begun[0] = number, number + 1 if end is None else end, 0
+        self.begun[0] = 0
 
     def _renewed(self) -> None:
         """What each cluster finds as the first did (runtime/scheduler.py: renew)."""

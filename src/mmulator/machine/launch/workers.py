@@ -8,7 +8,6 @@ what is raised in there would be lost.
 from __future__ import annotations
 
 import ctypes
-import random
 import threading
 import time
 from collections import deque
@@ -27,6 +26,7 @@ from mmulator.machine.launch.faults import describe_fault
 from mmulator.machine.launch.faults_warp import describe_deadlock, describe_livelock, unfinished
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.limits import check_host
+from mmulator.machine.launch.line import order
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.runtime.scheduler import run_clusters
 from mmulator.machine.state import Stop
@@ -45,7 +45,6 @@ FIRST, MOST = 4096, 1 << 24  # blocks of code in a piece, at first and at most
 FIRST_MACS = 1 << 20  # and multiply-accumulates at first
 ROUND = 0.05  # seconds until who waits looks up
 Progress = Callable[[int, int], None]
-_CANCEL = ctypes.CFUNCTYPE(ctypes.c_uint64)
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -68,24 +67,6 @@ class _Late(Exception):
     """The time limit has passed."""
 
 
-def order(clusters: int, most: int, seed: int | None) -> list[tuple[int, int]]:
-    """Ranges of clusters as they begin: in order, or as a seed has it.
-
-    most: clusters that are resident at once. The hardware begins them in order, as far as anyone knows, and those that are
-    resident together overtake each other. So each is exchanged for one of those only, which lets a cluster wait for one with
-    a lower number; and only in the first and the last such group, since there may be very many.
-    """
-    if seed is None:
-        return [(0, clusters)]
-    chance = random.Random(seed)
-    first = range(min(most, clusters))
-    last = range(max(len(first), clusters - most), clusters)
-    numbers = [chance.sample(group, len(group)) for group in (first, last)]
-    between = [(len(first), last.start)] if len(first) < last.start else []
-    one, two = ([(n, n + 1) for n in group] for group in numbers)
-    return [*one, *between, *two]
-
-
 class Counted:
     """A clock of blocks of code, for one worker. It ticks at the end of each turn, and a cluster that has run since the tick
     before is set aside. Nothing here knows when the worker looked up: the order of clusters follows from the kernel alone."""
@@ -96,10 +77,10 @@ class Counted:
         self.running: tuple[Resident, int] | None = None  # at the last tick: its memory, its number
         self.finished = 0  # clusters, until then
 
-    def begin(self, resident: Resident) -> None:
-        """A worker goes on with a cluster; the first after a tick is the one that has the turn."""
+    def begin(self, resident: Resident, new: int) -> None:
+        """A worker goes on with a cluster, or with the next, whose number is `new`. The first after a tick has the turn."""
         if self.running is None:
-            self.running = resident, resident.number
+            self.running = resident, resident.number if resident.begun[0] else new
 
     def ran(self, resident: Resident, budget: int, finished: int) -> bool:
         """Native code is back, with some of its budget left perhaps. finished: clusters so far, but for this memory's. Whether
@@ -137,8 +118,11 @@ class Workers:
             held = f"{room * size} of the {grid.shape.ctas} blocks"
             raise LaunchError(f"the memory of this machine holds {held} of a cooperative grid")
         self.most = self.clusters if grid.shape.cooperative else min(max(1, MAX_RESIDENT // size), room)
-        ranges = order(self.clusters, self.most, shuffled)
-        self.new: deque[tuple[int, int]] = deque((begin + n, begin + e) for n, e in ranges)  # that nobody has begun
+        self.line = grid.line  # of those that have not begun
+        if shuffled is not None:
+            self.line.begin(self.clusters, *order(self.clusters, self.most, shuffled))
+        elif part is not None:
+            self.line.begin(end, taken=begin)
         self.finished = 0
         self.waiting: deque[Resident] = deque()  # set aside half-done
         self.spare, self.residents = list(spare), list(spare)  # memory of clusters that nobody uses, and all of it
@@ -147,11 +131,8 @@ class Workers:
         self.taken = 0  # clusters that were taken while others waited
         self.active = 0  # threads besides the caller's
         self.called: set[int] = set()  # those of them that have not come yet
-        if grid.kernel.cancels:
-            self.cancels = _CANCEL(self._cancel)  # native code has its address
-            grid.launch["cancel"] = ctypes.cast(self.cancels, ctypes.c_void_p).value
         self.single = grid.subscriber is not None and not grid.subscriber.quiet  # clusters go one by one
-        self.alone = not (grid.kernel.prints or grid.kernel.cancels or self.single)  # the caller works, too
+        self.alone = not grid.kernel.prints and not self.single  # the caller works, too
         self.error: BaseException | None = None
         self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)
         self.first_count = pointer(self.counts)
@@ -168,27 +149,18 @@ class Workers:
     # clusters to work on --------------------------------------------------------------------------------------------
     def more(self) -> bool:
         """Whether there is something to take."""
-        return bool(self.waiting) or (bool(self.new) and self.resident < self.most)
+        return bool(self.waiting) or (self.line.left > 0 and self.resident < self.most)
 
     def take(self) -> Resident | None:
-        """Clusters to work on: new ones, or one that was set aside, by turns."""
+        """Memory to work in: for new clusters, as many as there are, or with one that was set aside, by turns."""
         with self.lock:
-            new = self.new and self.resident < self.most
+            new = self.line.left > 0 and self.resident < self.most
             if self.waiting:
                 self.taken += 1
                 if not new or self.taken % 2 == 0:
                     return self.waiting.popleft()
             if not new:
                 return None
-            number, end = self.new.popleft()
-            some = end - number
-            if self.waiting or self.single or self.grid.kernel.cancels:
-                some = 1
-            elif some > 1 and self.active:
-                some = max(1, (sum(e - n for n, e in self.new) + some) // (2 * self.grid.workers))
-            if end - number > some:
-                self.new.appendleft((number + some, end))
-                end = number + some
             self.resident += 1
             resident = self.spare.pop() if self.spare else None
         if resident is None:
@@ -196,32 +168,17 @@ class Workers:
             self.residents.append(resident)
             if self.grid.subscriber is not None:
                 self.grid.subscriber.attach(resident)
-        resident.start(number, end)
         return resident
 
-    def _cancel(self) -> int:
-        """clusterlaunchcontrol.try_cancel: the number of the cluster that would have begun next, and never will; -1 for none."""
-        with self.lock:
-            if not self.new:
-                return -1
-            number, end = self.new.popleft()
-            if number + 1 < end:
-                self.new.appendleft((number + 1, end))
-            self.finished += 1
-            return number
-
     def _settle(self, resident: Resident, over: bool) -> bool:
-        """Account for what ended and hand back what has not begun. Whether the worker goes on, unless its turn is over."""
+        """Account for what ended. Whether the worker goes on, unless its turn is over."""
         with self.lock:
             done = int(resident.finished[0])
             if done:
                 resident.finished[0] = 0
                 self.finished += done
                 self.turn = min(LONGEST_TURN, self.turn * 1.25 ** min(done, 16))
-            number, end, begun = resident.number, int(resident.ends[0]), int(resident.begun[0])
-            if number + begun < end:
-                self.new.appendleft((number + begun, end))
-                resident.ends[0] = number + begun
+            begun = resident.begun[0]
             if not begun:
                 self.resident -= 1
                 self.spare.append(resident)
@@ -242,11 +199,12 @@ class Workers:
             resident.cluster["log"] = subscriber.log(worker)
         cluster, native, counted = resident.address, self.native, self.counted
         if counted is not None:
-            counted.begin(resident)
+            counted.begin(resident, self.line.next)
         since = before = time.perf_counter()
         while True:
             budget = self.piece if counted is None else min(self.piece, counted.left)
             resident.others[0] = self.finished + 1 < self.clusters
+            resident.single[0] = self.single or bool(self.waiting)
             result = native(cluster, budget)
             now = time.perf_counter()
             over = self.meet or now - since > self.turn if counted is None else counted.ran(resident, budget, self.finished)
@@ -331,7 +289,7 @@ class Workers:
     def look(self, now: float) -> None:
         """What the caller looks at between two pieces of work: whether there is enough to do for more threads, and its time."""
         if self.joined < now and self.grid.workers > 1:
-            more = min(self.grid.workers - 1, sum(end - number for number, end in self.new) + len(self.waiting))
+            more = min(self.grid.workers - 1, self.line.left + len(self.waiting))
             if more > 0:
                 self.joined = float("inf")
                 self.join_in(more)

@@ -7,12 +7,11 @@ remembers of which generation of the barrier, and its wait is over when that is 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, popcount, select, stack, trailing_zeros
-from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
-from mmulator.codegen.values import Builder, Value
+from mmulator.codegen.types import i32, ptr_to, u32, u64
+from mmulator.machine.runtime.atomic import atomic_rmw
 from mmulator.machine.runtime.bulk import hold_barrier, hold_own
 from mmulator.machine.runtime.events import (
     WRITE,
@@ -109,13 +108,22 @@ def leave_cluster(w: ptr_to(Warp), mask: u32) -> None:
 # clusters that have not begun ---------------------------------------------------------------------------------------
 RESPONSE = 16  # bytes
 TO = 0  # word of the payload: where the response goes, an address of the shared window
-NONE = ~0  # what the host says where no cluster is left
+NO_CLUSTER = 0xFFFFFFFFFFFFFFFF  # is left
 WRITES = by(WRITE, Proxy.ASYNC)
 
 
-def call_cancel(function: Any) -> Value:
-    """Macro: the host function that takes a cluster from those that have not begun; its number, or NONE."""
-    return Builder.current().call_pointer(ptr(function), u64, [])
+@native
+def next_cluster(launch: ptr_to(Launch)) -> u64:
+    """Takes the cluster that begins next from those of the launch that nobody has taken: its number, or NO_CLUSTER."""
+    line = launch.line
+    at = atomic_rmw("add", address(line.next), u64(1))  # noqa: F821
+    if at >= line.clusters:
+        return u64(NO_CLUSTER)
+    if at < line.first:
+        return line.order[at]
+    if at >= line.last:
+        return line.order[line.first + at - line.last]
+    return at
 
 
 @native
@@ -123,10 +131,12 @@ def move_cancel(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u
     """A cluster that has not begun never will, if there is one: its first CTA's place in the grid, or none, to each CTA that is
     to know."""
     launch = w.cta.launch
-    number = call_cancel(launch.cancel)
+    number = next_cluster(launch)
     low = u64(0)
     high = u64(0)
-    if number != u64(NONE & 0xFFFFFFFFFFFFFFFF):
+    if number != u64(NO_CLUSTER):
+        cluster = w.cta.cluster
+        cluster.finished = cluster.finished + 1
         corner = stack(u32, 3)
         first_cta(launch, number, corner)
         low = u64(corner[0]) | (u64(corner[1]) << 32) | (u64(corner[2]) << 48)

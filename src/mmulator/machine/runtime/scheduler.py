@@ -25,7 +25,7 @@ from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
 from mmulator.machine.runtime.accounts import forget_mbarriers
 from mmulator.machine.runtime.chance import hash_choice
-from mmulator.machine.runtime.cluster import first_cta
+from mmulator.machine.runtime.cluster import NO_CLUSTER, first_cta, next_cluster
 from mmulator.machine.runtime.events import cluster_begins, cluster_ends, cluster_finished, round_over
 from mmulator.machine.runtime.pending import complete_for_sleepers
 from mmulator.machine.runtime.standstill import end_waits
@@ -265,16 +265,22 @@ def help_sleepers(cluster: ptr_to(Cluster)) -> u32:
 
 @native
 def run_row(cluster: ptr_to(Cluster)) -> i32:
-    """Run clusters from `number` to `end`, one after the other in the same memory."""
+    """Run the cluster that is here, and then others in the same memory, as long as some have not begun."""
     while True:
+        if cluster.begun == 0:
+            if cluster.launch.stop[0] != 0:
+                return i32(Stop.INTERRUPTED)
+            number = next_cluster(cluster.launch)
+            if number == u64(NO_CLUSTER):
+                return i32(Stop.EXITED)
+            cluster.number = number
         result = run_cluster(cluster)
         if result != Stop.EXITED:
             return result
         cluster_finished(cluster)
         cluster.begun = u32(0)
         cluster.finished = cluster.finished + 1
-        cluster.number = cluster.number + 1
-        if cluster.number == cluster.end:
+        if cluster.single != 0:
             return i32(Stop.EXITED)
         if cluster.left <= 0:
             return i32(Stop.BUDGET)
