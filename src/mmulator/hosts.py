@@ -177,7 +177,10 @@ class Calls:
             return
         self.sent += 1
         if self.sent > AGAIN:
-            raise MmulatorError(f"the Dask cluster lost all workers that had the data, {AGAIN} times")
+            raise MmulatorError(
+                f"the Dask cluster lost all workers that had the data, {AGAIN} times",
+                hint="the log of a worker says why: perhaps the work takes more memory than they have",
+            )
         threads_of(self.client)
         self.data = self.client.scatter(self.common, broadcast=True, hash=False)
         for n in numbers:
