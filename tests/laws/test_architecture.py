@@ -140,7 +140,7 @@ CHAPTERS = {module.__name__.rpartition(".")[2] for module in table.CHAPTERS}
 # Files of machine/meaning/ that say nothing of a chapter: what functions share, and rows that program/as_ptxas/ makes.
 VOCABULARY = {
     "approximate", "binding", "bounds", "builtins", "calls", "chance", "convergence", "definedness", "floatbits", "lanewise",
-    "matrix_operands", "minifloat", "narrow", "operands", "quotient", "scope", "special_registers",
+    "matrix_operands", "minifloat", "narrow", "operands", "products", "quotient", "scope", "special_registers",
 }  # fmt: skip
 OWN = {"chunks", "execution", "instruction", "matmul", "operands"}  # of instruction/
 # The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.

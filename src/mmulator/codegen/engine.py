@@ -1,7 +1,10 @@
 """LLVM text to callable machine code, with the object code kept on disk between runs (store.py).
 
 LLVM works in a thread of its own, one piece at a time. The caller waits for the piece, so Ctrl-C and time limits end the
-wait at once; the thread finishes its piece, which is kept.
+wait at once; the thread finishes its piece, which is kept. What nobody waits for (`afterwards`) comes behind all else.
+
+Machine code is made twice where it pays: `quick` pieces pass through LLVM's passes, but through the fastest of its code
+generators, which finds fewer of the short ways to the same bits.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ import queue
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -66,10 +70,10 @@ def cache_folder() -> Path | None:
     return found.path if found else None
 
 
-def _key(text: str, level: int) -> str:
+def key_of(*parts: str) -> str:
+    """The name in the store of what follows from these texts, on this CPU and with this LLVM."""
     cpu, features = _cpu()
-    parts = (_FORMAT, str(_binding().llvm_version_info), cpu, features, str(level), text)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return hashlib.sha256("\0".join((_FORMAT, str(_binding().llvm_version_info), cpu, features, *parts)).encode()).hexdigest()
 
 
 def _optimise(module: Any, level: int) -> None:
@@ -82,20 +86,52 @@ def _optimise(module: Any, level: int) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
+class Piece:
+    """Object code of a module's text, at hand or on its way. cached: it came from the store. quick: there is better code."""
+
+    def __init__(self, text: str, level: int = 2, quick: bool = False) -> None:
+        self.text, self.level, self.quick = text, level, False
+        kept = store()
+        code = kept.read(key_of(str(level), text)) if kept else None
+        if quick and code is None:
+            self.quick = True
+            code = kept.read(key_of(f"{level} quick", text)) if kept else None
+        self.cached = code is not None
+        self._job = _Job(lambda: _kept(text, level, self.quick), code)
+        if not self.cached:
+            _worker().put(self._job)
+
+    def code(self) -> bytes:
+        """Waits. Raises TimeUp (locks.py)."""
+        return self._job.wait()
+
+    @staticmethod
+    def now(text: str, level: int) -> bytes:
+        """The same in LLVM's own thread, for what is done `afterwards`."""
+        kept = store()
+        return (kept and kept.read(key_of(str(level), text))) or _kept(text, level, False)
+
+    def give_up(self) -> None:
+        """Nobody wants it any more."""
+        self._job.wanted = False
+
+
+def _kept(text: str, level: int, quick: bool) -> bytes:
+    code, folder = _compile(text, level, quick), store()
+    if folder:
+        folder.write(key_of(f"{level} quick" if quick else str(level), text), code)
+    return code
+
+
 def compile_object(text: str, level: int = 2) -> tuple[bytes, bool]:
     """Object code of a module's text; True if it came from the cache. Raises TimeUp (locks.py)."""
-    kept, key = store(), _key(text, level)
-    code = kept.read(key) if kept else None
-    if code is not None:
-        return code, True
+    piece = Piece(text, level)
+    return piece.code(), piece.cached
 
-    def work() -> bytes:
-        code = _compile(text, level)
-        if kept:
-            kept.write(key, code)
-        return code
 
-    return _worker().do(work), False
+def afterwards(work: Callable[[], bytes]) -> None:
+    """Have it done by LLVM's thread when that has nothing else to do; perhaps never."""
+    _worker().put_off(_Job(work))
 
 
 # Of LLVM 22: a vector of bytes that becomes a mask and then a number is one vpmovmskb to its last pass but for registers 16 to
@@ -111,14 +147,14 @@ def _keep_masks(text: str) -> str:
     return _MASK_TO_NUMBER.sub(seen, text)
 
 
-def _compile(text: str, level: int) -> bytes:
+def _compile(text: str, level: int, quick: bool = False) -> bytes:
     with no_fork:
         binding = _binding()
         module = binding.parse_assembly(_keep_masks(text))
         module.triple = binding.get_default_triple()
         module.data_layout = str(_target_machine(level).target_data)
         _optimise(module, level)
-        code = bytes(_target_machine(level).emit_object(module))
+        code = bytes(_target_machine(0 if quick else level).emit_object(module))
         module.close()
         return code
 
@@ -128,28 +164,30 @@ class _Worker:
 
     def __init__(self) -> None:
         self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self.later: deque[_Job] = deque()
         self.thread = threading.Thread(target=self._run, name="mmulator compiler", daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
-        while (job := self.jobs.get()) is not None:
+        while True:
+            try:
+                job = self.jobs.get(block=not self.later)
+            except queue.Empty:
+                job = self.later.popleft()
+            if job is None:
+                break
             job.run()
 
-    def do(self, work: Callable[[], bytes]) -> bytes:
-        job = _Job(work)
+    def put(self, job: _Job) -> None:
         self.jobs.put(job)
-        try:
-            if not job.done.wait(remaining()):
-                raise TimeUp
-        except BaseException:
-            job.wanted = False
-            raise
-        if job.error is not None:
-            raise job.error
-        return job.result
+
+    def put_off(self, job: _Job) -> None:
+        self.later.append(job)
+        self.jobs.put(_Job(bytes))  # it may sleep
 
     def stop(self) -> None:
         """Let the piece at hand be finished: LLVM must not be taken down under it."""
+        self.later.clear()
         while not self.jobs.empty():
             with suppress(queue.Empty):
                 self.jobs.get_nowait()
@@ -159,12 +197,14 @@ class _Worker:
 
 
 class _Job:
-    def __init__(self, work: Callable[[], bytes]) -> None:
+    def __init__(self, work: Callable[[], bytes], result: bytes | None = None) -> None:
         self.work = work
         self.done = threading.Event()
         self.wanted = True
-        self.result = b""
+        self.result = result or b""
         self.error: BaseException | None = None
+        if result is not None:
+            self.done.set()
 
     def run(self) -> None:
         try:
@@ -173,6 +213,17 @@ class _Job:
         except BaseException as error:
             self.error = error
         self.done.set()
+
+    def wait(self) -> bytes:
+        try:
+            if not self.done.is_set() and not self.done.wait(remaining()):
+                raise TimeUp
+        except BaseException:
+            self.wanted = False
+            raise
+        if self.error is not None:
+            raise self.error
+        return self.result
 
 
 _workers: list[_Worker] = []  # one, from the first compilation on
@@ -223,19 +274,24 @@ def _in_child() -> None:
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
-class Library:
-    """Loaded machine code. `address(name)` of a function stays valid while the Library lives."""
+class Objects:
+    """Machine code in memory, which grows by pieces of object code that are linked to each other by symbol."""
 
-    def __init__(self, text: str, level: int = 2, symbols: dict[str, int] | None = None) -> None:
+    def __init__(self, level: int = 2) -> None:
         binding = _binding()
-        code, self.cached = compile_object(text, level)
         with no_fork:
-            for name, address in (symbols or {}).items():
-                binding.add_symbol(name, address)
             empty = binding.parse_assembly("")
             # an engine owns its target machine and frees it
             self._engine = binding.create_mcjit_compiler(empty, _new_target_machine(level))
-            self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
+
+    def add(self, codes: Iterable[bytes], symbols: dict[str, int] | None = None) -> None:
+        """symbols: addresses of what the pieces refer to and do not have."""
+        binding = _binding()
+        with no_fork:
+            for name, address in (symbols or {}).items():
+                binding.add_symbol(name, address)
+            for code in codes:
+                self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
 
     def address(self, name: str) -> int:
@@ -243,6 +299,21 @@ class Library:
         if not found:
             raise InternalError(f"the machine code has no function {name}")
         return found
+
+
+class Library:
+    """Loaded machine code. `address(name)` of a function stays valid while the Library lives."""
+
+    def __init__(self, text: str, level: int = 2, symbols: dict[str, int] | None = None) -> None:
+        code, self.cached = compile_object(text, level)
+        self._load(code, level, symbols)
+
+    def _load(self, code: bytes, level: int, symbols: dict[str, int] | None = None) -> None:
+        self._objects = Objects(level)
+        self._objects.add([code], symbols)
+
+    def address(self, name: str) -> int:
+        return self._objects.address(name)
 
     def function(self, name: str, returns: Any, *arguments: Any) -> Any:
         """A ctypes callable; the interpreter lock is released while it runs."""

@@ -3,51 +3,110 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
-from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import Native, parts
+from mmulator.codegen import named
+from mmulator.codegen.engine import Objects, Piece
+from mmulator.codegen.lang import Instrument, Native, parts
 from mmulator.codegen.locks import Lock
+from mmulator.codegen.sources import is_ours
 from mmulator.codegen.values import module_text
 from mmulator.errors import InternalError
 
 _loaded: dict[str, int] = {}
-_functions: dict[str, Native] = {}  # the same, by name: one function has it
-_libraries: list[Library] = []  # keeps the code alive
+_functions: dict[str, Native] = {}  # by name: one function has it
+_memory: list[Objects] = []  # one, from the first function on
 _lock = Lock()
 
 
 def ensure(functions: Iterable[Native]) -> None:
     """Compile (or fetch from the cache) these functions and what they call."""
-    for function in functions:
-        _ensure(function)
-
-
-def _ensure(function: Native) -> None:
-    if _functions.get(function.name) is not function:
+    wanted = [f for f in functions if _functions.get(f.name) is not f]
+    if wanted:
         with _lock:
-            _load(function)
+            _load(wanted)
 
 
-def _load(function: Native) -> None:
-    known = _functions.get(function.name)
-    if known is not None:
-        if not known.is_like(function):
-            raise InternalError(f"{function.name} is the name of two native functions: they are linked by it")
-        return
-    builders, calls = parts(function)
-    for callee in calls:
-        if callee.name != function.name:
-            _load(callee)
-    symbols = {n: _loaded[n] for b in builders for n in b.declared if n in _loaded}
-    library = Library(module_text(builders), 2, symbols)
-    _libraries.append(library)
-    _loaded[function.name] = library.address(function.name)
-    _functions[function.name] = function
+def _load(wanted: list[Native]) -> None:
+    found = _Found()
+    try:
+        for function in wanted:
+            found.take(function)
+        codes = {name: code if isinstance(code, bytes) else code.code() for name, code in found.codes.items()}
+    except BaseException:
+        found.give_up()
+        raise
+    for name, links in found.links.items():
+        piece = found.codes[name]
+        if isinstance(piece, Piece) and links is not None:
+            named.keep(name, codes[name], links)
+    if codes:
+        if not _memory:
+            _memory.append(Objects())
+        _memory[0].add(codes.values())
+        _loaded.update({name: _memory[0].address(name) for name in codes})
+    _functions.update(found.functions)
+
+
+class _Found:
+    """Functions that are not loaded, and all that they are linked to, as object code that is there or on its way.
+
+    links: of each the names of what it calls; None if the names do not say all of it.
+    """
+
+    def __init__(self) -> None:
+        self.codes: dict[str, bytes | Piece] = {}
+        self.links: dict[str, list[str] | None] = {}
+        self.functions: dict[str, Native] = {}
+
+    def take(self, function: Native) -> None:
+        name = function.name
+        known = self.functions.get(name) or _functions.get(name)
+        if known is not None and not known.is_like(function):
+            raise InternalError(f"{name} is the name of two native functions: they are linked by it")
+        self.functions.setdefault(name, function)
+        if known is not None or name in _loaded or name in self.codes or (says_all(function) and self.by_name(name)):
+            return
+        builders, calls = parts(function)
+        linked = {f.name: f for f in calls if f.name != name}
+        for callee in linked.values():
+            self.take(callee)
+        ours = says_all(function) and all(says_all(f) for f in linked.values())
+        self.codes[name], self.links[name] = Piece(module_text(builders)), [*linked] if ours else None
+
+    def by_name(self, name: str) -> bool:
+        """Whether a function and all that it is linked to are there already; its text is not needed then."""
+        if name in _loaded or name in self.codes:
+            return True
+        entry = named.find(name)
+        if entry is None or not all(self.by_name(link) for link in entry.links):
+            return False
+        self.codes[name] = entry.code
+        return True
+
+    def give_up(self) -> None:
+        for code in self.codes.values():
+            if isinstance(code, Piece):
+                code.give_up()
+
+
+def says_all(function: Native) -> bool:
+    """Whether a function's name says all of it: it is the package's own, and so is what its instrument calls."""
+    return _is_ours(function) and (function.instrument is None or _all_ours(function.instrument))
+
+
+def _is_ours(function: Native) -> bool:
+    return is_ours(function.function.__code__.co_filename)
+
+
+@cache
+def _all_ours(instrument: Instrument) -> bool:
+    return all(_is_ours(f) for f in instrument.hooks.values())
 
 
 def address(function: Native) -> int:
     """Address of a native function, loading it first."""
-    _ensure(function)
+    ensure([function])
     return _loaded[function.name]
 
 

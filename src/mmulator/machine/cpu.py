@@ -11,7 +11,7 @@ from mmulator.machine.compile.kernel import CompiledKernel, Jit
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.launch.kept import grid_for, keep
 from mmulator.machine.launch.limits import PORTABLE_CLUSTER, check_local
-from mmulator.machine.launch.shape import LaunchShape
+from mmulator.machine.launch.shape import LaunchShape, shape_of
 from mmulator.machine.launch.work import Work
 from mmulator.machine.launch.workers import Workers
 from mmulator.program.calls import reached
@@ -58,7 +58,7 @@ class Cpu:
     def launch(self, kernel: CompiledKernel, request: Request) -> Ran:
         x, y, z = request.block
         cluster = request.cluster
-        shape = LaunchShape(
+        shape = shape_of(
             request.grid, request.block, x * y * z, kernel.shared.static, request.shared, cluster or (1, 1, 1),
             cluster is not None, request.cooperative,
         )  # fmt: skip
@@ -70,6 +70,7 @@ class Cpu:
             shuffled = request.seed if request.shuffled else None
             workers = Workers(grid, request.progress, spare, shuffled, request.slice, request.part, request.meanwhile)
             outcome = workers.run(request.timeout)
+            kernel.blocks.ran(outcome.seconds)
         except ExecutionFault as fault:
             if request.sanitizer is not None:
                 fault.findings = request.sanitizer.with_the_end(fault.findings)

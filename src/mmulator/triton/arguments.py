@@ -38,8 +38,12 @@ def torch_door() -> Any:
 def address_of(value: Any, label: str, number: int, regions: Regions) -> int:
     """The address that an argument says; the memory that it lies in is added to `regions`. label: of the argument, for messages.
     number: of the parameter. Raises LaunchError."""
+    if type(value) is ArrayPointer:
+        if value.size:
+            _give(value.start, value.size, label, value.writable, regions)
+        return value.address
     try:
-        memory = value.untyped_storage()  # most are tensors
+        memory = value.untyped_storage()  # most others are tensors
     except AttributeError:
         return _address_of_other(value, label, number, regions)
     start: int = memory.data_ptr()
@@ -60,10 +64,6 @@ def _address_of_other(value: Any, label: str, number: int, regions: Regions) -> 
         return 0
     if isinstance(value, int):
         return value & 0xFFFFFFFFFFFFFFFF
-    if isinstance(value, ArrayPointer):
-        if value.size:
-            _give(value.start, value.size, label, value.writable, regions)
-        return value.address
     base = getattr(value, "base", None)
     if base is not None and hasattr(base, "data_ptr"):  # triton.reinterpret
         return address_of(base, label, number, regions)

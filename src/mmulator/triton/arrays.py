@@ -6,12 +6,14 @@ Triton takes what has `data_ptr()` and a `dtype`. What stands here for an array 
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from mmulator.errors import LaunchError
+from mmulator.machine.launch.regions import pointer
 
 # Types of elements as Triton's and torch's people write them; ml_dtypes uses the same names.
 _NAMES = (
@@ -36,8 +38,8 @@ class Dtype(str):
 class ArrayPointer:
     """Stands for an array among a kernel's arguments. address: of its first element. start, size: of the memory it lies in."""
 
-    def __init__(self, array: Any, dtype: str, address: int, start: int, size: int, writable: bool = True) -> None:
-        self.array, self.dtype = array, Dtype(dtype)
+    def __init__(self, array: Any, dtype: Dtype, address: int, start: int, size: int, writable: bool = True) -> None:
+        self.array, self.dtype = array, dtype
         self.address, self.start, self.size, self.writable = address, start, size, writable
 
     def data_ptr(self) -> int:
@@ -80,9 +82,10 @@ def stand_in(value: Any) -> Any:
     return value
 
 
-def _named(dtype: Any) -> str:
+@cache
+def _named(dtype: Any) -> Dtype:
     """The name of a dtype of NumPy's. Raises LaunchError."""
-    name = str(dtype.name)
+    name = Dtype(dtype.name)
     if not dtype.isnative:
         raise LaunchError(f"an array of {dtype} is big-endian, a GPU is not", hint="pass x.astype(x.dtype.newbyteorder('='))")
     if name not in _NAMES:
@@ -96,11 +99,15 @@ def _of_array(array: np.ndarray, value: Any) -> ArrayPointer:
     root = array
     while isinstance(root.base, np.ndarray):
         root = root.base
+    flags = array.flags
+    if root is array and flags.c_contiguous:
+        address = pointer(array)
+        return ArrayPointer(value, _named(array.dtype), address, address, array.nbytes, flags.writeable)
     low, high = np.lib.array_utils.byte_bounds(root)
-    address = int(array.__array_interface__["data"][0])
+    address = pointer(array)
     if not array.size or not low <= address <= high:  # made by as_strided, or of no elements
         low, high = np.lib.array_utils.byte_bounds(array)
-    return ArrayPointer(value, _named(array.dtype), address, low, high - low, array.flags.writeable)
+    return ArrayPointer(value, _named(array.dtype), address, low, high - low, flags.writeable)
 
 
 def _of_interface(value: Any, said: dict[str, Any]) -> ArrayPointer:
@@ -161,7 +168,7 @@ def _of_dlpack(value: Any) -> ArrayPointer:
     unwrap.restype, unwrap.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     tensor = _Tensor.from_address(unwrap(capsule, b"dltensor"))
     name = _FLOATS.get(tensor.code) or f"{_KINDS.get(tensor.code, '?')}{tensor.bits}"
-    name = "bool" if tensor.code == 6 else name
+    name = Dtype("bool" if tensor.code == 6 else name)
     if name not in _NAMES or tensor.lanes != 1:
         raise LaunchError(f"Triton has no type for the elements of a {what} (DLPack code {tensor.code}, {tensor.bits} bits)")
     shape = tensor.shape[: tensor.ndim] if tensor.ndim else []

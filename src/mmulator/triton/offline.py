@@ -59,14 +59,16 @@ class Compiled:
         """
         if self._launcher is None:
             self._launcher = Launcher(self.source, self.metadata, self.ptx, device(self.device))
-        runs = device(self.device)
+        runs, whole = device(self.device), driver.current()
         if sanitize not in SANITIZE:
             raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
-        wanted, whole = driver.current().settings.sanitize, driver.current()
+        wanted = whole.settings.sanitize
         if sanitize:  # who asks reads the report
             wanted = REPORT if sanitize is True else str(sanitize)
         runs.readers = [] if sanitize else whole.readers
-        runs.settings = replace(runs.settings, seed=seed, timeout=timeout, threads=threads, sanitize=wanted)
+        old = runs.settings
+        if (old.seed, old.timeout, old.threads, old.sanitize) != (seed, timeout, threads, wanted):
+            runs.settings = replace(old, seed=seed, timeout=timeout, threads=threads, sanitize=wanted)
         extents = (grid,) if isinstance(grid, int) else tuple(grid)
         if not 1 <= len(extents) <= 3:
             raise LaunchError(f"grid is {grid!r}, not one to three whole numbers")
@@ -77,8 +79,8 @@ class Compiled:
         """The arguments with a place for each constant."""
         if len(args) == len(self.names):
             return [stand_in(a) for a in args]
-        wanted = [n for n, constant in zip(self.names, self.constants) if not constant]
-        if len(args) != len(wanted):
+        if len(args) != self.constants.count(False):
+            wanted = [n for n, constant in zip(self.names, self.constants) if not constant]
             raise LaunchError(f"{self.name} takes {len(wanted)} arguments ({', '.join(wanted)}), not {len(args)}")
         given = iter(args)
         return [None if constant else stand_in(next(given)) for constant in self.constants]

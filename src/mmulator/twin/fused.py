@@ -13,84 +13,130 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import Native, unrolled
-from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, maximum, minimum, null, stack, store
+from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, minimum, null, stack
 from mmulator.codegen.rounding import set_rounding
-from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32
+from mmulator.codegen.types import f32, i8, i32, i64, ptr, ptr_to, u8, u32
 from mmulator.codegen.values import Value
-from mmulator.twin.plan import NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
+from mmulator.twin.plan import B_HEADER, NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
 from mmulator.twin.slow import after_function, load_function, scale_exponents, slow_function, store_function
-from mmulator.twin.tile import BYTES, OUTLINED, SIGN, D, F, Row, uadd_sat
+from mmulator.twin.tile import BYTES, OUTLINED, SIGN, SIGNED, D, F, I, Row, Slots, finish
 
 ZERO_C, NEGATE_A, NEGATE_B = 1, 2, 4  # flags
 
 
-def chunk_function(plan: Plan, name: str, columns: int, height: int, slow: Native) -> list[Native]:
-    """`height` rows of one chunk number `which` of the instruction: source -> state."""
+def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
+    """Chunk number `which` of the instruction for `rows` rows of a tile, two at a time: state -> state.
+
+    The last of an odd number of rows goes twice. So that a core has always something to multiply, the exponents of a pair
+    are looked at beside the products of the one before, and that one's sums are rounded when its own products begin.
+    """
     row_bytes, vectors, length = plan.b_row(columns), columns // 16, plan.length
-    relative, a_row_index = plan.relative, plan.sparse
     ty = D if plan.double else F
-    heights = range(height)
+    # where product j of a chunk lies: first + stride * j for an even j, and one further for the next
+    first, stride = plan.order[-1][0] // max(1, len(plan.order) - 1), plan.order[0][2] // 2
 
-    def make(which: int) -> Native:
-        order = plan.order[which]
+    def places(b: Value, indices: list[Value], j: Value, u: int) -> list[Value]:
+        """The rows of B that product j + u takes for each row of A."""
+        if not plan.sparse:
+            return [b + (j * stride + u) * row_bytes] * len(indices)
+        return [b + i64(index[j * stride + u]) * row_bytes for index in indices]
 
-        def b_row(b: Value, index: Value, r: int, stride: Value, j: int) -> Value:
-            if not a_row_index:
-                return b + order[j] * row_bytes
-            return b + i64((index + stride * r)[order[j]]) * row_bytes
+    def look(largest: Slots, rows: list[Row], b: Value, indices: list[Value], j: Value, u: int) -> None:
+        found = []
+        for row, place, value in zip(rows, places(b, indices, j, u), largest.get()):
+            found.append(row.look(j + u, load(BYTES, place + columns * plan.lane), value))
+        largest.put(found)
 
-        def align(b: Value, index: Value, stride: Value, rows: list[Row]) -> None:
-            for j in range(length):
-                for r, row in enumerate(rows):
-                    place = b_row(b, index, r, stride, j)
-                    codes = load(BYTES, place + columns * plan.lane)
-                    row.largest = maximum(row.largest, uadd_sat(codes, row.codes(row.exponents, j)))
+    def multiply(rows: list[Row], b: Value, indices: list[Value], j: Value, u: int) -> None:
+        at = places(b, indices, j, u)
+        for v in range(vectors):  # each vector of B is loaded and used up before the next one
+            for row, place in zip(rows, at):
+                row.add(j + u, v, load(ty, place, 16 * v * plan.lane))
+        for row, place in zip(rows, at):
+            row.count(j + u, place)
 
-        def multiply(b: Value, index: Value, stride: Value, rows: list[Row]) -> None:
-            for row in rows:
-                row.start()
-            for j in range(length):
-                for r, row in enumerate(rows):
-                    place = b_row(b, index, r, stride, j)
-                    values = [load(ty, place, 16 * v * plan.lane) for v in range(vectors)]
-                    row.step(j, values, place)
+    def bias(row: Row, top: Value, scale_a: Value, scale_b: Value, n: Value) -> Any:
+        if plan.relative:
+            return row.header[1] + top
+        if plan.scaled:
+            return [scale_exponents(scale_a, scale_b, 16 * v, n) for v in range(vectors)]
+        return None
 
-        def bias(row: Row, top: Value, scale_a: Value, scale_b: Value, n: Value) -> Any:
-            if relative:
-                return row.header[1] + top
-            if plan.scaled:
-                return [scale_exponents(scale_a, scale_b, 16 * v, n) for v in range(vectors)]
-            return None
-
-        def chunk(
-            a: ptr, a_stride: i64, b: ptr, top: i32, index: ptr_to(i32), index_stride: i64, source: ptr_to(f32),
-            state: ptr_to(f32), pitch: i64, tiny: ptr_to(u32), scale_a: ptr, scale_stride: i64, scale_b: ptr, n: i64,
-        ) -> None:  # fmt: skip
-            rows = [Row(plan, a + a_stride * r, source + pitch * r, vectors) for r in heights]
-            align(b, index, index_stride, rows)
-            bad = [row.align(bias(row, top, scale_a + scale_stride * r, scale_b, n)) for r, row in enumerate(rows)]
-            lost = any_of(bad)
-            for r in heights:
-                lost = lost | (tiny[r] != 0) | (rows[r].header[0] != 0)
-            if ~lost:
-                multiply(b, index, index_stride, rows)
-                results = [row.finish() for row in rows]
-                if plan.wide_sum:
-                    lost = any_lane(any_of([row.overflow for row in rows]))
-                if ~lost:
-                    for r in heights:
-                        for v in unrolled(vectors):
-                            store(results[r][v], state + pitch * r, 16 * v)
+    def chunk(
+        a: ptr, a_stride: i64, b: ptr, header: ptr_to(i32), which: i64, index: ptr_to(i32), index_stride: i64,
+        state: ptr_to(f32), rows: i64, tiny: ptr_to(u32), scale_a: ptr, scale_stride: i64, scale_b: ptr, n: i64,
+    ) -> None:  # fmt: skip
+        begin = index + which * first
+        panel = b
+        if not plan.sparse:
+            panel = b + which * (first * row_bytes)
+        last = rows - 1
+        at = [i64(0), minimum(i64(1), last)]
+        lines = [Row(plan, a + a_stride * i, state + columns * i, vectors) for i in at]
+        indices = [begin + index_stride * i for i in at]
+        largest = Slots([Row.lowest(plan)] * 2)
+        states = Slots([row.state_fields() for row in lines])
+        for j in range(i64(0), i64(length), 2):
+            for u in unrolled(2):
+                look(largest, lines, panel, indices, j, u)
+        # what is left to do of the pair before
+        totals = [Slots([I(0)] * vectors) for _ in at]
+        counts = Slots([SIGNED(i8(0))] * 2)
+        fields = Slots([BYTES(u8(0))] * 2)
+        before = i64(-1)
+        for r in range(i64(0), rows, 2):
+            at = [r, minimum(r + 1, last)]
+            after = [minimum(r + 2, last), minimum(r + 3, last)]
+            pair = [Row(plan, a + a_stride * i, state + columns * i, vectors) for i in at]
+            following = [Row(plan, a + a_stride * i, state + columns * i, vectors) for i in after]
+            indices = [begin + index_stride * i for i in at]
+            indices_after = [begin + index_stride * i for i in after]
+            found = zip(largest.get(), states.get())
+            largest.put([Row.lowest(plan)] * 2)
+            biases = [bias(row, header[0], scale_a + scale_stride * i, scale_b, n) for i, row in zip(at, pair)]
+            bad = [row.align(codes, own, x) for row, (codes, own), x in zip(pair, found, biases)]
+            lost = any_of(bad) | (header[1] != 0)
+            for i, row in zip(at, pair):
+                lost = lost | (tiny[i] != 0) | (row.header[0] != 0)
             if lost:
-                for r in heights:
-                    tiny[r] = tiny[r] | slow(
-                        a + a_stride * r, b, index + index_stride * r, source + pitch * r, state + pitch * r,
-                        i64(columns), i64(row_bytes), i32(which), scale_a + scale_stride * r, scale_b, n,
+                states.put([row.state_fields() for row in following])
+                for j in range(i64(0), i64(length), 2):
+                    for u in unrolled(2):
+                        look(largest, following, panel, indices_after, j, u)
+            else:
+                for row in pair:
+                    row.start()
+                if before >= 0:
+                    finish_pair(before, totals, counts, fields, state, last)
+                before = r
+                states.put([row.state_fields() for row in following])
+                for j in range(i64(0), i64(length), 2):
+                    for u in unrolled(2):
+                        multiply(pair, panel, indices, j, u)
+                        look(largest, following, panel, indices_after, j, u)
+                for row, slots in zip(pair, totals):
+                    slots.put(row.totals())
+                counts.put([row.counts() for row in pair])
+                fields.put([row.fields for row in pair])
+                if plan.wide_sum:
+                    lost = any_lane(any_of([row.overflow for row in pair]))
+                    if lost:
+                        before = i64(-1)
+            if lost:
+                for i in range(r, minimum(r + 2, rows)):
+                    tiny[i] = tiny[i] | slow(
+                        a + a_stride * i, b, index + index_stride * i, state + columns * i, i64(columns), i64(row_bytes),
+                        i32(which), scale_a + scale_stride * i, scale_b, n,
                     )  # fmt: skip
+        if before >= 0:
+            finish_pair(before, totals, counts, fields, state, last)
 
-        return Native(chunk, f"{name}_{which}", OUTLINED)
+    def finish_pair(before: Value, totals: Any, counts: Slots, fields: Slots, state: Value, last: Value) -> None:
+        own = [state + columns * i for i in (before, minimum(before + 1, last))]
+        for words, count, field, place in zip([t.get() for t in totals], counts.get(), fields.get(), own):
+            finish(plan, words, count, field, place)
 
-    return [make(which) for which in range(len(plan.order))]
+    return Native(chunk, name, OUTLINED)
 
 
 def any_of(masks: list[Value]) -> Value:
@@ -100,16 +146,16 @@ def any_of(masks: list[Value]) -> Value:
     return total
 
 
-def block_function(plan: Plan, name: str, columns: int, heights: tuple[int, ...], slow: Native) -> Native:
+def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     """Up to ROWS rows by `columns` columns, over `instructions` instructions."""
-    chunks = {h: chunk_function(plan, f"{name}_{columns}x{h}", columns, h, slow) for h in heights}
-    row_bytes, relative, kk = plan.b_row(columns), plan.relative, plan.k
+    chunk = chunk_function(plan, f"{name}_{columns}_chunk", columns, slow)
+    row_bytes, kk = plan.b_row(columns), plan.k
     first = load_function(plan.c.name, f"{name}_load_c", plan)
     again = load_function(plan.d.name, f"{name}_load_d", plan)
     finish = store_function(plan, f"{name}_store")
     after = after_function(plan, f"{name}_after") if plan.halves or plan.narrow_d else None
     a_chunk, a_instruction, products = plan.a_chunk, plan.a_instruction, plan.products
-    orders = range(len(plan.order))
+    chunks = len(plan.order)
 
     def block(
         a: ptr, b: ptr, k: i64, begin: i64, end: i64, index: ptr_to(i32), index_stride: i64,
@@ -128,26 +174,19 @@ def block_function(plan: Plan, name: str, columns: int, heights: tuple[int, ...]
             again(d, ldd, state, i64(columns), rows, n, flip, tiny)
         headers = cast_ptr(i32, b + k * row_bytes)
         for inst in range(begin, end):
-            top = i32(0)
-            if relative:
-                top = headers[inst * 16]
             rows_b = b
             if not plan.sparse:
                 rows_b = b + inst * (kk * row_bytes)
+            here = state
             if plan.halves:
                 fill_bytes(other, 0, ROWS * columns * 4)
-            for which in orders:
-                r = i64(0)
-                for h in heights:
-                    while r + h <= rows:
-                        here = state if not plan.halves else other
-                        chunks[h][which](
-                            a + (inst * rows + r) * a_instruction + which * a_chunk, i64(a_instruction), rows_b, top,
-                            index + r * index_stride + inst * products, index_stride, here + r * columns,
-                            here + r * columns, i64(columns), tiny + r,
-                            scale_a + r * scale_a_stride + inst, scale_a_stride, scale_b + inst * scale_b_stride, n,
-                        )  # fmt: skip
-                        r += h
+                here = other
+            for which in range(i64(0), i64(chunks)):
+                chunk(
+                    a + inst * rows * a_instruction + which * a_chunk, i64(a_instruction), rows_b, headers + inst * 16, which,
+                    index + inst * products, index_stride, here, rows, tiny,
+                    scale_a + inst, scale_a_stride, scale_b + inst * scale_b_stride, n,
+                )  # fmt: skip
             if plan.halves:
                 after(other, state, rows * columns)
                 copy_tile(state, other, rows * columns)
@@ -169,12 +208,10 @@ N_STEP = 128
 def dot_function(plan: Plan, name: str) -> Native:
     """D = A B + C over packed operands. The index is only read by sparse plans: dense k of each element of A."""
     slow = slow_function(plan, f"{name}_slow")
-    wide_heights, narrow_heights = ((1,), (4, 1)) if plan.sparse else ((2, 1), (4, 1))
-    wide = block_function(plan, f"{name}_block", WIDE_COLUMNS, wide_heights, slow)
-    narrow = block_function(plan, f"{name}_block", NARROW_COLUMNS, narrow_heights, slow)
+    wide = block_function(plan, f"{name}_block", WIDE_COLUMNS, slow)
+    narrow = block_function(plan, f"{name}_block", NARROW_COLUMNS, slow)
     a_instruction, kk, products = plan.a_instruction, plan.k, plan.products
     c_size, d_size = plan.c.bits // 8, plan.d.bits // 8
-    header = 64 if plan.relative else 0
     wide_row, narrow_row = plan.b_row(WIDE_COLUMNS), plan.b_row(NARROW_COLUMNS)
     step = max(1, K_STEP // plan.k)
 
@@ -185,8 +222,8 @@ def dot_function(plan: Plan, name: str) -> Native:
         instructions = k // kk
         a_stride = instructions * a_instruction
         index_stride = instructions * products
-        wide_bytes = k * wide_row + instructions * header
-        narrow_bytes = k * narrow_row + instructions * header
+        wide_bytes = k * wide_row + instructions * B_HEADER
+        narrow_bytes = k * narrow_row + instructions * B_HEADER
         whole = n // 64 * 64
         flip = u32(0)
         if ((flags >> 1) ^ (flags >> 2)) & 1 != 0:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
+    any_lane,
     bitcast,
     cast_ptr,
     iota,
@@ -27,7 +28,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import boolean, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.isa.types import ElementType
-from mmulator.twin.plan import A_BIAS, B_BIAS, NARROW_COLUMNS, ROWS, WIDE_COLUMNS, WINDOW, Plan
+from mmulator.twin.plan import A_BIAS, B_BIAS, B_HEADER, NARROW_COLUMNS, NEVER, ROWS, SPAN, WIDE_COLUMNS, WINDOW, Plan
 
 I, U, F, D, B = i32.vec(16), u32.vec(16), f32.vec(16), f64.vec(16), boolean.vec(16)
 RAW = {8: u8, 16: u16, 32: u32}
@@ -40,6 +41,7 @@ class Decoded:
     """
 
     def __init__(self, t: ElementType, raw: Value, emin: int | None = None) -> None:
+        self.type = t
         bits = raw
         if t.name == "tf32":
             bits = bits & 0xFFFFE000
@@ -80,13 +82,14 @@ class Decoded:
         return reduce_max(select(counts, self.exponent, I(-999)))
 
     def codes(self, bias: int, top: Value | None) -> tuple[Value, Value]:
-        """Exponent and last-bit codes; relative to `top` if given."""
-        e, lsb = self.exponent + bias, self.lsb + bias
-        if top is not None:
+        """Exponent and last-bit codes; relative to `top` if given. Those of special values do not matter."""
+        e, lsb = self.exponent + bias, self.lsb
+        if top is None:
+            lsb = lsb - (self.type.emin - self.type.mantissa)
+        else:
             e = maximum(e - top, I(bias - WINDOW))
-            lsb = maximum(lsb - top, I(0))
-        exponent = select(self.special, I(255), select(self.zero, I(0), e))
-        return exponent, select(self.special | self.zero, I(255), lsb)
+            lsb = maximum(lsb - top + SPAN, I(0))
+        return select(self.zero, I(0), e), select(self.special | self.zero, I(NEVER), lsb)
 
 
 def pack_a_function(plan: Plan, name: str) -> Native:
@@ -110,12 +113,13 @@ def pack_a_function(plan: Plan, name: str) -> Native:
                     for step in steps:
                         store_a(parts[step // 16], top, plan, at, step, min(16, length - step))
                     header = cast_ptr(i32, at + length * (lane + 12))
-                    header[0] = 0
+                    lost = any_special(parts)
+                    if overflow:
+                        lost = lost | (total_significand(parts) > (2 * length - 1 << mantissa))
+                    header[0] = i32(lost)
                     header[1] = 0
                     if relative:
                         header[1] = top
-                    if overflow:
-                        header[0] = i32(total_significand(parts) > (2 * length - 1 << mantissa))
                     at = at + chunk_bytes
 
     return Native(pack_a, name)
@@ -146,6 +150,13 @@ def largest_of(parts: list[Decoded]) -> Value:
     return select(top == -999, i32(0), top)
 
 
+def any_special(parts: list[Decoded]) -> Value:
+    special = parts[0].special
+    for p in parts[1:]:
+        special = special | p.special
+    return any_lane(special)
+
+
 def total_significand(parts: list[Decoded]) -> Value:
     total = reduce_add(parts[0].significand)
     for p in parts[1:]:
@@ -172,18 +183,19 @@ def store_a(d: Decoded, top: Value | None, plan: Plan, out: Value, step: int, co
         b.store(part, out + at)
 
 
-def store_b_row(d: list[Decoded], top: Value | None, plan: Plan, row: Value) -> None:
-    """16 or 64 columns of one k."""
+def store_b_row(d: list[Decoded], top: Value | None, plan: Plan, row: Value) -> Value:
+    """16 or 64 columns of one k. True if there is an Inf or NaN."""
     lane, columns = plan.lane, 16 * len(d)
     codes = [I(0)] * 3
     for v, part in enumerate(d):
         exponent, lsb = part.codes(B_BIAS, top)
-        never = I(255)
+        never, lsb = I(NEVER ^ 0x80), lsb ^ 0x80
         for which, code in enumerate((exponent, select(part.negative, lsb, never), select(part.negative, never, lsb))):
             codes[which] = codes[which] | (code << (8 * v))
         store(D(part.value) if plan.double else part.value, row, v * 16 * lane)
     for which, code in enumerate(codes):
         store(code, row, columns * lane + 64 * which)
+    return any_special(d)
 
 
 def transpose16(rows: list[Value]) -> list[Value]:
@@ -206,7 +218,7 @@ def pack_b_function(plan: Plan, name: str, rows: bool) -> Native:
     size = max(plan.b.bits, 8) // 8
     wide, narrow = block[WIDE_COLUMNS], block[NARROW_COLUMNS]
     row_wide, row_narrow = plan.b_row(WIDE_COLUMNS), plan.b_row(NARROW_COLUMNS)
-    header, kk = (64 if plan.relative else 0), plan.k
+    kk = plan.k
 
     def pack_b(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
         step = i64(size)
@@ -215,11 +227,11 @@ def pack_b_function(plan: Plan, name: str, rows: bool) -> Native:
         j = i64(0)
         while j + 64 <= n:
             wide(raw + j * step, ldb, i64(64), k, out)
-            out = out + (k * row_wide + k // kk * header)
+            out = out + (k * row_wide + k // kk * B_HEADER)
             j += 64
         while j < n:
             narrow(raw + j * step, ldb, n - j, k, out)
-            out = out + (k * row_narrow + k // kk * header)
+            out = out + (k * row_narrow + k // kk * B_HEADER)
             j += 16
 
     return Native(pack_b, name)
@@ -237,8 +249,8 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
             return U(load(ty.vec(16), source, 16 * v))
         return U(masked_load(ty.vec(16), source, iota(U) < u32(n), ty.vec(16)(0)))
 
-    def emit(row: Value, raws: list[Value], top: Value | None) -> None:
-        store_b_row([Decoded(t, r, plan.emin(t)) for r in raws], top, plan, row)
+    def emit(row: Value, raws: list[Value], top: Value | None) -> Value:
+        return store_b_row([Decoded(t, r, plan.emin(t)) for r in raws], top, plan, row)
 
     def pack_rows(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
         source = cast_ptr(ty, raw)
@@ -251,9 +263,12 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
                         top = maximum(top, Decoded(t, read(source + r * ldb, n, v)).largest())
                 if top == -999:
                     top = i32(0)
-                headers[inst * 16] = top
+            lost = boolean(0)
             for r in range(inst * kk, (inst + 1) * kk):
-                emit(out + r * row_bytes, [read(source + r * ldb, n, v) for v in vectors], top if relative else None)
+                parts = [read(source + r * ldb, n, v) for v in vectors]
+                lost = lost | emit(out + r * row_bytes, parts, top if relative else None)
+            headers[inst * 16] = top
+            headers[inst * 16 + 1] = i32(lost)
 
     def pack_columns(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
         # through a plain [k][columns] copy of one instruction's rows, transposed 16 by 16
@@ -268,7 +283,7 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
                         top = maximum(top, Decoded(t, read_k(ty, line, min(16, kk - step))).largest())
                 if top == -999:
                     top = i32(0)
-                headers[inst * 16] = top
+            lost = boolean(0)
             for step in unrolled(0, kk, 16):
                 for v in vectors:
                     lines = [
@@ -279,7 +294,9 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
                         store(across, room, r * columns + 16 * v)
                 for r in range(i64(0), i64(min(16, kk - step))):
                     parts = [load(U, room, r * columns + 16 * v) for v in vectors]
-                    emit(out + (inst * kk + step + r) * row_bytes, parts, top if relative else None)
+                    lost = lost | emit(out + (inst * kk + step + r) * row_bytes, parts, top if relative else None)
+            headers[inst * 16] = top
+            headers[inst * 16 + 1] = i32(lost)
 
     return Native(pack_rows if rows else pack_columns, name)
 

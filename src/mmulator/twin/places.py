@@ -44,10 +44,14 @@ def plain_pieces(form: Form, name: str) -> tuple[Piece, Index]:
     return (128, 0, 0), np.arange(lines * k * max(8, element.bits) // 128).reshape(1, 1, -1)
 
 
+def commutes(form: Form) -> bool:
+    """Whether the transposed product, B' A', has the same sums."""
+    return not (form.sparse or form.block_scale) and form.atype == form.btype and str(form.atype) != "f64"
+
+
 def transposes(form: Form) -> bool:
-    """Whether the product is computed as the transposed one, B' A': the same sums, and the twin's vectors run along n."""
-    same = not (form.sparse or form.block_scale) and form.atype == form.btype and str(form.atype) != "f64"
-    return same and form.m > form.n
+    """Whether the product is computed as the transposed one: the twin's vectors run along n."""
+    return commutes(form) and form.m > form.n
 
 
 @dataclass(eq=False)

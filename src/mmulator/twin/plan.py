@@ -15,10 +15,11 @@ lies instruction by instruction along k, row by row, chunk by chunk, and a chunk
     values [L] | exponent codes [L] | last-bit codes [L] | offsets of the last-bit row of B [L] | header
 with each code repeated in the four bytes of a word, ready to be broadcast.
 
-Codes are biased so that a sum of two is a biased f32 exponent: 63 + e for A, 64 + e for B. 0 stands for a zero, 255
-(codes add with saturation) for Inf, NaN, and for a last bit that never counts. Types whose exponents do not fit (bf16,
-tf32) are coded relative to the largest exponent of the A chunk, and of the rows of one instruction in a B block, kept
-in headers. Whatever a fast path cannot represent is computed again by a slower vector path in f64.
+Exponent codes are biased so that a sum of two is a biased f32 exponent: 63 + e for A, 64 + e for B; 0 stands for a zero.
+Last-bit codes count from the least last bit of the type, 0 to SPAN, or are NEVER; those of B are 128 less, so that sums
+of two are signed bytes that do not wrap. Types whose exponents do not fit (bf16, tf32) are coded relative to the largest
+exponent of the A chunk, and of the rows of one instruction in a B block. These are kept in headers, where it is also
+said that there is an Inf or NaN. Whatever a fast path cannot represent is computed again by a slower vector path in f64.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from mmulator.numerics.profiles import DotKey, Profile
 WIDE_COLUMNS, NARROW_COLUMNS = 64, 16
 ROWS = 16  # rows of A that lie together, and of the accumulator tile on the stack
 A_BIAS, B_BIAS = 63, 64
+B_HEADER = 64  # bytes of an instruction's header in a block of B: largest exponent, and whether there is an Inf or NaN
+SPAN, NEVER = 56, 113  # the largest last-bit code, and that of a last bit that is never too low: more than two of those
 WINDOW = 30  # relative exponents further below the maximum are coded as this far below
 LOWEST = 27  # field (exponent + 127) below which no fast path goes
 HIGHEST = 225  # a sum starts at this field + 52 - F, which is at most 254, with F = 23 too
@@ -104,6 +107,12 @@ class Plan:
         """The largest sum of two codes of finite numbers."""
         return A_BIAS + B_BIAS + (0 if self.relative else self._top(self.a) + self._top(self.b))
 
+    @property
+    def unit(self) -> int:
+        """What is taken from the biased exponent of a sum's last bit times 2**F, to compare it with sums of last-bit codes."""
+        least = -2 * SPAN if self.relative else sum(t.emin - t.mantissa for t in (self.a, self.b))
+        return 127 + self.fraction + least
+
     @staticmethod
     def _top(t: ElementType) -> int:
         return (1 << t.exponent) - 1 - (t.nan == "ieee") - t.bias
@@ -140,7 +149,7 @@ class Plan:
         return m * (k // self.k) * self.a_instruction
 
     def b_block(self, columns: int, k: int) -> int:
-        return k * self.b_row(columns) + (k // self.k * 64 if self.relative else 0)
+        return k * self.b_row(columns) + k // self.k * B_HEADER
 
     def b_bytes(self, n: int, k: int) -> int:
         """Size of a packed B of n columns."""

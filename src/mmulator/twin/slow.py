@@ -35,12 +35,12 @@ def slow_function(plan: Plan, name: str) -> Native:
     """One row, one chunk, `columns` columns: state -> state. 1 if a result is too small for later fast chunks."""
 
     def chunk(
-        a: ptr, b: ptr, index: ptr_to(i32), source: ptr_to(f32), state: ptr_to(f32), columns: i64, row_bytes: i64,
+        a: ptr, b: ptr, index: ptr_to(i32), state: ptr_to(f32), columns: i64, row_bytes: i64,
         first: i32, scale_a: ptr, scale_b: ptr, n: i64,
     ) -> u32:  # fmt: skip
         tiny = u32(0)
         for v in range(columns // 16):
-            c = load(F, source, v * 16)
+            c = load(F, state, v * 16)
             scale = scale_exponents(scale_a, scale_b, v * 16, n) if plan.scaled else None
             result = exact_vector(plan, a, b + v * (16 * plan.lane), index, row_bytes, c, first, scale)
             tiny = tiny | u32(any_lane(is_tiny(plan, result)))
@@ -50,11 +50,11 @@ def slow_function(plan: Plan, name: str) -> Native:
     inner = Native(chunk, f"{name}_nearest", OUTLINED)
 
     def slow(
-        a: ptr, b: ptr, index: ptr_to(i32), source: ptr_to(f32), state: ptr_to(f32), columns: i64, row_bytes: i64,
+        a: ptr, b: ptr, index: ptr_to(i32), state: ptr_to(f32), columns: i64, row_bytes: i64,
         first: i32, scale_a: ptr, scale_b: ptr, n: i64,
     ) -> u32:  # fmt: skip
         set_rounding("rn")
-        tiny = inner(a, b, index, source, state, columns, row_bytes, first, scale_a, scale_b, n)
+        tiny = inner(a, b, index, state, columns, row_bytes, first, scale_a, scale_b, n)
         set_rounding("rz")
         return tiny
 

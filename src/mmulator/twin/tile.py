@@ -10,17 +10,50 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.codegen.ops import absolute, any_lane, bitcast, cast_ptr, leading_zeros, load, maximum, minimum, select, shuffle
+from mmulator.codegen.ops import (
+    absolute,
+    any_lane,
+    bitcast,
+    cast_ptr,
+    leading_zeros,
+    load,
+    maximum,
+    minimum,
+    select,
+    shuffle,
+    store,
+)
 from mmulator.codegen.rounding import strict
-from mmulator.codegen.types import boolean, f32, f64, i32, i64, u8, u32
+from mmulator.codegen.types import boolean, f32, f64, i8, i32, i64, u8, u32
 from mmulator.codegen.values import WIDE, Value
-from mmulator.twin.plan import A_BIAS, B_BIAS, HIGHEST, LOWEST, WINDOW, Plan
+from mmulator.twin.plan import A_BIAS, B_BIAS, HIGHEST, LOWEST, NEVER, WINDOW, Plan
 
 I, U, F, D, B = i32.vec(16), u32.vec(16), f32.vec(16), f64.vec(16), boolean.vec(16)
-BYTES = u8.vec(64)
+BYTES, SIGNED, HALF = u8.vec(64), i8.vec(64), i8.vec(32)
 CLAMPED = A_BIAS + B_BIAS - WINDOW  # relative codes up to here may hide a smaller exponent
 OUTLINED = f"noinline {WIDE}"
 NAN, INF, SIGN = 0x7FFFFFFF, 0x7F800000, 0x80000000
+
+
+class Slots:
+    """Values that live across a run-time loop: a stack slot each, which LLVM turns into a register."""
+
+    def __init__(self, start: list[Value]) -> None:
+        self.slots = [value.b.alloca(value.ty) for value in start]
+        self.put(start)
+
+    def get_one(self, n: int) -> Value:
+        return self.slots[n].b.load(self.slots[n].ty.to, self.slots[n])
+
+    def put_one(self, n: int, value: Value) -> None:
+        value.b.store(value, self.slots[n])
+
+    def get(self) -> list[Value]:
+        return [self.get_one(n) for n in range(len(self.slots))]
+
+    def put(self, values: list[Value]) -> None:
+        for n, value in enumerate(values):
+            self.put_one(n, value)
 
 
 class Row:
@@ -34,111 +67,148 @@ class Row:
         self.lasts = cast_ptr(u32, a + length * (lane + 4))
         self.offsets = cast_ptr(i32, a + length * (lane + 8))
         self.header = cast_ptr(i32, a + length * (lane + 12))
-        # an emax below every exponent the types can produce
-        lowest = max(LOWEST, plan.floor + 127)
-        self.largest = BYTES(u8(0 if plan.biased else lowest))
 
-    def codes(self, pointer: Value, j: int) -> Value:
-        return bitcast(BYTES, U(pointer[j]))
+    @staticmethod
+    def lowest(plan: Plan) -> Value:
+        """Codes of an emax below every exponent that the types can produce."""
+        return BYTES(u8(0 if plan.biased else max(LOWEST, plan.floor + 127)))
 
-    def align(self, bias: Any) -> Value:
-        """emax of all columns as powers of two; True if the fast path cannot serve them.
+    def look(self, j: Value, codes: Value, largest: Value) -> Value:
+        """The largest sums of codes, product j being one of them. codes: of its row of B."""
+        return maximum(largest, codes + bitcast(BYTES, U(self.exponents[j])))
 
-        bias, to be added to sums of codes: one i32 (relative), i32 lanes for each 16 columns (scaled), or None.
+    def align(self, largest: Value, state: Value, bias: Any) -> Value:
+        """Biased exponents emax of all columns (`fields`); True if the fast path cannot serve them.
+
+        largest: sums of codes. state: what state_fields gave. bias, to be added to codes: one i32 (relative), i32 lanes for
+        each 16 columns (scaled), or None.
         """
-        plan = self.plan
         self.bias = bias
+        if self.plan.scaled:
+            return self._align_scaled(largest, state, bias)
         bad = boolean(0)
-        if plan.relative:
-            bad = self._absolute(bias)
-        codes = bitcast(U, self.largest)
+        if self.plan.relative:
+            largest, bad = self._absolute(largest, bias)
+        self.fields = maximum(largest, state)
+        if len(self.vectors) < 4:  # the other bytes of a lane are of no column
+            self.fields = bitcast(BYTES, bitcast(U, self.fields) & ((1 << 8 * len(self.vectors)) - 1))
+        return bad | any_lane(self.fields > HIGHEST)
+
+    def state_fields(self) -> Value:
+        """Exponents of the accumulator, in bytes as codes are."""
         fields = U(0)
-        self.powers = []
         for v in self.vectors:
-            at = 23 - 8 * v
-            power = (codes << at if at >= 0 else codes >> -at) & INF
-            if plan.scaled:
-                power, lost = self._scaled(power, bias[v])
-                bad = bad | lost
             c = bitcast(U, load(F, self.state, 16 * v))
-            c_power = c & INF
-            if plan.state.name == "f16" and not plan.widen_c:
-                c_power = select((c & 0x7FFFFFFF) == 0, c_power, maximum(c_power, U(113 << 23)))
-            power = maximum(power, c_power)
-            if plan.scaled:  # the accumulator is aligned as unscaled products are
-                bad = bad | any_lane(U(I(power >> 23) - bias[v] - LOWEST) > U(HIGHEST - LOWEST))
-            self.powers.append(power)
-            fields = fields | (power >> 23 << (8 * v))
+            fields = fields | ((c >> 23 - 8 * v if v < 3 else c << 1) & (0xFF << 8 * v))
+        found = bitcast(BYTES, fields)
+        if self.plan.state.name == "f16" and not self.plan.widen_c:
+            found = select(found == 0, found, maximum(found, BYTES(u8(113))))
+        return found
+
+    def _absolute(self, codes: Value, bias: Value) -> tuple[Value, Value]:
+        """Relative codes made f32 exponents; True if that leaves the bytes, or some exponent was clamped."""
+        plan = self.plan
+        clamped = (codes - (plan.zero_codes + 1)) < BYTES(u8(CLAMPED - plan.zero_codes))
+        lost = any_lane(clamped | (codes > plan.top_codes))
+        largest = select(codes > plan.zero_codes, codes + BYTES(u8(bias)), BYTES(u8(LOWEST)))
+        return largest, lost | (bias < LOWEST - CLAMPED - 1) | (bias > HIGHEST - plan.top_codes)
+
+    def _align_scaled(self, largest: Value, state: Value, bias: list[Value]) -> Value:
+        plan, codes, own, fields, bad = self.plan, bitcast(U, largest), bitcast(U, state), U(0), boolean(0)
+        for v in self.vectors:
+            code = (codes >> 8 * v) & 0xFF
+            field = select(code > plan.zero_codes, I(code) + bias[v], I(LOWEST))
+            bad = bad | any_lane((code > plan.top_codes) | (field < LOWEST) | (field > HIGHEST))
+            field = maximum(field, I((own >> 8 * v) & 0xFF))
+            # the accumulator is aligned as unscaled products are
+            bad = bad | any_lane(U(field - bias[v] - LOWEST) > U(HIGHEST - LOWEST))
+            fields = fields | (U(field) << (8 * v))
         self.fields = bitcast(BYTES, fields)
         return bad | any_lane(self.fields > HIGHEST)
 
-    def _absolute(self, bias: Value) -> Value:
-        """Relative codes made f32 exponents; True if that leaves the bytes, or some exponent was clamped."""
-        plan, codes = self.plan, self.largest
-        clamped = (codes - (plan.zero_codes + 1)) < BYTES(u8(CLAMPED - plan.zero_codes))
-        lost = any_lane(clamped | (codes > plan.top_codes))
-        self.largest = select(codes > plan.zero_codes, codes + BYTES(u8(bias)), BYTES(u8(LOWEST)))
-        return lost | (bias < LOWEST - CLAMPED - 1) | (bias > HIGHEST - plan.top_codes)
-
-    def _scaled(self, power: Value, bias: Value) -> tuple[Value, Value]:
-        field = power >> 23
-        power = select(field > self.plan.zero_codes, power + U(bias << 23), U(LOWEST << 23))
-        return power, any_lane((field > self.plan.top_codes) | (I(power) < LOWEST << 23))
-
     def start(self) -> None:
-        """Accumulators, and the least last-bit code of an exact product."""
+        """Accumulators, and the least sum of last-bit codes of an exact product."""
         plan = self.plan
         step = 52 - plan.fraction if plan.double else 23 - plan.fraction
-        self.sums, self.bases = [], []
-        bounds = U(0)
-        for v, power in enumerate(self.powers):
+        sums, bounds = [], U(0)
+        self.bases = []
+        for v, power in enumerate(powers(self.fields, self.vectors)):
             base = power + (step << 23 | 1 << 22)
             if plan.scaled:
                 base = base - U(self.bias[v] << 23)
                 bounds = bounds | (U(maximum(minimum(I(power >> 23) - self.bias[v], I(255)), I(0))) << (8 * v))
             self.bases.append(base)
             value = bitcast(F, base)
-            self.sums.append(D(value) if plan.double else value)
+            sums.append(D(value) if plan.double else value)
         bound = bitcast(BYTES, bounds) if plan.scaled else self.fields
         if plan.relative:
-            zero, most = i32(0), i32(255)
-            bound = uadd_sat(bound, BYTES(u8(minimum(maximum(zero - self.bias, zero), most))))
-            bound = usub_sat(bound, BYTES(u8(minimum(maximum(self.bias, zero), most))))
-        self.bound = usub_sat(bound, BYTES(u8(plan.fraction)))
-        self.inexact = BYTES(u8(0))
+            unit, zero, most = self.bias + plan.unit, i32(0), i32(255)
+            bound = uadd_sat(bound, BYTES(u8(minimum(maximum(zero - unit, zero), most))))
+            bound = usub_sat(bound, BYTES(u8(minimum(maximum(unit, zero), most))))
+        else:
+            bound = usub_sat(bound, BYTES(u8(plan.unit)))
+        bound = bitcast(SIGNED, minimum(bound, BYTES(u8(NEVER))) ^ 0x80)
+        self.bounds = [shuffle(bound, None, list(range(n, n + 32))) for n in (0, 32)]
+        self.sums, self.inexact = Slots(sums), Slots([HALF(i8(0)) for _ in self.bounds])
 
-    def step(self, j: int, values: list[Value], row: Value) -> None:
-        """Product j: add a * b, and count the inexact negative ones."""
-        plan, ty = self.plan, D if self.plan.double else F
-        a = ty(self.values[j])
-        self.sums = [strict("fma", ty, b, a, s) for b, s in zip(values, self.sums)]
-        last = load(BYTES, row + (len(self.vectors) * 16 * plan.lane + 64) + i64(self.offsets[j]))
-        weight = uadd_sat(last, self.codes(self.lasts, j))
-        self.inexact = select(weight < self.bound, self.inexact + 2, self.inexact)
+    def add(self, j: Value, v: int, value: Value) -> None:
+        """Product j: add a * b to the columns of vector v. value: of the row of B."""
+        ty = D if self.plan.double else F
+        self.sums.put_one(v, strict("fma", ty, value, ty(self.values[j]), self.sums.get_one(v)))
 
-    def finish(self) -> list[Value]:
-        """The rounded sums, as f32."""
-        plan = self.plan
-        counts = bitcast(U, self.inexact)
-        results = []
+    def count(self, j: Value, row: Value) -> None:
+        """Count product j where it is inexact and negative."""
+        at = row + (len(self.vectors) * 16 * self.plan.lane + 64) + i64(self.offsets[j])
+        own = bitcast(HALF, u32.vec(8)(self.lasts[j]))
+        for h, bound in enumerate(self.bounds):
+            below = load(HALF, at, 32 * h) + own < bound
+            self.inexact.put_one(h, self.inexact.get_one(h) - minus_one(HALF, below))
+
+    def totals(self) -> list[Value]:
+        """Sums of the products in units of 2**(emax - F), the inexact negative ones one too low."""
+        totals = []
         self.overflow = B(boolean(0))
-        for v, power in enumerate(self.powers):
-            c = load(F, self.state, 16 * v)
-            scale = bitcast(F, U((254 + plan.fraction) << 23) - power)
-            total = I(c * scale) + I((counts >> (8 * v + 1)) & 127)
-            if plan.double:
-                halves = bitcast(i32.vec(32), self.sums[v])
-                low = shuffle(halves, None, list(range(0, 32, 2)))
-                total = total + low
-                if plan.wide_sum:
-                    high = shuffle(halves, None, list(range(1, 32, 2)))
-                    start = shuffle(bitcast(i32.vec(32), D(bitcast(F, self.bases[v]))), None, list(range(1, 32, 2)))
-                    fits = ((high - start) == (low >> 31)) & ((U(low) + 0x78000000) < 0xF0000000)
-                    self.overflow = self.overflow | ~fits
-            else:
-                total = total + bitcast(I, self.sums[v]) - bitcast(I, self.bases[v])
-            results.append(rounded_half(plan, total, power) if plan.state.name == "f16" else rounded(plan, total, power))
-        return results
+        for total in self.sums.get():
+            if not self.plan.double:
+                totals.append(I(bitcast(U, total) & 0x7FFFFF) - 0x400000)
+                continue
+            low, high = halves(total)
+            if self.plan.wide_sum:
+                start = halves(D(bitcast(F, self.bases[len(totals)])))[1]
+                fits = ((high - start) == (low >> 31)) & ((U(low) + 0x78000000) < 0xF0000000)
+                self.overflow = self.overflow | ~fits
+            totals.append(low)
+        return totals
+
+    def counts(self) -> Value:
+        return shuffle(self.inexact.get_one(0), self.inexact.get_one(1), list(range(64)))
+
+
+def finish(plan: Plan, totals: list[Value], counts: Value, fields: Value, state: Value) -> None:
+    """Add the accumulator to `totals`, round, and make that the accumulator."""
+    words, vectors = bitcast(U, counts), range(len(totals))
+    for v, power in enumerate(powers(fields, vectors)):
+        scale = bitcast(F, U((254 + plan.fraction) << 23) - power)
+        total = totals[v] + I((words >> (8 * v)) & 255) + I(load(F, state, 16 * v) * scale)
+        result = rounded_half(plan, total, power) if plan.state.name == "f16" else rounded(plan, total, power)
+        store(result, state, 16 * v)
+
+
+def powers(fields: Value, vectors: range) -> list[Value]:
+    """2**emax, from its biased exponents in bytes, for each 16 columns."""
+    words = bitcast(U, fields)
+    return [(words << 23 - 8 * v if v < 3 else words >> 1) & INF for v in vectors]
+
+
+def halves(value: Value) -> tuple[Value, Value]:
+    """Lower and upper words of 16 f64 lanes."""
+    both = bitcast(i32.vec(32), value)
+    return shuffle(both, None, list(range(0, 32, 2))), shuffle(both, None, list(range(1, 32, 2)))
+
+
+def minus_one(ty: Any, mask: Value) -> Value:
+    """-1 where the mask is true, else 0: what a comparison of less than 64 bytes gives without a mask register."""
+    return mask.b.emit(ty, f"sext {mask.typed} to {ty.llvm}")
 
 
 def uadd_sat(a: Value, c: Value) -> Value:

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text
 from mmulator.codegen.locks import Lock
+from mmulator.codegen.named import NamedLibrary as Library
 from mmulator.lazy import cached_property
 from mmulator.numerics.profiles import DotKey, profile_for
 from mmulator.twin.exact import dot_exact, exact_for, pack_a_exact, pack_b_exact
@@ -102,10 +102,13 @@ def _build(key: DotKey, device: str) -> Twin:
             parts, pack_a, pack_b, dot = software_for(key, p), pack_a_software, pack_b_software, dot_software
         case _:
             parts, pack_a, pack_b, dot = exact_for(key, p), pack_a_exact, pack_b_exact, dot_exact
-    functions = [
-        pack_a(parts, "pack_a"),
-        pack_b(parts, "pack_b", rows=False),
-        pack_b(parts, "pack_b_rows", rows=True),
-        dot(parts, "dot"),
-    ]
-    return Twin(key, device, Library(library_text(functions)), cache(parts.a_bytes), cache(parts.b_bytes))
+
+    def text() -> str:
+        return library_text([
+            pack_a(parts, "pack_a"),
+            pack_b(parts, "pack_b", rows=False),
+            pack_b(parts, "pack_b_rows", rows=True),
+            dot(parts, "dot"),
+        ])  # fmt: skip
+
+    return Twin(key, device, Library(f"twin {parts!r}", text), cache(parts.a_bytes), cache(parts.b_bytes))

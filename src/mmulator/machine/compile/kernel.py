@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.codegen.engine import Library
-from mmulator.codegen.loading import ensure, symbols
+from mmulator.codegen.lang import Native
 from mmulator.codegen.locks import no_fork
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import i32, u64
@@ -22,6 +21,8 @@ from mmulator.errors import InternalError
 from mmulator.isa.effects import Ends, Memory
 from mmulator.isa.types import type_bits
 from mmulator.lazy import cached_property
+from mmulator.machine.compile.code import BlockCode
+from mmulator.machine.compile.code import groups as code_groups
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.machine.emit.code import MatrixTables
@@ -60,8 +61,6 @@ from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_off
 from mmulator.ptx.tree import Function, Instruction, Module, Symbol, Variable
 from mmulator.twin.sfu import tables_for
 
-GROUP = 160  # PTX instructions compiled together
-
 Progress = Callable[[int, int], None]
 
 
@@ -94,7 +93,7 @@ class CompiledKernel:
     instructions: int
     seconds: float
     from_cache: bool
-    libraries: list[Library]
+    blocks: BlockCode
     notes: list[str] = field(default_factory=list)
     kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
     pace: float = field(default=0.0, compare=False)
@@ -132,6 +131,11 @@ class CompiledKernel:
         """Blocks with matrix instructions, and their multiply-accumulates."""
         macs = [sum(instruction_macs(i) for i in b.body) for b in self.program.blocks]
         return [(n, number) for n, number in enumerate(macs) if number]
+
+    @cached_property
+    def most_macs(self) -> int:
+        """Multiply-accumulates of the block that has most."""
+        return max((number for _, number in self.matrix_blocks), default=0)
 
     @cached_property
     def registers(self) -> int:
@@ -241,35 +245,24 @@ class Jit:
         places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
         local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
         check_frames(self.program.entry.function, frame_bytes, local)
-        ensure([run_clusters.under(self.options.events) or run_clusters])
         blocks = self.program.blocks
-        code = np.zeros(len(blocks), np.uint64)
+        natives: dict[str, Native] = {}
         classes = [Counter(instruction_class(i) for i in _instructions(b)) for b in blocks]
-        total = sum(sum(c.values()) for c in classes)
-        libraries: list[Library] = []
-        done = 0
-        at = 0
-        cached = True
-        while at < len(blocks):
-            group: list[Block] = []
-            weight = 0
-            while at < len(blocks) and (not group or weight + sum(classes[at].values()) <= GROUP):
-                weight += sum(classes[at].values())
-                group.append(blocks[at])
-                at += 1
-            library = self._compile_group(group)
-            cached = cached and library.cached
-            for b in group:
-                code[b.index] = library.address(f"block{b.index}")
-            libraries.append(library)
-            done += weight
-            if progress:
-                progress(done, total)
-        self.meaning.wgmma.find_rivals(self.matrix)
+        sizes = [sum(c.values()) for c in classes]
+        code = BlockCode(len(blocks))
+        try:
+            for group in code_groups(sizes):
+                code.take(self._text([blocks[n] for n in group], natives), group)
+            self.meaning.wgmma.find_rivals(self.matrix)
+            runs = run_clusters.under(self.options.events) or run_clusters
+            code.load([*natives.values(), runs], lambda done: progress and progress(sum(sizes[:done]), sum(sizes)))
+        except BaseException:
+            code.give_up()
+            raise
         callees = [(f.entry, places[n]) for n, f in self.program.functions.items()]
         return CompiledKernel(
-            self.program, self.image, self.shared, code, self.sites, classes, callees, frame_bytes, local, self.matrix,
-            self.queues, self.movers, self.mbarriers, total, time.perf_counter() - start, cached, libraries, self.notes(),
+            self.program, self.image, self.shared, code.table, self.sites, classes, callees, frame_bytes, local, self.matrix,
+            self.queues, self.movers, self.mbarriers, sum(sizes), time.perf_counter() - start, code.cached, code, self.notes(),
         )  # fmt: skip
 
     def notes(self) -> list[str]:
@@ -314,17 +307,16 @@ class Jit:
             )
         return said
 
-    def _compile_group(self, group: list[Block]) -> Library:
+    def _text(self, group: list[Block], natives: dict[str, Native]) -> str:
+        """LLVM text of these blocks. natives: what they call is added."""
         builders = []
-        names: set[str] = set()
         for block in group:
-            builder, natives = self._write(block)
+            builder, called = self._write(block)
             builders.append(builder)
-            ensure(natives.values())
-            names |= set(builder.declared)
-        return Library(module_text(builders), 1, symbols(names))
+            natives |= called
+        return module_text(builders)
 
-    def _write(self, block: Block) -> tuple[Builder, dict[str, Any]]:
+    def _write(self, block: Block) -> tuple[Builder, dict[str, Native]]:
         b = Builder(f"block{block.index}", i32, BLOCK_PARAMS)
         with b:
             e = Emitter(self, b, block, self.frames[block.function.function.name])

@@ -87,6 +87,8 @@ class BlockEmitter:
         self.current: Instruction | None = None
         self.lanes = LANES
         self.shadow: Shadow | None = None  # which lanes hold a value in which register, if anybody asks
+        self.shares: dict[int, Any] = {}  # of instructions, by id, in what is done together (meaning/products.py)
+        self.own = self.regs  # the block's own memory for that
         self._rooms: dict[int, list[str]] = {}  # stack memory by its bytes
         self._taken: dict[int, int] = {}  # how many of each the current instruction has
 
@@ -177,6 +179,23 @@ class BlockEmitter:
                 value, place = self.values[name], self._place(name)
                 self.b.store(select(self.active, value, self.b.load(value.ty, place, align=4)), place, align=4)
                 del self.dirty[name]
+
+    def place_now(self, name: str, bits: int) -> int | None:
+        """Where in the register file a register of so many bits has the value that it has here, if it lies there at all."""
+        if name in self.dirty or name in self.seen or type_bits(self.frame.types[name]) != bits:
+            return None
+        return self.frame.slots.get(name)
+
+    def place_then(self, name: str, bits: int) -> int | None:
+        """Where a register of so many bits may be written at once, by an operation of all lanes: it lives on there."""
+        if name in self.seen or type_bits(self.frame.types[name]) != bits or name not in self.frame.live_out[self.block.index]:
+            return None
+        return self.frame.slots.get(name)
+
+    def written(self, name: str) -> None:
+        """A register's place in the register file has its new value."""
+        self.values.pop(name, None)
+        self.dirty.pop(name, None)
 
     # operands -------------------------------------------------------------------------------------------------------
     def guard(self, ins: Instruction) -> Value | None:

@@ -146,8 +146,6 @@ class Placement:
     def __init__(self, buffers: Sequence[Buffer], regions: Sequence[Region], align: int, heap: Heap) -> None:
         self.copies: list[tuple[np.ndarray, np.ndarray, bool]] = []
         self._before: list[np.ndarray] | None = None
-        if not heap.edge and not any(b.host % align for b in buffers):
-            return  # regions are where they say
         for group in _overlapping([*buffers, *regions]):
             if heap.edge or any(b.host % align for b in group if b.host != b.start):
                 self._copy(group, align, heap)
@@ -210,6 +208,16 @@ def _overlapping(buffers: Sequence[Buffer | Region]) -> Iterator[list[Buffer | R
         end = max(end, b.host + b.size)
     if group:
         yield group
+
+
+IN_PLACE = Placement((), (), 1, Heap())
+
+
+def placed(buffers: Sequence[Buffer], regions: Sequence[Region], align: int, heap: Heap) -> Placement:
+    """Where a launch has its buffers: where they are, for all but a few. Regions are where they say."""
+    if not heap.edge and (align == 1 or not any(b.host % align for b in buffers)):
+        return IN_PLACE
+    return Placement(buffers, regions, align, heap)
 
 
 class Arena:

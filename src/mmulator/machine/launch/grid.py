@@ -15,7 +15,7 @@ import numpy as np
 
 from mmulator.errors import LaunchError
 from mmulator.machine.compile.kernel import CompiledKernel
-from mmulator.machine.launch.arena import Heap, Placement, pointer
+from mmulator.machine.launch.arena import Heap, placed, pointer
 from mmulator.machine.launch.arguments import Arguments, Buffer
 from mmulator.machine.launch.events import Subscriber
 from mmulator.machine.launch.line import Line
@@ -54,11 +54,19 @@ class Grid:
         self.printer = Printer(self.stop)
         self.params = self.heap.bytes(arguments.params.nbytes, 8)
         self.workspace = self.heap.bytes(len(WORKSPACE), 8)
+        self.slots = max([(s + b.nbytes >> SLOT_SHIFT) + 2 for s, b, _ in kernel.image.buffers], default=0)
+        self.slots = max(self.slots, kernel.image.next_slot)  # of the module alone
         self.rows, self.filled = 0, False  # of windows, that a launch has filled in; with memory of its own
-        self.windows = np.zeros(0, np.uint8)
+        self.windows, self._first = np.zeros(0, np.uint8), 0  # and where it begins
         self.line = Line(self.heap)
         self.launch = self._launch()
         self._fields = memoryview(self.launch.view(np.uint8))  # type: ignore[arg-type]
+        tiles = kernel.matrix.tile_bytes * self.warpgroups * self.tiles
+        registers = (kernel.frame_bytes + kernel.local_bytes * LANES) * shape.warps
+        self.cluster_bytes = (registers + shape.shared + tiles) * shape.cluster_size  # while it runs, by far the most of it
+        self._own: list[tuple[int, ...]] = [(SLOT_PARAM, pointer(self.params), self.params.nbytes, 0)]  # rows that stay
+        if shape.cooperative:
+            self._own.append((SLOT_GRID, pointer(self.workspace), len(WORKSPACE), 1))
         self.fill_in(kernel, shape, arguments, seed, threads)
         self.subscriber = subscriber
         if subscriber is not None:
@@ -72,7 +80,7 @@ class Grid:
         if kernel.image.buffers:
             self.buffers = [*(Buffer(s, b, "a module variable", w) for s, b, w in kernel.image.buffers), *self.buffers]
         self.regions = Regions(map(replace, arguments.regions)) if self.heap.edge else arguments.regions
-        self.placement = Placement(self.buffers, self.regions, self.atomic_bytes, self.heap)
+        self.placement = placed(self.buffers, self.regions, self.atomic_bytes, self.heap)
         self.params[:] = arguments.params
         if shape.cooperative:
             self.workspace[:] = WORKSPACE
@@ -80,8 +88,9 @@ class Grid:
         self.line.begin(shape.clusters)
         self.printer.text.clear()
         self.printer.size = 0
-        slots = max((b.start + b.size >> SLOT_SHIFT for b in self.buffers), default=0) + 2
-        slots = max(slots, kernel.image.next_slot)
+        slots = self.slots
+        for b in arguments.buffers:
+            slots = max(slots, (b.start + b.size >> SLOT_SHIFT) + 2)
         if arguments.buffers or self.rows != slots or self.filled:
             self._fill_windows(slots)
         self.filled = bool(arguments.buffers)
@@ -90,7 +99,8 @@ class Grid:
         if self.placement.copies and self.regions:
             self.regions = Regions(self.regions)  # they lie elsewhere
         self.table = self.heap.hold(self.regions.table)
-        _TABLES.pack_into(self._fields, _WINDOWS, pointer(self.windows), slots, pointer(self.table), len(self.table))
+        table = pointer(self.table) if self.heap.edge else self.regions.address
+        _TABLES.pack_into(self._fields, _WINDOWS, self._first, slots, table, len(self.table))
         _EXTENT.pack_into(self._fields, _NCTAID, *shape.grid)
         _WORD.pack_into(self._fields, _SEED, seed & 0xFFFFFFFFFFFFFFFF)
 
@@ -98,33 +108,31 @@ class Grid:
         """Bring what was stored to the arrays of the caller, wherever it was stored."""
         self.placement.finish()
 
+    def leave(self) -> None:
+        """Nothing of the caller's is kept with what is kept."""
+        del self.kernel, self.shape, self.arguments, self.buffers, self.placement, self.regions, self.table
+
     @property
     def memory(self) -> Sequence[Buffer | Region]:
         """All that has a name in messages."""
         return [*self.buffers, *self.arguments.regions.given, *self.arguments.regions]
-
-    @property
-    def cluster_bytes(self) -> int:
-        """Memory of a cluster while it runs, by far the most of it."""
-        k, s = self.kernel, self.shape
-        tiles = k.matrix.tile_bytes * self.warpgroups * self.tiles
-        return ((k.frame_bytes + k.local_bytes * LANES) * s.warps + s.shared + tiles) * s.cluster_size
 
     def _fill_windows(self, slots: int) -> None:
         """The table of windows, for slots below that."""
         size = slots * _ROW.size
         if self.heap.edge or size > self.windows.nbytes:
             self.windows = self.heap.bytes(size if self.heap.edge else 2 * size, 8)
+            self._first = pointer(self.windows)
         else:
             self.windows[: self.rows * _ROW.size] = 0
         self.rows = slots
         rows = memoryview(self.windows)  # type: ignore[arg-type]
         for b in self.buffers:
-            for slot in range(b.start >> SLOT_SHIFT, ((b.start + max(b.size, 1) - 1) >> SLOT_SHIFT) + 1):
-                _ROW.pack_into(rows, slot * _ROW.size, b.host, b.start, b.size, b.writable)
-        _ROW.pack_into(rows, SLOT_PARAM * _ROW.size, pointer(self.params), SLOT_PARAM << SLOT_SHIFT, self.params.nbytes, 0)
-        if self.shape.cooperative:
-            _ROW.pack_into(rows, SLOT_GRID * _ROW.size, pointer(self.workspace), SLOT_GRID << SLOT_SHIFT, len(WORKSPACE), 1)
+            start, size = b.start, b.size
+            for slot in range(start >> SLOT_SHIFT, ((start + max(size, 1) - 1) >> SLOT_SHIFT) + 1):
+                _ROW.pack_into(rows, slot * _ROW.size, b.host, start, size, b.writable)
+        for slot, host, size, writable in self._own:
+            _ROW.pack_into(rows, slot * _ROW.size, host, slot << SLOT_SHIFT, size, writable)
 
     def _launch(self) -> np.ndarray:
         """What is the same for all launches of a kernel in blocks of one shape."""

@@ -51,7 +51,7 @@ def keep(grid: Grid, residents: Sequence[Resident]) -> None:
             break
         spare.append(resident)
         del resident.grid
-    del grid.kernel, grid.shape, grid.arguments, grid.buffers, grid.placement, grid.regions, grid.table
+    grid.leave()
     kernel.kept[key] = grid, spare
     for old_key in list(kernel.kept)[:-KEPT_SHAPES]:
         kernel.kept.pop(old_key, None)

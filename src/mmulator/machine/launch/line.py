@@ -39,7 +39,7 @@ class Line:
         self.begin(0)
 
     def begin(self, clusters: int, first: Sequence[int] = (), last: Sequence[int] = (), taken: int = 0) -> None:
-        """So many clusters, of which some begin in an order of their own; or those that have numbers from `taken` on."""
+        """So many clusters, of which some begin in an order of their own, and so many never will."""
         self.clusters, self.first, self.last = clusters, first, last
         self._numbers = np.array([*first, *last], np.uint64) if first else None
         numbers = 0 if self._numbers is None else pointer(self._numbers)

@@ -48,13 +48,14 @@ class Region:
 
 
 class Regions(tuple[Region, ...]):
-    """Regions in the order of their addresses, none of which overlaps another. table: as native code reads them. lowest: where
-    the first begins that is not below 4 GiB. given: as what a launch was given some of them, for messages.
+    """Regions in the order of their addresses, none of which overlaps another. table: as native code reads them, at `address`.
+    lowest: where the first begins that is not below 4 GiB. given: as what a launch was given some of them, for messages.
 
     Raises LaunchError for a region where kernels have shared, local or other memory.
     """
 
     table: np.ndarray
+    address: int
     lowest: int
     given: Sequence[Region]
 
@@ -69,6 +70,7 @@ class Regions(tuple[Region, ...]):
                 raise LaunchError(f"{r.label} lies at 0x{r.start:x}, where kernels have shared and local memory")
             words += (r.host, r.start, r.size, r.writable)
         made.table = np.frombuffer(bytearray(struct.pack(f"<{len(words)}Q", *words)), WINDOW)
+        made.address = pointer(made.table)
         return made
 
     @classmethod
@@ -79,7 +81,7 @@ class Regions(tuple[Region, ...]):
         if first and (last := regions[first - 1]).end > BELOW:
             raise LaunchError(f"{last.label} lies at 0x{last.start:x}, where kernels have shared and local memory")
         made.lowest = regions[first].start if first < len(regions) else 1 << 64
-        made.table, made.given = table, ()
+        made.table, made.address, made.given = table, pointer(table), ()
         return made
 
     def has(self, piece: Region) -> bool:
@@ -94,7 +96,7 @@ class Regions(tuple[Region, ...]):
     def for_launch(self, given: Sequence[Region]) -> Regions:
         """The same memory, of which a launch was given these."""
         made = tuple.__new__(Regions, self)
-        made.table, made.lowest, made.given = self.table, self.lowest, given
+        made.table, made.address, made.lowest, made.given = self.table, self.address, self.lowest, given
         return made
 
 

@@ -77,9 +77,14 @@ class Resident:
         self.warps = self.arena.view("warps", WARP)
         self._describe()
         self._renewed()
-        self.numbers, self.single, self.begun, self.finished, self.left, self.counts, self.others = (
-            self.cluster[name] for name in ("number", "single", "begun", "finished", "left", "counts", "others")
-        )
+        (
+            self.numbers, self.single, self.begun, self.finished, self.left, self.counts, self.others, self.seeded, self.seeds,
+            self.hints,
+        ) = (
+            self.cluster[name] for name in (
+                "number", "single", "begun", "finished", "left", "counts", "others", "seeded", "seed", "hints",
+            )
+        )  # fmt: skip
         self.address = self.arena.at("cluster")
         self.join(grid)
 
@@ -90,9 +95,8 @@ class Resident:
     def join(self, grid: Grid) -> None:
         """A launch, perhaps another than before: its seed, and no hints to regions that it may not have."""
         self.grid = grid
-        self.cluster["seeded"], self.cluster["seed"] = grid.seed != 0, grid.seed % len(self.warps)
-        self.cluster["hints"] = 0
-        self.begun[0] = 0
+        self.seeded[0], self.seeds[0], self.begun[0] = grid.seed != 0, grid.seed % len(self.warps), 0
+        self.hints.fill(0)
 
     def _renewed(self) -> None:
         """What each cluster finds as the first did (runtime/scheduler.py: renew)."""

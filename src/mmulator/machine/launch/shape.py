@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
+from mmulator.lazy import cached_property
 from mmulator.machine.state import LANES
 
 Extent = tuple[int, int, int]
 
 
-@dataclass
+@dataclass(frozen=True)
 class LaunchShape:
     """grid: CTAs. block: threads of a CTA. cluster: CTAs of a cluster, which divides the grid.
     explicit: it was said. cooperative: all CTAs are resident at once."""
@@ -24,23 +26,26 @@ class LaunchShape:
     explicit: bool = False
     cooperative: bool = False
 
-    @property
+    @cached_property
     def warps(self) -> int:
         """Of a CTA."""
         return -(-self.threads // LANES)
 
-    @property
+    @cached_property
     def shared(self) -> int:
         return self.static_shared + self.dynamic_shared
 
-    @property
+    @cached_property
     def ctas(self) -> int:
         return prod(self.grid)
 
-    @property
+    @cached_property
     def cluster_size(self) -> int:
         return prod(self.cluster)
 
-    @property
+    @cached_property
     def clusters(self) -> int:
         return self.ctas // self.cluster_size
+
+
+shape_of = lru_cache(maxsize=256)(LaunchShape)  # programs launch in the same shapes again and again

@@ -48,7 +48,7 @@ class Calm:
 
     def __init__(self) -> None:
         self.seen: dict[int, _Seen] = {}
-        # clusters that were over, and when that was first seen: what they did may have changed anything
+        # clusters that were over, and when that was first seen: they may have changed anything
         self.over, self.since = 0, float("-inf")
 
     def look(self, cluster: int) -> None:

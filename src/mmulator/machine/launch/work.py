@@ -19,7 +19,7 @@ class Work:
 
     def same(self, other: Work) -> bool:
         """Whether it is the same work of the same kernel."""
-        return self._classes is other._classes and bool((self._counts == other._counts).all())
+        return self._classes is other._classes and self._counts.tobytes() == other._counts.tobytes()
 
     @property
     def total(self) -> int:

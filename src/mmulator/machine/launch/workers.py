@@ -43,6 +43,7 @@ MOMENT = 0.0003  # seconds of work that are not worth another thread
 PIECE = 0.002  # seconds that native code runs before it is asked again, about
 FIRST, MOST = 4096, 1 << 24  # blocks of code in a piece, at first and at most
 FIRST_MACS = 1 << 20  # and multiply-accumulates at first
+WORDS = 16  # in two lines of the cache, which are fetched together
 ROUND = 0.05  # seconds until who waits looks up
 Progress = Callable[[int, int], None]
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
@@ -99,6 +100,17 @@ class Counted:
         return over
 
 
+def _counters(workers: int, blocks: int) -> np.ndarray:
+    """Of each worker a row of zeros, a number for each block of code. No two rows share a line of the cache: the workers count at
+    every block."""
+    if workers == 1:
+        return np.zeros((1, blocks), np.uint64)
+    width = -(-blocks // WORDS) * WORDS
+    memory = np.zeros((workers + 1) * width, np.uint64)
+    skip = -pointer(memory) // 8 % WORDS
+    return memory[skip : skip + workers * width].reshape(workers, width)[:, :blocks]
+
+
 class Workers:
     """Threads of the host that take clusters until none is left, one fails, or the caller stops them."""
 
@@ -134,10 +146,11 @@ class Workers:
         self.single = grid.subscriber is not None and not grid.subscriber.quiet  # clusters go one by one
         self.alone = not grid.kernel.prints and not self.single  # the caller works, too
         self.error: BaseException | None = None
-        self.counts = np.zeros((grid.workers, len(grid.kernel.code)), np.uint64)
-        self.first_count = pointer(self.counts)
-        self.joined = self.deadline = float("inf")  # times: when others join (never again then), when the time is up
-        first = min(FIRST, FIRST_MACS // max((m for _, m in grid.kernel.matrix_blocks), default=1)) or 1
+        self.counts = _counters(grid.workers, len(grid.kernel.code))
+        self.first_count, self.next_count = pointer(self.counts), self.counts.strides[0]
+        # times: when others join (never again then), when the time is up, when better code of the kernel pays
+        self.joined = self.deadline = self.improved = float("inf")
+        first = min(FIRST, FIRST_MACS // (grid.kernel.most_macs or 1)) or 1
         self.meet = grid.shape.cooperative and self.clusters > 1  # they wait for each other: turns are short from the start
         self.piece = first if self.meet else grid.kernel.piece or first
         if slice:
@@ -193,7 +206,7 @@ class Workers:
 
     def _run(self, resident: Resident, worker: int) -> None:
         """Run clusters until they are over, or for a turn."""
-        resident.counts[0] = self.first_count + worker * self.counts.strides[0]
+        resident.counts[0] = self.first_count + worker * self.next_count
         subscriber = self.grid.subscriber
         if subscriber is not None:
             resident.cluster["log"] = subscriber.log(worker)
@@ -224,8 +237,8 @@ class Workers:
         if subscriber is not None:
             subscriber.settle(cluster)
             begun = self._begun()
-            rest = self.clusters - self.finished
-            if len(begun) == rest and subscriber.stalled(begun, self.finished):
+            all_of_them = len(begun) == self.clusters - self.finished  # that are not over
+            if all_of_them and subscriber.stalled(begun, self.finished):
                 raise self._told(describe_livelock(begun), *begun)
         if result in (Stop.EXITED, Stop.INTERRUPTED):
             self._settle(resident, True)
@@ -295,6 +308,9 @@ class Workers:
                 self.join_in(more)
         if self.meanwhile is not None:
             self.meanwhile()
+        if now > self.improved:
+            self.improved = float("inf")
+            self.grid.kernel.blocks.improve()
         if now > self.deadline:
             raise _Late
 
@@ -323,6 +339,7 @@ class Workers:
 
     def _run_grid(self, timeout: float | None) -> Outcome:
         grid, start = self.grid, time.perf_counter()
+        self.improved = start + grid.kernel.blocks.patience
         if timeout is not None:
             self.deadline = start + timeout
         self.joined = start + MOMENT

@@ -1,9 +1,9 @@
 """What instructions do: one file a chapter of the PTX ISA, named as the chapter's rows in isa/.
 
 binding.py says how a function is bound to its rows; that every row that runs has one is proved here, at import. Other files are
-vocabulary: scope.py (lane-wise functions), lanewise.py, operands.py, matrix_operands.py, calls.py, builtins.py, convergence.py,
-definedness.py, bounds.py (with an emitter), floatbits.py, narrow.py, minifloat.py, approximate.py (bits), quotient.py (rows that
-program/as_ptxas makes).
+vocabulary: scope.py (lane-wise functions), lanewise.py, operands.py, matrix_operands.py, products.py, calls.py, builtins.py,
+convergence.py, definedness.py, bounds.py (with an emitter), floatbits.py, narrow.py, minifloat.py, approximate.py (bits),
+quotient.py (rows that program/as_ptxas makes).
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ from mmulator.machine.meaning import (
 from mmulator.machine.meaning.binding import bound_files, meaning_of, prove
 from mmulator.machine.meaning.calls import load_register_parameters
 from mmulator.machine.meaning.lanewise import run
+from mmulator.machine.meaning.products import prepare
 from mmulator.machine.runtime.hooks_operands import fragment_operated, fragment_scaled, members_given
 from mmulator.machine.state import FULL
 from mmulator.program.as_ptxas import quotient as quotient_rows
@@ -135,6 +136,7 @@ def write_block(e: Emitter) -> None:
         e.begin(block.after)
         receive(e, block.after)
         definedness.received(e, block.after)
+    prepare(e)
     for n, ins in enumerate(block.body):
         e.begin(ins)
         if n == 0:

@@ -26,6 +26,7 @@ from mmulator.machine.meaning.matrix_operands import (
 )
 from mmulator.machine.meaning.matrix_operands import metadata as metadata_of
 from mmulator.machine.meaning.operands import elements
+from mmulator.machine.meaning.products import join
 from mmulator.machine.runtime.hooks_operands import Operand as Shared
 from mmulator.machine.state import Cta
 from mmulator.ptx.tree import Immediate, Instruction, Operand
@@ -39,6 +40,8 @@ def mma(e: Emitter, ins: Instruction) -> None:
 
 
 def multiply(e: Emitter, ins: Instruction, form: Form) -> None:
+    if join(e, ins):
+        return
     d, a, b, c, *rest = ins.operands
     selector, metadata = 0, null(u32)
     if form.sparse:

@@ -137,6 +137,7 @@ class Outlined(Native):
     ) -> None:
         self.name, self.attributes, self.returns = name, attributes, void
         self._out, self._body = out, body
+        self.function = body
         self.params = [*((f"a{n}", ptr_to(t)) for n, t in enumerate(ins)), ("d", ptr_to(out))]
 
     def is_like(self, other: Native) -> bool:

@@ -1,0 +1,109 @@
+"""The first and the second start of a program that launches one kernel: whole processes in turns, cold and warm.
+
+    python benchmarks/bench_start.py [gemm1024 ...] [--rounds 5] [--against SRC] [--parts] [--sanitize]
+
+cold: with an empty code cache; warm: with what the cold one left. Seconds, medians, from before the interpreter starts until
+it has gone, with Python's byte code compiled as an installation has it. The PTX is Triton's, made once from speed_kernels.py,
+and lies in a file; the process imports NumPy and mmulator, loads it, launches once on arrays of zeros. --against: the folder
+`src` of another commit, whose processes take turns with ours.
+--parts: seconds within the process, too: import, load (parse and verify), compile, run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+PROGRAM = """
+import json, sys, time
+t = [time.perf_counter()]
+import numpy as np
+import mmulator as mm
+job = json.loads(sys.argv[1])
+module = mm.Module
+t.append(time.perf_counter())
+kernel = next(iter(module.load(job["ptx"]).values()))
+t.append(time.perf_counter())
+arguments = [np.zeros(a[0], a[1]) if isinstance(a, list) else a for a in job["arguments"]]
+report = kernel.launch(job["grid"], job["block"], arguments, job["shared"], job["device"], job["sanitize"])
+t.append(time.perf_counter())
+compiled = report.seconds["compile"]
+print(json.dumps({"import": t[1] - t[0], "load": t[2] - t[1], "compile": compiled, "run": t[3] - t[2] - compiled}))
+"""
+NAMES = ("vadd", "softmax", "conv2d", "gemm1024", "attention")
+
+
+def jobs(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
+    """What processes are told, by row. The PTX is written into the folder."""
+    import numpy as np
+    import speed_kernels
+
+    import mmulator as mm
+
+    found = {}
+    for name in names:
+        case = speed_kernels.cases()[name]()
+        for device in case.devices:
+            made = mm.triton.compile(case.kernel, case.signature, case.constants, device=device, num_warps=case.warps)
+            path = folder / f"{name}_{device}.ptx"
+            path.write_text(made.ptx)
+            arguments = [[a.shape, a.dtype.str] if isinstance(a, np.ndarray) else a for a in case.arguments]
+            parameters = made.ptx.partition(".entry")[2].partition(")")[0].count(".param")
+            arguments += [None] * (parameters - len(arguments))  # scratch memory, which they do not use
+            found[f"{name} {device}"] = {
+                "ptx": str(path), "grid": case.grid, "block": 32 * case.warps, "arguments": arguments,
+                "shared": made.metadata.shared, "device": device,
+            }  # fmt: skip
+    return found
+
+
+def start(job: dict[str, Any], src: str, cache: Path) -> dict[str, float]:
+    environment = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"PYTHONPATH": src, "MMULATOR_CACHE": str(cache), "PYTHONPYCACHEPREFIX": f"{cache.parent}/byte-code"}
+    begun = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", PROGRAM, json.dumps(job)], env=environment, capture_output=True, text=True)
+    whole = time.perf_counter() - begun
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return {"whole": whole, **json.loads(done.stdout)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", default=NAMES)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--against", metavar="SRC")
+    parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--sanitize", action="store_true")
+    o = parser.parse_args()
+    sources = {"ours": str(Path(__file__).parents[1] / "src"), **({"before": o.against} if o.against else {})}
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, job in jobs(Path(scratch), list(o.names)).items():
+            job["sanitize"] = o.sanitize
+            times: dict[tuple[str, str], list[dict[str, float]]] = {}
+            for src in sources.values():
+                start(job, src, Path(scratch, "cache-first"))  # byte code
+            for _ in range(o.rounds):
+                for which, src in sources.items():
+                    cache = Path(scratch, f"cache-{which}")
+                    shutil.rmtree(cache, ignore_errors=True)
+                    times.setdefault((which, "cold"), []).append(start(job, src, cache))
+                    times.setdefault((which, "warm"), []).append(start(job, src, cache))
+            for (which, when), rows in times.items():
+                middle = {part: statistics.median(row[part] for row in rows) for part in rows[0]}
+                parts = [f"{part} {seconds:.3f}" for part, seconds in middle.items() if o.parts and part != "whole"]
+                least = min(row["whole"] for row in rows)
+                print(f"{name:18}{which:8}{when:6}{middle['whole']:8.3f} (least {least:.3f})  {'  '.join(parts)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

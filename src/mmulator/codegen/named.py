@@ -1,0 +1,58 @@
+"""Object code of the package's own native functions, by name.
+
+A name says all of such a function (lang.py), within one version of the package's files. So its code is found by its name and
+their fingerprint, and its LLVM text is written only where there is none. An entry says which others it is linked to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mmulator.codegen.engine import Library, compile_object, key_of
+from mmulator.codegen.sources import fingerprint
+from mmulator.codegen.store import store
+
+
+@dataclass(frozen=True)
+class Entry:
+    """links: names of the native functions that the code calls. cached: from the store."""
+
+    code: bytes
+    links: tuple[str, ...] = ()
+    cached: bool = True
+
+
+def _key(name: str, level: int) -> str:
+    return key_of("named", fingerprint(), str(level), name)
+
+
+def find(name: str, level: int = 2) -> Entry | None:
+    """The code of that name; None if there is none yet."""
+    kept = store()
+    data = kept.read(_key(name, level)) if kept and fingerprint() else None
+    if data is None:
+        return None
+    head, _, code = data.partition(b"\n")
+    return Entry(code, tuple(json.loads(head)))
+
+
+def keep(name: str, code: bytes, links: Sequence[str] = (), level: int = 2) -> None:
+    """For whoever looks for it next. The name says all, and so do those of the links."""
+    kept = store()
+    if kept and fingerprint():
+        kept.write(_key(name, level), json.dumps([*links]).encode() + b"\n" + code)
+
+
+class NamedLibrary(Library):
+    """A Library found by its name, which says all of its text; that is written if there is none."""
+
+    def __init__(self, name: str, text: Callable[[], str], level: int = 2) -> None:
+        found = find(name, level)
+        if found is None:
+            code, cached = compile_object(text(), level)
+            keep(name, code, level=level)
+            found = Entry(code, cached=cached)
+        self.cached = found.cached
+        self._load(found.code, level)

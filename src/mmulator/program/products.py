@@ -1,0 +1,205 @@
+"""Matrix products of a block that can be done together: mma that share A or B, and chains in which D of one is C of the next.
+
+A product has no effect but on its D registers. So it may be done later than where it stands, as long as its operands are those
+of its place, and nobody reads or writes its D before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass, field
+
+from mmulator.isa.form import Form
+from mmulator.program.blocks import Block
+from mmulator.program.uses import registers_of, uses_and_defs
+from mmulator.ptx.tree import Instruction, Operand, Reg, flatten
+
+LONGEST_CHAIN = 16
+Tokens = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Products [row][column][step], as numbers in the block's body: those of a row and step have the same A, those of a column
+    and step the same B; D of a step is C of the next, and of no use besides."""
+
+    products: tuple[tuple[tuple[int, ...], ...], ...]
+
+    @property
+    def rows(self) -> int:
+        return len(self.products)
+
+    @property
+    def columns(self) -> int:
+        return len(self.products[0])
+
+    @property
+    def steps(self) -> int:
+        return len(self.products[0][0])
+
+
+@dataclass(frozen=True)
+class Group:
+    """Products of one form that are all done where the last of them stands; `first`, `last`: numbers in the body."""
+
+    form: Form
+    tiles: tuple[Tile, ...]
+    first: int
+    last: int
+
+
+def sides(ins: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+    """The operands that belong to A, and those that belong to B: metadata and scale factors are of one of them."""
+    _, a, b, _, *rest = ins.operands
+    of_a, of_b = [a], [b]
+    if ins.form.sparse:
+        of_a += rest[:2]
+        rest = rest[2:]
+    return (*of_a, *rest[:2]), (*of_b, *rest[2:])
+
+
+@dataclass(eq=False)
+class _Chain:
+    a: list[Hashable] = field(default_factory=list)
+    b: list[Hashable] = field(default_factory=list)
+    members: list[int] = field(default_factory=list)
+    d: Tokens = ()
+
+
+_SEVERAL = _Chain()
+
+
+class _Finder:
+    def __init__(self, block: Block, live_out: Collection[str], joins: Callable[[Form], bool]) -> None:
+        self.body, self.joins = block.body, joins
+        self.facts = [uses_and_defs(ins) for ins in block.body]
+        self.live_out = live_out
+        self.reads: dict[str, list[int]] = defaultdict(list)
+        self.writes: dict[str, list[int]] = defaultdict(list)
+        last = (uses_and_defs(block.last),) if block.last is not None else ()
+        for n, (uses, defs) in enumerate((*self.facts, *last)):
+            for name in uses:
+                self.reads[name].append(n)
+            for name in defs:
+                self.writes[name].append(n)
+        self.version: dict[str, int] = defaultdict(int)
+        self.groups: list[Group] = []
+        self.start()
+
+    def start(self) -> None:
+        self.form: Form | None = None
+        self.chains: list[_Chain] = []
+        self.pending: dict[str, _Chain] = {}  # registers whose value is not there yet
+        self.factors: set[str] = set()  # registers of A and B that products were given
+        self.begun: dict[str, _Chain] = {}  # registers of the first C of a chain, or of SEVERAL
+
+    def close(self) -> None:
+        """What was gathered is a group, done before whatever comes now."""
+        if self.form is not None:
+            numbers = [n for chain in self.chains for n in chain.members]
+            self.groups.append(Group(self.form, tuple(_tiles(self.chains)), min(numbers), max(numbers)))
+        self.start()
+
+    def find(self) -> list[Group]:
+        for n, ins in enumerate(self.body):
+            uses, defs = self.facts[n]
+            if ins.effects.multiplies and ins.guard is None and self.joins(ins.form):
+                self.product(n, ins)
+            elif ins.effects.pinned or not self.pending.keys().isdisjoint(uses | defs):
+                self.close()
+            for name in defs:
+                self.version[name] += 1
+        self.close()
+        return self.groups
+
+    def product(self, n: int, ins: Instruction) -> None:
+        d, _, _, c = (_tokens((o,)) for o in ins.operands[:4])
+        factors = {name for o in (*sides(ins)[0], *sides(ins)[1]) for name in registers_of(o)}
+        if self.form != ins.form or not self.may_join(n, d, c, factors):
+            self.close()
+        self.form = ins.form
+        chain = self.continued(d, c)
+        if chain is None:
+            chain = _Chain()
+            self.chains.append(chain)
+            self.begun |= {name: _SEVERAL if name in self.begun else chain for name in _names(c)}
+        for name in _names(chain.d):
+            del self.pending[name]
+        of_a, of_b = sides(ins)
+        chain.a.append(self.key(of_a))
+        chain.b.append(self.key(of_b))
+        chain.members.append(n)
+        chain.d = d
+        self.pending |= dict.fromkeys(_names(d), chain)
+        self.factors |= factors
+
+    def may_join(self, n: int, d: Tokens, c: Tokens, factors: set[str]) -> bool:
+        if not self.pending.keys().isdisjoint(factors):
+            return False
+        chain = self.continued(d, c)
+        if chain is None and not self.pending.keys().isdisjoint(_names(c)):
+            return False
+        if chain is not None and (len(chain.members) == LONGEST_CHAIN or (d != c and not self.done_with(c, n))):
+            return False
+        for name in _names(d):
+            if self.pending.get(name, chain) is not chain or name in self.factors or self.begun.get(name, chain) is not chain:
+                return False
+        return chain is None or d == c or set(_names(d)).isdisjoint(_names(c))
+
+    def continued(self, d: Tokens, c: Tokens) -> _Chain | None:
+        """The chain whose last D is this C."""
+        names = _names(c) if self.form is not None and self.form.ctype == self.form.dtype else []
+        chain = self.pending.get(names[0]) if names else None
+        return chain if chain is not None and chain.d == c else None
+
+    def done_with(self, registers: Tokens, n: int) -> bool:
+        """Nobody behind instruction n reads these registers before they are written."""
+        for name in _names(registers):
+            reads, writes = self.reads[name], self.writes[name]
+            read = bisect_right(reads, n)
+            write = bisect_right(writes, n)
+            if read < len(reads) and (write == len(writes) or reads[read] <= writes[write]):
+                return False
+            if write == len(writes) and name in self.live_out:
+                return False
+        return True
+
+    def key(self, operands: tuple[Operand, ...]) -> Hashable:
+        """What tells whether two instructions are given the same."""
+        return tuple((token, self.version[token] if isinstance(token, str) else 0) for token in _tokens(operands))
+
+
+def _tokens(operands: Iterable[Operand]) -> Tokens:
+    """Operands without their place in the text: registers as their names."""
+    return tuple(o.name if isinstance(o, Reg) else (type(o), getattr(o, "value", id(o))) for o in flatten(operands))
+
+
+def _names(tokens: Tokens) -> list[str]:
+    return [t for t in tokens if isinstance(t, str)]
+
+
+def _tiles(chains: list[_Chain]) -> Iterable[Tile]:
+    """Chains as full rectangles: of one length, rows with the same columns together."""
+    left = chains
+    while left:
+        grids: dict[int, dict[Hashable, dict[Hashable, _Chain]]] = defaultdict(lambda: defaultdict(dict))
+        again = []
+        for chain in left:
+            row = grids[len(chain.members)][tuple(chain.a)]
+            if row.setdefault(tuple(chain.b), chain) is not chain:  # the same product once more
+                again.append(chain)
+        for grid in grids.values():
+            alike: dict[frozenset[Hashable], list[dict[Hashable, _Chain]]] = defaultdict(list)
+            for row in grid.values():
+                alike[frozenset(row)].append(row)
+            for rows in alike.values():
+                yield Tile(tuple(tuple(tuple(row[b].members) for b in rows[0]) for row in rows))
+        left = again
+
+
+def groups(block: Block, live_out: Collection[str], joins: Callable[[Form], bool]) -> list[Group]:
+    """Every product of the block whose form `joins`, in groups that are done in this order. live_out: registers that are read
+    behind the block."""
+    return _Finder(block, live_out, joins).find()

@@ -1,0 +1,194 @@
+"""Fragments in registers to lines of a matrix in memory, and back: vectors and shuffles, unrolled from the places.
+
+Registers lie in pieces of 64 bytes ("chunks"), as do lines; a chunk of the one is shuffled from those of the other.
+"""
+
+# The functions are written in the language of codegen.lang: their annotations are machine types.
+# mypy: disable-error-code="valid-type, arg-type, index"
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.codegen.lang import Native
+from mmulator.codegen.ops import bitcast, load, select, shuffle, store
+from mmulator.codegen.types import Ty, boolean, i32, i64, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.values import Value
+from mmulator.isa.form import Form
+from mmulator.layouts import Fragment, fragment
+from mmulator.layouts.places import operand_places, register_elements
+
+Index = NDArray[np.int64]
+Where = Callable[[int], Value]  # a chunk's number to its address
+CHUNK = 64  # bytes
+# Where a register's lanes lie, as an i32: bytes from the first of two bases (the register file), or with OWN set from the second.
+OWN = 1 << 31
+_UNITS: dict[int, Ty] = {8: u8, 16: u16, 32: u32, 64: u64}
+_SPREAD = {4: ((16, 0x0000FFFF0000FFFF), (8, 0x00FF00FF00FF00FF), (4, 0x0F0F0F0F0F0F0F0F))}
+
+
+def coarse(places: Index, bits: int, most: int) -> tuple[int, Index]:
+    """(bits of a piece, places of the pieces): elements [lines, elements] that lie together in both, at most so many bits."""
+    for size in (128, 64, 32, 16, 8):
+        count = size // bits
+        if size > most or count < 2 or places.shape[-1] % count:
+            continue
+        groups = places.reshape(len(places), -1, count)
+        first = groups[..., :1]
+        if (groups == first + np.arange(count)).all() and not (first % count).any():
+            return size, first[..., 0] // count
+    return bits, places
+
+
+def shuffled(read: Callable[[Hashable], Value], wanted: Sequence[tuple[Hashable, int]]) -> Value:
+    """A vector of lanes (vector, lane) of others, all of one type."""
+    keys = list(dict.fromkeys(key for key, _ in wanted))
+    parts: list[tuple[set[Hashable], Value]] = []
+    for first, second in zip(keys[::2], [*keys[1::2], None]):
+        x = read(first)
+        y = read(second) if second is not None else None
+        lanes = [n if key == first else n + x.ty.lanes if key == second else -1 for key, n in wanted]
+        parts.append(({first, second}, shuffle(x, y, lanes)))
+    while len(parts) > 1:
+        (left, x), (right, y) = parts[:2]
+        lanes = [n if key in left else n + len(wanted) if key in right else -1 for n, (key, _) in enumerate(wanted)]
+        parts = [*parts[2:], (left | right, shuffle(x, y, lanes))]
+    return parts[0][1]
+
+
+def collect(where: Where, places: Index, bits: int, out: Value, pitch: Any, shift: int = 0, width: int = 0) -> None:
+    """Macro: the elements of a fragment, of `bits` bits each, as lines: line n at out + n * pitch bytes.
+
+    places: [lines, elements], counted in elements. Elements of less than 8 bits get a byte each; shift, width: where an
+    element lies in its bits, if it does not fill them.
+    """
+    size, pieces = coarse(places, bits, 32 if bits < 8 or width else 128)
+    if size == 128:
+        at = u8.vec(16)
+        for line, row in enumerate(pieces.tolist()):
+            for n, place in enumerate(row):
+                chunk, inside = divmod(place * 16, CHUNK)
+                store(load(at, where(chunk), inside), out + pitch * line, 16 * n)
+        return
+    unit = _UNITS[size]
+    per = CHUNK * 8 // size
+    known: dict[Hashable, Value] = {}
+
+    def read(chunk: Any) -> Value:
+        if chunk not in known:
+            known[chunk] = load(unit.vec(per), where(chunk))
+        return known[chunk]
+
+    length = pieces.shape[1]
+    together = max(1, per // length)
+    for line in range(0, len(pieces), together):
+        flat = pieces[line : line + together].reshape(-1).tolist()
+        for start in range(0, len(flat), per):
+            vector = shuffled(read, [divmod(place, per) for place in flat[start : start + per]])
+            for n in range(0, vector.ty.lanes, length):
+                part = vector if length >= vector.ty.lanes else shuffle(vector, None, range(n, n + length))
+                value = bytes_of(part, bits, shift, width)
+                store(value, out + pitch * (line + n // length), start * max(bits, 8) // bits * size // 8)
+
+
+def bytes_of(vector: Value, bits: int, shift: int, width: int) -> Value:
+    """Units as the matrix holds them: elements of less than 8 bits in a byte each, without what surrounds them."""
+    total = vector.ty.lanes * vector.ty.bits
+    if bits == 1:
+        return u8.vec(total)(bitcast(boolean.vec(total), vector))
+    if bits < 8:
+        wide = u64.vec(vector.ty.lanes)(vector)
+        for step, mask in _SPREAD[bits]:
+            wide = (wide | (wide << step)) & mask
+        return bitcast(u8.vec(wide.ty.lanes * 8), wide)
+    if width:
+        return (bitcast(u8.vec(total // 8), vector) >> shift) & ((1 << width) - 1)
+    return vector
+
+
+def spread(where: Where, elements: Index, bits: int, source: Value, pitch: Any, length: int) -> None:
+    """Macro, the reverse for accumulators: place n in the registers receives the matrix element number elements[n].
+
+    Elements of `bits` bits are numbered line after line, each of `length`; line n at source + n * pitch bytes.
+    """
+    size, numbers = coarse(elements[None], bits, 64)
+    pieces, length = numbers[0].tolist(), length * bits // size
+    unit = _UNITS[size]
+    per = CHUNK * 8 // size
+    each = min(per, length)
+    known: dict[Hashable, Value] = {}
+
+    def read(key: Any) -> Value:
+        if key not in known:
+            line, part = key
+            known[key] = load(unit.vec(each), source + pitch * line, part * each * size // 8)
+        return known[key]
+
+    for chunk in range(0, len(pieces), per):
+        wanted = []
+        for number in pieces[chunk : chunk + per]:
+            line, column = divmod(number, length)
+            wanted.append(((line, column // each), column % each))
+        store(shuffled(read, wanted), where(chunk // per))
+
+
+# functions of a form's operands -----------------------------------------------------------------------------------------
+def registers_at(at: Value, regs: Value, own: Value, f: Fragment) -> Where:
+    """Macro: where the chunks of a fragment lie whose registers' places are at[0], at[1], ..."""
+    known: dict[int, Value] = {}
+    chunks = f.lanes * f.register_bits // 8 // CHUNK
+
+    def where(chunk: int) -> Value:
+        register, part = divmod(chunk, chunks)
+        if register not in known:
+            place = at[register]
+            known[register] = select(place < 0, own, regs) + i64(place & (OWN - 1))
+        return known[register] + part * CHUNK
+
+    return where
+
+
+def _symbol(kind: str, f: Fragment, places: Index) -> str:
+    """Fragments whose elements lie alike have one function."""
+    told = hashlib.sha256(f"{f.lanes} {f.register_bits} {f.bits} {f.shift} {f.width} {places.shape}".encode())
+    told.update(places.astype(np.int64).tobytes())
+    return f"{kind}_{f.bits}_{told.hexdigest()[:16]}"
+
+
+_functions: dict[str, Native] = {}
+
+
+@lru_cache(maxsize=2048)
+def lines_function(form: Form, name: str, swap: bool) -> Native:
+    """Operand a, b or c of a form as lines along k (c: along n), of the transposed product if `swap`.
+
+    regs, own: bases of the places at[0], at[1], ... of its registers. pitch: bytes from a line to the next.
+    """
+    f = fragment(form, name)
+    places = operand_places(form, name, (name == "b") if name in "ab" else swap)[0]
+    partly = (f.shift, f.width) if f.width < f.bits else (0, 0)
+
+    def lines(at: ptr_to(i32), regs: ptr, own: ptr, out: ptr, pitch: i64) -> None:
+        collect(registers_at(at, regs, own, f), places, f.bits, out, pitch, *partly)
+
+    symbol = _symbol("lines", f, places)
+    return _functions.setdefault(symbol, Native(lines, symbol))
+
+
+@lru_cache(maxsize=2048)
+def registers_function(form: Form, swap: bool) -> Native:
+    """The registers of d from lines along n, or along m if `swap`."""
+    f = fragment(form, "d")
+    elements, length = register_elements(form, "d", swap), form.m if swap else form.n
+
+    def registers(at: ptr_to(i32), regs: ptr, own: ptr, lines: ptr, pitch: i64) -> None:
+        spread(registers_at(at, regs, own, f), elements, f.bits, lines, pitch, length)
+
+    symbol = _symbol(f"registers_{length}", f, elements)
+    return _functions.setdefault(symbol, Native(registers, symbol))

@@ -1,0 +1,159 @@
+# mypy: disable-error-code="valid-type, arg-type, attr-defined, index"
+"""Several products of one form that share fragments, as one wide product.
+
+rows x columns x steps of them: those of a row have the same A, those of a column the same B, and D of a step is C of the next.
+Each fragment becomes lines of one matrix A [rows * m, steps * k], B [columns * n, steps * k] or C, each matrix is packed once.
+Order and bits are those of the single products: the twin adds instruction after instruction along k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.codegen.lang import native
+from mmulator.codegen.loading import address
+from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u64, void
+from mmulator.codegen.values import Builder, Value
+from mmulator.isa.form import Form
+from mmulator.layouts import element_of, fragment
+from mmulator.numerics.profiles import dot_key
+from mmulator.twin.lines import lines_function, registers_function
+from mmulator.twin.places import commutes
+from mmulator.twin.product import call_dot, call_pack
+from mmulator.twin.twin import Twin, twin_for
+
+WideTable = Struct("WideTable", [
+    ("pack_a", u64), ("pack_b", u64), ("dot", u64), ("flags", i64),
+    ("lines_a", u64), ("lines_b", u64), ("lines_c", u64), ("registers_d", u64),  # functions of the fragments
+    ("m", i64), ("n", i64), ("k", i64),  # of one product
+    ("a_bytes", i64), ("b_bytes", i64), ("c_bytes", i64), ("d_bytes", i64),  # of a line of one fragment; of an element
+    ("rows", i64), ("columns", i64), ("steps", i64),
+    # places of registers (lines.py): A [step][row][register], B [step][column][register], C and D [row][column][register]
+    ("a_at", ptr_to(i32)), ("b_at", ptr_to(i32)), ("c_at", ptr_to(i32)), ("d_at", ptr_to(i32)),
+    ("a_registers", i64), ("b_registers", i64), ("c_registers", i64), ("d_registers", i64),
+    ("packed_a", u64), ("packed_b", u64), ("result", u64),  # offsets into the scratch memory; raw matrices at 0
+])  # fmt: skip
+
+
+def widens(form: Form) -> bool:
+    """Whether products of a form can be one."""
+    return form.family in ("mma", "wmma") and not (form.sparse or form.block_scale) and fragment(form, "d").copies == 1
+
+
+def call_move(function: Value, at: Value, regs: Value, own: Value, lines: Value, pitch: Any) -> None:
+    """Macro: a function of lines.py."""
+    Builder.current().call_pointer(ptr(function), void, [at, regs, own, ptr(lines), i64(pitch)])
+
+
+@native
+def wide(table: ptr_to(WideTable), scratch: ptr, regs: ptr, own: ptr) -> None:
+    """The products of a table. regs, own: the two bases of places."""
+    m = table.m
+    n = table.n
+    rows = table.rows
+    columns = table.columns
+    steps = table.steps
+    depth = steps * table.k
+    width = columns * n
+    line = table.a_bytes * steps
+    for step in range(steps):
+        for row in range(rows):
+            call_move(table.lines_a, table.a_at + (step * rows + row) * table.a_registers, regs, own,
+                      scratch + (row * m * line + step * table.a_bytes), line)  # fmt: skip
+    call_pack(table.pack_a, scratch, depth, rows * m, depth, scratch + table.packed_a)
+    line = table.b_bytes * steps
+    for step in range(steps):
+        for column in range(columns):
+            call_move(table.lines_b, table.b_at + (step * columns + column) * table.b_registers, regs, own,
+                      scratch + (column * n * line + step * table.b_bytes), line)  # fmt: skip
+    call_pack(table.pack_b, scratch, depth, width, depth, scratch + table.packed_b)
+    line = width * table.c_bytes
+    for row in range(rows):
+        for column in range(columns):
+            call_move(table.lines_c, table.c_at + (row * columns + column) * table.c_registers, regs, own,
+                      scratch + (row * m * line + column * n * table.c_bytes), line)  # fmt: skip
+    result = scratch + table.result
+    call_dot(table.dot, scratch + table.packed_a, scratch + table.packed_b, scratch, width, result, width,
+             rows * m, width, depth, table.flags)  # fmt: skip
+    line = width * table.d_bytes
+    for row in range(rows):
+        for column in range(columns):
+            call_move(table.registers_d, table.d_at + (row * columns + column) * table.d_registers, regs, own,
+                      result + (row * m * line + column * n * table.d_bytes), line)  # fmt: skip
+
+
+# tables ---------------------------------------------------------------------------------------------------------------
+@dataclass(eq=False)
+class Wide:
+    """A wide product, ready for `wide` with the address of `table`. scratch: bytes that a call needs."""
+
+    twin: Twin
+    table: NDArray[Any]
+    scratch: int
+    keep: list[Any]
+
+
+def swaps(form: Form, rows: int, columns: int) -> bool:
+    """Whether the transposed product, whose lines run along m, is the cheaper one."""
+    height, width = rows * form.m, columns * form.n
+    return commutes(form) and _cost(width, height) < _cost(height, width)
+
+
+def _cost(height: int, width: int) -> int:
+    """Of a product in lines of `width`: 64 columns cost less than three times 16, and each line has to be packed, too."""
+    wide, rest = divmod(width, 64)
+    return height * (5 * wide + 2 * -(-rest // 16) + 1)
+
+
+def line_bytes(form: Form, name: str) -> int:
+    """Bytes of the elements along k of operand a or b of one product."""
+    return (form.k // 2 if form.sparse and name == "a" else form.k) * max(8, element_of(form, name).bits) // 8
+
+
+def wide_product(form: Form, device: str, rows: int, columns: int, steps: int, at: dict[str, Any]) -> Wide:
+    """at: places of the registers as in a WideTable, of a, b, c, d as the form has them.
+
+    Raises UnsupportedError where the device lacks the instruction.
+    """
+    twin = twin_for(dot_key(form), device)
+    swap = swaps(form, rows, columns)
+    first, second = ("b", "a") if swap else ("a", "b")
+    places = {"a": at[first], "b": at[second]}
+    for name in "cd":
+        grid = np.asarray(at[name]).reshape(rows, columns, -1)
+        places[name] = grid.transpose(1, 0, 2) if swap else grid
+    m, n = (form.n, form.m) if swap else (form.m, form.n)
+    if swap:
+        rows, columns = columns, rows
+    height, width, depth = rows * m, columns * n, steps * form.k
+    c_bytes, d_bytes = (fragment(form, x).bits // 8 for x in "cd")
+    table = np.zeros(1, WideTable.numpy_dtype())
+    keep: list[Any] = [table]
+    numbers = {
+        "pack_a": twin.pack_a, "pack_b": twin.pack_b, "dot": twin.dot,
+        "lines_a": address(lines_function(form, first, swap)), "lines_b": address(lines_function(form, second, swap)),
+        "lines_c": address(lines_function(form, "c", swap)), "registers_d": address(registers_function(form, swap)),
+        "m": m, "n": n, "k": form.k, "rows": rows, "columns": columns, "steps": steps,
+        "a_bytes": line_bytes(form, first), "b_bytes": line_bytes(form, second), "c_bytes": c_bytes, "d_bytes": d_bytes,
+    } | {f"{x}_registers": fragment(form, y).registers for x, y in zip("abcd", (first, second, "c", "d"))}  # fmt: skip
+    for name, number in numbers.items():
+        table[name] = number
+    for name, values in places.items():
+        array = np.ascontiguousarray(values, np.int64).astype(np.uint32)
+        keep.append(array)
+        table[f"{name}_at"] = array.ctypes.data
+    raw = max(height * numbers["a_bytes"] * steps, width * numbers["b_bytes"] * steps, height * width * c_bytes)
+    rooms = {
+        "": raw, "packed_a": twin.a_bytes(height, depth), "packed_b": twin.b_bytes(width, depth),
+        "result": 0 if c_bytes == d_bytes else height * width * d_bytes,
+    }  # fmt: skip
+    scratch = 0
+    for name, room in rooms.items():
+        if name and room:
+            table[name] = scratch
+        scratch += -(-(room + 64) // 64) * 64
+    return Wide(twin, table, scratch, keep)

@@ -1,0 +1,88 @@
+"""Which mma of a block are done together."""
+
+from __future__ import annotations
+
+from mmulator.program.blocks import build
+from mmulator.program.frames import liveness
+from mmulator.program.products import LONGEST_CHAIN, Group, groups
+from mmulator.ptx import parse_module
+from mmulator.source import Source
+from mmulator.twin.wide import widens
+
+HEAD = ".version 8.7\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n.reg .b32 %a<64>, %b<64>, %u;"
+DECLARED = ".reg .f32 %f<256>; .reg .pred %q; .reg .b64 %p; mov.u32 %u, %tid.x; setp.eq.u32 %q, %u, 77;\n"
+SMALL = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"
+
+
+def mma(d: int, a: int, b: int, c: int | None = None) -> str:
+    """D in accumulator d, A in fragment a and so on."""
+    four = ["{" + ", ".join(f"%f{4 * x + i}" for i in range(4)) + "}" for x in (d, d if c is None else c)]
+    return f"{SMALL} {four[0]}, {{%a{2 * a}, %a{2 * a + 1}}}, {{%b{b}}}, {four[1]};"
+
+
+def found(*lines: str, live: str = "") -> list[Group]:
+    """Groups of a kernel's block that begins with the first mma. live: lines behind a barrier."""
+    text = "\n".join((HEAD, DECLARED, *lines, f"bar.sync 0; {live} ret; }}"))
+    tree = parse_module(Source("k.ptx", text))
+    program = build(tree, tree.functions[0])
+    block = next(b for b in program.blocks if any(i.opcode == "mma" for i in b.body))
+    out = liveness(program.entry).out[block.index]
+    return groups(block, out, widens)
+
+
+def shapes(found: list[Group]) -> list[list[tuple[int, int, int]]]:
+    return [[(t.rows, t.columns, t.steps) for t in g.tiles] for g in found]
+
+
+def grid(rows: int, columns: int, step: int = 0) -> list[str]:
+    return [mma(r * columns + c, r + 8 * step, c + 8 * step) for r in range(rows) for c in range(columns)]
+
+
+def test_products_that_share_a_and_b_are_a_tile_and_steps_along_k_a_chain() -> None:
+    assert shapes(found(*grid(2, 3))) == [[(2, 3, 1)]]
+    assert shapes(found(*grid(2, 3), *grid(2, 3, 1), "mov.b32 %a40, %u;", *grid(2, 3, 2))) == [[(2, 3, 3)]]
+    (group,) = found(*grid(2, 2), *grid(2, 2, 1))
+    assert group.tiles[0].products == (((0, 4), (1, 5)), ((2, 6), (3, 7))) and (group.first, group.last) == (0, 7)
+
+
+def test_rows_with_other_columns_are_tiles_of_their_own() -> None:
+    assert shapes(found(mma(0, 0, 0), mma(1, 0, 1), mma(2, 1, 0), mma(3, 1, 2))) == [[(1, 2, 1), (1, 2, 1)]]
+    assert shapes(found(mma(0, 0, 0), mma(1, 1, 1))) == [[(1, 1, 1), (1, 1, 1)]]
+    assert shapes(found(mma(0, 0, 0), mma(1, 0, 0))) == [[(1, 1, 1), (1, 1, 1)]]  # the same product, other C
+
+
+def test_a_register_that_was_written_in_between_is_another_operand() -> None:
+    assert shapes(found(mma(0, 0, 0), "mov.b32 %a0, %u;", mma(1, 0, 1))) == [[(1, 1, 1), (1, 1, 1)]]
+    assert shapes(found(mma(0, 0, 0), "mov.b32 %b7, %u;", mma(1, 0, 1))) == [[(1, 2, 1)]]
+
+
+def test_who_reads_or_writes_a_result_comes_behind_the_group() -> None:
+    two = mma(0, 0, 0), mma(2, 0, 1)
+    for line in ("add.f32 %f99, %f1, %f1;", "mov.f32 %f1, 0f00000000;", "@%q mov.f32 %f3, %f99;", "mov.b32 %a0, %f0;",
+                 "st.shared.f32 [%u], %f2;"):  # fmt: skip
+        assert shapes(found(two[0], line, two[1])) == [[(1, 1, 1)], [(1, 1, 1)]], line
+    for line in ("add.f32 %f99, %f98, %f98;", "ld.shared.b32 %a9, [%u];", "mov.b32 %a0, %a0;"):
+        assert len(found(two[0], line, two[1])) == 1, line
+
+
+def test_a_chain_ends_where_what_is_between_its_steps_is_still_needed() -> None:
+    onward = mma(1, 1, 1, 0)  # takes D of the first as C, and writes other registers
+    assert shapes(found(mma(0, 0, 0), onward)) == [[(1, 1, 2)]]
+    assert shapes(found(mma(0, 0, 0), onward, live="st.shared.f32 [%u], %f0;")) == [[(1, 1, 1)], [(1, 1, 1)]]
+    assert shapes(found(mma(0, 0, 0), onward, "add.f32 %f99, %f2, %f2;")) == [[(1, 1, 1)], [(1, 1, 1)]]
+    assert shapes(found(mma(0, 0, 0), onward, "@%q mov.f32 %f2, %f99;")) == [[(1, 1, 1)], [(1, 1, 1)]]
+    assert shapes(found(mma(0, 0, 0), onward, mma(2, 1, 2, 0))) == [[(1, 1, 1)], [(1, 2, 1)]]  # two take it
+
+
+def test_a_result_over_what_another_product_was_given_comes_later() -> None:
+    assert shapes(found(mma(0, 0, 0, 5), mma(5, 0, 1, 6))) == [[(1, 1, 1)], [(1, 1, 1)]]  # over its C
+    assert shapes(found(mma(0, 0, 0, 5), mma(1, 0, 1, 5), mma(5, 0, 2, 5))) == [[(1, 2, 1)], [(1, 1, 1)]]
+    swapped = mma(1, 2, 3, 0).replace("%f4,", "%f3,", 1)
+    assert len(found(mma(0, 0, 0), swapped)) == 2  # D overlaps its C, but is not in its place
+
+
+def test_other_forms_guards_and_long_chains() -> None:
+    other = mma(3, 0, 1).replace("m16n8k8.row.col.f32.f16.f16", "m16n8k8.row.col.f32.bf16.bf16")
+    assert shapes(found(mma(0, 0, 0), other, mma(1, 0, 1))) == [[(1, 1, 1)]] * 3
+    assert shapes(found(*[mma(0, n, n) for n in range(LONGEST_CHAIN + 1)])) == [[(1, 1, LONGEST_CHAIN)], [(1, 1, 1)]]
+    assert found(f"@%q {mma(0, 0, 0)}") == []

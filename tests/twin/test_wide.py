@@ -1,0 +1,95 @@
+"""Wide products against the single products that they are made of, one after the other: every arrangement of registers."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mmulator.codegen.loading import address
+from mmulator.instruction.execution import execute
+from mmulator.isa.form import Form
+from mmulator.layouts import fragment
+from mmulator.layouts.places import BY_REGISTER, operand_places
+from mmulator.twin.lines import OWN, coarse
+from mmulator.twin.threads import pointer, room
+from mmulator.twin.wide import swaps, wide, wide_product, widens
+from tests.twin.test_products import CASES as EVERY
+from tests.twin.test_products import bits
+
+CASES = [case for case in EVERY if widens(case[1])]
+SHAPES = ((1, 1, 1), (1, 8, 2), (2, 3, 3), (5, 1, 1), (4, 8, 1))
+
+
+def fragments(form: Form, rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> Any:
+    rule = fragment(form, name)
+    element = {"a": form.atype, "b": form.btype, "c": form.ctype}[name]
+    return bits(rng, (*shape, rule.lanes, rule.registers), rule.register_bits, element)
+
+
+def one_by_one(form: Form, device: str, a: Any, b: Any, c: Any) -> Any:
+    """a [steps, rows, lanes, registers], b [steps, columns, ...], c [rows, columns, ...]."""
+    for x, y in zip(a, b):
+        c = execute(form, device, {"a": x[:, None], "b": y[None], "c": c})
+    return c
+
+
+def as_one(form: Form, device: str, a: Any, b: Any, c: Any, split: int) -> Any:
+    """The same by `wide`: registers lie in two memories in random order, D over some C."""
+    (steps, rows), columns = a.shape[:2], b.shape[1]
+    rng = np.random.default_rng(split)
+    d = fragment(form, "d")
+    word = {x: fragment(form, x).register_bits // 8 for x in "abcd"}
+    shapes = {"a": a.shape[:2], "b": b.shape[:2], "c": (rows, columns), "d": (rows, columns)}
+    counts = {x: int(np.prod(shapes[x])) * fragment(form, x).registers for x in "abcd"}
+    free = rng.permutation(sum(counts.values())) * 256
+    memory = np.zeros((2, (len(free) + 1) * 256), np.uint8)
+    at: dict[str, Any] = {}
+    for name, array in (("a", a), ("b", b), ("c", c)):
+        places, free = free[: counts[name]], free[counts[name] :]
+        own = rng.random(len(places)) < 0.5
+        by_register = np.swapaxes(array, -1, -2).reshape(len(places), -1)
+        for place, second, lanes in zip(places, own, by_register):
+            memory[int(second), place : place + 32 * word[name]] = np.ascontiguousarray(lanes).view(np.uint8)
+        at[name] = (places | np.where(own, OWN, 0)).reshape(*shapes[name], -1)
+    places = free[: counts["d"]]
+    over = at["c"].reshape(-1)
+    same = rng.random(len(places)) < 0.5 if word["c"] == word["d"] and len(over) == len(places) else np.zeros(len(places), bool)
+    at["d"] = np.where(same, over[: len(places)] if same.any() else 0, places | OWN).reshape(*shapes["d"], -1)
+    product = wide_product(form, device, rows, columns, steps, at)
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(address(wide))
+    function(product.table.ctypes.data, room(product.scratch), pointer(memory[0]), pointer(memory[1]))
+    out = np.empty((rows, columns, d.registers, d.lanes), f"<u{word['d']}")
+    for index in np.ndindex(rows, columns, d.registers):
+        place = int(at["d"][index])
+        lanes = memory[place >> 31, place & (OWN - 1) :][: 32 * word["d"]]
+        out[index] = lanes.view(out.dtype)
+    return np.swapaxes(out, -1, -2)
+
+
+@pytest.mark.parametrize(("form", "device"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_a_wide_product_has_the_bits_of_the_single_ones(form: Form, device: str) -> None:
+    rng = np.random.default_rng(form.m * form.n * form.k)
+    for n, (rows, columns, steps) in enumerate(SHAPES):
+        if form.ctype != form.dtype:
+            steps = 1
+        a, b = fragments(form, rng, "a", (steps, rows)), fragments(form, rng, "b", (steps, columns))
+        c = fragments(form, rng, "c", (rows, columns))
+        assert np.array_equal(as_one(form, device, a, b, c, n), one_by_one(form, device, a, b, c)), (rows, columns, steps)
+
+
+def test_both_orientations_are_taken() -> None:
+    forms = {str(form): form for _, form, _ in CASES}
+    form = forms["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
+    assert swaps(form, 1, 1) and swaps(form, 4, 1) and not swaps(form, 1, 8) and not swaps(form, 4, 8)
+    exact = next(form for form in forms.values() if str(form.atype) == "f64")
+    assert not any(swaps(exact, rows, columns) for rows, columns, _ in SHAPES)
+
+
+def test_pieces_are_as_large_as_lie_together() -> None:
+    form = next(form for _, form, _ in CASES if str(form) == "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    a = operand_places(form, "a", False, BY_REGISTER)[0]
+    assert coarse(a, 16, 128)[0] == 128 and coarse(a, 16, 32)[0] == 32
+    assert coarse(operand_places(form, "c", True, BY_REGISTER)[0], 32, 128)[0] == 32
