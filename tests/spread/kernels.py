@@ -14,7 +14,8 @@ def kernel(body: str, params: str = ".param .u64 x, .param .u64 y", variables: s
     return Module.load(
         f"{HEAD}{variables}.visible .entry k({params}) {{\n"
         ".reg .b32 %r<16>; .reg .b32 %i, %b; .reg .b64 %rd<8>; .reg .b64 %x, %y; .reg .f32 %f<4>; .reg .pred %p;\n"
-        "mov.u32 %r0, %tid.x; mov.u32 %r1, %ntid.x; mov.u32 %b, %ctaid.x; mad.lo.u32 %i, %b, %r1, %r0; mul.wide.u32 %rd0, %i, 4;\n"
+        "mov.u32 %r0, %tid.x; mov.u32 %r1, %ntid.x; mov.u32 %b, %ctaid.x; mad.lo.u32 %i, %b, %r1, %r0;\n"
+        "mul.wide.u32 %rd0, %i, 4;\n"
         + "".join(f"ld.param.u64 %{n}, [{n}]; add.u64 %{n}, %{n}, %rd0;\n" for n in names)
         + f"{body}\nret;\n}}\n",
         name="k.ptx",

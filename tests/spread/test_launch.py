@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -82,9 +83,10 @@ def test_variables_of_the_module(client: Any) -> None:
 def test_clusters_of_blocks(client: Any) -> None:
     """Each block takes its neighbour's number out of its shared memory."""
     k = kernel(
-        "mov.u32 %r2, cell; st.shared.u32 [cell], %b; barrier.cluster.arrive; barrier.cluster.wait; mov.u32 %r3, %cluster_ctarank; "
-        "xor.b32 %r3, %r3, 1; mapa.shared::cluster.u32 %r4, %r2, %r3; ld.shared::cluster.u32 %r5, [%r4]; st.global.u32 [%y], %r5; "
-        "barrier.cluster.arrive; barrier.cluster.wait;", ".param .u64 y", ".shared .u32 cell;\n",
+        "mov.u32 %r2, cell; st.shared.u32 [cell], %b; barrier.cluster.arrive; barrier.cluster.wait; "
+        "mov.u32 %r3, %cluster_ctarank; xor.b32 %r3, %r3, 1; mapa.shared::cluster.u32 %r4, %r2, %r3; "
+        "ld.shared::cluster.u32 %r5, [%r4]; st.global.u32 [%y], %r5; barrier.cluster.arrive; "
+        "barrier.cluster.wait;", ".param .u64 y", ".shared .u32 cell;\n",
     )  # fmt: skip
     _, report = both(k, client, 24, 1, lambda: [np.zeros(24, np.uint32)], cluster=2)
     assert report.cluster == (2, 1, 1)
@@ -201,8 +203,8 @@ def test_blocks_that_wait_for_others(client: Any) -> None:
            "setp.eq.u32 %p, %r2, 0; @%p bra L;"  # fmt: skip
     with pytest.raises(LaunchError, match=r"read byte 0 of argument 0 \(x\), address 0x1000000000, which block"):
         kernel(wait, ".param .u64 x").launch(16, 1, [np.zeros(1, np.uint32)], workers=client, timeout=60)
-    meet = "ld.param.u64 %x, [x]; mov.u32 %r3, %nctaid.x; atom.global.add.u32 %r2, [%x], 1; L: ld.volatile.global.u32 %r2, [%x]; " \
-           "setp.lt.u32 %p, %r2, %r3; @%p bra L;"  # fmt: skip
+    meet = "ld.param.u64 %x, [x]; mov.u32 %r3, %nctaid.x; atom.global.add.u32 %r2, [%x], 1; " \
+           "L: ld.volatile.global.u32 %r2, [%x]; setp.lt.u32 %p, %r2, %r3; @%p bra L;"  # fmt: skip
     with pytest.raises(LaunchError, match="both write byte 0 of argument 0"):
         kernel(meet, ".param .u64 x").launch(16, 1, [np.zeros(1, np.uint32)], workers=client, timeout=60)
 
@@ -245,8 +247,8 @@ def test_workers_of_another_version(client: Any, monkeypatch: pytest.MonkeyPatch
 LONG = "mov.u32 %r2, 0; L: add.u32 %r2, %r2, 1; setp.lt.u32 %p, %r2, 3000000; @%p bra L; " + SQUARE
 
 
-def test_a_worker_that_dies_is_run_again() -> None:
-    """One of two, while both work; then all there are, and with them what they had been sent."""
+def test_workers_that_die(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two, while both work; then all there are, and with them what they had been sent; then whoever gets the work."""
     with cluster(2) as client:
         k = kernel(LONG)
         for dying in (1, 2):
@@ -254,30 +256,32 @@ def test_a_worker_that_dies_is_run_again() -> None:
             victims = list(client.run(os.getpid).values())[:dying]
             deaths: list[float] = []
 
-            def kill(phase: str, done: int, total: int) -> None:
+            def kill(phase: str, done: int, total: int, pids: list[int] = victims, deaths: list[float] = deaths) -> None:
                 if done >= 2 and not deaths:
                     deaths.append(time.monotonic())
-                    for pid in victims:
+                    for pid in pids:
                         os.kill(pid, 9)
 
             report = k.launch(16, 1, [x, y], workers=client, progress=kill, timeout=120)
             assert deaths and (y == x * x).all()
-            assert report.instructions == k.launch(16, 1, [x, y], threads=1).instructions
+            assert report.instructions["memory"] == 16 * 4
+        monkeypatch.setattr(hosts, "AGAIN", 1)
+        with pytest.raises(MmulatorError, match=r"^the Dask cluster lost all workers that had the data, 1 times"):
+            list(hosts.Calls(client, "fatal", _die, None, [()]).results())
 
 
-def test_work_that_ends_its_workers(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks for a part of a launch that no process survives hears of it: with the data, or while others have that."""
+def test_work_that_cannot_be_done(client: Any) -> None:
     from distributed.scheduler import KilledWorker, WorkerState
 
-    monkeypatch.setattr(hosts, "AGAIN", 1)
-    with cluster(1) as own, pytest.raises(MmulatorError, match="^the Dask cluster lost all workers that had the data, 1 times"):
-        list(hosts.Calls(own, "fatal", _die, None, [()]).results())
+    calls = hosts.Calls(client, "fatal", _die, None, [()])
     last = WorkerState.__new__(WorkerState)
     last.address = "tcp://here"
-    with pytest.raises(MmulatorError, match="^a part of the work ended 4 workers of the Dask cluster, the last at tcp://here"):
-        hosts.Calls(client, "fatal", _die, None, [()])._failed(KilledWorker("fatal", last, 3))
-    with pytest.raises(MmulatorError, match="^the workers of the Dask cluster have no mmulator"):
-        hosts.Calls(client, "fatal", _die, None, [()])._failed(ModuleNotFoundError("no", name="mmulator"))
+    with pytest.raises(MmulatorError, match=r"^a part of the work ended 4 workers of the Dask cluster, the last at tcp://here"):
+        calls._failed(KilledWorker("fatal", last, 3))
+    with pytest.raises(MmulatorError, match=r"^the workers of the Dask cluster have no mmulator"):
+        calls._failed(ModuleNotFoundError("no", name="mmulator"))
+    with pytest.raises(ZeroDivisionError):
+        calls._failed(ZeroDivisionError())
 
 
 def _die(common: None) -> None:
@@ -289,7 +293,7 @@ def _die(common: None) -> None:
 def test_ranges_are_of_one_length(clusters: int, threads: int) -> None:
     ranges = cut(clusters, threads)
     lengths = {end - begin for begin, end in ranges}
-    assert ranges[0][0] == 0 and ranges[-1][1] == clusters and all(a[1] == b[0] for a, b in zip(ranges, ranges[1:]))
+    assert ranges[0][0] == 0 and ranges[-1][1] == clusters and all(a[1] == b[0] for a, b in pairwise(ranges))
     assert max(lengths) - min(lengths) <= 1 and len(ranges) == min(clusters, max(2, 4 * threads))
 
 

@@ -36,7 +36,7 @@ def set_bits(words: ptr_to(u64), begin: u64, count: u64) -> None:
 
 
 @native
-def touch(w: ptr_to(Warp), at: u64, bytes: u64, access: u32) -> None:
+def touch_bytes(w: ptr_to(Warp), at: u64, bytes: u64, access: u32) -> None:
     """Note bytes that lie together, from a generic address on."""
     launch = w.cta.launch
     slot = at >> SLOT_SHIFT
@@ -52,7 +52,7 @@ def touch(w: ptr_to(Warp), at: u64, bytes: u64, access: u32) -> None:
 
 @native
 def touch_one(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
-    touch(w, at, u64(bytes), access)
+    touch_bytes(w, at, u64(bytes), access)
 
 
 @native
@@ -66,15 +66,15 @@ def touch_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u
         run = mask >> lane
         if (run & (run + 1)) == 0 and any_lane((a != ahead * u64(bytes) + first) & live) == 0:
             count = trailing_zeros(~u64(run))
-            touch(w, first, count * u64(bytes), access)
+            touch_bytes(w, first, count * u64(bytes), access)
         elif any_lane((a != first) & live) == 0:
-            touch(w, first, u64(bytes), access)
+            touch_bytes(w, first, u64(bytes), access)
         else:
             left = mask
             while left != 0:
                 lane = trailing_zeros(left)
                 left = left & (left - 1)
-                touch(w, at[lane], u64(bytes), access)
+                touch_bytes(w, at[lane], u64(bytes), access)
 
 
 TOUCHED = Instrument("touched", {"accessed": touch_lanes, "accessed_one": touch_one})
