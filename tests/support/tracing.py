@@ -102,8 +102,7 @@ class Event:
 
 
 class Trace:
-    instrument = TRACE
-    quiet = False
+    instrument, calls, each = TRACE, True, True
 
     def begin(self, grid: Grid) -> None:
         self.logs = Logs(Entry, grid.workers, 64)

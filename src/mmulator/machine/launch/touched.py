@@ -28,7 +28,7 @@ BATCH = 1 << 20  # indices that are made at once
 class Touched:
     """Subscriber of a launch (launch/events.py), which is on one thread of the host."""
 
-    quiet = True
+    calls = each = False
 
     def __init__(self, windows: Sequence[tuple[int, int, int]], size: int) -> None:
         """windows: of memory its address, its bytes, and which of `size` bytes is the first; two may share bytes."""

@@ -53,7 +53,8 @@ class Store:
 class Watches:
     """What is watched, as the machine reads it, and the stores that it saw."""
 
-    quiet = False
+    calls = True  # when a log is full
+    each = True
 
     def __init__(self, watched: Sequence[Watched], args: Sequence[Any], arguments: Arguments) -> None:
         self.elements: list[tuple[int, tuple[int, ...]]] = []
@@ -87,7 +88,7 @@ class Watches:
         launch = grid.launch
         self.logs = Logs(WatchEntry, grid.workers, max(ROOM, 32 * len(self.table)))
         self._settle = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address(settle_cluster))
-        launch["watches"], launch["watch_count"] = pointer(self.table), len(self.table)
+        launch["watches"], launch["watch_count"], launch["seen"] = pointer(self.table), len(self.table), 0
 
     def attach(self, resident: Resident) -> None:
         """It needs nothing."""
