@@ -97,7 +97,7 @@ def stop(keys: Sequence[str]) -> None:
 
 
 def stopped(key: str) -> bool:
-    """Whether a call is to end: `Calls.key`."""
+    """Whether a call is to end, by its key."""
     return key in _stopped
 
 
@@ -110,7 +110,7 @@ def tell(name: str, message: Any) -> None:
 
 # calls --------------------------------------------------------------------------------------------------------------
 class Calls:
-    """Calls function(common, *arguments) on the workers of a cluster. name: theirs alone. told: hears what workers `tell`."""
+    """Calls function(common, key, *arguments) on the workers of a cluster. name: theirs. told: hears what workers `tell`."""
 
     def __init__(
         self, client: Client, name: str, function: Callable[..., Any], common: Any, arguments: Sequence[tuple[Any, ...]],
@@ -121,12 +121,8 @@ class Calls:
         self.futures: dict[int, Future] = {}
         self.news: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
         self.data: Future | None = None
-        self.sent = 0
+        self.sent = self.submitted = 0
         self.late: float | None = None  # when to raise TimeoutError
-
-    def key(self, number: int) -> str:
-        """Of a call."""
-        return f"{self.name}-{number}"
 
     def results(self) -> Generator[tuple[int, Any], None, None]:
         """Number and result of each, as they end. Who closes it before the end stops the others. Raises MmulatorError for a
@@ -184,9 +180,19 @@ class Calls:
         threads_of(self.client)
         self.data = self.client.scatter(self.common, broadcast=True, hash=False)
         for n in numbers:
-            key = f"{self.key(n)}-{self.sent}"
-            self.futures[n] = self.client.submit(self.function, self.data, *self.arguments[n], key=key, pure=False)
-            self.futures[n].add_done_callback(lambda future, n=n: self.news.put((n, future)))
+            self._submit(n)
+
+    def _submit(self, number: int) -> None:
+        self.submitted += 1
+        key = f"{self.name}-{number}-{self.submitted}"
+        future = self.client.submit(self.function, self.data, key, *self.arguments[number], key=key, pure=False)
+        self.futures[number] = future
+        future.add_done_callback(lambda future: self.news.put((number, future)))
+
+    def aside(self, number: int) -> None:
+        """Stop a call, and begin it again behind those that wait."""
+        self.halt([number])
+        self._submit(number)
 
     def _is_lost(self, error: BaseException) -> bool:
         from concurrent.futures import CancelledError
@@ -213,7 +219,7 @@ class Calls:
         if not futures:
             return
         try:
-            self.client.run(stop, [self.key(n) for n in numbers], on_error="ignore")
+            self.client.run(stop, [future.key for future in futures], on_error="ignore")
             self.client.cancel(futures, force=True)
         except Exception:  # the cluster is gone: nothing is left to stop
             return

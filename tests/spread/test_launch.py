@@ -209,6 +209,20 @@ def test_blocks_that_wait_for_others(client: Any) -> None:
         kernel(meet, ".param .u64 x").launch(16, 1, [np.zeros(1, np.uint32)], workers=client, timeout=60)
 
 
+def test_blocks_that_wait_for_others_that_have_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cluster with one thread: what seems to wait is set aside once."""
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr("mmulator.machine.spread.worker.SLOW", 0.05)
+    monkeypatch.setattr("mmulator.machine.spread.worker.MOMENT", 0.02)
+    wait = "ld.param.u64 %x, [x]; setp.eq.u32 %p, %b, 3; @%p st.global.u32 [%x], 1; L: ld.volatile.global.u32 %r2, [%x]; " \
+           "setp.eq.u32 %p, %r2, 0; @%p bra L;"  # fmt: skip
+    started = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
+    refused = pytest.raises(LaunchError, match=r"which block \(3, 0, 0\) write")
+    with started, Client(started, set_as_default=False) as client, refused:
+        kernel(wait, ".param .u64 x").launch(4, 1, [np.zeros(1, np.uint32)], workers=client, timeout=60)
+
+
 ALONE = {
     "cooperative": (True, "the blocks of a cooperative grid wait for each other, and workers do not hear of each other"),
     "watch": ([(0, 0)], "stores are listed in the order of one machine"),
@@ -284,7 +298,7 @@ def test_work_that_cannot_be_done(client: Any) -> None:
         calls._failed(ZeroDivisionError())
 
 
-def _die(common: None) -> None:
+def _die(common: None, key: str) -> None:
     os._exit(1)
 
 

@@ -391,7 +391,7 @@ def _rows_there(rest: list[Item], settings: Settings, client: Any) -> Iterator[R
         yield from (row for _, row in results)
 
 
-def _check_there(settings: Settings, item: Item, stored: list[Vector] | None) -> Row:
+def _check_there(settings: Settings, key: str, item: Item, stored: list[Vector] | None) -> Row:
     return check_vectors(item, settings, stored) if settings.replay else check(item, make_backend(settings), settings)
 
 

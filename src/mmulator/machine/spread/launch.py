@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mmulator.program.image import ModuleImage
 
 RANGES = 4  # for each thread of the cluster: the fast ones take more
+PATIENCE = 3  # times that a range tells what it has touched so far, until another one may have its thread: 4 s (worker.SLOW)
 
 
 def check(**given: Any) -> None:
@@ -84,6 +85,7 @@ class _Launch:
         self.far: dict[int, int] = {}  # blocks that are done, of each range
         self.traces: dict[int, Traces] = {}  # so far, of ranges that go on
         self.fault: int | None = None  # the first range that has one
+        self.reports: Counter[int] = Counter()  # of those: how often they were told
 
     def run(self, static_shared: int, parse_seconds: float) -> Report:
         try:
@@ -151,6 +153,10 @@ class _Launch:
             read, written = (np.frombuffer(m, np.int64).reshape(-1, 2) for m in maps)
             self.traces[number] = Traces(number, read, written)
             self._refuse()
+            self.reports[number] += 1
+            begun = {*self.far, *self.parts, *self.traces}
+            if self.reports[number] == PATIENCE and len(self.traces) >= self.threads and len(begun) < len(self.ranges):
+                self.calls.aside(number)  # perhaps it waits for one that has had no thread yet
 
     def _show(self) -> None:
         if self.request.progress:

@@ -81,7 +81,7 @@ def _kernel(package: Package, options: CompileOptions) -> CompiledKernel:
         return _CPU.compile(module, package.entry, package.device, options)
 
 
-def run_part(package: Package, number: int, begin: int, end: int) -> Part:
+def run_part(package: Package, call: str, number: int, begin: int, end: int) -> Part:
     """Clusters of a launch from one number to before another."""
     part = Part()
     try:
@@ -105,7 +105,6 @@ def run_part(package: Package, number: int, begin: int, end: int) -> Part:
     kernel.image, kernel.kept = copy(kernel.image), {}
     kernel.image.buffers = [(w.start, row[w.first : w.first + w.size], w.writable) for w in m.variables]
     buffers = [Buffer(w.start, row[w.first : w.first + w.size], w.label, w.writable) for w in m.arguments]
-    call = f"{package.name}-{number}"
     far = _Far(call, package.name, number, touched, package.timeout)
     request = Request(
         package.grid, package.block, Arguments(package.params, buffers=buffers), package.shared, seed=package.seed, threads=1,
