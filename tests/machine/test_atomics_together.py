@@ -31,7 +31,8 @@ def text_of(space: str, form: str) -> str:
     where = "s" if space == "shared" else "%rd0"
     named = "" if space == "generic" else f".{space}"
     to = f"  .shared .align 8 .b8 s[{LANES * size}];\n  mov.u64 %rd1, s; add.u64 %rd1, %rd1, %rd9;"
-    copied = f"{to} ld.global.b{size * 8} %{r}20, [%rd8]; st.shared.b{size * 8} [%rd1], %{r}20; bar.warp.sync -1;" if space == "shared" else ""
+    fill = f"ld.global.b{size * 8} %{r}20, [%rd8]; st.shared.b{size * 8} [%rd1], %{r}20; bar.warp.sync -1;"
+    copied = to + fill if space == "shared" else ""
     back = f"bar.warp.sync -1; ld.shared.b{size * 8} %{r}20, [%rd1]; st.global.b{size * 8} [%rd8], %{r}20;"
     return kernel(f"""
   mov.u32 %r1, %tid.x; mul.wide.u32 %rd9, %r1, {size}; add.u64 %rd8, %rd0, %rd9; mul.wide.u32 %rd10, %r1, 8;
