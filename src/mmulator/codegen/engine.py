@@ -52,6 +52,11 @@ def _cpu() -> tuple[str, str]:
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
 
 
+def has_feature(name: str) -> bool:
+    """Whether the processor that code is made for has a feature of LLVM's, such as avx512f."""
+    return f"+{name}" in _cpu()[1].split(",")
+
+
 def target_cpu() -> tuple[str, str]:
     """Name and features of the CPU that code is made for."""
     return _cpu()
