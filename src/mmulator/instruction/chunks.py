@@ -8,6 +8,7 @@ Dask is there already: whoever comes here has an array of its.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -117,10 +118,12 @@ def _blockwise(function: Product, form: Form, given: Mapping[str, Any], whole: s
         own = [*names[lead - (x.ndim - 2) :], *(axis + "s" * (name.startswith("scale") and axis == "k") for axis in AXES[name])]
         arguments += [x.rechunk({x.ndim - 2 + n: -1 for n, axis in enumerate(AXES[name]) if axis in whole}), own]
     dtype = numpy_dtype(form.dtype)
-    return da.blockwise(
-        _Chunk(function, bool(form.block_scale)), [*names, "m", "n"], *arguments, dtype=dtype, concatenate=True,
-        meta=np.empty((0,) * (lead + 2), dtype),
-    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", da.PerformanceWarning)  # that a product has more chunks than its operands
+        return da.blockwise(
+            _Chunk(function, bool(form.block_scale)), [*names, "m", "n"], *arguments, dtype=dtype, concatenate=True,
+            meta=np.empty((0,) * (lead + 2), dtype),
+        )  # fmt: skip
 
 
 class _Chunk:
