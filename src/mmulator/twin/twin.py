@@ -61,6 +61,12 @@ class Twin:
         return self.library.address("dot")
 
     @cached_property
+    def fused_core(self) -> int:
+        """`dot` of a fused dot product with an index and scale factors, used or not, for a caller that has set the rounding mode
+        toward zero and sets it to nearest again; 0 for other arithmetic."""
+        return self.library.address("dot_core") if profile_for(self.key, self.device).method in ("fused", "halves") else 0
+
+    @cached_property
     def functions(self) -> Any:
         """pack_a, pack_b_rows and dot, in memory."""
         return (ctypes.c_uint64 * 3)(self.pack_a, self.pack_b_rows, self.dot)
