@@ -42,7 +42,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Group:
-    """Products of one form that are all done where the last of them stands; `first`, `last`: numbers in the body."""
+    """Products of one form (and sparsity selector) that are all done where the last of them stands; `first`, `last`: numbers in the body."""
 
     form: Form
     tiles: tuple[Tile, ...]
@@ -90,6 +90,7 @@ class _Finder:
 
     def start(self) -> None:
         self.form: Form | None = None
+        self.selector: Tokens = ()  # of the metadata
         self.chains: list[_Chain] = []
         self.pending: dict[str, _Chain] = {}  # registers whose value is not there yet
         self.factors: set[str] = set()  # registers of A and B that products were given
@@ -117,9 +118,10 @@ class _Finder:
     def product(self, n: int, ins: Instruction) -> None:
         d, _, _, c = (_tokens((o,)) for o in ins.operands[:4])
         factors = {name for o in (*sides(ins)[0], *sides(ins)[1]) for name in registers_of(o)}
-        if self.form != ins.form or not self.may_join(n, d, c, factors):
+        selector = _tokens(ins.operands[5:6]) if ins.form.sparse else ()
+        if self.form != ins.form or self.selector != selector or not self.may_join(n, d, c, factors):
             self.close()
-        self.form = ins.form
+        self.form, self.selector = ins.form, selector
         chain = self.continued(d, c)
         if chain is None:
             chain = _Chain()
@@ -150,7 +152,8 @@ class _Finder:
 
     def continued(self, d: Tokens, c: Tokens) -> _Chain | None:
         """The chain whose last D is this C."""
-        names = _names(c) if self.form is not None and self.form.ctype == self.form.dtype else []
+        chains = self.form is not None and not self.form.sparse and self.form.ctype == self.form.dtype
+        names = _names(c) if chains else []
         chain = self.pending.get(names[0]) if names else None
         return chain if chain is not None and chain.d == c else None
 

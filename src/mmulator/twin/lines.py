@@ -139,6 +139,11 @@ def spread(where: Where, elements: Index, bits: int, source: Value, pitch: Any, 
 
 
 # functions of a form's operands -----------------------------------------------------------------------------------------
+def place_of(at: Value, regs: Value, own: Value) -> Value:
+    """Macro: address of a place."""
+    return select(at < 0, own, regs) + i64(at & (OWN - 1))
+
+
 def registers_at(at: Value, regs: Value, own: Value, f: Fragment, order: str) -> Where:
     """Macro: where the chunks of a fragment lie whose registers' places are at[0], at[1], ...; if lane follows lane, at `regs`."""
     if order == BY_LANE:
@@ -149,8 +154,7 @@ def registers_at(at: Value, regs: Value, own: Value, f: Fragment, order: str) ->
     def where(chunk: int) -> Value:
         register, part = divmod(chunk, chunks)
         if register not in known:
-            place = at[register]
-            known[register] = select(place < 0, own, regs) + i64(place & (OWN - 1))
+            known[register] = place_of(at[register], regs, own)
         return known[register] + part * CHUNK
 
     return where

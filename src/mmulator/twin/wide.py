@@ -16,32 +16,36 @@ from numpy.typing import NDArray
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.loading import address
-from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u64, void
+from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u32, u64, void
 from mmulator.codegen.values import Builder, Value
+from mmulator.errors import InternalError
 from mmulator.isa.form import Form
 from mmulator.layouts import element_of, fragment
 from mmulator.numerics.profiles import dot_key
-from mmulator.twin.lines import lines_function, registers_function
-from mmulator.twin.places import commutes
-from mmulator.twin.product import call_dot, call_pack
+from mmulator.twin.lines import lines_function, place_of, registers_function
+from mmulator.twin.places import commutes, index_table
+from mmulator.twin.product import IndexTable, call_dot, call_pack, dense_indices
 from mmulator.twin.twin import Twin, twin_for
 
 WideTable = Struct("WideTable", [
     ("pack_a", u64), ("pack_b", u64), ("dot", u64), ("flags", i64),
     ("lines_a", u64), ("lines_b", u64), ("lines_c", u64), ("registers_d", u64),  # functions of the fragments
-    ("m", i64), ("n", i64), ("k", i64),  # of one product
+    ("m", i64), ("n", i64), ("k", i64), ("ka", i64),  # of one product; ka: columns of A, k / 2 if it is sparse
     ("a_bytes", i64), ("b_bytes", i64), ("c_bytes", i64), ("d_bytes", i64),  # of a line of one fragment; of an element
     ("rows", i64), ("columns", i64), ("steps", i64),
     # places of registers (lines.py): A [step][row][register], B [step][column][register], C and D [row][column][register]
     ("a_at", ptr_to(i32)), ("b_at", ptr_to(i32)), ("c_at", ptr_to(i32)), ("d_at", ptr_to(i32)),
     ("a_registers", i64), ("b_registers", i64), ("c_registers", i64), ("d_registers", i64),
-    ("packed_a", u64), ("packed_b", u64), ("result", u64),  # offsets into the scratch memory; raw matrices at 0
+    ("packed_a", u64), ("packed_b", u64), ("result", u64), ("index", u64),  # offsets into the scratch memory; raw matrices at 0
+    ("e_at", ptr_to(i32)), ("indices", ptr),  # of a sparse A: places of the metadata [row], and its IndexTable; else null
 ])  # fmt: skip
 
 
 def widens(form: Form) -> bool:
-    """Whether products of a form can be one."""
-    return form.family in ("mma", "wmma") and not (form.sparse or form.block_scale) and fragment(form, "d").copies == 1
+    """Whether products of a form can be one. Metadata of .tf32 may name halves of elements, which needs a B for each row."""
+    halves = form.sparse and str(form.atype) == "tf32"
+    return form.family in ("mma", "wmma") and not (form.block_scale or halves) and fragment(form, "d").copies == 1
 
 
 def call_move(function: Value, at: Value, regs: Value, own: Value, lines: Value, pitch: Any) -> None:
@@ -64,7 +68,7 @@ def wide(table: ptr_to(WideTable), scratch: ptr, regs: ptr, own: ptr) -> None:
         for row in range(rows):
             call_move(table.lines_a, table.a_at + (step * rows + row) * table.a_registers, regs, own,
                       scratch + (row * m * line + step * table.a_bytes), line)  # fmt: skip
-    call_pack(table.pack_a, scratch, depth, rows * m, depth, scratch + table.packed_a)
+    call_pack(table.pack_a, scratch, steps * table.ka, rows * m, depth, scratch + table.packed_a)
     line = table.b_bytes * steps
     for step in range(steps):
         for column in range(columns):
@@ -77,8 +81,15 @@ def wide(table: ptr_to(WideTable), scratch: ptr, regs: ptr, own: ptr) -> None:
             call_move(table.lines_c, table.c_at + (row * columns + column) * table.c_registers, regs, own,
                       scratch + (row * m * line + column * n * table.c_bytes), line)  # fmt: skip
     result = scratch + table.result
-    call_dot(table.dot, scratch + table.packed_a, scratch + table.packed_b, scratch, width, result, width,
-             rows * m, width, depth, table.flags)  # fmt: skip
+    packed = [scratch + table.packed_a, scratch + table.packed_b]
+    index = scratch + table.index
+    if u64(table.indices) != 0:
+        for row in range(rows):
+            metadata = cast_ptr(u32, place_of(table.e_at[row], regs, own))
+            dense_indices(cast_ptr(IndexTable, table.indices), metadata, cast_ptr(i32, index) + row * m * table.ka)
+        call_dot(table.dot, *packed, scratch, width, result, width, rows * m, width, depth, table.flags, index)
+    else:
+        call_dot(table.dot, *packed, scratch, width, result, width, rows * m, width, depth, table.flags)
     line = width * table.d_bytes
     for row in range(rows):
         for column in range(columns):
@@ -114,8 +125,11 @@ def line_bytes(form: Form, name: str) -> int:
     return (form.k // 2 if form.sparse and name == "a" else form.k) * max(8, element_of(form, name).bits) // 8
 
 
-def wide_product(form: Form, device: str, rows: int, columns: int, steps: int, at: dict[str, Any]) -> Wide:
-    """at: places of the registers as in a WideTable, of a, b, c, d as the form has them.
+def wide_product(
+    form: Form, device: str, rows: int, columns: int, steps: int, at: dict[str, Any], selector: int = 0
+) -> Wide:
+    """at: places of the registers as in a WideTable, of a, b, c, d (and metadata e) as the form has them. selector: of the
+    metadata; a sparse product has one step.
 
     Raises UnsupportedError where the device lacks the instruction.
     """
@@ -129,6 +143,10 @@ def wide_product(form: Form, device: str, rows: int, columns: int, steps: int, a
     m, n = (form.n, form.m) if swap else (form.m, form.n)
     if swap:
         rows, columns = columns, rows
+    if form.sparse:
+        if steps > 1:
+            raise InternalError("a chain of sparse products")
+        places["e"] = at["e"]
     height, width, depth = rows * m, columns * n, steps * form.k
     c_bytes, d_bytes = (fragment(form, x).bits // 8 for x in "cd")
     table = np.zeros(1, WideTable.numpy_dtype())
@@ -137,7 +155,7 @@ def wide_product(form: Form, device: str, rows: int, columns: int, steps: int, a
         "pack_a": twin.pack_a, "pack_b": twin.pack_b, "dot": twin.dot,
         "lines_a": address(lines_function(form, first, swap)), "lines_b": address(lines_function(form, second, swap)),
         "lines_c": address(lines_function(form, "c", swap)), "registers_d": address(registers_function(form, swap)),
-        "m": m, "n": n, "k": form.k, "rows": rows, "columns": columns, "steps": steps,
+        "m": m, "n": n, "k": form.k, "ka": form.k // 2 if form.sparse else form.k, "rows": rows, "columns": columns, "steps": steps,
         "a_bytes": line_bytes(form, first), "b_bytes": line_bytes(form, second), "c_bytes": c_bytes, "d_bytes": d_bytes,
     } | {f"{x}_registers": fragment(form, y).registers for x, y in zip("abcd", (first, second, "c", "d"))}  # fmt: skip
     for name, number in numbers.items():
@@ -149,8 +167,10 @@ def wide_product(form: Form, device: str, rows: int, columns: int, steps: int, a
     raw = max(height * numbers["a_bytes"] * steps, width * numbers["b_bytes"] * steps, height * width * c_bytes)
     rooms = {
         "": raw, "packed_a": twin.a_bytes(height, depth), "packed_b": twin.b_bytes(width, depth),
-        "result": 0 if c_bytes == d_bytes else height * width * d_bytes,
+        "result": 0 if c_bytes == d_bytes else height * width * d_bytes, "index": height * depth * 2 if form.sparse else 0,
     }  # fmt: skip
+    if form.sparse:
+        table["indices"] = index_table(keep, form, selector)
     scratch = 0
     for name, room in rooms.items():
         if name and room:

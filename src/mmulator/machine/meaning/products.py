@@ -16,7 +16,7 @@ from mmulator.layouts.operands import fragment
 from mmulator.machine.emit.block import LANES, storage_type
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
-from mmulator.machine.meaning.matrix_operands import table_pointer
+from mmulator.machine.meaning.matrix_operands import selector_of, table_pointer
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.state import Cta
 from mmulator.program.products import Group, Tile, groups
@@ -51,13 +51,16 @@ class Pending:
 
 def _count(form: Form, name: str) -> tuple[int, int]:
     """Registers of an operand, and bits of one."""
+    if name == "e":  # metadata
+        return 1, 32
     f = fragment(form, name)
     return f.registers, f.register_bits
 
 
 def _empty(form: Form, tile: Tile) -> dict[str, Places]:
     grid = {"a": (tile.steps, tile.rows), "b": (tile.steps, tile.columns)}
-    return {x: np.zeros((*grid.get(x, (tile.rows, tile.columns)), _count(form, x)[0]), np.int64) for x in "abcd"}
+    out = {x: np.zeros((*grid.get(x, (tile.rows, tile.columns)), _count(form, x)[0]), np.int64) for x in "abcd"}
+    return out | {"e": np.zeros((tile.rows, 1), np.int64)} if form.sparse else out
 
 
 def _bytes(pending: Pending) -> int:
@@ -92,6 +95,8 @@ def join(e: Emitter, ins: Instruction) -> bool:
     d, a, b, c = ins.operands[:4]
     if share.column == 0:
         at["a"][share.step, share.row] = _taken(e, pending, form, "a", a)
+        if form.sparse:
+            at["e"][share.row] = _taken(e, pending, form, "e", ins.operands[4])
     if share.row == 0:
         at["b"][share.step, share.column] = _taken(e, pending, form, "b", b)
     if share.step == 0:
@@ -146,8 +151,9 @@ def _finish(e: Emitter, pending: Pending) -> None:
     group, body = pending.group, e.block.body
     bits = _count(group.form, "d")[1]
     scratch = cast_ptr(Cta, e.warp("cta")).field("scratch")
+    selector = selector_of(pending.last.operands[5]) if group.form.sparse else 0
     for tile, at in zip(group.tiles, pending.at):
-        product = wide_product(group.form, e.device, tile.rows, tile.columns, tile.steps, at)
+        product = wide_product(group.form, e.device, tile.rows, tile.columns, tile.steps, at, selector)
         table = table_pointer(e, WideTable, ("wide", e.block.index, tile.products), partial(_keep, product))
         e.call(wide, table, scratch, e.regs, e.own)
     for tile, at in zip(group.tiles, pending.at):
