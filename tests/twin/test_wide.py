@@ -17,7 +17,7 @@ from mmulator.twin.lines import OWN, coarse
 from mmulator.twin.threads import pointer, room
 from mmulator.twin.wide import swaps, wide, wide_product, widens
 from tests.twin.test_products import CASES as EVERY
-from tests.twin.test_products import bits
+from tests.twin.test_products import bits, operands
 
 CASES = [case for case in EVERY if widens(case[1])]
 SHAPES = ((1, 1, 1), (1, 8, 2), (2, 3, 3), (5, 1, 1), (4, 8, 1))
@@ -29,25 +29,27 @@ def fragments(form: Form, rng: np.random.Generator, name: str, shape: tuple[int,
     return bits(rng, (*shape, rule.lanes, rule.registers), rule.register_bits, element)
 
 
-def one_by_one(form: Form, device: str, a: Any, b: Any, c: Any) -> Any:
-    """a [steps, rows, lanes, registers], b [steps, columns, ...], c [rows, columns, ...]."""
+def one_by_one(form: Form, device: str, a: Any, b: Any, c: Any, e: Any, selector: int) -> Any:
+    """a [steps, rows, lanes, registers], b [steps, columns, ...], c [rows, columns, ...], e [rows, lanes]."""
+    more = {"e": e[:, None], "f": selector} if form.sparse else {}
     for x, y in zip(a, b):
-        c = execute(form, device, {"a": x[:, None], "b": y[None], "c": c})
+        c = execute(form, device, {"a": x[:, None], "b": y[None], "c": c, **more})
     return c
 
 
-def as_one(form: Form, device: str, a: Any, b: Any, c: Any, split: int) -> Any:
+def as_one(form: Form, device: str, a: Any, b: Any, c: Any, e: Any, selector: int, split: int) -> Any:
     """The same by `wide`: registers lie in two memories in random order, D over some C."""
     (steps, rows), columns = a.shape[:2], b.shape[1]
     rng = np.random.default_rng(split)
     d = fragment(form, "d")
     word = {x: fragment(form, x).register_bits // 8 for x in "abcd"}
-    shapes = {"a": a.shape[:2], "b": b.shape[:2], "c": (rows, columns), "d": (rows, columns)}
-    counts = {x: int(np.prod(shapes[x])) * fragment(form, x).registers for x in "abcd"}
+    shapes = {"a": a.shape[:2], "b": b.shape[:2], "c": (rows, columns), "d": (rows, columns), "e": (rows,)}
+    counts = {x: int(np.prod(shapes[x])) * fragment(form, x).registers for x in "abcd"} | {"e": rows}
+    word["e"] = 4
     free = rng.permutation(sum(counts.values())) * 256
     memory = np.zeros((2, (len(free) + 1) * 256), np.uint8)
     at: dict[str, Any] = {}
-    for name, array in (("a", a), ("b", b), ("c", c)):
+    for name, array in (("a", a), ("b", b), ("c", c), ("e", e[..., None])):
         places, free = free[: counts[name]], free[counts[name] :]
         own = rng.random(len(places)) < 0.5
         by_register = np.swapaxes(array, -1, -2).reshape(len(places), -1)
@@ -58,7 +60,7 @@ def as_one(form: Form, device: str, a: Any, b: Any, c: Any, split: int) -> Any:
     over = at["c"].reshape(-1)
     same = rng.random(len(places)) < 0.5 if word["c"] == word["d"] and len(over) == len(places) else np.zeros(len(places), bool)
     at["d"] = np.where(same, over[: len(places)] if same.any() else 0, places | OWN).reshape(*shapes["d"], -1)
-    product = wide_product(form, device, rows, columns, steps, at)
+    product = wide_product(form, device, rows, columns, steps, at, selector)
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(address(wide))
     function(product.table.ctypes.data, room(product.scratch), pointer(memory[0]), pointer(memory[1]))
     out = np.empty((rows, columns, d.registers, d.lanes), f"<u{word['d']}")
@@ -73,11 +75,16 @@ def as_one(form: Form, device: str, a: Any, b: Any, c: Any, split: int) -> Any:
 def test_a_wide_product_has_the_bits_of_the_single_ones(form: Form, device: str) -> None:
     rng = np.random.default_rng(form.m * form.n * form.k)
     for n, (rows, columns, steps) in enumerate(SHAPES):
-        if form.ctype != form.dtype:
+        if form.ctype != form.dtype or form.sparse:
             steps = 1
+        e, selector = np.zeros((rows, 32), np.uint32), 0
+        if form.sparse:
+            more = operands(form, rng, {"e": (rows,)})
+            e, selector = more["e"], more["f"]
         a, b = fragments(form, rng, "a", (steps, rows)), fragments(form, rng, "b", (steps, columns))
         c = fragments(form, rng, "c", (rows, columns))
-        assert np.array_equal(as_one(form, device, a, b, c, n), one_by_one(form, device, a, b, c)), (rows, columns, steps)
+        wanted = one_by_one(form, device, a, b, c, e, selector)
+        assert np.array_equal(as_one(form, device, a, b, c, e, selector, n), wanted), (rows, columns, steps)
 
 
 def test_both_orientations_are_taken() -> None:
@@ -93,3 +100,17 @@ def test_pieces_are_as_large_as_lie_together() -> None:
     a = operand_places(form, "a", False, BY_REGISTER)[0]
     assert coarse(a, 16, 128)[0] == 128 and coarse(a, 16, 32)[0] == 32
     assert coarse(operand_places(form, "c", True, BY_REGISTER)[0], 32, 128)[0] == 32
+
+
+@pytest.mark.parametrize("name", ["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32"])
+def test_a_batch_that_shares_an_operand_has_the_bits_of_one_that_repeats_it(name: str) -> None:
+    form = next(form for _, form, _ in CASES if str(form) == name or str(form) == name.replace("u8", "s8"))
+    rng = np.random.default_rng(7)
+    every = {x: fragments(form, rng, x, (21,)) for x in "abc"}
+    for shared in ("a", "b", "c", "ab", "abc"):
+        given = {x: v[:1] if x in shared else v for x, v in every.items()}
+        repeated = {x: np.ascontiguousarray(np.broadcast_to(v, every[x].shape)) for x, v in given.items()}
+        singly = np.stack([execute(form, "sm_90", {x: v[n] for x, v in repeated.items()}) for n in range(21)])
+        for operands_ in (given, repeated):
+            found = execute(form, "sm_90", operands_)
+            assert np.array_equal(np.broadcast_to(found, singly.shape), singly), shared
