@@ -44,6 +44,7 @@ PLAIN = {
     "fence": "  wgmma.fence.sync.aligned;\n",
     "commit": "  wgmma.commit_group.sync.aligned;\n",
     "set0": "  mov.b32 %d0, 7;\n",
+    "set8": "  mov.b32 %d8, 7;\n",
     "(": "  mov.u32 %r20, 0;\nLOOP:\n",
     ")": "  add.u32 %r20, %r20, 1;\n  setp.lt.u32 %p3, %r20, 3;\n  @%p3 bra LOOP;\n",
 }
@@ -114,6 +115,53 @@ def test_registers_in_flight_are_those_of_the_chip(case: str) -> None:
     for seed in range(3):
         words = run(steps, int(count), int(threads), seed)
         assert hashlib.sha256(words.tobytes()).hexdigest()[:16] == digest, seed
+
+
+# several at once ----------------------------------------------------------------------------------------------------
+CHAINS = {
+    "one tile": "n8:0-3:B0 n8:0-3:B1 n8:0-3:B2 n8:0-3:B3 n8:0-3:B0 n8:0-3:B1 n8:0-3:B2",
+    "two tiles": "n8:0-3:B0 n8:0-3:B1 n8:4-7:B0 n8:4-7:B1 n8:0-3:B2 n8:4-7:B2",
+    "begins anew": "n8:0-3:B0 n8:0-3:B1 n8:0-3:B2:S0 n8:0-3:B3",
+    "A of both kinds": "n8:0-3:B0 n8:0-3:B1:A8-11 n8:0-3:B2:A8-11 n8:0-3:B3",
+    "other types": "n8:0-3:B0 n8:0-3:B1:f32.bf16.bf16 n8:0-3:B2:f32.bf16.bf16 n8:0-3:B1:f32.tf32.tf32",
+    "other widths": "n16:0-7:B0 n8:0-3:B1 n16:0-7:B2 n16:0-7:B3",
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_what_is_one_product_is_one_product_after_the_other(chain: str) -> None:
+    """All in a line, with something computed in between, and each by itself."""
+    steps = CHAINS[chain].split()
+    alone = run([w for s in steps for w in ("fence", s, "commit", "wait0")], 12)
+    for seed in range(6):
+        for between in ([], ["  add.u32 %r21, %r5, 1;\n"], ["fence"], ["commit"], ["  st.global.b32 [%rd7], %r0;\n"], ["set8"]):
+            if between == ["set8"] and "A8" in CHAINS[chain]:
+                continue
+            words = run(["fence", *(w for s in steps for w in (s, "fence", *between)), "commit", "wait0"], 12, seed=seed)
+            columns = slice(None) if between != ["set8"] else slice(0, 8)
+            np.testing.assert_array_equal(words[:, columns], alone[:, columns], f"{between} {seed}")
+
+
+A_AND_B = (0, 2, 1022, 2046, 4096, 4224, 4350)  # first and last bytes of A, 2048 of them, and of B0, and some between
+
+
+@pytest.mark.parametrize("byte", A_AND_B)
+def test_an_operand_that_has_changed_is_packed_again(byte: int) -> None:
+    """Two bytes of what an operation has read before, in shared memory, are others when the next one reads it."""
+    change = f"  bar.sync 0;\n  st.shared.b16 [tile+{byte}], 16968;\n  fence.proxy.async;\n  bar.sync 0;\n"
+    again = ["fence", "n8:0-3:B0:S0", "n8:4-7:B0:S0", "commit", "wait0"]
+    for seed in range(3):
+        changed = run([change, *again], seed=seed)
+        np.testing.assert_array_equal(run([*again, change, *again], seed=seed), changed)
+        assert (run(again, seed=seed) != changed).any()
+
+
+def test_a_fault_of_a_later_step_is_its_own() -> None:
+    """Its line, and what it said when each operation was by itself."""
+    beyond = "  add.u64 %rd12, %rd10, 0x3f00;\n" + ptx("n8:0-3:B0").splitlines()[1] + "\n"
+    before, behind = ["fence", "n8:0-3:B1", "n8:0-3:B2"], ["n8:0-3:B3", "commit", "wait0"]
+    said = {fault([*before, "// commit\n", "// wait\n", beyond, *behind], seed=seed) for seed in range(4)}
+    assert said == {fault([*before, "commit", "wait0", beyond, *behind])} and "matrix descriptor outside" in said.pop()
 
 
 # how much is in flight ----------------------------------------------------------------------------------------------

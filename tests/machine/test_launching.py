@@ -111,6 +111,33 @@ def test_what_is_kept_is_nobodys() -> None:
     assert gone() is None
 
 
+RACE = kernel("mov.u32 %r1, %tid.x; ld.global.u32 %r2, [%rd0+4]; setp.eq.u32 %p1, %r2, 0; @%p1 st.global.u32 [%rd0], %r1;")
+
+
+def test_what_is_kept_knows_nothing_of_what_was_found() -> None:
+    """Sanitized and watched launches after each other, with others between them: each finds and sees its own."""
+    k = Module.load(RACE)["k"]
+    for number in range(12):
+        clean = number % 3 == 1
+        out = np.array([7, clean], np.uint32)
+        grid, threads = (2 + number % 2, 1 + number % 2)
+        report = k.launch(grid, 64, [out], sanitize=True, threads=threads)
+        found = sorted(f.rule for f in report.findings)
+        assert found == ([] if clean else ["race-between-blocks", "race-write-write"])
+        watched = k.launch(grid, 32, [out], watch=[(0, 0)])
+        assert [s.block[0] for s in watched.stores] == ([] if clean else [n for n in range(grid) for _ in range(32)])
+        assert not k.launch(grid, 64, [out], threads=threads).findings
+
+
+def test_a_sanitized_kernel_goes_with_its_module() -> None:
+    module = Module.load(RACE)
+    module["k"].launch(1, 32, [np.zeros(2, np.uint32)], sanitize=True)
+    gone = [weakref.ref(compiled) for compiled in module.loaded.compiled.values()]
+    del module
+    gc.collect()
+    assert gone and all(ref() is None for ref in gone)
+
+
 def test_a_kernel_goes_with_its_module() -> None:
     module = Module.load(COUNT)
     module["k"].launch(1, 32, [np.zeros(64, np.uint32)])

@@ -102,7 +102,7 @@ class Event:
 
 
 class Trace:
-    instrument = TRACE
+    instrument, calls = TRACE, True
 
     def begin(self, grid: Grid) -> None:
         self.logs = Logs(Entry, grid.workers, 64)

@@ -228,6 +228,7 @@ Cluster = Struct("Cluster", [
     ("stalled", u32),  # of a sanitized launch: its threads run, and nothing will ever change
     ("sanitizer", ptr),  # of a sanitized launch: a SanitizedCluster, or null
     ("turns", u64),  # that the seed has made shorter
+    ("packs", ptr),  # a Packs, of the worker that runs it
 ])  # fmt: skip
 
 # What is known of an mbarrier besides its word (runtime/accounts.py). Who: site + 1 (0: nobody), warp of the cluster, lane, in
@@ -291,10 +292,11 @@ ASYNC_GROUPS = 256  # of a queue, known one by one: the newest that are not empt
 Queue = Struct("Queue", [
     ("entries", ptr),
     ("groups", ptr_to(AsyncGroup)),
-    ("carry_out", ptr),  # native function (warp, number of the operation) that returns 0 if it cannot yet
+    ("carry_out", ptr),  # native function (warp, number, end): how many from there on are done, 0 if it cannot yet
     ("room", u32), ("entry_bytes", u32),  # operation n is entry n modulo room
     ("issued", u64), ("done", u64),  # all before `done` are complete
     ("committed", u64), ("filled", u64),  # groups, and those of them that are not empty
+    ("due", u64),  # wgmma: those before it are to be carried out with the last of a straight line, 0 for none
 ])  # fmt: skip
 
 # cp.async: what the lanes of a warp copy with one instruction. mask: 0 for cp.async.mbarrier.arrive, which copies nothing
@@ -321,6 +323,23 @@ WgmmaTable = Struct("WgmmaTable", [
     ("rivals", ptr_to(u32)), ("a_rivals", ptr_to(u32)),  # other tiles that hold registers of D, tiles that hold some of A
     ("places", ptr),  # IndexTable of a sparse A
     ("a_row", u32),  # bytes of a row of packed A
+    ("packs", u32),  # its operands are kept as packed (runtime/wgmma_packs.py), and several can be one product
+])  # fmt: skip
+
+WGMMA_STEPS = 4  # wgmma that are one product, at most
+
+# A packed operand of wgmma that is kept. function: that packed it; shape: bytes that it was made of, and whether MN-major;
+# use: the product that last took it.
+Pack = Struct("Pack", [("desc", u64), ("function", u64), ("shape", u64), ("use", u64)])
+A_PACKS, B_PACKS = 16, 8  # twice WGMMA_STEPS at least: those of a product are all there
+
+# Those of a worker, in memory that begins with this. a, b: of matrices in shared memory, each a slot of a_bytes or b_bytes at
+# a_slots or b_slots, which begins with the a_raw or b_raw bytes that it was made of; registers: where A in registers is packed.
+Packs = Struct("Packs", [
+    ("use", u64), ("next_a", u32), ("next_b", u32),
+    ("a_slots", ptr), ("b_slots", ptr), ("registers", ptr),
+    ("a_raw", u64), ("a_bytes", u64), ("b_raw", u64), ("b_bytes", u64),
+    ("a", Pack, A_PACKS), ("b", Pack, B_PACKS),
 ])  # fmt: skip
 
 # wgmma: one warp's part of an operation

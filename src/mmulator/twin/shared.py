@@ -1,20 +1,22 @@
-# mypy: disable-error-code="valid-type, index"
+# mypy: disable-error-code="valid-type, index, call-overload, misc"
 """Native code for matrices in shared memory that a descriptor names: made with the functions of layouts/descriptors.py.
 
 Nothing about descriptors, canonical layouts or swizzles is said here: `fields`, `canonical` and `Swizzle.place` are called
-with native values instead of integers.
+with native values instead of integers. What `canonical` says of one step in each direction is so of every step.
 """
 
 from __future__ import annotations
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import load, store
+from mmulator.codegen.ops import load, minimum, store
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.layouts.descriptors import canonical, fields
-from mmulator.layouts.swizzle import SWIZZLES
+from mmulator.layouts.swizzle import SWIZZLES, Swizzle
 from mmulator.twin.doors import Door
 
 UNIT = 16  # bytes that lie together in every canonical layout
+ROWS = 8  # lines of an atom
+SWIZZLED = 128  # a swizzle moves bytes inside of a multiple of so many
 
 
 def operand_function(door: Door) -> Native:
@@ -24,23 +26,51 @@ def operand_function(door: Door) -> Native:
     door.place(context, address, number): of UNIT bytes.
     """
     modes = tuple(SWIZZLES.values())
+    has_span = door.span is not None
 
     def operand(
         c: ptr_to(door.context), desc: u64, lines: i64, line_bytes: i64, mn_major: u32, number: u32, out: ptr
     ) -> u32:
         start, leading, stride, base, code = fields(desc)
-        target = ptr(out)
+        width = u64(UNIT)
+        row = u64(0)  # bytes, before swizzling, from one line to the next of eight, from eight to the next, from atom to atom
+        rows = u64(0)
+        atom = u64(0)
         for mode in modes:
             for major in (False, True):
                 if (code == mode.code) & ((mn_major != 0) == major):
-                    for line in range(u64(lines)):
-                        for at in range(u64(0), u64(line_bytes), UNIT):
-                            x = mode.place(start + canonical(line, at, mode.width, leading, stride, major), base)
-                            host = door.place(c, x, number)
-                            if u64(host) == 0:
-                                return u32(0)
-                            store(load(u8.vec(UNIT), host), target)
+                    width = u64(mode.width)
+                    row = u64(canonical(1, 0, mode.width, leading, stride, major))
+                    rows = u64(canonical(ROWS, 0, mode.width, leading, stride, major))
+                    atom = u64(canonical(0, mode.width, mode.width, leading, stride, major))
+        swizzle = Swizzle("", 0, width)
+        atoms = (u64(line_bytes) + width - 1) // width
+        target = ptr(out)
+        if has_span:
+            last = start + width - 1 + (ROWS - 1) * row + (u64(lines) - 1) // ROWS * rows + (atoms - 1) * atom
+            host = door.span(c, start & ~u64(SWIZZLED - 1), last | (SWIZZLED - 1))
+            if u64(host) != 0:
+                for line in range(u64(lines)):
+                    first = start + line % ROWS * row + line // ROWS * rows
+                    for part in range(atoms):
+                        for at in range(u64(0), minimum(width, u64(line_bytes) - part * width), UNIT):
+                            x = swizzle.place(first + at, base)
+                            door.seen(c, x, number)
+                            store(load(u8.vec(UNIT), host + x), target)
                             target = target + UNIT
+                        first = first + atom
+                return u32(1)
+        for line in range(u64(lines)):
+            first = start + line % ROWS * row + line // ROWS * rows
+            for part in range(atoms):
+                for at in range(u64(0), minimum(width, u64(line_bytes) - part * width), UNIT):
+                    x = swizzle.place(first + at, base)
+                    one = door.place(c, x, number)
+                    if u64(one) == 0:
+                        return u32(0)
+                    store(load(u8.vec(UNIT), one), target)
+                    target = target + UNIT
+                first = first + atom
         return u32(1)
 
     return Native(operand, f"operand_of_{door.name}")

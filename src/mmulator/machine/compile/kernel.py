@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -62,6 +62,7 @@ from mmulator.ptx.tree import Function, Instruction, Module, Symbol, Variable
 from mmulator.twin.sfu import tables_for
 
 Progress = Callable[[int, int], None]
+T = TypeVar("T")
 
 
 @dataclass
@@ -72,7 +73,7 @@ class CompiledKernel:
     by class. callees: of each function its first block and the place of its frames. frame_bytes: register file of a warp.
     local_bytes: local memory of a lane. queues: kinds of asynchronous operations that it issues, and the
     address of the native function that carries one out; movers: the same of bulk operations. mbarriers: it makes some.
-    kept: what launches leave for the next (launch/kept.py).
+    kept: what launches leave for the next (launch/kept.py). answers: to questions about it that were asked (`once`).
     pace, piece: seconds that a cluster took when it was last launched, and blocks of code that a worker ran at once; 0 for
     unknown.
     """
@@ -96,8 +97,16 @@ class CompiledKernel:
     blocks: BlockCode
     notes: list[str] = field(default_factory=list)
     kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    answers: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
     pace: float = field(default=0.0, compare=False)
     piece: int = field(default=0, compare=False)
+
+    def once(self, question: Callable[[CompiledKernel], T]) -> T:
+        """The answer to a question about the kernel, as it was the first time."""
+        if question not in self.answers:
+            self.answers[question] = question(self)
+        answer: T = self.answers[question]
+        return answer
 
     @cached_property
     def atomic_bytes(self) -> int:

@@ -19,14 +19,16 @@ DRAIN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Subscriber(Protocol):
-    """Who sees the events of a launch. instrument: what its kernel is compiled for (CompileOptions.events). grid, resident: of
-    grid.py and resident.py, which know this file."""
+    """Who sees the events of a launch. instrument: what its kernel is compiled for (CompileOptions.events). calls: its native
+    functions call Python. grid, resident: of grid.py and resident.py, which know this file."""
+
+    calls: bool
 
     @property
     def instrument(self) -> Instrument: ...
 
     def begin(self, grid: Any) -> None:
-        """Before the launch runs: what native code needs."""
+        """Before the launch runs: what native code needs. The grid may be one that another launch has left."""
 
     def attach(self, resident: Any) -> None:
         """The same for the memory of a cluster, before one runs there."""

@@ -67,12 +67,12 @@ class Grid:
         self._own: list[tuple[int, ...]] = [(SLOT_PARAM, pointer(self.params), self.params.nbytes, 0)]  # rows that stay
         if shape.cooperative:
             self._own.append((SLOT_GRID, pointer(self.workspace), len(WORKSPACE), 1))
-        self.fill_in(kernel, shape, arguments, seed, threads)
-        self.subscriber = subscriber
-        if subscriber is not None:
-            subscriber.begin(self)
+        self.fill_in(kernel, shape, arguments, seed, threads, subscriber)
 
-    def fill_in(self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None) -> None:
+    def fill_in(
+        self, kernel: CompiledKernel, shape: LaunchShape, arguments: Arguments, seed: int, threads: int | None,
+        subscriber: Subscriber | None = None,
+    ) -> None:  # fmt: skip
         """What is this launch's own. Raises LaunchError."""
         self.kernel, self.shape, self.arguments, self.seed = kernel, shape, arguments, seed
         self.workers = max(1, min(threads or cores(), shape.clusters))
@@ -103,6 +103,9 @@ class Grid:
         _TABLES.pack_into(self._fields, _WINDOWS, self._first, slots, table, len(self.table))
         _EXTENT.pack_into(self._fields, _NCTAID, *shape.grid)
         _WORD.pack_into(self._fields, _SEED, seed & 0xFFFFFFFFFFFFFFFF)
+        self.subscriber = subscriber
+        if subscriber is not None:
+            subscriber.begin(self)
 
     def finish(self) -> None:
         """Bring what was stored to the arrays of the caller, wherever it was stored."""
@@ -110,7 +113,7 @@ class Grid:
 
     def leave(self) -> None:
         """Nothing of the caller's is kept with what is kept."""
-        del self.kernel, self.shape, self.arguments, self.buffers, self.placement, self.regions, self.table
+        del self.kernel, self.shape, self.arguments, self.buffers, self.placement, self.regions, self.table, self.subscriber
 
     @property
     def memory(self) -> Sequence[Buffer | Region]:

@@ -29,19 +29,21 @@ def grid_for(
     subscriber: Subscriber | None = None,
 ) -> tuple[Grid, list[Resident]]:  # fmt: skip
     """A grid for a launch and memory for clusters: what is kept, which nobody else has until it is kept again, or a new grid."""
-    kept: Kept | None = kernel.kept.pop(_key(shape, arguments), None) if subscriber is None else None
+    kept: Kept | None = kernel.kept.pop(_key(shape, arguments), None)
     if kept is None or Heap.from_environment().edge:
         return Grid(kernel, shape, arguments, seed, threads, subscriber), []
     grid, residents = kept
-    grid.fill_in(kernel, shape, arguments, seed, threads)
+    grid.fill_in(kernel, shape, arguments, seed, threads, subscriber)
     for resident in residents:
         resident.join(grid)
+        if subscriber is not None:
+            subscriber.attach(resident)
     return kept
 
 
 def keep(grid: Grid, residents: Sequence[Resident]) -> None:
     """Of a launch that ended well. Nothing of the caller's is kept with it."""
-    if grid.heap.edge or grid.subscriber is not None or grid.placement.copies:
+    if grid.heap.edge or grid.placement.copies:
         return
     kernel, key = grid.kernel, _key(grid.shape, grid.arguments)
     room, spare = KEPT_BYTES, []

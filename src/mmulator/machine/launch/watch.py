@@ -53,6 +53,8 @@ class Store:
 class Watches:
     """What is watched, as the machine reads it, and the stores that it saw."""
 
+    calls = True  # when a log is full
+
     def __init__(self, watched: Sequence[Watched], args: Sequence[Any], arguments: Arguments) -> None:
         self.elements: list[tuple[int, tuple[int, ...]]] = []
         self.table = np.zeros(len(watched), Watch.numpy_dtype())
@@ -85,7 +87,7 @@ class Watches:
         launch = grid.launch
         self.logs = Logs(WatchEntry, grid.workers, max(ROOM, 32 * len(self.table)))
         self._settle = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address(settle_cluster))
-        launch["watches"], launch["watch_count"] = pointer(self.table), len(self.table)
+        launch["watches"], launch["watch_count"], launch["seen"] = pointer(self.table), len(self.table), 0
 
     def attach(self, resident: Resident) -> None:
         """It needs nothing."""

@@ -27,6 +27,7 @@ from mmulator.machine.launch.faults_warp import describe_deadlock, describe_live
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.limits import check_host
 from mmulator.machine.launch.line import order
+from mmulator.machine.launch.packs import packs_for
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.runtime.scheduler import run_clusters
 from mmulator.machine.state import Stop
@@ -139,7 +140,7 @@ class Workers:
         self.taken = 0  # clusters that were taken while others waited
         self.active = 0  # threads besides the caller's
         self.called: set[int] = set()  # those of them that have not come yet
-        self.alone = not grid.kernel.prints and grid.subscriber is None  # the caller works, too
+        self.alone = not (grid.kernel.prints or (grid.subscriber and grid.subscriber.calls))  # the caller works, too
         self.error: BaseException | None = None
         self.counts = _counters(grid.workers, len(grid.kernel.code))
         self.first_count, self.next_count = pointer(self.counts), self.counts.strides[0]
@@ -205,6 +206,8 @@ class Workers:
         subscriber = self.grid.subscriber
         if subscriber is not None:
             resident.cluster["log"] = subscriber.log(worker)
+        if self.grid.kernel.matrix.wgmma:
+            resident.cluster["packs"] = packs_for(self.grid.kernel.matrix)
         cluster, native, counted = resident.address, self.native, self.counted
         if counted is not None:
             counted.begin(resident, self.line.next)

@@ -9,6 +9,7 @@ from mmulator.codegen.ops import mask_bits, null, trailing_zeros
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.errors import must_be
+from mmulator.isa.effects import Queue, Step
 from mmulator.isa.form import Form
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.code import MatrixTables
@@ -24,6 +25,10 @@ from mmulator.machine.runtime import wgmma as wg
 from mmulator.machine.runtime.events import wgmma_committed, wgmma_fenced
 from mmulator.machine.runtime.hooks_operands import Operand as Shared
 from mmulator.machine.state import WGMMA, WgmmaTable
+from mmulator.program.blocks import is_wgmma_issue
+from mmulator.program.frames import pinned_registers
+from mmulator.program.inline_assembly import computes
+from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, VectorOperand
 from mmulator.twin.forms import twin_of
 from mmulator.twin.places import index_table
@@ -89,8 +94,28 @@ def mma_async(e: Emitter, ins: Instruction) -> None:
     b_word = _descriptor(e, b_desc, lane, Shared.B_DESC)
     keep = mask_bits(e.source(scale_d, "pred"))
     e.uses(WGMMA, wg.carry_out_wgmma)
-    e.call(wg.wgmma_issue, e.w, table, a_word, b_word, keep, metadata, e.site)
+    e.call(wg.wgmma_issue, e.w, table, a_word, b_word, keep, metadata, _goes_on(e, ins), e.site)
     definedness.wgmma(e, ins, table, a_word, b_word, keep)
+
+
+def _goes_on(e: Emitter, ins: Instruction) -> bool:
+    """Whether another wgmma follows, and nothing in between could tell if this one has been carried out: it writes no memory,
+    and touches no accumulator and no A. Then what the seed has for now is done with the last of them."""
+    if e.events is not None:
+        return False
+    pinned = e.kernel.matrix.pinned.get(e.function_name)
+    if pinned is None:
+        pinned = e.kernel.matrix.pinned[e.function_name] = pinned_registers(e.block.function)
+    body = e.block.body
+    at = next(n for n, other in enumerate(body) if other is ins)
+    for other in body[at + 1 :]:
+        if is_wgmma_issue(other):
+            return True
+        uses, defs = uses_and_defs(other)
+        of_queue = other.effects.queue is Queue.WGMMA and other.effects.step in (Step.FENCE, Step.COMMIT)
+        if not (of_queue or computes(other)) or (uses | defs) & pinned:
+            return False
+    return False
 
 
 def _descriptor(e: Emitter, operand: Operand, lane: Value, name: Shared) -> Value:
@@ -123,10 +148,19 @@ def _wgmma_table(
     a_bytes = -(-twin.a_bytes(64, form.k) // 64) * 64
     table["raw_bytes"], table["a_bytes"] = raw, a_bytes
     tables.scratch_bytes = max(tables.scratch_bytes, 2 * raw + a_bytes + twin.b_bytes(form.n, form.k) + 64)
+    if not form.sparse and form.atype.bits >= 8:
+        table["packs"] = 1
+        line = form.k * form.atype.bits // 8
+        tables.a_pack = _larger(tables.a_pack, (64 * line, twin.a_bytes(64, form.k)))
+        tables.b_pack = _larger(tables.b_pack, (form.n * line, twin.b_bytes(form.n, form.k)))
     table["d_slots"][0, : len(d)] = slots
     table["a_slots"][0, : len(a)] = [e.frame.slots[n] for n in a]
     tables.keep.append(twin)
     return table
+
+
+def _larger(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return max(a[0], b[0]), max(a[1], b[1])
 
 
 def find_rivals(tables: MatrixTables) -> None:

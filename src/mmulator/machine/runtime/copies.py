@@ -16,7 +16,7 @@ READ_LATER, WRITE_LATER = READ | int(Access.LATER), WRITE | int(Access.LATER)
 
 
 @native
-def carry_out_copy(w: ptr_to(Warp), number: u64) -> u32:
+def carry_out_copy(w: ptr_to(Warp), number: u64, end: u64) -> u32:
     e = entry(w, COPIES, number)
     if e.mask == 0:
         return u32(1)

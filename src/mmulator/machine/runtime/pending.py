@@ -5,7 +5,8 @@ out: at once, if the seed says so; else when somebody waits for the group that i
 if it completes an mbarrier, when no lane of the cluster can go on otherwise. So whoever forgets to wait sees the memory
 or the registers of before, for some seeds.
 
-A kind is an entry of state.py that begins with an `Operation`, and a function that carries one out. To issue:
+A kind is an entry of state.py that begins with an `Operation`, and a function that carries one out, or as many of those before
+a given one as it can do together; it says how many. To issue:
 
     if not has_room(q, 1): make_room(w, q, 1)
     fill the entry of number q.issued
@@ -36,9 +37,9 @@ def entry(w: Any, kind: Kind, number: Any) -> Any:
     return cast_ptr(kind.entry, queue(w, kind).field("entries")) + (number & (kind.room - 1))
 
 
-def carry_out(function: Any, w: Any, number: Any) -> Value:
+def carry_out(function: Any, w: Any, number: Any, end: Any) -> Value:
     """Macro: call a kind's function."""
-    return Builder.current().call_pointer(function, u32, [w, number])
+    return Builder.current().call_pointer(function, u32, [w, number, end])
 
 
 def operation_at(q: Any, number: Any) -> Any:
@@ -70,13 +71,15 @@ def complete(w: ptr_to(Warp), q: ptr_to(Queue), end: u64) -> u32:
     """Carry out what was issued before `end`: 1 when that is done, or the CTA has a fault; 0 if it takes other warps."""
     while q.done < end and w.cta.fault == 0:
         number = q.done
-        if carry_out(q.carry_out, w, number) == 0:
+        count = carry_out(q.carry_out, w, number, end)
+        if count == 0:
             return u32(0)
         if w.cta.fault == 0:
-            q.done = number + 1
-            o = operation_at(q, number)
-            if o.completes != Completes.GROUP:
-                tell(w, o)
+            for n in range(u64(count)):
+                q.done = number + n + 1
+                o = operation_at(q, number + n)
+                if o.completes != Completes.GROUP:
+                    tell(w, o)
     return u32(1)
 
 

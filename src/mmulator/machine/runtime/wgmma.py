@@ -9,25 +9,30 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, load, store
-from mmulator.codegen.types import i32, i64, ptr, ptr_to, u16, u32, u64
+from mmulator.codegen.ops import cast_ptr, load, minimum, stack, store
+from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.machine.runtime.events import READ, WRITE, wgmma_issued, wgmma_waited
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.hooks_operands import warps_missing
-from mmulator.machine.runtime.pending import complete, covered, entry, issue, make_room, queue
+from mmulator.machine.runtime.pending import choice, complete, covered, make_room, queue
 from mmulator.machine.runtime.registers import frame_of
 from mmulator.machine.runtime.waiting import wait_for_lanes, wake_warpgroup
-from mmulator.machine.runtime.wgmma_operands import a_fragment, a_registers, accumulator_in, accumulator_out, operand_bytes
-from mmulator.machine.state import FULL, RESCHEDULE, WGMMA, Completes, FaultKind, Tile, Warp, Warpgroup, WgmmaTable
-from mmulator.twin.product import IndexTable, call_dot, call_pack, dense_indices, has_mixed, mixed_dot
-from mmulator.twin.shared import transpose16, unpack_bits
-
-WARPS = 4  # of a warpgroup
-
-
-def operation(w: Any, number: Any) -> Any:
-    """Macro: where a warp keeps what it issued as operation `number`."""
-    return entry(w, WGMMA, number)
+from mmulator.machine.runtime.wgmma_operands import WARPS, a_registers, accumulator_in, accumulator_out, operation
+from mmulator.machine.runtime.wgmma_packs import begin_product, multiply_steps, pack_step
+from mmulator.machine.runtime.wgmma_products import multiply, pack_operands
+from mmulator.machine.state import (
+    FULL,
+    RESCHEDULE,
+    WGMMA,
+    WGMMA_STEPS,
+    Completes,
+    FaultKind,
+    Queue,
+    Tile,
+    Warp,
+    Warpgroup,
+    WgmmaTable,
+)
 
 
 def first_of(w: Any) -> Any:
@@ -115,107 +120,41 @@ def hand_over(group: ptr_to(Warpgroup), table: ptr_to(WgmmaTable), first: ptr_to
 
 
 @native
-def read_a(first: ptr_to(Warp), number: u64, raw: ptr, other: ptr) -> u32:
-    """A as plain rows at `raw`; 0 after a fault."""
+def differs(first: ptr_to(Warp), number: u64) -> u32:
+    """Which warp's operation `number` is not that of the first warp; WARPS if all are the same."""
     op = operation(first, number)
-    table = op.table
-    k = i64(table.k)
-    if table.sparse != 0:
-        k = k // 2
-    row_bytes = k * i64(table.element_bits) // 8
-    if table.a_in_registers != 0:
-        for i in range(u32(WARPS)):
-            a_fragment(operation(first + i, number).a, row_bytes, raw + i64(i) * 16 * row_bytes)
-        return u32(1)
-    if table.mn_major_a != 0:
-        ok = operand_bytes(first, op.a_desc, k, i64(128), u32(1), op.site, other)
-        if ok != 0:
-            transpose16(cast_ptr(u16, other), k, i64(64), cast_ptr(u16, raw))
-        return ok
-    return operand_bytes(first, op.a_desc, i64(64), row_bytes, u32(0), op.site, raw)
+    for i in range(u32(WARPS)):
+        mine = operation(first + i, number)
+        if u64(mine.table) != u64(op.table) or mine.b_desc != op.b_desc or mine.a_desc != op.a_desc or mine.scale_d != op.scale_d:
+            return i
+    return u32(WARPS)
 
 
 @native
-def pack_operands(first: ptr_to(Warp), number: u64, packed_a: ptr, packed_b: ptr) -> u32:
-    """A and B decoded; raw B stays at the start of the scratch memory. 0 after a fault."""
+def goes_on(first: ptr_to(Warp), number: u64, next: u64) -> u32:
+    """Whether operation `next` and number `number` before it are one product: `next` adds to the same accumulator, and nothing
+    is to be brought together for it that was not for the other."""
+    if differs(first, next) != WARPS:
+        return u32(0)
     op = operation(first, number)
+    more = operation(first, next)
     table = op.table
-    n = i64(table.n)
-    k = i64(table.k)
-    bits = i64(table.element_bits)
-    raw = first.cta.scratch
-    other = raw + i64(table.raw_bytes)
-    if read_a(first, number, raw, other) == 0:
+    then = more.table
+    if more.scale_d == 0 or then.tile != table.tile or then.dot != table.dot or then.flags != table.flags or then.k != table.k:
         return u32(0)
-    if bits == 1:
-        unpack_bits(raw, 64 * k, other)
-        call_pack(table.pack_a, other, k, i64(64), k, packed_a)
-    else:
-        ka = k
-        if table.sparse != 0:
-            ka = k // 2
-        call_pack(table.pack_a, raw, ka, i64(64), k, packed_a)
-    if table.mn_major_b != 0:
-        if operand_bytes(first, op.b_desc, k, n * 2, u32(1), op.site, raw) == 0:
+    if then.packs == 0 or then.a_rival_count != 0 or then.unfenced != 0:
+        return u32(0)
+    for i in range(u32(WARPS)):
+        if operation(first + i, next).frame != operation(first + i, number).frame:
             return u32(0)
-        call_pack(table.pack_b_rows, raw, n, n, k, packed_b)
-        return u32(1)
-    if operand_bytes(first, op.b_desc, n, k * bits // 8, u32(0), op.site, raw) == 0:
-        return u32(0)
-    if bits == 1:
-        unpack_bits(raw, n * k, other)
-        call_pack(table.pack_b, other, k, n, k, packed_b)
-    else:
-        call_pack(table.pack_b, raw, k, n, k, packed_b)
     return u32(1)
 
 
 @native
-def multiply(first: ptr_to(Warp), number: u64, packed_a: ptr, packed_b: ptr, memory: ptr) -> None:
-    """The product of packed operands, added to the tile at `memory`."""
+def load_tile(first: ptr_to(Warp), number: u64, tile: ptr_to(Tile)) -> None:
+    """What operation `number` adds to, where the tile is not ahead of the registers."""
     op = operation(first, number)
     table = op.table
-    n = i64(table.n)
-    k = i64(table.k)
-    raw = first.cta.scratch
-    other = raw + i64(table.raw_bytes)
-    flags = i64(table.flags)
-    if op.scale_d == 0:
-        flags = flags | 1
-    if table.sparse == 0:
-        call_dot(table.dot, packed_a, packed_b, memory, n, memory, n, i64(64), n, k, flags)
-        return
-    metadata = cast_ptr(u32, other)
-    for i in range(u32(WARPS)):
-        store(load(u32.vec(32), operation(first + i, number).meta), metadata + 32 * i)
-    chosen = cast_ptr(i32, other + 512)
-    places = cast_ptr(IndexTable, table.places)
-    if places.drop != 0 and has_mixed(places, metadata) != 0:
-        own = cast_ptr(u16, other + (512 + 128 * k))
-        words = cast_ptr(u32, memory)
-        mixed_dot(table.pack_b, table.dot, places, metadata, packed_a, i64(table.a_row), cast_ptr(u16, raw), own, packed_b,
-                  chosen, words, words, i64(64), n, k, flags)  # fmt: skip
-    else:
-        dense_indices(places, metadata, chosen)
-        call_dot(table.dot, packed_a, packed_b, memory, n, memory, n, i64(64), n, k, flags, chosen)
-
-
-@native
-def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64) -> None:
-    """Operation `number` of a warpgroup, all of whose warps have issued it, into its tile."""
-    op = operation(first, number)
-    table = op.table
-    for i in range(u32(WARPS)):
-        mine = operation(first + i, number)
-        if u64(mine.table) != u64(table) or mine.b_desc != op.b_desc or mine.a_desc != op.a_desc or mine.scale_d != op.scale_d:
-            fault(first + i, FaultKind.WGMMA_MISMATCH, mine.site, u32(0), number, u32(0))
-            return
-    tile = group.tiles + table.tile
-    hand_over(group, table, first, number)
-    packed_a = first.cta.scratch + 2 * i64(table.raw_bytes)
-    packed_b = packed_a + i64(table.a_bytes)
-    if pack_operands(first, number, packed_a, packed_b) == 0:
-        return
     memory = tile_memory(tile, first)
     quarter = 16 * i64(table.n) * i64(table.d_bits) // 8
     for i in range(u32(WARPS)):
@@ -224,41 +163,95 @@ def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64) -> None:
             regs = frame_of(first + i, frame, table.d_slots, table.d_words, READ, op.site)
             accumulator_in(table, regs, memory + i64(i) * quarter)
         tile.frame[i] = frame
-    multiply(first, number, packed_a, packed_b, memory)
-    tile.live = u32(15)
-    tile.last = number
-    tile.table = table
-    tile.site = op.site
 
 
 @native
-def carry_out_wgmma(w: ptr_to(Warp), number: u64) -> u32:
-    """One operation of the four warps together: it is done in the queues of all. 0 if some have not issued it."""
+def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64, end: u64) -> u32:
+    """Operation `number` of a warpgroup, all of whose warps have issued those before `end`, into its tile; and as many of
+    the next as are one product with it. How many; a fault may have come between."""
+    op = operation(first, number)
+    table = op.table
+    wrong = differs(first, number)
+    if wrong != WARPS:
+        fault(first + wrong, FaultKind.WGMMA_MISMATCH, operation(first + wrong, number).site, u32(0), number, u32(0))
+        return u32(1)
+    tile = group.tiles + table.tile
+    hand_over(group, table, first, number)
+    memory = tile_memory(tile, first)
+    count = u32(1)
+    if table.packs != 0:
+        at_a = stack(ptr, WGMMA_STEPS)
+        at_b = stack(ptr, WGMMA_STEPS)
+        begin_product(first)
+        if pack_step(first, number, u32(0), at_a, at_b) == 0:
+            return count
+        load_tile(first, number, tile)
+        more = u32(1)
+        while more != 0:
+            more = u32(0)
+            if count < WGMMA_STEPS and number + u64(count) < end:
+                more = goes_on(first, number, number + u64(count))
+            if more != 0:
+                if pack_step(first, number + u64(count), count, at_a, at_b) == 0:
+                    return count
+                count = count + 1
+        multiply_steps(table, op.scale_d, count, at_a, at_b, memory)
+    else:
+        packed_a = first.cta.scratch + 2 * i64(table.raw_bytes)
+        packed_b = packed_a + i64(table.a_bytes)
+        if pack_operands(first, number, packed_a, packed_b) == 0:
+            return count
+        load_tile(first, number, tile)
+        multiply(first, number, packed_a, packed_b, memory)
+    last = operation(first, number + u64(count) - 1)
+    tile.live = u32(15)
+    tile.last = number + u64(count) - 1
+    tile.table = last.table
+    tile.site = last.site
+    return count
+
+
+@native
+def carry_out_wgmma(w: ptr_to(Warp), number: u64, end: u64) -> u32:
+    """Operations of the four warps together, from `number` on, done in the queues of all. 0 if a warp has not issued it."""
     first = first_of(w)
+    limit = u64(end)
     for i in range(u32(WARPS)):
-        if queue(first + i, WGMMA).issued <= number:
-            return u32(0)
-    compute(cast_ptr(Warpgroup, w.cta.warpgroups) + (w.index >> 2), first, number)
+        limit = minimum(limit, queue(first + i, WGMMA).issued)
+    if limit <= number:
+        return u32(0)
+    count = compute(cast_ptr(Warpgroup, w.cta.warpgroups) + (w.index >> 2), first, number, limit)
     if w.cta.fault == 0:
         for i in range(u32(WARPS)):
-            queue(first + i, WGMMA).done = number + 1
-    return u32(1)
+            queue(first + i, WGMMA).done = number + u64(count)
+    return count
+
+
+@native
+def carry_out_due(w: ptr_to(Warp), q: ptr_to(Queue)) -> None:
+    """Carry out what the seed had for now."""
+    due = q.due
+    q.due = u64(0)
+    complete(w, q, due)
 
 
 @native
 def wgmma_issue(
-    w: ptr_to(Warp), table: ptr_to(WgmmaTable), a_desc: u64, b_desc: u64, scale_d: u32, metadata: ptr_to(u32), site: u32
-) -> None:
+    w: ptr_to(Warp), table: ptr_to(WgmmaTable), a_desc: u64, b_desc: u64, scale_d: u32, metadata: ptr_to(u32), more: u32,
+    site: u32,
+) -> None:  # fmt: skip
     """One warp issues an operation, which can be carried out when the fourth has.
 
-    enter_warpgroup has let the warp in: there is room in its queue, and all lanes are here. scale_d: a bit for each.
+    enter_warpgroup has let the warp in: there is room in its queue, and all lanes are here. scale_d: a bit for each. more:
+    another operation follows, and nothing in between can tell whether this one has been carried out.
     """
     cta = w.cta
+    q = queue(w, WGMMA)
     if scale_d != 0 and scale_d != FULL:
+        carry_out_due(w, q)
         fault(w, FaultKind.WGMMA_SCALE, site, u32(0), u64(scale_d), u32(0))
     if cta.fault != 0:
         return
-    q = queue(w, WGMMA)
     number = q.issued
     op = operation(w, number)
     op.operation.completes = Completes.GROUP
@@ -273,7 +266,11 @@ def wgmma_issue(
     if table.a_in_registers != 0:
         a_registers(table, frame_of(w, op.frame, table.a_slots, u32(4), READ, site), op.a)
     wgmma_issued(w, number, site)
-    issue(w, q, u32(WGMMA.odds))
+    q.issued = number + 1
+    if (choice(w, q, q.issued) & u64(WGMMA.odds - 1)) == 0:
+        q.due = q.issued
+    if more == 0 or table.rival_count != 0 or table.a_rival_count != 0:
+        carry_out_due(w, q)
     first = first_of(w)
     for i in range(u32(WARPS)):
         if queue(first + i, WGMMA).issued <= number:

@@ -31,9 +31,9 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant
-from mmulator.machine.runtime.events import READ, WRITE, Proxy, accessed, accessed_one, by
+from mmulator.machine.runtime.events import READ, WRITE, accessed, accessed_one
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.state import HINTS, Cluster, Cta, FaultKind, Warp, Window
 from mmulator.program.addresses import (
@@ -433,21 +433,12 @@ def matrix_space(space: str) -> Native:
 
 
 # where the address is known or made here ----------------------------------------------------------------------------
-UNIT = 16  # bytes that lie together in every canonical layout of a matrix
-
-
 @native(inline=True)
-def operand(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
-    """16 bytes of a matrix that a descriptor points to, at an address of the shared window; null and a fault if they are not
-    there."""
-    cta = w.cta
-    place = at - SHARED_BASE
-    end = u64(cta.launch.shared_bytes)
-    if place + UNIT > end or place > end:
-        fault(w, FaultKind.WGMMA_ADDRESS, site, u32(0), at, u32(UNIT))
+def shared_span(w: ptr_to(Warp), low: u64, high: u64) -> ptr:
+    """Where the byte at address 0 of the shared window would be, if the bytes from `low` to `high` are there; else null."""
+    if low < SHARED_BASE or high >= SHARED_BASE + u64(w.cta.launch.shared_bytes):
         return null(u8)
-    accessed_one(w, u32(0), at | SHARED, u32(UNIT), by(READ, Proxy.ASYNC), site)
-    return cta.shared + place
+    return w.cta.shared + i64(-SHARED_BASE)
 
 
 @native(inline=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from mmulator.machine.compile.kernel import CompiledKernel
 from mmulator.machine.launch.findings.context import Context
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident, ResidentCta
@@ -71,10 +72,14 @@ def _masks(c: Context) -> tuple[str, str]:
     )
 
 
+def _has_steps(kernel: CompiledKernel) -> bool:
+    return WGMMA in kernel.queues or any(i.effects.resizes or i.form.name.startswith(_CLUSTER) for i in kernel.sites)
+
+
 def of_cluster(resident: Resident) -> np.ndarray | None:
     """Memory for what the warpgroups of a cluster have executed, where the kernel has wgmma, setmaxnreg or barrier.cluster."""
     shape, kernel = resident.grid.shape, resident.grid.kernel
-    if WGMMA not in kernel.queues and not any(i.effects.resizes or i.form.name.startswith(_CLUSTER) for i in kernel.sites):
+    if not kernel.once(_has_steps):
         return None
     return np.zeros(-(-shape.warps // WARPS) * shape.cluster_size, Steps.numpy_dtype())
 

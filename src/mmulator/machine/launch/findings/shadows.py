@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mmulator.isa.effects import Memory
+from mmulator.machine.compile.kernel import CompiledKernel
 from mmulator.machine.launch.arena import blank, pointer, untouched
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
@@ -35,20 +36,20 @@ SHARED_RECORDS = 1 << 17  # of a resident cluster; when they are used up all is 
 READERS = 3  # of a cell of global memory
 
 
-def address_operands(grid: Grid) -> list[int]:
+def address_operands(kernel: CompiledKernel) -> np.ndarray:
     """For each site twice a number of its own, or twice that of the first site with the same address operand; and 1 if compilers
     let copies of a value be read, or one of them be written, like that: not by wmma, which programs write themselves, and a
     write has a guard."""
     known: dict[tuple[str, int], int] = {}
     found = []
-    for number, ins in enumerate(grid.kernel.sites):
+    for number, ins in enumerate(kernel.sites):
         place = next((o for o in ins.operands if isinstance(o, Address)), None)
         if place is not None and isinstance(place.base, Reg):
             number = known.setdefault((place.base.name, place.offset), number)
         kind = ins.effects.counted_as
         stores = kind == "memory" and ins.effects.memory is Memory.WRITE
         found.append(number * 2 + int(ins.guard is not None if stores else not kind.startswith("wmma")))
-    return found or [0]
+    return np.array(found or [0], np.uint32)
 
 
 def of_launch(grid: Grid) -> Sequence[np.ndarray]:
@@ -74,7 +75,7 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray]:
     state = np.zeros(1, LaunchRaces.numpy_dtype())
     room, node_room = min(MOST - 1, max(LEAST_RECORDS, watched >> 4)), min((1 << 31) - 1, max(LEAST_NODES, watched >> 2))
     records, nodes = untouched((room + 1) * Record.size), untouched((node_room + 1) * Node.size)
-    operands = np.array(address_operands(grid), np.uint32)
+    operands = grid.kernel.once(address_operands)
     state["operands"] = pointer(operands)
     parts = [state, by_slot, by_address, sheets, operands]
     if cells is not None and records is not None and nodes is not None:

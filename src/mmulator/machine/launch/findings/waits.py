@@ -9,6 +9,7 @@ import numpy as np
 from mmulator.errors import ExecutionFault
 from mmulator.findings import Finding, Place
 from mmulator.isa.effects import Queue
+from mmulator.machine.compile.kernel import CompiledKernel
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.faults_mbarrier import likely, missing_text
 from mmulator.machine.launch.findings.context import Context, location, threads_text
@@ -19,7 +20,7 @@ from mmulator.machine.launch.stillness import LOOK, looks
 from mmulator.machine.launch.whereabouts import Group, arrived_text, groups
 from mmulator.machine.sanitizer.waits import Stillness
 from mmulator.program.blocks import takes_whole_warp
-from mmulator.ptx.tree import Function, Instruction, SpecialRegister
+from mmulator.ptx.tree import Instruction, SpecialRegister
 from mmulator.rules import Rule, execution, mbarriers, waits
 
 SENTENCES: Mapping[int, Callable[[Context], str | tuple[str, str]]] = {}
@@ -194,15 +195,15 @@ def _loop(grid: Grid, resident: Resident, cta: ResidentCta, g: Group, at: Instru
 
 def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
     """Memory of native code (machine/sanitizer/waits.py)."""
-    if any(_reads_clock(f.function) for f in resident.grid.kernel.program.functions.values()):
+    if resident.grid.kernel.once(_reads_clock):
         return None
     head, table = np.zeros(1, Stillness.numpy_dtype()), np.zeros(len(resident.warps), LOOK)
     head["looks"] = pointer(table)
     return head, table
 
 
-def _reads_clock(function: Function) -> bool:
+def _reads_clock(kernel: CompiledKernel) -> bool:
     return any(
         isinstance(o, SpecialRegister) and o.name.lstrip("%").startswith(_CLOCKS)
-        for i in function.body if isinstance(i, Instruction) for o in i.operands
+        for f in kernel.program.functions.values() for i in f.function.body if isinstance(i, Instruction) for o in i.operands
     )  # fmt: skip

@@ -1,0 +1,81 @@
+"""The clusters of a launch as workers take them: each once, in order or as a seed has it, whoever asks."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+import numpy as np
+import pytest
+
+from mmulator.codegen.loading import address
+from mmulator.machine.launch import workers
+from mmulator.machine.launch.arena import Heap, pointer
+from mmulator.machine.launch.line import Line, order
+from mmulator.machine.runtime.cluster import NO_CLUSTER, next_cluster
+from mmulator.machine.state import Launch
+
+
+def taker(line: Line) -> tuple[np.ndarray, object]:
+    launch = np.zeros(1, Launch.numpy_dtype())
+    launch["line"] = line.address
+    native = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)(address(next_cluster))
+    return launch, lambda: native(pointer(launch))
+
+
+@pytest.mark.parametrize("clusters", [1, 2, 5, 263, 264, 265, 500, 528, 529, 2000])
+@pytest.mark.parametrize("seed", [None, 1, 7])
+def test_each_is_taken_once_and_python_knows_which_is_next(clusters: int, seed: int | None) -> None:
+    line = Line(Heap())
+    line.begin(clusters, *(order(clusters, 264, seed) if seed is not None else ()))
+    _launch, take = taker(line)
+    taken = []
+    for n in range(clusters):
+        expected = line.next
+        assert (line.taken, line.left) == (n, clusters - n)
+        taken.append(take())  # type: ignore[operator]
+        assert taken[-1] == expected
+    assert [take() for _ in range(3)] == [NO_CLUSTER] * 3 and line.left == 0  # type: ignore[operator]
+    assert sorted(taken) == [*range(clusters)]
+    assert all(abs(number - n) < 264 for n, number in enumerate(taken))
+    if seed is None:
+        assert taken == [*range(clusters)]
+
+
+def test_a_part_of_them() -> None:
+    line = Line(Heap())
+    line.begin(9, taken=6)
+    _launch, take = taker(line)
+    assert [take() for _ in range(4)] == [6, 7, 8, NO_CLUSTER]  # type: ignore[operator]
+    line.begin(2)
+    assert [take() for _ in range(3)] == [0, 1, NO_CLUSTER]  # type: ignore[operator]
+
+
+def test_threads_take_together() -> None:
+    line = Line(Heap())
+    line.begin(20000)
+    _launch, take = taker(line)
+    found: list[list[int]] = [[] for _ in range(4)]
+
+    def work(mine: list[int]) -> None:
+        while (number := take()) != NO_CLUSTER:  # type: ignore[operator]
+            mine.append(number)
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in found]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert sorted(n for mine in found for n in mine) == [*range(20000)]
+    assert all(mine == sorted(mine) for mine in found)
+
+
+def test_nobody_shares_a_line_of_the_cache() -> None:
+    """Workers count at every block of code: what lies side by side costs both."""
+    for count, blocks in ((1, 5), (2, 1), (3, 5), (4, 16), (2, 17)):
+        rows = workers._counters(count, blocks)
+        assert rows.shape == (count, blocks) and not rows.any()
+        places = [(pointer(rows) + n * rows.strides[0], blocks * 8) for n in range(count)]
+        lines = [set(range(at // 64, (at + size - 1) // 64 + 1)) for at, size in places]
+        assert count == 1 or sum(map(len, lines)) == len(set.union(*lines))
+    assert Line(Heap()).address % 128 == 0
