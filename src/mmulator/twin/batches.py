@@ -1,4 +1,4 @@
-# mypy: disable-error-code="valid-type, arg-type, attr-defined, index"
+# mypy: disable-error-code="valid-type, arg-type, attr-defined, index, call-overload"
 """Batches of products whose registers lie lane after lane, as `execute` has them: each operand becomes lines of a matrix.
 
 Where all products have the same A, or the same B, that one is packed once, and several products are one that is as wide.
