@@ -1,12 +1,13 @@
 """The first and the second start of a program that launches one kernel: whole processes in turns, cold and warm.
 
-    python benchmarks/bench_start.py [gemm1024 ...] [--rounds 5] [--against SRC] [--parts] [--sanitize]
+    python benchmarks/bench_start.py [gemm1024 ...] [--rounds 5] [--against SRC] [--objects FOLDER] [--parts] [--sanitize]
 
 cold: with an empty code cache; warm: with what the cold one left. Seconds, medians, from before the interpreter starts until
 it has gone, with Python's byte code compiled as an installation has it. The PTX is Triton's, made once from speed_kernels.py,
 and lies in a file; the process imports NumPy and mmulator, loads it, launches once on arrays of zeros. --against: the folder
-`src` of another commit, whose processes take turns with ours.
---parts: seconds within the process, too: import, load (parse and verify), compile, run.
+`src` of another commit, whose processes take turns with ours. --objects: what `python tools/ship.py FOLDER` made; ours is an
+installation that came with them, as a wheel does. --parts: seconds within the process, too: import, load (parse and verify),
+compile, run.
 """
 
 from __future__ import annotations
@@ -84,9 +85,15 @@ def main() -> None:
     parser.add_argument("--against", metavar="SRC")
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--sanitize", action="store_true")
+    parser.add_argument("--objects", metavar="FOLDER")
     o = parser.parse_args()
     sources = {"ours": str(Path(__file__).parents[1] / "src"), **({"before": o.against} if o.against else {})}
     with tempfile.TemporaryDirectory() as scratch:
+        if o.objects:
+            installed = Path(scratch, "site")
+            shutil.copytree(sources["ours"], installed, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(o.objects, installed / "mmulator" / "objects", dirs_exist_ok=True)
+            sources["ours"] = str(installed)
         for name, job in jobs(Path(scratch), list(o.names)).items():
             job["sanitize"] = o.sanitize
             times: dict[tuple[str, str], list[dict[str, float]]] = {}

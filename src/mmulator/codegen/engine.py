@@ -52,6 +52,11 @@ def _cpu() -> tuple[str, str]:
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
 
 
+def target_cpu() -> tuple[str, str]:
+    """Name and features of the CPU that code is made for."""
+    return _cpu()
+
+
 def _new_target_machine(level: int) -> Any:
     binding = _binding()
     cpu, features = _cpu()

@@ -1,7 +1,8 @@
 """Object code of the package's own native functions, by name.
 
 A name says all of such a function (lang.py), within one version of the package's files. So its code is found by its name and
-their fingerprint, and its LLVM text is written only where there is none. An entry says which others it is linked to.
+their fingerprint, among what came with the package (shipped.py) and in the store, and its LLVM text is written only where
+there is none. An entry says which others it is linked to.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mmulator.codegen.engine import Library, compile_object, key_of
+from mmulator.codegen.shipped import shipped
 from mmulator.codegen.sources import fingerprint
 from mmulator.codegen.store import store
 
 
 @dataclass(frozen=True)
 class Entry:
-    """links: names of the native functions that the code calls. cached: from the store."""
+    """links: names of the native functions that the code calls. cached: not compiled just now."""
 
     code: bytes
     links: tuple[str, ...] = ()
@@ -30,6 +32,10 @@ def _key(name: str, level: int) -> str:
 
 def find(name: str, level: int = 2) -> Entry | None:
     """The code of that name; None if there is none yet."""
+    came = shipped()
+    found = came.find(name, level) if came else None
+    if found is not None:
+        return Entry(found[0], tuple(found[1]))
     kept = store()
     data = kept.read(_key(name, level)) if kept and fingerprint() else None
     if data is None:

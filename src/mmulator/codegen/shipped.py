@@ -1,0 +1,101 @@
+"""Object code of native functions that came with the package, for two levels of CPUs: nothing fixed is compiled here.
+
+The project's build makes the files (tools/ship.py) from the sources beside them, of which they have the fingerprint; a file of
+other sources, or one that is damaged, is not used. A development tree has none: everything is compiled when it is called for.
+
+    magic, SHA-256 of the index, length of the index, index (JSON), object code
+    index: {"fingerprint", "entries": {"LEVEL NAME": [offset, length, SHA-256, names of what it calls]}}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import struct
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mmulator.codegen.engine import target_cpu
+from mmulator.codegen.sources import PACKAGE, fingerprint
+
+_HEAD = struct.Struct("<8s32sQ")
+_MAGIC = b"mmuship1"
+_V3 = ["avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2", "ssse3", "xsave"]
+LEVELS: Mapping[str, list[str]] = {
+    "x86-64-v4": [*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"],
+    "x86-64-v3": _V3,
+}
+"""What a CPU of a level has, by LLVM's names; the best first."""
+
+
+def features(level: str) -> str:
+    return ",".join(f"+{name}" for name in LEVELS[level])
+
+
+def level_of(cpu: str, features: str) -> str | None:
+    """The best level that a CPU has; that of its name, if it is called so."""
+    if cpu in LEVELS:
+        return cpu
+    has = {name[1:] for name in features.split(",") if name[:1] == "+"}
+    return next((level for level, wanted in LEVELS.items() if has.issuperset(wanted)), None)
+
+
+def file_of(level: str) -> Path:
+    return PACKAGE / "objects" / f"{level}.bin"
+
+
+def write(path: Path, entries: Mapping[tuple[int, str], tuple[bytes, Sequence[str]]]) -> None:
+    """entries: by level of optimisation and name, object code and what that calls."""
+    index: dict[str, Any] = {}
+    blobs: dict[bytes, int] = {}
+    size = 0
+    for (level, name), (code, links) in sorted(entries.items()):
+        if code not in blobs:
+            blobs[code] = size
+            size += len(code)
+        index[f"{level} {name}"] = [blobs[code], len(code), hashlib.sha256(code).hexdigest(), list(links)]
+    text = json.dumps({"fingerprint": fingerprint(), "entries": index}, separators=(",", ":")).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(_HEAD.pack(_MAGIC, hashlib.sha256(text).digest(), len(text)) + text + b"".join(blobs))
+
+
+class Shipped:
+    """Such a file."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError or ValueError if there is none, if it is damaged, or of other sources."""
+        with path.open("rb") as stream:
+            self._data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        if len(self._data) < _HEAD.size:
+            raise ValueError("too short")
+        magic, digest, length = _HEAD.unpack_from(self._data)
+        self._start = _HEAD.size + length
+        text = self._data[_HEAD.size : self._start]
+        if magic != _MAGIC or hashlib.sha256(text).digest() != digest:
+            raise ValueError("damaged")
+        index = json.loads(text)
+        if not fingerprint() or index["fingerprint"] != fingerprint():
+            raise ValueError("of other sources")
+        self.entries: dict[str, list[Any]] = index["entries"]
+
+    def find(self, name: str, level: int) -> tuple[bytes, list[str]] | None:
+        """Object code and what it calls; None if it is not here, or damaged."""
+        entry = self.entries.get(f"{level} {name}")
+        if entry is None:
+            return None
+        offset, length, digest, links = entry
+        code = self._data[self._start + offset : self._start + offset + length]
+        return (code, links) if hashlib.sha256(code).hexdigest() == digest else None
+
+
+@cache
+def shipped() -> Shipped | None:
+    """What came with the package for this process's CPU."""
+    level = level_of(*target_cpu())
+    try:
+        return Shipped(file_of(level)) if level else None
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,101 @@
+"""Object code of native functions, to be shipped with the package: what kernels call, and products of matrices.
+
+    python tools/ship.py FOLDER [LEVEL ...]
+
+writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py). The build of a wheel calls it (hatch_build.py).
+Which functions: those of the kernels of tests/kernels named here, plain and sanitized. What a kernel calls besides, its first
+user compiles. Nothing that is made here is run here.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from os import environ
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+KERNELS = ROOT / "tests" / "kernels" / "ptx"
+# Few that need most functions: kernels of the corpus together need five per cent more.
+CHOSEN = (
+    "hopper", "sync", "floats", "pipelines", "memory", "cluster", "tensor", "control_debug", "integer", "atomics",
+    "layernorm", "reductions_f16", "transpose_u8", "attention_causal_sm80", "attention_causal_sm90",
+    "gemm_descriptor_bf16_sm90", "gemm_f64_sm80", "gemm_f16_f16acc_sm80", "gemm_w8_sm80", "gemm_tf32_sm80", "gemm_tf32_sm90",
+    "gemm_e4m3_sm89", "gemm_bf16_bits_sm90",
+)  # fmt: skip
+
+
+class Collected:
+    """What mmulator.codegen.named would keep."""
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[int, str], tuple[bytes, list[str]]] = {}
+
+    def keep(self, name: str, code: bytes, links: Iterable[str] = (), level: int = 2) -> None:
+        self.entries[level, name] = code, list(links)
+
+    def find(self, name: str, level: int = 2) -> Any:
+        from mmulator.codegen.named import Entry
+
+        found = self.entries.get((level, name))
+        return Entry(found[0], tuple(found[1])) if found else None
+
+
+def collect(level: str, kernels: Iterable[Path], options: Iterable[Any]) -> Collected:
+    """All fixed code of kernels for a level. In a process of its own: it makes no other from then on."""
+    from mmulator.codegen import engine, named, shipped
+    from mmulator.codegen.loading import ensure
+    from mmulator.machine.compile import kernel as compiling
+    from mmulator.machine.compile.code import BlockCode
+
+    collected = Collected()
+    engine._cpu = lambda: (level, shipped.features(level))
+    named.keep, named.find = collected.keep, collected.find
+
+    class Unwritten(BlockCode):
+        """Of the kernel itself nothing is compiled."""
+
+        def take(self, text: str, group: range) -> None:
+            pass
+
+        def load(self, natives: Iterable[Any], done: Callable[[int], object]) -> None:
+            ensure(list(natives))
+
+    compiling.BlockCode = Unwritten  # type: ignore[misc]
+    import mmulator as mm
+
+    for path in kernels:
+        module = mm.Module.load(path)
+        for kernel in module.values():
+            for how in options:
+                kernel.compile(options=how)
+    return collected
+
+
+def write(folder: Path, level: str) -> None:
+    from mmulator.codegen import shipped
+    from mmulator.machine.compile.options import DEFAULT, CompileOptions
+    from mmulator.machine.sanitizer.instrument import SANITIZE
+
+    collected = collect(level, [KERNELS / f"{name}.ptx" for name in CHOSEN], (DEFAULT, CompileOptions(events=SANITIZE)))
+    shipped.write(folder / f"{level}.bin", collected.entries)
+
+
+def main(folder: Path, levels: Iterable[str]) -> None:
+    """Each level in a process of its own, beside each other, with the sources of this tree."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**environ, "PYTHONPATH": str(ROOT / "src"), "MMULATOR_CACHE": cache}
+        running = [subprocess.Popen([sys.executable, __file__, "--one", str(folder), level], env=environment) for level in levels]
+        ends = [process.wait() for process in running]
+        if any(ends):
+            raise SystemExit("the object code could not be made")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--one":
+        write(Path(sys.argv[2]), sys.argv[3])
+    else:
+        main(Path(sys.argv[1]), sys.argv[2:] or ("x86-64-v3", "x86-64-v4"))
