@@ -42,7 +42,10 @@ class Tile:
 
 @dataclass(frozen=True)
 class Group:
-    """Products of one form (and sparsity selector) that are all done where the last of them stands; `first`, `last`: numbers in the body."""
+    """Products of one form (and sparsity selector) that are all done where the last of them stands.
+
+    first, last: numbers in the body.
+    """
 
     form: Form
     tiles: tuple[Tile, ...]

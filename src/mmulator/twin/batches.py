@@ -1,4 +1,4 @@
-# mypy: disable-error-code="valid-type, arg-type, attr-defined, index, call-overload"
+# mypy: disable-error-code="valid-type, arg-type, attr-defined, index, call-overload, operator"
 """Batches of products whose registers lie lane after lane, as `execute` has them: each operand becomes lines of a matrix.
 
 Where all products have the same A, or the same B, that one is packed once, and several products are one that is as wide.
@@ -115,7 +115,8 @@ def batch_of(form: Form, device: str, shared: str) -> Batch:
     c_bytes, d_bytes = (fragment(form, x).bits // 8 for x in "cd")
     table = np.zeros(1, BatchTable.numpy_dtype())
     numbers = {
-        "pack_a": twin.pack_a, "pack_b": twin.pack_b, "dot": twin.dot, "core": twin.fused_core, "m": m, "n": n, "k": k, "together": together,
+        "pack_a": twin.pack_a, "pack_b": twin.pack_b, "dot": twin.dot, "core": twin.fused_core,
+        "m": m, "n": n, "k": k, "together": together,
         "lines_a": address(lines_function(form, first, swap, BY_LANE)),
         "lines_b": address(lines_function(form, second, swap, BY_LANE)),
         "lines_c": address(lines_function(form, "c", swap, BY_LANE)),

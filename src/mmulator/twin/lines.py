@@ -145,7 +145,7 @@ def place_of(at: Value, regs: Value, own: Value) -> Value:
 
 
 def registers_at(at: Value, regs: Value, own: Value, f: Fragment, order: str) -> Where:
-    """Macro: where the chunks of a fragment lie whose registers' places are at[0], at[1], ...; if lane follows lane, at `regs`."""
+    """Macro: where the chunks of a fragment lie whose registers' places are at[0], at[1], ...; by lane: at `regs`."""
     if order == BY_LANE:
         return lambda chunk: regs + chunk * CHUNK
     known: dict[int, Value] = {}

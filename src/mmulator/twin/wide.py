@@ -155,7 +155,8 @@ def wide_product(
         "pack_a": twin.pack_a, "pack_b": twin.pack_b, "dot": twin.dot,
         "lines_a": address(lines_function(form, first, swap)), "lines_b": address(lines_function(form, second, swap)),
         "lines_c": address(lines_function(form, "c", swap)), "registers_d": address(registers_function(form, swap)),
-        "m": m, "n": n, "k": form.k, "ka": form.k // 2 if form.sparse else form.k, "rows": rows, "columns": columns, "steps": steps,
+        "m": m, "n": n, "k": form.k, "ka": form.k // 2 if form.sparse else form.k,
+        "rows": rows, "columns": columns, "steps": steps,
         "a_bytes": line_bytes(form, first), "b_bytes": line_bytes(form, second), "c_bytes": c_bytes, "d_bytes": d_bytes,
     } | {f"{x}_registers": fragment(form, y).registers for x, y in zip("abcd", (first, second, "c", "d"))}  # fmt: skip
     for name, number in numbers.items():
