@@ -27,7 +27,7 @@ def found(*lines: str, live: str = "") -> list[Group]:
     program = build(tree, tree.functions[0])
     block = next(b for b in program.blocks if any(i.opcode == "mma" for i in b.body))
     out = liveness(program.entry).out[block.index]
-    return groups(block, out, widens)
+    return groups(block, out, lambda ins: ins.effects.multiplies and widens(ins.form))
 
 
 def shapes(found: list[Group]) -> list[list[tuple[int, int, int]]]:

@@ -75,7 +75,7 @@ _SEVERAL = _Chain()
 
 
 class _Finder:
-    def __init__(self, block: Block, live_out: Collection[str], joins: Callable[[Form], bool]) -> None:
+    def __init__(self, block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> None:
         self.body, self.joins = block.body, joins
         self.facts = [uses_and_defs(ins) for ins in block.body]
         self.live_out = live_out
@@ -109,7 +109,7 @@ class _Finder:
     def find(self) -> list[Group]:
         for n, ins in enumerate(self.body):
             uses, defs = self.facts[n]
-            if ins.effects.multiplies and ins.guard is None and self.joins(ins.form):
+            if ins.guard is None and self.joins(ins):
                 self.product(n, ins)
             elif ins.effects.pinned or not self.pending.keys().isdisjoint(uses | defs):
                 self.close()
@@ -155,7 +155,8 @@ class _Finder:
 
     def continued(self, d: Tokens, c: Tokens) -> _Chain | None:
         """The chain whose last D is this C."""
-        chains = self.form is not None and not self.form.sparse and self.form.ctype == self.form.dtype
+        form = self.form
+        chains = form is not None and form.ctype == form.dtype and not (form.sparse or form.block_scale)
         names = _names(c) if chains else []
         chain = self.pending.get(names[0]) if names else None
         return chain if chain is not None and chain.d == c else None
@@ -205,7 +206,7 @@ def _tiles(chains: list[_Chain]) -> Iterable[Tile]:
         left = again
 
 
-def groups(block: Block, live_out: Collection[str], joins: Callable[[Form], bool]) -> list[Group]:
-    """Every product of the block whose form `joins`, in groups that are done in this order. live_out: registers that are read
+def groups(block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> list[Group]:
+    """Every product of the block that `joins`, in groups that are done in this order. live_out: registers that are read
     behind the block."""
     return _Finder(block, live_out, joins).find()

@@ -24,7 +24,7 @@ from mmulator.isa.form import Form
 from mmulator.layouts import element_of, fragment
 from mmulator.numerics.profiles import dot_key
 from mmulator.twin.lines import lines_function, place_of, registers_function
-from mmulator.twin.places import commutes, index_table
+from mmulator.twin.places import commutes, index_table, scale_maps
 from mmulator.twin.product import IndexTable, call_dot, call_pack, dense_indices
 from mmulator.twin.twin import Twin, twin_for
 
@@ -39,13 +39,23 @@ WideTable = Struct("WideTable", [
     ("a_registers", i64), ("b_registers", i64), ("c_registers", i64), ("d_registers", i64),
     ("packed_a", u64), ("packed_b", u64), ("result", u64), ("index", u64),  # offsets into the scratch memory; raw matrices at 0
     ("e_at", ptr_to(i32)), ("indices", ptr),  # of a sparse A: places of the metadata [row], and its IndexTable; else null
+    # block scaling: scale factors of a row of A or column of B (else 0); places of their registers [row], [column], the bytes
+    # that the selectors add, the bytes of each factor if both selectors are 0, and room for them
+    ("scales", i64), ("scale_a_at", ptr_to(i32)), ("scale_b_at", ptr_to(i32)),
+    ("select_a", ptr_to(i32)), ("select_b", ptr_to(i32)),
+    ("scale_a_map", ptr_to(i32)), ("scale_b_map", ptr_to(i32)), ("scale_a", u64), ("scale_b", u64),
 ])  # fmt: skip
 
 
 def widens(form: Form) -> bool:
     """Whether products of a form can be one. Metadata of .tf32 may name halves of elements, which needs a B for each row."""
     halves = form.sparse and str(form.atype) == "tf32"
-    return form.family in ("mma", "wmma") and not (form.block_scale or halves) and fragment(form, "d").copies == 1
+    return form.family in ("mma", "wmma") and not halves and fragment(form, "d").copies == 1
+
+
+def chains(form: Form) -> bool:
+    """Whether D of one product may be C of the next, in one wide product."""
+    return form.ctype == form.dtype and not (form.sparse or form.block_scale)
 
 
 def call_move(function: Value, at: Value, regs: Value, own: Value, lines: Value, pitch: Any) -> None:
@@ -83,13 +93,32 @@ def wide(table: ptr_to(WideTable), scratch: ptr, regs: ptr, own: ptr) -> None:
     result = scratch + table.result
     packed = [scratch + table.packed_a, scratch + table.packed_b]
     index = scratch + table.index
+    scale_a = scratch + table.scale_a
+    scale_b = scratch + table.scale_b
+    scales = table.scales
+    if scales != 0:
+        for row in range(rows):
+            source = place_of(table.scale_a_at[row], regs, own) + i64(table.select_a[row])
+            for i in range(m * scales):
+                scale_a[row * m * scales + i] = source[table.scale_a_map[i]]
+        for column in range(columns):
+            source = place_of(table.scale_b_at[column], regs, own) + i64(table.select_b[column])
+            for s in range(scales):
+                for i in range(n):
+                    scale_b[s * width + column * n + i] = source[table.scale_b_map[s * n + i]]
+    outer = [scratch, width, result, width, rows * m, width, depth, table.flags]
     if u64(table.indices) != 0:
         for row in range(rows):
             metadata = cast_ptr(u32, place_of(table.e_at[row], regs, own))
             dense_indices(cast_ptr(IndexTable, table.indices), metadata, cast_ptr(i32, index) + row * m * table.ka)
-        call_dot(table.dot, *packed, scratch, width, result, width, rows * m, width, depth, table.flags, index)
+        if scales != 0:
+            call_dot(table.dot, *packed, *outer, index, scale_a, scale_b)
+        else:
+            call_dot(table.dot, *packed, *outer, index)
+    elif scales != 0:
+        call_dot(table.dot, *packed, *outer, scale_a, scale_b)
     else:
-        call_dot(table.dot, *packed, scratch, width, result, width, rows * m, width, depth, table.flags)
+        call_dot(table.dot, *packed, *outer)
     line = width * table.d_bytes
     for row in range(rows):
         for column in range(columns):
@@ -128,8 +157,8 @@ def line_bytes(form: Form, name: str) -> int:
 def wide_product(
     form: Form, device: str, rows: int, columns: int, steps: int, at: dict[str, Any], selector: int = 0
 ) -> Wide:
-    """at: places of the registers as in a WideTable, of a, b, c, d (and metadata e) as the form has them. selector: of the
-    metadata; a sparse product has one step.
+    """at: places of the registers as in a WideTable, of a, b, c, d (metadata e; scale_a, scale_b and what select_a and select_b
+    add to them) as the form has them. selector: of the metadata. A sparse or scaled product has one step.
 
     Raises UnsupportedError where the device lacks the instruction.
     """
@@ -143,10 +172,12 @@ def wide_product(
     m, n = (form.n, form.m) if swap else (form.m, form.n)
     if swap:
         rows, columns = columns, rows
+    if steps > 1 and not chains(form):
+        raise InternalError(f"a chain of {form}")
     if form.sparse:
-        if steps > 1:
-            raise InternalError("a chain of sparse products")
         places["e"] = at["e"]
+    if form.block_scale:
+        places |= {f"scale_{x}": at[f"scale_{x}"] for x in "ab"}
     height, width, depth = rows * m, columns * n, steps * form.k
     c_bytes, d_bytes = (fragment(form, x).bits // 8 for x in "cd")
     table = np.zeros(1, WideTable.numpy_dtype())
@@ -172,6 +203,14 @@ def wide_product(
     }  # fmt: skip
     if form.sparse:
         table["indices"] = index_table(keep, form, selector)
+    if form.block_scale:
+        rooms |= {"scale_a": height * form.scale_vec, "scale_b": width * form.scale_vec}
+        table["scales"] = form.scale_vec
+        tables = scale_maps(form) | {f"select_{x}": at[f"select_{x}"] for x in "ab"}
+        for name, values in tables.items():
+            array = np.ascontiguousarray(values, np.int32)
+            keep.append(array)
+            table[name] = array.ctypes.data
     scratch = 0
     for name, room in rooms.items():
         if name and room:
