@@ -21,7 +21,7 @@ class Ship(BuildHookInterface):  # type: ignore[type-arg]
         wanted = os.environ.get("MMULATOR_SHIP", "1") != "0" and (sys.platform, platform.machine()) == ("linux", "x86_64")
         if version == "editable" or not wanted:
             return
-        folder = Path(self.directory) / "objects"
+        folder = Path(self.root, "build", "objects")  # a build comes here twice, the first time for the names of dependencies
         subprocess.run([sys.executable, str(Path(self.root, "tools", "ship.py")), str(folder)], check=True)
         build_data["force_include"] |= {str(path): f"mmulator/objects/{path.name}" for path in sorted(folder.glob("*.bin"))}
         build_data["pure_python"] = False

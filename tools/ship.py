@@ -84,8 +84,20 @@ def write(folder: Path, level: str) -> None:
     shipped.write(folder / f"{level}.bin", collected.entries)
 
 
+def made(path: Path) -> bool:
+    """A build asks more than once."""
+    sys.path.insert(0, str(ROOT / "src"))
+    from mmulator.codegen.shipped import Shipped
+
+    try:
+        return bool(Shipped(path).entries)
+    except (OSError, ValueError):
+        return False
+
+
 def main(folder: Path, levels: Iterable[str]) -> None:
-    """Each level in a process of its own, beside each other, with the sources of this tree."""
+    """Each level in a process of its own, beside each other, with the sources of this tree. What is there of them stays."""
+    levels = [level for level in levels if not made(folder / f"{level}.bin")]
     with tempfile.TemporaryDirectory() as cache:
         environment = {**environ, "PYTHONPATH": str(ROOT / "src"), "MMULATOR_CACHE": cache}
         running = [subprocess.Popen([sys.executable, __file__, "--one", str(folder), level], env=environment) for level in levels]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmulator.twin.sfu import evaluate
 from tests.support import rows, vectors
 from tests.support.floats import (
     F32,
@@ -171,3 +172,58 @@ def test_products_of_pairs_are_fused_with_sums_and_those_of_mixed_sums_are_not()
     rest = x * x - Fraction(float(np.float32(float(x * x))))
     assert rest and (results[:, :2].view(np.float32) == float(rest)).all()
     assert not results[:, 2:].any()
+
+
+def test_divisions_by_one_value_share_what_they_can() -> None:
+    """A divisor that is written between two divisions, for all lanes or for some, is another one."""
+    rng = np.random.default_rng(8)
+    a, b, c = ((rng.normal(size=LANES) * np.exp2(rng.integers(-140, 128, LANES))).astype(np.float32) for _ in range(3))
+    a[:6], b[:6] = [0, np.inf, 1e-40, 1, 3e38, -1], [0, np.inf, 3e38, 1e-40, 2.0**127, -0.0]
+    words = [v.view(np.uint32) for v in (a, b, c)]
+    for name, ftz in product(("div.approx", "div.full"), (False, True)):
+        op = f"{name}{'.ftz' if ftz else ''}.f32"
+        body = f"""ld.global.b32 f1, [in0]; ld.global.b32 f2, [in1]; ld.global.b32 f3, [in2]; setp.lt.u32 p1, t, 9;
+            {op} f4, f1, f2; {op} f5, f3, f2;
+            @p1 mov.f32 f2, f3;
+            {op} f6, f1, f2;
+            mov.f32 f2, f1;
+            {op} f7, f3, f2;
+            st.global.v4.b32 [out], {{f4, f5, f6, f7}};"""
+        got, _ = launch(body, *words)
+        mixed = np.where(np.arange(LANES) < 9, c, b)
+        for n, (x, y) in enumerate(((a, b), (c, b), (a, mixed), (c, a))):
+            assert np.array_equal(got[:, n], evaluate(name, x, y, ftz=ftz).view(np.uint32)), (op, n)
+
+
+def test_a_nan_between_instructions() -> None:
+    """Whatever NaN comes in, what a register holds afterwards is 0x7fffffff, whether or not arithmetic goes on from it."""
+    rng = np.random.default_rng(12)
+    nans = rng.integers(1, 1 << 23, LANES, dtype=np.uint32) | rng.choice([0x7F800000, 0xFF800000], LANES).astype(np.uint32)
+    one, x = np.uint32(0x3F800000), rng.normal(size=LANES).astype(np.float32).view(np.uint32)
+    lines = {  # r3 and f5 are results, r1, r2 the sources
+        "add.f32 f3, f1, f2; mul.f32 f5, f3, f3; mov.b32 r3, f3;": ("nan", "nan"),
+        "sub.f32 f3, f2, f1; neg.f32 f4, f3; abs.f32 f5, f4; xor.b32 r3, f4, f3;": (0, "nan"),
+        "fma.rn.f32 f3, f1, f2, f2; max.f32 f5, f3, f2; mov.b32 r3, f3;": ("nan", "b"),
+        "mul.f32 f3, f1, f2; min.f32 f4, f2, f3; max.NaN.f32 f5, f3, f4; mov.b32 r3, f4;": ("b", "nan"),
+        "mul.f32 f3, f1, f2; max.f32 f4, f3, f3; add.sat.f32 f5, f4, f2; mov.b32 r3, f4;": ("nan", 0),
+        "add.f32 f3, f1, f2; max.xorsign.abs.f32 f5, f3, f2; mov.b32 r3, f3;": ("nan", "b"),
+        "add.f32 f3, f1, f2; copysign.f32 f5, f2, f3; mov.b32 r3, f3;": ("nan", "copied"),
+        "mul.f32 f3, f1, f2; ex2.approx.f32 f4, f3; sqrt.approx.f32 f5, f4; mov.b32 r3, f4;": ("nan", "nan"),
+        "mul.f32 f3, f1, f2; div.full.f32 f4, f3, f2; div.full.f32 f5, f2, f3; mov.b32 r3, f4;": ("nan", "nan"),
+        "mul.f32 f3, f1, f2; cvt.rn.f16x2.f32 r3, f3, f3; cvt.rn.bf16x2.f32 r4, f3, f3; mov.b32 f5, r4;":
+            (0x7FFF7FFF, 0x7FFF7FFF),
+        "mul.f32 f3, f1, f2; cvt.rn.bf16.f32 h1, f3; cvt.rn.f16.f32 h2, f3; mov.b32 r3, {h1, h2}; mov.b32 f5, r3;":
+            (0x7FFF7FFF, 0x7FFF7FFF),
+        "add.f32 f3, f1, f2; setp.nan.f32 p1, f3, f2; selp.b32 r3, 1, 0, p1; setp.leu.f32 p2, f3, f2; selp.f32 f5, f2, f3, p2;":
+            (1, "b"),
+        "add.f32 f3, f1, f2; setp.lt.u32 p3, t, 32; @p3 mul.f32 f3, f3, f2; mov.b32 r3, f3; add.ftz.f32 f5, f3, f2;":
+            ("nan", "nan"),
+    }  # fmt: skip
+    for y in (x, np.full(LANES, one)):
+        for body, (r3, f5) in lines.items():
+            body = f"ld.global.b32 f1, [in0]; ld.global.b32 f2, [in1]; {body} st.global.b32 [out], r3; st.global.b32 [out+4], f5;"
+            got, _ = launch(body, nans, y, target="sm_100a")
+            known = {"nan": np.uint32(0x7FFFFFFF), "b": y, "copied": (y & 0x80000000) | 0x7FFFFFFF}
+            for n, wanted in enumerate((r3, f5)):
+                want = known.get(wanted, wanted) if isinstance(wanted, str) else wanted
+                assert (got[:, n] == want).all(), (body, n, [hex(v) for v in got[:4, n]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from functools import cache
 from itertools import product
 from typing import Any
@@ -11,10 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmulator.codegen.engine import Library
+from mmulator.codegen.lang import Native, library_text
+from mmulator.codegen.ops import load, store
+from mmulator.codegen.types import i64, ptr_to, u32
+from mmulator.machine.meaning import half
+from mmulator.machine.meaning.scope import mods
 from tests.support import rows, vectors
 from tests.support import scalar_oracle as oracle
 from tests.support.floats import BF16, F16, NAMES, PARTNERS, check, check_extrema, close_to
-from tests.support.scalar_harness import run
+from tests.support.scalar_harness import form_of, run, sources_of
 
 test_vectors = vectors.replay("half")
 test_rows = rows.run_or_refused("half")
@@ -106,6 +113,33 @@ def test_half_fma_where_rounding_twice_would_differ(f: oracle.Format) -> None:
     b = (at - ea + f.bias << m) - rng.integers(0, 3, 3000)
     keep = (a > 1 << m) & (b > 1 << m)
     check("fma", f, "rn", list(zip(a[keep].tolist(), b[keep].tolist(), c[keep].tolist())))
+
+
+@pytest.mark.parametrize(
+    "mnemonic", ["fma.rn.f16x2", "fma.rn.ftz.sat.f16x2", "fma.rn.bf16x2", "fma.rn.relu.bf16x2", "mul.rn.bf16x2"]
+)
+def test_processors_whose_instructions_do_not_say_how_they_round(mnemonic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    form = form_of(mnemonic)
+    words = rng.integers(0, 1 << 32, (3, 1 << 15), dtype=np.uint32)[: len(sources_of(form))]
+    near = rng.integers(0, 1 << 32, words.shape, dtype=np.uint32) & 0x0C7F0C7F | 0x38003800  # products and sums of like sizes
+    words = np.concatenate([words, near], 1)
+    expected = run(mnemonic, *words)
+    monkeypatch.setattr("mmulator.machine.meaning.half.has_own_rounding", lambda: False)
+    body = (half.fma if mnemonic.startswith("fma") else half._mul_bf16).__wrapped__
+
+    def plain(a: ptr_to(u32), b: ptr_to(u32), c: ptr_to(u32), d: ptr_to(u32), count: i64) -> None:  # type: ignore[valid-type]
+        for at in range(0, count, 32):
+            store(compute(at, a, b, c), d, at)
+
+    def compute(at: Any, *places: Any) -> Any:
+        return body(mods(form), *(load(u32.vec(32), p, at) for p in places[: len(words)]))
+
+    library = Library(library_text([Native(plain, "plain")]))
+    got = np.zeros_like(expected)
+    places = [words[n % len(words)].copy() for n in range(3)]
+    library.function("plain", None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(*(p.ctypes.data for p in (*places, got)), got.size)
+    assert np.array_equal(got, expected)
 
 
 @pytest.mark.parametrize("operation", ["add", "sub", "mul", "min", "max", "fma"])

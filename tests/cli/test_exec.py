@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mmulator.cli.app import run
-from mmulator.cli.exec import own
+from mmulator.cli.program import own
 from tests.support.places import ROOT
 
 EXEC = [sys.executable, "-m", "mmulator", "exec"]

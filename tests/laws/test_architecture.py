@@ -145,9 +145,9 @@ VOCABULARY = {
 OWN = {"execution", "instruction", "matmul", "operands"}  # of instruction/
 # The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
 NATIVE = {
-    "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "hooks_operands", "pending", "printing",
-    "reduce", "registers", "scheduler", "standstill", "store_async", "transfers", "waiting", "watch", "wgmma_operands",
-    "wgmma_packs", "wgmma_products", "windows",
+    "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "hooks_operands", "locate", "pending",
+    "printing", "reduce", "registers", "scheduler", "standstill", "store_async", "transfers", "waiting", "watch",
+    "wgmma_operands", "wgmma_packs", "wgmma_products", "windows",
 }  # fmt: skip
 
 

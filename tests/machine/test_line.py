@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mmulator.codegen.loading import address
-from mmulator.machine.launch import workers
+from mmulator.machine.launch import resident, workers
 from mmulator.machine.launch.arena import Heap, pointer
+from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.line import Line, order
+from mmulator.machine.module import Module
 from mmulator.machine.runtime.cluster import NO_CLUSTER, next_cluster
 from mmulator.machine.state import Launch
+from tests.support.ptx_text import kernel
 
 
 def taker(line: Line) -> tuple[np.ndarray, object]:
@@ -79,3 +86,21 @@ def test_nobody_shares_a_line_of_the_cache() -> None:
         lines = [set(range(at // 64, (at + size - 1) // 64 + 1)) for at, size in places]
         assert count == 1 or sum(map(len, lines)) == len(set.union(*lines))
     assert Line(Heap()).address % 128 == 0
+
+
+def test_a_turn_is_a_clusters_and_not_a_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that have run cluster after cluster for longer than a turn set none aside: no memory is made for a third."""
+    clocks, made = defaultdict[int, Iterator[int]](itertools.count), []  # a thread's counts its own pieces of work
+    clock = SimpleNamespace(perf_counter=lambda: next(clocks[threading.get_ident()]) / 500)
+    monkeypatch.setattr(workers, "time", clock)
+    one = resident.Resident.__init__
+
+    def counted(self: resident.Resident, grid: Grid) -> None:
+        made.append(grid.shape.clusters)
+        one(self, grid)
+
+    monkeypatch.setattr(resident.Resident, "__init__", counted)
+    k = Module.load(kernel("mov.u32 %r1, 0; L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 90; @%p1 bra L;"))["k"]
+    report = k.launch(20000, 32, [np.zeros(1, np.uint32)], threads=2)
+    assert report.threads == 2 and sum(map(next, clocks.values())) > 300
+    assert 1 <= len(made) <= 2

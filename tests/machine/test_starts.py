@@ -87,6 +87,8 @@ NOTHING = """
 def never(*_):
     raise AssertionError("written or compiled again")
 loading.parts = engine._compile = never
+import mmulator.codegen.lang as lang
+lang.Native.build = never
 """
 
 

@@ -13,14 +13,17 @@ import numpy as np
 import pytest
 
 from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import library_text
+from mmulator.codegen.lang import Native, library_text
+from mmulator.codegen.lookup import has_permutes
+from mmulator.codegen.ops import load, shuffle, store
+from mmulator.codegen.types import ptr
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.numerics.sfu import unit
 from mmulator.numerics.sfu.captures import decode, encode
 from mmulator.numerics.sfu.tables import Tables, parse_tables, write_tables
 from mmulator.twin.sfu import APPROX, BINARY, KEYS, UNARY, Key, evaluate, tables_for, word_of
 from mmulator.twin.sfu.arrays import ArrayFunction
-from mmulator.twin.sfu.native import LANES, unit_array
+from mmulator.twin.sfu.native import LANES, divisor_lanes, quotient, unit_array
 from tests.support.places import DATA, ROOT
 
 TABLES: Tables = tables_for("sm_90")[0]
@@ -147,7 +150,22 @@ def test_twin_is_the_model(key: Key) -> None:
 
 @cache
 def lane_library() -> Library:
-    return Library(library_text([APPROX[key] for key in KEYS]))
+    return Library(library_text([_lanes(key) for key in KEYS]))
+
+
+def _lanes(key: Key) -> Native:
+    """`f(a, b, dst)` through pointers; a division by its two parts."""
+    full, ftz, vector = key[0] == "div.full", key[2], word_of(key).vec(LANES)
+
+    def one(a: ptr, b: ptr, dst: ptr) -> None:
+        store(APPROX[key](load(vector, a)), dst)
+
+    def two(a: ptr, b: ptr, dst: ptr) -> None:
+        both = divisor_lanes(TABLES, full, ftz)(load(vector, b))
+        inverse, scale = shuffle(both, None, range(LANES)), shuffle(both, None, range(LANES, 2 * LANES))
+        store(quotient(load(vector, a), inverse, scale, ftz), dst)
+
+    return Native(two if key in BINARY else one, "lanes_" + "_".join(map(str, key)).replace(".", "_"))
 
 
 def test_lane_functions_are_the_array_functions() -> None:
@@ -155,15 +173,28 @@ def test_lane_functions_are_the_array_functions() -> None:
     rng = np.random.default_rng(7)
     for key in KEYS:
         dtype = np.dtype(f"u{word_of(key).size}")
-        operands = [rng.permutation(adversarial(key, rng))[:LANES].copy() for _ in range(2 if key in BINARY else 1)]
-        assert operands[0].dtype == dtype
-        function = library.function(APPROX[key].name, None, *[ctypes.c_void_p] * (len(operands) + 1))
-        expected = evaluate(key[0], *operands, type=key[1], ftz=key[2])
-        function(*(o.ctypes.data for o in operands), operands[0].ctypes.data)  # in place
-        assert np.array_equal(operands[0], expected), key
+        function = library.function(_lanes(key).name, None, *[ctypes.c_void_p] * 3)
+        for _ in range(40):
+            operands = [rng.permutation(adversarial(key, rng))[:LANES].copy() for _ in range(2)]
+            assert operands[0].dtype == dtype
+            expected = evaluate(key[0], *operands[: 1 + (key in BINARY)], type=key[1], ftz=key[2])
+            function(*(o.ctypes.data for o in operands), operands[0].ctypes.data)  # in place
+            assert np.array_equal(operands[0], expected), key
 
 
-@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 31, 33])
+@pytest.mark.parametrize("wide", [True, False])
+def test_processors_without_permutes_give_the_same(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coefficients are looked up by permutes of words of 16 bits, of 32 bits (wide), or by gathers."""
+    inputs = adversarial(("rcp", "f32", False), np.random.default_rng(2))
+    names = ("rcp", "rsqrt", "sqrt", "ex2", "rcp64h", "rsqrt64h")
+    expected = {name: ArrayFunction(unit_array(name, TABLES))(inputs) for name in names}
+    monkeypatch.setattr("mmulator.twin.sfu.short.has_word_permutes", lambda: False)
+    monkeypatch.setattr("mmulator.codegen.lookup.has_permutes", lambda: wide and has_permutes())
+    for name in names:
+        assert np.array_equal(ArrayFunction(unit_array(name, TABLES))(inputs), expected[name]), name
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 31, 32, 33])
 def test_array_form_writes_count_elements(count: int) -> None:
     x = np.linspace(-3, 3, 40, dtype=np.float32).view(np.uint32)
     out = np.full(40, 0xDEADBEEF, np.uint32)

@@ -153,6 +153,9 @@ def test_leading_dimensions_are_a_batch() -> None:
     np.testing.assert_array_equal(twin_matmul(F16KEY, "sm_90", A, B, C), model_matmul(F16KEY, "sm_90", A, B, C))
 
 
+FUSED = "f16", "bf16", "tf32", "e4m3", "e5m2"
+
+
 # The native interface -----------------------------------------------------------------------------------------------
 P, I = ctypes.c_void_p, ctypes.c_int64
 
@@ -201,6 +204,36 @@ def test_a_disabled_c_is_not_read_and_signs_turn() -> None:
         dot(a.ctypes.data, b.ctypes.data, nan.ctypes.data, 72, D.ctypes.data, 72, 20, 72, 48, flags)
         expected = model_matmul(F16KEY, "sm_90", A, B, None, imm_scale_a=signs[0], imm_scale_b=signs[1])
         np.testing.assert_array_equal(D, expected)
+
+
+@pytest.mark.parametrize(("key", "device"), [c for c in KEYS if c[0].atype in FUSED], ids=name_of)
+@pytest.mark.parametrize(("m", "n", "count", "names"), [
+    (64, 72, 4, ("normal", "normal", "normal")), (20, 136, 5, ("special", "normal", "special")), (1, 8, 1, ("normal",) * 3),
+])  # fmt: skip
+def test_steps_that_are_packed_by_themselves(
+    key: DotKey, device: str, m: int, n: int, count: int, names: tuple[str, str, str]
+) -> None:
+    """Instructions along k as one product of a list of packed operands, in no order in memory: as one packed whole."""
+    twin, k = twin_for(key, device), key.k
+    if not twin.dot_steps:
+        assert key.sparse or key.scale_blocks or key.family != "wgmma"
+        return
+    (A, B, C), _ = operands(key, m, n, count * k, 7, names)
+    for signs in ((1, 1), (1, -1)):
+        packed = {}
+        for step in reversed(range(count)):
+            columns = np.ascontiguousarray(A[:, step * k : (step + 1) * k])
+            rows = np.ascontiguousarray(B[step * k : (step + 1) * k])
+            a = pack(twin.pack_a, columns, k, m, k, twin.a_bytes(m, k))
+            packed[step] = a, pack(twin.pack_b_rows, rows, n, n, k, twin.b_bytes(n, k))
+        lists = [(P * count)(*(packed[step][side].ctypes.data for step in range(count))) for side in (0, 1)]
+        D = np.zeros((m, n), {"f16": "u2"}.get(key.dtype, "u4"))
+        flags = twin.flags(negate_b=signs[1] < 0)
+        steps = ctypes.CFUNCTYPE(None, I, P, P, P, I, P, I, I, I, I)(twin.dot_steps)
+        steps(count, *lists, C.ctypes.data, n, D.ctypes.data, n, m, n, flags)
+        expected = model_matmul(key, device, A, B, C, **({"imm_scale_b": -1} if signs[1] < 0 else {}))
+        np.testing.assert_array_equal(D, expected)
+        assert key.ctype != key.dtype or (D != C).any()
 
 
 def test_the_rounding_mode_is_restored() -> None:

@@ -11,6 +11,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     arguments: instead of those of the process.
     """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["exec"]:
+        from mmulator.cli.program import begin
+
+        begin(words[1:])
     from mmulator.cli.app import run
 
-    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+    sys.exit(run(words))

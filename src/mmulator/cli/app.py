@@ -114,7 +114,7 @@ def _rewritten(arguments: list[str]) -> list[str]:
     if arguments[:1] == ["help"]:
         return [*arguments[1:], "--help"]
     if arguments[:1] == ["exec"]:  # what is behind its own options is the program's
-        from mmulator.cli.exec import own
+        from mmulator.cli.program import own
 
         end = 1 + own(arguments[1:])
         return [*_with_devices(arguments[:end]), *(["--"] if end < len(arguments) else []), *arguments[end:]]

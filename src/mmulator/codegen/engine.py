@@ -24,6 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mmulator.codegen.cpus import chosen
 from mmulator.codegen.locks import TimeUp, no_fork, remaining
 from mmulator.codegen.store import store
 from mmulator.errors import InternalError
@@ -49,7 +50,13 @@ def llvm_version() -> int:
 @cache
 def _cpu() -> tuple[str, str]:
     binding = _binding()
-    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+    own = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+    return chosen(os.environ.get("MMULATOR_CPU", ""), *own)
+
+
+def has_feature(name: str) -> bool:
+    """Whether the processor that code is made for has a feature of LLVM's, such as avx512f."""
+    return f"+{name}" in _cpu()[1].split(",")
 
 
 def target_cpu() -> tuple[str, str]:

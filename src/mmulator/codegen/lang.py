@@ -31,6 +31,7 @@ from typing import Any, overload
 
 from mmulator.codegen.types import CodeError, Ty, boolean, i64, void
 from mmulator.codegen.values import WIDE, Builder, Value, as_value, constant, module_text
+from mmulator.codegen.variants import differs
 from mmulator.lazy import cached_property
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
@@ -129,9 +130,7 @@ class Native:
         if instrument not in variants:
             made = variants[instrument] = copy(self)
             made.instrument, made.name = instrument, f"{self.name}.{instrument.name}"
-            _, calls = made.build()
-            taken = {id(f) for f in instrument.hooks.values()}
-            if not any(id(f) in taken or (f.instrument is not None and f is not made) for f in calls):
+            if not differs(made):
                 variants[instrument] = self
         return variants[instrument]
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 
 from mmulator.codegen import named
 from mmulator.codegen.engine import Objects, Piece
-from mmulator.codegen.lang import Instrument, Native, parts
+from mmulator.codegen.lang import Native, parts
 from mmulator.codegen.locks import Lock
-from mmulator.codegen.sources import is_ours
 from mmulator.codegen.values import module_text
+from mmulator.codegen.variants import says_all
 from mmulator.errors import InternalError
 
 _loaded: dict[str, int] = {}
@@ -88,20 +87,6 @@ class _Found:
         for code in self.codes.values():
             if isinstance(code, Piece):
                 code.give_up()
-
-
-def says_all(function: Native) -> bool:
-    """Whether a function's name says all of it: it is the package's own, and so is what its instrument calls."""
-    return _is_ours(function) and (function.instrument is None or _all_ours(function.instrument))
-
-
-def _is_ours(function: Native) -> bool:
-    return is_ours(function.function.__code__.co_filename)
-
-
-@cache
-def _all_ours(instrument: Instrument) -> bool:
-    return all(_is_ours(f) for f in instrument.hooks.values())
 
 
 def address(function: Native) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from mmulator.codegen.types import Ty, i32, void
+from functools import cache
+
+from mmulator.codegen.ops import bitcast, select, shuffle
+from mmulator.codegen.types import Ty, boolean, i32, u32, void
 from mmulator.codegen.values import WIDE, Builder, Value, constant, mangle
 
 STRICT = f"{WIDE} strictfp"
@@ -38,4 +41,33 @@ def directed(operation: str, mode: str, ty: Ty, *args: Value) -> Value:
     return result
 
 
-__all__ = ["STRICT", "directed", "set_rounding", "strict"]
+@cache
+def has_own_rounding() -> bool:
+    """Whether instructions can say how they round (AVX-512)."""
+    from mmulator.codegen.engine import has_feature
+
+    return has_feature("avx512f")
+
+
+_DOWN, _UP, _TO_ZERO = 9, 10, 11  # with no exceptions
+
+
+def odd_fma(a: Value, c: Value, d: Value) -> Value:
+    """a * c + d of f32 lanes (a multiple of 16) rounded to odd, where `has_own_rounding`: toward zero, and the last bit set if
+    that was not exact, so that any later rounding to fewer bits is as if it were the only one."""
+    b, wide, bits = a.b, a.ty.element.vec(16), u32.vec(16)
+    parts = []
+    for at in range(0, a.ty.lanes, 16):
+        sources = [shuffle(v, None, range(at, at + 16)) for v in (a, c, d)]
+        down, up, near = (
+            b.call("llvm.x86.avx512.vfmadd.ps.512", wide, [*sources, constant(b, i32, mode)]) for mode in (_DOWN, _UP, _TO_ZERO)
+        )
+        inexact = b.emit(boolean.vec(16), f"fcmp one {down.typed}, {up.text}")
+        word = bitcast(bits, near)
+        parts.append(bitcast(wide, select(inexact, word | 1, word)))
+    while len(parts) > 1:
+        parts = [shuffle(x, y, range(2 * x.ty.lanes)) for x, y in zip(parts[::2], parts[1::2])]
+    return parts[0]
+
+
+__all__ = ["STRICT", "directed", "has_own_rounding", "odd_fma", "set_rounding", "strict"]

@@ -18,29 +18,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mmulator.codegen.cpus import LEVELS, features, level_of
 from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.sources import PACKAGE, fingerprint
 
 _HEAD = struct.Struct("<8s32sQ")
 _MAGIC = b"mmuship1"
-_V3 = ["avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2", "ssse3", "xsave"]
-LEVELS: Mapping[str, list[str]] = {
-    "x86-64-v4": [*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"],
-    "x86-64-v3": _V3,
-}
-"""What a CPU of a level has, by LLVM's names; the best first."""
-
-
-def features(level: str) -> str:
-    return ",".join(f"+{name}" for name in LEVELS[level])
-
-
-def level_of(cpu: str, features: str) -> str | None:
-    """The best level that a CPU has; that of its name, if it is called so."""
-    if cpu in LEVELS:
-        return cpu
-    has = {name[1:] for name in features.split(",") if name[:1] == "+"}
-    return next((level for level, wanted in LEVELS.items() if has.issuperset(wanted)), None)
 
 
 def file_of(level: str) -> Path:
@@ -99,3 +82,6 @@ def shipped() -> Shipped | None:
         return Shipped(file_of(level)) if level else None
     except (OSError, ValueError):
         return None
+
+
+__all__ = ["LEVELS", "Shipped", "features", "file_of", "level_of", "shipped", "target_cpu", "write"]

@@ -307,6 +307,7 @@ CopyEntry = Struct("CopyEntry", [
 
 WgmmaTable = Struct("WgmmaTable", [
     ("pack_a", u64), ("pack_b", u64), ("pack_b_rows", u64), ("dot", u64),  # functions of the numerics twin
+    ("dot_steps", u64),  # or 0
     ("n", u32), ("k", u32),
     ("element_bits", u32), ("a_in_registers", u32),
     ("d_words", u32),  # registers of d in a lane

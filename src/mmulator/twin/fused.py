@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import Native, unrolled
-from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, minimum, null, stack
+from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, minimum, null, stack, store
 from mmulator.codegen.rounding import set_rounding
-from mmulator.codegen.types import f32, i8, i32, i64, ptr, ptr_to, u8, u32
+from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.twin.plan import B_HEADER, NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
 from mmulator.twin.slow import after_function, load_function, scale_exponents, slow_function, store_function
-from mmulator.twin.tile import BYTES, OUTLINED, SIGN, SIGNED, D, F, I, Row, Slots, finish
+from mmulator.twin.tile import BYTES, OUTLINED, SIGN, D, F, Row, Slots
 
 ZERO_C, NEGATE_A, NEGATE_B = 1, 2, 4  # flags
 
@@ -27,8 +27,7 @@ ZERO_C, NEGATE_A, NEGATE_B = 1, 2, 4  # flags
 def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     """Chunk number `which` of the instruction for `rows` rows of a tile, two at a time: state -> state.
 
-    The last of an odd number of rows goes twice. So that a core has always something to multiply, the exponents of a pair
-    are looked at beside the products of the one before, and that one's sums are rounded when its own products begin.
+    The last of an odd number of rows goes twice. While a pair is multiplied, the exponents of the next are looked at.
     """
     row_bytes, vectors, length = plan.b_row(columns), columns // 16, plan.length
     ty = D if plan.double else F
@@ -71,70 +70,51 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         if not plan.sparse:
             panel = b + which * (first * row_bytes)
         last = rows - 1
-        at = [i64(0), minimum(i64(1), last)]
-        lines = [Row(plan, a + a_stride * i, state + columns * i, vectors) for i in at]
-        indices = [begin + index_stride * i for i in at]
         largest = Slots([Row.lowest(plan)] * 2)
-        states = Slots([row.state_fields() for row in lines])
+        at = [i64(0), minimum(i64(1), last)]
+        lines = [Row(plan, a + a_stride * r, state, vectors) for r in at]
+        indices = [begin + index_stride * r for r in at]
         for j in range(i64(0), i64(length), 2):
             for u in unrolled(2):
                 look(largest, lines, panel, indices, j, u)
-        # what is left to do of the pair before
-        totals = [Slots([I(0)] * vectors) for _ in at]
-        counts = Slots([SIGNED(i8(0))] * 2)
-        fields = Slots([BYTES(u8(0))] * 2)
-        before = i64(-1)
         for r in range(i64(0), rows, 2):
             at = [r, minimum(r + 1, last)]
             after = [minimum(r + 2, last), minimum(r + 3, last)]
             pair = [Row(plan, a + a_stride * i, state + columns * i, vectors) for i in at]
-            following = [Row(plan, a + a_stride * i, state + columns * i, vectors) for i in after]
+            following = [Row(plan, a + a_stride * i, state, vectors) for i in after]
             indices = [begin + index_stride * i for i in at]
             indices_after = [begin + index_stride * i for i in after]
-            found = zip(largest.get(), states.get())
+            found = largest.get()
             largest.put([Row.lowest(plan)] * 2)
             biases = [bias(row, header[0], scale_a + scale_stride * i, scale_b, n) for i, row in zip(at, pair)]
-            bad = [row.align(codes, own, x) for row, (codes, own), x in zip(pair, found, biases)]
+            bad = [row.align(codes, x) for row, codes, x in zip(pair, found, biases)]
             lost = any_of(bad) | (header[1] != 0)
             for i, row in zip(at, pair):
                 lost = lost | (tiny[i] != 0) | (row.header[0] != 0)
             if lost:
-                states.put([row.state_fields() for row in following])
                 for j in range(i64(0), i64(length), 2):
                     for u in unrolled(2):
                         look(largest, following, panel, indices_after, j, u)
             else:
                 for row in pair:
                     row.start()
-                if before >= 0:
-                    finish_pair(before, totals, counts, fields, state, last)
-                before = r
-                states.put([row.state_fields() for row in following])
                 for j in range(i64(0), i64(length), 2):
                     for u in unrolled(2):
                         multiply(pair, panel, indices, j, u)
                         look(largest, following, panel, indices_after, j, u)
-                for row, slots in zip(pair, totals):
-                    slots.put(row.totals())
-                counts.put([row.counts() for row in pair])
-                fields.put([row.fields for row in pair])
+                results = [row.finish() for row in pair]
                 if plan.wide_sum:
                     lost = any_lane(any_of([row.overflow for row in pair]))
-                    if lost:
-                        before = i64(-1)
+                if ~lost:
+                    for row, values in zip(pair, results):
+                        for v in unrolled(vectors):
+                            store(values[v], row.state, 16 * v)
             if lost:
                 for i in range(r, minimum(r + 2, rows)):
                     tiny[i] = tiny[i] | slow(
                         a + a_stride * i, b, index + index_stride * i, state + columns * i, i64(columns), i64(row_bytes),
                         i32(which), scale_a + scale_stride * i, scale_b, n,
                     )  # fmt: skip
-        if before >= 0:
-            finish_pair(before, totals, counts, fields, state, last)
-
-    def finish_pair(before: Value, totals: Any, counts: Slots, fields: Slots, state: Value, last: Value) -> None:
-        own = [state + columns * i for i in (before, minimum(before + 1, last))]
-        for words, count, field, place in zip([t.get() for t in totals], counts.get(), fields.get(), own):
-            finish(plan, words, count, field, place)
 
     return Native(chunk, name, OUTLINED)
 
@@ -147,7 +127,10 @@ def any_of(masks: list[Value]) -> Value:
 
 
 def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
-    """Up to ROWS rows by `columns` columns, over `instructions` instructions."""
+    """Up to ROWS rows by `columns` columns, over instructions `begin` to `end`.
+
+    steps_a, steps_b: of each instruction its packed A and B, or null; a_at, b_at: where rows and columns begin in them.
+    """
     chunk = chunk_function(plan, f"{name}_{columns}_chunk", columns, slow)
     row_bytes, kk = plan.b_row(columns), plan.k
     first = load_function(plan.c.name, f"{name}_load_c", plan)
@@ -161,6 +144,7 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         a: ptr, b: ptr, k: i64, begin: i64, end: i64, index: ptr_to(i32), index_stride: i64,
         c: ptr, ldc: i64, from_c: u32, d: ptr, ldd: i64, rows: i64, n: i64, flip: u32,
         scale_a: ptr, scale_a_stride: i64, scale_b: ptr, scale_b_stride: i64,
+        steps_a: ptr_to(ptr), steps_b: ptr_to(ptr), a_at: i64, b_at: i64,
     ) -> None:  # fmt: skip
         state = stack(f32, ROWS * columns)
         tiny = stack(u32, ROWS)
@@ -174,16 +158,22 @@ def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
             again(d, ldd, state, i64(columns), rows, n, flip, tiny)
         headers = cast_ptr(i32, b + k * row_bytes)
         for inst in range(begin, end):
+            rows_a = a + inst * rows * a_instruction
             rows_b = b
             if not plan.sparse:
                 rows_b = b + inst * (kk * row_bytes)
+            header = headers + inst * 16
+            if u64(steps_a) != 0:
+                rows_a = steps_a[inst] + a_at
+                rows_b = steps_b[inst] + b_at
+                header = cast_ptr(i32, rows_b + kk * row_bytes)
             here = state
             if plan.halves:
                 fill_bytes(other, 0, ROWS * columns * 4)
                 here = other
             for which in range(i64(0), i64(chunks)):
                 chunk(
-                    a + inst * rows * a_instruction + which * a_chunk, i64(a_instruction), rows_b, headers + inst * 16, which,
+                    rows_a + which * a_chunk, i64(a_instruction), rows_b, header, which,
                     index + inst * products, index_stride, here, rows, tiny,
                     scale_a + inst, scale_a_stride, scale_b + inst * scale_b_stride, n,
                 )  # fmt: skip
@@ -205,8 +195,11 @@ K_STEP = 512  # dense k of a pass; the accumulator is kept in D between passes
 N_STEP = 128
 
 
-def dot_function(plan: Plan, name: str) -> Native:
-    """D = A B + C over packed operands. The index is only read by sparse plans: dense k of each element of A."""
+def core_function(plan: Plan, name: str) -> Native:
+    """D = A B + C over packed operands. The index is only read by sparse plans: dense k of each element of A.
+
+    steps_a, steps_b: of each instruction its packed A and B, instead of a and b; or null.
+    """
     slow = slow_function(plan, f"{name}_slow")
     wide = block_function(plan, f"{name}_block", WIDE_COLUMNS, slow)
     narrow = block_function(plan, f"{name}_block", NARROW_COLUMNS, slow)
@@ -217,13 +210,15 @@ def dot_function(plan: Plan, name: str) -> Native:
 
     def core(
         a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32),
-        scale_a: ptr, scale_b: ptr,
+        scale_a: ptr, scale_b: ptr, steps_a: ptr_to(ptr), steps_b: ptr_to(ptr),
     ) -> None:  # fmt: skip
         instructions = k // kk
         a_stride = instructions * a_instruction
         index_stride = instructions * products
         wide_bytes = k * wide_row + instructions * B_HEADER
         narrow_bytes = k * narrow_row + instructions * B_HEADER
+        wide_step = kk * wide_row + B_HEADER
+        narrow_step = kk * narrow_row + B_HEADER
         whole = n // 64 * 64
         flip = u32(0)
         if ((flags >> 1) ^ (flags >> 2)) & 1 != 0:
@@ -243,6 +238,7 @@ def dot_function(plan: Plan, name: str) -> Native:
                             index + i * index_stride, index_stride, c + (i * ldc + j) * c_size, ldc, from_c,
                             d + (i * ldd + j) * d_size, ldd, height, i64(64), flip,
                             scale_a + i * instructions, instructions, scale_b + j, n,
+                            steps_a, steps_b, i * a_instruction, (j // 64) * wide_step,
                         )  # fmt: skip
             for i in range(i64(0), m, ROWS):
                 height = minimum(m - i, i64(ROWS))
@@ -252,20 +248,26 @@ def dot_function(plan: Plan, name: str) -> Native:
                         k, begin, end, index + i * index_stride, index_stride, c + (i * ldc + j) * c_size, ldc, from_c,
                         d + (i * ldd + j) * d_size, ldd, height, minimum(n - j, i64(NARROW_COLUMNS)), flip,
                         scale_a + i * instructions, instructions, scale_b + j, n,
+                        steps_a, steps_b, i * a_instruction, (whole // 64) * wide_step + ((j - whole) // 16) * narrow_step,
                     )  # fmt: skip
 
-    inner = Native(core, f"{name}_core", OUTLINED)
+    return Native(core, f"{name}_core", OUTLINED)
+
+
+def dot_function(plan: Plan, name: str) -> Native:
+    """The whole product, with the rounding mode of the core set and set back."""
+    inner = core_function(plan, name)
 
     def dot(a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64) -> None:
         set_rounding("rz")
-        inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32), null(u8), null(u8))
+        inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32), null(u8), null(u8), null(ptr), null(ptr))
         set_rounding("rn")
 
     def dot_sparse(
         a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32)
     ) -> None:
         set_rounding("rz")
-        inner(a, b, c, ldc, d, ldd, m, n, k, flags, index, null(u8), null(u8))
+        inner(a, b, c, ldc, d, ldd, m, n, k, flags, index, null(u8), null(u8), null(ptr), null(ptr))
         set_rounding("rn")
 
     def dot_scaled(
@@ -273,7 +275,7 @@ def dot_function(plan: Plan, name: str) -> Native:
         scale_a: ptr, scale_b: ptr,
     ) -> None:  # fmt: skip
         set_rounding("rz")
-        inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32), scale_a, scale_b)
+        inner(a, b, c, ldc, d, ldd, m, n, k, flags, null(i32), scale_a, scale_b, null(ptr), null(ptr))
         set_rounding("rn")
 
     def dot_sparse_scaled(
@@ -281,8 +283,24 @@ def dot_function(plan: Plan, name: str) -> Native:
         scale_a: ptr, scale_b: ptr,
     ) -> None:  # fmt: skip
         set_rounding("rz")
-        inner(a, b, c, ldc, d, ldd, m, n, k, flags, index, scale_a, scale_b)
+        inner(a, b, c, ldc, d, ldd, m, n, k, flags, index, scale_a, scale_b, null(ptr), null(ptr))
         set_rounding("rn")
 
     plain, scaled = (dot, dot_sparse), (dot_scaled, dot_sparse_scaled)
     return Native((scaled if plan.scaled else plain)[plan.sparse], name)
+
+
+def steps_function(plan: Plan, name: str, dot: str) -> Native:
+    """The products of `count` instructions, D of one C of the next, each with its packed A and B: the accumulator stays where it
+    is between them. Not of sparse or scaled plans. dot: the name of the plan's `dot`."""
+    inner, kk = core_function(plan, dot), plan.k
+
+    def dot_steps(
+        count: i64, steps_a: ptr_to(ptr), steps_b: ptr_to(ptr), c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, flags: i64
+    ) -> None:
+        set_rounding("rz")
+        none = null(u8)
+        inner(none, none, c, ldc, d, ldd, m, n, count * kk, flags, null(i32), none, none, steps_a, steps_b)
+        set_rounding("rn")
+
+    return Native(dot_steps, name)

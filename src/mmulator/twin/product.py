@@ -57,6 +57,14 @@ def call_dot(
     Builder.current().call_pointer(ptr(function), void, [*args, *(ptr(x) for x in more)])
 
 
+def call_steps(
+    function: Value, count: Any, a: Value, b: Value, c: Value, ldc: Any, d: Value, ldd: Any, m: Any, n: Any, flags: Any
+) -> None:
+    """Macro: dot_steps of the numerics twin."""
+    args = [i64(count), ptr(a), ptr(b), ptr(c), i64(ldc), ptr(d), i64(ldd), i64(m), i64(n), i64(flags)]
+    Builder.current().call_pointer(ptr(function), void, args)
+
+
 @native
 def dense_indices(table: ptr_to(IndexTable), metadata: ptr_to(u32), out: ptr_to(i32)) -> None:
     """The row of B that each element of a sparse A multiplies, as hardware takes it from the metadata.

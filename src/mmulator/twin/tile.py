@@ -10,19 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.codegen.ops import (
-    absolute,
-    any_lane,
-    bitcast,
-    cast_ptr,
-    leading_zeros,
-    load,
-    maximum,
-    minimum,
-    select,
-    shuffle,
-    store,
-)
+from mmulator.codegen.ops import absolute, any_lane, bitcast, cast_ptr, leading_zeros, load, maximum, minimum, select, shuffle
 from mmulator.codegen.rounding import strict
 from mmulator.codegen.types import boolean, f32, f64, i8, i32, i64, u8, u32
 from mmulator.codegen.values import WIDE, Value
@@ -77,24 +65,26 @@ class Row:
         """The largest sums of codes, product j being one of them. codes: of its row of B."""
         return maximum(largest, codes + bitcast(BYTES, U(self.exponents[j])))
 
-    def align(self, largest: Value, state: Value, bias: Any) -> Value:
-        """Biased exponents emax of all columns (`fields`); True if the fast path cannot serve them.
+    def align(self, largest: Value, bias: Any) -> Value:
+        """emax of all columns as powers of two; True if the fast path cannot serve them.
 
-        largest: sums of codes. state: what state_fields gave. bias, to be added to codes: one i32 (relative), i32 lanes for
-        each 16 columns (scaled), or None.
+        largest: sums of codes. bias, to be added to them: one i32 (relative), i32 lanes for each 16 columns (scaled), or None.
         """
         self.bias = bias
         if self.plan.scaled:
-            return self._align_scaled(largest, state, bias)
+            return self._align_scaled(largest, bias)
         bad = boolean(0)
         if self.plan.relative:
             largest, bad = self._absolute(largest, bias)
-        self.fields = maximum(largest, state)
+        fields = maximum(largest, self._state_fields())
         if len(self.vectors) < 4:  # the other bytes of a lane are of no column
-            self.fields = bitcast(BYTES, bitcast(U, self.fields) & ((1 << 8 * len(self.vectors)) - 1))
-        return bad | any_lane(self.fields > HIGHEST)
+            fields = bitcast(BYTES, bitcast(U, fields) & ((1 << 8 * len(self.vectors)) - 1))
+        self.fields = fields
+        words = bitcast(U, fields)
+        self.powers = [(words << 23 - 8 * v if v < 3 else words >> 1) & INF for v in self.vectors]
+        return bad | any_lane(fields > HIGHEST)
 
-    def state_fields(self) -> Value:
+    def _state_fields(self) -> Value:
         """Exponents of the accumulator, in bytes as codes are."""
         fields = U(0)
         for v in self.vectors:
@@ -113,16 +103,18 @@ class Row:
         largest = select(codes > plan.zero_codes, codes + BYTES(u8(bias)), BYTES(u8(LOWEST)))
         return largest, lost | (bias < LOWEST - CLAMPED - 1) | (bias > HIGHEST - plan.top_codes)
 
-    def _align_scaled(self, largest: Value, state: Value, bias: list[Value]) -> Value:
-        plan, codes, own, fields, bad = self.plan, bitcast(U, largest), bitcast(U, state), U(0), boolean(0)
+    def _align_scaled(self, largest: Value, bias: list[Value]) -> Value:
+        plan, codes, fields, bad = self.plan, bitcast(U, largest), U(0), boolean(0)
+        self.powers = []
         for v in self.vectors:
-            code = (codes >> 8 * v) & 0xFF
-            field = select(code > plan.zero_codes, I(code) + bias[v], I(LOWEST))
-            bad = bad | any_lane((code > plan.top_codes) | (field < LOWEST) | (field > HIGHEST))
-            field = maximum(field, I((own >> 8 * v) & 0xFF))
+            field = (codes >> 8 * v) & 0xFF
+            power = select(field > plan.zero_codes, (field << 23) + U(bias[v] << 23), U(LOWEST << 23))
+            bad = bad | any_lane((field > plan.top_codes) | (I(power) < LOWEST << 23))
+            power = maximum(power, bitcast(U, load(F, self.state, 16 * v)) & INF)
             # the accumulator is aligned as unscaled products are
-            bad = bad | any_lane(U(field - bias[v] - LOWEST) > U(HIGHEST - LOWEST))
-            fields = fields | (U(field) << (8 * v))
+            bad = bad | any_lane(U(I(power >> 23) - bias[v] - LOWEST) > U(HIGHEST - LOWEST))
+            self.powers.append(power)
+            fields = fields | (power >> 23 << (8 * v))
         self.fields = bitcast(BYTES, fields)
         return bad | any_lane(self.fields > HIGHEST)
 
@@ -132,7 +124,7 @@ class Row:
         step = 52 - plan.fraction if plan.double else 23 - plan.fraction
         sums, bounds = [], U(0)
         self.bases = []
-        for v, power in enumerate(powers(self.fields, self.vectors)):
+        for v, power in enumerate(self.powers):
             base = power + (step << 23 | 1 << 22)
             if plan.scaled:
                 base = base - U(self.bias[v] << 23)
@@ -164,46 +156,29 @@ class Row:
             below = load(HALF, at, 32 * h) + own < bound
             self.inexact.put_one(h, self.inexact.get_one(h) - minus_one(HALF, below))
 
-    def totals(self) -> list[Value]:
-        """Sums of the products in units of 2**(emax - F), the inexact negative ones one too low."""
-        totals = []
+    def finish(self) -> list[Value]:
+        """The rounded sums, as f32."""
+        plan = self.plan
+        counts = bitcast(U, shuffle(self.inexact.get_one(0), self.inexact.get_one(1), list(range(64))))
+        sums, results = self.sums.get(), []
         self.overflow = B(boolean(0))
-        for total in self.sums.get():
-            if not self.plan.double:
-                totals.append(I(bitcast(U, total) & 0x7FFFFF) - 0x400000)
-                continue
-            low, high = halves(total)
-            if self.plan.wide_sum:
-                start = halves(D(bitcast(F, self.bases[len(totals)])))[1]
-                fits = ((high - start) == (low >> 31)) & ((U(low) + 0x78000000) < 0xF0000000)
-                self.overflow = self.overflow | ~fits
-            totals.append(low)
-        return totals
-
-    def counts(self) -> Value:
-        return shuffle(self.inexact.get_one(0), self.inexact.get_one(1), list(range(64)))
-
-
-def finish(plan: Plan, totals: list[Value], counts: Value, fields: Value, state: Value) -> None:
-    """Add the accumulator to `totals`, round, and make that the accumulator."""
-    words, vectors = bitcast(U, counts), range(len(totals))
-    for v, power in enumerate(powers(fields, vectors)):
-        scale = bitcast(F, U((254 + plan.fraction) << 23) - power)
-        total = totals[v] + I((words >> (8 * v)) & 255) + I(load(F, state, 16 * v) * scale)
-        result = rounded_half(plan, total, power) if plan.state.name == "f16" else rounded(plan, total, power)
-        store(result, state, 16 * v)
-
-
-def powers(fields: Value, vectors: range) -> list[Value]:
-    """2**emax, from its biased exponents in bytes, for each 16 columns."""
-    words = bitcast(U, fields)
-    return [(words << 23 - 8 * v if v < 3 else words >> 1) & INF for v in vectors]
-
-
-def halves(value: Value) -> tuple[Value, Value]:
-    """Lower and upper words of 16 f64 lanes."""
-    both = bitcast(i32.vec(32), value)
-    return shuffle(both, None, list(range(0, 32, 2))), shuffle(both, None, list(range(1, 32, 2)))
+        for v, power in enumerate(self.powers):
+            c = load(F, self.state, 16 * v)
+            scale = bitcast(F, U((254 + plan.fraction) << 23) - power)
+            total = I(c * scale) + I((counts >> (8 * v)) & 255)
+            if plan.double:
+                halves = bitcast(i32.vec(32), sums[v])
+                low = shuffle(halves, None, list(range(0, 32, 2)))
+                total = total + low
+                if plan.wide_sum:
+                    high = shuffle(halves, None, list(range(1, 32, 2)))
+                    start = shuffle(bitcast(i32.vec(32), D(bitcast(F, self.bases[v]))), None, list(range(1, 32, 2)))
+                    fits = ((high - start) == (low >> 31)) & ((U(low) + 0x78000000) < 0xF0000000)
+                    self.overflow = self.overflow | ~fits
+            else:
+                total = total + bitcast(I, sums[v]) - bitcast(I, self.bases[v])
+            results.append(rounded_half(plan, total, power) if plan.state.name == "f16" else rounded(plan, total, power))
+        return results
 
 
 def minus_one(ty: Any, mask: Value) -> Value:

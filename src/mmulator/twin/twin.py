@@ -6,6 +6,7 @@
     pack_b(raw, ldb, n, k, out)          raw [n][ldb], k contiguous
     pack_b_rows(raw, ldb, n, k, out)     raw [k][ldb], n contiguous
     dot(a, b, c, ldc, d, ldd, m, n, k, flags [, index] [, scale_a, scale_b])
+    dot_steps(count, as, bs, c, ldc, d, ldd, m, n, flags)    of each instruction along k its own packed A and B
 
 k counts dense elements and is a multiple of key.k; a sparse A has k/2 columns, and `index` is int32 [m][k/2], the dense
 k of each element. Scale factors are bytes: scale_a [m][S], scale_b [S][n], S = k / key.k * key.scale_blocks. c and d
@@ -27,7 +28,7 @@ from mmulator.codegen.named import NamedLibrary as Library
 from mmulator.lazy import cached_property
 from mmulator.numerics.profiles import DotKey, profile_for
 from mmulator.twin.exact import dot_exact, exact_for, pack_a_exact, pack_b_exact
-from mmulator.twin.fused import NEGATE_A, NEGATE_B, ZERO_C, dot_function
+from mmulator.twin.fused import NEGATE_A, NEGATE_B, ZERO_C, dot_function, steps_function
 from mmulator.twin.groups import dot_groups, groups_for, pack_a_groups, pack_b_groups
 from mmulator.twin.pack import pack_a_function, pack_b_function
 from mmulator.twin.plan import plan_for
@@ -43,6 +44,7 @@ class Twin:
     library: Library = field(repr=False)
     a_bytes: Callable[[int, int], int] = field(repr=False)  # (m, k) -> bytes of a packed A
     b_bytes: Callable[[int, int], int] = field(repr=False)  # (n, k)
+    steps: bool = False  # there is a dot_steps
 
     @cached_property
     def pack_a(self) -> int:
@@ -65,6 +67,11 @@ class Twin:
         """`dot` of a fused dot product with an index and scale factors, used or not, for a caller that has set the rounding mode
         toward zero and sets it to nearest again; 0 for other arithmetic."""
         return self.library.address("dot_core") if profile_for(self.key, self.device).method in ("fused", "halves") else 0
+
+    @cached_property
+    def dot_steps(self) -> int:
+        """0 where there is none."""
+        return self.library.address("dot_steps") if self.steps else 0
 
     @cached_property
     def functions(self) -> Any:
@@ -109,12 +116,15 @@ def _build(key: DotKey, device: str) -> Twin:
         case _:
             parts, pack_a, pack_b, dot = exact_for(key, p), pack_a_exact, pack_b_exact, dot_exact
 
+    steps = dot is dot_function and not (parts.sparse or parts.scaled)
+
     def text() -> str:
         return library_text([
             pack_a(parts, "pack_a"),
             pack_b(parts, "pack_b", rows=False),
             pack_b(parts, "pack_b_rows", rows=True),
             dot(parts, "dot"),
+            *([steps_function(parts, "dot_steps", "dot")] if steps else ()),
         ])  # fmt: skip
 
-    return Twin(key, device, Library(f"twin {parts!r}", text), cache(parts.a_bytes), cache(parts.b_bytes))
+    return Twin(key, device, Library(f"twin {parts!r}", text), cache(parts.a_bytes), cache(parts.b_bytes), steps)

@@ -81,6 +81,7 @@ class BlockEmitter:
         self.local_bytes = locals_bytes
         self.values: dict[str, Value] = {}
         self.dirty: dict[str, None] = {}
+        self.known: dict[Any, Any] = {}  # what the block has computed of some value and may need again
         self.natives: dict[str, Native] = {}
         self.active = bits_mask(self.mask)
         self.site = 0
@@ -138,7 +139,10 @@ class BlockEmitter:
     def write(self, name: str, value: Value, guard: Value | None = None) -> None:
         """Set a register from bits of its size; lanes outside `guard` keep theirs."""
         ty = storage_type(self.frame.types[name])
-        value = self.to_bits(value, ty)
+        bits = self.to_bits(value, ty)
+        if value.ty.kind == "float" and value.ty.lanes and value.ty.bits == ty.bits:
+            self.known[bits.text, bits.ty, value.ty, False] = value
+        value = bits
         if name in self.seen:
             self._note(name, WRITE)
         if guard is not None:
@@ -231,6 +235,13 @@ class BlockEmitter:
 
     def typed(self, value: Value, ty: Ty, declared: str) -> Value:
         """Register bits as a computing type; a wider register gives its low bits, a narrower is extended by its type."""
+        key = value.text, value.ty, ty, declared[:1] == "s"
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._typed(value, ty, declared)
+        return found
+
+    def _typed(self, value: Value, ty: Ty, declared: str) -> Value:
         if ty.bits == 1:
             return value if value.ty.bits == 1 else value != 0
         if ty.kind == "float":

@@ -14,7 +14,8 @@ from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.launch.shape import LaunchShape
 
-KEPT_KERNELS, KEPT_SHAPES, KEPT_BYTES = 64, 4, 1 << 20  # kernels, shapes of each, memory of clusters of each of those
+KEPT_KERNELS, KEPT_SHAPES = 64, 4  # kernels, and shapes of each
+KEPT_BYTES = 4 << 20  # of memory of clusters for each of those: four of a large GEMM
 
 Kept = tuple[Grid, list[Resident]]
 _keepers: dict[int, weakref.ref[CompiledKernel]] = {}  # kernels that keep some, by id; who was launched last is last

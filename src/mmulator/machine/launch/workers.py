@@ -212,12 +212,15 @@ class Workers:
         if counted is not None:
             counted.begin(resident, self.line.next)
         since = before = time.perf_counter()
+        number = resident.number
         while True:
             budget = self.piece if counted is None else min(self.piece, counted.left)
             resident.others[0] = self.finished + 1 < self.clusters
             resident.single[0] = subscriber is not None or bool(self.waiting)
             result = native(cluster, budget)
             now = time.perf_counter()
+            if number != resident.number:  # another has begun meanwhile
+                number, since = resident.number, before
             over = self.meet or now - since > self.turn if counted is None else counted.ran(resident, budget, self.finished)
             if result == Stop.ASLEEP:  # perhaps it waits for others
                 over = True

@@ -15,6 +15,10 @@ from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 
 U32 = u32.vec(LANES)
 
+# Among the threads of a block, which one thread of the host runs, the order of the code is enough; what others see of it is
+# ordered as on every x86, and by fences and atomics where more is wanted.
+ORDERED = 'fence syncscope("singlethread") seq_cst'
+
 
 @means("bar", "barrier")
 def barrier(e: Emitter, ins: Instruction) -> None:
@@ -32,7 +36,7 @@ def barrier(e: Emitter, ins: Instruction) -> None:
         vectors = [U32(e.source(o, "u32")) for o in numbers]
         arrive, values = rt.barrier_named, [e.spill(v) for v in [*vectors, constant(b, U32, 0)][:2]]
     e.flush()
-    b.line("fence seq_cst")
+    b.line(ORDERED)
     if ins.effects.together is Together.LIVE:
         operation |= rt.ALIGNED
     b.ret(e.call(arrive, e.w, e.mask, *values, operation, pred, e.block.targets[0], e.site))
@@ -61,4 +65,4 @@ def barrier_parts(ins: Instruction) -> tuple[int, Operand | None, list[Operand]]
 def warp_barrier(e: Emitter, ins: Instruction) -> None:
     """Its lanes have met at the start of the block; what they stored before can be seen."""
     e.call(warp_met, e.w, e.mask, e.site)
-    e.b.line("fence seq_cst")
+    e.b.line(ORDERED)

@@ -8,7 +8,7 @@ from mmulator.codegen.ops import bitcast, select, shuffle
 from mmulator.codegen.types import boolean
 from mmulator.codegen.values import Value, constant
 from mmulator.machine.meaning.binding import lanewise
-from mmulator.machine.meaning.floatbits import U16X64, flushed, format_of, is_nan_bits, split, widen
+from mmulator.machine.meaning.floatbits import U16X64, flushed, format_of, is_nan_bits, loose, split, widen
 from mmulator.machine.meaning.scope import (
     F32,
     LANES,
@@ -58,7 +58,7 @@ def compare(m: Mods, type_name: str, a: Value, b: Value) -> Value:
 @lanewise("setp")
 def setp(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Result:
     """(p, q): the comparison and its complement, each combined with c; of packed types the low and the high half's."""
-    test = compare(m, m.type, a, b)
+    test = compare(m, m.type, loose(x, a), loose(x, b))
     if test.ty.lanes == 2 * LANES:
         p, q = (shuffle(test, None, range(half, 2 * LANES, 2)) for half in (0, 1))
     else:

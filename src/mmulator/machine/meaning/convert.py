@@ -22,7 +22,7 @@ from mmulator.codegen.values import Value, constant
 from mmulator.machine.meaning import minifloat
 from mmulator.machine.meaning.binding import lanewise
 from mmulator.machine.meaning.float import flush_tiny, saturate
-from mmulator.machine.meaning.floatbits import FORMATS, bits_of, canonical, concat, flushed, widen
+from mmulator.machine.meaning.floatbits import FORMATS, bits_of, canonical, concat, flushed, loose, widen
 from mmulator.machine.meaning.narrow import SMALL, Random, Small, narrow
 from mmulator.machine.meaning.scope import (
     F32,
@@ -153,7 +153,7 @@ def _away(m: Mods, a: Value) -> Value:
 def _to_half(x: Scope, m: Mods, a: Value, target: str) -> Value:
     """Any .f32 or .f64 to .f16, .bf16 or .tf32 bits, as the modifiers say."""
     if a.ty == F32 and target != "tf32" and _plain(m):
-        return half_bits(a, target)
+        return half_bits(loose(x, a), target)
     if m.rounding == "rna":
         return _away(m, a)
     bits = U32 if target == "tf32" else U16
@@ -192,6 +192,7 @@ def _stochastic_halves(x: Scope, m: Mods, a: Value, b: Value, rbits: Value) -> V
 def _pack_halves(x: Scope, m: Mods, a: Value, b: Value) -> Value:
     """cvt.f16x2.f32 d, a, b: a in the upper half."""
     if _plain(m):
+        a, b = loose(x, a), loose(x, b)
         if m.type == "f16x2":
             return bitcast(U32, shuffle(f16_bits(concat(b, a)), None, _PAIRS))
         return (bf16_high(a) & 0xFFFF0000) | (bf16_high(b) >> 16)

@@ -21,6 +21,7 @@ from mmulator.machine.meaning.floatbits import (
     flush,
     flushed,
     is_nan_bits,
+    loose,
     nan32,
 )
 from mmulator.machine.meaning.scope import BOOL, F32, F64, U32, U64, Mods, Result, Scope, outline, to
@@ -70,13 +71,13 @@ def flush_tiny(result: Value, grown: Value) -> Value:
 def arithmetic32(x: Scope, m: Mods, operation: str, *args: Value) -> Value:
     """One rounded .f32 operation, with .ftz and .sat."""
     ftz, mode = m.has("ftz"), m.rounding or "rn"
-    args = tuple(flushed(a, FORMATS["f32"], ftz) for a in args)
+    args = tuple(flushed(loose(x, a), FORMATS["f32"], ftz) for a in args)
     if mode == "rn":
         result = _rounded32(operation, mode, ftz, *args)
     else:
         name = f"ptx_{operation}_{mode}{'_ftz' if ftz else ''}_f32"
         result = outline(x, name, F32, lambda *v: _rounded32(operation, mode, ftz, *v), *args, attributes=STRICT)
-    return saturate(result) if m.has("sat") else canonical(result)
+    return saturate(result) if m.has("sat") else canonical(result, x)
 
 
 def nan64(result: Value, *args: Value) -> Value:
@@ -163,9 +164,9 @@ def approximation(x: Scope, m: Mods, a: Value) -> Result:
 @lanewise("abs", "neg", kinds="f32 f64")
 def sign(x: Scope, m: Mods, a: Value) -> Result:
     """NaN: the canonical one for .f32; for .f64 the operand's, quiet and with its sign."""
-    a = flushed(a, FORMATS[m.type], m.has("ftz"))
+    a = flushed(loose(x, a), FORMATS[m.type], m.has("ftz"))
     result = -a if m.op == "neg" else a.b.intrinsic("fabs", a.ty, [a])
-    return canonical(result) if m.type == "f32" else nan64(result, a)
+    return canonical(result, x) if m.type == "f32" else nan64(result, a)
 
 
 @lanewise("copysign", kinds="f32 f64")
@@ -182,7 +183,7 @@ def _extremum(name: str, a: Value, b: Value) -> Value:
 @lanewise("min", "max", kinds="f32")
 def extremum32(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Result:
     format = FORMATS["f32"]
-    args = [flushed(v, format, m.has("ftz")) for v in (a, b, c) if v is not None]
+    args = [flushed(v if m.has("xorsign") else loose(x, v), format, m.has("ftz")) for v in (a, b, c) if v is not None]
     signs = None
     if m.has("xorsign"):
         signs = (bits_of(args[0]) ^ bits_of(args[1])) & format.sign
@@ -198,7 +199,7 @@ def extremum32(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) ->
         if c is not None:
             nan = nan | is_nan(args[2])
         return select(nan, nan32(), result)
-    return canonical(result)
+    return canonical(result, x)
 
 
 @lanewise("min", "max", kinds="f64")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from mmulator.codegen.ops import bitcast, is_nan, select, shuffle
 from mmulator.codegen.types import Ty, f16, u16
@@ -62,9 +63,18 @@ def nan32() -> Value:
     return Value(Builder.current(), F32, "splat (float 0x7FFFFFFFE0000000)")
 
 
-def canonical(value: Value) -> Value:
-    """An .f32 result with NaN as the hardware makes it: 0x7fffffff."""
-    return select(is_nan(value), nan32(), value)
+def canonical(value: Value, x: Any = None) -> Value:
+    """An .f32 result with NaN as the hardware makes it: 0x7fffffff. A scope remembers what it was: `loose`."""
+    result = select(is_nan(value), nan32(), value)
+    if x is not None:
+        getattr(x, "known", {})["loose", result.text] = value
+    return result
+
+
+def loose(x: Any, value: Value) -> Value:
+    """A float before its NaNs were made canonical, for what gives the same whichever quiet NaN it is."""
+    found: Value = getattr(x, "known", {}).get(("loose", value.text), value)
+    return found
 
 
 def flush(bits: Value, format: Format) -> Value:
@@ -124,6 +134,6 @@ def concat(a: Value, b: Value) -> Value:
 
 
 __all__ = [
-    "FORMATS", "Format", "bits_of", "canonical", "concat", "flush", "flushed", "format_of", "is_nan_bits", "join",
+    "FORMATS", "Format", "bits_of", "canonical", "concat", "flush", "flushed", "format_of", "is_nan_bits", "join", "loose",
     "nan32", "ordered_key", "split", "widen",
 ]  # fmt: skip

@@ -7,8 +7,9 @@ the exact result; what does not goes through .f64, or is first rounded to odd.
 from __future__ import annotations
 
 from mmulator.codegen.ops import absolute, bitcast, maximum, minimum, select
+from mmulator.codegen.rounding import has_own_rounding, odd_fma
 from mmulator.codegen.types import Ty, f64
-from mmulator.codegen.values import Value
+from mmulator.codegen.values import Value, constant
 from mmulator.machine.meaning.approximate import approximate
 from mmulator.machine.meaning.binding import lanewise
 from mmulator.machine.meaning.convert import half_bits, odd32
@@ -75,9 +76,11 @@ _add_bf16 = outlined(_same)(_sum)
 
 @outlined(_same)
 def _mul_bf16(m: Mods, a: Value, b: Value) -> Value:
-    """In .f64, because a product that is subnormal in .f32 is not exact there."""
-    left, right = (_double(widen(p, m.type)) for p in _sources(m, (a, b)))
-    return join(_finish(m, odd32(left * right)))
+    """In .f64 or rounded to odd, because a product that is subnormal in .f32 is not exact there."""
+    left, right = (widen(p, m.type) for p in _sources(m, (a, b)))
+    if has_own_rounding():
+        return join(_finish(m, odd_fma(left, right, constant(left.b, left.ty, -0.0))))
+    return join(_finish(m, odd32(_double(left) * _double(right))))
 
 
 def _double(value: Value) -> Value:
@@ -107,10 +110,12 @@ _OUTSIDE = 0x7FF7  # the NaN that stands for what lies outside a tensor, of eith
 @lanewise("fma")
 @outlined(_same)
 def fma(m: Mods, a: Value, b: Value, c: Value) -> Value:
-    """.f16: the product is exact in .f32; .bf16: in .f64."""
+    """Rounded to odd first. By sums: an .f16 product is exact in .f32, a .bf16 one in .f64."""
     parts = _sources(m, (a, b, c))
     left, right, addend = (widen(p, m.type) for p in parts)
-    if m.type.startswith("bf16"):
+    if has_own_rounding():
+        value = odd_fma(left, right, addend)
+    elif m.type.startswith("bf16"):
         value = odd32(odd_sum(_double(left) * _double(right), _double(addend)))
     else:
         value = odd_sum(left * right, addend)

@@ -21,7 +21,7 @@ class Lanes:
 
     def __init__(self, e: Emitter, ins: Instruction) -> None:
         self._e, self._ins = e, ins
-        self.device = e.device
+        self.device, self.known = e.device, e.known
 
     def call(self, function: Native, *args: Any) -> Value:
         return self._e.call(function, *args)

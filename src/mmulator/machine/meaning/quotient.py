@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from mmulator.codegen.ops import bitcast, select
+from mmulator.codegen.ops import select
 from mmulator.codegen.values import Value, constant
+from mmulator.machine.meaning.approximate import divided
 from mmulator.machine.meaning.binding import lanewise
 from mmulator.machine.meaning.float import saturate
 from mmulator.machine.meaning.floatbits import FORMATS, bits_of, flushed
-from mmulator.machine.meaning.scope import F32, U32, Mods, Result, Scope, call_through_memory
-from mmulator.numerics.sfu.tables import DEFAULT_DEVICE
-from mmulator.twin.sfu import tables_for
-from mmulator.twin.sfu.native import quotient_sum
+from mmulator.machine.meaning.scope import Mods, Result, Scope
 
 
 @lanewise("quotient.sum")
 def quotient_and_sum(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     """a / b + c, rounded once behind the reciprocal."""
-    tables, _ = tables_for(getattr(x, "device", DEFAULT_DEVICE))
-    function = quotient_sum(tables, m.has("down"), m.has("ftz"))
-    result = bitcast(F32, call_through_memory(x, function, U32, *(bitcast(U32, v) for v in (a, b, c))))
+    result = divided(x, m.has("down"), m.has("ftz"), a, b, c)
     return saturate(result) if m.has("sat") else result
 
 

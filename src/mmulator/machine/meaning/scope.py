@@ -1,7 +1,7 @@
 """What a lane-wise function sees and writes with, and how long sequences are kept out of line.
 
 It is pure: `f(x, m, *sources) -> Value | tuple[Value, ...]`, all Values 32 lanes wide. It writes few
-LLVM instructions; what takes more goes into an `Outlined` function, compiled once and called through pointers.
+LLVM instructions; what takes more goes into an `Outlined` function, compiled once and called.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.types import CodeError, Ty, boolean, f32, f64, i8, i16, i32, i64, ptr_to, u8, u16, u32, u64, void
+from mmulator.codegen.types import CodeError, Ty, boolean, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from mmulator.codegen.values import Builder, Value, convert
 from mmulator.isa.types import is_type
 
@@ -130,54 +129,30 @@ def known(value: Value) -> int | None:
 
 # out of line --------------------------------------------------------------------------------------------------------
 class Outlined(Native):
-    """A function `void name(ptr a0, ..., ptr d)` that loads vectors, runs a macro on them and stores its result."""
+    """A function of vectors that runs a macro on them: `out name(a0, ...)`."""
 
     def __init__(
         self, name: str, ins: tuple[Ty, ...], out: Ty, body: Callable[..., Value], attributes: str = ""
     ) -> None:
-        self.name, self.attributes, self.returns = name, attributes, void
-        self._out, self._body = out, body
-        self.function = body
-        self.params = [*((f"a{n}", ptr_to(t)) for n, t in enumerate(ins)), ("d", ptr_to(out))]
+        self.name, self.attributes, self.returns = name, attributes, out
+        self.function = self._body = body
+        self.params = [(f"a{n}", t) for n, t in enumerate(ins)]
 
     def is_like(self, other: Native) -> bool:
         return isinstance(other, Outlined) and self._body.__code__ is other._body.__code__ and self.params == other.params
 
     def build(self) -> tuple[Builder, list[Native]]:
-        builder = Builder(self.name, void, self.params, attributes=self.attributes)
-        *sources, place = builder.params
+        builder = Builder(self.name, self.returns, self.params, attributes=self.attributes)
         with builder:
-            result = self._body(*(p[0] for p in sources))
-            if result.ty.llvm != self._out.llvm:
-                raise CodeError(f"{self.name}: {result.ty} where {self._out} is stored")
-            builder.store(result, place)
-            builder.ret()
+            result = self._body(*builder.params)
+            if result.ty.llvm != self.returns.llvm:
+                raise CodeError(f"{self.name}: {result.ty} where {self.returns} is wanted")
+            builder.ret(result)
         return builder, []
 
 
 LIBRARY: dict[str, Native] = {}
 """Every out-of-line function of this package by symbol; filled as semantic functions are used."""
-
-_slots: WeakKeyDictionary[Builder, list[str]] = WeakKeyDictionary()
-
-
-def _slot(b: Builder, number: int, ty: Ty) -> Value:
-    """Stack memory for one vector. Calls come one after the other, so all of a function share a few."""
-    slots = _slots.setdefault(b, [])
-    while len(slots) <= number:
-        slots.append(b.alloca(U64).text)
-    return Value(b, ptr_to(ty), slots[number])
-
-
-def call_through_memory(x: Scope, function: Native, out: Ty, *sources: Value) -> Value:
-    """A call of `function(pointer to each source, pointer to the result)`."""
-    b = Builder.current()
-    places = [_slot(b, n, s.ty) for n, s in enumerate(sources)]
-    result = _slot(b, len(sources), out)
-    for source, place in zip(sources, places):
-        b.store(source, place)
-    x.call(function, *places, result)
-    return b.load(out, result)
 
 
 def outline(x: Scope, name: str, out: Ty, body: Callable[..., Value], *sources: Value, attributes: str = "") -> Value:
@@ -185,7 +160,7 @@ def outline(x: Scope, name: str, out: Ty, body: Callable[..., Value], *sources: 
     function = LIBRARY.get(name)
     if function is None:
         function = LIBRARY[name] = Outlined(name, tuple(s.ty for s in sources), out, body, attributes)
-    return call_through_memory(x, function, out, *sources)
+    return x.call(function, *sources)
 
 
 def outlined(out: Callable[[Mods], Ty]) -> Callable[[Callable[..., Value]], Callable[..., Value]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.codegen.ops import bits_mask, iota, mask_bits, select, trailing_zeros
+from mmulator.codegen.ops import bits_mask, iota, mask_bits, select, shuffle, trailing_zeros
 from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import constant, splat
 from mmulator.errors import InternalError
@@ -14,7 +14,7 @@ from mmulator.machine.meaning.floatbits import FORMATS, is_nan_bits, ordered_key
 from mmulator.machine.meaning.operands import pair, write_result
 from mmulator.machine.runtime import warp as rt
 from mmulator.machine.runtime.events import warp_met
-from mmulator.ptx.tree import Instruction
+from mmulator.ptx.tree import Immediate, Instruction
 
 U32, I32 = u32.vec(LANES), i32.vec(LANES)
 
@@ -23,10 +23,17 @@ U32, I32 = u32.vec(LANES), i32.vec(LANES)
 def shfl(e: Emitter, ins: Instruction) -> None:
     target, a, b, c = ins.operands[:4]
     d, p = pair(target)
-    place = e.room(U32)
-    spilled = [e.spill(U32(e.source(o, "b32"))) for o in (a, b, c)]
-    ok = e.call(rt.shfl_function(ins.form["mode"]), *spilled, place)
-    write_result(e, d, e.fetch(place, U32), ins)
+    mode, value = ins.form["mode"], U32(e.source(a, "b32"))
+    if isinstance(b, Immediate) and isinstance(c, Immediate):
+        sources = rt.shfl_sources(mode, b.bits("b32"), c.bits("b32"))
+        result = shuffle(value, None, [lane for lane, _ in sources])
+        ok = constant(e.b, u32, sum(inside << lane for lane, (_, inside) in enumerate(sources)))
+    else:
+        place = e.room(U32)
+        spilled = [e.spill(value), *(e.spill(U32(e.source(o, "b32"))) for o in (b, c))]
+        ok = e.call(rt.shfl_function(mode), *spilled, place)
+        result = e.fetch(place, U32)
+    write_result(e, d, result, ins)
     if p is not None:
         write_result(e, p, bits_mask(ok), ins)
 

@@ -130,6 +130,7 @@ def _wgmma_table(
     twin = twin_of(form, e.device)
     table = np.zeros(1, WgmmaTable.numpy_dtype())
     table["pack_a"], table["pack_b"], table["pack_b_rows"], table["dot"] = twin.pack_a, twin.pack_b, twin.pack_b_rows, twin.dot
+    table["dot_steps"] = twin.dot_steps
     table["n"], table["k"] = form.n, form.k
     table["element_bits"] = form.atype.bits
     table["a_in_registers"] = bool(a)

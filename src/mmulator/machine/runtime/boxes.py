@@ -19,7 +19,7 @@ from mmulator.layouts.tensormap.places import GRANULE, HALO_EVERY, WIDE
 from mmulator.layouts.tensormap.types import TYPES
 from mmulator.machine.runtime.events import READ, Proxy, by, map_used
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.windows import reach
+from mmulator.machine.runtime.locate import reach
 from mmulator.machine.state import FaultKind, Warp
 
 RANKS = fields.MOST_RANK

@@ -13,6 +13,7 @@ from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
 from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, Shape, accessed_one, by, transfer_filled
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.locate import hold_shared
 from mmulator.machine.runtime.mbarrier import ALIGNMENT, must_be_mbarrier
 from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
@@ -21,7 +22,6 @@ from mmulator.machine.runtime.windows import (
     SHARED,
     WITHIN,
     hold,
-    hold_shared,
     other_cta,
     shared_of,
 )

@@ -7,9 +7,10 @@ from mmulator.codegen.ops import cast_ptr, load, popcount, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import READ, WRITE, Access, completed, copy_signals
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.locate import locate_global
 from mmulator.machine.runtime.mbarrier import expect_arrivals, must_be_mbarrier
 from mmulator.machine.runtime.pending import entry, has_room, issue, make_room, queue
-from mmulator.machine.runtime.windows import locate_global, translate_global, translate_shared
+from mmulator.machine.runtime.windows import translate_global, translate_shared
 from mmulator.machine.state import COPIES, Completes, FaultKind, Warp
 
 READ_LATER, WRITE_LATER = READ | int(Access.LATER), WRITE | int(Access.LATER)

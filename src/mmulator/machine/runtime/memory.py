@@ -3,46 +3,119 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from mmulator.codegen.lang import Native, unrolled
-from mmulator.codegen.ops import advance, all_lanes, bits_mask, cast_ptr, gather, iota, load, stack, store, trailing_zeros
+from mmulator.codegen.ops import (
+    bits_mask,
+    cast_ptr,
+    leading_zeros,
+    load,
+    masked_load,
+    masked_store,
+    prefetch,
+    shuffle,
+    stack,
+    store,
+    trailing_zeros,
+)
 from mmulator.codegen.types import Ty, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.values import Value, splat
 from mmulator.machine.runtime.events import READ, WRITE
-from mmulator.machine.runtime.windows import NAMES, SPACES
+from mmulator.machine.runtime.windows import NAMES, SPACES, Shape, origin_function
 from mmulator.machine.state import FULL, Warp
 
-U64, POINTERS = u64.vec(32), ptr.vec(32)
 _ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
+_WORD = {**_ELEMENT, 16: u64.vec(2), 32: u64.vec(4)}
+
+
+# Of a vector the elements of a lane lie together in memory, and those of all lanes in the register file.
+def parted(image: list[Value]) -> list[Value]:
+    """Macro: vectors as they lie in memory to one for each element. Their number is a power of two."""
+    if len(image) == 1:
+        return image
+    pairs = [*zip(image[::2], image[1::2])]
+    even, odd = (parted([shuffle(a, b, range(first, 64, 2)) for a, b in pairs]) for first in (0, 1))
+    return [one for both in zip(even, odd) for one in both]
+
+
+def joined(elements: list[Value]) -> list[Value]:
+    """Macro: the reverse."""
+    if len(elements) == 1:
+        return elements
+    even, odd = joined(elements[::2]), joined(elements[1::2])
+    return [shuffle(a, b, [n // 2 + n % 2 * 32 for n in range(half, half + 32)]) for a, b in zip(even, odd) for half in (0, 32)]
+
+
+def vectors(ty: Ty, place: Value, count: int) -> list[Value]:
+    """Macro: so many of a type, one behind the other."""
+    return [load(ty, cast_ptr(ty, place), c) for c in range(count)]
+
+
+def put(values: list[Value], place: Value) -> None:
+    """Macro: the reverse."""
+    for c, value in enumerate(values):
+        store(value, cast_ptr(value.ty, place), c)
+
+
+LINE = 64  # bytes of the host's caches
+AHEAD = 6144  # bytes
+
+
+def ahead(place: Value, bytes: int, write: bool = False) -> None:
+    """Macro: have the host fetch what lies somewhat behind bytes that are accessed now. Kernels that go through long arrays come
+    there soon, in this block or the next one; the host alone does not see it, as accesses jump from one array to the other."""
+    for at in range(0, bytes, LINE):
+        prefetch(place + (AHEAD + at), write)
 
 
 @cache
 def load_function(space: str, size: int, count: int) -> Native:
     """`count` elements of `size` bytes a lane; element c of lane l goes to dst[32 * c + l]. Idle lanes get anything."""
-    translate, element = SPACES[space], _ELEMENT[size]
-    vector = element.vec(32)
+    translate, element, bytes = SPACES[space], _ELEMENT[size], size * count
+    word, vector = _WORD[bytes], element.vec(32)
+    near, far = space != "local", space in ("global", "generic")
+    look: Any = origin_function(space, bytes, READ) if near else None
+    masked = count == 1 and size >= 4  # what is read in one piece with a mask
 
     def load_(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), dst: ptr, site: u32) -> None:
-        host = stack(ptr, 32)
-        ok = translate(w, mask, at, size * count, READ, site, host)
-        if ok == 0:
+        if mask == 0 or w.cta.fault != 0:
             return
-        where = load(U64, host)
-        if ok == FULL and all_lanes((where - where[0]) == iota(U64, 0, size * count)) and count == 1:
-            store(load(vector, host[0]), dst)
+        image = stack(word, 32)
+        source = cast_ptr(u8, image)
+        origin = stack(ptr)
+        shape = u32(Shape.UNKNOWN)
+        if near:
+            shape = look(w, mask, at, site, origin)
+        begin = origin[0]
+        low = trailing_zeros(mask)
+        first = begin + at[low]
+        if shape == Shape.ONE:
+            one = cast_ptr(element, first)
+            put([splat(one[c], 32) for c in unrolled(count)], dst)
             return
-        if size >= 4:
-            h = load(POINTERS, host)
-            for c in unrolled(count):
-                store(gather(vector, advance(h, c * size), bits_mask(ok)), cast_ptr(vector, dst) + c)
-            return
-        out = cast_ptr(element, dst)
-        left = ok
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
-            source = cast_ptr(element, host[lane])
-            for c in unrolled(count):
-                out[lane + 32 * c] = source[c]
+        if masked:
+            if shape == Shape.ROW and mask != FULL:
+                put([masked_load(vector, first + (u64(0) - u64(low) * bytes), bits_mask(mask))], dst)
+                return
+        left = mask
+        if shape == Shape.ROW and mask == FULL:
+            source = first
+            if far:
+                ahead(first, 32 * bytes)
+        elif shape != Shape.UNKNOWN:
+            while left != 0:
+                lane = trailing_zeros(left)
+                left = left & (left - 1)
+                store(load(word, begin + at[lane]), image, lane)
+        else:
+            host = stack(ptr, 32)
+            left = translate(w, mask, at, bytes, READ, site, host)
+            while left != 0:
+                lane_ = trailing_zeros(left)
+                left = left & (left - 1)
+                store(load(word, host[lane_]), image, lane_)
+        put(parted(vectors(vector, source, count)), dst)
 
     return Native(load_, f"load_{NAMES[space]}_{size}x{count}")
 
@@ -50,26 +123,55 @@ def load_function(space: str, size: int, count: int) -> Native:
 @cache
 def store_function(space: str, size: int, count: int) -> Native:
     """The reverse. Of lanes that store to one address the highest wins."""
-    translate, element = SPACES[space], _ELEMENT[size]
-    vector = element.vec(32)
+    translate, element, bytes = SPACES[space], _ELEMENT[size], size * count
+    word, vector = _WORD[bytes], element.vec(32)
+    near, far = space != "local", space in ("global", "generic")
+    look: Any = origin_function(space, bytes, WRITE) if near else None
+    masked = count == 1 and size >= 4
 
     def store_(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), src: ptr, site: u32) -> None:
-        host = stack(ptr, 32)
-        ok = translate(w, mask, at, size * count, WRITE, site, host)
-        if ok == 0:
+        if mask == 0 or w.cta.fault != 0:
             return
-        where = load(U64, host)
-        if count == 1 and ok == FULL and all_lanes((where - where[0]) == iota(U64, 0, size)):
-            store(load(vector, src), host[0])
-            return
-        values = cast_ptr(element, src)
-        left = ok
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
-            target = cast_ptr(element, host[lane])
+        image = stack(word, 32)
+        target = cast_ptr(u8, image)
+        origin = stack(ptr)
+        shape = u32(Shape.UNKNOWN)
+        if near:
+            shape = look(w, mask, at, site, origin)
+        begin = origin[0]
+        if shape == Shape.ONE:
+            last = 31 - leading_zeros(mask)
+            one = cast_ptr(element, begin + at[last])
             for c in unrolled(count):
-                target[c] = values[lane + 32 * c]
+                one[c] = cast_ptr(element, src)[last + 32 * c]
+            return
+        if masked:
+            if shape == Shape.ROW and mask != FULL:
+                low = trailing_zeros(mask)
+                masked_store(load(vector, src), begin + (at[low] - u64(low) * bytes), bits_mask(mask))
+                return
+        left = mask
+        whole = shape == Shape.ROW and mask == FULL
+        if whole:
+            target = begin + at[0]
+            if far:
+                ahead(target, 32 * bytes, True)
+        elif shape == Shape.UNKNOWN:
+            host = stack(ptr, 32)
+            left = translate(w, mask, at, bytes, WRITE, site, host)
+        put(joined(vectors(vector, src, count)), target)
+        if whole:
+            return
+        if shape != Shape.UNKNOWN:
+            while left != 0:
+                lane = trailing_zeros(left)
+                left = left & (left - 1)
+                store(load(word, image, lane), begin + at[lane])
+            return
+        while left != 0:
+            lane_ = trailing_zeros(left)
+            left = left & (left - 1)
+            store(load(word, image, lane_), host[lane_])
 
     return Native(store_, f"store_{NAMES[space]}_{size}x{count}")
 

@@ -19,6 +19,7 @@ from mmulator.codegen.ops import (
     reduce_min,
     select,
     stack,
+    trailing_zeros,
 )
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
@@ -51,19 +52,25 @@ def pick(w: ptr_to(Warp)) -> u32:
         return u32(0)
     frames = w.lane_frame
     pcs = w.lane_pc
-    m = bits_mask(ready)
-    frame = reduce_max(select(m, frames, 0))
-    pc = reduce_min(select(m & (frames == frame), pcs, 0x7FFFFFFF))
     turns = w.turns + 1
     w.turns = turns
-    if (turns & (TURN - 1)) == 0:
-        lane = (turns // TURN) & 31
-        if ((ready >> lane) & 1) != 0:
-            frame = frames[lane]
-            pc = pcs[lane]
+    first = trailing_zeros(ready)
+    frame = cast_ptr(u32, address(w.lane_frame))[first]  # noqa: F821
+    pc = cast_ptr(i32, address(w.lane_pc))[first]  # noqa: F821
+    here = mask_bits((pcs == pc) & (frames == frame))
+    if (ready & ~here) != 0:
+        m = bits_mask(ready)
+        frame = reduce_max(select(m, frames, 0))
+        pc = reduce_min(select(m & (frames == frame), pcs, 0x7FFFFFFF))
+        if (turns & (TURN - 1)) == 0:
+            lane = (turns // TURN) & 31
+            if ((ready >> lane) & 1) != 0:
+                frame = frames[lane]
+                pc = pcs[lane]
+        here = mask_bits((pcs == pc) & (frames == frame))
     w.pc = pc
     w.frame = frame
-    return mask_bits((pcs == pc) & (frames == frame)) & w.live & ~w.at_barrier
+    return here & w.live & ~w.at_barrier
 
 
 @native

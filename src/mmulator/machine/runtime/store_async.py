@@ -15,9 +15,10 @@ from mmulator.isa.types import type_bits
 from mmulator.machine.runtime.bulk import barrier_beside
 from mmulator.machine.runtime.events import BOTH, WRITE, Proxy, Shape, accessed_one, by, transfer_filled
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.locate import hold_shared
 from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
-from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, hold, hold_shared
+from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, hold
 from mmulator.machine.state import Completes, FaultKind, Transfer, Warp
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 

@@ -31,9 +31,10 @@ from mmulator.machine.runtime.boxes import (
 from mmulator.machine.runtime.bulk import barrier_beside, hold_barrier
 from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, Shape, accessed_one, by, transfer_filled
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.locate import hold_shared
 from mmulator.machine.runtime.reduce import reduce_function
 from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
-from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, WITHIN, hold, hold_shared, other_cta, shared_of
+from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, WITHIN, hold, other_cta, shared_of
 from mmulator.machine.state import PAYLOAD, Completes, FaultKind, Transfer, TransferKind, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 

@@ -15,7 +15,8 @@ from mmulator.layouts.tensormap import fields
 from mmulator.layouts.tensormap.types import BY_NUMBER
 from mmulator.machine.runtime.events import READ, WRITE, map_published
 from mmulator.machine.runtime.faults import fault
-from mmulator.machine.runtime.windows import SPACES, locate_global, locate_shared_cta
+from mmulator.machine.runtime.locate import locate_global, locate_shared_cta
+from mmulator.machine.runtime.windows import SPACES
 from mmulator.machine.state import FaultKind, Warp
 
 U64 = u64.vec(32)

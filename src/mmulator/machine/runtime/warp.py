@@ -5,13 +5,27 @@ from __future__ import annotations
 from functools import cache
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import bits_mask, cast_ptr, elements_at, gather, iota, load, mask_bits, select, store, trailing_zeros
+from mmulator.codegen.lookup import word_at
+from mmulator.codegen.ops import bits_mask, cast_ptr, iota, load, mask_bits, select, store, trailing_zeros
 from mmulator.codegen.types import Ty, i32, ptr_to, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.state import FULL
 
 U32, I32 = u32.vec(32), i32.vec(32)
 LOWEST = 0x80000000
+
+
+def shfl_sources(mode: str, by: int, clamp: int) -> list[tuple[int, bool]]:
+    """Of each lane where its value comes from, and whether that was in range, when all lanes give the same numbers."""
+    by, segment, limit = by & 31, clamp >> 8 & 31, clamp & 31
+    found = []
+    for lane in range(32):
+        low = lane & segment
+        high = low | limit & ~segment
+        source = {"up": lane - by, "down": lane + by, "bfly": lane ^ by, "idx": low | by & ~segment}[mode]
+        ok = source >= high if mode == "up" else source <= high
+        found.append((source if ok else lane, ok))
+    return found
 
 
 @cache
@@ -39,7 +53,7 @@ def shfl_function(mode: str) -> Native:
             source = low | (by & ~segment)
             ok = source <= high
         source = select(ok, source, lane)
-        store(gather(U32, elements_at(a, U32(source)), bits_mask(u32(FULL))), d)
+        store(word_at(a, U32(source)), d)
         return mask_bits(ok)
 
     return Native(shfl, f"shfl_{mode}")

@@ -14,7 +14,7 @@ from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, load, null
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime.wgmma_operands import WARPS, a_fragment, operand_bytes, operation
 from mmulator.machine.state import A_PACKS, B_PACKS, Pack, Packs, Warp, WgmmaTable
-from mmulator.twin.product import call_dot, call_pack
+from mmulator.twin.product import call_dot, call_pack, call_steps
 from mmulator.twin.shared import transpose16
 
 LINE = u64.vec(8)
@@ -148,6 +148,9 @@ def multiply_steps(
     flags = i64(table.flags)
     if scale_d == 0:
         flags = flags | 1
+    if count > 1 and table.dot_steps != 0:
+        call_steps(table.dot_steps, count, at_a, at_b, memory, n, memory, n, i64(64), n, flags)
+        return
     for step in range(count):
         call_dot(table.dot, at_a[step], at_b[step], memory, n, memory, n, i64(64), n, i64(table.k), flags)
         flags = i64(table.flags)

@@ -6,7 +6,8 @@ says what will be done there. After a fault the door stays shut, so that no stor
 address.
 
     translate     addresses of the lanes of a warp, a function for each state space (SPACES)
-    locate        one address, which a lane or a warp has computed (locate_function)
+    origin        the same of lanes that lie together: one pointer for all, or null and no fault
+    find_host     one address, for locate.py
     operand       a piece of a matrix that a descriptor points to
     parameter     a kernel's parameter whose place was known when the module was read
     local_place   a place in a lane's own frame
@@ -15,6 +16,8 @@ address.
 
 from __future__ import annotations
 
+from enum import IntEnum
+from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
@@ -23,6 +26,8 @@ from mmulator.codegen.ops import (
     bits_mask,
     cast_ptr,
     copy_bytes,
+    iota,
+    leading_zeros,
     load,
     mask_bits,
     minimum,
@@ -143,68 +148,17 @@ def find_host(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
     return ptr(window.host + offset)
 
 
-# one address --------------------------------------------------------------------------------------------------------
-@native
-def locate(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
-    """Host pointer of one lane's generic address, or null and a recorded fault."""
-    host = find_host(w, lane, at, bytes, access, site)
-    if u64(host) != 0:
-        accessed_one(w, lane, at, bytes, access, site)
-    return host
-
-
-@native
-def locate_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
-    """`locate` for an address of the shared window."""
-    if at > OFFSET_MASK:
-        fault(w, FaultKind.BEYOND_SPACE, site, lane, at, bytes)
-        return null(u8)
-    return locate(w, lane, at | SHARED, bytes, access, site)
-
-
 @native
 def other_cta(w: ptr_to(Warp), at: u64) -> u32:
     """1 if an address of the shared window is in the shared memory of another CTA of the cluster."""
     return u32(u32(at >> RANK_SHIFT) != w.cta.rank and w.cta.cluster.cta_count != 1)
 
 
-@native
-def locate_shared_cta(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
-    """`locate` for an address of .shared::cta."""
-    if at <= OFFSET_MASK and other_cta(w, at) != 0:
-        fault(w, FaultKind.OTHER_CTA, site, lane, at, bytes)
-        return null(u8)
-    return locate_shared(w, lane, at, bytes, access, site)
-
-
-@native
-def locate_global(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
-    """`locate` for an address of the global space."""
-    slot = at >> SLOT_SHIFT
-    if slot == SLOT_SHARED or slot == SLOT_LOCAL:
-        fault(w, FaultKind.WRONG_SPACE, site, lane, at, bytes)
-        return null(u8)
-    return locate(w, lane, at, bytes, access, site)
-
-
-@native
-def locate_of_warp(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
-    """`locate` for a generic address that is the same for all lanes: local memory is that of lane 0."""
-    host = find_host(w, u32(0), at, bytes, access, site)
-    if u64(host) != 0:
-        accessed_one(w, lane, at, bytes, access, site)
-    return host
-
-
-def locate_function(space: str) -> Native:
-    """`locate` for what one address of a warp leads to. `lane` has the register that is read or written."""
-    return {"shared": locate_shared_cta, "shared::cluster": locate_shared, "global": locate_global}.get(space, locate_of_warp)
-
-
 # many bytes ---------------------------------------------------------------------------------------------------------
 @native
 def hold(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
-    """`reach` without a word to subscribers: who moves the bytes later, part by part, tells them then."""
+    """Any number of bytes of the global space, whatever their alignment, that lie in one buffer; or null and a fault. No word to
+    subscribers: who moves the bytes later, part by part, tells them then."""
     launch = w.cta.launch
     slot = at >> SLOT_SHIFT
     if w.cta.fault != 0:
@@ -226,36 +180,6 @@ def hold(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32
         fault(w, FaultKind.READ_ONLY, site, lane, at, u32(bytes))
         return null(u8)
     return ptr(window.host + offset)
-
-
-@native
-def reach(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
-    """Host pointer of any number of bytes in the global space, whatever their alignment, that lie in one buffer; or null and a
-    fault. What the asynchronous copies of a lane read and write."""
-    host = hold(w, lane, at, bytes, access, site)
-    if u64(host) != 0:
-        accessed_one(w, lane, at, u32(bytes), access, site)
-    return host
-
-
-@native
-def hold_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> ptr:
-    """`reach_shared` without a word to subscribers."""
-    if w.cta.fault != 0:
-        return null(u8)
-    if at > OFFSET_MASK:
-        fault(w, FaultKind.BEYOND_SPACE, site, lane, at, u32(bytes))
-        return null(u8)
-    return find_shared(w, lane, at, bytes, site)
-
-
-@native
-def reach_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
-    """The same in the shared memory of any CTA of the cluster, by an address of the shared window."""
-    host = hold_shared(w, lane, at, bytes, site)
-    if u64(host) != 0:
-        accessed_one(w, lane, at | SHARED, u32(bytes), access, site)
-    return host
 
 
 @native(inline=True)
@@ -425,6 +349,77 @@ SPACES: dict[str, Native] = {
     "const": _offsets_into(SLOT_CONST, "const"), "param": _offsets_into(SLOT_PARAM, "param"),
 }  # fmt: skip
 NAMES = {space: space.rpartition("::")[2] for space in SPACES}  # in names of native functions
+
+
+# lanes in one window --------------------------------------------------------------------------------------------------
+class Shape(IntEnum):
+    """How the bytes of lanes lie."""
+
+    UNKNOWN = 0
+    ROW = 1  # side by side, in the order of the lanes
+    ONE = 2  # all in one place
+    SPREAD = 3
+
+
+@cache
+def origin_function(space: str, bytes: int, access: int) -> Native:
+    """The shape, if all lanes of `mask`, which is not 0, may access `bytes` each in one window, and in `out` where address 0
+    would be on the host; UNKNOWN if not, or if it takes `translate` to tell: no fault is recorded.
+
+    What translate does for any lanes is shorter for those that lie together, as most do: two addresses tell of all.
+    """
+    slots = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "const": SLOT_CONST, "param": SLOT_PARAM}
+    base = slots.get(space, 0) << SLOT_SHIFT  # what an address lacks to be generic
+    only_shared, any_space, writes = base == SHARED, space == "generic", (access & WRITE) != 0
+
+    def origin(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), site: u32, out: ptr_to(ptr)) -> u32:
+        cta = w.cta
+        low = u64(trailing_zeros(mask))
+        first = at[low]
+        start = cta.shared_base
+        size = u64(cta.launch.shared_bytes)
+        host = u64(cta.shared)
+        if not only_shared:
+            slot = (first + base) >> SLOT_SHIFT
+            window = cta.launch.windows + slot
+            own = slot == SLOT_SHARED or slot == SLOT_LOCAL
+            if base != 0:
+                own = slot != base >> SLOT_SHIFT
+            if own:
+                if not any_space:
+                    return u32(Shape.UNKNOWN)
+                start = start | SHARED
+            else:
+                if slot == 0 or slot >= cta.launch.slots:
+                    window = region(cta, first, site)
+                start = window.start - base
+                size = window.size
+                host = window.host
+                if writes:
+                    if window.writable == 0:
+                        return u32(Shape.UNKNOWN)
+        place = first - start
+        if size < bytes or (first & (bytes - 1)) != 0:
+            return u32(Shape.UNKNOWN)
+        a = load(U64, at)
+        shape = u32(Shape.ROW)
+        if (mask & mask_bits((a - iota(U64, 0, bytes)) != (first - low * bytes))) == 0:
+            span = (u64(32 - leading_zeros(mask)) - low) * bytes
+            if span > size or place > size - span:
+                return u32(Shape.UNKNOWN)
+        elif (mask & mask_bits(a != first)) == 0:
+            shape = u32(Shape.ONE)
+            if place > size - bytes:
+                return u32(Shape.UNKNOWN)
+        else:
+            shape = u32(Shape.SPREAD)
+            if (mask & mask_bits(((a - start) > (size - bytes)) | ((a & (bytes - 1)) != 0))) != 0:
+                return u32(Shape.UNKNOWN)
+        accessed(w, mask, at, base, bytes, access, site)
+        out[0] = ptr(host - start)
+        return shape
+
+    return Native(origin, f"origin_{NAMES[space]}_{bytes}_{access}", inline=True)
 
 
 def matrix_space(space: str) -> Native:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import Native
 from mmulator.layouts import Fragment
 from mmulator.machine.runtime.events import READ, WRITE
-from mmulator.machine.runtime.windows import locate_function
+from mmulator.machine.runtime.locate import locate_function
 from mmulator.machine.state import Warp
 from mmulator.twin.doors import Door
 from mmulator.twin.moves import wmma_load_function, wmma_store_function

@@ -1,8 +1,9 @@
 """The approximate instructions as native functions: the twin of `operations.py`.
 
-`APPROX[(operation, type, ftz)]` works on 32 lanes through pointers, `ARRAYS[...]` on `count` numbers. Operations: rcp,
+`APPROX[(operation, type, ftz)]` takes and gives vectors of 32 lanes, `ARRAYS[...]` works on `count` numbers. Operations: rcp,
 rsqrt, sqrt, lg2, ex2, sin, cos, tanh, div.approx, div.full; types as PTX writes them. Bits go in and out: u16 for f16
-and bf16, u32 for f32 and the packed pairs, u64 for f64. A division takes two sources. dst may be a source.
+and bf16, u32 for f32 and the packed pairs, u64 for f64. A division takes two sources; on lanes it comes
+in two parts, since many have one divisor: `divisor_lanes`, and `quotient` inside the code that divides.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import absolute, bitcast, fma, iota, is_nan, load, masked_load, masked_store, select, store
+from mmulator.codegen.ops import absolute, bitcast, fma, iota, is_nan, load, masked_load, masked_store, select, shuffle, store
 from mmulator.codegen.types import Ty, f32, f64, i64, ptr_to, u16, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.numerics.sfu.operations import BINARY, INVERSE_TWO_PI, UNARY, Key
@@ -22,7 +23,7 @@ from mmulator.twin.sfu.vector import lanes, to
 
 Macro = Callable[[Value, Tables], Value]
 LANES = 32
-_WIDE = 16  # lanes that are computed at a time: one 512-bit vector of words
+_WIDE = 32  # lanes that are computed at a time
 
 
 def _float(bits: Value) -> Value:
@@ -98,37 +99,33 @@ def _cos(x: Value, tables: Tables) -> Value:
     return vector.cos(_turns(x), tables)
 
 
-def _factors(a: Value, b: Value, tables: Tables, full: bool, ftz: bool) -> tuple[Value, Value]:
-    """What a division multiplies in the end: the reciprocal, and the numerator (bits)."""
+def divisor(b: Value, tables: Tables, full: bool, ftz: bool) -> tuple[Value, Value]:
+    """Of a division all that does not depend on the numerator: the reciprocal, and what the numerator is multiplied with
+    first (1, 0.25 for a large divisor, 2**24 for a subnormal one)."""
+    scale = constant(b.b, lanes(f32, b), 1.0)
     if full:
         large = _above_2_126(b)
-        a, b = (select(large, _scaled(v, 0.25, ftz), v) for v in (a, b))
+        b, scale = select(large, _scaled(b, 0.25, ftz), b), select(large, 0.25, scale)
     if not ftz:
         subnormal = _subnormal(b)
-        a, b = (select(subnormal, _scaled(v, 2.0**24), v) for v in (a, b))
-    return _float(vector.rcp(b, tables)), a
+        b, scale = select(subnormal, _scaled(b, 2.0**24), b), select(subnormal, 2.0**24, scale)
+    return _float(vector.rcp(b, tables)), scale
 
 
-def _divide_and_add(a: Value, b: Value, c: Value, tables: Tables, full: bool, ftz: bool) -> Value:
-    """The multiplication that a division ends in, fused with a sum."""
-    inverse, a = _factors(a, b, tables, full, ftz)
+def quotient(a: Value, inverse: Value, scale: Value, ftz: bool, c: Value | None = None) -> Value:
+    """The multiplication that a division ends in (a and the result as bits), or that fused with a sum."""
     if not ftz:
-        return _bits(fma(inverse, _float(a), _float(c)))
-    x, y = _float(_flushed(a)), _float(_flushed(c))
-    result = _bits(fma(inverse, x, y))
-    wide = absolute(fma(inverse, x * 2.0**24, y * 2.0**24))  # what is flushed: see _divide
-    return select(wide < 2.0**-102, result & SIGN, result)
-
-
-def _divide(a: Value, b: Value, tables: Tables, full: bool, ftz: bool) -> Value:
-    inverse, a = _factors(a, b, tables, full, ftz)
-    if not ftz:
-        return _bits(inverse * _float(a))
-    # flushed is what is below 2**-126 after rounding to 24 bits of any exponent: look at the product 2**64 times as large
-    a = _flushed(a)
-    quotient = _bits(inverse * _float(a))
-    wide = absolute(inverse * (_float(a) * 2.0**64))
-    return select(wide < 2.0**-62, quotient & SIGN, quotient)
+        a = _float(a) * scale
+        return _bits(inverse * a if c is None else fma(inverse, a, _float(c)))
+    # flushed is what is below 2**-126 after rounding to 24 bits of any exponent: look at what is 2**64 (2**24) times as large
+    x = _float(_flushed(bitcast(a.ty, _float(_flushed(a)) * scale)))
+    if c is None:
+        result, wide, least = inverse * x, inverse * (x * 2.0**64), 2.0**-62
+    else:
+        y = _float(_flushed(c))
+        result, wide, least = fma(inverse, x, y), fma(inverse, x * 2.0**24, y * 2.0**24), 2.0**-102
+    bits = _bits(result)
+    return select(absolute(wide) < least, bits & SIGN, bits)
 
 
 # half types and f64 --------------------------------------------------------------------------------------------------
@@ -216,38 +213,28 @@ def value_of(key: Key, sources: tuple[Value, ...], tables: Tables) -> Value:
     """The operation on vectors of any number of lanes, inside code that is being built."""
     if key in BINARY:
         a, b = sources
-        return _divide(a, b, tables, key[0] == "div.full", key[2])
+        return quotient(a, *divisor(b, tables, key[0] == "div.full", key[2]), key[2])
     return _MACROS[key](sources[0], tables)
 
 
 def _lane_form(key: Key, tables: Tables) -> Native:
-    word, starts = word_of(key), tuple(range(0, LANES, _WIDE))
+    vector = word_of(key).vec(LANES)
 
-    def one(src: ptr_to(word), dst: ptr_to(word)) -> None:  # type: ignore[valid-type]
-        ty = word.vec(_WIDE)
-        for at in starts:
-            store(value_of(key, (load(ty, src, at),), tables), dst, at)
+    def one(src: vector) -> vector:  # type: ignore[valid-type]
+        return value_of(key, (vector(src),), tables)
 
-    def two(a: ptr_to(word), b: ptr_to(word), dst: ptr_to(word)) -> None:  # type: ignore[valid-type]
-        ty = word.vec(_WIDE)
-        for at in starts:
-            store(value_of(key, (load(ty, a, at), load(ty, b, at)), tables), dst, at)
-
-    return Native(two if key in BINARY else one, _symbol(key, tables))
+    return Native(one, _symbol(key, tables))
 
 
 @cache
-def quotient_sum(tables: Tables, full: bool, ftz: bool) -> Native:
-    """`f(a, b, c, dst)`: a / b + c on 32 lanes of f32, as a division that is fused with the sum behind it."""
-    starts = tuple(range(0, LANES, _WIDE))
+def divisor_lanes(tables: Tables, full: bool, ftz: bool) -> Native:
+    """`f(b)`: of 32 lanes the reciprocals, and behind them the numerators' scales (`divisor`)."""
+    vector, both = u32.vec(LANES), f32.vec(2 * LANES)
 
-    def three(a: ptr_to(u32), b: ptr_to(u32), c: ptr_to(u32), dst: ptr_to(u32)) -> None:  # type: ignore[valid-type]
-        ty = u32.vec(_WIDE)
-        for at in starts:
-            x, y, z = load(ty, a, at), load(ty, b, at), load(ty, c, at)
-            store(_divide_and_add(x, y, z, tables, full, ftz), dst, at)
+    def parts(b: vector) -> both:  # type: ignore[valid-type]
+        return both(shuffle(*divisor(vector(b), tables, full, ftz), range(2 * LANES)))
 
-    return Native(three, f"quotient_sum{'_full' if full else ''}{'_ftz' if ftz else ''}_{tables.device}")
+    return Native(parts, f"divisor{'_full' if full else ''}{'_ftz' if ftz else ''}_{tables.device}")
 
 
 def _array_form(key: Key, tables: Tables) -> Native:
@@ -299,40 +286,40 @@ KEYS: tuple[Key, ...] = (*UNARY, *BINARY)
 class Functions(Mapping[Key, Native]):
     """The native functions of one set of tables by (operation, type, .ftz), made when they are asked for."""
 
-    def __init__(self, tables: Tables, form: Callable[[Key, Tables], Native]) -> None:
-        self._tables, self._form = tables, form
+    def __init__(self, tables: Tables, form: Callable[[Key, Tables], Native], keys: tuple[Key, ...]) -> None:
+        self._tables, self._form, self._keys = tables, form, keys
         self._made: dict[Key, Native] = {}
 
     def __getitem__(self, key: Key) -> Native:
         if key not in self._made:
-            if key not in KEYS:
+            if key not in self._keys:
                 raise KeyError(key)
             self._made[key] = self._form(key, self._tables)
         return self._made[key]
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(KEYS)
+        return iter(self._keys)
 
     def __len__(self) -> int:
-        return len(KEYS)
+        return len(self._keys)
 
 
 @cache
 def lane_functions(tables: Tables) -> Functions:
-    """For each operation `f(src, dst)` or `f(a, b, dst)`: 32 lanes."""
-    return Functions(tables, _lane_form)
+    """For each operation of one source `f(src)`: 32 lanes."""
+    return Functions(tables, _lane_form, tuple(UNARY))
 
 
 @cache
 def array_functions(tables: Tables) -> Functions:
     """For each operation `f(src, dst, count)` or `f(a, b, dst, count)`."""
-    return Functions(tables, _array_form)
+    return Functions(tables, _array_form, KEYS)
 
 
 APPROX = lane_functions(load_tables(DEFAULT_DEVICE))
 ARRAYS = array_functions(load_tables(DEFAULT_DEVICE))
 
 __all__ = [
-    "APPROX", "ARRAYS", "KEYS", "LANES", "Functions", "array_functions", "lane_functions", "quotient_sum", "unit_array",
-    "value_of", "word_of",
+    "APPROX", "ARRAYS", "KEYS", "LANES", "Functions", "array_functions", "divisor_lanes", "lane_functions", "quotient",
+    "unit_array", "value_of", "word_of",
 ]  # fmt: skip

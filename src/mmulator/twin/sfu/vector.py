@@ -1,19 +1,21 @@
 """The compiled twin of `unit.py`: the same functions on vectors of any number of lanes, as macros over Values.
 
-A row of a table is one 64-bit word (C0, C1, C2 side by side), so a vector of lanes needs one gather. Rounding to 24
-bits by truncation goes through f64, which holds every number here exactly, with the surplus bits masked off.
+Where the result is the sum's highest bits, `short.py` computes in 32 bits. Elsewhere a row of a table is one 64-bit word (C0,
+C1, C2 side by side), so a vector of lanes needs one gather, and rounding to 24 bits by truncation goes through f64, which
+holds every number here exactly, with the surplus bits masked off.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 
+from mmulator.codegen.lookup import constant_table
 from mmulator.codegen.ops import bitcast, gather, is_nan, minimum, select
-from mmulator.codegen.types import Ty, boolean, f16, f32, f64, i32, i64, ptr_to, u16, u32, u64
+from mmulator.codegen.types import boolean, f16, f32, f64, i32, i64, ptr_to, u16, u32, u64
 from mmulator.codegen.values import Builder, Value, constant
 from mmulator.numerics.sfu.tables import Quadratic, Row, Tables, TanhTable
 from mmulator.numerics.sfu.unit import FRACTION, HIDDEN, INFINITY, INFINITY64, NAN, NAN16, NAN64, SIGN
+from mmulator.twin.sfu.short import lanes, short, square, to
 
 # Field widths of C1 and C2 in a packed row; C0 has the rest.
 _WIDTHS = (19, 18)
@@ -34,35 +36,17 @@ def _signed(value: int, bits: int) -> int:
     return ((value + (1 << bits - 1)) & (1 << bits) - 1) - (1 << bits - 1)
 
 
-def lanes(ty: Ty, like: Value) -> Ty:
-    """The vector of `ty` with as many lanes as `like`."""
-    return ty.vec(like.ty.lanes)
-
-
-def to(ty: Ty, x: Value) -> Value:
-    """Every lane converted to `ty`."""
-    result: Value = lanes(ty, x)(x)
-    return result
-
-
 def _rows(name: str, words: Sequence[int], index: Value) -> Value:
     """Words of a constant table, one a lane. index: u64 lanes, in range."""
     b: Builder = index.b
-    body = ", ".join(f"i64 {_signed(w, 64)}" for w in words)
-    symbol = f"approx_{name}_{zlib.crc32(body.encode()):08x}"  # tables of two devices may meet in one module
-    b.declared[symbol] = f"@{symbol} = private unnamed_addr constant [{len(words)} x i64] [{body}], align 64"
+    symbol = constant_table(f"approx_{name}", i64, [_signed(w, 64) for w in words], b)
     at = b.emit(lanes(ptr_to(u64), index), f"getelementptr i64, ptr @{symbol}, {index.typed}")
     return gather(lanes(u64, index), at, constant(b, lanes(boolean, index), 1))
 
 
-def square(x: Value) -> Value:
-    """`unit.square` of u32 lanes below 2**17. With x = high * 2**9 + low the rows of high * high lose nothing, those of
-    low * low everything, and the mixed rows come twice, which the final halving takes back."""
-    high, low = x >> 9, x & 511
-    total = high * high >> 1
-    for i in range(1, 8):
-        total = total + select((high & 1 << i) != 0, low >> (9 - i), 0)
-    return total
+def _y(name: str, q: Quadratic, index: Value, x: Value, more: int = 0) -> Value:
+    """The datapath's result, shifted by `more`, in u32 lanes, for a unit whose shifts do not depend on the parity."""
+    return to(u32, short(name, q, index, x) >> q.out_shift[0] + more - q.c0_shift[0])
 
 
 def _evaluate(
@@ -109,8 +93,7 @@ def _no_subnormal(result: Value, smallest: int) -> Value:
 
 def rcp(bits: Value, tables: Tables) -> Value:
     magnitude, e, _ = _parts(bits)
-    v = _quadratic("rcp", tables.rcp, bits >> 16 & 127, bits & 0xFFFF)
-    result = (252 - e << 23) + to(u32, v >> tables.rcp.out_shift[0])
+    result = (252 - e << 23) + _y("rcp", tables.rcp, bits >> 16 & 127, bits & 0xFFFF)
     result = _no_subnormal(result, HIDDEN)
     result = select(e == 0, INFINITY, result) | bits & SIGN
     return select(magnitude > INFINITY, NAN, result)
@@ -129,8 +112,7 @@ def _parity_index(bits: Value) -> Value:
 
 
 def rsqrt(bits: Value, tables: Tables) -> Value:
-    v = _quadratic("rsqrt", tables.rsqrt, _parity_index(bits), bits & 0x1FFFF)
-    y = to(u32, v >> tables.rsqrt.out_shift[0])
+    y = _y("rsqrt", tables.rsqrt, _parity_index(bits), bits & 0x1FFFF)
     y = select((bits & 0xFFFFFF) == HIDDEN, 1 << 24, y)
     half = (bits >> 23 & 0xFF) + 1 >> 1  # 64 + floor((e - 127) / 2)
     result = (125 + 64 - half << 23) + y
@@ -139,13 +121,9 @@ def rsqrt(bits: Value, tables: Tables) -> Value:
 
 def sqrt(bits: Value, tables: Tables) -> Value:
     q = tables.sqrt
-    lower = min(q.c0_shift)
-    rows = [(c0 << q.c0_shift[i >> 6] - lower, c1, c2) for i, (c0, c1, c2) in enumerate(q.rows)]
-    x = bits & 0x1FFFF
-    words = _rows("sqrt", [pack(row) for row in rows], to(u64, _parity_index(bits)))
-    v = _evaluate(words, lower, x, square(x), q.constant)
-    even = bits & HIDDEN != 0
-    v = select(even, v >> q.out_shift[0], v >> q.out_shift[1])
+    v = short("sqrt", q, _parity_index(bits), bits & 0x1FFFF)
+    even, odd = (v >> shift - min(q.c0_shift) for shift in q.out_shift)
+    v = select(bits & HIDDEN != 0, even, odd)
     half = (bits >> 23 & 0xFF) + 1 >> 1
     result = (126 - 64 + half << 23) + to(u32, v)
     return _root_specials(bits, result, bits & SIGN, INFINITY)
@@ -160,8 +138,7 @@ def ex2(bits: Value, tables: Tables) -> Value:
     # the one's complement of the fraction where there is one, below zero
     fixed = fixed + select(fixed & FRACTION != 0, fixed >> 31, 0)
     fraction = bitcast(lanes(u32, bits), fixed)
-    v = _quadratic("ex2", tables.ex2, *_fraction(fraction))
-    y = to(u32, v >> tables.ex2.out_shift[0])
+    y = _y("ex2", tables.ex2, *_fraction(fraction))
     result = bitcast(y.ty, (fixed >> 23) + 126 << 23) + y
     return select(is_nan(x), NAN, result)
 
@@ -238,7 +215,7 @@ def tanh(bits: Value, tables: Tables) -> Value:
 def rcp64h(high: Value, tables: Tables) -> Value:
     magnitude, e = high & 0x7FFFFFFF, high >> 20 & 0x7FF
     f = high << 3 & FRACTION
-    y = to(u32, _quadratic("rcp", tables.rcp, f >> 16, f & 0xFFFF) >> tables.rcp.out_shift[0] + 3)
+    y = _y("rcp", tables.rcp, f >> 16, f & 0xFFFF, 3)
     result = (2044 - e << 20) + y
     result = _no_subnormal(result, 1 << 20)
     result = select(e == 0, INFINITY64, result) | high & SIGN
@@ -248,7 +225,7 @@ def rcp64h(high: Value, tables: Tables) -> Value:
 def rsqrt64h(high: Value, tables: Tables) -> Value:
     magnitude, e = high & 0x7FFFFFFF, high >> 20 & 0x7FF
     f = high << 3 & 0xFFFFFF  # parity of the exponent on top
-    y = to(u32, _quadratic("rsqrt", tables.rsqrt, f >> 17 ^ 64, f & 0x1FFFF) >> tables.rsqrt.out_shift[0])
+    y = _y("rsqrt", tables.rsqrt, f >> 17 ^ 64, f & 0x1FFFF)
     y = select(f == HIDDEN, 1 << 24, y)
     half = e + 1 >> 1  # 512 + floor((e - 1023) / 2)
     result = (1021 + 512 - half << 20) + (y >> 3)

@@ -1,0 +1,78 @@
+"""The program behind `mmulator exec`: what it is, where it runs, and how it begins."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mmulator.errors import LaunchError, MmulatorError
+
+_FLAGS = ("-h", "--help", "--sanitize")  # options of ours without a value
+
+
+def begin(arguments: list[str]) -> None:
+    """Run `exec` without options of ours at once. Comes back where there is anything to say, or to complete."""
+    if not arguments or own(arguments) or "_MMULATOR_COMPLETE" in os.environ:
+        return
+    try:
+        check_program(arguments)
+        environment = surroundings({})
+    except MmulatorError:
+        return
+    start(arguments, environment)
+
+
+def own(arguments: list[str]) -> int:
+    """How many of the words behind `exec` are options of ours; the program begins behind them."""
+    at = 0
+    while at < len(arguments) and (arguments[at].startswith("--") or arguments[at] in _FLAGS) and arguments[at] != "--":
+        at += 1 if "=" in arguments[at] or arguments[at] in _FLAGS else 2
+    return min(at, len(arguments))
+
+
+def check_program(program: list[str]) -> None:
+    """Raises WrongUsage for what Python could not begin with."""
+    from mmulator.cli.output import WrongUsage
+
+    first = program[0]
+    if first in ("-m", "-c"):
+        if len(program) == 1:
+            raise WrongUsage(f"{first} needs {'a module' if first == '-m' else 'code'} behind it")
+    elif first.startswith("-") and first[:2] not in ("-m", "-c") and first != "-":
+        raise WrongUsage(
+            f"{first} is no option of exec", hint="options of Python are set by its environment variables, such as PYTHONOPTIMIZE"
+        )
+    elif first != "-" and first[:1] != "-" and not Path(first).exists():
+        raise WrongUsage(f"cannot read {first}: No such file or directory", hint="exec takes what follows `python`")
+
+
+def surroundings(settings: dict[str, Any]) -> dict[str, str]:
+    """The environment of a program: Python starts with the doors, Triton launches here, no GPU is to be seen.
+
+    settings: of the driver, None for those of the environment. Raises WrongUsage for one that is none, LaunchError for such a
+    one of the environment."""
+    from mmulator.cli.output import WrongUsage
+    from mmulator.doors import imports
+    from mmulator.driver.settings import Settings
+
+    given = {f"MMULATOR_{name.upper()}": str(value) for name, value in settings.items() if value is not None}
+    try:
+        Settings.from_environment(given)
+    except LaunchError as error:
+        name = error.message.partition(" ")[0]
+        raise WrongUsage(f"--{name.removeprefix('MMULATOR_').lower()} {given[name]}", hint=error.hint) from None
+    environment = {**os.environ, **given}
+    Settings.from_environment(environment)
+    folder = str(Path(__file__).parents[1] / "doors" / "startup")
+    paths = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p and p != folder]
+    own = {"PYTHONPATH": os.pathsep.join([folder, *paths]), "MMULATOR_EXEC": sys.prefix}
+    return {**environment, **own, **imports.environment()}
+
+
+def start(program: list[str], environment: dict[str, str]) -> NoReturn:
+    """This process becomes the program."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, [sys.executable, *program], environment)

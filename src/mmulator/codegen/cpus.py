@@ -1,0 +1,43 @@
+"""CPUs that code is made for: the machine's own, or of a level that MMULATOR_CPU names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mmulator.errors import UnsupportedError
+
+_V3 = ["avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2", "ssse3", "xsave"]
+LEVELS: Mapping[str, list[str]] = {
+    "x86-64-v4": [*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"],
+    "x86-64-v3": _V3,
+}
+"""What a CPU of a level has, by LLVM's names; the best first."""
+
+
+def features(level: str) -> str:
+    return ",".join(f"+{name}" for name in LEVELS[level])
+
+
+def level_of(cpu: str, features: str) -> str | None:
+    """The best level that a CPU has; that of its name, if it is called so."""
+    if cpu in LEVELS:
+        return cpu
+    return next((level for level in LEVELS if not _lacks(level, features)), None)
+
+
+def _lacks(level: str, features: str) -> list[str]:
+    """What of a level is not among features."""
+    has = {name[1:] for name in features.split(",") if name[:1] == "+"}
+    return [name for name in LEVELS[level] if name not in has]
+
+
+def chosen(wanted: str, cpu: str, own: str) -> tuple[str, str]:
+    """Name and features of the CPU to make code for. wanted: a level, or "" for the machine's own CPU, which the rest says."""
+    if not wanted:
+        return cpu, own
+    if wanted not in LEVELS:
+        raise UnsupportedError(f"MMULATOR_CPU is {wanted!r}", hint=f"levels of CPUs: {', '.join(LEVELS)}")
+    lacks = _lacks(wanted, own)
+    if lacks:
+        raise UnsupportedError(f"MMULATOR_CPU is {wanted}, and this machine ({cpu}) has no {', '.join(lacks)}")
+    return wanted, features(wanted)

@@ -1,0 +1,134 @@
+"""The unit's datapath in 32 bits, for functions whose result is the highest bits of the sum.
+
+With x = high * 2**9 + low the sum is ((C1 * low + C2 * square + K >> 9) + C1 * high >> c0_shift - 9) + C0 in units of
+2**c0_shift: floors of floors, so nothing is lost. With permutes of words (AVX-512) the coefficients are looked up, and the
+square is computed, for 32 lanes at a time in 16 bits; else C0, and C1 and C2 side by side, are words of 32 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mmulator.codegen.lookup import half_word, has_word_permutes, table_word
+from mmulator.codegen.ops import bitcast, select, shuffle
+from mmulator.codegen.types import Ty, i32, u16, u32
+from mmulator.codegen.values import Value, constant
+from mmulator.numerics.sfu.tables import Quadratic
+
+_LOW = 9  # bits of x that are multiplied apart
+_BIAS = 1 << 15  # of C1, which has 16 bits and a sign that is that of all its table
+
+
+def lanes(ty: Ty, like: Value) -> Ty:
+    """The vector of `ty` with as many lanes as `like`."""
+    return ty.vec(like.ty.lanes)
+
+
+def to(ty: Ty, x: Value) -> Value:
+    """Every lane converted to `ty`."""
+    result: Value = lanes(ty, x)(x)
+    return result
+
+
+def square(x: Value) -> Value:
+    """`unit.square` of u32 lanes below 2**17. With x = high * 2**9 + low the rows of high * high lose nothing, those of
+    low * low everything, and the mixed rows come twice, which the final halving takes back. The sum has 15 bits."""
+    return to(u32, _square(to(u16, x >> _LOW), to(u16, x & (1 << _LOW) - 1)))
+
+
+def _square(high: Value, low: Value) -> Value:
+    """Of u16 lanes."""
+    total = high * high >> 1
+    for i in range(1, 8):
+        total = select((high & 1 << i) != 0, total + (low >> (9 - i)), total)
+    return total
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Columns that fit their fields. base: what C0 is a multiple of. scale: with x that much larger, so is all but C1."""
+
+    c0: list[int]
+    c1: list[int]
+    c2: list[int]
+    constant: int
+    base: int
+    scale: int
+
+    @property
+    def sign(self) -> int:
+        return -1 if self.c1[0] < 0 else 1
+
+
+def _table(name: str, q: Quadratic) -> _Table:
+    base, scale = min(q.c0_shift), q.square_shift
+    c0 = [row[0] << q.c0_shift[n * len(q.c0_shift) // len(q.rows)] - base for n, row in enumerate(q.rows)]
+    c1, c2 = ([row[column] for row in q.rows] for column in (1, 2))
+    table = _Table(c0, c1, [c << scale for c in c2], q.constant << scale, base, scale)
+    for row in zip(table.c0, table.c1, table.c2):
+        if not (0 <= row[0] < 1 << 27 and 0 <= row[1] * table.sign < 2 * _BIAS and -_BIAS <= row[2] < _BIAS):
+            raise ValueError(f"{name}: coefficients {row} do not fit 27, 16 and 16 bits")
+    return table
+
+
+def short(name: str, q: Quadratic, index: Value, x: Value) -> Value:
+    """The datapath's sum shifted right by the least c0_shift, in i32 lanes. index, x: u32 lanes."""
+    table = _table(name, q)
+    x = x << table.scale if table.scale else x
+    if has_word_permutes() and index.ty.lanes == 32:
+        return _in_words(name, table, index, x)
+    c0 = to(i32, table_word(f"approx_{name}_0", table.c0, index))
+    packed = table_word(f"approx_{name}_1", [(c2 & 0xFFFF) << 16 | abs(c1) for c1, c2 in zip(table.c1, table.c2)], index)
+    slope, c2 = to(i32, packed & 0xFFFF), to(i32, packed) >> 16
+    high, low = to(i32, x >> _LOW), to(i32, x & (1 << _LOW) - 1)
+    rest = c2 * to(i32, square(x)) + table.constant
+    shift = table.base + table.scale - _LOW
+    if table.sign < 0:
+        return c0 + ((rest - slope * low >> _LOW) - slope * high >> shift)
+    return c0 + ((rest + slope * low >> _LOW) + slope * high >> shift)
+
+
+# in words of 16 bits -------------------------------------------------------------------------------------------------
+# The lanes of two vectors of 16 go into one of 32, and back, in the order of the processor's pack and unpack: by 128 bits.
+_PACKED = [half * 32 + at * 8 + 2 * n for at in range(4) for half in (0, 1) for n in range(4)]
+_UNPACKED = tuple([at * 8 + 4 * half + n + word for at in range(4) for n in range(4) for word in (0, 32)] for half in (0, 1))
+
+
+def _pack(parts: Sequence[Value]) -> Value:
+    """Two vectors of u32 x 16, below 2**16, as one of u16 x 32."""
+    a, b = (bitcast(u16.vec(32), p) for p in parts)
+    return shuffle(a, b, _PACKED)
+
+
+def _unpack(low: Value, high: Value) -> tuple[Value, Value]:
+    """Low and high words as two vectors of u16 x 32, which are i32 x 16."""
+    first, second = (shuffle(low, high, order) for order in _UNPACKED)
+    return first, second
+
+
+def _in_words(name: str, table: _Table, index: Value, x: Value) -> Value:
+    """C1 less its bias fits a signed word, and the products of words come in pairs: C1 * low + C2 * square."""
+    xs, indices = ([shuffle(v, None, range(at, at + 16)) for at in (0, 16)] for v in (x, index))
+    high, low = _pack([v >> _LOW for v in xs]), _pack([v & (1 << _LOW) - 1 for v in xs])
+    at = _pack(indices)
+    bias = table.sign * _BIAS
+    columns = ([c & 0xFFFF for c in table.c0], [c >> 16 for c in table.c0], [c - bias for c in table.c1], table.c2)
+    c0_low, c0_high, c1, c2 = half_word(f"approx_{name}", columns, at)
+    zero = constant(x.b, low.ty, 0)
+    parts = zip(xs, _unpack(c0_low, c0_high), _unpack(c1, c2), _unpack(low, _square(high, low)), _unpack(high, zero))
+    sums = []
+    for v, c0, c, near, far in parts:
+        rest = (_products(c, near) + table.constant >> _LOW) + _products(c, far)
+        biased = to(i32, v << 15 - _LOW)
+        rest = rest + biased if bias > 0 else rest - biased
+        sums.append(bitcast(rest.ty, c0) + (rest >> table.base + table.scale - _LOW))
+    return shuffle(sums[0], sums[1], range(32))
+
+
+def _products(a: Value, b: Value) -> Value:
+    """Sums of the products of neighbours."""
+    return a.b.call("llvm.x86.avx512.pmaddw.d.512", i32.vec(16), [a, b])
+
+
+__all__ = ["lanes", "short", "square", "to"]

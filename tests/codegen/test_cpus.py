@@ -1,0 +1,66 @@
+"""Code for other CPUs than the machine's own gives the same bits."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mmulator.codegen import engine
+from mmulator.codegen.cpus import LEVELS, chosen, features, level_of
+from mmulator.errors import UnsupportedError
+
+# digests of products by the twin, whose kernels differ most from CPU to CPU: chunks of each kind, and not full blocks
+PRODUCTS = """
+import hashlib
+import numpy as np
+from mmulator.codegen.engine import target_cpu
+from mmulator.numerics import DotKey
+from mmulator.twin.matrices import twin_matmul
+from tests.support.numerics_cases import operands
+found = hashlib.sha256()
+for key, device in [
+    (DotKey("wgmma", "f16", "f16", "f32", "f32", 16), "sm_90"),
+    (DotKey("mma", "bf16", "bf16", "f32", "f32", 16), "sm_80"),
+    (DotKey("wgmma", "e4m3", "e5m2", "f32", "f32", 32), "sm_90"),
+    (DotKey("wgmma", "f16", "f16", "f16", "f16", 16), "sm_90"),
+    (DotKey("mma", "s8", "s8", "s32", "s32", 32), "sm_80"),
+]:
+    for seed, names in enumerate([("normal", "normal", "normal"), ("special", "wide", "normal")]):
+        (A, B, C), options = operands(key, 21, 88, 2 * key.k, seed, names)
+        found.update(twin_matmul(key, device, A, B, C, threads=1, **options).tobytes())
+print(target_cpu()[0], found.hexdigest())
+"""
+
+
+def products_on(level: str) -> tuple[str, str]:
+    environment = {**os.environ, "MMULATOR_CPU": level}
+    done = subprocess.run([sys.executable, "-c", PRODUCTS], capture_output=True, text=True, env=environment, timeout=600)
+    assert done.returncode == 0, done.stderr
+    cpu, digest = done.stdout.split()
+    return cpu, digest
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_same_bits_on_every_level(level: str) -> None:
+    own = engine._binding().get_host_cpu_features().flatten()
+    if level not in [name for name in LEVELS if set(LEVELS[name]) <= {f[1:] for f in own.split(",") if f[:1] == "+"}]:
+        pytest.skip(f"this machine is no {level}")
+    name, digest = products_on("")
+    assert name == engine._binding().get_host_cpu_name()
+    assert len(digest) == 2 * hashlib.sha256().digest_size
+    assert products_on(level) == (level, digest)
+
+
+def test_a_level_is_chosen_by_name() -> None:
+    own = features("x86-64-v3")
+    assert chosen("", "znver2", own) == ("znver2", own)
+    assert chosen("x86-64-v3", "znver2", own + ",+adx") == ("x86-64-v3", own)
+    with pytest.raises(UnsupportedError, match=r"znver2\) has no avx512bw, avx512cd, avx512dq, avx512f, avx512vl"):
+        chosen("x86-64-v4", "znver2", own)
+    with pytest.raises(UnsupportedError, match="MMULATOR_CPU is 'i386'"):
+        chosen("i386", "znver2", own)
+    assert level_of("znver2", own) == "x86-64-v3"
