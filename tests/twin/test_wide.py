@@ -14,8 +14,11 @@ from mmulator.instruction.execution import execute
 from mmulator.isa.form import Form
 from mmulator.layouts import fragment
 from mmulator.layouts.places import BY_REGISTER, operand_places
+from mmulator.numerics.profiles import dot_key, profile_for
+from mmulator.twin.fused import CORE_POINTERS, core_function
 from mmulator.twin.lines import OWN, coarse
 from mmulator.twin.places import scale_step
+from mmulator.twin.plan import plan_for
 from mmulator.twin.threads import pointer, room
 from mmulator.twin.wide import chains, swaps, wide, wide_product, widens
 from tests.twin.test_products import CASES as EVERY
@@ -123,3 +126,11 @@ def test_a_batch_that_shares_an_operand_has_the_bits_of_one_that_repeats_it(name
         for operands_ in (given, repeated):
             found = execute(form, "sm_90", operands_)
             assert np.array_equal(np.broadcast_to(found, singly.shape), singly), shared
+
+
+def test_what_batches_hand_to_the_core_of_a_dot_product_is_what_it_takes() -> None:
+    form = Instruction.parse("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32").form
+    core = core_function(plan_for(dot_key(form), profile_for(dot_key(form), "sm_90")), "dot")
+    names = [name for name, _ in core.params]
+    assert names[9] == "flags" and len(names) == 10 + CORE_POINTERS
+    assert all(ty.kind == "ptr" for _, ty in core.params[10:])

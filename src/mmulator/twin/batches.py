@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.codegen.lang import native
+from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.loading import address
 from mmulator.codegen.ops import minimum, null
 from mmulator.codegen.rounding import set_rounding
@@ -24,6 +24,7 @@ from mmulator.isa.form import Form
 from mmulator.layouts import fragment
 from mmulator.layouts.places import BY_LANE
 from mmulator.numerics.profiles import dot_key
+from mmulator.twin.fused import CORE_POINTERS
 from mmulator.twin.lines import lines_function, registers_function
 from mmulator.twin.product import call_dot, call_pack
 from mmulator.twin.threads import pointer, room, split, worth
@@ -68,6 +69,7 @@ def batch(table: ptr_to(BatchTable), scratch: ptr, operands: ptr_to(u64), first:
     result = scratch + table.result
     packed_a = scratch + table.packed_a
     packed_b = scratch + table.packed_b
+    nothing = [null(u8) for _ in unrolled(CORE_POINTERS)]
     last = first + count
     for t in range(first, last, table.together):
         here = minimum(last - t, table.together)
@@ -82,7 +84,7 @@ def batch(table: ptr_to(BatchTable), scratch: ptr, operands: ptr_to(u64), first:
             call_move(table.lines_c, nowhere, c + (t + u) * c_step, ptr(base), raw + u * n * table.c_bytes,
                       width * table.c_bytes)  # fmt: skip
         if table.core != 0:
-            call_dot(table.core, packed_a, packed_b, raw, width, result, width, m, width, k, 0, null(u8), null(u8), null(u8))
+            call_dot(table.core, packed_a, packed_b, raw, width, result, width, m, width, k, 0, *nothing)
         else:
             call_dot(table.dot, packed_a, packed_b, raw, width, result, width, m, width, k, 0)
         for u in range(here):

@@ -64,8 +64,8 @@ class Twin:
 
     @cached_property
     def fused_core(self) -> int:
-        """`dot` of a fused dot product with an index and scale factors, used or not, for a caller that has set the rounding mode
-        toward zero and sets it to nearest again; 0 for other arithmetic."""
+        """`core` of a fused dot product (fused.py), for a caller that sets the rounding mode toward zero and back: as `dot`, and
+        CORE_POINTERS more; 0 for other arithmetic."""
         return self.library.address("dot_core") if profile_for(self.key, self.device).method in ("fused", "halves") else 0
 
     @cached_property
