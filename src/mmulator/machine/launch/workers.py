@@ -237,9 +237,9 @@ class Workers:
                 self.look(now)
         if subscriber is not None:
             subscriber.settle(cluster)
+            finished = self.finished  # before the look: others finish meanwhile
             begun = self._begun()
-            all_of_them = len(begun) == self.clusters - self.finished  # that are not over
-            if all_of_them and subscriber.stalled(begun, self.finished):
+            if len(begun) == self.clusters - finished and subscriber.stalled(begun, finished):
                 raise self._told(describe_livelock(begun), *begun)
         if result in (Stop.EXITED, Stop.INTERRUPTED):
             self._settle(resident, True)
