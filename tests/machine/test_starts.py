@@ -122,6 +122,7 @@ def test_the_fingerprint_is_of_every_file(tmp_path: Path, monkeypatch: pytest.Mo
             (tmp_path / folder / name).write_text(name)
     (tmp_path / "top.py").write_text("")
     monkeypatch.setattr(sources, "PACKAGE", tmp_path)
+    monkeypatch.setattr(sources, "_BEGUN", float("inf"))
     seen = set()
 
     def now() -> str:
@@ -139,6 +140,10 @@ def test_the_fingerprint_is_of_every_file(tmp_path: Path, monkeypatch: pytest.Mo
         assert len(seen) == 3 * len(sources.FOLDERS) + 1
         (tmp_path / "top.py").rename(tmp_path / "pot.py")
         assert now() not in {first, *seen}
+        monkeypatch.setattr(sources, "_BEGUN", (tmp_path / "pot.py").stat().st_mtime + 1)
+        assert now()
+        os.utime(tmp_path / "pot.py", (time.time() + 9,) * 2)  # somebody edits it while this process runs what it was
+        assert now() == ""
     finally:
         sources.fingerprint.cache_clear()
 

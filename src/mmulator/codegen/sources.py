@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
 FOLDERS = ("rules", "codegen", "isa", "numerics", "layouts", "twin", "instruction", "ptx", "program", "machine")
 """Their files, and those beside them, may say what a native function is: `machine`, and what it imports."""
+_BEGUN = time.time() - 0.2  # this process read none of them before
 _KINDS = (".py", ".json", ".npz", ".npy", ".txt")
 
 
 @cache
 def fingerprint() -> str:
-    """Of these files' names and contents; "" if they are not all there as files. Some 10 ms."""
+    """Of these files' names and contents; "" if they are not all there as files, or changed after they were read. 10 ms."""
     found = hashlib.sha256()
     try:
         for path in _files():
             with open(path, "rb") as stream:  # noqa: PTH123 - three times as fast
+                if os.fstat(stream.fileno()).st_mtime > _BEGUN:  # what runs here may be what it was before
+                    return ""
                 data = stream.read()
             found.update(f"{path[len(str(PACKAGE)) :]}\0{len(data)}\0".encode())
             found.update(data)
