@@ -145,8 +145,11 @@ def _batch_function(extras: int) -> Native:
 def _entry(extras: int) -> Any:
     function = _batch_function(extras)
     library = Library(library_text([function]))
-    native = library.function(function.name, None, _P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P, _P, _I)
-    return native, library  # the library keeps the code alive
+    _libraries.append(library)
+    return library.function(function.name, None, _P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P, _P, _I)
+
+
+_libraries: list[Library] = []  # keeps the code alive; of threads that come first together, of each
 
 
 def _many(twin: Twin, operands: list[Any], out: Any, shape: _Shape, flags: int, most: int | None) -> None:
@@ -161,7 +164,7 @@ def _many(twin: Twin, operands: list[Any], out: Any, shape: _Shape, flags: int, 
     places = [pointer(x) for x in arrays]
     # an operand is shared if it has but one matrix
     sizes = [0 if x.size == x.shape[-1] * x.shape[-2] else x.nbytes // count for x in arrays]
-    native, strides, lda = _entry(len(operands) - 3)[0], words(*sizes), operands[0].shape[-1]
+    native, strides, lda = _entry(len(operands) - 3), words(*sizes), operands[0].shape[-1]
     size_c = m * n * operands[2].itemsize
 
     def part(first: int, size: int) -> None:
