@@ -15,7 +15,7 @@ ROOT = places.ROOT / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
     ("lazy",), ("floating",), ("location",), ("source",), ("rules",), ("findings",), ("errors",),
-    ("interop", "demangle", "tables"), ("codegen",), ("isa",),
+    ("interop", "hosts", "demangle", "tables"), ("codegen",), ("isa",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
     ("ptx",), ("program",), ("machine",), ("devices",), ("driver",), ("triton", "doors"), ("jobs",),
@@ -142,11 +142,11 @@ VOCABULARY = {
     "approximate", "binding", "bounds", "builtins", "calls", "chance", "convergence", "definedness", "floatbits", "lanewise",
     "matrix_operands", "minifloat", "narrow", "operands", "products", "quotient", "scope", "special_registers",
 }  # fmt: skip
-OWN = {"execution", "instruction", "matmul", "operands"}  # of instruction/
+OWN = {"chunks", "execution", "instruction", "matmul", "operands"}  # of instruction/
 # The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
 NATIVE = {
     "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "hooks_operands", "locate", "pending",
-    "printing", "reduce", "registers", "scheduler", "standstill", "store_async", "transfers", "waiting", "watch",
+    "printing", "reduce", "registers", "scheduler", "standstill", "store_async", "touched", "transfers", "waiting", "watch",
     "wgmma_operands", "wgmma_packs", "wgmma_products", "windows",
 }  # fmt: skip
 

@@ -14,6 +14,10 @@ TYPES = {
     "f16": ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 4, 2, "f32", 4),
     "half": ("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16", 2, 1, "b32", 2),
     "s8": ("mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.u8.s32", 4, 2, "s32", 4),
+    "sparse": ("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", 4, 4, "f32", 4),
+    "scaled": (
+        "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e4m3.f32.ue8m0", 4, 2, "f32", 4
+    ),
     "f64": ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", 1, 1, "f64", 2),
 }
 
@@ -32,7 +36,10 @@ def program(rng: np.random.Generator, kind: str, length: int) -> str:
         what = rng.random()
         if what < 0.7:
             c = d if rng.random() < 0.7 else c
-            text = f"{name} {vector('c', d, in_c)}, {vector('a', a, in_a)}, {vector('b', b, in_b)}, {vector('c', c, in_c)};"
+            last = f", %m{int(rng.integers(0, 2))}, {int(rng.random() < 0.3)}" if kind == "sparse" else ""
+            if kind == "scaled":
+                last = "".join(f", %m{rng.integers(0, 2)}, {{{rng.integers(0, 2)}, {rng.integers(0, 2)}}}" for _ in "ab")
+            text = f"{name} {vector('c', d, in_c)}, {vector('a', a, in_a)}, {vector('b', b, in_b)}, {vector('c', c, in_c)}{last};"
             lines.append(text if rng.random() < 0.95 else f"@%q {text}")
         elif what < 0.78:  # another A or B
             name_, at = ("a", a * in_a) if rng.random() < 0.5 else ("b", b * in_b)
@@ -55,15 +62,17 @@ def text(rng: np.random.Generator, kind: str, length: int) -> tuple[str, int]:
     names = [f"%{n}{i}" for n, count in (("a", A * in_a), ("b", B * in_b), ("c", C * in_c)) for i in range(count)]
     factor = "f64" if bits == 64 else "b32"
     body = "\n".join((
-        f".reg .{factor} %a<{A * in_a}>, %b<{B * in_b}>; .reg .{word} %c<{C * in_c}>; .reg .b32 %t, %k, %n;",
+        f".reg .{factor} %a<{A * in_a}>, %b<{B * in_b}>; .reg .{word} %c<{C * in_c}>; .reg .b32 %t, %k, %n, %m<2>;",
         ".reg .pred %q; .reg .b64 %p; mov.u32 %t, %tid.x; mov.u32 %k, 5; mov.u32 %n, 0;",
         f"ld.param.u64 %p, [p]; mad.wide.u32 %p, %t, {bits // 8}, %p;",
         *(f"ld.global.b{bits} {name}, [%p+{bits // 8 * 32 * i}];" for i, name in enumerate(names)),
+        f"mov.u32 %m0, {'0x7e7f7e80' if kind == 'scaled' else '0x4e4e4444'}; mov.u32 %m1, 0x94949494;",
         "LOOP: setp.eq.u32 %q, %n, 1;", program(rng, kind, length),
         "add.u32 %n, %n, 1; setp.lt.u32 %q, %n, 2; @%q bra LOOP;",
         *(f"st.global.b{bits} [%p+{bits // 8 * 32 * i}], {name};" for i, name in enumerate(names)),
     ))  # fmt: skip
-    return f".version 8.7\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{\n{body}\nret;\n}}\n", len(names)
+    head = f".version 8.7\n.target {'sm_120a' if kind == 'scaled' else 'sm_80'}\n.address_size 64\n"
+    return f"{head}.visible .entry k(.param .u64 p)\n{{\n{body}\nret;\n}}\n", len(names)
 
 
 def registers(rng: np.random.Generator, kind: str, count: int) -> np.ndarray:
@@ -83,8 +92,8 @@ def test_groups_have_the_bits_of_single_products(kind: str, seed: int, monkeypat
     source, count = text(rng, kind, 50)
     given = registers(rng, kind, count)
     results = []
-    for joins in (products.widens, lambda form: False):
-        monkeypatch.setattr(products, "widens", joins)
+    for joins in (products.joins, lambda ins: False):
+        monkeypatch.setattr(products, "joins", joins)
         memory = given.copy()
         report = Module.load(source)["k"].launch(1, 32, [memory], timeout=60)
         results.append((memory, report.macs, report.instructions))

@@ -27,7 +27,7 @@ def found(*lines: str, live: str = "") -> list[Group]:
     program = build(tree, tree.functions[0])
     block = next(b for b in program.blocks if any(i.opcode == "mma" for i in b.body))
     out = liveness(program.entry).out[block.index]
-    return groups(block, out, widens)
+    return groups(block, out, lambda ins: ins.effects.multiplies and widens(ins.form))
 
 
 def shapes(found: list[Group]) -> list[list[tuple[int, int, int]]]:
@@ -86,3 +86,14 @@ def test_other_forms_guards_and_long_chains() -> None:
     assert shapes(found(mma(0, 0, 0), other, mma(1, 0, 1))) == [[(1, 1, 1)]] * 3
     assert shapes(found(*[mma(0, n, n) for n in range(LONGEST_CHAIN + 1)])) == [[(1, 1, LONGEST_CHAIN)], [(1, 1, 1)]]
     assert found(f"@%q {mma(0, 0, 0)}") == []
+
+
+def test_sparse_products_share_metadata_and_selector_and_make_no_chains() -> None:
+    def sparse(d: int, a: int, b: int, e: str, f: int) -> str:
+        dense = mma(d, a, b).replace("mma.sync.aligned.m16n8k8", "mma.sp::ordered_metadata.sync.aligned.m16n8k16")
+        return dense.replace(f"{{%b{b}}}", f"{{%b{b}, %b{b + 1}}}").replace(";", f", %{e}, {f};")
+
+    assert shapes(found(sparse(0, 0, 0, "a9", 0), sparse(1, 0, 2, "a9", 0))) == [[(1, 2, 1)]]
+    assert shapes(found(sparse(0, 0, 0, "a9", 0), sparse(1, 0, 2, "a8", 0))) == [[(1, 1, 1), (1, 1, 1)]]
+    assert shapes(found(sparse(0, 0, 0, "a9", 0), sparse(1, 0, 2, "a9", 1))) == [[(1, 1, 1)], [(1, 1, 1)]]
+    assert shapes(found(sparse(0, 0, 0, "a9", 0), sparse(0, 1, 2, "a9", 0))) == [[(1, 1, 1)], [(1, 1, 1)]]

@@ -102,7 +102,7 @@ class Event:
 
 
 class Trace:
-    instrument, calls = TRACE, True
+    instrument, calls, each = TRACE, True, True
 
     def begin(self, grid: Grid) -> None:
         self.logs = Logs(Entry, grid.workers, 64)
@@ -116,7 +116,7 @@ class Trace:
     def settle(self, cluster: int) -> None:
         pass
 
-    def stalled(self, residents: Sequence[Resident]) -> bool:
+    def stalled(self, residents: Sequence[Resident], over: int) -> bool:
         return False
 
     def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:

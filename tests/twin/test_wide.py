@@ -8,16 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmulator import Instruction
 from mmulator.codegen.loading import address
 from mmulator.instruction.execution import execute
 from mmulator.isa.form import Form
 from mmulator.layouts import fragment
 from mmulator.layouts.places import BY_REGISTER, operand_places
+from mmulator.numerics.profiles import dot_key, profile_for
+from mmulator.twin.fused import CORE_POINTERS, core_function
 from mmulator.twin.lines import OWN, coarse
+from mmulator.twin.places import scale_step
+from mmulator.twin.plan import plan_for
 from mmulator.twin.threads import pointer, room
-from mmulator.twin.wide import swaps, wide, wide_product, widens
+from mmulator.twin.wide import chains, swaps, wide, wide_product, widens
 from tests.twin.test_products import CASES as EVERY
-from tests.twin.test_products import bits
+from tests.twin.test_products import bits, operands
 
 CASES = [case for case in EVERY if widens(case[1])]
 SHAPES = ((1, 1, 1), (1, 8, 2), (2, 3, 3), (5, 1, 1), (4, 8, 1))
@@ -29,25 +34,31 @@ def fragments(form: Form, rng: np.random.Generator, name: str, shape: tuple[int,
     return bits(rng, (*shape, rule.lanes, rule.registers), rule.register_bits, element)
 
 
-def one_by_one(form: Form, device: str, a: Any, b: Any, c: Any) -> Any:
-    """a [steps, rows, lanes, registers], b [steps, columns, ...], c [rows, columns, ...]."""
+def one_by_one(form: Form, device: str, a: Any, b: Any, c: Any, o: dict[str, Any]) -> Any:
+    """a [steps, rows, lanes, registers], b [steps, columns, ...], c [rows, columns, ...], e and scale-a-data [rows, lanes]."""
+    more = {x: o[x][:, None] for x in ("e", "scale_a_data") if x in o}
+    more |= {x: v for x, v in o.items() if x not in ("a", "b", "c", *more)}
     for x, y in zip(a, b):
-        c = execute(form, device, {"a": x[:, None], "b": y[None], "c": c})
+        c = execute(form, device, {"a": x[:, None], "b": y[None], "c": c, **more})
     return c
 
 
-def as_one(form: Form, device: str, a: Any, b: Any, c: Any, split: int) -> Any:
+def as_one(form: Form, device: str, a: Any, b: Any, c: Any, o: dict[str, Any], split: int) -> Any:
     """The same by `wide`: registers lie in two memories in random order, D over some C."""
     (steps, rows), columns = a.shape[:2], b.shape[1]
     rng = np.random.default_rng(split)
     d = fragment(form, "d")
     word = {x: fragment(form, x).register_bits // 8 for x in "abcd"}
-    shapes = {"a": a.shape[:2], "b": b.shape[:2], "c": (rows, columns), "d": (rows, columns)}
+    shapes: dict[str, Any] = {"a": a.shape[:2], "b": b.shape[:2], "c": (rows, columns), "d": (rows, columns)}
     counts = {x: int(np.prod(shapes[x])) * fragment(form, x).registers for x in "abcd"}
+    arrays = {"a": a, "b": b, "c": c}
+    for name, key, count in (("e", "e", rows), ("scale_a", "scale_a_data", rows), ("scale_b", "scale_b_data", columns)):
+        if key in o:
+            shapes[name], counts[name], word[name], arrays[name] = (count,), count, 4, o[key][..., None]
     free = rng.permutation(sum(counts.values())) * 256
     memory = np.zeros((2, (len(free) + 1) * 256), np.uint8)
     at: dict[str, Any] = {}
-    for name, array in (("a", a), ("b", b), ("c", c)):
+    for name, array in arrays.items():
         places, free = free[: counts[name]], free[counts[name] :]
         own = rng.random(len(places)) < 0.5
         by_register = np.swapaxes(array, -1, -2).reshape(len(places), -1)
@@ -58,7 +69,11 @@ def as_one(form: Form, device: str, a: Any, b: Any, c: Any, split: int) -> Any:
     over = at["c"].reshape(-1)
     same = rng.random(len(places)) < 0.5 if word["c"] == word["d"] and len(over) == len(places) else np.zeros(len(places), bool)
     at["d"] = np.where(same, over[: len(places)] if same.any() else 0, places | OWN).reshape(*shapes["d"], -1)
-    product = wide_product(form, device, rows, columns, steps, at)
+    for side, count in (("a", rows), ("b", columns)):
+        if form.block_scale:
+            step = o[f"byte_id_{side}"] + o[f"thread_id_{side}"] * scale_step(form, side)
+            at[f"select_{side}"] = np.full(count, step)
+    product = wide_product(form, device, rows, columns, steps, at, o.get("f", 0))
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(address(wide))
     function(product.table.ctypes.data, room(product.scratch), pointer(memory[0]), pointer(memory[1]))
     out = np.empty((rows, columns, d.registers, d.lanes), f"<u{word['d']}")
@@ -73,11 +88,15 @@ def as_one(form: Form, device: str, a: Any, b: Any, c: Any, split: int) -> Any:
 def test_a_wide_product_has_the_bits_of_the_single_ones(form: Form, device: str) -> None:
     rng = np.random.default_rng(form.m * form.n * form.k)
     for n, (rows, columns, steps) in enumerate(SHAPES):
-        if form.ctype != form.dtype:
-            steps = 1
+        steps = steps if chains(form) else 1
+        more = operands(form, rng, {"e": (rows,)})
+        if form.block_scale:
+            near_one = rng.integers(0x76767676, 0x7F7F7F7F, (columns, 32), np.uint32)
+            more["scale_b_data"] = near_one if str(form.stype) == "ue8m0" else near_one >> 1 & 0x3F3F3F3F
         a, b = fragments(form, rng, "a", (steps, rows)), fragments(form, rng, "b", (steps, columns))
         c = fragments(form, rng, "c", (rows, columns))
-        assert np.array_equal(as_one(form, device, a, b, c, n), one_by_one(form, device, a, b, c)), (rows, columns, steps)
+        wanted = one_by_one(form, device, a, b, c, more)
+        assert np.array_equal(as_one(form, device, a, b, c, more, n), wanted), (rows, columns, steps)
 
 
 def test_both_orientations_are_taken() -> None:
@@ -93,3 +112,25 @@ def test_pieces_are_as_large_as_lie_together() -> None:
     a = operand_places(form, "a", False, BY_REGISTER)[0]
     assert coarse(a, 16, 128)[0] == 128 and coarse(a, 16, 32)[0] == 32
     assert coarse(operand_places(form, "c", True, BY_REGISTER)[0], 32, 128)[0] == 32
+
+
+@pytest.mark.parametrize("name", ["m16n8k16.row.col.f32.f16.f16.f32", "m16n8k32.row.col.s32.s8.s8.s32"])
+def test_a_batch_that_shares_an_operand_has_the_bits_of_one_that_repeats_it(name: str) -> None:
+    form = Instruction.parse(f"mma.sync.aligned.{name}").form
+    rng = np.random.default_rng(7)
+    every = {x: fragments(form, rng, x, (21,)) for x in "abc"}
+    for shared in ("a", "b", "c", "ab", "abc"):
+        given = {x: v[:1] if x in shared else v for x, v in every.items()}
+        repeated = {x: np.ascontiguousarray(np.broadcast_to(v, every[x].shape)) for x, v in given.items()}
+        singly = np.stack([execute(form, "sm_90", {x: v[n] for x, v in repeated.items()}) for n in range(21)])
+        for operands_ in (given, repeated):
+            found = execute(form, "sm_90", operands_)
+            assert np.array_equal(np.broadcast_to(found, singly.shape), singly), shared
+
+
+def test_what_batches_hand_to_the_core_of_a_dot_product_is_what_it_takes() -> None:
+    form = Instruction.parse("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32").form
+    core = core_function(plan_for(dot_key(form), profile_for(dot_key(form), "sm_90")), "dot")
+    names = [name for name, _ in core.params]
+    assert names[9] == "flags" and len(names) == 10 + CORE_POINTERS
+    assert all(ty.kind == "ptr" for _, ty in core.params[10:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +28,7 @@ def conformance(
     capture: Annotated[Path | None, typer.Option(help="Write what the GPU answers as vectors to this folder.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
     processes: Annotated[int, typer.Option(help="Processes to use. Default: all cores.", min=0)] = 0,
+    dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Replay on the workers of a Dask cluster.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare the model with a GPU, register by register, on operands that are hard to get right.
@@ -40,12 +41,15 @@ def conformance(
 
     The exit code is 0 only if everything was compared and no bit differs.
     """
-    from mmulator.cli.output import print_json
+    from mmulator.cli.output import exclude, print_json
     from mmulator.conformance import report as reports
     from mmulator.conformance.run import Settings
     from mmulator.errors import MmulatorError
+    from mmulator.hosts import cluster_at
 
     _check(gpu, vectors, device, capture, resume, filter, report or [])
+    exclude({"--dask": dask, "--gpu": gpu}, "the GPU is that of this machine")
+    exclude({"--dask": dask, "--processes": processes or None}, "the cluster has its own")
     for name, value in (("--cases", cases), ("--seed", seed)):
         if value is not None and not gpu:
             raise MmulatorError(f"{name} goes with --gpu: vectors have their own operands")
@@ -54,9 +58,10 @@ def conformance(
         outcomes = [(settings, _run(settings, _state(settings), resume, json))]
     else:
         outcomes = []
-        for folder in _folders(vectors, device):
-            each = replace(settings, replay=str(folder))
-            outcomes.append((each, _run(each, None, False, json)))
+        with cluster_at(dask) as client:
+            for folder in _folders(vectors, device):
+                each = replace(settings, replay=str(folder))
+                outcomes.append((each, _run(each, None, False, json, client)))
     for path in report or []:
         reports.write(path, outcomes)
     if capture is not None:
@@ -112,7 +117,7 @@ def _state(settings: Settings) -> Path | None:
     return folder / "conformance" / f"gpu{settings.gpu}.jsonl" if folder else None
 
 
-def _run(settings: Settings, state: Path | None, resume: bool, quiet: bool) -> Outcome:
+def _run(settings: Settings, state: Path | None, resume: bool, quiet: bool, client: Any = None) -> Outcome:
     from mmulator.conformance.run import run
 
     if state is not None and not resume:
@@ -124,7 +129,7 @@ def _run(settings: Settings, state: Path | None, resume: bool, quiet: bool) -> O
                 progress.say(f"{row.item.name}: {row.verdict}")
             progress.update("forms", done, total)
 
-        outcome = run(settings, state, update)
+        outcome = run(settings, state, update, client)
     if not outcome.complete:
         again = "; the same command with --resume goes on" if state is not None and not settings.capture else ""
         print(f"interrupted after {len(outcome.rows)} forms{again}", file=sys.stderr)

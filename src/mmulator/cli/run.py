@@ -52,6 +52,7 @@ def run(
     seed: Annotated[int | None, typer.Option(metavar="N", help="Of the scheduler's choices.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after so long.")] = None,
     threads: Annotated[int | None, typer.Option(metavar="N", help="Cores to use. Default: all.", min=1, max=1024)] = None,
+    dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Share the blocks out on a Dask cluster.")] = None,
     expect: Annotated[Path | None, _compare(metavar="FILE", help="Arrays by argument name (.npz); of one output .npy.")] = None,
     rtol: Annotated[float | None, _compare(metavar="X", help="Pass what is within X times the reference.")] = None,
     atol: Annotated[float | None, _compare(metavar="X", help="Pass what is within X (added to --rtol's).")] = None,
@@ -78,6 +79,7 @@ def run(
     if undefined behaviour was found (--sanitize).
     """
     from mmulator.cli import findings
+    from mmulator.hosts import cluster_at
     from mmulator.jobs.job import run_job
 
     _check_save(save)
@@ -90,9 +92,14 @@ def run(
     job.show = print_ or []
     watched = _watched(job, watch or [])
     wish = None
+    if dask is not None:
+        exclude({"--dask": dask, "--threads": threads}, "each worker has threads of its own")
+        exclude({"--dask": dask, "--watch": watch or None}, "stores are listed in the order of one machine")
+        exclude({"--dask": dask, "--compare-gpu": compare_gpu}, "it is about the GPU of this machine")
     if sanitize or rules is not None or seeds or prove or strict or sarif is not None:
         exclude({"--sanitize": True, "--watch": watch or None}, "a launch is watched or sanitized")
         exclude({"--sanitize": True, "--compare-gpu": compare_gpu}, "it is another question")
+        exclude({"--sanitize": True, "--dask": dask}, "the sanitizer looks at all blocks together")
         exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")
         wish = findings.wish(seeds, rules, prove, strict)
         findings.check_sarif(sarif)
@@ -102,10 +109,11 @@ def run(
     else:
         arrays = []
         try:
-            with _where_it_was(), Progress(json, once=True) as progress:
+            with cluster_at(dask) as workers, _where_it_was(), Progress(json, once=True) as progress:
                 result = run_job(
-                    job, timeout=timeout, threads=threads, progress=_phases(progress), watch=watched, sanitize=wish
-                )
+                    job, timeout=timeout, threads=threads, progress=_phases(progress), watch=watched, sanitize=wish,
+                    workers=workers,
+                )  # fmt: skip
         except MmulatorError as error:
             raise typer.Exit(_stopped(error, json, sarif, strict)) from None
     if save is not None:

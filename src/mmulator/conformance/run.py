@@ -9,13 +9,17 @@ import json
 import os
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
+from mmulator import hosts
 from mmulator.conformance import cases, compare, kernels, vectors
 from mmulator.conformance.edges import EDGES
 from mmulator.conformance.probes import PROBES, Observation, observe
@@ -185,16 +189,21 @@ def check_suite(item: Item, backend: Backend, settings: Settings) -> Row:
     return replace(row, seconds=round(time.perf_counter() - start, 3))
 
 
-def check_vectors(item: Item, settings: Settings) -> Row:
-    """Replay the vectors of a form."""
+def stored_vectors(item: Item, settings: Settings, read: Any = vectors.read) -> list[Vector]:
+    """Of a form."""
+    _, found = read(Path(settings.replay) / f"{vectors.family(parse_mnemonic(item.mnemonic))}.npz")
+    return found[item.mnemonic]
+
+
+def check_vectors(item: Item, settings: Settings, stored: list[Vector] | None = None) -> Row:
+    """Replay the vectors of a form, which may have been read already."""
     start = time.perf_counter()
     row = Row(item, "same")
-    folder = Path(settings.replay)
+    device = Path(settings.replay).name
     try:
         form = parse_mnemonic(item.mnemonic)
-        _, stored = vectors.read(folder / f"{vectors.family(form)}.npz")
-        for v in stored[item.mnemonic]:
-            r = vectors.replay(v, folder.name)
+        for v in stored_vectors(item, settings) if stored is None else stored:
+            r = vectors.replay(v, device)
             row = replace(
                 row, subjects=row.subjects + 1, cases=row.cases + r.executions * cases.weight(form),
                 executions=row.executions + r.executions, words=row.words + r.words, wrong=row.wrong + r.wrong,
@@ -310,14 +319,17 @@ def cores() -> int:
 Progress = Callable[[int, int, Row | None], None]
 
 
-def run(settings: Settings, state: Path | None = None, progress: Progress = lambda done, total, row: None) -> Outcome:
-    """The whole suite, or what the filter leaves of it. state: a file of rows to go on from and to append to.
+def run(
+    settings: Settings, state: Path | None = None, progress: Progress = lambda done, total, row: None, client: Any = None
+) -> Outcome:
+    """The whole suite, or what the filter leaves of it. state: a file of rows to go on from and to append to. client: of a Dask
+    cluster, on which forms are checked instead of here; no GPU is asked then.
 
     A keyboard interrupt gives the outcome so far, with `complete` False.
     """
     start = time.perf_counter()
     workers = settings.processes or cores()
-    if workers == 1 or settings.replay:
+    if workers == 1 or settings.replay or client is not None:
         info = _info(settings)
     else:
         info = _apart(_info, settings)
@@ -330,7 +342,7 @@ def run(settings: Settings, state: Path | None = None, progress: Progress = lamb
     results = dict(done)
     progress(len(todo) - len(rest), len(todo), None)
     try:
-        for row in _rows(rest, settings, workers):
+        for row in _rows(rest, settings, workers) if client is None else _rows_there(rest, settings, client):
             results[row.item.name] = row
             write(row)
             progress(len([1 for i in todo if i.name in results]), len(todo), row)
@@ -367,6 +379,20 @@ def _rows(rest: list[Item], settings: Settings, workers: int) -> Iterator[Row]:
             yield from (f.result() for f in ready)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _rows_there(rest: list[Item], settings: Settings, client: Any) -> Iterator[Row]:
+    """On the workers of a Dask cluster, which are sent the vectors."""
+    order = sorted(rest, key=lambda i: -_size(i.mnemonic))
+    read = cache(vectors.read)
+    given = [(i, stored_vectors(i, settings, read) if settings.replay else None) for i in order]
+    calls = hosts.Calls(client, f"mmulator-{uuid.uuid4().hex}", _check_there, settings, given)
+    with closing(calls.results()) as results:
+        yield from (row for _, row in results)
+
+
+def _check_there(settings: Settings, key: str, item: Item, stored: list[Vector] | None) -> Row:
+    return check_vectors(item, settings, stored) if settings.replay else check(item, make_backend(settings), settings)
 
 
 def _size(mnemonic: str) -> int:

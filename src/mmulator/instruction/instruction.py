@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError, UnsupportedError, short_traceback, shown
 from mmulator.floating import in_plain_floats
-from mmulator.instruction import execution
+from mmulator.hosts import is_lazy
+from mmulator.instruction import chunks, execution
 from mmulator.instruction.operands import check_signs, words
 from mmulator.isa.form import Form
 from mmulator.isa.names.instruction import parse_instruction
@@ -146,7 +147,8 @@ class Instruction:
         too), or as raw unsigned integers of
         their size (at least 8 bits; b1 as 0 and 1). Sparse: A is dense with the zeros its granularity asks for, or
         what `sparse.compress` gave. Block scaling: scale_a [..., M, S], scale_b [..., S, N] with S = the scale_vec
-        size. imm_scale_a, imm_scale_b: 1 or -1, of wgmma on float types.
+        size. imm_scale_a, imm_scale_b: 1 or -1, of wgmma on float types. Where an operand is an array of Dask's so is the result,
+        with chunks of the leading dimensions, computed when it is asked for.
         Raises OperandError for wrong shapes or dtypes, UnsupportedError where a device lacks the instruction.
         """
         form = self.form
@@ -155,6 +157,11 @@ class Instruction:
                 f"{form} multiplies no matrices", hint="use `execute`, or a kernel for instructions that order others"
             )
         execution.check_device(form, device)
+        check_signs(form, imm_scale_a, imm_scale_b)
+        operands = {"A": A, "B": B, "C": C, "scale_a": scale_a, "scale_b": scale_b}
+        if any(map(is_lazy, operands.values())):
+            signs = {"imm_scale_a": imm_scale_a, "imm_scale_b": imm_scale_b}
+            return chunks.batch(partial(_compute, instruction=form.mnemonic, device=device, **signs), form, operands)
         key = dot_key(form)
         indices = None
         b = _matrix("B", form.btype, B, (form.k, form.n))
@@ -172,7 +179,6 @@ class Instruction:
         else:
             a = _matrix("A", form.atype, A, (form.m, form.k))
         c = None if C is None else _matrix("C", form.ctype or form.dtype, C, (form.m, form.n))
-        check_signs(form, imm_scale_a, imm_scale_b)
         if form.block_scale:
             scale_a = _matrix("scale_a", form.stype, scale_a, (form.m, form.scale_vec))
             scale_b = _matrix("scale_b", form.stype, scale_b, (form.scale_vec, form.n))
@@ -209,6 +215,11 @@ class Instruction:
         a device lacks the instruction.
         """
         return execution.execute(self.form, device, operands, strict=strict)
+
+
+def _compute(A: Any, B: Any, C: Any, instruction: str, **more: Any) -> Array:
+    """Of chunks, in any process."""
+    return Instruction.parse(instruction).compute(A, B, C, **more)
 
 
 @lru_cache(maxsize=1024)

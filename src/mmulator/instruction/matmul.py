@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError, short_traceback
 from mmulator.floating import in_plain_floats
-from mmulator.instruction import execution
+from mmulator.hosts import is_lazy
+from mmulator.instruction import chunks, execution
 from mmulator.instruction.instruction import Instruction
 from mmulator.instruction.operands import check_signs
 from mmulator.interop import as_array
@@ -47,6 +49,8 @@ def matmul(
     every k / scale_vec elements.
     imm_scale_a, imm_scale_b: as wgmma's operands, on every step.
     The result has the NumPy dtype of the instruction's D.
+    Where an operand is an array of Dask's so is the result, which is computed when it is asked for: chunks of any M and N, those
+    along K one behind the other (docs/dask.md).
     Raises OperandError for wrong shapes or dtypes, UnsupportedError where the device lacks the instruction.
     """
     i = instruction if isinstance(instruction, Instruction) else Instruction.parse(instruction)
@@ -55,6 +59,10 @@ def matmul(
         raise OperandError(f"{form} multiplies no matrices", hint="use an mma, wgmma.mma_async or wmma.mma instruction")
     execution.check_device(form, device)
     check_signs(form, imm_scale_a, imm_scale_b)
+    operands = {"A": A, "B": B, "C": C, "scale_a": scale_a, "scale_b": scale_b}
+    if any(map(is_lazy, operands.values())):
+        signs = {"imm_scale_a": imm_scale_a, "imm_scale_b": imm_scale_b}
+        return chunks.product(partial(matmul, instruction=form.mnemonic, device=device, **signs), form, operands)
     b = _raw("B", form.btype, B)
     if isinstance(A, sparse.Compressed):
         a, shape = _raw("A", form.atype, A.values), A.shape

@@ -6,8 +6,10 @@ from mmulator.instruction.operands import Array, Operands, batch, check_metadata
 from mmulator.isa.form import Form
 from mmulator.layouts import scales
 from mmulator.layouts.places import BY_LANE
+from mmulator.twin import batches
 from mmulator.twin.places import product_for, scale_step
 from mmulator.twin.registers import run
+from mmulator.twin.wide import widens
 
 
 def mma(form: Form, device: str, o: Operands) -> Array:
@@ -20,8 +22,10 @@ def mma(form: Form, device: str, o: Operands) -> Array:
     if form.block_scale:
         scale_a, scale_b = (column(form, f"scale_{side}_data", o[f"scale_{side}_data"]) for side in "ab")
         select = (_scale_selector(form, "a", o), _scale_selector(form, "b", o))
-    product = product_for(form, device, selector, BY_LANE)
     leading = batch(a=(a, 2), b=(b, 2), c=(c, 2), e=(e, 1), scale_a_data=(scale_a, 1), scale_b_data=(scale_b, 1))
+    if widens(form) and not (form.sparse or form.block_scale):
+        return batches.run(form, device, a, b, c, leading)
+    product = product_for(form, device, selector, BY_LANE)
     return run(product, a, b, c, e, scale_a, scale_b, batch=leading, select=select)
 
 

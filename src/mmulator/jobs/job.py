@@ -255,10 +255,10 @@ def read_expectation(
 # running ------------------------------------------------------------------------------------------------------------
 def run_job(
     job: Job, *, timeout: float | None = None, threads: int | None = None, progress: Progress | None = None,
-    watch: Sequence[Watched] = (), sanitize: Wish | None = None,
+    watch: Sequence[Watched] = (), sanitize: Wish | None = None, workers: Any = None,
 ) -> JobResult:  # fmt: skip
     """Load, launch, compare. Arrays of the job's arguments are updated in place. sanitize: what the sanitizer is asked for; of
-    several seeds the first decides what is in the arrays."""
+    several seeds the first decides what is in the arrays. workers: a client of a Dask cluster."""
     if timeout is not None and not timeout > 0:
         raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
     module = Module.load(job.ptx)
@@ -280,7 +280,7 @@ def run_job(
     )  # fmt: skip
     judged = None
     if sanitize is None:
-        report = launch(seed=job.seed, progress=progress, watch=watch)
+        report = launch(seed=job.seed, progress=progress, watch=watch, workers=workers)
     else:
         again = partial(_shuffled, kernel, job, values, timeout)
         looking = partial(launch, sanitize="strict", watch=watch)

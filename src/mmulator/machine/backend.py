@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mmulator.findings import Finding
     from mmulator.machine.launch.arguments import Arguments
     from mmulator.machine.launch.sanitizer import Sanitizer
+    from mmulator.machine.launch.touched import Touched
     from mmulator.machine.launch.watch import Store, Watches
     from mmulator.machine.launch.work import Work
     from mmulator.ptx.tree import Module as Tree
@@ -67,7 +68,9 @@ class Request:
     GPU: seed of the scheduler's choices, threads of the host, seconds that it may take, whom to tell how far it is,
     elements whose stores are noted, what looks for undefined behaviour, whether the seed chooses the order in which blocks
     begin, too. slice: blocks of code after which another warp has its turn, or another block of the grid, at most, as the seed
-    has it; 0: as many as ever. cluster: blocks of a cluster; None where neither the launch nor the kernel says it.
+    has it; 0: as many as ever. part: clusters of the grid that alone are run, from the first to before the second. meanwhile: is
+    called every few milliseconds; what it raises ends the launch. touched: what notes the bytes that are read and written.
+    cluster: blocks of a cluster; None where neither the launch nor the kernel says it.
     cooperative: all blocks are resident at once, and may wait for each other. counts_clusters: a driver is given the grid in
     clusters (.blocksareclusters); here it is in blocks.
     """
@@ -85,6 +88,9 @@ class Request:
     sanitizer: Sanitizer | None = None
     shuffled: bool = False
     slice: int = 0
+    part: tuple[int, int] | None = None
+    meanwhile: Callable[[], None] | None = None
+    touched: Touched | None = None
     cluster: tuple[int, int, int] | None = None
     cooperative: bool = False
     counts_clusters: bool = False

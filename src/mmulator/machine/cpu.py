@@ -65,9 +65,10 @@ class Cpu:
         watches = request.watches
         threads = request.threads or (1 if watches else None)
         try:
-            subscriber = request.sanitizer or watches
+            subscriber = request.sanitizer or watches or request.touched
             grid, spare = grid_for(kernel, shape, request.arguments, request.seed, threads, subscriber)
-            workers = Workers(grid, request.progress, spare, request.seed if request.shuffled else None, request.slice)
+            shuffled = request.seed if request.shuffled else None
+            workers = Workers(grid, request.progress, spare, shuffled, request.slice, request.part, request.meanwhile)
             outcome = workers.run(request.timeout)
             kernel.blocks.ran(outcome.seconds)
         except ExecutionFault as fault:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mmulator.codegen.locks import TimeUp, time_limit
 from mmulator.demangle import choose, demangle
@@ -43,6 +43,9 @@ from mmulator.ptx.text import read_source
 from mmulator.ptx.tree import Function
 from mmulator.ptx.tree import Module as Tree
 from mmulator.tables import element, html_table
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 Progress = Callable[[str, int, int], None]
 CPU = Cpu()
@@ -263,6 +266,7 @@ class Kernel:
         watch: Sequence[Watched] = (),
         cluster: int | Sequence[int] | None = None,
         cooperative: bool = False,
+        workers: Client | None = None,
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
 
@@ -279,7 +283,8 @@ class Kernel:
         resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).
         sanitize: undefined behaviour is looked for, and is in the report's `findings`; "strict": what everybody's compilers
         do against the letter, too; "raise": the first of severity error is raised when the kernel has run. What is raised
-        meanwhile has the findings so far (`error.findings`).
+        meanwhile has the findings so far (`error.findings`). workers: a distributed.Client, on whose Dask cluster the blocks run;
+        blocks that write the same bytes or use each other's results are refused, and nothing is stored then.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then),
         UndefinedBehaviour.
@@ -291,10 +296,17 @@ class Kernel:
         if progress is not None and not callable(progress):
             raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
         device = device or self.module.default_device
+        if workers is not None:
+            from mmulator.machine.spread import launch as spread
+
+            spread.check(cooperative=cooperative, watch=watch not in ((), []), sanitize=sanitize, threads=threads is not None)
         request = self.request(
             grid, block, args, shared, device, seed=seed, threads=threads, timeout=timeout, progress=progress, watch=watch,
             cluster=cluster, cooperative=cooperative, sanitize=sanitize,
         )  # fmt: skip
+        if workers is not None:
+            source, parsed = self.module.tree.source, self.module.parse_seconds
+            return spread.launch(workers, source, self.module.image, self.name, device, request, self.static_shared, parsed)
         subscriber = request.sanitizer or request.watches
         options = CompileOptions(events=subscriber.instrument) if subscriber else DEFAULT
         options = in_clusters(options, request.cluster)

@@ -98,6 +98,10 @@ WatchEntry = Struct("WatchEntry", [
     ("order", u64), ("cta", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64),
 ])  # fmt: skip
 
+# Memory of which a launch notes each byte that is read or written (runtime/touched.py), a row for each slot of addresses. start:
+# address of its first byte; read, written: a bit for each byte, null where nothing is noted; first: the bit of its first byte.
+Touched = Struct("Touched", [("start", u64), ("read", ptr_to(u64)), ("written", ptr_to(u64)), ("first", u64)])
+
 # A function of the kernel: its first block of code, and its frames in a warp's register file (program/calls.py).
 Callee = Struct("Callee", [("entry", i32), ("cycle", u32), ("offset", u32), ("stride", u32), ("end", u32)])
 
@@ -144,6 +148,7 @@ Launch = Struct(
         ("workspace", u64),  # address of what the CTAs of a cooperative grid share, or 0
         ("sanitizer", ptr),  # what a sanitized launch knows besides: a SanitizedLaunch (machine/sanitizer/state.py), or null
         ("slice", u64),  # blocks of code of a warp's turn: 1 to so many, as the seed has it; 0: as many as ever
+        ("touched", ptr_to(Touched)), ("touched_slots", u64),
     ],
 )
 

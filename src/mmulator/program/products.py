@@ -42,7 +42,10 @@ class Tile:
 
 @dataclass(frozen=True)
 class Group:
-    """Products of one form that are all done where the last of them stands; `first`, `last`: numbers in the body."""
+    """Products of one form (and sparsity selector) that are all done where the last of them stands.
+
+    first, last: numbers in the body.
+    """
 
     form: Form
     tiles: tuple[Tile, ...]
@@ -72,7 +75,7 @@ _SEVERAL = _Chain()
 
 
 class _Finder:
-    def __init__(self, block: Block, live_out: Collection[str], joins: Callable[[Form], bool]) -> None:
+    def __init__(self, block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> None:
         self.body, self.joins = block.body, joins
         self.facts = [uses_and_defs(ins) for ins in block.body]
         self.live_out = live_out
@@ -90,6 +93,7 @@ class _Finder:
 
     def start(self) -> None:
         self.form: Form | None = None
+        self.selector: Tokens = ()  # of the metadata
         self.chains: list[_Chain] = []
         self.pending: dict[str, _Chain] = {}  # registers whose value is not there yet
         self.factors: set[str] = set()  # registers of A and B that products were given
@@ -105,7 +109,7 @@ class _Finder:
     def find(self) -> list[Group]:
         for n, ins in enumerate(self.body):
             uses, defs = self.facts[n]
-            if ins.effects.multiplies and ins.guard is None and self.joins(ins.form):
+            if ins.guard is None and self.joins(ins):
                 self.product(n, ins)
             elif ins.effects.pinned or not self.pending.keys().isdisjoint(uses | defs):
                 self.close()
@@ -117,9 +121,10 @@ class _Finder:
     def product(self, n: int, ins: Instruction) -> None:
         d, _, _, c = (_tokens((o,)) for o in ins.operands[:4])
         factors = {name for o in (*sides(ins)[0], *sides(ins)[1]) for name in registers_of(o)}
-        if self.form != ins.form or not self.may_join(n, d, c, factors):
+        selector = _tokens(ins.operands[5:6]) if ins.form.sparse else ()
+        if self.form != ins.form or self.selector != selector or not self.may_join(n, d, c, factors):
             self.close()
-        self.form = ins.form
+        self.form, self.selector = ins.form, selector
         chain = self.continued(d, c)
         if chain is None:
             chain = _Chain()
@@ -150,7 +155,9 @@ class _Finder:
 
     def continued(self, d: Tokens, c: Tokens) -> _Chain | None:
         """The chain whose last D is this C."""
-        names = _names(c) if self.form is not None and self.form.ctype == self.form.dtype else []
+        form = self.form
+        chains = form is not None and form.ctype == form.dtype and not (form.sparse or form.block_scale)
+        names = _names(c) if chains else []
         chain = self.pending.get(names[0]) if names else None
         return chain if chain is not None and chain.d == c else None
 
@@ -199,7 +206,7 @@ def _tiles(chains: list[_Chain]) -> Iterable[Tile]:
         left = again
 
 
-def groups(block: Block, live_out: Collection[str], joins: Callable[[Form], bool]) -> list[Group]:
-    """Every product of the block whose form `joins`, in groups that are done in this order. live_out: registers that are read
+def groups(block: Block, live_out: Collection[str], joins: Callable[[Instruction], bool]) -> list[Group]:
+    """Every product of the block that `joins`, in groups that are done in this order. live_out: registers that are read
     behind the block."""
     return _Finder(block, live_out, joins).find()

@@ -22,6 +22,7 @@ from mmulator.twin.slow import after_function, load_function, scale_exponents, s
 from mmulator.twin.tile import BYTES, OUTLINED, SIGN, D, F, Row, Slots
 
 ZERO_C, NEGATE_A, NEGATE_B = 1, 2, 4  # flags
+CORE_POINTERS = 5  # parameters of `core` behind the flags, all of which may be null
 
 
 def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:

@@ -22,7 +22,7 @@ from mmulator.codegen.types import Ty, boolean, i32, i64, ptr, ptr_to, u8, u16, 
 from mmulator.codegen.values import Value
 from mmulator.isa.form import Form
 from mmulator.layouts import Fragment, fragment
-from mmulator.layouts.places import operand_places, register_elements
+from mmulator.layouts.places import BY_LANE, BY_REGISTER, operand_places, register_elements
 
 Index = NDArray[np.int64]
 Where = Callable[[int], Value]  # a chunk's number to its address
@@ -139,16 +139,22 @@ def spread(where: Where, elements: Index, bits: int, source: Value, pitch: Any, 
 
 
 # functions of a form's operands -----------------------------------------------------------------------------------------
-def registers_at(at: Value, regs: Value, own: Value, f: Fragment) -> Where:
-    """Macro: where the chunks of a fragment lie whose registers' places are at[0], at[1], ..."""
+def place_of(at: Value, regs: Value, own: Value) -> Value:
+    """Macro: address of a place."""
+    return select(at < 0, own, regs) + i64(at & (OWN - 1))
+
+
+def registers_at(at: Value, regs: Value, own: Value, f: Fragment, order: str) -> Where:
+    """Macro: where the chunks of a fragment lie whose registers' places are at[0], at[1], ...; by lane: at `regs`."""
+    if order == BY_LANE:
+        return lambda chunk: regs + chunk * CHUNK
     known: dict[int, Value] = {}
     chunks = f.lanes * f.register_bits // 8 // CHUNK
 
     def where(chunk: int) -> Value:
         register, part = divmod(chunk, chunks)
         if register not in known:
-            place = at[register]
-            known[register] = select(place < 0, own, regs) + i64(place & (OWN - 1))
+            known[register] = place_of(at[register], regs, own)
         return known[register] + part * CHUNK
 
     return where
@@ -165,30 +171,30 @@ _functions: dict[str, Native] = {}
 
 
 @lru_cache(maxsize=2048)
-def lines_function(form: Form, name: str, swap: bool) -> Native:
+def lines_function(form: Form, name: str, swap: bool, order: str = BY_REGISTER) -> Native:
     """Operand a, b or c of a form as lines along k (c: along n), of the transposed product if `swap`.
 
     regs, own: bases of the places at[0], at[1], ... of its registers. pitch: bytes from a line to the next.
     """
     f = fragment(form, name)
-    places = operand_places(form, name, (name == "b") if name in "ab" else swap)[0]
+    places = operand_places(form, name, (name == "b") if name in "ab" else swap, order)[0]
     partly = (f.shift, f.width) if f.width < f.bits else (0, 0)
 
     def lines(at: ptr_to(i32), regs: ptr, own: ptr, out: ptr, pitch: i64) -> None:
-        collect(registers_at(at, regs, own, f), places, f.bits, out, pitch, *partly)
+        collect(registers_at(at, regs, own, f, order), places, f.bits, out, pitch, *partly)
 
-    symbol = _symbol("lines", f, places)
+    symbol = _symbol("lines" if order == BY_REGISTER else "lines_of_lanes", f, places)
     return _functions.setdefault(symbol, Native(lines, symbol))
 
 
 @lru_cache(maxsize=2048)
-def registers_function(form: Form, swap: bool) -> Native:
+def registers_function(form: Form, swap: bool, order: str = BY_REGISTER) -> Native:
     """The registers of d from lines along n, or along m if `swap`."""
     f = fragment(form, "d")
-    elements, length = register_elements(form, "d", swap), form.m if swap else form.n
+    elements, length = register_elements(form, "d", swap, order), form.m if swap else form.n
 
     def registers(at: ptr_to(i32), regs: ptr, own: ptr, lines: ptr, pitch: i64) -> None:
-        spread(registers_at(at, regs, own, f), elements, f.bits, lines, pitch, length)
+        spread(registers_at(at, regs, own, f, order), elements, f.bits, lines, pitch, length)
 
-    symbol = _symbol(f"registers_{length}", f, elements)
+    symbol = _symbol(f"registers_{length}" if order == BY_REGISTER else f"lanes_{length}", f, elements)
     return _functions.setdefault(symbol, Native(registers, symbol))

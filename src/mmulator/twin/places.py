@@ -179,10 +179,18 @@ def index_table(keep: list[Any], form: Form, selector: int) -> int:
 def _scale_tables(product: Product) -> None:
     """Where the bytes of scale-a-data and scale-b-data lie, in the order of scale_a [m][S] and scale_b [S][n]."""
     product.table["scales"] = product.form.scale_vec
+    for name, values in scale_maps(product.form).items():
+        product.store(name, values)
+
+
+def scale_maps(form: Form) -> dict[str, Index]:
+    """The bytes of scale-a-data and scale-b-data that are factors if both selectors are 0: of scale_a [m][S], scale_b [S][n]."""
+    maps = {}
     for side in "ab":
-        lane, byte = scales.places(product.form, side, 0, 0)
+        lane, byte = scales.places(form, side, 0, 0)
         at = 4 * lane[:, None] + byte
-        product.store(f"scale_{side}_map", at if side == "a" else at.T)
+        maps[f"scale_{side}_map"] = at if side == "a" else at.T
+    return maps
 
 
 def scale_step(form: Form, side: str) -> int:

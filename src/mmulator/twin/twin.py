@@ -63,6 +63,12 @@ class Twin:
         return self.library.address("dot")
 
     @cached_property
+    def fused_core(self) -> int:
+        """`core` of a fused dot product (fused.py), for a caller that sets the rounding mode toward zero and back: as `dot`, and
+        CORE_POINTERS more; 0 for other arithmetic."""
+        return self.library.address("dot_core") if profile_for(self.key, self.device).method in ("fused", "halves") else 0
+
+    @cached_property
     def dot_steps(self) -> int:
         """0 where there is none."""
         return self.library.address("dot_steps") if self.steps else 0

@@ -20,9 +20,11 @@ DRAIN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 class Subscriber(Protocol):
     """Who sees the events of a launch. instrument: what its kernel is compiled for (CompileOptions.events). calls: its native
-    functions call Python. grid, resident: of grid.py and resident.py, which know this file."""
+    functions call Python. each: it looks at clusters one by one. grid, resident: of grid.py and resident.py, which know this
+    file."""
 
     calls: bool
+    each: bool
 
     @property
     def instrument(self) -> Instrument: ...

@@ -29,6 +29,7 @@ class Sanitizer:
     """Subscriber of one launch (launch/events.py)."""
 
     calls = False  # what has no room in a table is counted
+    each = True
 
     def __init__(self, rules: frozenset[str] | None = None, strict: bool = False) -> None:
         """rules: names of those that are told of; None: all, but those of severity note unless it is `strict`."""

@@ -54,6 +54,7 @@ class Watches:
     """What is watched, as the machine reads it, and the stores that it saw."""
 
     calls = True  # when a log is full
+    each = True
 
     def __init__(self, watched: Sequence[Watched], args: Sequence[Any], arguments: Arguments) -> None:
         self.elements: list[tuple[int, tuple[int, ...]]] = []

@@ -116,14 +116,16 @@ class Workers:
     """Threads of the host that take clusters until none is left, one fails, or the caller stops them."""
 
     def __init__(
-        self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = (), shuffled: int | None = None, slice: int = 0
-    ) -> None:
-        """shuffled: the seed of the order in which clusters begin; None: in order. slice: as Request has it."""
-        self.grid, self.progress = grid, progress
+        self, grid: Grid, progress: Progress | None, spare: Sequence[Resident] = (), shuffled: int | None = None, slice: int = 0,
+        part: tuple[int, int] | None = None, meanwhile: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        """shuffled: the seed of the order in which clusters begin; None: in order. slice, part, meanwhile: Request's."""
+        self.grid, self.progress, self.meanwhile = grid, progress, meanwhile
         self.lock = threading.Lock()
         self.news: threading.Condition | None = None  # a cluster may be taken, or a thread is done; where there are threads
         size = grid.shape.cluster_size
-        self.size, self.clusters = size, grid.shape.clusters
+        begin, end = part or (0, grid.shape.clusters)
+        self.size, self.clusters = size, end - begin
         room = check_host(grid.cluster_bytes, grid.workers)
         if grid.shape.cooperative and room < self.clusters:
             held = f"{room * size} of the {grid.shape.ctas} blocks"
@@ -132,6 +134,8 @@ class Workers:
         self.line = grid.line  # of those that have not begun
         if shuffled is not None:
             self.line.begin(self.clusters, *order(self.clusters, self.most, shuffled))
+        elif part is not None:
+            self.line.begin(end, taken=begin)
         self.finished = 0
         self.waiting: deque[Resident] = deque()  # set aside half-done
         self.spare, self.residents = list(spare), list(spare)  # memory of clusters that nobody uses, and all of it
@@ -140,6 +144,7 @@ class Workers:
         self.taken = 0  # clusters that were taken while others waited
         self.active = 0  # threads besides the caller's
         self.called: set[int] = set()  # those of them that have not come yet
+        self.single = grid.subscriber is not None and grid.subscriber.each  # clusters go one by one
         self.alone = not (grid.kernel.prints or (grid.subscriber and grid.subscriber.calls))  # the caller works, too
         self.error: BaseException | None = None
         self.counts = _counters(grid.workers, len(grid.kernel.code))
@@ -197,7 +202,7 @@ class Workers:
             if self.news is not None:
                 self.news.notify_all()
             if done and self.progress:
-                self.progress(self.finished * self.size, self.grid.shape.ctas)
+                self.progress(self.finished * self.size, self.clusters * self.size)
             return bool(begun) and not over
 
     def _run(self, resident: Resident, worker: int) -> None:
@@ -216,7 +221,7 @@ class Workers:
         while True:
             budget = self.piece if counted is None else min(self.piece, counted.left)
             resident.others[0] = self.finished + 1 < self.clusters
-            resident.single[0] = subscriber is not None or bool(self.waiting)
+            resident.single[0] = self.single or bool(self.waiting)
             result = native(cluster, budget)
             now = time.perf_counter()
             if number != resident.number:  # another has begun meanwhile
@@ -237,9 +242,9 @@ class Workers:
                 self.look(now)
         if subscriber is not None:
             subscriber.settle(cluster)
+            finished = self.finished  # before the look: others finish meanwhile
             begun = self._begun()
-            all_of_them = len(begun) == self.clusters - self.finished  # that are not over
-            if all_of_them and subscriber.stalled(begun, self.finished):
+            if len(begun) == self.clusters - finished and subscriber.stalled(begun, finished):
                 raise self._told(describe_livelock(begun), *begun)
         if result in (Stop.EXITED, Stop.INTERRUPTED):
             self._settle(resident, True)
@@ -307,6 +312,8 @@ class Workers:
             if more > 0:
                 self.joined = float("inf")
                 self.join_in(more)
+        if self.meanwhile is not None:
+            self.meanwhile()
         if now > self.improved:
             self.improved = float("inf")
             self.grid.kernel.blocks.improve()
@@ -343,7 +350,7 @@ class Workers:
             self.deadline = start + timeout
         self.joined = start + MOMENT
         if self.progress:
-            self.progress(0, grid.shape.ctas)
+            self.progress(0, self.clusters * self.size)
         try:
             if not self.alone:
                 self.joined = float("inf")
@@ -383,7 +390,7 @@ class Workers:
 
     def _how_far(self) -> str:
         shape = self.grid.shape
-        return f"{self.finished * shape.cluster_size} of {shape.ctas} blocks are done"
+        return f"{self.finished * shape.cluster_size} of {self.clusters * shape.cluster_size} blocks are done"
 
     def _too_late(self, timeout: float | None) -> LimitReached:
         where, first = unfinished(self.grid, self._begun())

@@ -40,14 +40,14 @@ def mma(e: Emitter, ins: Instruction) -> None:
 
 
 def multiply(e: Emitter, ins: Instruction, form: Form) -> None:
-    if join(e, ins):
-        return
     d, a, b, c, *rest = ins.operands
     selector, metadata = 0, null(u32)
     if form.sparse:
         selector, metadata = selector_of(rest[1]), registers(e, rest[0])
         metadata_of(e, form, metadata, selector)
         rest = rest[2:]
+    if join(e, ins):
+        return
     factors, select = [null(u8)] * 2, [constant(e.b, u32, 0)] * 2
     if form.block_scale:
         scale_a, ids_a, scale_b, ids_b = rest

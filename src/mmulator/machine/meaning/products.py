@@ -11,17 +11,19 @@ from numpy.typing import NDArray
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import ptr_to, u8
 from mmulator.codegen.values import Value
+from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
 from mmulator.machine.emit.block import LANES, storage_type
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
-from mmulator.machine.meaning.matrix_operands import table_pointer
+from mmulator.machine.meaning.matrix_operands import selector_of, table_pointer
 from mmulator.machine.meaning.operands import elements
 from mmulator.machine.state import Cta
 from mmulator.program.products import Group, Tile, groups
-from mmulator.ptx.tree import Instruction, Operand, Reg
+from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 from mmulator.twin.lines import OWN
+from mmulator.twin.places import scale_step
 from mmulator.twin.wide import Wide, WideTable, wide, wide_product, widens
 
 Places = NDArray[np.int64]
@@ -51,13 +53,19 @@ class Pending:
 
 def _count(form: Form, name: str) -> tuple[int, int]:
     """Registers of an operand, and bits of one."""
+    if name not in "abcd":  # metadata, scale factors
+        return 1, 32
     f = fragment(form, name)
     return f.registers, f.register_bits
 
 
 def _empty(form: Form, tile: Tile) -> dict[str, Places]:
     grid = {"a": (tile.steps, tile.rows), "b": (tile.steps, tile.columns)}
-    return {x: np.zeros((*grid.get(x, (tile.rows, tile.columns)), _count(form, x)[0]), np.int64) for x in "abcd"}
+    out = {x: np.zeros((*grid.get(x, (tile.rows, tile.columns)), _count(form, x)[0]), np.int64) for x in "abcd"}
+    lines = {"e": tile.rows} if form.sparse else {}
+    if form.block_scale:
+        lines |= {"scale_a": tile.rows, "scale_b": tile.columns, "select_a": tile.rows, "select_b": tile.columns}
+    return out | {x: np.zeros((count, 1), np.int64) for x, count in lines.items()}
 
 
 def _bytes(pending: Pending) -> int:
@@ -65,13 +73,37 @@ def _bytes(pending: Pending) -> int:
     return sum(places.size * _count(form, x)[1] * LANES // 8 for at in pending.at for x, places in at.items())
 
 
+def joins(ins: Instruction) -> bool:
+    """Whether an instruction may be done with others: selectors of scale factors in registers are read where it stands."""
+    if not (ins.effects.multiplies and widens(ins.form)):
+        return False
+    pairs = (pair for _, pair in _scales(ins).values())
+    return all(isinstance(o, Immediate) for pair in pairs for o in elements(pair))
+
+
+def _scales(ins: Instruction) -> dict[str, tuple[Operand, Operand]]:
+    """Scale factors and selectors of a and of b."""
+    if not ins.form.block_scale:
+        return {}
+    a, pair_a, b, pair_b = ins.operands[-4:]
+    return {"a": (a, pair_a), "b": (b, pair_b)}
+
+
+def _scale(e: Emitter, pending: Pending, ins: Instruction, at: dict[str, Places], side: str, line: int) -> None:
+    if side in (scales := _scales(ins)):
+        factors, pair = scales[side]
+        byte, thread = (must_be(o, Immediate).value for o in elements(pair))
+        at[f"scale_{side}"][line] = _taken(e, pending, ins.form, f"scale_{side}", factors)
+        at[f"select_{side}"][line] = byte + thread * scale_step(ins.form, side)
+
+
 def prepare(e: Emitter) -> None:
     """Find the groups of a block that is about to be written."""
     body = e.block.body
-    if e.seen or not any(ins.effects.multiplies and widens(ins.form) for ins in body):
+    if e.seen or not any(map(joins, body)):
         return
     most = 0
-    for group in groups(e.block, e.frame.live_out[e.block.index], widens):
+    for group in groups(e.block, e.frame.live_out[e.block.index], joins):
         pending = Pending(group, body[group.last], [_empty(group.form, tile) for tile in group.tiles])
         most = max(most, _bytes(pending))
         for number, tile in enumerate(group.tiles):
@@ -92,8 +124,12 @@ def join(e: Emitter, ins: Instruction) -> bool:
     d, a, b, c = ins.operands[:4]
     if share.column == 0:
         at["a"][share.step, share.row] = _taken(e, pending, form, "a", a)
+        if form.sparse:
+            at["e"][share.row] = _taken(e, pending, form, "e", ins.operands[4])
+        _scale(e, pending, ins, at, "a", share.row)
     if share.row == 0:
         at["b"][share.step, share.column] = _taken(e, pending, form, "b", b)
+        _scale(e, pending, ins, at, "b", share.column)
     if share.step == 0:
         at["c"][share.row, share.column] = _taken(e, pending, form, "c", c)
     if share.step == tile.steps - 1:
@@ -146,8 +182,9 @@ def _finish(e: Emitter, pending: Pending) -> None:
     group, body = pending.group, e.block.body
     bits = _count(group.form, "d")[1]
     scratch = cast_ptr(Cta, e.warp("cta")).field("scratch")
+    selector = selector_of(pending.last.operands[5]) if group.form.sparse else 0
     for tile, at in zip(group.tiles, pending.at):
-        product = wide_product(group.form, e.device, tile.rows, tile.columns, tile.steps, at)
+        product = wide_product(group.form, e.device, tile.rows, tile.columns, tile.steps, at, selector)
         table = table_pointer(e, WideTable, ("wide", e.block.index, tile.products), partial(_keep, product))
         e.call(wide, table, scratch, e.regs, e.own)
     for tile, at in zip(group.tiles, pending.at):

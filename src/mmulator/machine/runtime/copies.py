@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, load, popcount, store, trailing_zeros
+from mmulator.codegen.lang import native, unrolled
+from mmulator.codegen.ops import cast_ptr, load, mask_bits, minimum, popcount, prefetch, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.machine.runtime.events import READ, WRITE, Access, completed, copy_signals
 from mmulator.machine.runtime.faults import fault
@@ -13,6 +13,8 @@ from mmulator.machine.runtime.pending import entry, has_room, issue, make_room, 
 from mmulator.machine.runtime.windows import translate_global, translate_shared
 from mmulator.machine.state import COPIES, Completes, FaultKind, Warp
 
+U8, U32 = u8.vec(32), u32.vec(32)
+LANES_OF_LINE = 4  # that copy 16 bytes each, of one line of the host's caches
 READ_LATER, WRITE_LATER = READ | int(Access.LATER), WRITE | int(Access.LATER)
 
 
@@ -24,6 +26,11 @@ def carry_out_copy(w: ptr_to(Warp), number: u64, end: u64) -> u32:
     completed(w, e.mask, READ_LATER | WRITE_LATER)
     left = e.mask
     n = e.bytes
+    if (left & mask_bits(load(U8, e.valid) != 16)) == 0:
+        while left != 0:
+            whole = trailing_zeros(left)
+            left = left & (left - 1)
+            store(load(u8.vec(16), e.source[whole]), e.target[whole])
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
@@ -48,14 +55,7 @@ def copy_sources(
     w: ptr_to(Warp), reading: u32, at: ptr_to(u64), bytes: u32, valid: ptr_to(u8), site: u32, out: ptr_to(ptr)
 ) -> u32:
     """Source addresses of the lanes in `reading`: aligned to the size of the copy, and `valid` bytes long."""
-    left = reading
-    whole = u32(1)
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
-        if u32(valid[lane]) != bytes:
-            whole = u32(0)
-    if whole != 0:
+    if (reading & mask_bits(load(U8, valid) != u8(bytes))) == 0:
         return translate_global(w, reading, at, bytes, READ_LATER, site, out)
     left = reading
     while left != 0:
@@ -86,19 +86,13 @@ def cp_async(
     ok = translate_shared(w, mask, to, bytes, WRITE_LATER, site, e.target)
     if ok == 0:
         return
-    reading = u32(0)
-    left = ok
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
-        n = valid[lane]
-        if n > bytes:
-            n = bytes
-        e.valid[lane] = u8(n)
-        if n != 0:
-            reading = reading | (u32(1) << lane)
+    sizes = minimum(load(U32, valid), bytes)
+    store(U8(sizes), e.valid)
+    reading = ok & mask_bits(sizes != 0)
     if reading != 0 and copy_sources(w, reading, source, bytes, e.valid, site, e.source) == 0:
         return
+    for lane in unrolled(0, 32, LANES_OF_LINE):
+        prefetch(e.source[lane])
     e.mask = ok
     e.bytes = bytes
     e.operation.completes = Completes.GROUP

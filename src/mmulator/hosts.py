@@ -1,0 +1,233 @@
+"""Other machines: a Dask cluster, as far as all who use one know it. Dask is loaded by who has a client, or asks for one.
+
+Work is cut into calls of a function, each of which depends on its arguments alone. So the scheduler runs a call again whose
+worker died; and where the arguments that all calls have in common died with it, they are sent again here.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from mmulator.errors import LaunchError, MmulatorError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+INSTALL = 'pip install "mmulator[cluster]"'
+PATIENCE = 10.0  # seconds until a cluster is said to have no workers, or no scheduler
+AGAIN = 3  # times that what all calls have in common is sent again
+ROUND = 0.2  # seconds until who waits looks up
+_stopped: deque[str] = deque(maxlen=4096)  # keys of calls that are to stop; in the processes of workers
+
+
+# clients ------------------------------------------------------------------------------------------------------------
+def client_of(value: Any, what: str = "workers") -> Client:
+    """A client that can be used. Raises LaunchError."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None or not isinstance(value, distributed.Client):
+        raise LaunchError(
+            f"{what} is of type {type(value).__name__}, not a distributed.Client",
+            hint=f'{INSTALL}, and: from distributed import Client; Client("tcp://scheduler:8786")',
+        )
+    if value.asynchronous:
+        raise LaunchError(f"{what} is an asynchronous client", hint="make it without asynchronous=True")
+    if value.status != "running":
+        raise LaunchError(f"{what} is a client that is {value.status}, not running")
+    return value
+
+
+def connect(address: str) -> Client:
+    """A client of the cluster whose scheduler is at an address. Raises MmulatorError."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MmulatorError(f"Dask is not installed: {error}", hint=INSTALL) from None
+    client = Client.__new__(Client)
+    try:
+        client.__init__(address, timeout=PATIENCE, set_as_default=False)
+        return client
+    except (OSError, ValueError) as error:
+        client.status = "closed"  # or it would try to close what it never had, for twice as long
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise MmulatorError(
+            f"there is no Dask scheduler at {address}: {reason}", hint="`dask scheduler` prints its address: tcp://HOST:8786"
+        ) from None
+
+
+@contextmanager
+def cluster_at(address: str | None) -> Iterator[Client | None]:
+    """Such a client, which is closed in the end; None where no address was given."""
+    if address is None:
+        yield None
+        return
+    client = connect(address)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def threads_of(client: Client) -> int:
+    """Threads of all workers, of which there is one at least. Raises LaunchError."""
+    if not client.nthreads():
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            hint = f"`dask worker {client.scheduler.address}` starts one" if client.scheduler else None
+            raise LaunchError(f"the Dask cluster has no workers, and none came within {PATIENCE:g} s", hint=hint) from None
+    return sum(client.nthreads().values())
+
+
+def is_lazy(value: Any) -> bool:
+    """Whether it is an array of Dask's."""
+    array = sys.modules.get("dask.array")
+    return array is not None and isinstance(value, array.Array)
+
+
+# on a worker --------------------------------------------------------------------------------------------------------
+def stop(keys: Sequence[str]) -> None:
+    """Who asks `stopped` here hears of it."""
+    _stopped.extend(keys)
+
+
+def stopped(key: str) -> bool:
+    """Whether a call is to end, by its key."""
+    return key in _stopped
+
+
+def tell(name: str, message: Any) -> None:
+    """To who waits for the calls of that name: numbers, texts, bytes, and lists of them."""
+    from distributed import get_worker
+
+    get_worker().log_event(name, message)
+
+
+# calls --------------------------------------------------------------------------------------------------------------
+class Calls:
+    """Calls function(common, key, *arguments) on the workers of a cluster. name: theirs. told: hears what workers `tell`."""
+
+    def __init__(
+        self, client: Client, name: str, function: Callable[..., Any], common: Any, arguments: Sequence[tuple[Any, ...]],
+        told: Callable[[Any], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.client, self.name, self.function, self.common, self.arguments = client, name, function, common, arguments
+        self.told = told
+        self.futures: dict[int, Future] = {}
+        self.news: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+        self.data: Future | None = None
+        self.sent = self.submitted = 0
+        self.late: float | None = None  # when to raise TimeoutError
+
+    def results(self) -> Generator[tuple[int, Any], None, None]:
+        """Number and result of each, as they end. Who closes it before the end stops the others. Raises MmulatorError for a
+        call that its workers did not survive, whatever a call raises, and TimeoutError behind `late`."""
+        if self.told is not None:
+            self.client.subscribe_topic(self.name, lambda event: self.news.put((None, event[1])))
+        try:
+            self._send(range(len(self.arguments)))
+            while self.futures:
+                number, what = self._next()
+                if number is None:
+                    if self.told is not None:
+                        self.told(what)
+                    continue
+                future: Any = self.futures.get(number)
+                if future is not what:
+                    continue  # of a call that was sent again, or that nobody waits for
+                if future.status == "finished":
+                    try:
+                        result = future.result()
+                    except Exception as error:
+                        if not self._is_lost(error):
+                            raise
+                    else:
+                        del self.futures[number]
+                        yield number, result
+                        continue
+                elif future.status == "error":
+                    self._failed(future.exception())
+                self._send([n for n, f in self.futures.items() if f is future or f.status in ("cancelled", "lost")])
+        finally:
+            self.halt(list(self.futures))
+            self.data = None
+            if self.told is not None:
+                self.client.unsubscribe_topic(self.name)
+
+    def _next(self) -> tuple[Any, Any]:
+        while True:
+            if self.late is not None and time.monotonic() > self.late:
+                raise TimeoutError
+            try:
+                return self.news.get(timeout=ROUND)
+            except queue.Empty:
+                continue
+
+    def _send(self, numbers: Sequence[int]) -> None:
+        if not numbers:
+            return
+        self.sent += 1
+        if self.sent > AGAIN:
+            raise MmulatorError(
+                f"the Dask cluster lost all workers that had the data, {AGAIN} times",
+                hint="the log of a worker says why: perhaps the work takes more memory than they have",
+            )
+        threads_of(self.client)
+        self.data = self.client.scatter(self.common, broadcast=True, hash=False)
+        for n in numbers:
+            self._submit(n)
+
+    def _submit(self, number: int) -> None:
+        self.submitted += 1
+        key = f"{self.name}-{number}-{self.submitted}"
+        future = self.client.submit(self.function, self.data, key, *self.arguments[number], key=key, pure=False)
+        self.futures[number] = future
+        future.add_done_callback(lambda future: self.news.put((number, future)))
+
+    def aside(self, number: int) -> None:
+        """Stop a call, and begin it again behind those that wait."""
+        self.halt([number])
+        self._submit(number)
+
+    def _is_lost(self, error: BaseException) -> bool:
+        from concurrent.futures import CancelledError
+
+        return isinstance(error, CancelledError)
+
+    def _failed(self, error: BaseException) -> None:
+        from distributed import KilledWorker
+
+        if isinstance(error, KilledWorker):
+            raise MmulatorError(
+                f"a part of the work ended {error.allowed_failures + 1} workers of the Dask cluster, the last at "
+                f"{getattr(error.last_worker, 'address', error.last_worker)}", hint="the log of that worker says why",
+            )  # fmt: skip
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("mmulator"):
+            raise MmulatorError(
+                f"the workers of the Dask cluster have no {error.name}", hint="install mmulator, of this version, where they run"
+            )
+        raise error
+
+    def halt(self, numbers: Sequence[int]) -> None:
+        """Cancel calls, and stop those that are running as soon as they ask."""
+        futures = [self.futures.pop(n) for n in numbers if n in self.futures]
+        if not futures:
+            return
+        try:
+            self.client.run(stop, [future.key for future in futures], on_error="ignore")
+            self.client.cancel(futures, force=True)
+        except Exception:  # the cluster is gone: nothing is left to stop
+            return
+
+
+def check_version(version: str) -> None:
+    """On a worker: that it has the caller's."""
+    from mmulator import __version__
+
+    if version != __version__:
+        raise MmulatorError(f"a worker of the Dask cluster has mmulator {__version__}, and this process {version}")

@@ -1,0 +1,176 @@
+# mypy: disable-error-code="valid-type, arg-type, attr-defined, index, call-overload, operator"
+"""Batches of products whose registers lie lane after lane, as `execute` has them: each operand becomes lines of a matrix.
+
+Where all products have the same A, or the same B, that one is packed once, and several products are one that is as wide.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.codegen.lang import native, unrolled
+from mmulator.codegen.loading import address
+from mmulator.codegen.ops import minimum, null
+from mmulator.codegen.rounding import set_rounding
+from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u64
+from mmulator.isa.form import Form
+from mmulator.layouts import fragment
+from mmulator.layouts.places import BY_LANE
+from mmulator.numerics.profiles import dot_key
+from mmulator.twin.fused import CORE_POINTERS
+from mmulator.twin.lines import lines_function, registers_function
+from mmulator.twin.product import call_dot, call_pack
+from mmulator.twin.threads import pointer, room, split, worth
+from mmulator.twin.twin import Twin, twin_for
+from mmulator.twin.wide import call_move, line_bytes, swaps
+
+Array = NDArray[Any]
+_P, _I = ctypes.c_void_p, ctypes.c_int64
+WIDTH = 128  # columns of several products that share an operand
+
+BatchTable = Struct("BatchTable", [
+    ("pack_a", u64), ("pack_b", u64), ("dot", u64), ("lines_a", u64), ("lines_b", u64), ("lines_c", u64), ("registers_d", u64),
+    ("m", i64), ("n", i64), ("k", i64), ("together", i64),  # together: products that are one, with the same A
+    ("a_bytes", i64), ("b_bytes", i64), ("c_bytes", i64), ("d_bytes", i64),  # of a line of one fragment; of an element
+    ("packed_a", u64), ("packed_b", u64), ("result", u64),  # offsets into the scratch memory; raw matrices at 0
+    ("core", u64),  # of a fused dot product: `dot` for whoever has set the rounding mode toward zero
+])  # fmt: skip
+OPERANDS = 4  # a, b, c, d
+_Operands = ctypes.c_uint64 * (2 * OPERANDS)
+
+
+@native
+def batch(table: ptr_to(BatchTable), scratch: ptr, operands: ptr_to(u64), first: i64, count: i64) -> None:
+    """Products number first, first + 1, ... of a table. operands: addresses of the registers of the first product's OPERANDS;
+    then bytes from those of one product to those of the next."""
+    m = table.m
+    n = table.n
+    k = table.k
+    nowhere = null(i32)
+    base = null(i32)
+    raw = ptr(scratch)
+    a = ptr(operands[0])
+    b = ptr(operands[1])
+    c = ptr(operands[2])
+    d = ptr(operands[3])
+    a_step = i64(operands[4])
+    b_step = i64(operands[5])
+    c_step = i64(operands[6])
+    d_step = i64(operands[7])
+    if table.core != 0:
+        set_rounding("rz")
+    result = scratch + table.result
+    packed_a = scratch + table.packed_a
+    packed_b = scratch + table.packed_b
+    nothing = [null(u8) for _ in unrolled(CORE_POINTERS)]
+    last = first + count
+    for t in range(first, last, table.together):
+        here = minimum(last - t, table.together)
+        width = here * n
+        if t == first or a_step != 0:
+            call_move(table.lines_a, nowhere, a + t * a_step, ptr(base), raw, table.a_bytes)
+            call_pack(table.pack_a, raw, k, m, k, packed_a)
+        for u in range(here):
+            call_move(table.lines_b, nowhere, b + (t + u) * b_step, ptr(base), raw + u * n * table.b_bytes, table.b_bytes)
+        call_pack(table.pack_b, raw, k, width, k, packed_b)
+        for u in range(here):
+            call_move(table.lines_c, nowhere, c + (t + u) * c_step, ptr(base), raw + u * n * table.c_bytes,
+                      width * table.c_bytes)  # fmt: skip
+        if table.core != 0:
+            call_dot(table.core, packed_a, packed_b, raw, width, result, width, m, width, k, 0, *nothing)
+        else:
+            call_dot(table.dot, packed_a, packed_b, raw, width, result, width, m, width, k, 0)
+        for u in range(here):
+            call_move(table.registers_d, nowhere, d + (t + u) * d_step, ptr(base), result + u * n * table.d_bytes,
+                      width * table.d_bytes)  # fmt: skip
+    if table.core != 0:
+        set_rounding("rn")
+
+
+@dataclass(eq=False)
+class Batch:
+    """Products of a form: `where` its table lies. order: its operands as the product takes them. scratch: bytes that it needs."""
+
+    twin: Twin
+    table: Array
+    where: int
+    order: tuple[str, str, str]
+    scratch: int
+
+
+@lru_cache(maxsize=1024)
+def batch_of(form: Form, device: str, shared: str) -> Batch:
+    """shared: the operand, `a` or `b`, that all products have; or neither."""
+    twin = twin_for(dot_key(form), device)
+    many = 1 << 10
+    swap = swaps(form, many if shared == "b" else 1, many if shared == "a" else 1)
+    first, second = ("b", "a") if swap else ("a", "b")
+    m, n, k = (form.n, form.m, form.k) if swap else (form.m, form.n, form.k)
+    together = max(1, WIDTH // n) if shared == first else 1
+    c_bytes, d_bytes = (fragment(form, x).bits // 8 for x in "cd")
+    table = np.zeros(1, BatchTable.numpy_dtype())
+    numbers = {
+        "pack_a": twin.pack_a, "pack_b": twin.pack_b, "dot": twin.dot, "core": twin.fused_core,
+        "m": m, "n": n, "k": k, "together": together,
+        "lines_a": address(lines_function(form, first, swap, BY_LANE)),
+        "lines_b": address(lines_function(form, second, swap, BY_LANE)),
+        "lines_c": address(lines_function(form, "c", swap, BY_LANE)),
+        "registers_d": address(registers_function(form, swap, BY_LANE)),
+        "a_bytes": line_bytes(form, first), "b_bytes": line_bytes(form, second), "c_bytes": c_bytes, "d_bytes": d_bytes,
+    }  # fmt: skip
+    width = together * n
+    raw = max(m * numbers["a_bytes"], width * numbers["b_bytes"], m * width * c_bytes)
+    rooms = {
+        "": raw, "packed_a": twin.a_bytes(m, k), "packed_b": twin.b_bytes(width, k),
+        "result": 0 if c_bytes == d_bytes else m * width * d_bytes,
+    }  # fmt: skip
+    scratch = 0
+    for name, size in rooms.items():
+        if name and size:
+            numbers[name] = scratch
+        scratch += -(-(size + 64) // 64) * 64
+    for name, number in numbers.items():
+        table[name] = number
+    return Batch(twin, table, pointer(table), (first, second, "c"), scratch)
+
+
+def run(form: Form, device: str, a: Array, b: Array, c: Array, leading: tuple[int, ...]) -> Array:
+    """D [*leading, lanes, registers] of dense products whose registers [..., lanes, registers] broadcast to `leading`."""
+    d = fragment(form, "d")
+    out = np.empty((*leading, d.lanes, d.registers), f"<u{d.register_bits // 8}")
+    count = math.prod(leading)
+    if count == 0:
+        return out
+    given = {"a": _fitted(a, leading, count), "b": _fitted(b, leading, count), "c": _fitted(c, leading, count)}
+    shared = next((x for x in "ab" if given[x][1] == 0), "") if count > 1 else ""
+    made = batch_of(form, device, shared)
+    both = [*(given[x] for x in made.order), (out, out.nbytes // count)]
+    operands = _Operands(*(pointer(array) for array, _ in both), *(step for _, step in both))
+    function = _function()
+
+    def part(first: int, size: int) -> None:
+        function(made.where, room(made.scratch), operands, first, size)
+
+    split(part, count, worth(count * form.m * form.n * form.k))
+    return out
+
+
+def _fitted(array: Array, leading: tuple[int, ...], count: int) -> tuple[Array, int]:
+    """Contiguous, and the distance in bytes of one product's registers to the next; 0 if all have the same."""
+    own = array.shape[-2:]
+    if math.prod(array.shape[:-2]) == 1:
+        return np.ascontiguousarray(array), 0
+    array = np.ascontiguousarray(np.broadcast_to(array, (*leading, *own)))
+    return array, array.nbytes // count
+
+
+@lru_cache(maxsize=1)
+def _function() -> Any:
+    return ctypes.CFUNCTYPE(None, _P, _P, _P, _I, _I)(address(batch))
