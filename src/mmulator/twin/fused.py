@@ -15,11 +15,11 @@ from typing import Any
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, minimum, null, stack, store
 from mmulator.codegen.rounding import set_rounding
-from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.types import f32, f64, i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.twin.plan import B_HEADER, NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
 from mmulator.twin.slow import after_function, load_function, scale_exponents, slow_function, store_function
-from mmulator.twin.tile import BYTES, OUTLINED, SIGN, D, F, Row, Slots
+from mmulator.twin.tile import OUTLINED, SIGN, Pass, Row, Slots, joined, look_pieces, passes, strips
 
 ZERO_C, NEGATE_A, NEGATE_B = 1, 2, 4  # flags
 CORE_POINTERS = 5  # parameters of `core` behind the flags, all of which may be null
@@ -31,7 +31,8 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     The last of an odd number of rows goes twice. While a pair is multiplied, the exponents of the next are looked at.
     """
     row_bytes, vectors, length = plan.b_row(columns), columns // 16, plan.length
-    ty = D if plan.double else F
+    width = 16 // strips(plan)
+    ty = (f64 if plan.double else f32).vec(width)
     # where product j of a chunk lies: first + stride * j for an even j, and one further for the next
     first, stride = plan.order[-1][0] // max(1, len(plan.order) - 1), plan.order[0][2] // 2
 
@@ -41,19 +42,33 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
             return [b + (j * stride + u) * row_bytes] * len(indices)
         return [b + i64(index[j * stride + u]) * row_bytes for index in indices]
 
-    def look(largest: Slots, rows: list[Row], b: Value, indices: list[Value], j: Value, u: int) -> None:
-        found = []
-        for row, place, value in zip(rows, places(b, indices, j, u), largest.get()):
-            found.append(row.look(j + u, load(BYTES, place + columns * plan.lane), value))
-        largest.put(found)
+    loops, pieces = passes(plan, vectors), look_pieces()
+    codes = u8.vec(64 // pieces)
 
-    def multiply(rows: list[Row], b: Value, indices: list[Value], j: Value, u: int) -> None:
+    def lowest() -> list[Value]:
+        return [Row.lowest(plan, codes)] * (2 * pieces)
+
+    def look(largest: Slots, rows: list[Row], b: Value, indices: list[Value], j: Value, u: int, loop: Pass) -> None:
         at = places(b, indices, j, u)
-        for v in range(vectors):  # each vector of B is loaded and used up before the next one
+        for r, piece in loop.looks:
+            value = load(codes, at[r] + columns * plan.lane, 64 // pieces * piece)
+            largest.put_one(r * pieces + piece, rows[r].look(j + u, value, largest.get_one(r * pieces + piece)))
+
+    def look_all(largest: Slots, rows: list[Row], b: Value, indices: list[Value], j: Value, u: int) -> None:
+        for loop in loops:
+            look(largest, rows, b, indices, j, u, loop)
+
+    def found(largest: Slots) -> list[Value]:
+        """Of both rows, all bytes."""
+        return joined(largest.get(), pieces)
+
+    def multiply(rows: list[Row], b: Value, indices: list[Value], j: Value, u: int, loop: Pass) -> None:
+        at = places(b, indices, j, u)
+        for strip in loop.strips:  # each of B is loaded and used up before the next one
             for row, place in zip(rows, at):
-                row.add(j + u, v, load(ty, place, 16 * v * plan.lane))
-        for row, place in zip(rows, at):
-            row.count(j + u, place)
+                row.add(j + u, strip, load(ty, place, strip * width * plan.lane))
+        for r, h in loop.counts:
+            rows[r].count(j + u, at[r], h)
 
     def bias(row: Row, top: Value, scale_a: Value, scale_b: Value, n: Value) -> Any:
         if plan.relative:
@@ -71,13 +86,13 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         if not plan.sparse:
             panel = b + which * (first * row_bytes)
         last = rows - 1
-        largest = Slots([Row.lowest(plan)] * 2)
+        largest = Slots(lowest())
         at = [i64(0), minimum(i64(1), last)]
         lines = [Row(plan, a + a_stride * r, state, vectors) for r in at]
         indices = [begin + index_stride * r for r in at]
         for j in range(i64(0), i64(length), 2):
             for u in unrolled(2):
-                look(largest, lines, panel, indices, j, u)
+                look_all(largest, lines, panel, indices, j, u)
         for r in range(i64(0), rows, 2):
             at = [r, minimum(r + 1, last)]
             after = [minimum(r + 2, last), minimum(r + 3, last)]
@@ -85,24 +100,25 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
             following = [Row(plan, a + a_stride * i, state, vectors) for i in after]
             indices = [begin + index_stride * i for i in at]
             indices_after = [begin + index_stride * i for i in after]
-            found = largest.get()
-            largest.put([Row.lowest(plan)] * 2)
+            sums = found(largest)
+            largest.put(lowest())
             biases = [bias(row, header[0], scale_a + scale_stride * i, scale_b, n) for i, row in zip(at, pair)]
-            bad = [row.align(codes, x) for row, codes, x in zip(pair, found, biases)]
+            bad = [row.align(codes, x) for row, codes, x in zip(pair, sums, biases)]
             lost = any_of(bad) | (header[1] != 0)
             for i, row in zip(at, pair):
                 lost = lost | (tiny[i] != 0) | (row.header[0] != 0)
             if lost:
                 for j in range(i64(0), i64(length), 2):
                     for u in unrolled(2):
-                        look(largest, following, panel, indices_after, j, u)
+                        look_all(largest, following, panel, indices_after, j, u)
             else:
                 for row in pair:
                     row.start()
-                for j in range(i64(0), i64(length), 2):
-                    for u in unrolled(2):
-                        multiply(pair, panel, indices, j, u)
-                        look(largest, following, panel, indices_after, j, u)
+                for loop in loops:
+                    for j in range(i64(0), i64(length), 2):
+                        for u in unrolled(2):
+                            multiply(pair, panel, indices, j, u, loop)
+                            look(largest, following, panel, indices_after, j, u, loop)
                 results = [row.finish() for row in pair]
                 if plan.wide_sum:
                     lost = any_lane(any_of([row.overflow for row in pair]))

@@ -8,8 +8,10 @@ Everything here runs with the rounding mode set to toward zero.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from mmulator.codegen.engine import has_feature
 from mmulator.codegen.ops import absolute, any_lane, bitcast, cast_ptr, leading_zeros, load, maximum, minimum, select, shuffle
 from mmulator.codegen.rounding import strict
 from mmulator.codegen.types import boolean, f32, f64, i8, i32, i64, u8, u32
@@ -44,6 +46,43 @@ class Slots:
             self.put_one(n, value)
 
 
+@dataclass(frozen=True)
+class Pass:
+    """What one loop over the products of a chunk does for two rows: it adds to some strips, and looks at and counts some bytes.
+
+    counts: (row, half of the bytes). looks: (row, piece of them).
+    """
+
+    strips: range
+    counts: list[tuple[int, int]]
+    looks: list[tuple[int, int]]
+
+
+def look_pieces() -> int:
+    """Parts in which the bytes of a row are looked at: vectors of the CPU."""
+    return 1 if has_feature("avx512f") else 2
+
+
+def strips(plan: Plan) -> int:
+    """Parts in which 16 accumulators are kept. Those of AVX2, with half of the registers, are of one register each: a vector
+    of B is loaded when it is wanted, not four before."""
+    return 1 if has_feature("avx512f") else plan.lane // 2
+
+
+def passes(plan: Plan, vectors: int) -> list[Pass]:
+    """The loops over the products of a chunk: as many as keep what they change, for two rows, in the CPU's registers."""
+    kept = 4 if has_feature("avx512f") else 8 // plan.lane
+    loops = max(1, vectors // kept)
+    counts = [(r, h) for r in range(2) for h in range(2)]
+    looks = [(r, piece) for r in range(2) for piece in range(look_pieces())]
+    each = vectors * strips(plan) // loops
+    return [Pass(range(each * n, each * (n + 1)), share(counts, n, loops), share(looks, n, loops)) for n in range(loops)]
+
+
+def share(items: list[tuple[int, int]], n: int, of: int) -> list[tuple[int, int]]:
+    return items[len(items) * n // of : len(items) * (n + 1) // of]
+
+
 class Row:
     """One row of A against `vectors` * 16 columns of B, one chunk."""
 
@@ -57,13 +96,13 @@ class Row:
         self.header = cast_ptr(i32, a + length * (lane + 12))
 
     @staticmethod
-    def lowest(plan: Plan) -> Value:
+    def lowest(plan: Plan, ty: Any) -> Value:
         """Codes of an emax below every exponent that the types can produce."""
-        return BYTES(u8(0 if plan.biased else max(LOWEST, plan.floor + 127)))
+        return ty(u8(0 if plan.biased else max(LOWEST, plan.floor + 127)))
 
     def look(self, j: Value, codes: Value, largest: Value) -> Value:
-        """The largest sums of codes, product j being one of them. codes: of its row of B."""
-        return maximum(largest, codes + bitcast(BYTES, U(self.exponents[j])))
+        """The largest sums of codes, product j being one of them. codes: of its row of B, or some of them."""
+        return maximum(largest, codes + bitcast(codes.ty, u32.vec(codes.ty.lanes // 4)(self.exponents[j])))
 
     def align(self, largest: Value, bias: Any) -> Value:
         """emax of all columns as powers of two; True if the fast path cannot serve them.
@@ -131,7 +170,7 @@ class Row:
                 bounds = bounds | (U(maximum(minimum(I(power >> 23) - self.bias[v], I(255)), I(0))) << (8 * v))
             self.bases.append(base)
             value = bitcast(F, base)
-            sums.append(D(value) if plan.double else value)
+            sums += parts(D(value) if plan.double else value, strips(plan))
         bound = bitcast(BYTES, bounds) if plan.scaled else self.fields
         if plan.relative:
             unit, zero, most = self.bias + plan.unit, i32(0), i32(255)
@@ -143,24 +182,22 @@ class Row:
         self.bounds = [shuffle(bound, None, list(range(n, n + 32))) for n in (0, 32)]
         self.sums, self.inexact = Slots(sums), Slots([HALF(i8(0)) for _ in self.bounds])
 
-    def add(self, j: Value, v: int, value: Value) -> None:
-        """Product j: add a * b to the columns of vector v. value: of the row of B."""
-        ty = D if self.plan.double else F
-        self.sums.put_one(v, strict("fma", ty, value, ty(self.values[j]), self.sums.get_one(v)))
+    def add(self, j: Value, strip: int, value: Value) -> None:
+        """Product j: add a * b to the columns of a strip. value: of the row of B."""
+        self.sums.put_one(strip, strict("fma", value.ty, value, value.ty(self.values[j]), self.sums.get_one(strip)))
 
-    def count(self, j: Value, row: Value) -> None:
-        """Count product j where it is inexact and negative."""
+    def count(self, j: Value, row: Value, h: int) -> None:
+        """Count product j where it is inexact and negative, in half h of the bytes."""
         at = row + (len(self.vectors) * 16 * self.plan.lane + 64) + i64(self.offsets[j])
         own = bitcast(HALF, u32.vec(8)(self.lasts[j]))
-        for h, bound in enumerate(self.bounds):
-            below = load(HALF, at, 32 * h) + own < bound
-            self.inexact.put_one(h, self.inexact.get_one(h) - minus_one(HALF, below))
+        below = load(HALF, at, 32 * h) + own < self.bounds[h]
+        self.inexact.put_one(h, self.inexact.get_one(h) - minus_one(HALF, below))
 
     def finish(self) -> list[Value]:
         """The rounded sums, as f32."""
         plan = self.plan
         counts = bitcast(U, shuffle(self.inexact.get_one(0), self.inexact.get_one(1), list(range(64))))
-        sums, results = self.sums.get(), []
+        sums, results = joined(self.sums.get(), strips(plan)), []
         self.overflow = B(boolean(0))
         for v, power in enumerate(self.powers):
             c = load(F, self.state, 16 * v)
@@ -179,6 +216,21 @@ class Row:
                 total = total + bitcast(I, sums[v]) - bitcast(I, self.bases[v])
             results.append(rounded_half(plan, total, power) if plan.state.name == "f16" else rounded(plan, total, power))
         return results
+
+
+def parts(vector: Value, count: int) -> list[Value]:
+    """The lanes of a vector in so many vectors."""
+    width = vector.ty.lanes // count
+    return [vector] if count == 1 else [shuffle(vector, None, list(range(n, n + width))) for n in range(0, count * width, width)]
+
+
+def joined(vectors: list[Value], count: int) -> list[Value]:
+    """So many vectors each in one. count: a power of two."""
+    while count > 1:
+        lanes = list(range(2 * vectors[0].ty.lanes))
+        vectors = [shuffle(x, y, lanes) for x, y in zip(vectors[::2], vectors[1::2])]
+        count //= 2
+    return vectors
 
 
 def minus_one(ty: Any, mask: Value) -> Value:
