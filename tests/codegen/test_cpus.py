@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +76,13 @@ def test_a_level_is_chosen_by_name() -> None:
     with pytest.raises(UnsupportedError, match="MMULATOR_CPU is 'i386'"):
         chosen("i386", "znver2", own)
     assert level_of("znver2", own) == "x86-64-v3"
+
+
+def test_no_instruction_is_blamed_for_the_name_of_a_level(tmp_path: Path) -> None:
+    launch = Path(__file__).parents[2] / "examples" / "hopper_gemm" / "launch.toml"
+    environment = {**os.environ, "MMULATOR_CPU": "x86-64", "MMULATOR_CACHE": str(tmp_path)}
+    command = [sys.executable, "-m", "mmulator", "run", str(launch)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "unsupported: MMULATOR_CPU is 'x86-64', no level of CPUs"
+    assert ".ptx" not in done.stderr
