@@ -7,7 +7,7 @@ it has gone, with Python's byte code compiled as an installation has it. The PTX
 and lies in a file; the process imports NumPy and mmulator, loads it, launches once on arrays of zeros. --against: the folder
 `src` of another commit, whose processes take turns with ours. --objects: what `python tools/ship.py FOLDER` made; ours is an
 installation that came with them, as a wheel does. --parts: seconds within the process, too: import, load (parse and verify),
-compile, run.
+compile, run; and seconds of all cores together, which say more on a busy machine.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -70,12 +71,13 @@ def jobs(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
 def start(job: dict[str, Any], src: str, cache: Path) -> dict[str, float]:
     environment = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"PYTHONPATH": src, "MMULATOR_CACHE": str(cache), "PYTHONPYCACHEPREFIX": f"{cache.parent}/byte-code"}
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", PROGRAM, json.dumps(job)], env=environment, capture_output=True, text=True)
-    whole = time.perf_counter() - begun
+    whole, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     if done.returncode:
         raise SystemExit(done.stderr)
-    return {"whole": whole, **json.loads(done.stdout)}
+    return {"whole": whole, "cpu": cpu, **json.loads(done.stdout)}
 
 
 def main() -> None:

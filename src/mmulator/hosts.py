@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -49,15 +50,29 @@ def connect(address: str) -> Client:
     except ImportError as error:
         raise MmulatorError(f"Dask is not installed: {error}", hint=INSTALL) from None
     client = Client.__new__(Client)
+    ended: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+
+    def begin() -> None:
+        try:
+            client.__init__(address, timeout=PATIENCE, set_as_default=False)
+            ended.put(None)
+        except Exception as error:  # whatever else answers at that address: a length of EiB, a word that is none
+            ended.put(error)
+
+    threading.Thread(target=begin, daemon=True).start()  # the client itself waits for ever for one that accepts and is silent
     try:
-        client.__init__(address, timeout=PATIENCE, set_as_default=False)
+        wrong = ended.get(timeout=2 * PATIENCE)
+    except queue.Empty:
+        wrong = TimeoutError(f"what is there said nothing for {2 * PATIENCE:g} s")
+    if wrong is None:
         return client
-    except (OSError, ValueError) as error:
-        client.status = "closed"  # or it would try to close what it never had, for twice as long
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise MmulatorError(
-            f"there is no Dask scheduler at {address}: {reason}", hint="`dask scheduler` prints its address: tcp://HOST:8786"
-        ) from None
+    client.status = "closed"  # or it would try to close what it never had, for twice as long
+    reason = "what answers there is something else"
+    if isinstance(wrong, (OSError, ValueError)):
+        reason = next(iter(str(wrong).splitlines()), "") or type(wrong).__name__
+    raise MmulatorError(
+        f"there is no Dask scheduler at {address}: {reason}", hint="`dask scheduler` prints its address: tcp://HOST:8786"
+    )
 
 
 @contextmanager
@@ -117,7 +132,7 @@ class Calls:
         told: Callable[[Any], None] | None = None,
     ) -> None:  # fmt: skip
         self.client, self.name, self.function, self.common, self.arguments = client, name, function, common, arguments
-        self.told = told
+        self.told, self.address = told, client.scheduler.address if client.scheduler else "?"
         self.futures: dict[int, Future] = {}
         self.news: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
         self.data: Future | None = None
@@ -153,20 +168,40 @@ class Calls:
                 elif future.status == "error":
                     self._failed(future.exception())
                 self._send([n for n, f in self.futures.items() if f is future or f.status in ("cancelled", "lost")])
+        except MmulatorError:
+            raise
+        except Exception as error:  # of Dask's own, which has many for this
+            if isinstance(error, TimeoutError) or not self._is_gone():
+                raise
+            raise self._gone() from None
         finally:
             self.halt(list(self.futures))
             self.data = None
-            if self.told is not None:
+            if self.told is not None and not self._is_gone():
                 self.client.unsubscribe_topic(self.name)
+
+    def _is_gone(self) -> bool:
+        """Whether the client has given its scheduler up, or looks for it."""
+        status: str = self.client.status
+        return status != "running"
+
+    def _gone(self) -> MmulatorError:
+        return MmulatorError(
+            f"the scheduler of the Dask cluster at {self.address} is gone", hint="its log says why; start it again, and then this"
+        )
 
     def _next(self) -> tuple[Any, Any]:
         while True:
-            if self.late is not None and time.monotonic() > self.late:
-                raise TimeoutError
+            self._in_time()
             try:
                 return self.news.get(timeout=ROUND)
             except queue.Empty:
-                continue
+                if self.client.status == "closed":
+                    raise self._gone() from None
+
+    def _in_time(self) -> None:
+        if self.late is not None and time.monotonic() > self.late:
+            raise TimeoutError
 
     def _send(self, numbers: Sequence[int]) -> None:
         if not numbers:
@@ -177,8 +212,20 @@ class Calls:
                 f"the Dask cluster lost all workers that had the data, {AGAIN} times",
                 hint="the log of a worker says why: perhaps the work takes more memory than they have",
             )
-        threads_of(self.client)
-        self.data = self.client.scatter(self.common, broadcast=True, hash=False)
+        while self.client.status == "connecting":  # it lost its scheduler, and looks for it
+            self._in_time()
+            time.sleep(ROUND)
+        if self._is_gone():
+            raise self._gone()
+        try:
+            threads_of(self.client)
+            self.data = self.client.scatter(self.common, broadcast=True, hash=False)
+        except OSError:
+            time.sleep(ROUND)  # until the client knows why
+            if not self._is_gone():
+                raise
+            self._send(numbers)
+            return
         for n in numbers:
             self._submit(n)
 
@@ -216,7 +263,7 @@ class Calls:
     def halt(self, numbers: Sequence[int]) -> None:
         """Cancel calls, and stop those that are running as soon as they ask."""
         futures = [self.futures.pop(n) for n in numbers if n in self.futures]
-        if not futures:
+        if not futures or self._is_gone():
             return
         try:
             self.client.run(stop, [future.key for future in futures], on_error="ignore")

@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +17,11 @@ from mmulator.errors import UnsupportedError
 # digests of products by the twin, whose kernels differ most from CPU to CPU: chunks of each kind, and not full blocks
 PRODUCTS = """
 import hashlib
-import numpy as np
-from mmulator.codegen.engine import target_cpu
+import sys
+from mmulator.codegen import engine
+own = engine._cpu()
+if sys.argv[1:]:
+    engine._cpu = lambda: (sys.argv[1], own[1])  # another's tuning, the same features
 from mmulator.numerics import DotKey
 from mmulator.twin.matrices import twin_matmul
 from tests.support.numerics_cases import operands
@@ -30,15 +34,17 @@ for key, device in [
     (DotKey("mma", "s8", "s8", "s32", "s32", 32), "sm_80"),
 ]:
     for seed, names in enumerate([("normal", "normal", "normal"), ("special", "wide", "normal")]):
-        (A, B, C), options = operands(key, 21, 88, 2 * key.k, seed, names)
-        found.update(twin_matmul(key, device, A, B, C, threads=1, **options).tobytes())
-print(target_cpu()[0], found.hexdigest())
+        for m, n in [(21, 88), (1, 8)]:
+            (A, B, C), options = operands(key, m, n, 2 * key.k, seed, names)
+            found.update(twin_matmul(key, device, A, B, C, threads=1, **options).tobytes())
+print(engine.target_cpu()[0], found.hexdigest())
 """
 
 
-def products_on(level: str) -> tuple[str, str]:
+def products_on(level: str, *tuning: str) -> tuple[str, str]:
     environment = {**os.environ, "MMULATOR_CPU": level}
-    done = subprocess.run([sys.executable, "-c", PRODUCTS], capture_output=True, text=True, env=environment, timeout=600)
+    command = [sys.executable, "-c", PRODUCTS, *tuning]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
     assert done.returncode == 0, done.stderr
     cpu, digest = done.stdout.split()
     return cpu, digest
@@ -55,6 +61,12 @@ def test_the_same_bits_on_every_level(level: str) -> None:
     assert products_on(level) == (level, digest)
 
 
+@pytest.mark.parametrize("tuning", ["sapphirerapids", "znver3"])
+def test_the_same_bits_however_it_is_tuned(tuning: str) -> None:
+    """LLVM orders code, and takes vectors of a width, by the name of the CPU."""
+    assert products_on("", tuning) == (tuning, products_on("")[1])
+
+
 def test_a_level_is_chosen_by_name() -> None:
     own = features("x86-64-v3")
     assert chosen("", "znver2", own) == ("znver2", own)
@@ -64,3 +76,13 @@ def test_a_level_is_chosen_by_name() -> None:
     with pytest.raises(UnsupportedError, match="MMULATOR_CPU is 'i386'"):
         chosen("i386", "znver2", own)
     assert level_of("znver2", own) == "x86-64-v3"
+
+
+def test_no_instruction_is_blamed_for_the_name_of_a_level(tmp_path: Path) -> None:
+    launch = Path(__file__).parents[2] / "examples" / "hopper_gemm" / "launch.toml"
+    environment = {**os.environ, "MMULATOR_CPU": "x86-64", "MMULATOR_CACHE": str(tmp_path)}
+    command = [sys.executable, "-m", "mmulator", "run", str(launch)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "unsupported: MMULATOR_CPU is 'x86-64', no level of CPUs"
+    assert ".ptx" not in done.stderr

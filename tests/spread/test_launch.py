@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -143,7 +145,7 @@ def test_what_cannot_be_compiled_and_launches_that_cannot_start(client: Any) -> 
 
 def test_a_time_limit(client: Any) -> None:
     k = kernel("setp.gt.u32 %p, %b, 5; L: @%p bra L;", "")
-    with pytest.raises(LimitReached, match=r"^k did not finish within 1 s: 6 of 16 blocks are done; block \(\d+, 0, 0\) is at"):
+    with pytest.raises(LimitReached, match=r"^k did not finish within 1 s: \d+ of 16 blocks are done"):
         k.launch(16, 1, timeout=1, workers=client)
     kernel(SQUARE).launch(4, 32, [numbers(128), np.zeros(128, np.uint32)], workers=client)  # the workers are free
 
@@ -282,6 +284,31 @@ def test_workers_that_die(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(hosts, "AGAIN", 1)
         with pytest.raises(MmulatorError, match=r"^the Dask cluster lost all workers that had the data, 1 times"):
             list(hosts.Calls(client, "fatal", _die, None, [()]).results())
+
+
+def test_a_scheduler_that_dies() -> None:
+    """Its client looks for it as long as it was told to, and then memory is as it was."""
+    from distributed import Client
+
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard", "--host", "127.0.0.1", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as scheduler:
+        assert scheduler.stderr is not None
+        address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at:" in line)
+        worker = subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny", "--no-dashboard"])
+        try:
+            with Client(address, set_as_default=False, timeout=2) as client:
+                x, y = numbers(16), np.zeros(16, np.uint32)
+
+                def kill(phase: str, done: int, total: int) -> None:
+                    scheduler.kill()
+
+                with pytest.raises(MmulatorError, match=rf"^the scheduler of the Dask cluster at {address} is gone"):
+                    kernel(LONG).launch(16, 1, [x, y], workers=client, progress=kill)
+                assert not y.any()
+        finally:
+            worker.kill()
+            worker.wait()
+            scheduler.kill()
 
 
 def test_work_that_cannot_be_done(client: Any) -> None:

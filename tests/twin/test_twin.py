@@ -146,6 +146,36 @@ def test_long_sums_pass_through_memory_unchanged() -> None:
             np.testing.assert_array_equal(twin, model)
 
 
+# keys whose long products are packed in parts of k, and such that must not be
+LONG = [
+    F16KEY,
+    DotKey("wgmma", "f16", "f16", "f16", "f16", 16),
+    DotKey("mma", "bf16", "bf16", "f32", "f32", 8),
+    DotKey("mma", "e4m3", "e4m3", "f32", "f32", 32),
+    DotKey("mma", "u8", "u8", "s32", "s32", 32, satfinite=True),
+    DotKey("wmma", "f16", "f16", "f16", "f32", 16),
+    DotKey("wmma", "f16", "f16", "f32", "f16", 16),
+    DotKey("wgmma", "f16", "f16", "f32", "f32", 32, sparse=True),
+]
+
+
+@pytest.mark.parametrize("key", LONG, ids=name_of)
+@pytest.mark.parametrize("scale", [1, -1])
+@pytest.mark.parametrize("zero_c", [False, True])
+def test_a_long_product_in_parts_of_k(key: DotKey, scale: int, zero_c: bool) -> None:
+    if scale < 0 and (key.family != "wgmma" or key.sparse):
+        pytest.skip("only dense wgmma has signs")
+    m, n, k = 20, 72, 640  # large enough for the way of large ones, and not whole parts, rows or columns
+    assert m * n * k >= 1 << 19
+    (A, B, C), options = operands(key, m, n, k, 7, ("normal", "special", "normal"))
+    if scale < 0:
+        options = {**options, "imm_scale_a": -1}
+    given_c = None if zero_c else C
+    model = model_matmul(key, "sm_90", A, B, given_c, **options)
+    for threads in (1, 2):
+        np.testing.assert_array_equal(twin_matmul(key, "sm_90", A, B, given_c, threads=threads, **options), model)
+
+
 def test_leading_dimensions_are_a_batch() -> None:
     rng = np.random.default_rng(0)
     A, B = elements("f16", "normal", (2, 3, 16, 16), rng), elements("f16", "normal", (3, 16, 8), rng)

@@ -12,6 +12,7 @@ LEVELS: Mapping[str, list[str]] = {
     "x86-64-v3": _V3,
 }
 """What a CPU of a level has, by LLVM's names; the best first."""
+_UNSET = "code is made for this machine's own CPU where it is not set"
 
 
 def features(level: str) -> str:
@@ -36,8 +37,8 @@ def chosen(wanted: str, cpu: str, own: str) -> tuple[str, str]:
     if not wanted:
         return cpu, own
     if wanted not in LEVELS:
-        raise UnsupportedError(f"MMULATOR_CPU is {wanted!r}", hint=f"levels of CPUs: {', '.join(LEVELS)}")
+        raise UnsupportedError(f"MMULATOR_CPU is {wanted!r}, no level of CPUs", hint=f"{' or '.join(LEVELS)}; {_UNSET}")
     lacks = _lacks(wanted, own)
     if lacks:
-        raise UnsupportedError(f"MMULATOR_CPU is {wanted}, and this machine ({cpu}) has no {', '.join(lacks)}")
+        raise UnsupportedError(f"MMULATOR_CPU is {wanted}, and this machine ({cpu}) has no {', '.join(lacks)}", hint=_UNSET)
     return wanted, features(wanted)

@@ -71,33 +71,43 @@ def _spread(x: Any, batch: tuple[int, ...]) -> Any:
 
 
 # one large product --------------------------------------------------------------------------------------------------
+_STEP = 512  # of k: so much of both operands is packed at a time, so that caches hold it and memory is used again
+_PIECE = 256  # rows that a thread takes at a time
+
+
 def _large(twin: Twin, operands: list[Any], d: Any, shape: _Shape, flags: int, most: int | None) -> None:
     """operands: a, b, c and the extras. Threads share out the rows of A and D, and the 64-column blocks of B."""
     a, b, c, *more = operands
     m, n, k = shape
-    pa = np.empty(twin.a_bytes(m, k) + 64, np.uint8)
-    pb = np.empty(twin.b_bytes(n, k) + 64, np.uint8)
+    key = twin.key
+    # D of the first part of k is C of the next, as within it; extras go with the whole of k
+    step = max(1, _STEP // key.k) * key.k if not more and key.ctype == key.dtype else k
+    pa = np.empty(twin.a_bytes(m, min(step, k)) + 64, np.uint8)
+    pb = np.empty(twin.b_bytes(n, min(step, k)) + 64, np.uint8)
     A, B = -(-pointer(pa) // 64) * 64, -(-pointer(pb) // 64) * 64
     pack = ctypes.CFUNCTYPE(None, _P, _I, _I, _I, _P)
     pack_a, pack_b = pack(twin.pack_a), pack(twin.pack_b_rows)
     dot = ctypes.CFUNCTYPE(None, _P, _P, _P, _I, _P, _I, _I, _I, _I, _I, *[_P] * len(more))(twin.dot)
-    row = twin.a_bytes(1, k)
-
-    def pack_rows(i: int, size: int) -> None:
-        pack_a(pointer(a[i:]), a.shape[1], size, k, A + i * row)
-
-    def pack_columns(j: int, size: int) -> None:
-        pack_b(pointer(b) + j * b.itemsize, n, size, k, B + twin.b_bytes(j, k))
-
-    def dot_rows(i: int, size: int) -> None:
-        # index and scale_a have a line for each row; scale_b, the last, is common
-        extra = [pointer(x if x is more[-1] and twin.key.scale_blocks > 0 else x[i:]) for x in more]
-        dot(A + i * row, B, pointer(c[i:]), n, pointer(d[i:]), n, size, n, k, flags, *extra)
-
     threads = worth(m * n * k, most)
-    rows, columns = shares(m, threads, 16), shares(n, threads, 64)
-    together([*(partial(pack_rows, *s) for s in rows), *(partial(pack_columns, *s) for s in columns)], threads)
-    together([partial(dot_rows, *s) for s in rows], threads)
+    rows, columns = shares(m, max(threads, m // _PIECE), 16), shares(n, threads, 64)
+
+    def pack_rows(at: int, size: int, i: int, count: int) -> None:
+        pack_a(pointer(a[i:]) + at * a.itemsize, a.shape[1], count, size, A + i * twin.a_bytes(1, size))
+
+    def pack_columns(at: int, size: int, j: int, count: int) -> None:
+        pack_b(pointer(b[at:]) + j * b.itemsize, n, count, size, B + twin.b_bytes(j, size))
+
+    def dot_rows(at: int, size: int, i: int, count: int) -> None:
+        # index and scale_a have a line for each row; scale_b, the last, is common
+        extra = [pointer(x if x is more[-1] and key.scale_blocks > 0 else x[i:]) for x in more]
+        before, own = (d, flags & ~twin.flags(zero_c=True)) if at else (c, flags)
+        dot(A + i * twin.a_bytes(1, size), B, pointer(before[i:]), n, pointer(d[i:]), n, count, n, size, own, *extra)
+
+    for at in range(0, k, step):
+        part = at, min(step, k - at)
+        packing = [*(partial(pack_rows, *part, *s) for s in rows), *(partial(pack_columns, *part, *s) for s in columns)]
+        together(packing, threads)
+        together([partial(dot_rows, *part, *s) for s in rows], threads)
 
 
 # many small ones ----------------------------------------------------------------------------------------------------
@@ -135,8 +145,11 @@ def _batch_function(extras: int) -> Native:
 def _entry(extras: int) -> Any:
     function = _batch_function(extras)
     library = Library(library_text([function]))
-    native = library.function(function.name, None, _P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P, _P, _I)
-    return native, library  # the library keeps the code alive
+    _libraries.append(library)
+    return library.function(function.name, None, _P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P, _P, _I)
+
+
+_libraries: list[Library] = []  # keeps the code alive; of threads that come first together, of each
 
 
 def _many(twin: Twin, operands: list[Any], out: Any, shape: _Shape, flags: int, most: int | None) -> None:
@@ -151,7 +164,7 @@ def _many(twin: Twin, operands: list[Any], out: Any, shape: _Shape, flags: int, 
     places = [pointer(x) for x in arrays]
     # an operand is shared if it has but one matrix
     sizes = [0 if x.size == x.shape[-1] * x.shape[-2] else x.nbytes // count for x in arrays]
-    native, strides, lda = _entry(len(operands) - 3)[0], words(*sizes), operands[0].shape[-1]
+    native, strides, lda = _entry(len(operands) - 3), words(*sizes), operands[0].shape[-1]
     size_c = m * n * operands[2].itemsize
 
     def part(first: int, size: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.lang import Native
 from mmulator.codegen.locks import no_fork
 from mmulator.codegen.ops import cast_ptr
@@ -250,6 +251,7 @@ class Jit:
     def compile(self, progress: Progress | None = None) -> CompiledKernel:
         """Write and compile all blocks. progress(done, total) in PTX instructions. Raises UnsupportedError."""
         start = time.perf_counter()
+        target_cpu()  # raises what is wrong with its name here, where no instruction is to blame
         groups = self.program.groups
         places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
         local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
