@@ -20,7 +20,7 @@ from mmulator.codegen.ops import (
     trailing_zeros,
 )
 from mmulator.codegen.types import Ty, ptr, ptr_to, u8, u16, u32, u64
-from mmulator.codegen.values import Value, splat
+from mmulator.codegen.values import Value, extract, splat
 from mmulator.machine.runtime.events import READ, WRITE
 from mmulator.machine.runtime.windows import NAMES, SPACES, Shape, origin_function
 from mmulator.machine.state import FULL, Warp
@@ -131,7 +131,7 @@ def load_word_function(space: str) -> Native:
             return U32(0)
         places = stack(u64, 32)
         low = u32(0)
-        first = a[0]
+        first = extract(a, 0)
         if (mask & 1) == 0:
             store(a, places)
             low = trailing_zeros(mask)
