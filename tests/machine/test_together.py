@@ -10,6 +10,7 @@ import pytest
 
 from mmulator.errors import ExecutionFault
 from mmulator.machine.module import Kernel, Module
+from tests.support.tracing import MEMORY, traced
 
 LANES, BYTES = 32, 32 * 16 + 48  # of a window: somewhat more than a warp accesses at most
 OTHER = 1 << 40  # of an offset: into the second window
@@ -177,6 +178,25 @@ def test_every_shape_of_addresses(space: str, store: bool) -> None:
                 assert (own == before).all(), said
                 assert (data == memories[0]).all() and (second == memories[1]).all(), said
     assert faults > 100
+
+
+@pytest.mark.parametrize("space", ["global", "generic global", "shared", "generic shared", "shared::cluster"])
+@pytest.mark.parametrize("name", ["b16", "b32", "v2.b32"])
+def test_an_instrument_hears_of_each_access_once(space: str, name: str) -> None:
+    lane, step = np.arange(LANES), TYPES[name]
+    shapes = [lane * step, np.full(LANES, 16), lane[::-1] * step, lane * step + 4096 * (lane == 40), lane * 2 * step % 512]
+    if "global" in space:
+        shapes.append(lane * step + OTHER * (lane >= 16))  # two windows: lane by lane
+    for at in shapes:
+        for does in (np.full(LANES, ON), np.where(lane > 19, ON, OFF), np.where(lane % 3 == 1, ON, OFF), np.full(LANES, OFF)):
+            arguments = [memory(0), memory(1), at.astype(np.int64), does.astype(np.uint32), np.zeros((LANES, 16), np.uint8)]
+            events = traced(made(space, name, False), 1, LANES, arguments)
+            loads = [e for e in events if e.kind == MEMORY and e.instruction and e.instruction.opcode == "ld"]
+            mine = [e for e in loads if e.instruction and e.instruction.guard]
+            assert [sorted(e.addresses) for e in mine] == ([lane[does == ON].tolist()] if ON in does else []), (at, does)
+            for e in mine:
+                offsets = {e.addresses[n] - int(at[n]) for n in e.addresses if at[n] < OTHER}
+                assert e.bytes == step and len(offsets) <= 1, (at, does)
 
 
 @pytest.mark.parametrize("lane", [0, 31])

@@ -56,7 +56,8 @@ _DOES = {"ld": events.LOADS, "st": events.STORES}
 
 @contextmanager
 def ordering(e: Emitter, ins: Instruction, space: str, at: Value) -> Iterator[None]:
-    """Around an access at addresses of a state space: an instrument hears of its semantics, unless it is weak."""
+    """Around an access at addresses of a state space: an instrument hears of its semantics, unless it is weak. at: a vector of
+    them, or where it is spilled."""
     form = ins.form
     sem = form["sem"] or _DEFAULTS.get(ins.opcode, "weak")
     if sem == "weak":
@@ -64,7 +65,7 @@ def ordering(e: Emitter, ins: Instruction, space: str, at: Value) -> Iterator[No
         return
     base = _SLOT.get(space.partition("::")[0], 0) << SLOT_SHIFT
     does = _DOES.get(ins.opcode, events.LOADS | events.STORES)
-    told = e.w, e.lanes_of(ins), at, base, order_of(sem, form["scope"] or "gpu") | does
+    told = e.w, e.lanes_of(ins), e.spill(at) if at.ty.lanes else at, base, order_of(sem, form["scope"] or "gpu") | does
     e.call(events.ordered, *told, 0, e.site)
     yield
     e.call(events.ordered, *told, 1, e.site)
@@ -83,6 +84,11 @@ def ld(e: Emitter, ins: Instruction) -> None:
         return
     space, where = place_of(e, ins, address)
     ty = _ELEMENT[size].vec(LANES)
+    if size == 4 and count == 1 and space != "local":
+        with ordering(e, ins, space, where):
+            word = e.call(rt.load_word_function(space), e.w, e.lanes_of(ins), where, e.site)
+        write_result(e, names[0], _as_type(word, type_name), ins)
+        return
     place = e.room(ty, count)
     with ordering(e, ins, space, spilled := e.spill(where)):
         e.call(rt.load_function(space, size, count), e.w, e.lanes_of(ins), spilled, place, e.site)

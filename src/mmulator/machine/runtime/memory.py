@@ -20,12 +20,13 @@ from mmulator.codegen.ops import (
     trailing_zeros,
 )
 from mmulator.codegen.types import Ty, ptr, ptr_to, u8, u16, u32, u64
-from mmulator.codegen.values import Value, splat
+from mmulator.codegen.values import Value, extract, splat
 from mmulator.machine.runtime.events import READ, WRITE
 from mmulator.machine.runtime.windows import NAMES, SPACES, Shape, origin_function
 from mmulator.machine.state import FULL, Warp
 
 _ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
+U64, U32 = u64.vec(32), u32.vec(32)
 _WORD = {**_ELEMENT, 16: u64.vec(2), 32: u64.vec(4)}
 
 
@@ -86,7 +87,7 @@ def load_function(space: str, size: int, count: int) -> Native:
         origin = stack(ptr)
         shape = u32(Shape.UNKNOWN)
         if near:
-            shape = look(w, mask, at, site, origin)
+            shape = look(w, mask, u64(trailing_zeros(mask)), at[trailing_zeros(mask)], load(U64, at), site, origin)
         begin = origin[0]
         low = trailing_zeros(mask)
         first = begin + at[low]
@@ -121,6 +122,47 @@ def load_function(space: str, size: int, count: int) -> Native:
 
 
 @cache
+def load_word_function(space: str) -> Native:
+    """The same for one element of 32 bits a lane, in vector registers: the stack is for lanes that do not lie together."""
+    slow, look, far = load_function(space, 4, 1), origin_function(space, 4, READ), space in ("global", "generic")
+
+    def load_word(w: ptr_to(Warp), mask: u32, a: U64, site: u32) -> U32:
+        if mask == 0 or w.cta.fault != 0:
+            return U32(0)
+        places = stack(u64, 32)
+        low = u32(0)
+        first = extract(a, 0)
+        if (mask & 1) == 0:
+            store(a, places)
+            low = trailing_zeros(mask)
+            first = places[low]
+        origin = stack(ptr)
+        shape = look(w, mask, u64(low), first, a, site, origin)
+        begin = origin[0]
+        if shape == Shape.ONE:
+            return splat(load(u32, begin + first), 32)
+        if shape == Shape.ROW:
+            if mask != FULL:
+                return masked_load(U32, begin + (first - u64(low) * 4), bits_mask(mask))
+            if far:
+                ahead(begin + first, 128)
+            return load(U32, begin + first)
+        image = stack(u32, 32)
+        store(a, places)
+        if shape == Shape.UNKNOWN:
+            slow(w, mask, places, image, site)
+            return load(U32, image)
+        left = mask
+        while left != 0:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            image[lane] = load(u32, begin + places[lane])
+        return load(U32, image)
+
+    return Native(load_word, f"load_word_{NAMES[space]}")
+
+
+@cache
 def store_function(space: str, size: int, count: int) -> Native:
     """The reverse. Of lanes that store to one address the highest wins."""
     translate, element, bytes = SPACES[space], _ELEMENT[size], size * count
@@ -137,7 +179,7 @@ def store_function(space: str, size: int, count: int) -> Native:
         origin = stack(ptr)
         shape = u32(Shape.UNKNOWN)
         if near:
-            shape = look(w, mask, at, site, origin)
+            shape = look(w, mask, u64(trailing_zeros(mask)), at[trailing_zeros(mask)], load(U64, at), site, origin)
         begin = origin[0]
         if shape == Shape.ONE:
             last = 31 - leading_zeros(mask)

@@ -366,16 +366,15 @@ def origin_function(space: str, bytes: int, access: int) -> Native:
     """The shape, if all lanes of `mask`, which is not 0, may access `bytes` each in one window, and in `out` where address 0
     would be on the host; UNKNOWN if not, or if it takes `translate` to tell: no fault is recorded.
 
+    a: the addresses; first: that of lane `low`, the lowest of `mask`.
     What translate does for any lanes is shorter for those that lie together, as most do: two addresses tell of all.
     """
     slots = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "const": SLOT_CONST, "param": SLOT_PARAM}
     base = slots.get(space, 0) << SLOT_SHIFT  # what an address lacks to be generic
     only_shared, any_space, writes = base == SHARED, space == "generic", (access & WRITE) != 0
 
-    def origin(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), site: u32, out: ptr_to(ptr)) -> u32:
+    def origin(w: ptr_to(Warp), mask: u32, low: u64, first: u64, a: U64, site: u32, out: ptr_to(ptr)) -> u32:
         cta = w.cta
-        low = u64(trailing_zeros(mask))
-        first = at[low]
         start = cta.shared_base
         size = u64(cta.launch.shared_bytes)
         host = u64(cta.shared)
@@ -401,7 +400,6 @@ def origin_function(space: str, bytes: int, access: int) -> Native:
         place = first - start
         if size < bytes or (first & (bytes - 1)) != 0:
             return u32(Shape.UNKNOWN)
-        a = load(U64, at)
         shape = u32(Shape.ROW)
         if (mask & mask_bits((a - iota(U64, 0, bytes)) != (first - low * bytes))) == 0:
             span = (u64(32 - leading_zeros(mask)) - low) * bytes
@@ -415,6 +413,8 @@ def origin_function(space: str, bytes: int, access: int) -> Native:
             shape = u32(Shape.SPREAD)
             if (mask & mask_bits(((a - start) > (size - bytes)) | ((a & (bytes - 1)) != 0))) != 0:
                 return u32(Shape.UNKNOWN)
+        at = stack(u64, 32)
+        store(a, at)
         accessed(w, mask, at, base, bytes, access, site)
         out[0] = ptr(host - start)
         return shape
