@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -49,15 +50,29 @@ def connect(address: str) -> Client:
     except ImportError as error:
         raise MmulatorError(f"Dask is not installed: {error}", hint=INSTALL) from None
     client = Client.__new__(Client)
+    ended: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+
+    def begin() -> None:
+        try:
+            client.__init__(address, timeout=PATIENCE, set_as_default=False)
+            ended.put(None)
+        except Exception as error:  # whatever else answers at that address: a length of EiB, a word that is none
+            ended.put(error)
+
+    threading.Thread(target=begin, daemon=True).start()  # the client itself waits for ever for one that accepts and is silent
     try:
-        client.__init__(address, timeout=PATIENCE, set_as_default=False)
+        wrong = ended.get(timeout=2 * PATIENCE)
+    except queue.Empty:
+        wrong = TimeoutError(f"what is there said nothing for {2 * PATIENCE:g} s")
+    if wrong is None:
         return client
-    except (OSError, ValueError) as error:
-        client.status = "closed"  # or it would try to close what it never had, for twice as long
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise MmulatorError(
-            f"there is no Dask scheduler at {address}: {reason}", hint="`dask scheduler` prints its address: tcp://HOST:8786"
-        ) from None
+    client.status = "closed"  # or it would try to close what it never had, for twice as long
+    reason = "what answers there is something else"
+    if isinstance(wrong, (OSError, ValueError)):
+        reason = next(iter(str(wrong).splitlines()), "") or type(wrong).__name__
+    raise MmulatorError(
+        f"there is no Dask scheduler at {address}: {reason}", hint="`dask scheduler` prints its address: tcp://HOST:8786"
+    )
 
 
 @contextmanager

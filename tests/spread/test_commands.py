@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,30 @@ def test_no_scheduler_there(monkeypatch: pytest.MonkeyPatch) -> None:
     for address in ("tcp://127.0.0.1:1", "nonsense"):
         with pytest.raises(MmulatorError, match=f"^there is no Dask scheduler at {address}: "):
             hosts.connect(address)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "what answers there is something else"), (b"", "what is there said nothing for 2 s")],
+)
+def test_no_scheduler_is_what_answers(monkeypatch: pytest.MonkeyPatch, answer: bytes, said: str) -> None:
+    """The port of a dashboard, and one that accepts and is silent."""
+    monkeypatch.setattr(hosts, "PATIENCE", 1.0)
+    came = []
+
+    def serve(listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                came.append(listening.accept()[0])
+                came[-1].sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, args=(listening,), daemon=True).start()
+        with pytest.raises(MmulatorError, match=f"^there is no Dask scheduler at .*: {said}"):
+            hosts.connect(f"tcp://127.0.0.1:{listening.getsockname()[1]}")
+    assert came
+    for connection in came:
+        connection.close()
 
 
 def test_without_dask() -> None:

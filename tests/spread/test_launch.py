@@ -146,7 +146,7 @@ def test_what_cannot_be_compiled_and_launches_that_cannot_start(client: Any) -> 
 
 def test_a_time_limit(client: Any) -> None:
     k = kernel("setp.gt.u32 %p, %b, 5; L: @%p bra L;", "")
-    with pytest.raises(LimitReached, match=r"^k did not finish within 1 s: 6 of 16 blocks are done; block \(\d+, 0, 0\) is at"):
+    with pytest.raises(LimitReached, match=r"^k did not finish within 1 s: \d+ of 16 blocks are done"):
         k.launch(16, 1, timeout=1, workers=client)
     kernel(SQUARE).launch(4, 32, [numbers(128), np.zeros(128, np.uint32)], workers=client)  # the workers are free
 

@@ -16,8 +16,7 @@ from mmulator.machine.launch.arguments import Arguments
 from mmulator.machine.launch.limits import check_device
 from mmulator.machine.launch.regions import Regions
 from mmulator.machine.launch.report import Report
-from mmulator.machine.launch.sanitizer import Sanitizer
-from mmulator.machine.module import CPU, Kernel, Module
+from mmulator.machine.module import CPU, Kernel, Module, sanitizers
 from mmulator.rules.choice import chosen
 
 Extent = tuple[int, int, int]
@@ -78,7 +77,7 @@ class Function:
         )  # fmt: skip
         options = in_clusters(OPTIONS, cluster)
         if settings.sanitize:
-            sanitizer = Sanitizer(chosen(settings.rules, settings.sanitize == STRICT))
+            sanitizer = sanitizers()(chosen(settings.rules, settings.sanitize == STRICT))
             request = replace(request, sanitizer=sanitizer)
             options = replace(options, events=sanitizer.instrument)
         started = time.perf_counter()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mmulator.codegen.locks import TimeUp, time_limit
+from mmulator.codegen.locks import TimeUp, no_fork, time_limit
 from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError, short_traceback, shown, undefined
 from mmulator.isa.targets import Target, default_device
@@ -33,7 +34,6 @@ from mmulator.machine.launch.limits import (
     whole,
 )
 from mmulator.machine.launch.report import Report
-from mmulator.machine.launch.sanitizer import Sanitizer
 from mmulator.machine.launch.shape import Extent
 from mmulator.machine.launch.watch import Watched, Watches
 from mmulator.machine.variables import Variables
@@ -47,9 +47,20 @@ from mmulator.tables import element, html_table
 if TYPE_CHECKING:
     from distributed import Client
 
+if TYPE_CHECKING:
+    from mmulator.machine.launch.sanitizer import Sanitizer
+
 Progress = Callable[[str, int, int], None]
 CPU = Cpu()
 SANITIZE = (True, False, "strict", "raise")
+
+
+@cache
+def sanitizers() -> type[Sanitizer]:
+    """Sanitizer, with all that it finds: imported by who wants it. A forked child cannot wait for an import."""
+    with no_fork:
+        from mmulator.machine.launch.sanitizer import Sanitizer
+    return Sanitizer
 
 
 class Module(Mapping[str, "Kernel"]):
@@ -246,7 +257,7 @@ class Kernel:
             seconds(timeout), (lambda done, total: progress("run", done, total)) if progress else None,
             Watches(elements, arguments.values, arguments) if elements else None, cluster=c,
             cooperative=bool(cooperative), counts_clusters="blocksareclusters" in self.function.directives,
-            sanitizer=Sanitizer(strict=sanitize == "strict") if sanitize else None,
+            sanitizer=sanitizers()(strict=sanitize == "strict") if sanitize else None,
         )  # fmt: skip
 
     @short_traceback
