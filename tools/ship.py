@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from os import environ
+from os import environ, pathsep
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,8 @@ def main(folder: Path, levels: Iterable[str]) -> None:
     """Each level in a process of its own, beside each other, with the sources of this tree. What is there of them stays."""
     levels = [level for level in levels if not made(folder / f"{level}.bin")]
     with tempfile.TemporaryDirectory() as cache:
-        environment = {**environ, "PYTHONPATH": str(ROOT / "src"), "MMULATOR_CACHE": cache}
+        paths = [str(ROOT / "src"), *filter(None, [environ.get("PYTHONPATH")])]  # pip's isolated builds find NumPy by the second
+        environment = {**environ, "PYTHONPATH": pathsep.join(paths), "MMULATOR_CACHE": cache}
         running = [subprocess.Popen([sys.executable, __file__, "--one", str(folder), level], env=environment) for level in levels]
         ends = [process.wait() for process in running]
         if any(ends):

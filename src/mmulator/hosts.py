@@ -226,6 +226,13 @@ class Calls:
                 raise
             self._send(numbers)
             return
+        except Exception as error:
+            if type(error) is not Exception:  # Dask's, for one of a worker that cannot read what it was sent
+                raise
+            raise MmulatorError(
+                f"the workers of the Dask cluster cannot read what they are sent: {error}",
+                hint="install mmulator, of this version, where they run",
+            ) from None
         for n in numbers:
             self._submit(n)
 

@@ -140,3 +140,22 @@ def test_an_installed_wheel_has_code_for_this_cpu() -> None:
     assert level is not None and f"mmulator/objects/{level}.bin" in installed
     found = Shipped(shipped.PACKAGE / "objects" / f"{level}.bin")
     assert len(found.entries) > 500
+
+
+def test_the_processes_of_a_build_find_what_it_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip's isolated builds say by PYTHONPATH where NumPy is; an environment that has none otherwise builds, too."""
+    from tools import ship
+
+    given: list[str] = []
+
+    class Process:
+        def __init__(self, command: list[str], env: dict[str, str]) -> None:
+            given.append(env["PYTHONPATH"])
+
+        def wait(self) -> int:
+            return 0
+
+    monkeypatch.setenv("PYTHONPATH", "/isolated")
+    monkeypatch.setattr(ship.subprocess, "Popen", Process)
+    ship.main(tmp_path, ["x86-64-v3", "x86-64-v4"])
+    assert given == [os.pathsep.join([str(ship.ROOT / "src"), "/isolated"])] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -309,6 +310,20 @@ def test_a_scheduler_that_dies() -> None:
             worker.kill()
             worker.wait()
             scheduler.kill()
+
+
+class Unread:
+    """What only its sender can read."""
+
+    def __reduce__(self) -> Any:
+        return importlib.import_module, ("mmulator_that_is_not_there",)
+
+
+def test_workers_that_cannot_read_what_they_are_sent(client: Any) -> None:
+    calls = hosts.Calls(client, "unread", _die, Unread(), [()])
+    with pytest.raises(MmulatorError, match=r"cannot read what they are sent: ModuleNotFoundError\(.*not_there") as caught:
+        list(calls.results())
+    assert caught.value.hint == "install mmulator, of this version, where they run"
 
 
 def test_work_that_cannot_be_done(client: Any) -> None:
