@@ -13,6 +13,7 @@ import pytest
 
 from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault
+from mmulator.machine.meaning import wgmma
 from mmulator.machine.module import Module
 from tests.support import places
 from tests.support.ptx_text import kernel
@@ -428,6 +429,23 @@ def test_operands_are_read_between_issue_and_wait() -> None:
     results = {seed: products(body, seed).tobytes() for seed in range(16)}
     assert len(set(results.values())) == 2
     assert all(products(body, seed).tobytes() == results[seed] for seed in range(4))
+
+
+def test_a_seed_means_the_same_for_operations_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is due of a row is carried out before A is read that an operation in flight adds to."""
+    one = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 "
+    steps = [
+        one + "{%d8, %d9, %d10, %d11}, %rd10, %rd10, 1, 1, 1, 0, 0;\n",
+        one + "{%d0, %d1, %d2, %d3}, {%d10, %d11, %d12, %d13}, %rd10, 1, 1, 1, 0;\n",
+        one + "{%d4, %d5, %d6, %d7}, %rd10, %rd10, 1, 1, 1, 0, 0;\n",
+        one + "{%d4, %d5, %d6, %d7}, {%d10, %d11, %d12, %d13}, %rd10, 1, 1, 1, 0;\n",
+        "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n",
+    ]
+    together = [run(steps, 16, seed=seed) for seed in range(40)]
+    monkeypatch.setattr(wgmma, "_goes_on", lambda e, ins: False)
+    for seed, found in enumerate(together):
+        np.testing.assert_array_equal(found, run(steps, 16, seed=seed))
+    assert len({found.tobytes() for found in together}) > 1
 
 
 def test_warps_that_issue_different_operations() -> None:

@@ -252,6 +252,10 @@ def wgmma_issue(
         fault(w, FaultKind.WGMMA_SCALE, site, u32(0), u64(scale_d), u32(0))
     if cta.fault != 0:
         return
+    if table.a_rival_count != 0:  # what came before may write the registers that are read now
+        carry_out_due(w, q)
+        if cta.fault != 0:
+            return
     number = q.issued
     op = operation(w, number)
     op.operation.completes = Completes.GROUP
