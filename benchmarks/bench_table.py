@@ -24,18 +24,27 @@ import numpy as np
 STILL = 0.2  # seconds until NumPy's threads sleep: OpenBLAS's wait busily for more, some 0.1 s after a product
 
 
-def timed(call: Any, seconds: float = 0.02) -> float:
-    """Seconds of one of as many calls as take a moment."""
+def timed(call: Any, seconds: float = 0.1) -> float:
+    """Median seconds of the calls of a moment, behind half as long a one that wakes the cores and fills the caches."""
+    times: list[float] = []
     start = time.perf_counter()
-    call()
-    once = time.perf_counter() - start
-    if once >= seconds:
-        return once
-    times = max(1, int(seconds / max(once, 1e-7)))
-    start = time.perf_counter()
-    for _ in range(times):
+    counted = start + seconds / 2
+    while not times or time.perf_counter() < counted + seconds:
+        before = time.perf_counter()
         call()
-    return (time.perf_counter() - start) / times
+        after = time.perf_counter()
+        if before >= counted or after - before > 10 * seconds:
+            times.append(after - before)
+    return statistics.median(times)
+
+
+def settled(launch: Any, seconds: float = 1.0) -> Any:
+    """A launch whose better code, which is made while it runs, is there."""
+    start = time.perf_counter()
+    while time.perf_counter() < start + seconds:
+        launch(2)
+    time.sleep(seconds)
+    return launch
 
 
 def ours(name: str, device: str, checked: bool) -> Any:
@@ -56,7 +65,7 @@ def ours(name: str, device: str, checked: bool) -> Any:
     if checked:
         got, wanted = case.arguments[case.result].astype(np.float64), np.asarray(case.numpy(), np.float64)
         assert np.abs(got - wanted).max() <= case.close * np.abs(wanted).max(), (name, device)
-    return launch, case.numpy
+    return settled(launch), case.numpy
 
 
 def worker() -> None:
