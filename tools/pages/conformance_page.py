@@ -43,7 +43,8 @@ forms; of a form that differs the first differing element with its operands, the
 sum, and both results. `--report FILE.html` writes the same for every form, `--filter`
 chooses forms by regular expression, `--cases` and `--seed` say how many and which
 operands, `--processes` how many processes share the work, `--resume` goes on with an
-interrupted run, `--json` prints the report. The exit code is 0 only if no bit differs.
+interrupted run, `--json` prints the report, `--dask ADDRESS` spreads the forms over a
+[Dask cluster](dask.md). The exit code is 0 only if no bit differs.
 
 ```
 mmulator conformance
