@@ -13,6 +13,7 @@ from collections.abc import Collection
 
 from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, Memory, Queue, Step, Together
+from mmulator.isa.flows import Flow, usual
 from mmulator.isa.types import type_bits
 from mmulator.program.blocks import Block, FunctionBlocks, Here, partners
 from mmulator.program.uses import uses_and_defs
@@ -25,12 +26,15 @@ _SPACES = ("global", "shared", "const", "param")  # in which one address is one 
 def is_plain_load(ins: Instruction) -> bool:
     """Whether lanes that load from one address get one value, at once and with no order to others' accesses."""
     form = ins.form
-    return ins.opcode in ("ld", "ldu") and form["sem"] in ("", "weak") and form["space"].partition("::")[0] in _SPACES
+    found = usual(ins.opcode)
+    loads = found is Flow.LOADED and ins.effects.memory is Memory.READ
+    return loads and form["sem"] in ("", "weak") and form["space"].partition("::")[0] in _SPACES
 
 
 def takes_one_lane(ins: Instruction) -> bool:
     """A shuffle in which all 32 lanes read one."""
-    if ins.opcode != "shfl" or ins.form["mode"] != "idx":
+    found = usual(ins.opcode)
+    if found is not Flow.LANES or ins.form["mode"] != "idx":
         return False
     _, _, lane, clamp, members = ins.operands
     numbers = [o.bits("b32") if isinstance(o, Immediate) else None for o in (lane, clamp, members)]
@@ -42,7 +46,7 @@ def _depends(ins: Instruction, local: Collection[str]) -> frozenset[str] | None:
     effects = ins.effects
     if takes_one_lane(ins):
         return frozenset() if ins.guard is None else None
-    waits = ins.opcode == "mbarrier" and effects.ends is Ends.WAIT
+    waits = effects.ends is Ends.WAIT and effects.memory is Memory.READ  # for an mbarrier
     alone = effects.together is Together.ALONE and effects.memory is Memory.NONE and effects.ends is Ends.NO
     plain = effects.pure and not effects.allocates and not effects.carry
     still = effects.queue is Queue.NONE and effects.step is Step.NONE
