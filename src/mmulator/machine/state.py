@@ -339,7 +339,7 @@ WgmmaTable = Struct("WgmmaTable", [
     ("places", ptr),  # IndexTable of a sparse A
     ("a_row", u32),  # bytes of a row of packed A
     ("packs", u32),  # its operands are kept as packed (runtime/wgmma_packs.py), and several can be one product
-])  # fmt: skip
+], functions=("pack_a", "pack_b", "pack_b_rows", "dot", "dot_steps"))  # fmt: skip
 
 WGMMA_STEPS = 4  # wgmma that are one product, at most
 
