@@ -23,6 +23,7 @@ from mmulator.machine.state import (
     Cta,
     Kind,
     Span,
+    Sums,
     Tile,
     Transfer,
     Warp,
@@ -54,6 +55,7 @@ class Resident:
         self.shared = [f"shared{rank}" for rank in range(self.size)]
         parts = {
             "cluster": Cluster.size,
+            "sums": Sums.size,
             "ctas": Cta.size * self.size,
             "warps": Warp.size * warps,
             "warpgroups": Warpgroup.size * groups,
@@ -114,7 +116,7 @@ class Resident:
         launch = pointer(g.launch)
         cluster["launch"] = launch
         cluster["ctas"], cluster["warps"], cluster["warp_count"] = a.at("ctas"), a.at("warps"), len(warps)
-        cluster["cta_count"] = self.size
+        cluster["cta_count"], cluster["sums"] = self.size, a.at("sums")
         if k.movers:
             a.view("movers", np.uint64)[[*k.movers]] = list(k.movers.values())
             for name in ("movers", "transfers", "staging"):
@@ -138,7 +140,7 @@ class Resident:
         index = np.arange(len(warps))
         warps["regs"] = a.at("regs") + index * k.frame_bytes
         warps["local"] = a.at("local") + index * k.local_bytes * LANES
-        warps["lane_pc"] = k.program.entry.entry
+        warps["lane_pc"] = k.entry
         warps["stack"] = STACK_BYTES
         warps["registers"] = k.registers
         for kind, carry_out in k.queues.items():
