@@ -12,7 +12,6 @@ from mmulator.program.addresses import HEADER_BYTES
 from mmulator.program.blocks import Block, FunctionBlocks
 from mmulator.program.uses import CARRY, pinned_by, uses_and_defs
 
-
 LINE = 64  # bytes of a line of the cache: vectors begin with one, and small registers share one
 
 

@@ -39,6 +39,11 @@ ARRIVE, WAIT = range(2)  # what was wrong, in fault_bytes
 def first_cta(launch: ptr_to(Launch), number: u64, place: ptr_to(u32)) -> None:
     """Where the first CTA of a cluster is in the grid: x, y, z. number: of the cluster, x fastest."""
     c = launch.cluster
+    place[0] = u32(number) * c[0]
+    place[1] = u32(0)
+    place[2] = u32(0)
+    if (number + 1) * u64(c[0]) <= u64(launch.nctaid[0]):  # in the first row: mostly there is no other, and divisions take long
+        return
     across = u64(launch.nctaid[0] // c[0])
     down = u64(launch.nctaid[1] // c[1])
     place[0] = u32(number % across) * c[0]

@@ -11,8 +11,6 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import (
     bits_mask,
     cast_ptr,
-    copy_bytes,
-    fill_bytes,
     mask_bits,
     minimum,
     reduce_max,
@@ -24,19 +22,18 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
-from mmulator.machine.runtime.accounts import forget_mbarriers
 from mmulator.machine.runtime.chance import hash_choice
-from mmulator.machine.runtime.cluster import NO_CLUSTER, first_cta, next_cluster
+from mmulator.machine.runtime.cluster import NO_CLUSTER, next_cluster
 from mmulator.machine.runtime.events import cluster_begins, cluster_ends, cluster_finished, round_over
 from mmulator.machine.runtime.pending import complete_for_sleepers
+from mmulator.machine.runtime.renewal import begin_cluster
 from mmulator.machine.runtime.standstill import end_waits
-from mmulator.machine.runtime.transfers import finish_transfers, grow_old, no_transfers, transfer_for_sleepers
+from mmulator.machine.runtime.transfers import finish_transfers, grow_old, transfer_for_sleepers
 from mmulator.machine.runtime.waiting import set_pcs
-from mmulator.machine.state import Cluster, Cta, Stop, Warp
+from mmulator.machine.state import Cluster, Stop, Warp
 
 TURN = 64  # diverged choices between two turns for another group
 SLICE = 2048  # blocks of code that a warp runs before the next has its turn
-GOLDEN = 0x9E3779B1
 
 
 def call_block(code: Value, w: Value, regs: Value, mask: Value) -> Value:
@@ -133,56 +130,6 @@ def run_warp(w: ptr_to(Warp), turn: i64) -> i32:
 
 
 @native
-def renew(cluster: ptr_to(Cluster)) -> None:
-    """The memory of a cluster as it was when it was new."""
-    for i in range(cluster.span_count):
-        span = cluster.spans + i
-        if u64(span.fresh) == 0:
-            fill_bytes(span.at, 0, span.bytes)
-        else:
-            copy_bytes(span.at, span.fresh, span.bytes)
-
-
-@native
-def begin_cluster(cluster: ptr_to(Cluster)) -> None:
-    """Memory as new, whose turn is first, and where the CTAs of the cluster are in the grid, by rank (x fastest)."""
-    if cluster.stale != 0:
-        renew(cluster)
-    cluster.stale = u32(1)
-    cluster.turn = u32(0)
-    cluster.rest = i64(0)
-    cluster.running = u32(0)
-    cluster.asleep = u32(0)
-    cluster.done = u32(0)
-    cluster.next_warp = u32(0)
-    cluster.patience = u32(0)
-    cluster.stalled = u32(0)
-    forget_mbarriers(cluster)
-    cluster.arrived = u32(0)
-    cluster.generation = u32(0)
-    cluster.rounds = u64(0)
-    cluster.turns = u64(0)
-    no_transfers(cluster)
-    if cluster.seeded != 0:
-        warps = u64(cluster.warp_count)
-        first = cluster.number % warps * (u64(GOLDEN) % warps) + u64(cluster.seed)
-        cluster.next_warp = u32(first % warps)
-    launch = cluster.launch
-    c = launch.cluster
-    ctas = cast_ptr(Cta, cluster.ctas)
-    corner = stack(u32, 3)
-    first_cta(launch, cluster.number, corner)
-    for rank in range(cluster.cta_count):
-        cta = ctas + rank
-        cta.ctaid[0] = corner[0] + rank % c[0]
-        cta.ctaid[1] = corner[1] + rank // c[0] % c[1]
-        cta.ctaid[2] = corner[2] + rank // (c[0] * c[1])
-        cta.linear = cta.ctaid[0] + launch.nctaid[0] * (cta.ctaid[1] + launch.nctaid[1] * cta.ctaid[2])
-    cluster.begun = u32(1)
-    cluster_begins(cluster)
-
-
-@native
 def run_cluster(cluster: ptr_to(Cluster)) -> i32:
     """Run the cluster's warps in turn, each for a slice; back when nothing is left of its budget, or when it is over.
 
@@ -190,6 +137,7 @@ def run_cluster(cluster: ptr_to(Cluster)) -> i32:
     """
     if cluster.begun == 0:
         begin_cluster(cluster)
+        cluster_begins(cluster)
     launch = cluster.launch
     warps = cast_ptr(Warp, cluster.warps)
     n = cluster.warp_count
