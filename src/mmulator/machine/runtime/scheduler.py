@@ -28,6 +28,7 @@ from mmulator.machine.runtime.events import cluster_begins, cluster_ends, cluste
 from mmulator.machine.runtime.pending import complete_for_sleepers
 from mmulator.machine.runtime.renewal import begin_cluster
 from mmulator.machine.runtime.standstill import end_waits
+from mmulator.machine.runtime.sums import settled
 from mmulator.machine.runtime.transfers import finish_transfers, grow_old, transfer_for_sleepers
 from mmulator.machine.runtime.waiting import set_pcs
 from mmulator.machine.state import Cluster, Stop, Warp
@@ -249,6 +250,7 @@ def run_clusters(cluster: ptr_to(Cluster), budget: i64) -> i32:
     environment = stack(u64, 2)
     floats.enter(environment)
     result = run_row(cluster)
+    settled(cluster)
     floats.leave(environment)
     return result
 
