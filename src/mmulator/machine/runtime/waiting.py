@@ -11,7 +11,7 @@ from mmulator.machine.state import FULL, RESCHEDULE, Cluster, FaultKind, Warp
 I32, U32 = i32.vec(32), u32.vec(32)
 
 
-@native
+@native(inline=True)
 def set_pcs(w: ptr_to(Warp), mask: u32, pc: i32) -> None:
     w.lane_pc = select(bits_mask(mask), I32(pc), w.lane_pc)
 
