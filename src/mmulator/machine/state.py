@@ -110,6 +110,10 @@ Callee = Struct("Callee", [("entry", i32), ("cycle", u32), ("offset", u32), ("st
 # the order of their numbers.
 Line = Struct("Line", [("next", u64), ("clusters", u64), ("first", u64), ("last", u64), ("order", ptr_to(u64))])
 
+# What one of several workers has taken of them and not begun yet: it begins neighbours one after the other, since their
+# memory mostly lies side by side, and two cores that write side by side wait for each other. most: at once, while many are left.
+Share = Struct("Share", [("next", u64), ("end", u64), ("most", u64), ("workers", u64)])
+
 Launch = Struct(
     "Launch",
     [
@@ -242,6 +246,7 @@ Cluster = Struct("Cluster", [
     ("accounts", ptr), ("account_count", u32),  # a table of ACCOUNTS; how many are in use
     ("sanitizer", ptr),  # of a sanitized launch: a SanitizedCluster, or null
     ("packs", ptr),  # a Packs, of the worker that runs it
+    ("share", ptr_to(Share)),  # of that worker, or null
     ("sums", ptr_to(Sums)),
 ])  # fmt: skip
 

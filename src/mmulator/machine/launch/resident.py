@@ -80,10 +80,11 @@ class Resident:
         self.cluster["spans"], self.cluster["span_count"] = pointer(self.spans), len(self.spans)
         (
             self.numbers, self.single, self.begun, self.finished, self.left, self.counts, self.others, self.seeded, self.seeds,
-            self.hints,
+            self.hints, self.share,
         ) = (
             self.cluster[name] for name in (
                 "number", "single", "begun", "finished", "left", "counts", "others", "seeded", "seed", "hints",
+                "share",
             )
         )  # fmt: skip
         self.address = self.arena.at("cluster")

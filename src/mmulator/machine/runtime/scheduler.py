@@ -23,7 +23,7 @@ from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
 from mmulator.machine.runtime.chance import hash_choice
-from mmulator.machine.runtime.cluster import NO_CLUSTER, next_cluster
+from mmulator.machine.runtime.cluster import NO_CLUSTER, begin_next
 from mmulator.machine.runtime.events import cluster_begins, cluster_ends, cluster_finished, round_over
 from mmulator.machine.runtime.pending import complete_for_sleepers
 from mmulator.machine.runtime.renewal import begin_cluster
@@ -269,7 +269,7 @@ def run_row(cluster: ptr_to(Cluster)) -> i32:
         if cluster.begun == 0:
             if cluster.launch.stop[0] != 0:
                 return i32(Stop.INTERRUPTED)
-            number = next_cluster(cluster.launch)
+            number = begin_next(cluster)
             if number == u64(NO_CLUSTER):
                 return i32(Stop.EXITED)
             cluster.number = number
