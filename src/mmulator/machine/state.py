@@ -200,7 +200,7 @@ Transfer = Struct("Transfer", [
 TRANSFERS = 256  # that a cluster can have under way
 STAGING = 1 << 18  # bytes of a cluster for what was read from shared memory and not yet written
 
-HINTS = 32  # the regions that instructions, by their sites modulo this, met last
+HINTS = 128  # the regions that instructions, by their sites modulo this, met last
 
 # What `red` adds to an array of counters, word by word, and has not added to memory yet (runtime/sums.py).
 PART, PARTS = 128, 64  # bytes that a bit stands for, and bits
@@ -346,7 +346,7 @@ WgmmaTable = Struct("WgmmaTable", [
     ("places", ptr),  # IndexTable of a sparse A
     ("a_row", u32),  # bytes of a row of packed A
     ("packs", u32),  # its operands are kept as packed (runtime/wgmma_packs.py), and several can be one product
-])  # fmt: skip
+], functions=("pack_a", "pack_b", "pack_b_rows", "dot", "dot_steps"))  # fmt: skip
 
 WGMMA_STEPS = 4  # wgmma that are one product, at most
 
