@@ -14,6 +14,7 @@ from mmulator.program.blocks import Block, FunctionBlocks
 from mmulator.program.uses import CARRY, pinned_by, uses_and_defs
 
 WORD = 8  # bytes that a uniform register has
+LINE = 64  # bytes of a line of the cache: vectors begin with one, and small registers share one
 
 
 @dataclass(frozen=True)
@@ -175,10 +176,10 @@ def _assign(
                 still.append((end, other))
         active = still
         size = slot_bytes(types[r])
-        if free[size]:
-            slots[r] = free[size].pop()
-        else:
-            slots[r] = at
-            at += max(size, 64) if size >= 64 else size
+        if not free[size]:
+            room = -(-size // LINE) * LINE
+            free[size] += range(at + room - size, at - 1, -size)
+            at += room
+        slots[r] = free[size].pop()
         active.append((high, r))
     return slots
