@@ -26,7 +26,7 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )  # fmt: skip
-from mmulator.codegen.types import boolean, f16, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
+from mmulator.codegen.types import boolean, f16, f32, f64, i16, i32, i64, ptr, ptr_to, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.isa.types import ElementType
 from mmulator.twin.plan import A_BIAS, B_BIAS, B_HEADER, NARROW_COLUMNS, NEVER, ROWS, SPAN, WIDE_COLUMNS, WINDOW, Plan
@@ -76,12 +76,16 @@ class Decoded:
         if emin is not None and emin < t.emin:  # subnormals are normal numbers of the type they are converted to
             self.exponent = maximum(I(finite >> 23) - 127, I(emin))
 
-    def largest(self, within: Value | None = None) -> Value:
-        """Largest exponent of the finite non-zero elements; -999 if there are none."""
+    def exponents(self, within: Value | None = None) -> Value:
+        """Of the finite non-zero elements; -999 for others."""
         counts = ~self.zero & ~self.special
         if within is not None:
             counts = counts & within
-        return reduce_max(select(counts, self.exponent, I(-999)))
+        return select(counts, self.exponent, I(-999))
+
+    def largest(self, within: Value | None = None) -> Value:
+        """Largest exponent of the finite non-zero elements; -999 if there are none."""
+        return reduce_max(self.exponents(within))
 
     def codes(self, bias: int, top: Value | None) -> tuple[Value, Value]:
         """Exponent and last-bit codes; relative to `top` if given. Those of special values do not matter."""
@@ -152,12 +156,13 @@ def decode_positions(plan: Plan, ty: Any, source: Value, positions: tuple[int, .
 
 
 class Short:
-    """Elements in 16-bit lanes, of types whose numbers are f16's but for a power of two: what `Decoded` says of them, for half of
-    the work. Codes are not relative."""
+    """Elements in 16-bit lanes, of types whose numbers are f16's but for a power of two, and of bf16: what `Decoded` says of
+    them, for half of the work."""
 
     def __init__(self, t: ElementType, bits: Value) -> None:
         ty = bits.ty
         self.type, self.bits, self.magnitude = t, bits, bits & ((1 << t.mantissa + t.exponent) - 1)
+        self.signed = i16.vec(ty.lanes)
         field = self.magnitude >> t.mantissa
         self.significand = (bits & ((1 << t.mantissa) - 1)) | select(field != 0, ty(1 << t.mantissa), ty(0))
         self.zero = self.significand == 0
@@ -170,20 +175,34 @@ class Short:
                 self.special = field != field
         self.sign = bits >> (t.mantissa + t.exponent) & 1
         least = maximum(field, ty(1))
-        self.exponent, self.last = least - t.bias, least + trailing_zeros(self.significand) - 1
+        self.exponent, self.last = self.signed(least) - t.bias, least + trailing_zeros(self.significand) - 1
 
     @staticmethod
     def serves(plan: Plan, t: ElementType) -> bool:
-        return has_feature("f16c") and t.bits <= 16 and t.exponent <= 5 and not plan.relative and plan.emin(t) == t.emin
+        return t.bits <= 16 and plan.emin(t) == t.emin and (t.exponent == 8 or has_feature("f16c"))
 
-    def codes(self, bias: int) -> tuple[Value, Value]:
-        """Exponent and last-bit codes."""
-        ty = self.bits.ty
-        return select(self.zero, ty(0), self.exponent + bias), select(self.special | self.zero, ty(NEVER), self.last)
+    def exponents(self) -> Value:
+        """Of the finite non-zero elements; -999 for others."""
+        return select(self.special | self.zero, self.signed(-999), self.exponent)
+
+    def largest(self) -> Value:
+        return i32(reduce_max(self.exponents()))
+
+    def codes(self, bias: int, top: Value | None) -> tuple[Value, Value]:
+        """Exponent and last-bit codes; relative to `top` if given."""
+        t, ty, signed = self.type, self.bits.ty, self.signed
+        e, last = self.exponent + bias, self.last
+        if top is not None:
+            own = signed(i16(top))
+            e = maximum(e - own, signed(bias - WINDOW))
+            last = ty(maximum(signed(last) + (t.emin - t.mantissa + SPAN) - own, signed(0)))
+        return select(self.zero, ty(0), ty(e)), select(self.special | self.zero, ty(NEVER), last)
 
     def value(self) -> Value:
         """Of 16 elements, as f32."""
         t, bits = self.type, self.bits
+        if t.exponent == 8:
+            return bitcast(F, U(bits) << 16)
         if t.bits < 16:
             bits = self.magnitude << (10 - t.mantissa) | self.sign << 15
         value = F(bitcast(f16.vec(16), bits))
@@ -223,8 +242,8 @@ def store_a(d: Decoded, top: Value | None, plan: Plan, out: Value, step: int, co
     store_codes(plan, out, step, count, value, exponent * 0x01010101, lsb * 0x01010101, offset)
 
 
-def store_a_short(d: Short, top: None, plan: Plan, out: Value, step: int, count: int) -> None:
-    exponent, last = d.codes(A_BIAS)
+def store_a_short(d: Short, top: Value | None, plan: Plan, out: Value, step: int, count: int) -> None:
+    exponent, last = d.codes(A_BIAS, top)
     both = bitcast(BYTES, U(exponent | last << 8))
     exponents, lasts = (shuffle(both, None, [n // 4 * 4 + byte for n in range(64)]) for byte in range(2))
     value = d.value()
@@ -263,7 +282,7 @@ def store_b_row(d: list[Decoded], top: Value | None, plan: Plan, row: Value) -> 
     return any_special(d)
 
 
-def store_b_short(plan: Plan, values: list[Value], pairs: list[Value], row: Value) -> Value:
+def store_b_short(plan: Plan, values: list[Value], pairs: list[Value], top: Value | None, row: Value) -> Value:
     """The same of types that Short serves. values: the elements, 16 columns each; pairs: of 64 columns, columns t and t + 32 in
     the lanes of t, for t below 16 and from there on; of 16 columns the columns."""
     t, lane, columns = plan.b, plan.lane, 16 * len(values)
@@ -275,7 +294,7 @@ def store_b_short(plan: Plan, values: list[Value], pairs: list[Value], row: Valu
     for v, bits in enumerate(pairs):
         d = Short(t, bits)
         special.append(d.special)
-        exponent, last = d.codes(B_BIAS)
+        exponent, last = d.codes(B_BIAS, top)
         never, last, negative = bits.ty(NEVER ^ 0x80), last ^ 0x80, d.sign != 0
         own = [exponent, select(negative, last, never), select(negative, never, last)]
         codes = [code | more << 8 for code, more in zip(codes, own)] if v else own
@@ -337,13 +356,18 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
             return U(load(ty.vec(16), source, 16 * v))
         return U(masked_load(ty.vec(16), source, iota(U) < u32(n), ty.vec(16)(0)))
 
+    none = (i16 if short else i32).vec(16)
+
+    def exponents(raw: Value) -> Value:
+        return (Short(t, SHORT(raw)) if short else Decoded(t, raw)).exponents()
+
     def emit(row: Value, raws: list[Value], top: Value | None) -> Value:
         if two:
             pairs = raws if len(raws) == 2 else paired_lines(raws[:2], raws[2:])
             values = [SHORT(raw) for raw in (raws if len(raws) == 4 else [*raws, *(raw >> 16 for raw in raws)])]
-            return store_b_short(plan, values, [bitcast(PAIRS, pair) for pair in pairs], row)
+            return store_b_short(plan, values, [bitcast(PAIRS, pair) for pair in pairs], top, row)
         if short:
-            return store_b_short(plan, [SHORT(raws[0])], [SHORT(raws[0])], row)
+            return store_b_short(plan, [SHORT(raws[0])], [SHORT(raws[0])], top, row)
         return store_b_row([Decoded(t, r, plan.emin(t)) for r in raws], top, plan, row)
 
     def pack_rows(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
@@ -352,9 +376,11 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
         for inst in range(k // kk):
             top = i32(-999)
             if relative:
+                most = none(-999)
                 for r in range(inst * kk, (inst + 1) * kk):
                     for v in vectors:
-                        top = maximum(top, Decoded(t, read(source + r * ldb, n, v)).largest())
+                        most = maximum(most, exponents(read(source + r * ldb, n, v)))
+                top = i32(reduce_max(most))
                 if top == -999:
                     top = i32(0)
             lost = boolean(0)
@@ -371,10 +397,12 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
         for inst in range(k // kk):
             top = i32(-999)
             if relative:
+                most = none(-999)
                 for j in range(i64(0), n if columns != WIDE_COLUMNS else i64(columns)):
                     for step in unrolled(0, kk, 16):
                         line = cast_ptr(ty, raw) + (j * ldb + inst * kk + step)
-                        top = maximum(top, Decoded(t, read_k(ty, line, min(16, kk - step))).largest())
+                        most = maximum(most, exponents(read_k(ty, line, min(16, kk - step))))
+                top = i32(reduce_max(most))
                 if top == -999:
                     top = i32(0)
             lost = boolean(0)
