@@ -196,7 +196,7 @@ Transfer = Struct("Transfer", [
 TRANSFERS = 256  # that a cluster can have under way
 STAGING = 1 << 18  # bytes of a cluster for what was read from shared memory and not yet written
 
-HINTS = 32  # the regions that instructions, by their sites modulo this, met last
+HINTS = 128  # the regions that instructions, by their sites modulo this, met last
 
 # What one worker runs: CTAs that may wait for each other, and for each other's operations.
 # What `red` adds to an array of counters, word by word, and has not added to memory yet (runtime/sums.py).
@@ -339,7 +339,7 @@ WgmmaTable = Struct("WgmmaTable", [
     ("places", ptr),  # IndexTable of a sparse A
     ("a_row", u32),  # bytes of a row of packed A
     ("watched", u32),  # an instrument hears of each access
-])  # fmt: skip
+], functions=("pack_a", "pack_b", "pack_b_rows", "dot", "dot_steps"))  # fmt: skip
 
 WGMMA_STEPS = 4  # wgmma that are one product, at most
 

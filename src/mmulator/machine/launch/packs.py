@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from mmulator.machine.emit.code import MatrixTables
+from mmulator.machine.emit.tables import MatrixTables
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.state import A_PACKS, B_PACKS, INDICES, WGMMA_STEPS, Packs
 
