@@ -25,17 +25,17 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )  # fmt: skip
-from mmulator.codegen.types import boolean, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
+from mmulator.codegen.types import boolean, f32, i32, i64, ptr, ptr_to, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.isa.types import ElementType
-from mmulator.twin.plan import A_BIAS, B_BIAS, B_HEADER, NARROW_COLUMNS, NEVER, ROWS, SPAN, WIDE_COLUMNS, WINDOW, Plan
+from mmulator.twin.plan import A_BIAS, B_BIAS, B_HEADER, LANE, NARROW_COLUMNS, NEVER, ROWS, WIDE_COLUMNS, WINDOW, Plan
 
-I, U, F, D, B = i32.vec(16), u32.vec(16), f32.vec(16), f64.vec(16), boolean.vec(16)
+I, U, F, B = i32.vec(16), u32.vec(16), f32.vec(16), boolean.vec(16)
 RAW = {8: u8, 16: u16, 32: u32}
 
 
 class Decoded:
-    """16 elements: value (f32 lanes), exponent and lsb (exponent of the last set bit) in i32 lanes, and their kinds.
+    """16 elements: value (f32 lanes), exponent and significand in i32 lanes, and their kinds.
 
     emin: exponent of subnormals, if it is not the type's own.
     """
@@ -60,7 +60,6 @@ class Decoded:
         significand = mantissa | select(field != 0, I(1 << t.mantissa), I(0))
         self.significand = significand
         self.exponent = maximum(field, I(1)) - t.bias
-        self.lsb = self.exponent - t.mantissa + trailing_zeros(significand)
         self.zero = significand == 0
         self.negative = ((bits >> (full + shift)) & 1) != 0
         if t.exponent == 8:  # an f32 with fewer mantissa bits
@@ -81,21 +80,23 @@ class Decoded:
             counts = counts & within
         return reduce_max(select(counts, self.exponent, I(-999)))
 
-    def codes(self, bias: int, top: Value | None) -> tuple[Value, Value]:
-        """Exponent and last-bit codes; relative to `top` if given. Those of special values do not matter."""
-        e, lsb = self.exponent + bias, self.lsb
-        if top is None:
-            lsb = lsb - (self.type.emin - self.type.mantissa)
-        else:
+    def codes(self, bias: int, top: Value | None) -> Value:
+        """Exponent codes, relative to `top` if given. Those of special values do not matter."""
+        e = self.exponent + bias
+        if top is not None:
             e = maximum(e - top, I(bias - WINDOW))
-            lsb = maximum(lsb - top + SPAN, I(0))
-        return select(self.zero, I(0), e), select(self.special | self.zero, I(NEVER), lsb)
+        return select(self.zero, I(0), e)
+
+    def last_codes(self) -> Value:
+        """Last-bit codes."""
+        last = self.exponent + trailing_zeros(self.significand) - self.type.emin
+        return select(self.special | self.zero, I(NEVER), last)
 
 
 def pack_a_function(plan: Plan, name: str) -> Native:
     """raw [m][lda] elements to packed A; k counts dense columns."""
     ty = RAW[max(plan.a.bits, 8)]
-    length, lane, chunks, products = plan.length, plan.lane, plan.order, plan.products
+    length, chunks, products = plan.length, plan.order, plan.products
     chunk_bytes, relative, overflow, kk = plan.a_chunk, plan.relative, plan.may_overflow, plan.k
     mantissa, instruction_bytes = plan.a.mantissa, plan.a_instruction
     steps = range(0, length, 16)
@@ -112,7 +113,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
                     top = largest_of(parts) if relative else None
                     for step in steps:
                         store_a(parts[step // 16], top, plan, at, step, min(16, length - step))
-                    header = cast_ptr(i32, at + length * (lane + 12))
+                    header = cast_ptr(i32, at + (chunk_bytes - 8))
                     lost = any_special(parts)
                     if overflow:
                         lost = lost | (total_significand(parts) > (2 * length - 1 << mantissa))
@@ -166,35 +167,28 @@ def total_significand(parts: list[Decoded]) -> Value:
 
 def store_a(d: Decoded, top: Value | None, plan: Plan, out: Value, step: int, count: int) -> None:
     """Up to 16 elements of a chunk, from position `step`."""
-    exponent, lsb = d.codes(A_BIAS, top)
-    value = D(d.value) if plan.double else d.value
-    # a negative element's negative products are those with positive elements of B
-    offset = select(d.negative, I(64), I(0))
-    length, lane = plan.length, plan.lane
+    pieces = [d.value, d.codes(A_BIAS, top) * 0x01010101]
+    if plan.counted:  # a negative element's negative products are those with positive elements of B
+        pieces += [d.last_codes() * 0x01010101, select(d.negative, I(64), I(0))]
     b = Builder.current()
-    pieces = (
-        (value, step * lane),
-        (exponent * 0x01010101, length * lane + step * 4),
-        (lsb * 0x01010101, length * (lane + 4) + step * 4),
-        (offset, length * (lane + 8) + step * 4),
-    )
-    for vector, at in pieces:
+    for n, vector in enumerate(pieces):
         part = vector if count == 16 else shuffle(vector, None, list(range(count)))
-        b.store(part, out + at)
+        b.store(part, out + (plan.length * n + step) * 4)
 
 
 def store_b_row(d: list[Decoded], top: Value | None, plan: Plan, row: Value) -> Value:
     """16 or 64 columns of one k. True if there is an Inf or NaN."""
-    lane, columns = plan.lane, 16 * len(d)
-    codes = [I(0)] * 3
+    columns = 16 * len(d)
+    codes = [I(0)] * (3 if plan.counted else 1)
     for v, part in enumerate(d):
-        exponent, lsb = part.codes(B_BIAS, top)
-        never, lsb = I(NEVER ^ 0x80), lsb ^ 0x80
-        for which, code in enumerate((exponent, select(part.negative, lsb, never), select(part.negative, never, lsb))):
-            codes[which] = codes[which] | (code << (8 * v))
-        store(D(part.value) if plan.double else part.value, row, v * 16 * lane)
+        kinds = [part.codes(B_BIAS, top)]
+        if plan.counted:
+            never, last = I(NEVER ^ 0x80), part.last_codes() ^ 0x80
+            kinds += [select(part.negative, last, never), select(part.negative, never, last)]
+        codes = [found | (code << (8 * v)) for found, code in zip(codes, kinds)]
+        store(part.value, row, v * 16 * LANE)
     for which, code in enumerate(codes):
-        store(code, row, columns * lane + 64 * which)
+        store(code, row, columns * LANE + 64 * which)
     return any_special(d)
 
 
