@@ -254,6 +254,19 @@ def prefetch(pointer: Value, write: bool = False) -> None:
     b.call("llvm.prefetch.p0", void, [ptr(pointer), *(constant(b, u32, n) for n in (int(write), 3, 1))])
 
 
+def atomic_rmw(op: str, pointer: Value, value: Value) -> Value:
+    """LLVM's atomicrmw; the old value."""
+    return value.b.emit(value.ty, f"atomicrmw {op} ptr {pointer.text}, {value.typed} seq_cst, align {value.ty.size}")
+
+
+def compare_exchange(pointer: Value, expected: Value, new: Value) -> Value:
+    """LLVM's cmpxchg; the old value."""
+    b, ty = expected.b, expected.ty.llvm
+    text = f"cmpxchg ptr {pointer.text}, {expected.typed}, {new.typed} seq_cst seq_cst, align {expected.ty.size}"
+    pair = b.emit(expected.ty, text)
+    return b.emit(expected.ty, f"extractvalue {{ {ty}, i1 }} {pair.text}, 0")
+
+
 def fill_bytes(to: Value, byte: int, size: Any) -> None:
     from mmulator.codegen.types import u8
 

@@ -199,6 +199,14 @@ STAGING = 1 << 18  # bytes of a cluster for what was read from shared memory and
 HINTS = 32  # the regions that instructions, by their sites modulo this, met last
 
 # What one worker runs: CTAs that may wait for each other, and for each other's operations.
+# What `red` adds to an array of counters, word by word, and has not added to memory yet (runtime/sums.py).
+PART, PARTS = 128, 64  # bytes that a bit stands for, and bits
+Sums = Struct("Sums", [
+    ("touched", u64),  # parts of the array in which something was added; 0: none, and then there is no array
+    ("start", ptr), ("end", u64),  # the array on the host, from a multiple of PART on
+    ("words", u32, PART * PARTS // 4),
+])  # fmt: skip
+
 Cluster = Struct("Cluster", [
     ("launch", ptr_to(Launch)),
     ("ctas", ptr),
@@ -234,6 +242,7 @@ Cluster = Struct("Cluster", [
     ("sanitizer", ptr),  # of a sanitized launch: a SanitizedCluster, or null
     ("turns", u64),  # that the seed has made shorter
     ("packs", ptr),  # a Packs, of the worker that runs it
+    ("sums", ptr_to(Sums)),
 ])  # fmt: skip
 
 # What is known of an mbarrier besides its word (runtime/accounts.py). Who: site + 1 (0: nobody), warp of the cluster, lane, in

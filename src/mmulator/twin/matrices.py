@@ -1,11 +1,11 @@
 # mypy: disable-error-code="valid-type"
-"""Whole matrices through the twin: one large product shared out among threads, or many small ones in one native call."""
+"""Whole matrices through the twin: large products (large.py), or many small ones in one native call."""
 
 from __future__ import annotations
 
 import ctypes
 import math
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,13 @@ from mmulator.codegen.values import Builder, Value
 from mmulator.numerics.arrays import batch_shape, check_operands
 from mmulator.numerics.formats import container, element_type
 from mmulator.numerics.profiles import DotKey
-from mmulator.twin.threads import pointer, room, shares, split, together, worth
+from mmulator.twin.large import large_product
+from mmulator.twin.threads import pointer, room, split, worth
 from mmulator.twin.twin import Twin, twin_for
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
 _Shape = tuple[int, int, int]  # m, n, k
+_LARGE = 1 << 19  # multiply-accumulates of a product that is worth all threads; of many twice as many
 
 
 def twin_matmul(
@@ -43,23 +45,45 @@ def twin_matmul(
     A, B = np.asarray(A), np.asarray(B)
     check_operands(key, A, B, indices, scale_a, scale_b)
     twin = twin_for(key, device)
-    m, n, k = A.shape[-2], B.shape[-1], B.shape[-2]
-    named = {"A": A, "B": B, "C": C, "indices": indices, "scale_a": scale_a, "scale_b": scale_b}
-    batch = batch_shape({name: np.shape(x)[:-2] for name, x in named.items() if x is not None})
-    D = np.empty((*batch, m, n), container(element_type(key.dtype)))
+    extras = {"indices": (indices, np.int32), "scale_a": (scale_a, np.uint8), "scale_b": (scale_b, np.uint8)}
+    given = {"A": A, "B": B, **({} if C is None else {"C": np.asarray(C)})}
+    given |= {name: np.asarray(x, kind) for name, (x, kind) in extras.items() if x is not None}
+    batch = batch_shape({name: x.shape[:-2] for name, x in given.items()})
+    D = np.empty((*batch, A.shape[-2], B.shape[-1]), container(element_type(key.dtype)))
     flags = twin.flags(zero_c=C is None, negate_a=imm_scale_a < 0, negate_b=imm_scale_b < 0)
-    extras = ((indices, np.int32), (scale_a, np.uint8), (scale_b, np.uint8))
-    given = [A, B, D if C is None else C, *(np.asarray(x, kind) for x, kind in extras if x is not None)]
-    count = math.prod(batch)
-    if count == 0 or m * n == 0:
-        return D
-    if m * n * k < 1 << (20 if count > 1 else 19):  # larger ones are worth all threads each
-        _many(twin, [_spread(x, batch) for x in given], D, (m, n, k), flags, threads)
-        return D
-    spread = [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in given]
-    for at in np.ndindex(*batch):
-        _large(twin, [np.ascontiguousarray(x[at]) for x in spread], D[at], (m, n, k), flags, threads)
+    if D.size:
+        _products(twin, _as_one(given, batch), D, flags, threads)
     return D
+
+
+def _products(twin: Twin, given: dict[str, Any], out: Any, flags: int, most: int | None) -> None:
+    """given: A, B, and of C, indices, scale_a, scale_b those that there are; their leading dimensions broadcast to those of out,
+    or there are none: then all of out is one product."""
+    a, b, c, *extras = (given.get(name, out) for name in ("A", "B", "C", *(x for x in given if x not in "ABC")))
+    if all(x.ndim == 2 for x in given.values()):
+        out = out.reshape(-1, out.shape[-1])
+        c = c.reshape(out.shape)
+    *batch, m, n = out.shape
+    count, k = math.prod(batch), b.shape[-2]
+    if m * n * k < (2 * _LARGE if count > 1 else _LARGE):
+        _many(twin, [_spread(x, tuple(batch)) for x in (a, b, c, *extras)], out, (m, n, k), flags, most)
+        return
+    spread = [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b, c, *extras)]
+    for at in np.ndindex(*batch):
+        a, b, c, *extras = (x[at] for x in spread)
+        large_product(twin, a, b, c, out[at], extras, flags, most)
+
+
+def _as_one(given: dict[str, Any], batch: tuple[int, ...]) -> dict[str, Any]:
+    """Products that share B are one, whose rows are those of all."""
+    shared = [given[name] for name in ("B", "scale_b") if name in given]
+    if given["A"].shape[:-2] != batch or any(x.size != x.shape[-2] * x.shape[-1] for x in shared):
+        return given
+    one = {}
+    for name, x in given.items():
+        lines = x if name in ("B", "scale_b") else np.broadcast_to(x, (*batch, *x.shape[-2:]))
+        one[name] = lines.reshape(-1, x.shape[-1])
+    return one
 
 
 def _spread(x: Any, batch: tuple[int, ...]) -> Any:
@@ -68,46 +92,6 @@ def _spread(x: Any, batch: tuple[int, ...]) -> Any:
     if lead != batch and math.prod(lead) != 1:
         x = np.broadcast_to(x, (*batch, *x.shape[-2:]))
     return np.ascontiguousarray(x)
-
-
-# one large product --------------------------------------------------------------------------------------------------
-_STEP = 512  # of k: so much of both operands is packed at a time, so that caches hold it and memory is used again
-_PIECE = 256  # rows that a thread takes at a time
-
-
-def _large(twin: Twin, operands: list[Any], d: Any, shape: _Shape, flags: int, most: int | None) -> None:
-    """operands: a, b, c and the extras. Threads share out the rows of A and D, and the 64-column blocks of B."""
-    a, b, c, *more = operands
-    m, n, k = shape
-    key = twin.key
-    # D of the first part of k is C of the next, as within it; extras go with the whole of k
-    step = max(1, _STEP // key.k) * key.k if not more and key.ctype == key.dtype else k
-    pa = np.empty(twin.a_bytes(m, min(step, k)) + 64, np.uint8)
-    pb = np.empty(twin.b_bytes(n, min(step, k)) + 64, np.uint8)
-    A, B = -(-pointer(pa) // 64) * 64, -(-pointer(pb) // 64) * 64
-    pack = ctypes.CFUNCTYPE(None, _P, _I, _I, _I, _P)
-    pack_a, pack_b = pack(twin.pack_a), pack(twin.pack_b_rows)
-    dot = ctypes.CFUNCTYPE(None, _P, _P, _P, _I, _P, _I, _I, _I, _I, _I, *[_P] * len(more))(twin.dot)
-    threads = worth(m * n * k, most)
-    rows, columns = shares(m, max(threads, m // _PIECE), 16), shares(n, threads, 64)
-
-    def pack_rows(at: int, size: int, i: int, count: int) -> None:
-        pack_a(pointer(a[i:]) + at * a.itemsize, a.shape[1], count, size, A + i * twin.a_bytes(1, size))
-
-    def pack_columns(at: int, size: int, j: int, count: int) -> None:
-        pack_b(pointer(b[at:]) + j * b.itemsize, n, count, size, B + twin.b_bytes(j, size))
-
-    def dot_rows(at: int, size: int, i: int, count: int) -> None:
-        # index and scale_a have a line for each row; scale_b, the last, is common
-        extra = [pointer(x if x is more[-1] and key.scale_blocks > 0 else x[i:]) for x in more]
-        before, own = (d, flags & ~twin.flags(zero_c=True)) if at else (c, flags)
-        dot(A + i * twin.a_bytes(1, size), B, pointer(before[i:]), n, pointer(d[i:]), n, count, n, size, own, *extra)
-
-    for at in range(0, k, step):
-        part = at, min(step, k - at)
-        packing = [*(partial(pack_rows, *part, *s) for s in rows), *(partial(pack_columns, *part, *s) for s in columns)]
-        together(packing, threads)
-        together([partial(dot_rows, *part, *s) for s in rows], threads)
 
 
 # many small ones ----------------------------------------------------------------------------------------------------
@@ -131,8 +115,10 @@ def _batch_function(extras: int) -> Native:
         for t in range(count):
             step = u64(t)
             a, b, c, d = [ptr(places[i] + step * strides[i]) for i in (0, 1, 2, 3)]
-            _call(functions[0], a, lda, m, k, room_a)
-            _call(functions[1], b, n, n, k, room_b)
+            if t == 0 or strides[0] != 0:
+                _call(functions[0], a, lda, m, k, room_a)
+            if t == 0 or strides[1] != 0:
+                _call(functions[1], b, n, n, k, room_b)
             extra = [ptr(places[i] + step * strides[i]) for i in more]
             if flags & 1 == 0:  # tiles reach C in an order that caches do not foresee
                 copy_bytes(room_c, c, bytes_c)

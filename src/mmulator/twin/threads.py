@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache, partial
 from typing import Any
 
@@ -37,12 +38,32 @@ def split(part: Callable[[int, int], None], count: int, threads: int) -> None:
 
 
 def together(tasks: Sequence[Callable[[], object]], threads: int) -> None:
-    """Do all of them: one after the other, or on so many threads."""
-    if threads < 2 or len(tasks) < 2:
-        for task in tasks:
-            task()
-    else:
-        list(_pool(threads).map(_run, tasks))
+    """Do all of them: one after the other, or on so many threads, of which the caller's is one."""
+    waiting = deque(tasks)
+
+    def work() -> None:
+        try:
+            while (task := _next(waiting)) is not None:
+                task()
+        finally:
+            waiting.clear()  # after a failure nothing is begun
+
+    helpers = min(threads, len(tasks)) - 1
+    others = [_pool(threads - 1).submit(_run, work) for _ in range(helpers)] if helpers > 0 else []
+    try:
+        work()
+    finally:
+        running = [other for other in others if not other.cancel()]  # not those that wait for somebody else's work
+        wait(running)  # whatever has happened, memory of the tasks is in use until then
+    for other in running:
+        other.result()
+
+
+def _next(waiting: deque[Callable[[], object]]) -> Callable[[], object] | None:
+    try:
+        return waiting.popleft()
+    except IndexError:
+        return None
 
 
 @in_plain_floats

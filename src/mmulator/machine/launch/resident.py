@@ -23,6 +23,7 @@ from mmulator.machine.state import (
     Cta,
     Kind,
     Span,
+    Sums,
     Tile,
     Transfer,
     Warp,
@@ -54,6 +55,7 @@ class Resident:
         self.shared = [f"shared{rank}" for rank in range(self.size)]
         parts = {
             "cluster": Cluster.size,
+            "sums": Sums.size,
             "ctas": Cta.size * self.size,
             "warps": Warp.size * warps,
             "warpgroups": Warpgroup.size * groups,
@@ -114,7 +116,7 @@ class Resident:
         launch = pointer(g.launch)
         cluster["launch"] = launch
         cluster["ctas"], cluster["warps"], cluster["warp_count"] = a.at("ctas"), a.at("warps"), len(warps)
-        cluster["cta_count"] = self.size
+        cluster["cta_count"], cluster["sums"] = self.size, a.at("sums")
         if k.movers:
             a.view("movers", np.uint64)[[*k.movers]] = list(k.movers.values())
             for name in ("movers", "transfers", "staging"):

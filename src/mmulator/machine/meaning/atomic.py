@@ -12,7 +12,7 @@ from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.memory import ordering, place_of
 from mmulator.machine.meaning.operands import elements, write_result
-from mmulator.machine.runtime.atomic import atomic_function
+from mmulator.machine.runtime.atomic import atomic_function, sum_up
 from mmulator.machine.runtime.combine import combiner
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Address, Instruction, Operand
@@ -43,6 +43,13 @@ def atom(e: Emitter, ins: Instruction) -> None:
             write_result(e, operand, e.fetch(place, vector, n), ins)
 
 
+def _may_wait(e: Emitter, ins: Instruction, space: str, count: int) -> bool:
+    """Whether an addition may wait with others (runtime/sums.py). Under an instrument each takes place where it stands."""
+    form = ins.form
+    waits = (ins.opcode, space, form["op"], count) == ("red", "global", "add", 1) and form["type"] in ("u32", "s32")
+    return waits and form["sem"] in ("", None, "relaxed") and e.events is None
+
+
 def _functions(e: Emitter, ins: Instruction, space: str, where: Value, count: int) -> list[tuple[Native, Value]]:
     """(function, its lanes). By a generic address, lanes in shared memory add floats as shared memory does."""
     op, type_name = ins.form["op"], ins.form["type"]
@@ -52,6 +59,8 @@ def _functions(e: Emitter, ins: Instruction, space: str, where: Value, count: in
         ty, combine, suffix = combiner(op, type_name, shared)
         return atomic_function(space, op, ty, count, combine, suffix)
 
+    if _may_wait(e, ins, space, count):
+        return [(sum_up, lanes)]
     if space != "generic" or (op, type_name) not in (("add", "f32"), ("add", "f64")):
         return [(function(space.startswith("shared")), lanes)]
     shared = mask_bits((where >> SLOT_SHIFT) == SLOT_SHARED)

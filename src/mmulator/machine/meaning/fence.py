@@ -7,6 +7,7 @@ from mmulator.codegen.types import u64
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.runtime.events import SPACE_CLUSTER, SPACE_CTA, SPACE_GLOBAL, Fence, fenced, order_of
+from mmulator.machine.runtime.sums import settle_of
 from mmulator.ptx.tree import Address, Instruction
 
 _SPACES = {"": 0, "global": SPACE_GLOBAL, "shared::cta": SPACE_CTA, "shared::cluster": SPACE_CLUSTER}
@@ -15,6 +16,7 @@ _SPACES = {"": 0, "global": SPACE_GLOBAL, "shared::cta": SPACE_CTA, "shared::clu
 @means("membar", "fence")
 def fence(e: Emitter, ins: Instruction) -> None:
     """A real fence: other blocks run on other threads."""
+    e.call(settle_of, e.w)
     e.b.line("fence seq_cst")
     at = null(u64)
     if ins.operands and isinstance(ins.operands[0], Address):

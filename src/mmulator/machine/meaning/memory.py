@@ -16,6 +16,7 @@ from mmulator.machine.meaning.operands import elements, space_of, write_result
 from mmulator.machine.runtime import events, windows
 from mmulator.machine.runtime import memory as rt
 from mmulator.machine.runtime.events import order_of
+from mmulator.machine.runtime.sums import settle_of
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import (
     Address,
@@ -63,6 +64,8 @@ def ordering(e: Emitter, ins: Instruction, space: str, at: Value) -> Iterator[No
     if sem == "weak":
         yield
         return
+    if ins.opcode == "ld":
+        e.call(settle_of, e.w)
     base = _SLOT.get(space.partition("::")[0], 0) << SLOT_SHIFT
     does = _DOES.get(ins.opcode, events.LOADS | events.STORES)
     told = e.w, e.lanes_of(ins), e.spill(at) if at.ty.lanes else at, base, order_of(sem, form["scope"] or "gpu") | does

@@ -10,29 +10,32 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from mmulator.codegen.lang import Native, unrolled
-from mmulator.codegen.ops import cast_ptr, load, mask_bits, maximum, minimum, select, stack, trailing_zeros
+from mmulator.codegen.lang import Native, native, unrolled
+from mmulator.codegen.ops import (
+    atomic_rmw,
+    bits_mask,
+    cast_ptr,
+    compare_exchange,
+    load,
+    mask_bits,
+    maximum,
+    minimum,
+    reduce_add,
+    reduce_or,
+    select,
+    stack,
+    store,
+    trailing_zeros,
+)
 from mmulator.codegen.types import Ty, ptr, ptr_to, u32, u64
-from mmulator.codegen.values import Builder, Value
+from mmulator.codegen.values import Value
 from mmulator.machine.runtime.combine import OWN, RMW
 from mmulator.machine.runtime.events import BOTH
-from mmulator.machine.runtime.windows import NAMES, SPACES, U64
-from mmulator.machine.state import Warp
+from mmulator.machine.runtime.sums import WORD, settle_sums
+from mmulator.machine.runtime.windows import NAMES, SPACES, U64, Shape, origin_function
+from mmulator.machine.state import FULL, PART, PARTS, Warp
 
-
-def atomic_rmw(op: str, pointer: Value, value: Value) -> Value:
-    """Macro: LLVM's atomicrmw; the old value."""
-    b = Builder.current()
-    return b.emit(value.ty, f"atomicrmw {op} ptr {pointer.text}, {value.typed} seq_cst, align {value.ty.size}")
-
-
-def compare_exchange(pointer: Value, expected: Value, new: Value) -> Value:
-    """Macro: LLVM's cmpxchg; the old value."""
-    b = Builder.current()
-    ty = expected.ty.llvm
-    text = f"cmpxchg ptr {pointer.text}, {expected.typed}, {new.typed} seq_cst seq_cst, align {expected.ty.size}"
-    pair = b.emit(expected.ty, text)
-    return b.emit(expected.ty, f"extractvalue {{ {ty}, i1 }} {pair.text}, 0")
+U32 = u32.vec(32)
 
 
 def apply(op: str, old: Value, value: Value) -> Value:
@@ -105,3 +108,49 @@ def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = 
                     dst[n] = old
 
     return Native(atomic, f"atom_{NAMES[space]}_{op}_{ty.name}x{count}{name}")
+
+
+# additions that wait ------------------------------------------------------------------------------------------------
+@native
+def sum_up(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), src: ptr_to(u32), other: ptr_to(u32), dst: ptr_to(u32), site: u32
+) -> None:
+    """`atomic` for a red.global.add of 32 bits that orders nothing: where the array is small, it waits with others (sums.py)."""
+    if mask == 0 or w.cta.fault != 0:
+        return
+    window = stack(ptr, 3)
+    low = u64(trailing_zeros(mask))
+    a = load(U64, at)
+    shape = _look(w, mask, low, at[low], a, site, window)
+    start = u64(window[1]) & ~u64(PART - 1)
+    end = u64(window[2])
+    if shape == Shape.UNKNOWN or end - start > PART * PARTS:
+        _at_once(w, mask, at, src, other, dst, site)
+        return
+    sums = w.cta.cluster.sums
+    if sums.touched != 0 and u64(sums.start) != start:
+        settle_sums(w.cta.cluster)
+    sums.start = window[1] + (start - u64(window[1]))
+    sums.end = end
+    words = cast_ptr(u32, address(sums.words))  # noqa: F821
+    lanes = bits_mask(mask)
+    offsets = a + (u64(window[0]) - start)
+    sums.touched = sums.touched | reduce_or(select(lanes, U64(1) << (offsets // PART), U64(0)))
+    if shape == Shape.ONE:
+        one = words + (at[low] + (u64(window[0]) - start)) // WORD
+        one[0] = one[0] + reduce_add(select(lanes, load(U32, src), U32(0)))
+        return
+    numbers = stack(u32, 32)
+    store(U32(offsets // WORD), numbers)
+    if mask == FULL:
+        for n in unrolled(32):
+            words[numbers[n]] = words[numbers[n]] + src[n]
+        return
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        words[numbers[lane]] = words[numbers[lane]] + src[lane]
+
+
+_at_once, _look = atomic_function("global", "add", u32), origin_function("global", WORD, BOTH, True)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from functools import cache
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, popcount, select, stack, trailing_zeros
+from mmulator.codegen.ops import atomic_rmw, bits_mask, cast_ptr, mask_bits, popcount, select, stack, trailing_zeros
 from mmulator.codegen.types import i32, ptr_to, u32, u64
-from mmulator.machine.runtime.atomic import atomic_rmw
 from mmulator.machine.runtime.bulk import hold_barrier, hold_own
 from mmulator.machine.runtime.events import (
     WRITE,

@@ -8,9 +8,8 @@ from __future__ import annotations
 from functools import cache
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.ops import atomic_rmw, cast_ptr, compare_exchange
 from mmulator.codegen.types import ptr, u64
-from mmulator.machine.runtime.atomic import atomic_rmw, compare_exchange
 from mmulator.machine.runtime.combine import OWN, RMW, combiner
 
 

@@ -30,6 +30,7 @@ from mmulator.machine.runtime.cluster import NO_CLUSTER, first_cta, next_cluster
 from mmulator.machine.runtime.events import cluster_begins, cluster_ends, cluster_finished, round_over
 from mmulator.machine.runtime.pending import complete_for_sleepers
 from mmulator.machine.runtime.standstill import end_waits
+from mmulator.machine.runtime.sums import settled
 from mmulator.machine.runtime.transfers import finish_transfers, grow_old, no_transfers, transfer_for_sleepers
 from mmulator.machine.runtime.waiting import set_pcs
 from mmulator.machine.state import Cluster, Cta, Stop, Warp
@@ -301,6 +302,7 @@ def run_clusters(cluster: ptr_to(Cluster), budget: i64) -> i32:
     environment = stack(u64, 2)
     floats.enter(environment)
     result = run_row(cluster)
+    settled(cluster)
     floats.leave(environment)
     return result
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from mmulator.codegen.lang import Instrument, native
-from mmulator.codegen.ops import cast_ptr, trailing_zeros
+from mmulator.codegen.ops import atomic_rmw, cast_ptr, trailing_zeros
 from mmulator.codegen.types import ptr_to, u32, u64
-from mmulator.machine.runtime.atomic import atomic_rmw
 from mmulator.machine.runtime.events import WRITE, Access, entry, reserve
 from mmulator.machine.runtime.windows import peek
 from mmulator.machine.state import Cluster, Warp, WatchEntry

@@ -40,6 +40,7 @@ from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.machine.runtime.events import READ, WRITE, accessed, accessed_one
 from mmulator.machine.runtime.faults import fault
+from mmulator.machine.runtime.sums import give_way, settled
 from mmulator.machine.state import HINTS, Cluster, Cta, FaultKind, Warp, Window
 from mmulator.program.addresses import (
     FIRST_GLOBAL_SLOT,
@@ -128,6 +129,7 @@ def find_host(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
             fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, at, bytes)
             return null(u8)
         return w.local + (u64(lane) * launch.local_bytes + offset)
+    settled(w.cta.cluster)
     window = launch.windows + slot
     size = window.size
     if slot == 0 or slot >= launch.slots:
@@ -166,6 +168,7 @@ def hold(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32
     if slot == SLOT_SHARED or slot == SLOT_LOCAL:
         fault(w, FaultKind.WRONG_SPACE, site, lane, at, u32(bytes))
         return null(u8)
+    settled(w.cta.cluster)
     window = launch.windows + slot
     if slot == 0 or slot >= launch.slots:
         window = region(w.cta, at, site)
@@ -248,6 +251,7 @@ def _slots(space: str) -> Native:
         first = at[trailing_zeros(mask)]
         slot = first >> SLOT_SHIFT
         if slot >= FIRST_GLOBAL_SLOT or slot == 0:
+            settled(w.cta.cluster)
             window = launch.windows + slot
             if slot >= launch.slots or slot == 0:
                 window = region(w.cta, first, site)
@@ -362,11 +366,12 @@ class Shape(IntEnum):
 
 
 @cache
-def origin_function(space: str, bytes: int, access: int) -> Native:
+def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> Native:
     """The shape, if all lanes of `mask`, which is not 0, may access `bytes` each in one window, and in `out` where address 0
     would be on the host; UNKNOWN if not, or if it takes `translate` to tell: no fault is recorded.
 
-    a: the addresses; first: that of lane `low`, the lowest of `mask`.
+    a: the addresses; first: that of lane `low`, the lowest of `mask`. sums: for additions that wait (sums.py), to which
+    `out` also says where the window begins on the host, and ends.
     What translate does for any lanes is shorter for those that lie together, as most do: two addresses tell of all.
     """
     slots = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "const": SLOT_CONST, "param": SLOT_PARAM}
@@ -397,6 +402,11 @@ def origin_function(space: str, bytes: int, access: int) -> Native:
                 if writes:
                     if window.writable == 0:
                         return u32(Shape.UNKNOWN)
+                if sums:
+                    out[1] = ptr(host)
+                    out[2] = ptr(host + size)
+                elif base == 0:
+                    give_way(cta.cluster, host, size, u32(writes))
         place = first - start
         if size < bytes or (first & (bytes - 1)) != 0:
             return u32(Shape.UNKNOWN)
@@ -419,7 +429,7 @@ def origin_function(space: str, bytes: int, access: int) -> Native:
         out[0] = ptr(host - start)
         return shape
 
-    return Native(origin, f"origin_{NAMES[space]}_{bytes}_{access}", inline=True)
+    return Native(origin, f"origin_{NAMES[space]}_{bytes}_{access}{'_sums' if sums else ''}", inline=True)
 
 
 def matrix_space(space: str) -> Native:
@@ -473,6 +483,7 @@ def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
         size = launch.local_bytes
         host = w.local + u64(lane) * size
     else:
+        settled(w.cta.cluster)
         window = launch.windows + slot
         if slot == 0 or slot >= launch.slots:
             window = search(w.cta, at, u32(0))

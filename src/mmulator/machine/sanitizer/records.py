@@ -11,9 +11,8 @@ from enum import IntEnum
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, fill_bytes
+from mmulator.codegen.ops import atomic_rmw, cast_ptr, fill_bytes
 from mmulator.codegen.types import Struct, ptr, ptr_to, u32, u64
-from mmulator.machine.runtime.atomic import atomic_rmw
 from mmulator.machine.runtime.events import Access
 from mmulator.machine.sanitizer.found import of_cluster, of_launch
 from mmulator.machine.state import Cluster, Warp

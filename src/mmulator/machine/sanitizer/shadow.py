@@ -18,9 +18,8 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, fill_bytes, minimum, null, trailing_zeros
+from mmulator.codegen.ops import atomic_rmw, cast_ptr, fill_bytes, minimum, null, trailing_zeros
 from mmulator.codegen.types import ptr_to, u8, u32, u64
-from mmulator.machine.runtime.atomic import atomic_rmw
 from mmulator.machine.sanitizer.before import check_access
 from mmulator.machine.sanitizer.readers import behind, check_readers, read_by_itself, with_reader
 from mmulator.machine.sanitizer.records import (

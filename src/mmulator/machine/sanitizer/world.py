@@ -11,9 +11,19 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, fill_bytes, load, maximum, null, reduce_or, store, trailing_zeros
+from mmulator.codegen.ops import (
+    atomic_rmw,
+    cast_ptr,
+    copy_bytes,
+    fill_bytes,
+    load,
+    maximum,
+    null,
+    reduce_or,
+    store,
+    trailing_zeros,
+)
 from mmulator.codegen.types import Struct, ptr_to, u8, u32, u64
-from mmulator.machine.runtime.atomic import atomic_rmw
 from mmulator.machine.sanitizer.clocks import (
     ALL,
     FIRST,

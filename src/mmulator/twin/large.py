@@ -1,0 +1,153 @@
+# mypy: disable-error-code="valid-type, arg-type, attr-defined, index, operator, call-overload"
+"""One large product, a tile of D at a time: operands are packed piece by piece beside the products that use them.
+
+A packed element takes up to ten times the bytes of a raw one, so packs that are made in caches and forgotten are cheaper than
+packs that memory keeps for the next call. A task has rows and columns of D of its own and shares nothing with others: of each
+part of k it packs its rows of A once, then each panel of columns of B, which is used at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from mmulator.codegen.lang import Native
+from mmulator.codegen.loading import address
+from mmulator.codegen.ops import cast_ptr, copy_bytes, minimum
+from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u64
+from mmulator.twin.product import call_dot, call_pack
+from mmulator.twin.threads import pointer, room, shares, together, worth
+from mmulator.twin.twin import Twin
+
+_P, _I = ctypes.c_void_p, ctypes.c_int64
+STEP = 256  # of k: so much of both operands is packed at a time
+PANEL = 128  # columns of B that are packed at a time
+_ROWS, _COLUMNS = 512, 1024  # of a task, at most; its packed A takes _SIZE bytes at most, if that is 16 rows
+_SIZE = 6 << 20
+
+LargeTable = Struct("LargeTable", [
+    ("pack_a", u64), ("pack_b", u64), ("dot", u64), ("flags", i64),
+    ("a", ptr), ("b", ptr), ("c", ptr), ("d", ptr), ("index", ptr_to(i32)), ("scale_a", ptr), ("scale_b", ptr),
+    ("n", i64), ("k", i64), ("kk", i64), ("step", i64),  # kk: of an instruction
+    ("lda", i64), ("ldb", i64), ("a_size", i64), ("b_k", i64), ("b_n", i64),  # bytes from one k, one column of B to the next
+    ("c_size", i64), ("d_size", i64), ("scales", i64),  # scales: of an instruction
+    ("packed_b", u64), ("own_index", u64), ("own_a", u64), ("own_b", u64),  # offsets into the scratch memory; packed A at 0
+])  # fmt: skip
+_Numbers = ctypes.c_uint64 * len(LargeTable.fields)
+
+
+@cache
+def large_function(sparse: bool, scaled: bool) -> Native:
+    """Rows by columns of D, for all of k."""
+    divide = 2 if sparse else 1
+
+    def large(table: ptr_to(LargeTable), i: i64, rows: i64, j: i64, columns: i64, scratch: ptr) -> None:
+        n = table.n
+        k = table.k
+        flags = table.flags
+        c = table.c
+        c_size = table.c_size
+        packed_b = scratch + table.packed_b
+        own_index = scratch + table.own_index
+        own_a = scratch + table.own_a
+        own_b = scratch + table.own_b
+        scales = table.scales
+        for at in range(i64(0), k, table.step):
+            size = minimum(table.step, k - at)
+            a = table.a + (i * table.lda + at // divide) * table.a_size
+            call_pack(table.pack_a, a, table.lda, rows, size, scratch)
+            more = []
+            if sparse:
+                kept = size // divide
+                target = cast_ptr(i32, own_index)
+                source = table.index + (i * (k // divide) + at // divide)
+                for r in range(rows):
+                    for x in range(kept):
+                        target[r * kept + x] = source[r * (k // divide) + x] - i32(at)
+                more += [own_index]
+            first = at // table.kk * scales
+            count = size // table.kk * scales
+            if scaled:
+                for r in range(rows):
+                    copy_bytes(own_a + r * count, table.scale_a + ((i + r) * (k // table.kk * scales) + first), count)
+                more += [own_a, own_b]
+            for column in range(j, j + columns, PANEL):
+                width = minimum(j + columns - column, i64(PANEL))
+                b = table.b + (at * table.b_k + column * table.b_n)
+                call_pack(table.pack_b, b, table.ldb, width, size, packed_b)
+                if scaled:
+                    for x in range(count):
+                        copy_bytes(own_b + x * width, table.scale_b + ((first + x) * n + column), width)
+                d = table.d + (i * n + column) * table.d_size
+                call_dot(table.dot, scratch, packed_b, c + (i * n + column) * c_size, n, d, n, rows, width, size, flags, *more)
+            c = table.d
+            c_size = table.d_size
+            flags = flags & -2  # D of this part is C of the next
+
+    return Native(large, f"large{'_sparse' * sparse}{'_scaled' * scaled}")
+
+
+@cache
+def _function(sparse: bool, scaled: bool) -> Any:
+    return ctypes.CFUNCTYPE(None, _P, _I, _I, _I, _I, _P)(address(large_function(sparse, scaled)))
+
+
+def tiles(m: int, n: int, rows: int, threads: int) -> list[tuple[int, int, int, int]]:
+    """(i, rows, j, columns) of the tasks: at least two a thread where that leaves each 64 columns. rows: at most, of a task."""
+    down = -(-m // rows)
+    across = min(-(-n // 64), max(-(-n // _COLUMNS), -(-2 * threads // down) if threads > 1 else 1))
+    if down * across < threads:
+        down = max(down, min(threads, m // 32))
+    return [(*vertical, *horizontal) for vertical in shares(m, down, 16) for horizontal in shares(n, across, 64)]
+
+
+def _lines(x: Any) -> bool:
+    """Whether rows are contiguous and lie one after the other, maybe apart."""
+    row, element = x.strides
+    return bool(element == x.itemsize and row > 0 and row % x.itemsize == 0)
+
+
+def large_product(twin: Twin, a: Any, b: Any, c: Any, d: Any, extras: Sequence[Any], flags: int, most: int | None) -> None:
+    """d = a b + c. extras: index; scale_a, scale_b. d is C-contiguous. Threads (at most so many) share out D."""
+    a = a if _lines(a) else np.ascontiguousarray(a)
+    b = b if _lines(b) or _lines(b.T) else np.ascontiguousarray(b)
+    c, *extras = (np.ascontiguousarray(x) for x in (c, *extras))
+    key = twin.key
+    m, n = d.shape
+    k = b.shape[0]
+    # D of one part of k is C of the next, as within it
+    step = min(max(1, STEP // key.k) * key.k, k) if key.ctype == key.dtype else k
+    by_rows = _lines(b)
+    threads = worth(m * n * k, most)
+    rows = min(_ROWS, max(16, _SIZE // twin.a_bytes(16, step) * 16))
+    parts = tiles(m, n, rows, threads)
+    rows, most_scales = max(part[1] for part in parts), step // key.k * key.scale_blocks
+    panel = max(twin.b_bytes(PANEL, step), twin.b_bytes(PANEL - 1, step))  # blocks of 16 columns take more than one of 64
+    sizes = twin.a_bytes(rows, step), panel, rows * step * 2 * key.sparse, rows * most_scales, PANEL * most_scales
+    offsets = [0]
+    for size in sizes:
+        offsets.append(offsets[-1] + -(-(size + 64) // 64) * 64)
+    index = pointer(extras[0]) if key.sparse else 0
+    scale_a, scale_b = (pointer(x) for x in extras[-2:]) if key.scale_blocks else (0, 0)
+    ldb = b.strides[0 if by_rows else 1] // b.itemsize
+    table = _Numbers(
+        twin.pack_a, twin.pack_b_rows if by_rows else twin.pack_b, twin.dot, flags,
+        pointer(a), pointer(b), pointer(c), pointer(d), index, scale_a, scale_b,
+        n, k, key.k, step,
+        a.strides[0] // a.itemsize, ldb, a.itemsize, *b.strides,
+        c.itemsize, d.itemsize, key.scale_blocks,
+        *offsets[1:-1],
+    )  # fmt: skip
+    function = _function(key.sparse, key.scale_blocks > 0)
+
+    def part(i: int, rows: int, j: int, columns: int) -> None:
+        function(table, i, rows, j, columns, room(offsets[-1], "product"))
+
+    together([partial(part, *tile) for tile in parts], threads)
+
+
+__all__ = ["LargeTable", "large_function", "large_product", "tiles"]
