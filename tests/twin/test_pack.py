@@ -15,7 +15,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.match import match
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.twin import pack
-from mmulator.twin.plan import B_HEADER, Plan, plan_for
+from mmulator.twin.plan import B_HEADER, LANE, Plan, plan_for
 
 P, I = ctypes.c_void_p, ctypes.c_int64
 NAMES = ("pack_a", "pack_b", "pack_b_rows")
@@ -59,20 +59,19 @@ def functions(name: str, short: bool) -> tuple[list[Callable[..., None]], Librar
 
 def values_and_rest(plan: Plan, packed: np.ndarray, which: int, lines: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """What is packed as numbers, and everything else."""
-    ty = np.float64 if plan.double else np.float32
     if which == 0:
         chunks = packed.reshape(-1, plan.a_chunk)
-        bytes_ = plan.length * plan.lane
-        return chunks[:, :bytes_].copy().view(ty), chunks[:, bytes_:]
+        bytes_ = plan.length * LANE
+        return chunks[:, :bytes_].copy().view(np.float32), chunks[:, bytes_:]
     values, rest = [], []
     at = 0
     for columns in [64] * (lines // 64) + [16] * -(-(lines % 64) // 16):
         size = plan.b_block(columns, k)
         block, headers = np.split(packed[at : at + size], [size - k // plan.k * B_HEADER])
         rows = block.reshape(k, plan.b_row(columns))
-        values.append(rows[:, : columns * plan.lane].copy().view(ty).ravel())
+        values.append(rows[:, : columns * LANE].copy().view(np.float32).ravel())
         # of a header only what is said in it: the largest exponent, and whether there is an Inf or NaN
-        rest += [rows[:, columns * plan.lane :].ravel(), headers.reshape(-1, B_HEADER)[:, :8].ravel()]
+        rest += [rows[:, columns * LANE :].ravel(), headers.reshape(-1, B_HEADER)[:, :8].ravel()]
         at += size
     return np.concatenate(values), np.concatenate(rest)
 

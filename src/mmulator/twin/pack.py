@@ -26,18 +26,18 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )  # fmt: skip
-from mmulator.codegen.types import boolean, f16, f32, f64, i16, i32, i64, ptr, ptr_to, u8, u16, u32
+from mmulator.codegen.types import boolean, f16, f32, i16, i32, i64, ptr, ptr_to, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.isa.types import ElementType
-from mmulator.twin.plan import A_BIAS, B_BIAS, B_HEADER, NARROW_COLUMNS, NEVER, ROWS, SPAN, WIDE_COLUMNS, WINDOW, Plan
+from mmulator.twin.plan import A_BIAS, B_BIAS, B_HEADER, LANE, NARROW_COLUMNS, NEVER, ROWS, WIDE_COLUMNS, WINDOW, Plan
 
-I, U, F, D, B = i32.vec(16), u32.vec(16), f32.vec(16), f64.vec(16), boolean.vec(16)
+I, U, F, B = i32.vec(16), u32.vec(16), f32.vec(16), boolean.vec(16)
 SHORT, PAIRS, BYTES = u16.vec(16), u16.vec(32), u8.vec(64)
 RAW = {8: u8, 16: u16, 32: u32}
 
 
 class Decoded:
-    """16 elements: value (f32 lanes), exponent and lsb (exponent of the last set bit) in i32 lanes, and their kinds.
+    """16 elements: value (f32 lanes), exponent and significand in i32 lanes, and their kinds.
 
     emin: exponent of subnormals, if it is not the type's own.
     """
@@ -62,7 +62,6 @@ class Decoded:
         significand = mantissa | select(field != 0, I(1 << t.mantissa), I(0))
         self.significand = significand
         self.exponent = maximum(field, I(1)) - t.bias
-        self.lsb = self.exponent - t.mantissa + trailing_zeros(significand)
         self.zero = significand == 0
         self.negative = ((bits >> (full + shift)) & 1) != 0
         if t.exponent == 8:  # an f32 with fewer mantissa bits
@@ -87,21 +86,23 @@ class Decoded:
         """Largest exponent of the finite non-zero elements; -999 if there are none."""
         return reduce_max(self.exponents(within))
 
-    def codes(self, bias: int, top: Value | None) -> tuple[Value, Value]:
-        """Exponent and last-bit codes; relative to `top` if given. Those of special values do not matter."""
-        e, lsb = self.exponent + bias, self.lsb
-        if top is None:
-            lsb = lsb - (self.type.emin - self.type.mantissa)
-        else:
+    def codes(self, bias: int, top: Value | None) -> Value:
+        """Exponent codes, relative to `top` if given. Those of special values do not matter."""
+        e = self.exponent + bias
+        if top is not None:
             e = maximum(e - top, I(bias - WINDOW))
-            lsb = maximum(lsb - top + SPAN, I(0))
-        return select(self.zero, I(0), e), select(self.special | self.zero, I(NEVER), lsb)
+        return select(self.zero, I(0), e)
+
+    def last_codes(self) -> Value:
+        """Last-bit codes."""
+        last = self.exponent + trailing_zeros(self.significand) - self.type.emin
+        return select(self.special | self.zero, I(NEVER), last)
 
 
 def pack_a_function(plan: Plan, name: str) -> Native:
     """raw [m][lda] elements to packed A; k counts dense columns."""
     ty = RAW[max(plan.a.bits, 8)]
-    length, lane, chunks, products = plan.length, plan.lane, plan.order, plan.products
+    length, chunks, products = plan.length, plan.order, plan.products
     chunk_bytes, relative, overflow, kk = plan.a_chunk, plan.relative, plan.may_overflow, plan.k
     mantissa, instruction_bytes = plan.a.mantissa, plan.a_instruction
     steps = range(0, length, 16)
@@ -119,7 +120,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
                     top = largest_of(parts) if relative else None
                     for step in steps:
                         put(parts[step // 16], top, plan, at, step, min(16, length - step))
-                    header = cast_ptr(i32, at + length * (lane + 12))
+                    header = cast_ptr(i32, at + (chunk_bytes - 8))
                     lost = any_special(parts)
                     if overflow:
                         lost = lost | (total_significand(parts) > (2 * length - 1 << mantissa))
@@ -174,8 +175,8 @@ class Short:
             case _:
                 self.special = field != field
         self.sign = bits >> (t.mantissa + t.exponent) & 1
-        least = maximum(field, ty(1))
-        self.exponent, self.last = self.signed(least) - t.bias, least + trailing_zeros(self.significand) - 1
+        self.least = maximum(field, ty(1))
+        self.exponent = self.signed(self.least) - t.bias
 
     @staticmethod
     def serves(plan: Plan, t: ElementType) -> bool:
@@ -188,15 +189,17 @@ class Short:
     def largest(self) -> Value:
         return i32(reduce_max(self.exponents()))
 
-    def codes(self, bias: int, top: Value | None) -> tuple[Value, Value]:
-        """Exponent and last-bit codes; relative to `top` if given."""
-        t, ty, signed = self.type, self.bits.ty, self.signed
-        e, last = self.exponent + bias, self.last
+    def codes(self, bias: int, top: Value | None) -> Value:
+        """Exponent codes, relative to `top` if given."""
+        ty, e = self.bits.ty, self.exponent + bias
         if top is not None:
-            own = signed(i16(top))
-            e = maximum(e - own, signed(bias - WINDOW))
-            last = ty(maximum(signed(last) + (t.emin - t.mantissa + SPAN) - own, signed(0)))
-        return select(self.zero, ty(0), ty(e)), select(self.special | self.zero, ty(NEVER), last)
+            e = maximum(e - self.signed(i16(top)), self.signed(bias - WINDOW))
+        return select(self.zero, ty(0), ty(e))
+
+    def last_codes(self) -> Value:
+        """Last-bit codes."""
+        ty = self.bits.ty
+        return select(self.special | self.zero, ty(NEVER), self.least + trailing_zeros(self.significand) - 1)
 
     def value(self) -> Value:
         """Of 16 elements, as f32."""
@@ -235,71 +238,64 @@ def total_significand(parts: list[Any]) -> Value:
 
 def store_a(d: Decoded, top: Value | None, plan: Plan, out: Value, step: int, count: int) -> None:
     """Up to 16 elements of a chunk, from position `step`."""
-    exponent, lsb = d.codes(A_BIAS, top)
-    value = D(d.value) if plan.double else d.value
-    # a negative element's negative products are those with positive elements of B
-    offset = select(d.negative, I(64), I(0))
-    store_codes(plan, out, step, count, value, exponent * 0x01010101, lsb * 0x01010101, offset)
+    pieces = [d.value, d.codes(A_BIAS, top) * 0x01010101]
+    if plan.counted:  # a negative element's negative products are those with positive elements of B
+        pieces += [d.last_codes() * 0x01010101, select(d.negative, I(64), I(0))]
+    store_pieces(plan, pieces, out, step, count)
 
 
 def store_a_short(d: Short, top: Value | None, plan: Plan, out: Value, step: int, count: int) -> None:
-    exponent, last = d.codes(A_BIAS, top)
-    both = bitcast(BYTES, U(exponent | last << 8))
-    exponents, lasts = (shuffle(both, None, [n // 4 * 4 + byte for n in range(64)]) for byte in range(2))
-    value = d.value()
-    value = D(value) if plan.double else value
-    store_codes(plan, out, step, count, value, bitcast(I, exponents), bitcast(I, lasts), I(U(d.sign) << 6))
+    codes = d.codes(A_BIAS, top)
+    if plan.counted:
+        codes = codes | d.last_codes() << 8
+    both = bitcast(BYTES, U(codes))
+    pieces = [d.value(), shuffle(both, None, [n // 4 * 4 for n in range(64)])]
+    if plan.counted:
+        pieces += [shuffle(both, None, [n // 4 * 4 + 1 for n in range(64)]), U(d.sign) << 6]
+    store_pieces(plan, [pieces[0], *(bitcast(I, piece) for piece in pieces[1:])], out, step, count)
 
 
-def store_codes(
-    plan: Plan, out: Value, step: int, count: int, value: Value, exponent: Value, last: Value, offset: Value
-) -> None:
-    length, lane = plan.length, plan.lane
+def store_pieces(plan: Plan, pieces: list[Value], out: Value, step: int, count: int) -> None:
     b = Builder.current()
-    pieces = (
-        (value, step * lane),
-        (exponent, length * lane + step * 4),
-        (last, length * (lane + 4) + step * 4),
-        (offset, length * (lane + 8) + step * 4),
-    )
-    for vector, at in pieces:
+    for n, vector in enumerate(pieces):
         part = vector if count == 16 else shuffle(vector, None, list(range(count)))
-        b.store(part, out + at)
+        b.store(part, out + (plan.length * n + step) * 4)
 
 
 def store_b_row(d: list[Decoded], top: Value | None, plan: Plan, row: Value) -> Value:
     """16 or 64 columns of one k. True if there is an Inf or NaN."""
-    lane, columns = plan.lane, 16 * len(d)
-    codes = [I(0)] * 3
+    columns = 16 * len(d)
+    codes = [I(0)] * (3 if plan.counted else 1)
     for v, part in enumerate(d):
-        exponent, lsb = part.codes(B_BIAS, top)
-        never, lsb = I(NEVER ^ 0x80), lsb ^ 0x80
-        for which, code in enumerate((exponent, select(part.negative, lsb, never), select(part.negative, never, lsb))):
-            codes[which] = codes[which] | (code << (8 * v))
-        store(D(part.value) if plan.double else part.value, row, v * 16 * lane)
+        kinds = [part.codes(B_BIAS, top)]
+        if plan.counted:
+            never, last = I(NEVER ^ 0x80), part.last_codes() ^ 0x80
+            kinds += [select(part.negative, last, never), select(part.negative, never, last)]
+        codes = [found | (code << (8 * v)) for found, code in zip(codes, kinds)]
+        store(part.value, row, v * 16 * LANE)
     for which, code in enumerate(codes):
-        store(code, row, columns * lane + 64 * which)
+        store(code, row, columns * LANE + 64 * which)
     return any_special(d)
 
 
 def store_b_short(plan: Plan, values: list[Value], pairs: list[Value], top: Value | None, row: Value) -> Value:
     """The same of types that Short serves. values: the elements, 16 columns each; pairs: of 64 columns, columns t and t + 32 in
     the lanes of t, for t below 16 and from there on; of 16 columns the columns."""
-    t, lane, columns = plan.b, plan.lane, 16 * len(values)
+    t, columns = plan.b, 16 * len(values)
     for v, bits in enumerate(values):
-        value = Short(t, bits).value()
-        store(D(value) if plan.double else value, row, v * 16 * lane)
+        store(Short(t, bits).value(), row, v * 16 * LANE)
     codes: list[Value] = []
     special = []
     for v, bits in enumerate(pairs):
         d = Short(t, bits)
         special.append(d.special)
-        exponent, last = d.codes(B_BIAS, top)
-        never, last, negative = bits.ty(NEVER ^ 0x80), last ^ 0x80, d.sign != 0
-        own = [exponent, select(negative, last, never), select(negative, never, last)]
-        codes = [code | more << 8 for code, more in zip(codes, own)] if v else own
+        kinds = [d.codes(B_BIAS, top)]
+        if plan.counted:
+            never, last, negative = bits.ty(NEVER ^ 0x80), d.last_codes() ^ 0x80, d.sign != 0
+            kinds += [select(negative, last, never), select(negative, never, last)]
+        codes = [code | more << 8 for code, more in zip(codes, kinds)] if v else kinds
     for which, code in enumerate(codes):
-        store(bitcast(BYTES, code) if len(pairs) > 1 else U(code), row, columns * lane + 64 * which)
+        store(bitcast(BYTES, code) if len(pairs) > 1 else U(code), row, columns * LANE + 64 * which)
     return any_lane(special[0] | special[1] if len(special) > 1 else special[0])
 
 
