@@ -20,7 +20,7 @@ from tests.twin.test_twin import KEYS, name_of
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every product in many parts."""
-    monkeypatch.setattr(large, "STEP", 1)
+    monkeypatch.setattr(large, "_BYTES", 1)
     monkeypatch.setattr(large, "_ROWS", 16)
     monkeypatch.setattr(large, "_COLUMNS", 64)
 

@@ -24,8 +24,8 @@ from mmulator.twin.threads import pointer, room, shares, together, worth
 from mmulator.twin.twin import Twin
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
-STEP = 256  # of k: so much of both operands is packed at a time
-PANEL = 128  # columns of B that are packed at a time
+PANEL = 128  # columns of B that are packed at a time, for so much of k as takes
+_BYTES = 360 << 10  # packed, a third of a second cache: 256 of f16
 _ROWS, _COLUMNS = 512, 1024  # of a task, at most; its packed A takes _SIZE bytes at most, if that is 16 rows
 _SIZE = 6 << 20
 
@@ -120,7 +120,7 @@ def large_product(twin: Twin, a: Any, b: Any, c: Any, d: Any, extras: Sequence[A
     m, n = d.shape
     k = b.shape[0]
     # D of one part of k is C of the next, as within it
-    step = min(max(1, STEP // key.k) * key.k, k) if key.ctype == key.dtype else k
+    step = min(max(1, _BYTES // twin.b_bytes(PANEL, key.k)) * key.k, k) if key.ctype == key.dtype else k
     by_rows = _lines(b)
     threads = worth(m * n * k, most)
     rows = min(_ROWS, max(16, _SIZE // twin.a_bytes(16, step) * 16))
