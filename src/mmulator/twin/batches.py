@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.loading import address
-from mmulator.codegen.ops import minimum, null
+from mmulator.codegen.ops import minimum, null, prefetch
 from mmulator.codegen.rounding import set_rounding
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u64
 from mmulator.isa.form import Form
 from mmulator.layouts import fragment
 from mmulator.layouts.places import BY_LANE
 from mmulator.numerics.profiles import dot_key
+from mmulator.twin.beside import COLUMNS, beside_for
 from mmulator.twin.fused import CORE_POINTERS
 from mmulator.twin.lines import lines_function, registers_function
 from mmulator.twin.product import call_dot, call_pack
@@ -34,16 +35,25 @@ from mmulator.twin.wide import call_move, line_bytes, swaps
 Array = NDArray[Any]
 _P, _I = ctypes.c_void_p, ctypes.c_int64
 WIDTH = 128  # columns of several products that share an operand
+MANY = 16  # products; for fewer no code of their own is made
 
 BatchTable = Struct("BatchTable", [
     ("pack_a", u64), ("pack_b", u64), ("dot", u64), ("lines_a", u64), ("lines_b", u64), ("lines_c", u64), ("registers_d", u64),
-    ("m", i64), ("n", i64), ("k", i64), ("together", i64),  # together: products that are one, with the same A
+    ("m", i64), ("n", i64), ("k", i64),
+    ("together", i64), ("sides", i64),  # products that are one; and how many A they have
     ("a_bytes", i64), ("b_bytes", i64), ("c_bytes", i64), ("d_bytes", i64),  # of a line of one fragment; of an element
     ("packed_a", u64), ("packed_b", u64), ("result", u64),  # offsets into the scratch memory; raw matrices at 0
     ("core", u64),  # of a fused dot product: `dot` for whoever has set the rounding mode toward zero
 ])  # fmt: skip
 OPERANDS = 4  # a, b, c, d
 _Operands = ctypes.c_uint64 * (2 * OPERANDS)
+
+
+@native
+def ahead(at: ptr, size: i64) -> None:
+    """Fetch what comes next while something else is computed."""
+    for i in range(i64(0), size, 64):
+        prefetch(at + i)
 
 
 @native
@@ -73,16 +83,26 @@ def batch(table: ptr_to(BatchTable), scratch: ptr, operands: ptr_to(u64), first:
     last = first + count
     for t in range(first, last, table.together):
         here = minimum(last - t, table.together)
-        width = here * n
+        there = here
+        if table.sides > 1:  # the last product stands for those that are not there
+            there = table.together
+        width = there * n
         if t == first or a_step != 0:
-            call_move(table.lines_a, nowhere, a + t * a_step, ptr(base), raw, table.a_bytes)
+            for u in range(table.sides):
+                at = minimum(t + u, last - 1)
+                call_move(table.lines_a, nowhere, a + at * a_step, ptr(base), raw + u * m * table.a_bytes, table.a_bytes)
             call_pack(table.pack_a, raw, k, m, k, packed_a)
-        for u in range(here):
-            call_move(table.lines_b, nowhere, b + (t + u) * b_step, ptr(base), raw + u * n * table.b_bytes, table.b_bytes)
+        for u in range(there):
+            at = minimum(t + u, last - 1)
+            call_move(table.lines_b, nowhere, b + at * b_step, ptr(base), raw + u * n * table.b_bytes, table.b_bytes)
         call_pack(table.pack_b, raw, k, width, k, packed_b)
-        for u in range(here):
-            call_move(table.lines_c, nowhere, c + (t + u) * c_step, ptr(base), raw + u * n * table.c_bytes,
+        for u in range(there):
+            at = minimum(t + u, last - 1)
+            call_move(table.lines_c, nowhere, c + at * c_step, ptr(base), raw + u * n * table.c_bytes,
                       width * table.c_bytes)  # fmt: skip
+        ahead(a + (t + there) * a_step, there * a_step)
+        ahead(b + (t + there) * b_step, there * b_step)
+        ahead(c + (t + there) * c_step, there * c_step)
         if table.core != 0:
             call_dot(table.core, packed_a, packed_b, raw, width, result, width, m, width, k, 0, *nothing)
         else:
@@ -106,29 +126,40 @@ class Batch:
 
 
 @lru_cache(maxsize=1024)
-def batch_of(form: Form, device: str, shared: str) -> Batch:
-    """shared: the operand, `a` or `b`, that all products have; or neither."""
+def batch_of(form: Form, device: str, shared: str, many: bool) -> Batch:
+    """shared: the operand, `a` or `b`, that all products have; or neither. many: whether there are some more than a few."""
     twin = twin_for(dot_key(form), device)
-    many = 1 << 10
-    swap = swaps(form, many if shared == "b" else 1, many if shared == "a" else 1)
+    high = 1 << 10
+    swap = swaps(form, high if shared == "b" else 1, high if shared == "a" else 1)
     first, second = ("b", "a") if swap else ("a", "b")
     m, n, k = (form.n, form.m, form.k) if swap else (form.m, form.n, form.k)
     together = max(1, WIDTH // n) if shared == first else 1
+    sides = COLUMNS // n if many and together == 1 and n in (16, 32) else 1
+    beside = beside_for(dot_key(form), device, sides) if sides > 1 else None
+    if beside is None:
+        sides = 1
+    else:
+        together = sides
     c_bytes, d_bytes = (fragment(form, x).bits // 8 for x in "cd")
     table = np.zeros(1, BatchTable.numpy_dtype())
     numbers = {
-        "pack_a": twin.pack_a, "pack_b": twin.pack_b, "dot": twin.dot, "core": twin.fused_core,
-        "m": m, "n": n, "k": k, "together": together,
+        "m": m, "n": n, "k": k, "together": together, "sides": sides,
         "lines_a": address(lines_function(form, first, swap, BY_LANE)),
         "lines_b": address(lines_function(form, second, swap, BY_LANE)),
         "lines_c": address(lines_function(form, "c", swap, BY_LANE)),
         "registers_d": address(registers_function(form, swap, BY_LANE)),
         "a_bytes": line_bytes(form, first), "b_bytes": line_bytes(form, second), "c_bytes": c_bytes, "d_bytes": d_bytes,
     }  # fmt: skip
+    if beside is None:
+        numbers |= {"pack_a": twin.pack_a, "pack_b": twin.pack_b, "dot": twin.dot, "core": twin.fused_core}
+    else:
+        numbers |= {"pack_a": beside.pack_a, "pack_b": beside.pack_b, "core": beside.dot}
     width = together * n
-    raw = max(m * numbers["a_bytes"], width * numbers["b_bytes"], m * width * c_bytes)
+    raw = max(sides * m * numbers["a_bytes"], width * numbers["b_bytes"], m * width * c_bytes)
     rooms = {
-        "": raw, "packed_a": twin.a_bytes(m, k), "packed_b": twin.b_bytes(width, k),
+        "": raw,
+        "packed_a": beside.a_row * m if beside else twin.a_bytes(m, k),
+        "packed_b": beside.b_bytes if beside else twin.b_bytes(width, k),
         "result": 0 if c_bytes == d_bytes else m * width * d_bytes,
     }  # fmt: skip
     scratch = 0
@@ -150,7 +181,7 @@ def run(form: Form, device: str, a: Array, b: Array, c: Array, leading: tuple[in
         return out
     given = {"a": _fitted(a, leading, count), "b": _fitted(b, leading, count), "c": _fitted(c, leading, count)}
     shared = next((x for x in "ab" if given[x][1] == 0), "") if count > 1 else ""
-    made = batch_of(form, device, shared)
+    made = batch_of(form, device, shared, count >= MANY)
     both = [*(given[x] for x in made.order), (out, out.nbytes // count)]
     operands = _Operands(*(pointer(array) for array, _ in both), *(step for _, step in both))
     function = _function()

@@ -89,17 +89,22 @@ def power_of_two(e: Value) -> Value:
 
 
 def exact_vector(
-    plan: Plan, a: Value, b: Value, index: Value, row_bytes: Value, c: Value, first: Value, scale: Value | None = None
-) -> Value:
-    """16 columns of one chunk as `dot.fused` does it. In f64 products and the sum of truncated terms are exact."""
+    plan: Plan, a: Value, b: Value, index: Value, row_bytes: Value, c: Value, first: Value, scale: Value | None = None,
+    double: bool | None = None,
+) -> Value:  # fmt: skip
+    """16 columns of one chunk as `dot.fused` does it. In f64 products and the sum of truncated terms are exact.
+
+    double: whether the values of A and B are f64, if not as the plan has them.
+    """
     length = plan.length
+    double = plan.double if double is None else double
     products = stack(D, length)
-    values = cast_ptr(f64 if plan.double else f32, a)
+    values = cast_ptr(f64 if double else f32, a)
     wide = D(c)
     emin = -14 if plan.state.name == "f16" and not plan.widen_c else -126
     largest = maximum(exponents(wide, emin), I(plan.floor))
     special = wide
-    b_ty = D if plan.double else F
+    b_ty = D if double else F
     if scale is not None:
         nan = scale == NAN_SCALE
         scale = select(nan, I(0), scale)

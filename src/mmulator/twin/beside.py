@@ -1,0 +1,368 @@
+"""Fused products of their own A and their own B beside each other: as many as fill the 64 columns of a row, 16 or more each.
+
+Where plan.py has one A for all columns, here 16 columns have a row of A of their own. Exponents are looked at as there: the codes
+of the rows of A that stand beside each other are the four bytes of a word. A product of two elements is exact in f32 (22 bits at
+most); times 2**(F - emax) and made an integer it is trunc(p/q), so nothing has to be counted, and packing is little work, which
+is what matters where a packed operand is used once.
+
+    A, row after row, of each chunk:    values [sides][L] f32 | exponent codes [L] | header
+    B, row k after row k:               values [64] f32 | exponent codes, 64 bytes; behind all of them a header
+Codes that are relative are so to the largest exponent of a row of all A, and of all B.
+"""
+
+# The kernels are written in the language of codegen.lang: their annotations are machine types.
+# mypy: disable-error-code="valid-type, arg-type, call-overload, misc, operator, index"
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from mmulator.codegen.engine import has_feature
+from mmulator.codegen.lang import Native, library_text, unrolled
+from mmulator.codegen.named import NamedLibrary as Library
+from mmulator.codegen.ops import (
+    any_lane,
+    bitcast,
+    cast_ptr,
+    fill_bytes,
+    iota,
+    load,
+    masked_load,
+    maximum,
+    minimum,
+    null,
+    shuffle,
+    stack,
+    store,
+)  # fmt: skip
+from mmulator.codegen.rounding import set_rounding
+from mmulator.codegen.types import boolean, f32, i32, i64, ptr, ptr_to, u32
+from mmulator.codegen.values import Value
+from mmulator.numerics.profiles import DotKey, profile_for
+from mmulator.twin.lines import shuffled
+from mmulator.twin.pack import RAW, Decoded, any_special, largest_of, transpose16
+from mmulator.twin.plan import A_BIAS, B_BIAS, ROWS, Plan, plan_for
+from mmulator.twin.slow import after_function, exact_vector, is_tiny, load_function, store_function
+from mmulator.twin.tile import BYTES, OUTLINED, B, F, I, Row, Slots, U, rounded, rounded_half
+
+COLUMNS = 64
+HEADER = 64  # bytes behind B
+B_ROW = COLUMNS * 4 + COLUMNS
+HALF = 16  # products whose sum is an i32 in any case
+
+
+def stands_beside(plan: Plan) -> bool:
+    """Whether products of a plan can be computed so."""
+    return not (plan.sparse or plan.scaled)
+
+
+def a_chunk(plan: Plan, sides: int) -> int:
+    """Bytes of a chunk of a row of each A."""
+    return plan.length * 4 * (sides + 1) + 8
+
+
+class Rows(Row):
+    """One row of each A, each against the columns of its own, one chunk."""
+
+    def __init__(self, plan: Plan, a: Value, state: Value, sides: int) -> None:
+        super().__init__(plan, a, state, COLUMNS // 16)
+        self.sides = sides
+        self.values = cast_ptr(f32, a)
+        self.exponents = cast_ptr(u32, a + plan.length * 4 * sides)
+        self.header = cast_ptr(i32, a + plan.length * 4 * (sides + 1))
+
+    def start(self) -> None:
+        self.scales = [bitcast(F, U((254 + self.plan.fraction) << 23) - power) for power in self.powers]
+        self.sums = Slots([I(0) for _ in self.vectors])
+        self.before: list[Value] = []
+
+    def add(self, j: Value, v: int, value: Value) -> None:
+        """Product j of 16 columns. value: of the row of B."""
+        own = self.values[j + v * self.sides // 4 * self.plan.length]
+        self.sums.put_one(v, self.sums.get_one(v) + I(value * F(own) * self.scales[v]))
+
+    def put_by(self) -> None:
+        """Sums of so many products that one more might not fit."""
+        self.before = self.sums.get()
+        self.sums.put([I(0) for _ in self.vectors])
+
+    def plus(self, x: Value, y: Value) -> Value:
+        total = x + y
+        if self.plan.wide_sum or self.plan.may_overflow:
+            self.overflow = self.overflow | (((total ^ x) & (total ^ y)) < 0)
+        return total
+
+    def finish(self) -> list[Value]:
+        """The rounded sums, as f32."""
+        plan, results = self.plan, []
+        self.overflow = B(boolean(0))
+        for v, (power, scale) in enumerate(zip(self.powers, self.scales)):
+            total = self.plus(I(load(F, self.state, 16 * v) * scale), self.sums.get_one(v))
+            if self.before:
+                total = self.plus(total, self.before[v])
+            results.append(rounded_half(plan, total, power) if plan.state.name == "f16" else rounded(plan, total, power))
+        return results
+
+
+def chunk_function(plan: Plan, sides: int, name: str) -> Native:
+    """A chunk of one instruction for `rows` rows of a tile, two at a time; the last of an odd number goes twice."""
+    length, order, pieces = plan.length, plan.order, [range(4)] if has_feature("avx512f") else [range(v, v + 1) for v in range(4)]
+    slow = slow_function(plan, sides, f"{name}_slow")
+    # where product j of a chunk lies in B: begin + step * j for an even j, and one further for the next
+    begin, step = (order[1][0] if len(order) > 1 else 0), order[0][2] // 2
+
+    def chunk(
+        a: ptr, stride: i64, b: ptr, header: ptr_to(i32), which: i64, state: ptr_to(f32), rows: i64, tiny: ptr_to(u32)
+    ) -> None:
+        a = a + which * a_chunk(plan, sides)
+        panel = b + which * (begin * B_ROW)
+        last = rows - 1
+        for r in range(i64(0), rows, 2):
+            at = [r, minimum(r + 1, last)]
+            pair = [Rows(plan, a + stride * i, state + COLUMNS * i, sides) for i in at]
+            largest = Slots([Row.lowest(plan, BYTES)] * 2)
+            for j in range(i64(0), i64(length), 2):
+                for u in unrolled(2):
+                    codes = load(BYTES, panel + (j * step + u) * B_ROW, COLUMNS * 4)
+                    for n in unrolled(2):
+                        largest.put_one(n, pair[n].look(j + u, codes, largest.get_one(n)))
+            lost = header[1] != 0
+            for n in unrolled(2):
+                bias = pair[n].header[1] + header[0] if plan.relative else None
+                lost = lost | pair[n].align(largest.get_one(n), bias) | (tiny[at[n]] != 0) | (pair[n].header[0] != 0)
+            if ~lost:
+                for row in pair:
+                    row.start()
+                for first in unrolled(0, length, HALF):
+                    if first:
+                        for row in pair:
+                            row.put_by()
+                    for piece in pieces:
+                        for j in range(i64(first), i64(min(first + HALF, length)), 2):
+                            for u in unrolled(2):
+                                for v in piece:
+                                    value = load(F, panel + (j * step + u) * B_ROW, 16 * 4 * v)
+                                    for row in pair:
+                                        row.add(j + u, v, value)
+                results = [row.finish() for row in pair]
+                if plan.wide_sum or plan.may_overflow:
+                    lost = any_lane(pair[0].overflow | pair[1].overflow)
+                if ~lost:
+                    for row, values in zip(pair, results):
+                        for v in unrolled(4):
+                            store(values[v], row.state, 16 * v)
+            if lost:
+                for i in range(r, minimum(r + 2, rows)):
+                    tiny[i] = tiny[i] | slow(a + stride * i, b, state + COLUMNS * i, i32(which))
+
+    return Native(chunk, name, OUTLINED)
+
+
+def slow_function(plan: Plan, sides: int, name: str) -> Native:
+    """One row of each A, one chunk: state -> state. 1 if a result is too small for later fast chunks."""
+
+    def chunk(a: ptr, b: ptr, state: ptr_to(f32), which: i32) -> u32:
+        tiny = u32(0)
+        for v in range(i64(0), i64(COLUMNS // 16)):
+            c = load(F, state, v * 16)
+            own = a + v * sides // 4 * (plan.length * 4)
+            result = exact_vector(plan, own, b + v * 64, null(i32), i64(B_ROW), c, which, double=False)
+            tiny = tiny | u32(any_lane(is_tiny(plan, result)))
+            store(result, state, v * 16)
+        return tiny
+
+    inner = Native(chunk, f"{name}_nearest", OUTLINED)
+
+    def slow(a: ptr, b: ptr, state: ptr_to(f32), which: i32) -> u32:
+        set_rounding("rn")
+        tiny = inner(a, b, state, which)
+        set_rounding("rz")
+        return tiny
+
+    return Native(slow, name, OUTLINED)
+
+
+def dot_function(plan: Plan, sides: int, name: str) -> Native:
+    """D = A B + C of packed operands, one instruction, in the rounding mode of `core` (fused.py), whose parameters it has."""
+    chunk = chunk_function(plan, sides, f"{name}_chunk")
+    first = load_function(plan.c.name, f"{name}_load_c", plan)
+    finish = store_function(plan, f"{name}_store")
+    after = after_function(plan, f"{name}_after") if plan.halves or plan.narrow_d else None
+    c_size, d_size, chunks = plan.c.bits // 8, plan.d.bits // 8, len(plan.order)
+
+    def dot(
+        a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32),
+        scale_a: ptr, scale_b: ptr, steps_a: ptr_to(ptr), steps_b: ptr_to(ptr),
+    ) -> None:  # fmt: skip
+        state = stack(f32, ROWS * COLUMNS)
+        other = stack(f32, ROWS * COLUMNS)
+        tiny = stack(u32, ROWS)
+        header = cast_ptr(i32, b + plan.k * B_ROW)
+        stride = i64(chunks * a_chunk(plan, sides))
+        for i in range(i64(0), m, ROWS):
+            rows = minimum(m - i, i64(ROWS))
+            first(c + i * ldc * c_size, ldc, state, i64(COLUMNS), rows, i64(COLUMNS), u32(0), tiny)
+            here = state
+            if plan.halves:
+                fill_bytes(other, 0, ROWS * COLUMNS * 4)
+                here = other
+            for which in range(i64(0), i64(chunks)):
+                chunk(a + i * stride, stride, b, header, which, here, rows, tiny)
+            if plan.halves:
+                after(here, state, rows * COLUMNS)
+            elif plan.narrow_d:
+                after(state, state, rows * COLUMNS)
+            finish(d + i * ldd * d_size, ldd, here, i64(COLUMNS), rows, i64(COLUMNS), u32(0))
+
+    return Native(dot, name)
+
+
+def pack_a_function(plan: Plan, sides: int, name: str) -> Native:
+    """raw [sides][m][lda] elements to packed A."""
+    ty, length, chunk_bytes = RAW[max(plan.a.bits, 8)], plan.length, a_chunk(plan, sides)
+    steps = range(0, plan.k, 16)
+
+    def pack_a(raw: ptr, lda: i64, m: i64, k: i64, out: ptr) -> None:
+        for i in range(m):
+            at = out + i * (chunk_bytes * len(plan.order))
+            parts = []
+            for s in unrolled(sides):
+                line = cast_ptr(ty, raw) + (m * s + i) * lda
+                parts.append([decoded(plan, plan.a, ty, line + step, plan.k - step) for step in steps])
+            everything = together(parts)
+            top = largest_of(everything) if plan.relative else None
+            for s in unrolled(sides):
+                put(plan, sides, at, [d.value for d in parts[s]], s)
+            put(plan, sides, at, [row_codes(row, top) for row in zip(*parts)], sides)
+            lost = any_special(everything)
+            for which in unrolled(len(plan.order)):
+                header = cast_ptr(i32, at + (which * chunk_bytes + length * 4 * (sides + 1)))
+                header[0] = i32(lost)
+                header[1] = top if plan.relative else i32(0)
+
+    return Native(pack_a, name)
+
+
+def together(lists: list[list[Any]]) -> list[Any]:
+    return [x for part in lists for x in part]
+
+
+def row_codes(row: tuple[Decoded, ...], top: Value | None) -> Value:
+    """Exponent codes of 16 elements of the same row of each A: as many bytes of a word each as it has of the columns."""
+    codes, bits = I(0), 32 // len(row)
+    for n, part in enumerate(row):
+        codes = codes | (part.codes(A_BIAS, top)[0] << (bits * n))
+    return codes * (0x01010101 & (1 << bits) - 1)
+
+
+def put(plan: Plan, sides: int, row: Value, vectors: list[Value], number: int) -> None:
+    """Macro: words of a row along k, each to its chunk, where those of `number` lie."""
+    length = plan.length
+    for which, order in enumerate(plan.order):
+        for first in range(0, length, 16):
+            part = shuffled(lambda n: vectors[n], [divmod(k, 16) for k in order[first : first + 16]])
+            store(part, row + (which * a_chunk(plan, sides) + (number * length + first) * 4))
+
+
+def decoded(plan: Plan, t: Any, ty: Any, line: Value, count: int) -> Decoded:
+    """Up to 16 elements along k; zero beyond `count`."""
+    if count >= 16:
+        raw = load(ty.vec(16), line)
+    else:
+        raw = masked_load(ty.vec(16), line, iota(U) < count, ty.vec(16)(0))
+    return Decoded(t, U(raw), plan.emin(t))
+
+
+def pack_b_function(plan: Plan, name: str) -> Native:
+    """raw [64][ldb] elements, k contiguous, to packed B."""
+    bits = max(plan.b.bits, 8)
+    each = 32 // bits  # elements of a word
+    words = plan.k // each  # of a column
+    at_once = 16 // min(16, words)  # groups of 16 columns whose words are transposed at once
+
+    def pack_b(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
+        pitch = ldb * (bits // 8)
+        lines: list[list[Any]] = []  # of each word of a column, four vectors
+        for group in unrolled(0, 4, at_once):
+            for start in unrolled(0, words, 16):
+                columns = []
+                for j in unrolled(16):
+                    at = [raw + pitch * ((group + g) * 16 + j) + start * 4 for g in range(at_once)]
+                    columns.append(joined([load(u32.vec(min(16, words)), x) for x in at]))
+                across = transpose16(columns)
+                for g in unrolled(at_once):
+                    for w in unrolled(min(16, words)):
+                        lines.append([group + g, start + w, across[g * min(16, words) + w]])
+        room = stack(u32, words * COLUMNS)
+        for v, w, vector in lines:
+            store(vector, room, w * COLUMNS + 16 * v)
+        top = i32(-999)
+        if plan.relative:
+            for w in range(i64(0), i64(words)):
+                for v in unrolled(4):
+                    word = load(U, room, w * COLUMNS + 16 * v)
+                    for e in unrolled(each):
+                        top = maximum(top, Decoded(plan.b, element(word, e, bits), plan.emin(plan.b)).largest())
+            if top == -999:
+                top = i32(0)
+        lost = boolean(0)
+        for w in range(i64(0), i64(words)):
+            four = [load(U, room, w * COLUMNS + 16 * v) for v in range(4)]
+            for e in unrolled(each):
+                row = out + (w * each + e) * B_ROW
+                codes = I(0)
+                parts = [Decoded(plan.b, element(word, e, bits), plan.emin(plan.b)) for word in four]
+                for v, part in enumerate(parts):
+                    codes = codes | (part.codes(B_BIAS, top if plan.relative else None)[0] << (8 * v))
+                    store(part.value, row, 64 * v)
+                store(codes, row, COLUMNS * 4)
+                lost = lost | any_special(parts)
+        header = cast_ptr(i32, out + plan.k * B_ROW)
+        header[0] = top
+        header[1] = i32(lost)
+
+    return Native(pack_b, name)
+
+
+def element(word: Value, e: int, bits: int) -> Value:
+    """Element e of the words of 16 columns."""
+    return word if bits == 32 else (word >> (e * bits)) & ((1 << bits) - 1)
+
+
+def joined(vectors: list[Value]) -> Value:
+    """One vector of one, two or four."""
+    while len(vectors) > 1:
+        lanes = range(2 * vectors[0].ty.lanes)
+        vectors = [shuffle(x, y, lanes) for x, y in zip(vectors[::2], vectors[1::2])]
+    return vectors[0]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Native functions of products beside each other, and the bytes of their packed operands."""
+
+    library: Library = field(repr=False)
+    pack_a: int
+    pack_b: int
+    dot: int
+    a_row: int  # of a row of A
+    b_bytes: int
+
+
+@lru_cache(maxsize=256)
+def beside_for(key: DotKey, device: str, sides: int) -> Beside | None:
+    """None where products are not computed so. sides: 1, 2 or 4, each of 64 / sides columns."""
+    p = profile_for(key, device)
+    if p.method not in ("fused", "halves") or not stands_beside(plan := plan_for(key, p)):
+        return None
+
+    def text() -> str:
+        return library_text([
+            pack_a_function(plan, sides, "pack_a"), pack_b_function(plan, "pack_b"), dot_function(plan, sides, "dot"),
+        ])  # fmt: skip
+
+    library = Library(f"beside {sides} {plan!r}", text)
+    pack_a, pack_b, dot = (library.address(name) for name in ("pack_a", "pack_b", "dot"))
+    return Beside(library, pack_a, pack_b, dot, len(plan.order) * a_chunk(plan, sides), plan.k * B_ROW + HEADER)
