@@ -81,6 +81,9 @@ def test_operands_lie_as_they_like(key: DotKey, small_parts: None) -> None:
         np.testing.assert_array_equal(large_matmul(key, "sm_90", a, b, c), model)
     for b in forms(B):
         np.testing.assert_array_equal(large_matmul(key, "sm_90", A, b, C), model)
+    windows = np.lib.stride_tricks.sliding_window_view(B.reshape(-1)[: k + n - 1], n)
+    expected = model_matmul(key, "sm_90", A, windows.copy(), C)
+    np.testing.assert_array_equal(large_matmul(key, "sm_90", A, windows, C), expected)
     same = np.broadcast_to(B[:, :1], B.shape)
     np.testing.assert_array_equal(large_matmul(key, "sm_90", A, same, C), model_matmul(key, "sm_90", A, same.copy(), C))
 
