@@ -38,7 +38,7 @@ from mmulator.codegen.values import Value
 from mmulator.isa.types import ElementType
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.profiles import DotKey, Profile
-from mmulator.twin.pack import transpose16
+from mmulator.twin.pack import transpose
 from mmulator.twin.tile import OUTLINED, Slots
 
 RAW = {8: u8, 16: u16, 32: u32, 64: u64}
@@ -226,7 +226,7 @@ def along_function(e: Exact, name: str) -> Native:
         for r in range(i64(0), lanes, 16):
             count = minimum(lanes - r, i64(16))
             lines = [words(raw, ldb, n, j, r * per, (count * per - 16) * (per - 1)) for j in unrolled(16)]
-            across = transpose16(lines)
+            across = transpose(lines)
             out = cast_ptr(u32, target) + r * pitch
             for step in unrolled(8):
                 store(across[step], out + pitch * step)
@@ -234,20 +234,29 @@ def along_function(e: Exact, name: str) -> Native:
                 for step in unrolled(8, 16):
                     store(across[step], out + pitch * step)
 
-    def one_by_one(raw: ptr, ldb: i64, n: i64, lanes: i64, target: ptr, pitch: i64) -> None:
+    def by_fours(raw: ptr, ldb: i64, n: i64, lanes: i64, target: ptr, pitch: i64) -> None:
+        # four columns by four lanes of k at a time; k is a multiple of four
+        four = lane.vec(4)
+        for r in range(i64(0), lanes, 4):
+            for first in unrolled(0, 16, 4):
+                lines = []
+                for j in unrolled(first, first + 4):
+                    line = load(four, cast_ptr(lane, raw) + (minimum(n - 1, i64(j)) * ldb + r))
+                    lines += [select(n > j, line, four(0))]
+                for step, across in enumerate(transpose(lines)):
+                    store(across, cast_ptr(lane, target) + ((r + step) * pitch + first))
+
+    def bits(raw: ptr, ldb: i64, n: i64, lanes: i64, target: ptr, pitch: i64) -> None:
         out = cast_ptr(lane, target)
         for j in range(i64(0), i64(16)):
             if j < n:
                 for r in range(lanes):
-                    if per > 1:
-                        out[r * pitch + j] = read_bits(raw + (j * ldb + r * per))
-                    else:
-                        out[r * pitch + j] = bitcast(lane, cast_ptr(ty, raw)[j * ldb + r])
+                    out[r * pitch + j] = read_bits(raw + (j * ldb + r * per))
             else:
                 for r in range(lanes):
                     out[r * pitch + j] = lane(0)
 
-    return Native(by_vectors if lane.bits == 32 and per < 32 else one_by_one, name)
+    return Native(bits if per == 32 else by_fours if lane is f64 else by_vectors, name)
 
 
 # kernels ------------------------------------------------------------------------------------------------------------
