@@ -44,7 +44,7 @@ from mmulator.codegen.types import boolean, f32, i32, i64, ptr, ptr_to, u32
 from mmulator.codegen.values import Value
 from mmulator.numerics.profiles import DotKey, profile_for
 from mmulator.twin.lines import shuffled
-from mmulator.twin.pack import RAW, Decoded, any_special, transpose16
+from mmulator.twin.pack import RAW, Decoded, any_special, transpose
 from mmulator.twin.plan import A_BIAS, B_BIAS, ROWS, Plan, plan_for
 from mmulator.twin.slow import after_function, exact_vector, is_tiny, load_function, store_function
 from mmulator.twin.tile import BYTES, OUTLINED, B, F, I, Row, Slots, U, rounded
@@ -323,7 +323,7 @@ def pack_b_function(plan: Plan, name: str) -> Native:
                 for j in unrolled(16):
                     at = [raw + pitch * ((group + g) * 16 + j) + start * 4 for g in range(at_once)]
                     columns.append(joined([load(u32.vec(min(16, words)), x) for x in at]))
-                across = transpose16(columns)
+                across = transpose(columns)
                 for g in unrolled(at_once):
                     for w in unrolled(min(16, words)):
                         lines.append([group + g, start + w, across[g * min(16, words) + w]])
