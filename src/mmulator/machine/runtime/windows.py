@@ -39,7 +39,7 @@ from mmulator.codegen.ops import (
     trailing_zeros,
 )
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
-from mmulator.codegen.values import Value, constant
+from mmulator.codegen.values import Value, constant, extract
 from mmulator.machine.runtime.events import READ, WRITE, accessed, accessed_one
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.sums import give_way, settled
@@ -395,7 +395,10 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
         if size < bytes or (first & (bytes - 1)) != 0:
             return u32(Shape.UNKNOWN)
         shape = u32(Shape.ROW)
-        if (mask & mask_bits((a - iota(U64, 0, bytes)) != (first - low * bytes))) == 0:
+        apart = mask
+        if (mask & 3) != 3 or extract(a, 1) != first:
+            apart = mask & mask_bits((a - iota(U64, 0, bytes)) != (first - low * bytes))
+        if apart == 0:
             span = (u64(32 - leading_zeros(mask)) - low) * bytes
             if span > size or place > size - span:
                 return u32(Shape.UNKNOWN)
