@@ -9,6 +9,7 @@ from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
     bits_mask,
     cast_ptr,
+    concat,
     insert,
     iota,
     leading_zeros,
@@ -77,10 +78,7 @@ def ahead(place: Value, bytes: int, write: bool = False) -> None:
 def beside(values: list[Value]) -> Value:
     """Macro: numbers, or vectors, as one vector."""
     if values[0].ty.lanes:
-        while len(values) > 1:
-            lanes = range(2 * values[0].ty.lanes)
-            values = [shuffle(a, b, lanes) for a, b in zip(values[::2], values[1::2])]
-        return values[0]
+        return concat(values)
     out = splat(values[0], len(values))
     for n, value in enumerate(values[1:], 1):
         out = insert(out, n, value)

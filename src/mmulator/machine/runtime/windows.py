@@ -105,9 +105,9 @@ def find_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> p
 @native(inline=True)
 def in_window(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, word: u32, site: u32) -> ptr:
     """Host pointer of bytes of the global space that lie in one buffer, or null and a fault. word: of a word of a region."""
-    settled(w.cta.cluster)
     window = window_of(w.cta, at, site)
     size = window.size
+    give_way(w.cta.cluster, window.host, size, access & WRITE)
     slot = at >> SLOT_SHIFT
     if word != 0 and (slot == 0 or slot >= w.cta.launch.slots):
         size = ((size + (WORD - 1)) >> 2) << 2
