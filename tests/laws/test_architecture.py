@@ -147,7 +147,7 @@ OWN = {"chunks", "execution", "instruction", "matmul", "operands"}  # of instruc
 NATIVE = {
     "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "hooks_operands", "locate", "pending",
     "printing", "reduce", "registers", "renewal", "scheduler", "standstill", "store_async", "sums", "touched", "transfers",
-    "waiting", "watch", "wgmma_operands", "wgmma_packs", "wgmma_products", "windows",
+    "uniform", "waiting", "watch", "wgmma_operands", "wgmma_packs", "wgmma_products", "windows",
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mmulator.codegen.engine import has_feature
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
     any_lane,
@@ -25,12 +26,13 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )  # fmt: skip
-from mmulator.codegen.types import boolean, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
+from mmulator.codegen.types import boolean, f16, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.isa.types import ElementType
 from mmulator.twin.plan import A_BIAS, B_BIAS, B_HEADER, NARROW_COLUMNS, NEVER, ROWS, SPAN, WIDE_COLUMNS, WINDOW, Plan
 
 I, U, F, D, B = i32.vec(16), u32.vec(16), f32.vec(16), f64.vec(16), boolean.vec(16)
+SHORT, PAIRS, BYTES = u16.vec(16), u16.vec(32), u8.vec(64)
 RAW = {8: u8, 16: u16, 32: u32}
 
 
@@ -99,6 +101,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
     chunk_bytes, relative, overflow, kk = plan.a_chunk, plan.relative, plan.may_overflow, plan.k
     mantissa, instruction_bytes = plan.a.mantissa, plan.a_instruction
     steps = range(0, length, 16)
+    put: Any = store_a_short if Short.serves(plan, plan.a) else store_a
 
     def pack_a(raw: ptr, lda: i64, m: i64, k: i64, out: ptr) -> None:
         for i in range(m):
@@ -111,7 +114,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
                     parts = [decode_positions(plan, ty, source, order[s : s + 16]) for s in steps]
                     top = largest_of(parts) if relative else None
                     for step in steps:
-                        store_a(parts[step // 16], top, plan, at, step, min(16, length - step))
+                        put(parts[step // 16], top, plan, at, step, min(16, length - step))
                     header = cast_ptr(i32, at + length * (lane + 12))
                     lost = any_special(parts)
                     if overflow:
@@ -125,7 +128,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
     return Native(pack_a, name)
 
 
-def decode_positions(plan: Plan, ty: Any, source: Value, positions: tuple[int, ...]) -> Decoded:
+def elements_at(ty: Any, source: Value, positions: tuple[int, ...]) -> Value:
     """Up to 16 elements at given positions; zero beyond them."""
     first, span = positions[0], positions[-1] - positions[0] + 1
     wide = 32 if span > 16 else 16
@@ -140,7 +143,53 @@ def decode_positions(plan: Plan, ty: Any, source: Value, positions: tuple[int, .
         # lanes beyond the positions read a zero lane, or repeat: mask them
         lanes = [p - first for p in positions] + [0] * (16 - len(positions))
         raw = select(iota(U) < len(positions), shuffle(raw, None, lanes), U(0))
-    return Decoded(plan.a, raw, plan.emin(plan.a))
+    return raw
+
+
+def decode_positions(plan: Plan, ty: Any, source: Value, positions: tuple[int, ...]) -> Any:
+    raw = elements_at(ty, source, positions)
+    return Short(plan.a, SHORT(raw)) if Short.serves(plan, plan.a) else Decoded(plan.a, raw, plan.emin(plan.a))
+
+
+class Short:
+    """Elements in 16-bit lanes, of types whose numbers are f16's but for a power of two: what `Decoded` says of them, for half of
+    the work. Codes are not relative."""
+
+    def __init__(self, t: ElementType, bits: Value) -> None:
+        ty = bits.ty
+        self.type, self.bits, self.magnitude = t, bits, bits & ((1 << t.mantissa + t.exponent) - 1)
+        field = self.magnitude >> t.mantissa
+        self.significand = (bits & ((1 << t.mantissa) - 1)) | select(field != 0, ty(1 << t.mantissa), ty(0))
+        self.zero = self.significand == 0
+        match t.nan:
+            case "ieee":
+                self.special = field == (1 << t.exponent) - 1
+            case "all_ones":
+                self.special = self.magnitude == (1 << t.mantissa + t.exponent) - 1
+            case _:
+                self.special = field != field
+        self.sign = bits >> (t.mantissa + t.exponent) & 1
+        least = maximum(field, ty(1))
+        self.exponent, self.last = least - t.bias, least + trailing_zeros(self.significand) - 1
+
+    @staticmethod
+    def serves(plan: Plan, t: ElementType) -> bool:
+        return has_feature("f16c") and t.bits <= 16 and t.exponent <= 5 and not plan.relative and plan.emin(t) == t.emin
+
+    def codes(self, bias: int) -> tuple[Value, Value]:
+        """Exponent and last-bit codes."""
+        ty = self.bits.ty
+        return select(self.zero, ty(0), self.exponent + bias), select(self.special | self.zero, ty(NEVER), self.last)
+
+    def value(self) -> Value:
+        """Of 16 elements, as f32."""
+        t, bits = self.type, self.bits
+        if t.bits < 16:
+            bits = self.magnitude << (10 - t.mantissa) | self.sign << 15
+        value = F(bitcast(f16.vec(16), bits))
+        if t.bias != 15:
+            value = value * 2.0 ** (15 - t.bias)
+        return select(self.special, F(float("nan")), value) if t.nan == "all_ones" else value
 
 
 def largest_of(parts: list[Decoded]) -> Value:
@@ -150,17 +199,18 @@ def largest_of(parts: list[Decoded]) -> Value:
     return select(top == -999, i32(0), top)
 
 
-def any_special(parts: list[Decoded]) -> Value:
+def any_special(parts: list[Any]) -> Value:
     special = parts[0].special
     for p in parts[1:]:
         special = special | p.special
     return any_lane(special)
 
 
-def total_significand(parts: list[Decoded]) -> Value:
-    total = reduce_add(parts[0].significand)
+def total_significand(parts: list[Any]) -> Value:
+    """Of 16 elements each: their sum fits in the lanes they are in."""
+    total = i32(reduce_add(parts[0].significand))
     for p in parts[1:]:
-        total = total + reduce_add(p.significand)
+        total = total + i32(reduce_add(p.significand))
     return total
 
 
@@ -170,12 +220,27 @@ def store_a(d: Decoded, top: Value | None, plan: Plan, out: Value, step: int, co
     value = D(d.value) if plan.double else d.value
     # a negative element's negative products are those with positive elements of B
     offset = select(d.negative, I(64), I(0))
+    store_codes(plan, out, step, count, value, exponent * 0x01010101, lsb * 0x01010101, offset)
+
+
+def store_a_short(d: Short, top: None, plan: Plan, out: Value, step: int, count: int) -> None:
+    exponent, last = d.codes(A_BIAS)
+    both = bitcast(BYTES, U(exponent | last << 8))
+    exponents, lasts = (shuffle(both, None, [n // 4 * 4 + byte for n in range(64)]) for byte in range(2))
+    value = d.value()
+    value = D(value) if plan.double else value
+    store_codes(plan, out, step, count, value, bitcast(I, exponents), bitcast(I, lasts), I(U(d.sign) << 6))
+
+
+def store_codes(
+    plan: Plan, out: Value, step: int, count: int, value: Value, exponent: Value, last: Value, offset: Value
+) -> None:
     length, lane = plan.length, plan.lane
     b = Builder.current()
     pieces = (
         (value, step * lane),
-        (exponent * 0x01010101, length * lane + step * 4),
-        (lsb * 0x01010101, length * (lane + 4) + step * 4),
+        (exponent, length * lane + step * 4),
+        (last, length * (lane + 4) + step * 4),
         (offset, length * (lane + 8) + step * 4),
     )
     for vector, at in pieces:
@@ -196,6 +261,27 @@ def store_b_row(d: list[Decoded], top: Value | None, plan: Plan, row: Value) -> 
     for which, code in enumerate(codes):
         store(code, row, columns * lane + 64 * which)
     return any_special(d)
+
+
+def store_b_short(plan: Plan, values: list[Value], pairs: list[Value], row: Value) -> Value:
+    """The same of types that Short serves. values: the elements, 16 columns each; pairs: of 64 columns, columns t and t + 32 in
+    the lanes of t, for t below 16 and from there on; of 16 columns the columns."""
+    t, lane, columns = plan.b, plan.lane, 16 * len(values)
+    for v, bits in enumerate(values):
+        value = Short(t, bits).value()
+        store(D(value) if plan.double else value, row, v * 16 * lane)
+    codes: list[Value] = []
+    special = []
+    for v, bits in enumerate(pairs):
+        d = Short(t, bits)
+        special.append(d.special)
+        exponent, last = d.codes(B_BIAS)
+        never, last, negative = bits.ty(NEVER ^ 0x80), last ^ 0x80, d.sign != 0
+        own = [exponent, select(negative, last, never), select(negative, never, last)]
+        codes = [code | more << 8 for code, more in zip(codes, own)] if v else own
+    for which, code in enumerate(codes):
+        store(bitcast(BYTES, code) if len(pairs) > 1 else U(code), row, columns * lane + 64 * which)
+    return any_lane(special[0] | special[1] if len(special) > 1 else special[0])
 
 
 def transpose16(rows: list[Value]) -> list[Value]:
@@ -242,7 +328,9 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
     ty = RAW[max(plan.b.bits, 8)]
     row_bytes, relative, kk = plan.b_row(columns), plan.relative, plan.k
     vectors = range(columns // 16)
-    t = plan.b
+    t, short = plan.b, Short.serves(plan, plan.b)
+    two = short and columns == WIDE_COLUMNS  # columns in a lane
+    held = range(len(vectors) // 2) if two else vectors
 
     def read(source: Value, n: Value, v: int) -> Value:
         if columns == WIDE_COLUMNS:
@@ -250,6 +338,12 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
         return U(masked_load(ty.vec(16), source, iota(U) < u32(n), ty.vec(16)(0)))
 
     def emit(row: Value, raws: list[Value], top: Value | None) -> Value:
+        if two:
+            pairs = raws if len(raws) == 2 else paired_lines(raws[:2], raws[2:])
+            values = [SHORT(raw) for raw in (raws if len(raws) == 4 else [*raws, *(raw >> 16 for raw in raws)])]
+            return store_b_short(plan, values, [bitcast(PAIRS, pair) for pair in pairs], row)
+        if short:
+            return store_b_short(plan, [SHORT(raws[0])], [SHORT(raws[0])], row)
         return store_b_row([Decoded(t, r, plan.emin(t)) for r in raws], top, plan, row)
 
     def pack_rows(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
@@ -285,20 +379,31 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
                     top = i32(0)
             lost = boolean(0)
             for step in unrolled(0, kk, 16):
-                for v in vectors:
+                for v in held:
                     lines = [
                         read_line(ty, raw, ldb, j, n, columns, inst * kk + step, min(16, kk - step))
                         for j in unrolled(16 * v, 16 * v + 16)
                     ]
+                    if two:
+                        others = [
+                            read_line(ty, raw, ldb, j, n, columns, inst * kk + step, min(16, kk - step))
+                            for j in unrolled(16 * v + 32, 16 * v + 48)
+                        ]
+                        lines = paired_lines(lines, others)
                     for r, across in enumerate(transpose16(lines)):
                         store(across, room, r * columns + 16 * v)
                 for r in range(i64(0), i64(min(16, kk - step))):
-                    parts = [load(U, room, r * columns + 16 * v) for v in vectors]
+                    parts = [load(U, room, r * columns + 16 * v) for v in held]
                     lost = lost | emit(out + (inst * kk + step + r) * row_bytes, parts, top if relative else None)
             headers[inst * 16] = top
             headers[inst * 16 + 1] = i32(lost)
 
     return Native(pack_rows if rows else pack_columns, name)
+
+
+def paired_lines(low: list[Value], high: list[Value]) -> list[Value]:
+    """Elements of at most 16 bits in u32 lanes, two in a lane."""
+    return [x | y << 16 for x, y in zip(low, high)]
 
 
 def read_k(ty: Any, line: Value, count: int) -> Value:
