@@ -77,7 +77,7 @@ def test_better_code_takes_the_place_of_quick_code_while_a_kernel_is_used(
 
 START = """
 import numpy as np, mmulator as mm
-import mmulator.codegen.loading as loading, mmulator.codegen.engine as engine
+import mmulator.codegen.lang as lang, mmulator.codegen.engine as engine
 {before}
 out = np.zeros(32, np.uint32)
 mm.Module.load({ptx!r})["k"].launch(1, 32, [out], sanitize={sanitize})
@@ -86,9 +86,7 @@ assert (out == np.arange(32)).all()
 NOTHING = """
 def never(*_):
     raise AssertionError("written or compiled again")
-loading.parts = engine._compile = never
-import mmulator.codegen.lang as lang
-lang.Native.build = never
+lang.parts = engine._compile = lang.Native.build = never
 """
 
 

@@ -106,6 +106,17 @@ def offsets(step: int, two: bool) -> Iterator[np.ndarray]:
     yield row // (8 * step) * (8 * step) + 16  # groups with one address
     yield row * 2 % 512
     yield rng.integers(0, BYTES // step, LANES) * step
+    inside, eight = row % (8 * step), np.arange(LANES) // 8  # of eight lanes in a row, and whose they are
+    yield inside + np.array([2, 0, 3, 1])[eight] * 8 * step
+    yield inside + eight * step * 2  # they overlap
+    yield inside + (3 - eight) * step
+    yield inside + eight * 8 * step * (eight < 3) + 4096 * (eight == 3)
+    yield inside + (3 - eight) * 8 * step + step * (np.arange(LANES) == 27)
+    yield inside + np.array([1, 0, 2, 3])[eight] * 8 * step + 16 * (eight == 3)
+    if step <= 8:
+        yield row * 2 + BYTES - 63 * step  # every other one, up to the last byte
+        yield row * 2 + BYTES - 63 * step + 2 * step * (np.arange(LANES) == 31)
+        yield row * 2 + step
     if step > 1:
         yield row + 1
         yield row + (np.arange(LANES) == 9)
@@ -116,6 +127,7 @@ def offsets(step: int, two: bool) -> Iterator[np.ndarray]:
     if two:
         yield row + OTHER
         yield row + OTHER * (np.arange(LANES) >= 16)
+        yield inside + OTHER * (eight % 2)
         yield np.full(LANES, 16) + OTHER * (np.arange(LANES) % 2)
 
 
@@ -178,6 +190,81 @@ def test_every_shape_of_addresses(space: str, store: bool) -> None:
                 assert (own == before).all(), said
                 assert (data == memories[0]).all() and (second == memories[1]).all(), said
     assert faults > 100
+
+
+def local_text(name: str, store: bool) -> str:
+    """Each lane copies 48 bytes of `data` to its local memory, loads or stores there (16 bytes of `own`), and copies back."""
+    vector, _, element = name.rpartition(".")
+    count, size = int(vector[1:] or 1) if vector else 1, int(element[1:]) // 8
+    kind = "r" if size == 4 else "d" if size == 8 else "h"
+    registers = ", ".join(f"%{kind}{n + 1}" for n in range(count))
+    value = f"{{{registers}}}" if count > 1 else registers
+    parts = range(count)
+    if store:
+        access = [f"ld.global.{element} %{kind}{n + 1}, [%own+{n * size}];" for n in parts]
+        access.append(f"@%p st.local.{name} [%at], {value};")
+    else:
+        access = [f"mov.b{max(size, 2) * 8} %{kind}{n + 1}, 0;" for n in parts]
+        access += [f"@%p ld.local.{name} {value}, [%at];"]
+        access += [f"st.global.{element} [%own+{n * size}], %{kind}{n + 1};" for n in parts]
+    into = " ".join(f"ld.global.u8 %h9, [%data+{n}]; st.local.u8 [l+{n}], %h9;" for n in range(48))
+    back = " ".join(f"ld.local.u8 %h9, [l+{n}]; st.global.u8 [%data+{n}], %h9;" for n in range(48))
+    return f"""
+.version 8.4
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 data, .param .u64 offsets, .param .u64 does, .param .u64 own)
+{{
+  .reg .pred %p, %q; .reg .b16 %h<10>; .reg .b32 %r<10>, %n, %does; .reg .b64 %d<10>, %data, %at, %own, %a, %b;
+  .local .align 16 .b8 l[48];
+  mov.u32 %n, %tid.x; mul.wide.u32 %a, %n, 8; ld.param.u64 %data, [data]; mad.wide.u32 %data, %n, 48, %data;
+  {into}
+  ld.param.u64 %b, [offsets]; add.u64 %b, %b, %a; ld.global.u64 %at, [%b]; mov.u64 %b, l; add.u64 %at, %at, %b;
+  ld.param.u64 %own, [own]; add.u64 %own, %own, %a; add.u64 %own, %own, %a;
+  shr.u64 %a, %a, 1; ld.param.u64 %b, [does]; add.u64 %b, %b, %a; ld.global.u32 %does, [%b];
+  setp.eq.u32 %q, %does, {GONE}; @%q exit;
+  setp.eq.u32 %p, %does, {ON};
+  {" ".join(access)}
+  {back}
+  ret;
+}}
+"""
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("store", [False, True])
+def test_local_memory_is_each_lanes_own(name: str, store: bool) -> None:
+    kernel, step = Module.load(local_text(name, store))["k"], TYPES[name]
+    end = kernel.compile("sm_90").local_bytes
+    rng, lane, faults = np.random.default_rng(step), np.arange(LANES), 0
+    shapes = [lane * 0, lane * 0 + 48 - step, lane * step % 48 // step * step, rng.integers(0, 48 // step, LANES) * step]
+    shapes += [lane * 0 + end - step, lane * 0 + (end - step) * (lane == 31)]
+    shapes += [lane * 0 + end * (lane == 31), lane * 0 - step * (lane == 9), lane * 0 + (1 << 32) * (lane == 3), lane * 0 + end]
+    if step > 1:
+        shapes += [lane * 0 + (lane == 12), lane * 0 + 48 - step + (lane == 0)]
+    for at in shapes:
+        for does in doings():
+            data = rng.integers(1, 256, (LANES, 48)).astype(np.uint8)
+            own = rng.integers(1, 256, (LANES, 16)).astype(np.uint8)
+            wanted, kept = np.zeros((LANES, end), np.uint8), own.copy()
+            wanted[:, :48] = data
+            active = [n for n in range(LANES) if does[n] == ON]
+            bad = [n for n in active if at[n] % step or not 0 <= at[n] <= end - step]
+            arguments = [data, at.astype(np.int64), does.astype(np.uint32), own]
+            if bad:
+                faults += 1
+                with pytest.raises(ExecutionFault, match=rf"thread \({bad[0]}, 0, 0\)"):
+                    kernel.launch(1, LANES, arguments)
+                continue
+            kernel.launch(1, LANES, arguments)
+            for n in range(LANES):
+                place = wanted[n, int(at[n]) % (1 << 30) :][:step]
+                if store and n in active:
+                    place[:] = kept[n, :step]
+                if not store and does[n] != GONE:
+                    kept[n, :step] = place if n in active else 0
+            assert (own == kept).all() and (data == wanted[:, :48]).all(), (at, does)
+    assert faults > 10
 
 
 @pytest.mark.parametrize("space", ["global", "generic global", "shared", "generic shared", "shared::cluster"])

@@ -25,6 +25,7 @@ from mmulator.machine.meaning.binding import compute, meaning_of
 from mmulator.machine.module import Module
 from mmulator.program.image import ModuleImage
 from mmulator.program.runnable import unsupported
+from mmulator.program.shared import outline_of
 from mmulator.ptx import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
@@ -88,7 +89,7 @@ def _write_all(text: str) -> None:
     """Write the code of every instruction of the kernel, without compiling it."""
     tree = parse_module(Source("rows.ptx", text))
     kernel = next(f for f in tree.functions if f.is_entry)
-    jit = Jit(tree, kernel, ModuleImage(tree), default_device(tree.target))
+    jit = Jit(tree, kernel, ModuleImage(outline_of(tree)), default_device(tree.target))
     for block in jit.program.blocks:
         jit._write(block)
 

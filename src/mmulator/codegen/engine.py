@@ -98,40 +98,66 @@ def _optimise(module: Any, level: int) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
+def _key_of_text(text: str, level: int) -> str:
+    return key_of(str(level), text)
+
+
+def _quick(key: str) -> str:
+    """Where quick code of a text is."""
+    return hashlib.sha256(f"quick {key}".encode()).hexdigest()
+
+
 class Piece:
-    """Object code of a module's text, at hand or on its way. cached: it came from the store. quick: there is better code."""
+    """Object code of a module's text, at hand or on its way. cached: it came from the store. quick: there is better code. key:
+    of the text."""
 
     def __init__(self, text: str, level: int = 2, quick: bool = False) -> None:
-        self.text, self.level, self.quick = text, level, False
-        kept = store()
-        code = kept.read(key_of(str(level), text)) if kept else None
-        if quick and code is None:
-            self.quick = True
-            code = kept.read(key_of(f"{level} quick", text)) if kept else None
+        self.key = key = _key_of_text(text, level)
+        self.quick, code = _stored(key, quick)
         self.cached = code is not None
-        self._job = _Job(lambda: _kept(text, level, self.quick), code)
+        self._job = _Job(lambda: _kept(key, text, level, self.quick), code)
         if not self.cached:
             _worker().put(self._job)
+
+    @classmethod
+    def found(cls, key: str) -> Piece | None:
+        """Of a text by its key alone, quick code too; None if there is none."""
+        piece = cls.__new__(cls)
+        piece.key, piece.cached = key, True
+        piece.quick, code = _stored(key, quick=True)
+        piece._job = _Job(bytes, code)
+        return None if code is None else piece
 
     def code(self) -> bytes:
         """Waits. Raises TimeUp (locks.py)."""
         return self._job.wait()
 
-    @staticmethod
-    def now(text: str, level: int) -> bytes:
-        """The same in LLVM's own thread, for what is done `afterwards`."""
+    def is_of(self, text: str, level: int) -> bool:
+        return self.key == _key_of_text(text, level)
+
+    def better(self, text: str, level: int) -> bytes:
+        """What is no quick code, in LLVM's own thread, for what is done `afterwards`."""
         kept = store()
-        return (kept and kept.read(key_of(str(level), text))) or _kept(text, level, False)
+        return (kept and kept.read(self.key)) or _kept(self.key, text, level, False)
 
     def give_up(self) -> None:
         """Nobody wants it any more."""
         self._job.wanted = False
 
 
-def _kept(text: str, level: int, quick: bool) -> bytes:
+def _stored(key: str, quick: bool) -> tuple[bool, bytes | None]:
+    """Of a text's key whether quick code is what there is, or what is wanted, and the code."""
+    kept = store()
+    code = kept.read(key) if kept else None
+    if code is not None or not quick:
+        return False, code
+    return True, kept.read(_quick(key)) if kept else None
+
+
+def _kept(key: str, text: str, level: int, quick: bool) -> bytes:
     code, folder = _compile(text, level, quick), store()
     if folder:
-        folder.write(key_of(f"{level} quick" if quick else str(level), text), code)
+        folder.write(_quick(key) if quick else key, code)
     return code
 
 
@@ -143,7 +169,8 @@ def compile_object(text: str, level: int = 2) -> tuple[bytes, bool]:
 
 def afterwards(work: Callable[[], bytes]) -> None:
     """Have it done by LLVM's thread when that has nothing else to do; perhaps never."""
-    _worker().put_off(_Job(work))
+    if not _ended:
+        _worker().put_off(_Job(work))
 
 
 # Of LLVM 22: a vector of bytes that becomes a mask and then a number is one vpmovmskb to its last pass but for registers 16 to
@@ -239,6 +266,7 @@ class _Job:
 
 
 _workers: list[_Worker] = []  # one, from the first compilation on
+_ended: list[bool] = []  # the process is about to end
 
 
 def _worker() -> _Worker:
@@ -250,6 +278,7 @@ def _worker() -> _Worker:
 
 
 def _stop_worker() -> None:
+    _ended.append(True)
     while _workers:
         _workers.pop().stop()
 

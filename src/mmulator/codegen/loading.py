@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from mmulator.codegen import named
 from mmulator.codegen.engine import Objects, Piece
-from mmulator.codegen.lang import Native, parts
 from mmulator.codegen.locks import Lock
-from mmulator.codegen.values import module_text
 from mmulator.codegen.variants import says_all
 from mmulator.errors import InternalError
+
+if TYPE_CHECKING:
+    from mmulator.codegen.lang import Native
 
 _loaded: dict[str, int] = {}
 _functions: dict[str, Native] = {}  # by name: one function has it
@@ -39,12 +41,26 @@ def _load(wanted: list[Native]) -> None:
         piece = found.codes[name]
         if isinstance(piece, Piece) and links is not None:
             named.keep(name, codes[name], links)
+    _enter(codes)
+    _functions.update(found.functions)
+
+
+def _enter(codes: dict[str, bytes]) -> None:
     if codes:
         if not _memory:
             _memory.append(Objects())
         _memory[0].add(codes.values())
         _loaded.update({name: _memory[0].address(name) for name in codes})
-    _functions.update(found.functions)
+
+
+def ensure_named(names: Iterable[str]) -> bool:
+    """The package's own functions by their names alone. False, and none is loaded, if one of them is not there as code."""
+    with _lock:
+        found = _Found()
+        if not all(found.by_name(name) for name in names):
+            return False
+        _enter({name: code for name, code in found.codes.items() if isinstance(code, bytes)})
+        return True
 
 
 class _Found:
@@ -66,6 +82,9 @@ class _Found:
         self.functions.setdefault(name, function)
         if known is not None or name in _loaded or name in self.codes or (says_all(function) and self.by_name(name)):
             return
+        from mmulator.codegen.lang import parts
+        from mmulator.codegen.values import module_text
+
         builders, calls = parts(function)
         linked = {f.name: f for f in calls if f.name != name}
         for callee in linked.values():
@@ -98,3 +117,8 @@ def address(function: Native) -> int:
 def symbols(names: Iterable[str]) -> dict[str, int]:
     """Addresses of those of `names` that are loaded native functions."""
     return {n: _loaded[n] for n in names if n in _loaded}
+
+
+def names_of_own() -> dict[int, str]:
+    """Of the package's own functions that are loaded, by address, the names."""
+    return {at: name for name, at in _loaded.items() if name not in _functions or says_all(_functions[name])}

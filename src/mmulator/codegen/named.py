@@ -52,13 +52,45 @@ def keep(name: str, code: bytes, links: Sequence[str] = (), level: int = 2) -> N
 
 
 class NamedLibrary(Library):
-    """A Library found by its name, which says all of its text; that is written if there is none."""
+    """A Library found by its name, which says all of its text; that is written if there is none. It stays."""
 
-    def __init__(self, name: str, text: Callable[[], str], level: int = 2) -> None:
-        found = find(name, level)
+    def __init__(self, name: str, text: Callable[[], str]) -> None:
+        self.name, known = name, _libraries.get(name)
+        if known is not None:
+            self.cached, self._objects = True, known._objects
+            return
+        found = find(name)
         if found is None:
-            code, cached = compile_object(text(), level)
-            keep(name, code, level=level)
+            code, cached = compile_object(text())
+            keep(name, code)
             found = Entry(code, cached=cached)
         self.cached = found.cached
-        self._load(found.code, level)
+        self._load(found.code, 2)
+        _libraries[name] = self
+
+    def address(self, name: str) -> int:
+        at = super().address(name)
+        _places[at] = self.name, name
+        return at
+
+
+_libraries: dict[str, NamedLibrary] = {}
+_places: dict[int, tuple[str, str]] = {}  # library and function at an address
+
+
+def place_of(address: int) -> tuple[str, str] | None:
+    """Which function of which library that is."""
+    return _places.get(address)
+
+
+class _NotThere(LookupError):
+    """A library is wanted whose code is not at hand."""
+
+
+def library(name: str) -> NamedLibrary:
+    """A library by its name alone. Raises LookupError if its code is not there."""
+
+    def text() -> str:
+        raise _NotThere(name)
+
+    return NamedLibrary(name, text)

@@ -108,11 +108,15 @@ ptr = ptr_to(u8)
 class Struct:
     """A C struct that Python and native code share: `fields` are (name, type) or (name, type, count).
 
-    `offset[name]` in bytes, `size`; `numpy_dtype()` for the Python side.
+    `offset[name]` in bytes, `size`; `numpy_dtype()` for the Python side. addresses: fields that hold some: the pointers, and
+    `functions`, integers that are addresses of code (references.py).
     """
 
-    def __init__(self, name: str, fields: Iterable[tuple[str, Any] | tuple[str, Any, int]]) -> None:
+    def __init__(
+        self, name: str, fields: Iterable[tuple[str, Any] | tuple[str, Any, int]], functions: Iterable[str] = ()
+    ) -> None:
         self.name = name
+        self.addresses = {*functions}
         self.fields: dict[str, tuple[Any, int]] = {}
         self.offset: dict[str, int] = {}
         at = align = 0
@@ -122,6 +126,8 @@ class Struct:
             at = -(-at // field_align) * field_align
             align = max(align, field_align)
             self.fields[field_name] = (ty, count)
+            if isinstance(ty, Ty) and ty.kind == "ptr":
+                self.addresses.add(field_name)
             self.offset[field_name] = at
             at += ty.size * max(count, 1)
         self.align = max(align, 1)
@@ -145,7 +151,17 @@ class Struct:
             names.append(name)
             formats.append(np.dtype((base, (count,))) if count else base)
             offsets.append(self.offset[name])
-        return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": self.size})
+        made = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": self.size})
+        _of_dtype[made] = self
+        return made
 
     def __repr__(self) -> str:
         return f"Struct({self.name}, {self.size} bytes)"
+
+
+_of_dtype: dict[Any, Struct] = {}
+
+
+def struct_of(dtype: Any) -> Struct | None:
+    """The struct whose NumPy type this is."""
+    return _of_dtype.get(dtype)

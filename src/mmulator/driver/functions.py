@@ -48,7 +48,7 @@ class Function:
             kernel.signature.params, kernel.signature.offsets, kernel.signature.bytes,
         )  # fmt: skip
         self.static_shared = kernel.static_shared
-        directives = kernel.function.directives
+        directives = kernel.head.directives
         self.max_threads = prod(int(n) for n in directives.get("maxntid") or directives.get("reqntid") or (1024,))
 
     def check(

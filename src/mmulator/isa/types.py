@@ -13,6 +13,7 @@ from mmulator.errors import InternalError
 
 Kind = Literal["float", "signed", "unsigned", "bits", "pred", "none"]
 NanStyle = Literal["ieee", "all_ones", "none"]
+MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of a tensor map in memory: an opaque type (Tensor-map, PTX ISA 9.1)
 
 
 @dataclass(frozen=True)

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
-from mmulator.codegen.locks import Lock
+from mmulator.codegen.locks import Lock, no_fork
 from mmulator.errors import ExecutionFault, LaunchError
 from mmulator.machine.backend import Chip, Progress, Ran, Request
-from mmulator.machine.compile.kernel import CompiledKernel, Jit
+from mmulator.machine.compile import warm
+from mmulator.machine.compile.compiled import CompiledKernel
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.launch.kept import grid_for, keep
 from mmulator.machine.launch.limits import PORTABLE_CLUSTER, check_local
 from mmulator.machine.launch.shape import LaunchShape, shape_of
 from mmulator.machine.launch.work import Work
 from mmulator.machine.launch.workers import Workers
-from mmulator.program.calls import reached
+from mmulator.machine.text import Text
 from mmulator.program.image import ModuleImage
-from mmulator.ptx.parser import parse_module
-from mmulator.ptx.tree import Module as Tree
-from mmulator.ptx.verify import verify
 from mmulator.source import Source
+
+if TYPE_CHECKING:
+    from mmulator.machine.compile.kernel import Jit
+    from mmulator.ptx.tree import Module as Tree
 
 
 class CpuModule:
     """A module: memory for its variables, and the machine code of its kernels as they are compiled."""
 
-    def __init__(self, tree: Tree) -> None:
-        self.tree = tree
-        self.image = ModuleImage(tree)
+    def __init__(self, text: Text) -> None:
+        self.text = text
+        self.image = ModuleImage(text.outline)
         self.image.initialise()
         self.compiled: dict[tuple[str, str, CompileOptions], CompiledKernel] = {}
-        self.compiling = {f.name: Lock() for f in tree.entries}
+        self.compiling = {f.name: Lock() for f in text.outline.entries}
 
 
 class Cpu:
@@ -42,7 +47,7 @@ class Cpu:
         self.broken = False
 
     def load(self, ptx: Tree | str) -> CpuModule:
-        return CpuModule(verified(Source("<ptx>", ptx)) if isinstance(ptx, str) else ptx)
+        return CpuModule(Text.load(Source("<ptx>", ptx)) if isinstance(ptx, str) else Text.of(ptx))
 
     def compile(
         self, module: CpuModule, entry: str, device: str, options: CompileOptions = DEFAULT, progress: Progress | None = None
@@ -111,16 +116,31 @@ def _notes(shape: LaunchShape) -> list[str]:
 
 def _compile(module: CpuModule, key: tuple[str, str, CompileOptions], progress: Progress | None) -> CompiledKernel:
     entry, device, options = key
-    function = next(f for f in module.tree.entries if f.name == entry)
-    check_local(f for f, _ in reached(module.tree, function).values())
-    compiled = module.compiled[key] = Jit(module.tree, function, module.image, device, options).compile(progress)
+
+    def lowering() -> Jit:
+        tree, (jit, reached) = module.text.tree, _compiler()
+        function = next(f for f in tree.entries if f.name == entry)
+        check_local(f for f, _ in reached(tree, function).values())
+        return jit(tree, function, module.image, device, options)
+
+    text = module.text
+    place = warm.key(text.source.text, entry, device, options) if text.known else None
+    compiled = warm.find(place, module.image, lambda: lowering().written()) if place else None
+    if compiled is None:
+        compiled = lowering().compile(progress)
+        if place:
+            warm.keep(place, compiled)
+    elif progress:
+        progress(compiled.instructions, compiled.instructions)
+    module.compiled[key] = compiled
     return compiled
 
 
-def verified(source: Source) -> Tree:
-    """The tree of a text. Raises what is wrong with it first."""
-    tree = parse_module(source)
-    errors = verify(tree)
-    if errors:
-        raise errors[0]
-    return tree
+@cache
+def _compiler() -> tuple[Any, Any]:
+    """What writes code, with all that it knows: imported by who needs it. A forked child cannot wait for an import."""
+    with no_fork:
+        from mmulator.machine.compile.kernel import Jit
+        from mmulator.program.calls import reached
+    return Jit, reached
+

@@ -15,9 +15,9 @@ from mmulator.errors import LaunchError, short_traceback, shown, undefined
 from mmulator.isa.targets import Target, default_device
 from mmulator.lazy import cached_property
 from mmulator.machine.backend import Request
-from mmulator.machine.compile.kernel import CompiledKernel
+from mmulator.machine.compile.compiled import CompiledKernel
 from mmulator.machine.compile.options import DEFAULT, CompileOptions, in_clusters
-from mmulator.machine.cpu import Cpu, verified
+from mmulator.machine.cpu import Cpu, CpuModule
 from mmulator.machine.launch.arguments import Signature
 from mmulator.machine.launch.limits import (
     MAX_BLOCK,
@@ -36,19 +36,19 @@ from mmulator.machine.launch.limits import (
 from mmulator.machine.launch.report import Report
 from mmulator.machine.launch.shape import Extent
 from mmulator.machine.launch.watch import Watched, Watches
+from mmulator.machine.text import Text
 from mmulator.machine.variables import Variables
-from mmulator.program.calls import reached
-from mmulator.program.image import ModuleImage, shared_layout
+from mmulator.program.image import ModuleImage
+from mmulator.program.outline import Head
 from mmulator.ptx.text import read_source
-from mmulator.ptx.tree import Function
-from mmulator.ptx.tree import Module as Tree
 from mmulator.tables import element, html_table
 
 if TYPE_CHECKING:
     from distributed import Client
 
-if TYPE_CHECKING:
     from mmulator.machine.launch.sanitizer import Sanitizer
+    from mmulator.ptx.tree import Function
+    from mmulator.ptx.tree import Module as Tree
 
 Progress = Callable[[str, int, int], None]
 CPU = Cpu()
@@ -74,11 +74,11 @@ class Module(Mapping[str, "Kernel"]):
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
-    def __init__(self, tree: Tree, parse_seconds: float) -> None:
-        self.tree = tree
+    def __init__(self, text: Text, parse_seconds: float) -> None:
+        self.text, self.source = text, text.source
         self.parse_seconds = parse_seconds
-        self.loaded = CPU.load(tree)
-        self._kernels = {f.name: Kernel(self, f) for f in tree.entries}
+        self.loaded = CpuModule(text)
+        self._kernels = {head.name: Kernel(self, head) for head in text.outline.entries}
 
     @classmethod
     @short_traceback
@@ -91,16 +91,20 @@ class Module(Mapping[str, "Kernel"]):
         """
         source = read_source(ptx, name)
         start = time.perf_counter()
-        tree = verified(source)
-        return cls(tree, time.perf_counter() - start)
+        text = Text.load(source)
+        return cls(text, time.perf_counter() - start)
+
+    @property
+    def tree(self) -> Tree:
+        return self.text.tree
 
     @property
     def target(self) -> Target:
-        return self.tree.target
+        return self.text.outline.target
 
     @property
     def version(self) -> tuple[int, int]:
-        return self.tree.version
+        return self.text.outline.version
 
     @cached_property
     def default_device(self) -> str:
@@ -114,7 +118,7 @@ class Module(Mapping[str, "Kernel"]):
     @cached_property
     def variables(self) -> Variables:
         """The .global and .const variables: `module.variables["coef"]` is an array on the memory that kernels see."""
-        return Variables(self.tree, self.image)
+        return Variables(self.source.name, self.text.outline.variables, self.image)
 
     @short_traceback
     def __getitem__(self, entry: str) -> Kernel:
@@ -123,7 +127,7 @@ class Module(Mapping[str, "Kernel"]):
 
     def _chosen(self, entry: object) -> str:
         """The full name of a kernel."""
-        name = self.tree.source.name
+        name = self.source.name
         if not isinstance(entry, str):
             raise LaunchError(f"a kernel of {name} is found by its name, not by {type(entry).__name__}")
         try:
@@ -144,7 +148,7 @@ class Module(Mapping[str, "Kernel"]):
 
     def _head(self) -> str:
         major, minor = self.version
-        return f"{self.tree.source.name}: PTX {major}.{minor} for {self.target}"
+        return f"{self.source.name}: PTX {major}.{minor} for {self.target}"
 
     def __repr__(self) -> str:
         names = ", ".join(demangle(name) for name in list(self)[:4]) + (", ..." if len(self) > 4 else "")
@@ -159,18 +163,14 @@ class Module(Mapping[str, "Kernel"]):
 class Kernel:
     """An .entry of a module."""
 
-    def __init__(self, module: Module, function: Function) -> None:
-        self.module, self.function = module, function
-
-    @property
-    def name(self) -> str:
-        return self.function.name
+    def __init__(self, module: Module, head: Head) -> None:
+        self.module, self.head, self.name = module, head, head.name
+        self.static_shared = head.static_shared  # bytes that the kernel and the functions it reaches declare
 
     @cached_property
-    def static_shared(self) -> int:
-        """Bytes of shared memory that the kernel and the functions it reaches declare."""
-        tree = self.module.tree
-        return shared_layout(tree, (f for f, _ in reached(tree, self.function).values())).static
+    def function(self) -> Function:
+        """Its tree."""
+        return next(f for f in self.module.tree.entries if f.name == self.name)
 
     @short_traceback
     def compile(
@@ -204,7 +204,7 @@ class Kernel:
     @cached_property
     def signature(self) -> Signature:
         """The parameters."""
-        return Signature(self.function)
+        return Signature(self.head)
 
     @cached_property
     def _checked(self) -> dict[tuple[Any, ...], tuple[Extent, Extent, int, Extent | None]]:
@@ -226,10 +226,10 @@ class Kernel:
         if found is None:
             check_device(device, self.module.target)
             g, b = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
-            if "blocksareclusters" in self.function.directives and b == (1, 1, 1):
+            if "blocksareclusters" in self.head.directives and b == (1, 1, 1):
                 b = self._required_block or b
             self._check_directives(b, check_block(b))
-            g, c = cluster_shape(cluster, self.function, g, device)
+            g, c = cluster_shape(cluster, self.head, g, device)
             found = g, b, whole(shared, "shared"), c
             check_shared(self.static_shared, found[2], device)
             if type(grid) in (int, tuple) and type(block) in (int, tuple) and type(shared) is int and (
@@ -256,7 +256,7 @@ class Kernel:
             g, b, arguments, dynamic, None, whole(seed, "seed"), None if threads is None else whole(threads, "threads", 1),
             seconds(timeout), (lambda done, total: progress("run", done, total)) if progress else None,
             Watches(elements, arguments.values, arguments) if elements else None, cluster=c,
-            cooperative=bool(cooperative), counts_clusters="blocksareclusters" in self.function.directives,
+            cooperative=bool(cooperative), counts_clusters="blocksareclusters" in self.head.directives,
             sanitizer=sanitizers()(strict=sanitize == "strict") if sanitize else None,
         )  # fmt: skip
 
@@ -316,7 +316,7 @@ class Kernel:
             cluster=cluster, cooperative=cooperative, sanitize=sanitize,
         )  # fmt: skip
         if workers is not None:
-            source, parsed = self.module.tree.source, self.module.parse_seconds
+            source, parsed = self.module.source, self.module.parse_seconds
             return spread.launch(workers, source, self.module.image, self.name, device, request, self.static_shared, parsed)
         subscriber = request.sanitizer or request.watches
         options = CompileOptions(events=subscriber.instrument) if subscriber else DEFAULT
@@ -333,7 +333,7 @@ class Kernel:
     @property
     def _required_block(self) -> Extent | None:
         """.reqntid"""
-        found = self.function.directives.get("reqntid")
+        found = self.head.directives.get("reqntid")
         if not found:
             return None
         x, y, z = [*map(int, found), 1, 1][:3]
@@ -342,9 +342,9 @@ class Kernel:
     def _check_directives(self, block: tuple[int, int, int], threads: int) -> None:
         required = self._required_block
         if required not in (None, block):
-            said = tuple(self.function.directives["reqntid"])
+            said = tuple(self.head.directives["reqntid"])
             raise LaunchError(f"{self.name} is compiled for a block of {said} (.reqntid), not {block}")
-        most = self.function.directives.get("maxntid")
+        most = self.head.directives.get("maxntid")
         if most:
             limit = prod(int(n) for n in most)
             if threads > limit:
@@ -352,7 +352,7 @@ class Kernel:
 
     def _parameters(self) -> list[tuple[str, str]]:
         """Name and type of each; arrays with their bytes."""
-        return [(p.name, f".{p.type}" + (f"[{p.size}]" if p.shape else "")) for p in self.function.params]
+        return [(p.name, f".{p.type}" + (f"[{p.size}]" if p.shape else "")) for p in self.head.params]
 
     def __repr__(self) -> str:
         return f"<Kernel {demangle(self.name)}({', '.join(type for _, type in self._parameters())})>"

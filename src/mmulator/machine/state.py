@@ -196,7 +196,7 @@ Transfer = Struct("Transfer", [
 TRANSFERS = 256  # that a cluster can have under way
 STAGING = 1 << 18  # bytes of a cluster for what was read from shared memory and not yet written
 
-HINTS = 32  # the regions that instructions, by their sites modulo this, met last
+HINTS = 128  # the regions that instructions, by their sites modulo this, met last
 
 # What one worker runs: CTAs that may wait for each other, and for each other's operations.
 # What `red` adds to an array of counters, word by word, and has not added to memory yet (runtime/sums.py).
@@ -338,21 +338,22 @@ WgmmaTable = Struct("WgmmaTable", [
     ("rivals", ptr_to(u32)), ("a_rivals", ptr_to(u32)),  # other tiles that hold registers of D, tiles that hold some of A
     ("places", ptr),  # IndexTable of a sparse A
     ("a_row", u32),  # bytes of a row of packed A
-    ("packs", u32),  # its operands are kept as packed (runtime/wgmma_packs.py), and several can be one product
-])  # fmt: skip
+    ("watched", u32),  # an instrument hears of each access
+], functions=("pack_a", "pack_b", "pack_b_rows", "dot", "dot_steps"))  # fmt: skip
 
 WGMMA_STEPS = 4  # wgmma that are one product, at most
 
 # A packed operand of wgmma that is kept. function: that packed it; shape: bytes that it was made of, and whether MN-major;
-# use: the product that last took it.
-Pack = Struct("Pack", [("desc", u64), ("function", u64), ("shape", u64), ("use", u64)])
+# use: the product that last took it; moment: when it was last known to be what is in memory.
+Pack = Struct("Pack", [("desc", u64), ("function", u64), ("shape", u64), ("use", u64), ("moment", u64)])
 A_PACKS, B_PACKS = 16, 8  # twice WGMMA_STEPS at least: those of a product are all there
+INDICES = 64 * 32  # elements of a sparse A, at most
 
 # Those of a worker, in memory that begins with this. a, b: of matrices in shared memory, each a slot of a_bytes or b_bytes at
 # a_slots or b_slots, which begins with the a_raw or b_raw bytes that it was made of; registers: where A in registers is packed.
 Packs = Struct("Packs", [
-    ("use", u64), ("next_a", u32), ("next_b", u32),
-    ("a_slots", ptr), ("b_slots", ptr), ("registers", ptr),
+    ("use", u64), ("moment", u64), ("next_a", u32), ("next_b", u32),
+    ("a_slots", ptr), ("b_slots", ptr), ("registers", ptr), ("indices", ptr_to(i32)),
     ("a_raw", u64), ("a_bytes", u64), ("b_raw", u64), ("b_bytes", u64),
     ("a", Pack, A_PACKS), ("b", Pack, B_PACKS),
 ])  # fmt: skip

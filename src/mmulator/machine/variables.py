@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmulator.codegen.locks import no_fork
 from mmulator.demangle import choose, demangle
 from mmulator.errors import LaunchError
 from mmulator.interop import readable
 from mmulator.isa.types import TYPES, type_bits
-from mmulator.layouts.tensormap import TensorMap
 from mmulator.machine.launch.values import MAP_BYTES, map_memory, tensor_maps
-from mmulator.numerics.formats import numpy_dtype
 from mmulator.program.image import ModuleImage
-from mmulator.ptx.tree import Module as Tree
-from mmulator.ptx.tree import Variable
+from mmulator.ptx.declared import Variable
 from mmulator.tables import html_table
+
+if TYPE_CHECKING:
+    from mmulator.layouts.tensormap import TensorMap
 
 
 class Variables(Mapping[str, np.ndarray]):
@@ -29,14 +30,14 @@ class Variables(Mapping[str, np.ndarray]):
     Arrays and structs of C++ are bytes in PTX (.b8): read them with `.view(np.float32)`, or assign an array of their size.
     """
 
-    def __init__(self, tree: Tree, image: ModuleImage) -> None:
-        self._file = tree.source.name
+    def __init__(self, file: str, declared: Iterable[Variable], image: ModuleImage) -> None:
+        """file: how messages call the module. declared: its variables."""
+        self._file = file
         self._arrays: dict[str, np.ndarray] = {}
         self._declared: dict[str, Variable] = {}
         self.maps: dict[str, Sequence[TensorMap]] = {}  # tensor maps, whose arrays get their addresses at each launch
-        own = [v for v in tree.variables if v.linkage != "extern"]
-        for v in (*own, *(v for f in tree.functions for v in f.variables)):
-            if v.space in ("const", "global") and v.name in image.addresses and v.size:
+        for v in declared:
+            if v.linkage != "extern" and v.name in image.addresses and v.size:
                 self._arrays[v.name] = _typed(image.bytes_of(v.name), v)
                 self._declared[v.name] = v
 
@@ -99,6 +100,8 @@ class Variables(Mapping[str, np.ndarray]):
 
 def _typed(raw: np.ndarray, v: Variable) -> np.ndarray:
     """The bytes of a variable as an array of its type and shape."""
+    with no_fork:
+        from mmulator.numerics.formats import numpy_dtype
     t = TYPES.get(v.type)
     if t is not None and t.numpy and t.bits >= 8:
         dtype = numpy_dtype(t)

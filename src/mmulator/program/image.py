@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mmulator.errors import LaunchError
-from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SHARED_BASE, SLOT_CONST, SLOT_FUNCTION, SLOT_SHIFT
-from mmulator.ptx.resources import named_symbols
-from mmulator.ptx.tree import Function, Module, Parameter, Prototype, SymbolReference, Variable
+from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_CONST, SLOT_FUNCTION, SLOT_SHIFT
+from mmulator.program.outline import Outline
+from mmulator.ptx.declared import Parameter, SymbolReference, Variable
+
+if TYPE_CHECKING:
+    from mmulator.ptx.tree import Function, Prototype
 
 MAX_GLOBAL = 1 << 32  # bytes of a module's .global variables
 
@@ -88,47 +92,23 @@ class SharedLayout:
     static: int
 
 
-def shared_layout(module: Module, functions: Iterable[Function]) -> SharedLayout:
-    functions = list(functions)
-    used = named_symbols(functions)
-    variables = [v for v in module.variables if v.space == "shared" and v.name in used]  # as ptxas: others take no room
-    for f in functions:
-        variables += [v for v in f.variables if v.space == "shared"]
-    addresses: dict[str, int] = {}
-    at = 0
-    dynamic = [v for v in variables if v.linkage == "extern"]
-    for v in variables:
-        if v.linkage != "extern":
-            at = align_up(at, max(v.align, 1))
-            addresses[v.name] = SHARED_BASE + at
-            at += v.size
-    if dynamic:
-        at = align_up(at, max(16, *(v.align for v in dynamic)))
-    for v in dynamic:
-        addresses[v.name] = SHARED_BASE + at
-    return SharedLayout(addresses, at)
-
-
 class ModuleImage:
     """The module's .global and .const variables: memory that lives as long as the module, as on a GPU.
 
     addresses: variable -> generic address. next_slot: first slot free for the buffers of a launch.
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Outline) -> None:
         self.addresses: dict[str, int] = {}
         self.buffers: list[tuple[int, np.ndarray, bool]] = []  # (start address, bytes, writable)
         self._memory: dict[str, np.ndarray] = {}
         self.next_slot = FIRST_GLOBAL_SLOT
         variables = list(module.variables)
-        for f in module.functions:
-            variables += [v for v in f.variables if v.space in ("global", "const")]
         self._place_const([v for v in variables if v.space == "const"])
         self._place_global([v for v in variables if v.space == "global" and v.linkage != "extern"])
         self._initial = variables
-        defined = [f for f in module.functions if f.is_defined]
-        self.function_names = [f.name for f in defined]
-        self.functions = {f.name: (SLOT_FUNCTION << SLOT_SHIFT) + n for n, f in enumerate(defined)}
+        self.function_names = list(module.functions)
+        self.functions = {name: (SLOT_FUNCTION << SLOT_SHIFT) + n for n, name in enumerate(module.functions)}
 
     def _place_global(self, variables: list[Variable]) -> None:
         total = 0

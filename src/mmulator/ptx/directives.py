@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mmulator.errors import InvalidInstructionError, similar
-from mmulator.ptx.tree import Function, Module
+from mmulator.ptx.declared import Declared
+
+if TYPE_CHECKING:
+    from mmulator.ptx.tree import Function, Module
 
 _TUNING, _CLUSTERS = "Performance-Tuning Directives", "Cluster Dimension Directives"
 
@@ -64,7 +67,7 @@ class Clusters:
     blocks: bool
 
 
-def clusters(function: Function) -> Clusters:
+def clusters(function: Declared) -> Clusters:
     """Of a kernel that is verified."""
     found = function.directives
     shape = [int(n) for n in found.get("reqnctapercluster", ())]

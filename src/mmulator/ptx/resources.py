@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mmulator.isa.matrix import FAMILIES
+from mmulator.ptx.declared import parameter_bytes as parameter_bytes
+from mmulator.ptx.declared import parameter_offsets as parameter_offsets
 from mmulator.ptx.tree import (
     Address,
     Arguments,
@@ -15,7 +17,6 @@ from mmulator.ptx.tree import (
     Module,
     NegatedPredicate,
     Operand,
-    Parameter,
     PredicatePair,
     Reg,
     Symbol,
@@ -59,21 +60,6 @@ def leaves(operand: Operand) -> Iterator[Operand]:
         yield operand.register
     else:
         yield operand
-
-
-def parameter_offsets(params: Iterable[Parameter]) -> tuple[int, ...]:
-    """Byte offset of each parameter of a kernel in its parameter space: in order, each at its alignment."""
-    offsets, end = [], 0
-    for parameter in params:
-        start = -(-end // parameter.align) * parameter.align
-        offsets.append(start)
-        end = start + parameter.size
-    return tuple(offsets)
-
-
-def parameter_bytes(params: Sequence[Parameter]) -> int:
-    """Size of a kernel's parameter space."""
-    return parameter_offsets(params)[-1] + params[-1].size if params else 0
 
 
 def _extent(variables: Iterable[Variable]) -> int:

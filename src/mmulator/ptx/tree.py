@@ -17,11 +17,12 @@ from mmulator.isa.form import Form
 from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
 from mmulator.lazy import cached_property
+from mmulator.ptx.declared import Linkage as Linkage
+from mmulator.ptx.declared import Parameter as Parameter
+from mmulator.ptx.declared import Space as Space
+from mmulator.ptx.declared import SymbolReference as SymbolReference
+from mmulator.ptx.declared import Variable as Variable
 from mmulator.source import Source, Span
-
-Space = Literal["global", "const", "shared", "local", "param", "reg", "func", "label", "prototype", ""]
-Linkage = Literal["", "visible", "extern", "weak", "common"]
-
 
 # Operands
 
@@ -244,66 +245,6 @@ Statement: TypeAlias = Label | Instruction
 
 
 # Declarations
-
-
-@dataclass(frozen=True, slots=True)
-class SymbolReference:
-    """An address inside an initialiser. offset, size: bytes of the variable it fills.
-
-    symbol, addend: whose address, plus bytes. generic: `generic(symbol)`, a generic address.
-    mask: of `0xFF00(symbol)`: the bits of the address that are stored, shifted down to bit 0; None for all.
-    """
-
-    offset: int
-    size: int
-    symbol: str
-    addend: int
-    generic: bool
-    mask: int | None
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A variable of a state space.
-
-    type: of one element. vector: 1, 2, 4 or 8 elements. shape: array dimensions, () for a scalar; an extern array of
-    unknown size has a first dimension of 0. align, size: bytes. initial: bytes from the start; the rest is zero; None
-    if it has no initialiser.
-    """
-
-    space: Space
-    align: int
-    type: str
-    name: str
-    shape: tuple[int, ...]
-    vector: int
-    size: int
-    initial: bytes | None
-    symbols: tuple[SymbolReference, ...]
-    linkage: Linkage
-    attributes: tuple[str, ...]
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter or return value. type, bits: of one element. shape: () for a scalar. size, align: bytes.
-
-    pointer_space, pointer_align: of `.ptr`: "" and 0 where not given. space: `param`, or `reg` (functions only).
-    """
-
-    name: str
-    type: str
-    bits: int
-    shape: tuple[int, ...]
-    size: int
-    align: int
-    space: Space
-    is_pointer: bool
-    pointer_space: str
-    pointer_align: int
-    span: Span
 
 
 @dataclass(frozen=True, slots=True)

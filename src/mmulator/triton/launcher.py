@@ -95,7 +95,7 @@ class Launcher:
         text = ptx if ptx is not None else ptx_of(metadata, getattr(src, "name", None) or metadata.name)
         self.function: Function = (driver or current()).load(text, f"{metadata.name}.ptx").function(metadata.name)
         self.block = (metadata.num_warps * 32, 1, 1)
-        if self.function.max_threads > self.block[0] and "reqntid" in self.function.kernel.function.directives:
+        if self.function.max_threads > self.block[0] and "reqntid" in self.function.kernel.head.directives:
             self.block = (self.function.max_threads, 1, 1)  # warp specialisation adds warps
         self.shared = metadata.shared
         self.cluster = cluster_of(metadata, version)

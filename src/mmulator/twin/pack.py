@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mmulator.codegen.engine import has_feature
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
     any_lane,
@@ -25,12 +26,13 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )  # fmt: skip
-from mmulator.codegen.types import boolean, f32, i32, i64, ptr, ptr_to, u8, u16, u32
+from mmulator.codegen.types import boolean, f16, f32, i16, i32, i64, ptr, ptr_to, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.isa.types import ElementType
 from mmulator.twin.plan import A_BIAS, B_BIAS, B_HEADER, LANE, NARROW_COLUMNS, NEVER, ROWS, WIDE_COLUMNS, WINDOW, Plan
 
 I, U, F, B = i32.vec(16), u32.vec(16), f32.vec(16), boolean.vec(16)
+SHORT, PAIRS, BYTES = u16.vec(16), u16.vec(32), u8.vec(64)
 RAW = {8: u8, 16: u16, 32: u32}
 
 
@@ -73,12 +75,16 @@ class Decoded:
         if emin is not None and emin < t.emin:  # subnormals are normal numbers of the type they are converted to
             self.exponent = maximum(I(finite >> 23) - 127, I(emin))
 
-    def largest(self, within: Value | None = None) -> Value:
-        """Largest exponent of the finite non-zero elements; -999 if there are none."""
+    def exponents(self, within: Value | None = None) -> Value:
+        """Of the finite non-zero elements; -999 for others."""
         counts = ~self.zero & ~self.special
         if within is not None:
             counts = counts & within
-        return reduce_max(select(counts, self.exponent, I(-999)))
+        return select(counts, self.exponent, I(-999))
+
+    def largest(self, within: Value | None = None) -> Value:
+        """Largest exponent of the finite non-zero elements; -999 if there are none."""
+        return reduce_max(self.exponents(within))
 
     def codes(self, bias: int, top: Value | None) -> Value:
         """Exponent codes, relative to `top` if given. Those of special values do not matter."""
@@ -100,6 +106,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
     chunk_bytes, relative, overflow, kk = plan.a_chunk, plan.relative, plan.may_overflow, plan.k
     mantissa, instruction_bytes = plan.a.mantissa, plan.a_instruction
     steps = range(0, length, 16)
+    put: Any = store_a_short if Short.serves(plan, plan.a) else store_a
 
     def pack_a(raw: ptr, lda: i64, m: i64, k: i64, out: ptr) -> None:
         for i in range(m):
@@ -112,7 +119,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
                     parts = [decode_positions(plan, ty, source, order[s : s + 16]) for s in steps]
                     top = largest_of(parts) if relative else None
                     for step in steps:
-                        store_a(parts[step // 16], top, plan, at, step, min(16, length - step))
+                        put(parts[step // 16], top, plan, at, step, min(16, length - step))
                     header = cast_ptr(i32, at + (chunk_bytes - 8))
                     lost = any_special(parts)
                     if overflow:
@@ -126,7 +133,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
     return Native(pack_a, name)
 
 
-def decode_positions(plan: Plan, ty: Any, source: Value, positions: tuple[int, ...]) -> Decoded:
+def elements_at(ty: Any, source: Value, positions: tuple[int, ...]) -> Value:
     """Up to 16 elements at given positions; zero beyond them."""
     first, span = positions[0], positions[-1] - positions[0] + 1
     wide = 32 if span > 16 else 16
@@ -141,7 +148,70 @@ def decode_positions(plan: Plan, ty: Any, source: Value, positions: tuple[int, .
         # lanes beyond the positions read a zero lane, or repeat: mask them
         lanes = [p - first for p in positions] + [0] * (16 - len(positions))
         raw = select(iota(U) < len(positions), shuffle(raw, None, lanes), U(0))
-    return Decoded(plan.a, raw, plan.emin(plan.a))
+    return raw
+
+
+def decode_positions(plan: Plan, ty: Any, source: Value, positions: tuple[int, ...]) -> Any:
+    raw = elements_at(ty, source, positions)
+    return Short(plan.a, SHORT(raw)) if Short.serves(plan, plan.a) else Decoded(plan.a, raw, plan.emin(plan.a))
+
+
+class Short:
+    """Elements in 16-bit lanes, of types whose numbers are f16's but for a power of two, and of bf16: what `Decoded` says of
+    them, for half of the work."""
+
+    def __init__(self, t: ElementType, bits: Value) -> None:
+        ty = bits.ty
+        self.type, self.bits, self.magnitude = t, bits, bits & ((1 << t.mantissa + t.exponent) - 1)
+        self.signed = i16.vec(ty.lanes)
+        field = self.magnitude >> t.mantissa
+        self.significand = (bits & ((1 << t.mantissa) - 1)) | select(field != 0, ty(1 << t.mantissa), ty(0))
+        self.zero = self.significand == 0
+        match t.nan:
+            case "ieee":
+                self.special = field == (1 << t.exponent) - 1
+            case "all_ones":
+                self.special = self.magnitude == (1 << t.mantissa + t.exponent) - 1
+            case _:
+                self.special = field != field
+        self.sign = bits >> (t.mantissa + t.exponent) & 1
+        self.least = maximum(field, ty(1))
+        self.exponent = self.signed(self.least) - t.bias
+
+    @staticmethod
+    def serves(plan: Plan, t: ElementType) -> bool:
+        return t.bits <= 16 and plan.emin(t) == t.emin and (t.exponent == 8 or has_feature("f16c"))
+
+    def exponents(self) -> Value:
+        """Of the finite non-zero elements; -999 for others."""
+        return select(self.special | self.zero, self.signed(-999), self.exponent)
+
+    def largest(self) -> Value:
+        return i32(reduce_max(self.exponents()))
+
+    def codes(self, bias: int, top: Value | None) -> Value:
+        """Exponent codes, relative to `top` if given."""
+        ty, e = self.bits.ty, self.exponent + bias
+        if top is not None:
+            e = maximum(e - self.signed(i16(top)), self.signed(bias - WINDOW))
+        return select(self.zero, ty(0), ty(e))
+
+    def last_codes(self) -> Value:
+        """Last-bit codes."""
+        ty = self.bits.ty
+        return select(self.special | self.zero, ty(NEVER), self.least + trailing_zeros(self.significand) - 1)
+
+    def value(self) -> Value:
+        """Of 16 elements, as f32."""
+        t, bits = self.type, self.bits
+        if t.exponent == 8:
+            return bitcast(F, U(bits) << 16)
+        if t.bits < 16:
+            bits = self.magnitude << (10 - t.mantissa) | self.sign << 15
+        value = F(bitcast(f16.vec(16), bits))
+        if t.bias != 15:
+            value = value * 2.0 ** (15 - t.bias)
+        return select(self.special, F(float("nan")), value) if t.nan == "all_ones" else value
 
 
 def largest_of(parts: list[Decoded]) -> Value:
@@ -151,17 +221,18 @@ def largest_of(parts: list[Decoded]) -> Value:
     return select(top == -999, i32(0), top)
 
 
-def any_special(parts: list[Decoded]) -> Value:
+def any_special(parts: list[Any]) -> Value:
     special = parts[0].special
     for p in parts[1:]:
         special = special | p.special
     return any_lane(special)
 
 
-def total_significand(parts: list[Decoded]) -> Value:
-    total = reduce_add(parts[0].significand)
+def total_significand(parts: list[Any]) -> Value:
+    """Of 16 elements each: their sum fits in the lanes they are in."""
+    total = i32(reduce_add(parts[0].significand))
     for p in parts[1:]:
-        total = total + reduce_add(p.significand)
+        total = total + i32(reduce_add(p.significand))
     return total
 
 
@@ -170,6 +241,21 @@ def store_a(d: Decoded, top: Value | None, plan: Plan, out: Value, step: int, co
     pieces = [d.value, d.codes(A_BIAS, top) * 0x01010101]
     if plan.counted:  # a negative element's negative products are those with positive elements of B
         pieces += [d.last_codes() * 0x01010101, select(d.negative, I(64), I(0))]
+    store_pieces(plan, pieces, out, step, count)
+
+
+def store_a_short(d: Short, top: Value | None, plan: Plan, out: Value, step: int, count: int) -> None:
+    codes = d.codes(A_BIAS, top)
+    if plan.counted:
+        codes = codes | d.last_codes() << 8
+    both = bitcast(BYTES, U(codes))
+    pieces = [d.value(), shuffle(both, None, [n // 4 * 4 for n in range(64)])]
+    if plan.counted:
+        pieces += [shuffle(both, None, [n // 4 * 4 + 1 for n in range(64)]), U(d.sign) << 6]
+    store_pieces(plan, [pieces[0], *(bitcast(I, piece) for piece in pieces[1:])], out, step, count)
+
+
+def store_pieces(plan: Plan, pieces: list[Value], out: Value, step: int, count: int) -> None:
     b = Builder.current()
     for n, vector in enumerate(pieces):
         part = vector if count == 16 else shuffle(vector, None, list(range(count)))
@@ -190,6 +276,27 @@ def store_b_row(d: list[Decoded], top: Value | None, plan: Plan, row: Value) -> 
     for which, code in enumerate(codes):
         store(code, row, columns * LANE + 64 * which)
     return any_special(d)
+
+
+def store_b_short(plan: Plan, values: list[Value], pairs: list[Value], top: Value | None, row: Value) -> Value:
+    """The same of types that Short serves. values: the elements, 16 columns each; pairs: of 64 columns, columns t and t + 32 in
+    the lanes of t, for t below 16 and from there on; of 16 columns the columns."""
+    t, columns = plan.b, 16 * len(values)
+    for v, bits in enumerate(values):
+        store(Short(t, bits).value(), row, v * 16 * LANE)
+    codes: list[Value] = []
+    special = []
+    for v, bits in enumerate(pairs):
+        d = Short(t, bits)
+        special.append(d.special)
+        kinds = [d.codes(B_BIAS, top)]
+        if plan.counted:
+            never, last, negative = bits.ty(NEVER ^ 0x80), d.last_codes() ^ 0x80, d.sign != 0
+            kinds += [select(negative, last, never), select(negative, never, last)]
+        codes = [code | more << 8 for code, more in zip(codes, kinds)] if v else kinds
+    for which, code in enumerate(codes):
+        store(bitcast(BYTES, code) if len(pairs) > 1 else U(code), row, columns * LANE + 64 * which)
+    return any_lane(special[0] | special[1] if len(special) > 1 else special[0])
 
 
 def transpose16(rows: list[Value]) -> list[Value]:
@@ -236,14 +343,27 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
     ty = RAW[max(plan.b.bits, 8)]
     row_bytes, relative, kk = plan.b_row(columns), plan.relative, plan.k
     vectors = range(columns // 16)
-    t = plan.b
+    t, short = plan.b, Short.serves(plan, plan.b)
+    two = short and columns == WIDE_COLUMNS  # columns in a lane
+    held = range(len(vectors) // 2) if two else vectors
 
     def read(source: Value, n: Value, v: int) -> Value:
         if columns == WIDE_COLUMNS:
             return U(load(ty.vec(16), source, 16 * v))
         return U(masked_load(ty.vec(16), source, iota(U) < u32(n), ty.vec(16)(0)))
 
+    none = (i16 if short else i32).vec(16)
+
+    def exponents(raw: Value) -> Value:
+        return (Short(t, SHORT(raw)) if short else Decoded(t, raw)).exponents()
+
     def emit(row: Value, raws: list[Value], top: Value | None) -> Value:
+        if two:
+            pairs = raws if len(raws) == 2 else paired_lines(raws[:2], raws[2:])
+            values = [SHORT(raw) for raw in (raws if len(raws) == 4 else [*raws, *(raw >> 16 for raw in raws)])]
+            return store_b_short(plan, values, [bitcast(PAIRS, pair) for pair in pairs], top, row)
+        if short:
+            return store_b_short(plan, [SHORT(raws[0])], [SHORT(raws[0])], top, row)
         return store_b_row([Decoded(t, r, plan.emin(t)) for r in raws], top, plan, row)
 
     def pack_rows(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
@@ -252,9 +372,11 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
         for inst in range(k // kk):
             top = i32(-999)
             if relative:
+                most = none(-999)
                 for r in range(inst * kk, (inst + 1) * kk):
                     for v in vectors:
-                        top = maximum(top, Decoded(t, read(source + r * ldb, n, v)).largest())
+                        most = maximum(most, exponents(read(source + r * ldb, n, v)))
+                top = i32(reduce_max(most))
                 if top == -999:
                     top = i32(0)
             lost = boolean(0)
@@ -271,28 +393,41 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
         for inst in range(k // kk):
             top = i32(-999)
             if relative:
+                most = none(-999)
                 for j in range(i64(0), n if columns != WIDE_COLUMNS else i64(columns)):
                     for step in unrolled(0, kk, 16):
                         line = cast_ptr(ty, raw) + (j * ldb + inst * kk + step)
-                        top = maximum(top, Decoded(t, read_k(ty, line, min(16, kk - step))).largest())
+                        most = maximum(most, exponents(read_k(ty, line, min(16, kk - step))))
+                top = i32(reduce_max(most))
                 if top == -999:
                     top = i32(0)
             lost = boolean(0)
             for step in unrolled(0, kk, 16):
-                for v in vectors:
+                for v in held:
                     lines = [
                         read_line(ty, raw, ldb, j, n, columns, inst * kk + step, min(16, kk - step))
                         for j in unrolled(16 * v, 16 * v + 16)
                     ]
+                    if two:
+                        others = [
+                            read_line(ty, raw, ldb, j, n, columns, inst * kk + step, min(16, kk - step))
+                            for j in unrolled(16 * v + 32, 16 * v + 48)
+                        ]
+                        lines = paired_lines(lines, others)
                     for r, across in enumerate(transpose16(lines)):
                         store(across, room, r * columns + 16 * v)
                 for r in range(i64(0), i64(min(16, kk - step))):
-                    parts = [load(U, room, r * columns + 16 * v) for v in vectors]
+                    parts = [load(U, room, r * columns + 16 * v) for v in held]
                     lost = lost | emit(out + (inst * kk + step + r) * row_bytes, parts, top if relative else None)
             headers[inst * 16] = top
             headers[inst * 16 + 1] = i32(lost)
 
     return Native(pack_rows if rows else pack_columns, name)
+
+
+def paired_lines(low: list[Value], high: list[Value]) -> list[Value]:
+    """Elements of at most 16 bits in u32 lanes, two in a lane."""
+    return [x | y << 16 for x, y in zip(low, high)]
 
 
 def read_k(ty: Any, line: Value, count: int) -> Value:

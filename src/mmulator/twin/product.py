@@ -34,7 +34,7 @@ ProductTable = Struct("ProductTable", [
     # block scaling: scale factors of a row of A or column of B, offsets into the scratch memory, and the byte of the
     # scale-a-data and scale-b-data registers that holds each if both selectors are 0
     ("scales", i64), ("scale_a", u64), ("scale_b", u64), ("scale_a_map", ptr_to(i32)), ("scale_b_map", ptr_to(i32)),
-])  # fmt: skip
+], functions=("pack_a", "pack_b", "dot"))  # fmt: skip
 
 # Where the index of each element of a sparse A lies: index = base + ((metadata[lane] >> shift & 3) >> drop) * group.
 IndexTable = Struct("IndexTable", [

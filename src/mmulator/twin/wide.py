@@ -44,7 +44,7 @@ WideTable = Struct("WideTable", [
     ("scales", i64), ("scale_a_at", ptr_to(i32)), ("scale_b_at", ptr_to(i32)),
     ("select_a", ptr_to(i32)), ("select_b", ptr_to(i32)),
     ("scale_a_map", ptr_to(i32)), ("scale_b_map", ptr_to(i32)), ("scale_a", u64), ("scale_b", u64),
-])  # fmt: skip
+], functions=("pack_a", "pack_b", "dot", "lines_a", "lines_b", "lines_c", "registers_d"))  # fmt: skip
 
 
 def widens(form: Form) -> bool:

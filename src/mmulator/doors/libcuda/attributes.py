@@ -16,7 +16,7 @@ _LEAST_MOST = {MUST_BE_SET: (0, 1), NON_PORTABLE: (0, 1), POLICY: (0, 2)}
 
 def compiled_cluster(kernel: Kernel) -> Extent | None:
     """Of .reqnctapercluster."""
-    return clusters(kernel.function.kernel.function).shape
+    return clusters(kernel.function.kernel.head).shape
 
 
 def required_cluster(kernel: Kernel) -> Extent | None:
@@ -28,7 +28,7 @@ def required_cluster(kernel: Kernel) -> Extent | None:
 def cluster_attributes(kernel: Kernel) -> dict[int, int]:
     """By their numbers. A cluster that nothing requires has extents of 0."""
     extent = required_cluster(kernel) or (0, 0, 0)
-    explicit = clusters(kernel.function.kernel.function).explicit
+    explicit = clusters(kernel.function.kernel.head).explicit
     return {MUST_BE_SET: int(explicit), NON_PORTABLE: 0, POLICY: 0, **kernel.clusters, **dict(zip(_EXTENT, extent))}
 
 

@@ -61,7 +61,7 @@ def checked(kernel: Kernel, grid: Extent, cluster: Extent | None) -> Extent | No
     attributes = cluster_attributes(kernel)
     try:
         _, shape = cluster_shape(
-            cluster if cluster is not None else required_cluster(kernel), kernel.function.kernel.function, grid,
+            cluster if cluster is not None else required_cluster(kernel), kernel.function.kernel.head, grid,
             state().driver.device.name,
         )  # fmt: skip
     except LaunchError as error:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass
 
-BYTES = 128
-ALIGNMENT = 64  # of a map in memory
+from mmulator.isa.types import MAP_ALIGNMENT, MAP_BYTES
+
+BYTES, ALIGNMENT = MAP_BYTES, MAP_ALIGNMENT
 WORDS = BYTES // 4
 MOST_RANK = 5
 

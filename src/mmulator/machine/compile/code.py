@@ -6,14 +6,19 @@ Bits are the same either way: LLVM's passes are, and what comes behind them only
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mmulator.codegen.engine import Objects, Piece, afterwards
-from mmulator.codegen.lang import Native
-from mmulator.codegen.loading import ensure, symbols
+from mmulator.codegen.loading import ensure, ensure_named, symbols
 from mmulator.codegen.locks import remaining
+from mmulator.errors import MmulatorError
+
+if TYPE_CHECKING:
+    from mmulator.codegen.lang import Native
 
 GROUP = 160  # PTX instructions compiled together
 LEVEL = 1
@@ -35,12 +40,16 @@ def groups(sizes: list[int]) -> Iterator[range]:
 
 class BlockCode:
     """table: address of each block's function, which native code reads at every block that it goes to; so an entry may change
-    while the kernel runs. cached: nothing was compiled."""
+    while the kernel runs. cached: nothing was compiled. keys: of the pieces' texts. natives: names of what they call."""
 
     def __init__(self, blocks: int) -> None:
         self.table = np.zeros(blocks, np.uint64)
         self.cached = True
-        self._pieces: list[tuple[Piece, range]] = []
+        self.keys: list[str] = []
+        self.natives: list[str] = []
+        self._pieces: list[Piece] = []
+        self._texts: Callable[[], Sequence[str]] = list  # of the pieces
+        self._taken: list[tuple[str, range]] = []  # texts, and which blocks they are
         self._kept: list[Objects] = []  # all that was ever in the table
         self._linked: dict[str, int] = {}
         self._improver = 0  # the process in which better code is on its way
@@ -50,20 +59,45 @@ class BlockCode:
         """LLVM text of a group of blocks. Raises TimeUp (codegen/locks.py)."""
         remaining()
         piece = Piece(text, LEVEL, QUICK)
-        self._pieces.append((piece, group))
+        self._pieces.append(piece)
+        self._taken.append((text, group))
         self.cached &= piece.cached
 
     def load(self, natives: Iterable[Native], done: Callable[[int], object]) -> None:
         """Wait for all of it. natives: what it may call. done: called with the number of blocks that are compiled."""
         natives = list(natives)
         codes = []
-        for piece, group in self._pieces:
+        for piece, (_, group) in zip(self._pieces, self._taken):
             codes.append(piece.code())
             done(group.stop)
         ensure(natives)
-        self._linked = symbols(f.name for f in natives)
+        texts = [text for text, _ in self._taken]
+        self._taken = []
+        self._loaded([f.name for f in natives], codes, lambda: texts)
+
+    @classmethod
+    def kept(cls, blocks: int, keys: Iterable[str], natives: Iterable[str], texts: Callable[[], Sequence[str]]) -> BlockCode:
+        """Of texts that were compiled before. texts: asked for if better code is to be made. Raises LookupError if some of the
+        code is not there any more."""
+        code = cls(blocks)
+        for key in keys:
+            piece = Piece.found(key)
+            if piece is None:
+                raise LookupError(key)
+            code._pieces.append(piece)
+        names = list(natives)
+        if not ensure_named(names):
+            raise LookupError(names)
+        code._loaded(names, [piece.code() for piece in code._pieces], texts)
+        return code
+
+    def _loaded(self, natives: list[str], codes: list[bytes], texts: Callable[[], Sequence[str]]) -> None:
+        self.natives, self.keys = natives, [piece.key for piece in self._pieces]
+        self._linked = symbols(natives)
         self._enter(codes)
-        if not any(piece.quick for piece, _ in self._pieces):
+        if any(piece.quick for piece in self._pieces):
+            self._texts = texts
+        else:
             self._pieces.clear()
 
     def _enter(self, codes: list[bytes]) -> None:
@@ -75,7 +109,7 @@ class BlockCode:
 
     def give_up(self) -> None:
         """Nobody waits for it any more."""
-        for piece, _ in self._pieces:
+        for piece in self._pieces:
             piece.give_up()
 
     # better code ----------------------------------------------------------------------------------------------------
@@ -94,17 +128,28 @@ class BlockCode:
         """Have better code made beside what runs; it takes the place of this when it is there."""
         if self._pieces and self._improver != os.getpid():
             self._improver = os.getpid()
-            self._next([], list(self._pieces))
+            threading.Thread(target=self._write, name="mmulator texts", daemon=True).start()
 
-    def _next(self, codes: list[bytes], rest: list[tuple[Piece, range]]) -> None:
+    def _write(self) -> None:
+        """The texts, which may have to be written again, in a thread: LLVM's own waits for nothing that LLVM is to do."""
+        try:
+            texts = self._texts()
+        except (MmulatorError, RuntimeError):  # as if there were no better code; the second: at the end of the process
+            return
+        both = list(zip(self._pieces, texts, strict=True))
+        if all(piece.is_of(text, LEVEL) for piece, text in both):
+            self._next([], both)
+
+    def _next(self, codes: list[bytes], rest: list[tuple[Piece, str]]) -> None:
         def work() -> bytes:
-            piece = rest[0][0]
-            codes.append(Piece.now(piece.text, piece.level) if piece.quick else piece.code())
+            piece, text = rest[0]
+            codes.append(piece.better(text, LEVEL) if piece.quick else piece.code())
             if rest[1:]:
                 self._next(codes, rest[1:])
             else:
                 self._enter(codes)
                 self._pieces.clear()
+                self._texts = list
             return b""
 
         afterwards(work)

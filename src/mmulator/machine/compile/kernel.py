@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, field
 from functools import cache
 from types import ModuleType
-from typing import Any, TypeVar
-
-import numpy as np
 
 from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.lang import Native
@@ -21,17 +18,17 @@ from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.errors import InternalError
 from mmulator.isa.effects import Ends, Memory
 from mmulator.isa.types import type_bits
-from mmulator.lazy import cached_property
 from mmulator.machine.compile.code import BlockCode
 from mmulator.machine.compile.code import groups as code_groups
+from mmulator.machine.compile.compiled import CompiledKernel as CompiledKernel
+from mmulator.machine.compile.compiled import Facts
 from mmulator.machine.compile.options import DEFAULT, CompileOptions
 from mmulator.machine.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.machine.emit.code import MatrixTables
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.runtime.events import undefined_used
 from mmulator.machine.runtime.scheduler import run_clusters
-from mmulator.machine.sanitizer.accumulators import kinds_of
-from mmulator.machine.state import STACK_BYTES, Callee, Cta, Kind, TransferKind
+from mmulator.machine.state import STACK_BYTES, Cta, Kind
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.program.as_ptxas.contract import contract as contracted
@@ -44,132 +41,29 @@ from mmulator.program.blocks import (
     accesses_memory,
     build,
 )
-from mmulator.program.calls import Place, check_frames, deepest, place_frames
+from mmulator.program.calls import check_frames, deepest, place_frames
 from mmulator.program.counts import instruction_class, instruction_macs
 from mmulator.program.frames import Frame, allocate, liveness
-from mmulator.program.image import (
-    LocalFrame,
-    ModuleImage,
-    SharedLayout,
-    local_frame,
-    shared_layout,
-)
+from mmulator.program.image import LocalFrame, ModuleImage, local_frame
 from mmulator.program.provenance import origins, variables_of
 from mmulator.program.registers import entry_registers
 from mmulator.program.runnable import require_supported
+from mmulator.program.shared import shared_layout
 from mmulator.program.undefined import Doubt, doubt
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, Module, Symbol, Variable
 from mmulator.twin.sfu import tables_for
 
 Progress = Callable[[int, int], None]
-T = TypeVar("T")
 
 
 @dataclass
-class CompiledKernel:
-    """Machine code of a kernel and what a launch must know.
-
-    code: address of each block's function. sites: instruction of each site number. classes: per block, instructions
-    by class. callees: of each function its first block and the place of its frames. frame_bytes: register file of a warp.
-    local_bytes: local memory of a lane. queues: kinds of asynchronous operations that it issues, and the
-    address of the native function that carries one out; movers: the same of bulk operations. mbarriers: it makes some.
-    kept: what launches leave for the next (launch/kept.py). answers: to questions about it that were asked (`once`).
-    pace, piece: seconds that a cluster took when it was last launched, and blocks of code that a worker ran at once; 0 for
-    unknown.
-    """
+class Source:
+    """What the code of a kernel was written from, and its texts. sites: instruction of each site number."""
 
     program: Program
-    image: ModuleImage
-    shared: SharedLayout
-    code: np.ndarray
     sites: list[Instruction]
-    classes: list[Counter[str]]
-    callees: list[tuple[int, Place]]
-    frame_bytes: int
-    local_bytes: int
-    matrix: MatrixTables
-    queues: dict[Kind, int]
-    movers: dict[int, int]
-    mbarriers: bool
-    instructions: int
-    seconds: float
-    from_cache: bool
-    blocks: BlockCode
-    notes: list[str] = field(default_factory=list)
-    kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
-    answers: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
-    pace: float = field(default=0.0, compare=False)
-    piece: int = field(default=0, compare=False)
-
-    def once(self, question: Callable[[CompiledKernel], T]) -> T:
-        """The answer to a question about the kernel, as it was the first time."""
-        if question not in self.answers:
-            self.answers[question] = question(self)
-        answer: T = self.answers[question]
-        return answer
-
-    @cached_property
-    def atomic_bytes(self) -> int:
-        """Size of the widest atomic operation, 1 if there is none."""
-        forms = (i.form for i in self.sites if i.effects.memory is Memory.ATOMIC)
-        return max((type_bits(f["type"]) // 8 for f in forms), default=1)
-
-    @cached_property
-    def site_kinds(self) -> np.ndarray:
-        """Of each site what it is to a rule of wgmma's registers (sanitizer/accumulators.py: Site)."""
-        return kinds_of(self.sites)
-
-    @cached_property
-    def callee_table(self) -> np.ndarray:
-        """`callees` as native code reads them."""
-        return np.array([(e, p.cycle, p.offset, p.stride, p.end) for e, p in self.callees], Callee.numpy_dtype())
-
-    @cached_property
-    def function_table(self) -> np.ndarray:
-        """Of each function of the module its number among the callees, -1 if no pointer leads to it."""
-        numbers = {n: number for number, n in enumerate(self.program.functions) if n in self.program.pointed}
-        return np.array([numbers.get(n, -1) for n in self.image.function_names], np.int32)
-
-    @cached_property
-    def block_instructions(self) -> np.ndarray:
-        """Of each block its instructions."""
-        return np.array([sum(c.values()) for c in self.classes], np.uint64)
-
-    @cached_property
-    def matrix_blocks(self) -> list[tuple[int, int]]:
-        """Blocks with matrix instructions, and their multiply-accumulates."""
-        macs = [sum(instruction_macs(i) for i in b.body) for b in self.program.blocks]
-        return [(n, number) for n, number in enumerate(macs) if number]
-
-    @cached_property
-    def most_macs(self) -> int:
-        """Multiply-accumulates of the block that has most."""
-        return max((number for _, number in self.matrix_blocks), default=0)
-
-    @cached_property
-    def registers(self) -> int:
-        """Of a thread at the start, if setmaxnreg changes that."""
-        return entry_registers(self.program.entry.function, self._functions)
-
-    @property
-    def _functions(self) -> list[Function]:
-        return [f.function for f in self.program.functions.values()]
-
-    @property
-    def cancels(self) -> bool:
-        """Whether its clusters take others that have not begun: then native code calls Python, too."""
-        return TransferKind.CANCEL in self.movers
-
-    @cached_property
-    def noisy_blocks(self) -> np.ndarray:
-        """Numbers of the blocks that access memory."""
-        return np.array([b.index for b in self.program.blocks if accesses_memory(b)], np.uint32)
-
-    @cached_property
-    def prints(self) -> bool:
-        """Whether native code may call Python: device printf."""
-        return "vprintf" in named_symbols(self._functions)
+    texts: list[str] = field(default_factory=list)
 
 
 @cache
@@ -256,25 +150,51 @@ class Jit:
         places, frame_bytes = place_frames(groups, {n: f.bytes for n, f in self.frames.items()})
         local = deepest(groups, {n: f.bytes for n, f in self.locals.items()}) + 16
         check_frames(self.program.entry.function, frame_bytes, local)
-        blocks = self.program.blocks
         natives: dict[str, Native] = {}
-        classes = [Counter(instruction_class(i) for i in _instructions(b)) for b in blocks]
+        classes = self.classes()
         sizes = [sum(c.values()) for c in classes]
-        code = BlockCode(len(blocks))
+        code = BlockCode(len(sizes))
         try:
-            for group in code_groups(sizes):
-                code.take(self._text([blocks[n] for n in group], natives), group)
+            for text, group in self.texts(sizes, natives):
+                code.take(text, group)
             self.meaning.wgmma.find_rivals(self.matrix)
             runs = run_clusters.under(self.options.events) or run_clusters
             code.load([*natives.values(), runs], lambda done: progress and progress(sum(sizes[:done]), sum(sizes)))
         except BaseException:
             code.give_up()
             raise
-        callees = [(f.entry, places[n]) for n, f in self.program.functions.items()]
-        return CompiledKernel(
-            self.program, self.image, self.shared, code.table, self.sites, classes, callees, frame_bytes, local, self.matrix,
-            self.queues, self.movers, self.mbarriers, sum(sizes), time.perf_counter() - start, code.cached, code, self.notes(),
+        functions = {n: number for number, n in enumerate(self.program.functions) if n in self.program.pointed}
+        every = [f.function for f in self.program.functions.values()]
+        macs = [sum(instruction_macs(i) for i in b.body) for b in self.program.blocks]
+        widest = (type_bits(i.form["type"]) // 8 for i in self.sites if i.effects.memory is Memory.ATOMIC)
+        facts = Facts(
+            self.program.entry.function.name, self.program.entry.entry, (self.shared.addresses, self.shared.static),
+            [dict(c) for c in classes], [(n, number) for n, number in enumerate(macs) if number],
+            [b.index for b in self.program.blocks if accesses_memory(b)],
+            [(f.entry, *astuple(places[n])) for n, f in self.program.functions.items()],
+            [functions.get(n, -1) for n in self.image.function_names],
+            frame_bytes, local, max(widest, default=1), entry_registers(every[0], every),
+            "vprintf" in named_symbols(every), self.mbarriers, self.notes(),
         )  # fmt: skip
+        source = Source(self.program, self.sites)
+        seconds = time.perf_counter() - start
+        return CompiledKernel(
+            facts, self.image, self.matrix, self.queues, self.movers, code, lambda: source, seconds, code.cached
+        )
+
+    def classes(self) -> list[Counter[str]]:
+        """Of each block, instructions by class."""
+        return [Counter(instruction_class(i) for i in _instructions(b)) for b in self.program.blocks]
+
+    def texts(self, sizes: list[int], natives: dict[str, Native]) -> Iterator[tuple[str, range]]:
+        """LLVM text of the blocks, which have so many instructions, and which they are. natives: what they call is added."""
+        for group in code_groups(sizes):
+            yield self._text([self.program.blocks[n] for n in group], natives), group
+
+    def written(self) -> Source:
+        """What `compile` writes, without compiling it."""
+        sizes = [sum(c.values()) for c in self.classes()]
+        return Source(self.program, self.sites, [text for text, _ in self.texts(sizes, {})])
 
     def notes(self) -> list[str]:
         """What of this kernel is not known to be the device's to the bit."""

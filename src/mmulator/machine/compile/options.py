@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from mmulator.codegen.lang import Instrument
+if TYPE_CHECKING:
+    from mmulator.codegen.lang import Instrument
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Protocol
 
 from mmulator.machine.emit.block import Names
+from mmulator.machine.emit.tables import MatrixTables as MatrixTables
 from mmulator.machine.state import Kind
 from mmulator.program.as_ptxas.inflight import Moved
 from mmulator.program.image import LocalFrame
@@ -16,24 +14,6 @@ from mmulator.ptx.tree import Instruction, Module, Symbol, Variable
 
 if TYPE_CHECKING:
     from mmulator.machine.compile.options import CompileOptions
-
-
-@dataclass
-class MatrixTables:
-    """Tables that instructions of the kernel point to, in the order of their use. Filled by machine/meaning/."""
-
-    tables: list[np.ndarray] = field(default_factory=list)
-    index: dict[Any, int] = field(default_factory=dict)
-    # tiles of wgmma: (function, n, bits of an element, register slots) of the accumulator
-    tiles: dict[tuple[str, int, int, tuple[int, ...]], int] = field(default_factory=dict)
-    wgmma: list[np.ndarray] = field(default_factory=list)
-    # registers of each function that its wgmma read and write behind its back
-    pinned: dict[str, set[str]] = field(default_factory=dict)
-    tile_bytes: int = 0
-    a_pack: tuple[int, int] = (0, 0)  # bytes of the largest plain and packed A, of those that are kept
-    b_pack: tuple[int, int] = (0, 0)
-    scratch_bytes: int = 0
-    keep: list[Any] = field(default_factory=list)
 
 
 class KernelCode(Names, Protocol):

@@ -5,20 +5,21 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmulator.errors import LaunchError, shown
-from mmulator.layouts.tensormap import TensorMap
 from mmulator.machine.launch.regions import NONE, Regions, pointer
 from mmulator.machine.launch.regions import Region as Region
 from mmulator.machine.launch.values import MAP_BYTES, host_array, host_value, map_memory, tensor_maps
 from mmulator.machine.launch.values import Aggregate as Aggregate
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
 from mmulator.program.image import slots_for
-from mmulator.ptx.resources import parameter_bytes, parameter_offsets
-from mmulator.ptx.tree import Function, Parameter
+from mmulator.ptx.declared import Declared, Parameter, parameter_bytes, parameter_offsets
+
+if TYPE_CHECKING:
+    from mmulator.layouts.tensormap import TensorMap
 
 _ADDRESS = struct.Struct("<Q")
 
@@ -74,7 +75,7 @@ class Arguments:
 class Signature:
     """The parameters of a kernel, and where they lie."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Declared) -> None:
         self.function, self.params = function, function.params
         self.offsets = parameter_offsets(self.params)
         self.bytes = parameter_bytes(self.params)
@@ -130,7 +131,7 @@ class Signature:
         )
 
 
-def pack_arguments(function: Function, args: Sequence[Any], first_slot: int) -> Arguments:
+def pack_arguments(function: Declared, args: Sequence[Any], first_slot: int) -> Arguments:
     """The arguments of one launch."""
     return Signature(function).pack(args, first_slot)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from mmulator.codegen.lang import Instrument
 from mmulator.codegen.types import Struct
 from mmulator.errors import ExecutionFault
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.state import Log
+
+if TYPE_CHECKING:
+    from mmulator.codegen.lang import Instrument
 
 LOG = Log.numpy_dtype()
 DRAIN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

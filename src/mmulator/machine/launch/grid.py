@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 
 from mmulator.errors import LaunchError
-from mmulator.machine.compile.kernel import CompiledKernel
+from mmulator.machine.compile.compiled import CompiledKernel
 from mmulator.machine.launch.arena import Heap, placed, pointer
 from mmulator.machine.launch.arguments import Arguments, Buffer
 from mmulator.machine.launch.events import Subscriber
@@ -150,7 +150,7 @@ class Grid:
         launch["registers"] = k.registers
         launch["explicit"] = s.explicit
         launch["warps"], launch["threads"] = s.warps, s.threads
-        launch["entry"] = k.program.entry.entry
+        launch["entry"] = k.entry
         launch["shared_bytes"], launch["dynamic_shared"] = s.shared, s.dynamic_shared
         launch["tiles"], launch["tile_bytes"] = self.tiles, k.matrix.tile_bytes
         self.callees = self.heap.hold(k.callee_table)

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from mmulator.machine.compile.kernel import CompiledKernel
+from mmulator.machine.compile.compiled import CompiledKernel
 from mmulator.machine.launch.arena import Heap
 from mmulator.machine.launch.arguments import Arguments
 from mmulator.machine.launch.events import Subscriber

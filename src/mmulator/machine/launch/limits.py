@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.isa.targets import DEVICES, Target, check_known
+from mmulator.ptx.declared import Declared
 from mmulator.ptx.directives import clusters
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ _DIRECTIVE = "Cluster Dimension Directives: .{} (PTX ISA 9.1)"
 
 
 def cluster_shape(
-    value: Any, function: Function, grid: tuple[int, int, int], device: str
+    value: Any, function: Declared, grid: tuple[int, int, int], device: str
 ) -> tuple[tuple[int, int, int], tuple[int, int, int] | None]:
     """The grid in blocks, and the blocks of a cluster: what the launch says, or else the kernel, or else None. Raises
     LaunchError; an H200's driver answers the same with CUDA_ERROR_INVALID_CLUSTER_SIZE."""
@@ -166,7 +167,7 @@ def cluster_shape(
     return grid, cluster
 
 
-def _check_cluster(cluster: tuple[int, int, int], most: int | None, function: Function, device: str) -> None:
+def _check_cluster(cluster: tuple[int, int, int], most: int | None, function: Declared, device: str) -> None:
     """Raises LaunchError for a cluster that the device or the kernel does not take."""
     size = prod(cluster)
     if most is not None and size > most:

@@ -6,9 +6,9 @@ import threading
 
 import numpy as np
 
-from mmulator.machine.emit.code import MatrixTables
+from mmulator.machine.emit.tables import MatrixTables
 from mmulator.machine.launch.arena import pointer
-from mmulator.machine.state import A_PACKS, B_PACKS, WGMMA_STEPS, Packs
+from mmulator.machine.state import A_PACKS, B_PACKS, INDICES, WGMMA_STEPS, Packs
 
 _ALIGNED = 64
 _MOST = 4  # kinds of kernels, by the sizes of their operands, for which a thread keeps memory
@@ -37,12 +37,12 @@ def _new(a: tuple[int, int], b: tuple[int, int]) -> tuple[np.ndarray, int]:
     (a_raw, a_packed), (b_raw, b_packed) = ([-(-size // _ALIGNED) * _ALIGNED for size in sizes] for sizes in (a, b))
     a_bytes, b_bytes = a_raw + a_packed, b_raw + b_packed
     head = -(-Packs.size // _ALIGNED) * _ALIGNED
-    parts = head, A_PACKS * a_bytes, B_PACKS * b_bytes, WGMMA_STEPS * a_bytes
+    parts = head, A_PACKS * a_bytes, B_PACKS * b_bytes, WGMMA_STEPS * a_bytes, WGMMA_STEPS * INDICES * 4
     memory = np.zeros(sum(parts) + _ALIGNED, np.uint8)
     skip = -pointer(memory) % _ALIGNED
     address = pointer(memory) + skip
     packs = memory[skip : skip + Packs.size].view(Packs.numpy_dtype())
-    for name, at in zip(("a_slots", "b_slots", "registers"), np.cumsum(parts)):
+    for name, at in zip(("a_slots", "b_slots", "registers", "indices"), np.cumsum(parts)):
         packs[name] = address + int(at)
     packs["a_raw"], packs["a_bytes"], packs["b_raw"], packs["b_bytes"] = a_raw, a_bytes, b_raw, b_bytes
     return memory, address

@@ -140,7 +140,7 @@ class Resident:
         index = np.arange(len(warps))
         warps["regs"] = a.at("regs") + index * k.frame_bytes
         warps["local"] = a.at("local") + index * k.local_bytes * LANES
-        warps["lane_pc"] = k.program.entry.entry
+        warps["lane_pc"] = k.entry
         warps["stack"] = STACK_BYTES
         warps["registers"] = k.registers
         for kind, carry_out in k.queues.items():

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmulator.errors import LaunchError, shown
 from mmulator.interop import readable, writable
-from mmulator.layouts.tensormap import TensorMap, fields
-from mmulator.ptx.tree import Parameter
+from mmulator.isa.types import MAP_ALIGNMENT
+from mmulator.isa.types import MAP_BYTES as MAP_BYTES
+from mmulator.ptx.declared import Parameter
+
+if TYPE_CHECKING:
+    from mmulator.layouts.tensormap import TensorMap
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ def _field(value: Any, where: str) -> tuple[bytes, Mapping[int, Any], int]:
     """Bytes of a field, arrays whose addresses go into them, alignment."""
     if value is None:
         return bytes(8), {}, 8
-    if isinstance(value, TensorMap):
+    if is_map(value):
         value = map_bytes(value, where)
     if isinstance(value, Aggregate):
         return value.data, value.pointers, value.align
@@ -74,7 +79,10 @@ def _field(value: Any, where: str) -> tuple[bytes, Mapping[int, Any], int]:
     return bytes(8), {0: host_array(value, where)}, 8
 
 
-MAP_BYTES, MAP_ALIGNMENT = fields.BYTES, fields.ALIGNMENT
+def is_map(value: Any) -> bool:
+    """Whether a value is a tensor map; then somebody has loaded what knows of them."""
+    known = sys.modules.get("mmulator.layouts.tensormap.tensor_map")
+    return known is not None and isinstance(value, getattr(known, "TensorMap", ()))
 
 
 def map_memory(value: TensorMap, where: str) -> np.ndarray:
@@ -109,9 +117,9 @@ def host_array(value: Any, where: str) -> np.ndarray:
 
 def tensor_maps(value: Any) -> Sequence[TensorMap]:
     """A tensor map, or a list of them, in global memory; none if it is something else."""
-    if isinstance(value, TensorMap):
+    if is_map(value):
         return (value,)
-    if isinstance(value, list | tuple) and value and all(isinstance(v, TensorMap) for v in value):
+    if isinstance(value, list | tuple) and value and all(is_map(v) for v in value):
         return value
     return ()
 
@@ -129,7 +137,7 @@ def host_value(value: Any, p: Parameter, where: str) -> Any:
     """An argument as a NumPy array, a number, bytes, an Aggregate or None. Raises LaunchError for what cannot be one."""
     if value is None or isinstance(value, _SCALARS):
         return _scalar_bits(value, p) if isinstance(value, np.generic) else value
-    if isinstance(value, TensorMap) and p.shape:
+    if p.shape and is_map(value):
         return map_bytes(value, where)
     if p.shape:
         return _struct_bytes(value, p, where)

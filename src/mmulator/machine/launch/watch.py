@@ -16,12 +16,12 @@ from mmulator.machine.launch.arguments import Arguments
 from mmulator.machine.launch.events import Logs
 from mmulator.machine.launch.shape import LaunchShape
 from mmulator.machine.state import Watch, WatchEntry
-from mmulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
     from mmulator.machine.launch.grid import Grid
     from mmulator.machine.launch.resident import Resident
+    from mmulator.ptx.tree import Instruction
 
 ROOM = 4096  # of a worker's log
 Watched = tuple[int, Any]  # number of an argument, and an index of one of its elements: a number or a tuple

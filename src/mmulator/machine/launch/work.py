@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from mmulator.machine.compile.kernel import CompiledKernel
+from mmulator.machine.compile.compiled import CompiledKernel
 
 
 class Work:

@@ -14,23 +14,24 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.codegen.lang import Instrument
-from mmulator.codegen.loading import address
+from mmulator.codegen import loading
+from mmulator.codegen.locks import no_fork
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.machine.launch import crew
 from mmulator.machine.launch.arena import pointer
-from mmulator.machine.launch.faults import describe_fault
-from mmulator.machine.launch.faults_warp import describe_deadlock, describe_livelock, unfinished
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.limits import check_host
 from mmulator.machine.launch.line import order
 from mmulator.machine.launch.packs import packs_for
 from mmulator.machine.launch.resident import Resident
-from mmulator.machine.runtime.scheduler import run_clusters
 from mmulator.machine.state import Stop
+
+if TYPE_CHECKING:
+    from mmulator.codegen.lang import Instrument
 
 MAX_RESIDENT = 264  # CTAs kept half-done while they wait for others
 # Seconds until a cluster is set aside. Turns get shorter while none ends: perhaps all wait for one that has not begun.
@@ -52,8 +53,20 @@ _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 
 @cache
 def _runner(instrument: Instrument | None) -> Callable[[int, int], int]:
-    """What runs clusters, under an instrument."""
-    return _RUN(address(run_clusters.under(instrument) or run_clusters))
+    """What runs clusters, under an instrument; with a kernel's code it has been loaded."""
+    name = "run_clusters"
+    if instrument is None and (known := loading.symbols([name])):
+        return _RUN(known[name])
+    with no_fork:
+        from mmulator.machine.runtime.scheduler import run_clusters
+    return _RUN(loading.address(run_clusters.under(instrument) or run_clusters))
+
+
+def _sentences() -> tuple[Any, Any]:
+    """What says why clusters do not go on. It knows all instructions, so it is loaded when there is something to say."""
+    with no_fork:
+        from mmulator.machine.launch import faults, faults_warp
+    return faults, faults_warp
 
 
 @dataclass
@@ -245,13 +258,13 @@ class Workers:
             finished = self.finished  # before the look: others finish meanwhile
             begun = self._begun()
             if len(begun) == self.clusters - finished and subscriber.stalled(begun, finished):
-                raise self._told(describe_livelock(begun), *begun)
+                raise self._told(_sentences()[1].describe_livelock(begun), *begun)
         if result in (Stop.EXITED, Stop.INTERRUPTED):
             self._settle(resident, True)
         elif result == Stop.FAULT:
-            raise self._told(describe_fault(self.grid, resident), resident)
+            raise self._told(_sentences()[0].describe_fault(self.grid, resident), resident)
         elif result == Stop.BLOCKED:
-            raise self._told(describe_deadlock(self.grid, resident), resident)
+            raise self._told(_sentences()[1].describe_deadlock(self.grid, resident), resident)
 
     def _told(self, error: ExecutionFault, *residents: Resident) -> ExecutionFault:
         """A subscriber hears of what ends the run, and where its clusters are."""
@@ -364,7 +377,7 @@ class Workers:
             raise self._too_late(timeout) from None
         except KeyboardInterrupt:
             self._halt()
-            raise KeyboardInterrupt(f"{self._how_far()}; {unfinished(grid, self._begun())[0]}") from None
+            raise KeyboardInterrupt(f"{self._how_far()}; {_sentences()[1].unfinished(grid, self._begun())[0]}") from None
         except BaseException as error:
             self.fail(error)
         finally:
@@ -393,9 +406,9 @@ class Workers:
         return f"{self.finished * shape.cluster_size} of {self.clusters * shape.cluster_size} blocks are done"
 
     def _too_late(self, timeout: float | None) -> LimitReached:
-        where, first = unfinished(self.grid, self._begun())
+        where, first = _sentences()[1].unfinished(self.grid, self._begun())
         return LimitReached(
-            f"{self.grid.kernel.program.entry.function.name} did not finish within {timeout:g} s: {self._how_far()}; {where}",
+            f"{self.grid.kernel.name} did not finish within {timeout:g} s: {self._how_far()}; {where}",
             span=first.instruction.span if first is not None and first.instruction is not None else None,
             hint="an endless loop, or a larger --timeout is needed",
         )

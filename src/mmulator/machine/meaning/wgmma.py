@@ -149,11 +149,10 @@ def _wgmma_table(
     a_bytes = -(-twin.a_bytes(64, form.k) // 64) * 64
     table["raw_bytes"], table["a_bytes"] = raw, a_bytes
     tables.scratch_bytes = max(tables.scratch_bytes, 2 * raw + a_bytes + twin.b_bytes(form.n, form.k) + 64)
-    if not form.sparse and form.atype.bits >= 8:
-        table["packs"] = 1
-        line = form.k * form.atype.bits // 8
-        tables.a_pack = _larger(tables.a_pack, (64 * line, twin.a_bytes(64, form.k)))
-        tables.b_pack = _larger(tables.b_pack, (form.n * line, twin.b_bytes(form.n, form.k)))
+    table["watched"] = e.events is not None
+    line = form.k * form.atype.bits // 8
+    tables.a_pack = _larger(tables.a_pack, (64 * line, twin.a_bytes(64, form.k)))
+    tables.b_pack = _larger(tables.b_pack, (form.n * line, twin.b_bytes(form.n, form.k)))
     table["d_slots"][0, : len(d)] = slots
     table["a_slots"][0, : len(a)] = [e.frame.slots[n] for n in a]
     tables.keep.append(twin)

@@ -10,17 +10,21 @@ from mmulator.codegen.ops import stack
 from mmulator.codegen.types import i64, ptr, ptr_to, u32, u64
 from mmulator.isa.form import Form
 from mmulator.machine.runtime.events import READ, WRITE
-from mmulator.machine.runtime.windows import matrix_space
+from mmulator.machine.runtime.windows import translate_shared, translate_to_shared
 from mmulator.machine.state import Warp
 from mmulator.twin.moves import ROWS, matrices, registers_of, registers_to_row, row_to_registers, symbol
 
 BYTES = 16  # of a row
 
 
+def _translate(space: str) -> Native:
+    return translate_shared if space == "shared" else translate_to_shared
+
+
 @cache
 def load_function(space: str, form: Form) -> Native:
     """ldmatrix: lane i gives the address of row i."""
-    translate, count = matrix_space(space), matrices(form)
+    translate, count = _translate(space), matrices(form)
 
     def ldmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
         rows = stack(ptr, 32)
@@ -36,7 +40,7 @@ def load_function(space: str, form: Form) -> Native:
 @cache
 def store_function(space: str, form: Form) -> Native:
     """stmatrix, the reverse. Of rows that overlap the last wins."""
-    translate, count = matrix_space(space), matrices(form)
+    translate, count = _translate(space), matrices(form)
 
     def stmatrix(w: ptr_to(Warp), at: ptr_to(u64), registers: ptr, site: u32) -> None:
         rows = stack(ptr, 32)

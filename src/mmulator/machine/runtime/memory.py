@@ -9,11 +9,15 @@ from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
     bits_mask,
     cast_ptr,
+    insert,
+    iota,
     leading_zeros,
     load,
+    mask_bits,
     masked_load,
     masked_store,
     prefetch,
+    select,
     shuffle,
     stack,
     store,
@@ -22,7 +26,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import Ty, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value, extract, splat
 from mmulator.machine.runtime.events import READ, WRITE
-from mmulator.machine.runtime.windows import NAMES, SPACES, Shape, origin_function
+from mmulator.machine.runtime.windows import NAMES, SPACES, Shape, local_function, origin_function
 from mmulator.machine.state import FULL, Warp
 
 _ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
@@ -70,13 +74,74 @@ def ahead(place: Value, bytes: int, write: bool = False) -> None:
         prefetch(place + (AHEAD + at), write)
 
 
+def beside(values: list[Value]) -> Value:
+    """Macro: numbers, or vectors, as one vector."""
+    if values[0].ty.lanes:
+        while len(values) > 1:
+            lanes = range(2 * values[0].ty.lanes)
+            values = [shuffle(a, b, lanes) for a, b in zip(values[::2], values[1::2])]
+        return values[0]
+    out = splat(values[0], len(values))
+    for n, value in enumerate(values[1:], 1):
+        out = insert(out, n, value)
+    return out
+
+
+def gathered(element: Ty, count: int, begin: Value, places: Value) -> list[Value]:
+    """Macro: `count` elements for each lane, from its place behind `begin` on, as they would lie in one piece of memory."""
+    word = element.vec(count) if count > 1 else element
+    words = [load(word, begin + places[n], align=element.size) for n in range(32)]
+    return [beside(words[n : n + 32 // count]) for n in range(0, 32, 32 // count)]
+
+
+def by_eights(a: Value, bytes: int) -> Value:
+    """Macro: whether the bytes of each eight lanes lie in a row, as those of a tile's row do; given those of the first two do."""
+    heads = shuffle(a, None, [n & ~7 for n in range(32)])
+    return mask_bits((a - heads) != (iota(U64, 0, bytes) & (8 * bytes - 1))) == 0
+
+
+def take_eights(element: Ty, count: int, begin: Value, places: Value) -> list[Value]:
+    """Macro: `gathered` of such lanes."""
+    if count >= 4:
+        return [v for n in range(0, 32, 8) for v in vectors(element.vec(32), begin + places[n], count // 4)]
+    rows = [load(element.vec(8 * count), begin + places[n], align=1) for n in range(0, 32, 8)]
+    return [beside(rows[n : n + 4 // count]) for n in range(0, 4, 4 // count)]
+
+
+def put_eights(image: list[Value], count: int, begin: Value, places: Value) -> None:
+    """Macro: the reverse."""
+    for n in range(4):
+        if count >= 4:
+            put(image[n * (count // 4) :][: count // 4], begin + places[8 * n])
+        else:
+            first = 8 * count * n
+            part = shuffle(image[first // 32], None, range(first % 32, first % 32 + 8 * count))
+            store(part, begin + places[8 * n], align=1)
+
+
+@cache
+def look_up(space: str, bytes: int, access: int) -> Native:
+    """The shape of the addresses of lanes in memory, and where their bytes are on the host: as far behind `out` as `places` say,
+    which are the addresses, but of local memory."""
+    local = space == "local"
+    find: Any = local_function(bytes, access) if local else origin_function(space, bytes, access)
+
+    def shape_of(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), site: u32, out: ptr_to(ptr), places: ptr_to(u64)) -> u32:
+        a = load(U64, at)
+        if local:
+            return find(w, mask, a, site, out, places)
+        low = trailing_zeros(mask)
+        return find(w, mask, u64(low), at[low], a, site, out)
+
+    return Native(shape_of, f"shape_of_{NAMES[space]}_{bytes}_{access}", inline=True)
+
+
 @cache
 def load_function(space: str, size: int, count: int) -> Native:
     """`count` elements of `size` bytes a lane; element c of lane l goes to dst[32 * c + l]. Idle lanes get anything."""
     translate, element, bytes = SPACES[space], _ELEMENT[size], size * count
-    word, vector = _WORD[bytes], element.vec(32)
-    near, far = space != "local", space in ("global", "generic")
-    look: Any = origin_function(space, bytes, READ) if near else None
+    word, vector, far, local = _WORD[bytes], element.vec(32), space in ("global", "generic"), space == "local"
+    look: Any = look_up(space, bytes, READ)
     masked = count == 1 and size >= 4  # what is read in one piece with a mask
 
     def load_(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), dst: ptr, site: u32) -> None:
@@ -84,13 +149,12 @@ def load_function(space: str, size: int, count: int) -> Native:
             return
         image = stack(word, 32)
         source = cast_ptr(u8, image)
-        origin = stack(ptr)
-        shape = u32(Shape.UNKNOWN)
-        if near:
-            shape = look(w, mask, u64(trailing_zeros(mask)), at[trailing_zeros(mask)], load(U64, at), site, origin)
+        origin = stack(ptr, 3)
+        places = stack(u64, 32) if local else at
+        shape = look(w, mask, at, site, origin, places)
         begin = origin[0]
         low = trailing_zeros(mask)
-        first = begin + at[low]
+        first = begin + places[low]
         if shape == Shape.ONE:
             one = cast_ptr(element, first)
             put([splat(one[c], 32) for c in unrolled(count)], dst)
@@ -104,11 +168,19 @@ def load_function(space: str, size: int, count: int) -> Native:
             source = first
             if far:
                 ahead(first, 32 * bytes)
+        elif shape != Shape.UNKNOWN and mask == FULL:
+            if not local:
+                if places[1] - places[0] == bytes:
+                    if by_eights(load(U64, places), bytes):
+                        put(parted(take_eights(element, count, begin, places)), dst)
+                        return
+            put(parted(gathered(element, count, begin, places)), dst)
+            return
         elif shape != Shape.UNKNOWN:
             while left != 0:
                 lane = trailing_zeros(left)
                 left = left & (left - 1)
-                store(load(word, begin + at[lane]), image, lane)
+                store(load(word, begin + places[lane]), image, lane)
         else:
             host = stack(ptr, 32)
             left = translate(w, mask, at, bytes, READ, site, host)
@@ -136,7 +208,7 @@ def load_word_function(space: str) -> Native:
             store(a, places)
             low = trailing_zeros(mask)
             first = places[low]
-        origin = stack(ptr)
+        origin = stack(ptr, 3)
         shape = look(w, mask, u64(low), first, a, site, origin)
         begin = origin[0]
         if shape == Shape.ONE:
@@ -147,17 +219,23 @@ def load_word_function(space: str) -> Native:
             if far:
                 ahead(begin + first, 128)
             return load(U32, begin + first)
-        image = stack(u32, 32)
-        store(a, places)
         if shape == Shape.UNKNOWN:
+            image = stack(u32, 32)
+            store(a, places)
             slow(w, mask, places, image, site)
             return load(U32, image)
-        left = mask
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
-            image[lane] = load(u32, begin + places[lane])
-        return load(U32, image)
+        step = extract(a, 1) - extract(a, 0) if (mask & 3) == 3 else u64(8)
+        if step == 8:  # every other word, perhaps, of cells of two
+            cells = first - u64(low) * 8
+            if (mask & mask_bits((a - iota(U64, 0, 8)) != cells)) == 0:
+                if u64(begin) + cells + (u64(32 - leading_zeros(mask)) * 8) <= u64(origin[2]):
+                    return U32(masked_load(U64, begin + cells, bits_mask(mask), align=4))
+        elif step == 4 and mask == FULL:  # eight lanes in a row, perhaps, and eight more elsewhere
+            if by_eights(a, 4):
+                store(a, places)
+                return take_eights(u32, 1, begin, places)[0]
+        store(select(bits_mask(mask), a, U64(first)), places)
+        return gathered(u32, 1, begin, places)[0]
 
     return Native(load_word, f"load_word_{NAMES[space]}")
 
@@ -166,9 +244,8 @@ def load_word_function(space: str) -> Native:
 def store_function(space: str, size: int, count: int) -> Native:
     """The reverse. Of lanes that store to one address the highest wins."""
     translate, element, bytes = SPACES[space], _ELEMENT[size], size * count
-    word, vector = _WORD[bytes], element.vec(32)
-    near, far = space != "local", space in ("global", "generic")
-    look: Any = origin_function(space, bytes, WRITE) if near else None
+    word, vector, far, local = _WORD[bytes], element.vec(32), space in ("global", "generic"), space == "local"
+    look: Any = look_up(space, bytes, WRITE)
     masked = count == 1 and size >= 4
 
     def store_(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), src: ptr, site: u32) -> None:
@@ -176,31 +253,35 @@ def store_function(space: str, size: int, count: int) -> Native:
             return
         image = stack(word, 32)
         target = cast_ptr(u8, image)
-        origin = stack(ptr)
-        shape = u32(Shape.UNKNOWN)
-        if near:
-            shape = look(w, mask, u64(trailing_zeros(mask)), at[trailing_zeros(mask)], load(U64, at), site, origin)
+        origin = stack(ptr, 3)
+        places = stack(u64, 32) if local else at
+        shape = look(w, mask, at, site, origin, places)
         begin = origin[0]
         if shape == Shape.ONE:
             last = 31 - leading_zeros(mask)
-            one = cast_ptr(element, begin + at[last])
+            one = cast_ptr(element, begin + places[last])
             for c in unrolled(count):
                 one[c] = cast_ptr(element, src)[last + 32 * c]
             return
         if masked:
             if shape == Shape.ROW and mask != FULL:
                 low = trailing_zeros(mask)
-                masked_store(load(vector, src), begin + (at[low] - u64(low) * bytes), bits_mask(mask))
+                masked_store(load(vector, src), begin + (places[low] - u64(low) * bytes), bits_mask(mask))
                 return
         left = mask
         whole = shape == Shape.ROW and mask == FULL
         if whole:
-            target = begin + at[0]
+            target = begin + places[0]
             if far:
                 ahead(target, 32 * bytes, True)
         elif shape == Shape.UNKNOWN:
             host = stack(ptr, 32)
             left = translate(w, mask, at, bytes, WRITE, site, host)
+        if not local:
+            if shape == Shape.SPREAD and mask == FULL and places[1] - places[0] == bytes:
+                if by_eights(load(U64, places), bytes):
+                    put_eights(joined(vectors(vector, src, count)), count, begin, places)
+                    return
         put(joined(vectors(vector, src, count)), target)
         if whole:
             return
@@ -208,7 +289,7 @@ def store_function(space: str, size: int, count: int) -> Native:
             while left != 0:
                 lane = trailing_zeros(left)
                 left = left & (left - 1)
-                store(load(word, image, lane), begin + at[lane])
+                store(load(word, image, lane), begin + places[lane])
             return
         while left != 0:
             lane_ = trailing_zeros(left)

@@ -18,8 +18,8 @@ from mmulator.machine.runtime.pending import choice, complete, covered, make_roo
 from mmulator.machine.runtime.registers import frame_of
 from mmulator.machine.runtime.waiting import wait_for_lanes, wake_warpgroup
 from mmulator.machine.runtime.wgmma_operands import WARPS, a_registers, accumulator_in, accumulator_out, operation
-from mmulator.machine.runtime.wgmma_packs import begin_product, multiply_steps, pack_step
-from mmulator.machine.runtime.wgmma_products import multiply, pack_operands
+from mmulator.machine.runtime.wgmma_packs import begin_product, packs_of
+from mmulator.machine.runtime.wgmma_products import multiply, pack_step
 from mmulator.machine.state import (
     FULL,
     RESCHEDULE,
@@ -142,7 +142,7 @@ def goes_on(first: ptr_to(Warp), number: u64, next: u64) -> u32:
     then = more.table
     if more.scale_d == 0 or then.tile != table.tile or then.dot != table.dot or then.flags != table.flags or then.k != table.k:
         return u32(0)
-    if then.packs == 0 or then.a_rival_count != 0 or then.unfenced != 0:
+    if then.a_rival_count != 0 or then.unfenced != 0:
         return u32(0)
     for i in range(u32(WARPS)):
         if operation(first + i, next).frame != operation(first + i, number).frame:
@@ -179,30 +179,22 @@ def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64, end: u64
     hand_over(group, table, first, number)
     memory = tile_memory(tile, first)
     count = u32(1)
-    if table.packs != 0:
-        at_a = stack(ptr, WGMMA_STEPS)
-        at_b = stack(ptr, WGMMA_STEPS)
-        begin_product(first)
-        if pack_step(first, number, u32(0), at_a, at_b) == 0:
-            return count
-        load_tile(first, number, tile)
-        more = u32(1)
-        while more != 0:
-            more = u32(0)
-            if count < WGMMA_STEPS and number + u64(count) < end:
-                more = goes_on(first, number, number + u64(count))
-            if more != 0:
-                if pack_step(first, number + u64(count), count, at_a, at_b) == 0:
-                    return count
-                count = count + 1
-        multiply_steps(table, op.scale_d, count, at_a, at_b, memory)
-    else:
-        packed_a = first.cta.scratch + 2 * i64(table.raw_bytes)
-        packed_b = packed_a + i64(table.a_bytes)
-        if pack_operands(first, number, packed_a, packed_b) == 0:
-            return count
-        load_tile(first, number, tile)
-        multiply(first, number, packed_a, packed_b, memory)
+    at_a = stack(ptr, WGMMA_STEPS)
+    at_b = stack(ptr, WGMMA_STEPS)
+    begin_product(first)
+    if pack_step(first, number, u32(0), at_a, at_b) == 0:
+        return count
+    load_tile(first, number, tile)
+    more = u32(1)
+    while more != 0:
+        more = u32(0)
+        if count < WGMMA_STEPS and number + u64(count) < end:
+            more = goes_on(first, number, number + u64(count))
+        if more != 0:
+            if pack_step(first, number + u64(count), count, at_a, at_b) == 0:
+                return count
+            count = count + 1
+    multiply(first, number, count, at_a, at_b, memory)
     last = operation(first, number + u64(count) - 1)
     tile.live = u32(15)
     tile.last = number + u64(count) - 1
@@ -213,18 +205,24 @@ def compute(group: ptr_to(Warpgroup), first: ptr_to(Warp), number: u64, end: u64
 
 @native
 def carry_out_wgmma(w: ptr_to(Warp), number: u64, end: u64) -> u32:
-    """Operations of the four warps together, from `number` on, done in the queues of all. 0 if a warp has not issued it."""
+    """Operations of the four warps together, from `number` on, done in the queues of all: how many. 0 if a warp has not issued
+    it. Nobody writes to shared memory while this runs."""
     first = first_of(w)
     limit = u64(end)
     for i in range(u32(WARPS)):
         limit = minimum(limit, queue(first + i, WGMMA).issued)
     if limit <= number:
         return u32(0)
-    count = compute(cast_ptr(Warpgroup, w.cta.warpgroups) + (w.index >> 2), first, number, limit)
-    if w.cta.fault == 0:
-        for i in range(u32(WARPS)):
-            queue(first + i, WGMMA).done = number + u64(count)
-    return count
+    group = cast_ptr(Warpgroup, w.cta.warpgroups) + (w.index >> 2)
+    packs = packs_of(first)
+    packs.moment = packs.moment + 1
+    at = u64(number)
+    while at < limit and w.cta.fault == 0:
+        at = at + u64(compute(group, first, at, limit))
+        if w.cta.fault == 0:
+            for i in range(u32(WARPS)):
+                queue(first + i, WGMMA).done = at
+    return u32(at - number)
 
 
 @native

@@ -10,6 +10,7 @@ address.
     find_host     one address, for locate.py
     operand       a piece of a matrix that a descriptor points to
     parameter     a kernel's parameter whose place was known when the module was read
+    local         the same of .local, where each lane has its own
     local_place   a place in a lane's own frame
     peek          bytes for the host, as far as there are any
 """
@@ -32,6 +33,7 @@ from mmulator.codegen.ops import (
     mask_bits,
     minimum,
     null,
+    select,
     stack,
     store,
     trailing_zeros,
@@ -63,25 +65,28 @@ WORD = 4  # bytes: compilers make atomics of the word that a smaller element lie
 @native
 def search(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
     """The last region of the host's memory that begins at an address or before it; it may end before it, too."""
-    launch = cta.launch
+    regions = cta.launch.regions
     low = u64(0)
-    high = launch.region_count
+    high = cta.launch.region_count
     while high - low > 1:
         middle = (low + high) >> 1
-        if launch.regions[middle].start <= at:
-            low = middle
-        else:
-            high = middle
+        before = regions[middle].start <= at
+        low = select(before, middle, low)
+        high = select(before, high, middle)
     cta.cluster.hints[site & (HINTS - 1)] = u32(low)
-    return launch.regions + low
+    return regions + low
 
 
 @native(inline=True)
-def region(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
-    """The same, of which an instruction most often finds the one that it met last."""
-    found = cta.launch.regions + cta.cluster.hints[site & (HINTS - 1)]
-    if at - found.start >= found.size:
-        found = search(cta, at, site)
+def window_of(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
+    """Where a generic address of the global space, of constants or parameters may lie: the window of its slot, or a region, of
+    which an instruction most often finds the one that it met last."""
+    slot = at >> SLOT_SHIFT
+    found = cta.launch.windows + slot
+    if slot == 0 or slot >= cta.launch.slots:
+        found = cta.launch.regions + cta.cluster.hints[site & (HINTS - 1)]
+        if at - found.start >= found.size:
+            found = search(cta, at, site)
     return found
 
 
@@ -112,6 +117,28 @@ def find_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> p
 
 
 @native(inline=True)
+def in_window(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, word: u32, site: u32) -> ptr:
+    """Host pointer of bytes of the global space that lie in one buffer, or null and a fault. word: of a word of a region."""
+    settled(w.cta.cluster)
+    window = window_of(w.cta, at, site)
+    size = window.size
+    slot = at >> SLOT_SHIFT
+    if word != 0 and (slot == 0 or slot >= w.cta.launch.slots):
+        size = ((size + (WORD - 1)) >> 2) << 2
+    offset = at - window.start
+    if size < bytes or offset > size - bytes:
+        kind = u32(FaultKind.OUT_OF_BOUNDS)
+        if slot == 0:
+            kind = u32(FaultKind.NULL_POINTER)
+        fault(w, kind, site, lane, at, u32(bytes))
+        return null(u8)
+    if (access & WRITE) != 0 and window.writable == 0:
+        fault(w, FaultKind.READ_ONLY, site, lane, at, u32(bytes))
+        return null(u8)
+    return ptr(window.host + offset)
+
+
+@native(inline=True)
 def find_host(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> ptr:
     """Host pointer of one lane's generic address, or null and a recorded fault."""
     launch = w.cta.launch
@@ -129,25 +156,7 @@ def find_host(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
             fault(w, FaultKind.LOCAL_OUT_OF_BOUNDS, site, lane, at, bytes)
             return null(u8)
         return w.local + (u64(lane) * launch.local_bytes + offset)
-    settled(w.cta.cluster)
-    window = launch.windows + slot
-    size = window.size
-    if slot == 0 or slot >= launch.slots:
-        window = region(w.cta, at, site)
-        size = window.size
-        if bytes == WORD:
-            size = ((size + (WORD - 1)) >> 2) << 2
-    offset = at - window.start
-    if size < u64(bytes) or offset > size - u64(bytes):
-        kind = u32(FaultKind.OUT_OF_BOUNDS)
-        if slot == 0:
-            kind = u32(FaultKind.NULL_POINTER)
-        fault(w, kind, site, lane, at, bytes)
-        return null(u8)
-    if (access & WRITE) != 0 and window.writable == 0:
-        fault(w, FaultKind.READ_ONLY, site, lane, at, bytes)
-        return null(u8)
-    return ptr(window.host + offset)
+    return in_window(w, lane, at, u64(bytes), access, u32(bytes == WORD), site)
 
 
 @native
@@ -161,28 +170,13 @@ def other_cta(w: ptr_to(Warp), at: u64) -> u32:
 def hold(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, site: u32) -> ptr:
     """Any number of bytes of the global space, whatever their alignment, that lie in one buffer; or null and a fault. No word to
     subscribers: who moves the bytes later, part by part, tells them then."""
-    launch = w.cta.launch
     slot = at >> SLOT_SHIFT
     if w.cta.fault != 0:
         return null(u8)
     if slot == SLOT_SHARED or slot == SLOT_LOCAL:
         fault(w, FaultKind.WRONG_SPACE, site, lane, at, u32(bytes))
         return null(u8)
-    settled(w.cta.cluster)
-    window = launch.windows + slot
-    if slot == 0 or slot >= launch.slots:
-        window = region(w.cta, at, site)
-    offset = at - window.start
-    if window.size < bytes or offset > window.size - bytes:
-        kind = u32(FaultKind.OUT_OF_BOUNDS)
-        if slot == 0:
-            kind = u32(FaultKind.NULL_POINTER)
-        fault(w, kind, site, lane, at, u32(bytes))
-        return null(u8)
-    if (access & WRITE) != 0 and window.writable == 0:
-        fault(w, FaultKind.READ_ONLY, site, lane, at, u32(bytes))
-        return null(u8)
-    return ptr(window.host + offset)
+    return in_window(w, lane, at, bytes, access, u32(0), site)
 
 
 @native(inline=True)
@@ -245,16 +239,13 @@ def _slots(space: str) -> Native:
     def translate_slots(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
         if mask == 0 or w.cta.fault != 0:
             return u32(0)
-        launch = w.cta.launch
         a = load(U64, at)
         m = bits_mask(mask)
         first = at[trailing_zeros(mask)]
         slot = first >> SLOT_SHIFT
         if slot >= FIRST_GLOBAL_SLOT or slot == 0:
             settled(w.cta.cluster)
-            window = launch.windows + slot
-            if slot >= launch.slots or slot == 0:
-                window = region(w.cta, first, site)
+            window = window_of(w.cta, first, site)
             offset = a - window.start
             wrong = (offset > window.size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
             if any_lane(wrong & m) == 0 and window.size >= u64(bytes) and ((access & WRITE) == 0 or window.writable != 0):
@@ -368,10 +359,10 @@ class Shape(IntEnum):
 @cache
 def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> Native:
     """The shape, if all lanes of `mask`, which is not 0, may access `bytes` each in one window, and in `out` where address 0
-    would be on the host; UNKNOWN if not, or if it takes `translate` to tell: no fault is recorded.
+    would be on the host, where the window begins there, and where it ends; UNKNOWN if not, or if it takes `translate` to tell:
+    no fault is recorded.
 
-    a: the addresses; first: that of lane `low`, the lowest of `mask`. sums: for additions that wait (sums.py), to which
-    `out` also says where the window begins on the host, and ends.
+    a: the addresses; first: that of lane `low`, the lowest of `mask`. sums: for additions that wait (sums.py).
     What translate does for any lanes is shorter for those that lie together, as most do: two addresses tell of all.
     """
     slots = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "const": SLOT_CONST, "param": SLOT_PARAM}
@@ -385,27 +376,20 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
         host = u64(cta.shared)
         if not only_shared:
             slot = (first + base) >> SLOT_SHIFT
-            window = cta.launch.windows + slot
-            own = slot == SLOT_SHARED or slot == SLOT_LOCAL
-            if base != 0:
-                own = slot != base >> SLOT_SHIFT
+            own = (slot == SLOT_SHARED or slot == SLOT_LOCAL) if base == 0 else slot != base >> SLOT_SHIFT
             if own:
                 if not any_space:
                     return u32(Shape.UNKNOWN)
                 start = start | SHARED
             else:
-                if slot == 0 or slot >= cta.launch.slots:
-                    window = region(cta, first, site)
+                window = window_of(cta, first + base, site)
                 start = window.start - base
                 size = window.size
                 host = window.host
                 if writes:
                     if window.writable == 0:
                         return u32(Shape.UNKNOWN)
-                if sums:
-                    out[1] = ptr(host)
-                    out[2] = ptr(host + size)
-                elif base == 0:
+                if base == 0 and not sums:
                     give_way(cta.cluster, host, size, u32(writes))
         place = first - start
         if size < bytes or (first & (bytes - 1)) != 0:
@@ -427,14 +411,28 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
         store(a, at)
         accessed(w, mask, at, base, bytes, access, site)
         out[0] = ptr(host - start)
+        out[1] = ptr(host)
+        out[2] = ptr(host + size)
         return shape
 
     return Native(origin, f"origin_{NAMES[space]}_{bytes}_{access}{'_sums' if sums else ''}", inline=True)
 
 
-def matrix_space(space: str) -> Native:
-    """What translates the addresses of ldmatrix and stmatrix."""
-    return translate_shared if space == "shared" else translate_to_shared
+@cache
+def local_function(bytes: int, access: int) -> Native:
+    """The same of .local, where each lane has its own: SPREAD or UNKNOWN. places: what to add to `out`."""
+
+    def origin_local(w: ptr_to(Warp), mask: u32, a: U64, site: u32, out: ptr_to(ptr), places: ptr_to(u64)) -> u32:
+        size = w.cta.launch.local_bytes
+        if size < bytes or (mask & mask_bits((a > (size - bytes)) | ((a & (bytes - 1)) != 0))) != 0:
+            return u32(Shape.UNKNOWN)
+        store(a, places)
+        accessed(w, mask, places, SLOT_LOCAL << SLOT_SHIFT, bytes, access, site)
+        store(a + iota(U64) * size, places)
+        out[0] = w.local
+        return u32(Shape.SPREAD)
+
+    return Native(origin_local, f"origin_local_{bytes}_{access}", inline=True)
 
 
 # where the address is known or made here ----------------------------------------------------------------------------

@@ -13,12 +13,13 @@ from mmulator import hosts
 from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.errors import ExecutionFault, LaunchError, MmulatorError
 from mmulator.machine.backend import Request
-from mmulator.machine.compile.kernel import CompiledKernel
+from mmulator.machine.compile.compiled import CompiledKernel
 from mmulator.machine.compile.options import CompileOptions, in_clusters
-from mmulator.machine.cpu import Cpu, CpuModule, verified
+from mmulator.machine.cpu import Cpu, CpuModule
 from mmulator.machine.launch.arguments import Arguments, Buffer
 from mmulator.machine.launch.touched import Runs, Touched, runs_of, taken
 from mmulator.machine.spread.memory import Memory
+from mmulator.machine.text import Text
 from mmulator.source import Source
 
 Extent = tuple[int, int, int]
@@ -71,7 +72,7 @@ class Part:
 @lru_cache(maxsize=32)
 def _loaded(file: str, text: str) -> CpuModule:
     """A module of this process, whose variables nobody uses."""
-    return _CPU.load(verified(Source(file, text)))
+    return CpuModule(Text.load(Source(file, text)))
 
 
 def _kernel(package: Package, options: CompileOptions) -> CompiledKernel:

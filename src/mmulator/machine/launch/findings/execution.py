@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from mmulator.machine.compile.kernel import CompiledKernel
+from mmulator.machine.compile.compiled import CompiledKernel
 from mmulator.machine.launch.findings.context import Context
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident, ResidentCta

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mmulator.isa.effects import Memory
-from mmulator.machine.compile.kernel import CompiledKernel
+from mmulator.machine.compile.compiled import CompiledKernel
 from mmulator.machine.launch.arena import blank, pointer, untouched
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident

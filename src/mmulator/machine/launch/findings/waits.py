@@ -9,7 +9,7 @@ import numpy as np
 from mmulator.errors import ExecutionFault
 from mmulator.findings import Finding, Place
 from mmulator.isa.effects import Queue
-from mmulator.machine.compile.kernel import CompiledKernel
+from mmulator.machine.compile.compiled import CompiledKernel
 from mmulator.machine.launch.arena import pointer
 from mmulator.machine.launch.faults_mbarrier import likely, missing_text
 from mmulator.machine.launch.findings.context import Context, location, threads_text

@@ -1,0 +1,78 @@
+"""A module's text, verified: what a launch must know of it at once, its tree when somebody asks.
+
+Of a text that was verified before, by these files of the package, the store has the outline.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from mmulator.codegen.locks import Lock, no_fork
+from mmulator.codegen.sources import fingerprint
+from mmulator.codegen.store import store
+from mmulator.program.outline import Outline, as_data, of_data
+from mmulator.source import Source
+
+if TYPE_CHECKING:
+    from mmulator.ptx.tree import Module as Tree
+
+
+class Text:
+    """A verified module. known: its source is all of it, and no tree that somebody made."""
+
+    def __init__(self, source: Source, outline: Outline, tree: Tree | None = None, known: bool = True) -> None:
+        self.source, self.outline, self.known = source, outline, known
+        self._tree, self._lock = tree, Lock()
+
+    @classmethod
+    def load(cls, source: Source) -> Text:
+        """Raises what is wrong with it first."""
+        kept, key = store(), _key(source)
+        outline = _outline(kept.read(key) if kept and key else None, source)
+        if outline is not None:
+            return cls(source, outline)
+        text = cls.of(verified(source))
+        text.known = True
+        if kept and key:
+            kept.write(key, json.dumps(as_data(text.outline)).encode())
+        return text
+
+    @classmethod
+    def of(cls, tree: Tree) -> Text:
+        """Of a verified tree."""
+        with no_fork:
+            from mmulator.program.shared import outline_of
+        return cls(tree.source, outline_of(tree), tree, known=False)
+
+    @property
+    def tree(self) -> Tree:
+        with self._lock:
+            if self._tree is None:
+                self._tree = verified(self.source)
+            return self._tree
+
+
+def _key(source: Source) -> str:
+    own = fingerprint()
+    return own and hashlib.sha256(f"outline\0{own}\0{source.text}".encode(errors="surrogatepass")).hexdigest()
+
+
+def _outline(data: bytes | None, source: Source) -> Outline | None:
+    try:
+        return None if data is None else of_data(json.loads(data), source)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def verified(source: Source) -> Tree:
+    """The tree of a text. Raises what is wrong with it first."""
+    with no_fork:  # a forked child cannot wait for an import
+        from mmulator.ptx.parser import parse_module
+        from mmulator.ptx.verify import verify
+    tree = parse_module(source)
+    errors = verify(tree)
+    if errors:
+        raise errors[0]
+    return tree

@@ -1,0 +1,97 @@
+"""What a launch must know of a module's text besides code, as plain data: its kernels as they are declared, and its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from mmulator.isa.targets import Target
+from mmulator.ptx.declared import Parameter, SymbolReference, Variable
+from mmulator.source import Source, Span
+
+
+@dataclass(frozen=True)
+class Head:
+    """A kernel as it is declared. static_shared: bytes of shared memory that it and the functions that it reaches declare."""
+
+    name: str
+    params: tuple[Parameter, ...]
+    directives: Mapping[str, tuple[int | str, ...]]
+    static_shared: int
+
+
+@dataclass(frozen=True)
+class Outline:
+    """entries: the kernels, in order. variables: those of .global and .const, the functions' own behind the module's.
+    functions: names of those that are defined."""
+
+    version: tuple[int, int]
+    target: Target
+    entries: tuple[Head, ...]
+    variables: tuple[Variable, ...]
+    functions: tuple[str, ...]
+
+
+def as_data(outline: Outline) -> dict[str, Any]:
+    """What `of_data` takes, and JSON has."""
+    return {
+        "version": outline.version,
+        "target": (outline.target.number, outline.target.suffix),
+        "entries": [(e.name, [_row(p) for p in e.params], {**e.directives}, e.static_shared) for e in outline.entries],
+        "variables": [_row(v) for v in outline.variables],
+        "functions": outline.functions,
+    }
+
+
+def _row(item: Any) -> list[Any]:
+    """Fields in order: bytes as text, a span as its two ends."""
+    return [_plain(getattr(item, f.name)) for f in fields(item)]
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Span(start=start, end=end):
+            return start, end
+        case bytes():
+            return value.decode("latin-1")
+        case SymbolReference():
+            return _row(value)
+        case tuple():
+            return [_plain(v) for v in value]
+    return value
+
+
+def of_data(data: Mapping[str, Any], source: Source) -> Outline:
+    """The outline of a text. Raises LookupError, TypeError or ValueError for what is none."""
+
+    def span(ends: Any) -> Span:
+        start, end = ends
+        return Span(source, int(start), int(end))
+
+    def parameter(row: list[Any]) -> Parameter:
+        name, type, bits, shape, size, align, space, pointer, pointer_space, pointer_align, where = row
+        return Parameter(
+            name, type, bits, tuple(shape), size, align, space, pointer, pointer_space, pointer_align, span(where)
+        )
+
+    def reference(row: list[Any]) -> SymbolReference:
+        offset, size, symbol, addend, generic, mask, where = row
+        return SymbolReference(offset, size, symbol, addend, generic, mask, span(where))
+
+    def variable(row: list[Any]) -> Variable:
+        space, align, type, name, shape, vector, size, initial, symbols, linkage, attributes, where = row
+        return Variable(
+            space, align, type, name, tuple(shape), vector, size, None if initial is None else initial.encode("latin-1"),
+            tuple(map(reference, symbols)), linkage, tuple(attributes), span(where),
+        )  # fmt: skip
+
+    major, minor = data["version"]
+    return Outline(
+        (major, minor), Target(*data["target"]),
+        tuple(
+            Head(name, tuple(map(parameter, params)), {d: tuple(values) for d, values in directives.items()}, shared)
+            for name, params, directives, shared in data["entries"]
+        ),
+        tuple(map(variable, data["variables"])), tuple(data["functions"]),
+    )  # fmt: skip
