@@ -94,7 +94,7 @@ def write(e: Emitter, ins: Instruction) -> None:
         members(e, ins)
         fragment_elements(e, ins)
         if meaning.lanewise:
-            run(e, ins, meaning.function)
+            run(e, ins, meaning)
         else:
             meaning.function(e, ins)
     except MmulatorError as error:
