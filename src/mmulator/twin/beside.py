@@ -294,7 +294,7 @@ def put(plan: Plan, sides: int, row: Value, vectors: list[Value], number: int) -
     length = plan.length
     for which, order in enumerate(plan.order):
         for first in range(0, length, 16):
-            part = shuffled(lambda n: vectors[n], [divmod(k, 16) for k in order[first : first + 16]])
+            (part,) = shuffled(lambda n: vectors[n], [[divmod(k, 16) for k in order[first : first + 16]]])
             store(part, row + (which * a_chunk(plan, sides) + (number * length + first) * 4))
 
 
