@@ -54,19 +54,19 @@ def keep(name: str, code: bytes, links: Sequence[str] = (), level: int = 2) -> N
 class NamedLibrary(Library):
     """A Library found by its name, which says all of its text; that is written if there is none. It stays."""
 
-    def __init__(self, name: str, text: Callable[[], str], level: int = 2) -> None:
-        self.name, known = name, _libraries.get((name, level))
+    def __init__(self, name: str, text: Callable[[], str]) -> None:
+        self.name, known = name, _libraries.get(name)
         if known is not None:
             self.cached, self._objects = True, known._objects
             return
-        found = find(name, level)
+        found = find(name)
         if found is None:
-            code, cached = compile_object(text(), level)
-            keep(name, code, level=level)
+            code, cached = compile_object(text())
+            keep(name, code)
             found = Entry(code, cached=cached)
         self.cached = found.cached
-        self._load(found.code, level)
-        _libraries[name, level] = self
+        self._load(found.code, 2)
+        _libraries[name] = self
 
     def address(self, name: str) -> int:
         at = super().address(name)
@@ -74,7 +74,7 @@ class NamedLibrary(Library):
         return at
 
 
-_libraries: dict[tuple[str, int], NamedLibrary] = {}  # by name and level
+_libraries: dict[str, NamedLibrary] = {}
 _places: dict[int, tuple[str, str]] = {}  # library and function at an address
 
 
