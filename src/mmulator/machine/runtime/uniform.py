@@ -72,6 +72,7 @@ def load_function(space: str, size: int, count: int) -> Native:
     after a fault something may be loaded, which nobody sees."""
     element, slowly, bytes = _ELEMENT[size], _slowly(space, size, count), size * count
     shared, base, own_slot = space == "shared", _SLOT.get(space, 0) << SLOT_SHIFT, space in _SLOT
+    of_cluster = space == "shared::cluster"  # each block's at a place of its own
 
     def load_one(w: ptr_to(Warp), mask: u32, at: u64, dst: ptr_to(element), site: u32) -> None:
         if mask == 0:
@@ -86,6 +87,8 @@ def load_function(space: str, size: int, count: int) -> Native:
         else:
             slot = at >> SLOT_SHIFT
             strange = slot == SLOT_SHARED or slot == SLOT_LOCAL
+            if of_cluster:
+                strange = slot == slot
             if own_slot:
                 strange = at > OFFSET_MASK
             if not strange:
