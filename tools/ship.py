@@ -3,8 +3,9 @@
     python tools/ship.py FOLDER [LEVEL ...]
 
 writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py). The build of a wheel calls it (hatch_build.py).
-Which functions: those of the kernels of tests/kernels named here, plain and sanitized. What a kernel calls besides, its first
-user compiles. Nothing that is made here is run here.
+Which functions: those of the kernels of tests/kernels named here, plain, sanitized, and as workers of a Dask cluster run them.
+What a kernel calls besides, its first user compiles. Nothing that is made here is run here. Who edits the package meanwhile gets
+an error: nobody would use what was made of other files.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "tests" / "kernels" / "ptx"
 # Few that need most functions: kernels of the corpus together need five per cent more.
 CHOSEN = (
-    "hopper", "sync", "floats", "pipelines", "memory", "cluster", "tensor", "control_debug", "integer", "atomics",
+    "hopper", "sync", "floats", "pipelines", "memory", "cluster", "tensor", "control_debug", "integer", "atomics", "debug",
     "layernorm", "reductions_f16", "transpose_u8", "attention_causal_sm80", "attention_causal_sm90",
     "gemm_descriptor_bf16_sm90", "gemm_f64_sm80", "gemm_f16_f16acc_sm80", "gemm_w8_sm80", "gemm_tf32_sm80", "gemm_tf32_sm90",
     "gemm_e4m3_sm89", "gemm_bf16_bits_sm90",
@@ -76,11 +77,17 @@ def collect(level: str, kernels: Iterable[Path], options: Iterable[Any]) -> Coll
 
 
 def write(folder: Path, level: str) -> None:
-    from mmulator.codegen import shipped
+    from mmulator.codegen import shipped, sources
     from mmulator.machine.compile.options import DEFAULT, CompileOptions
+    from mmulator.machine.runtime.touched import TOUCHED
     from mmulator.machine.sanitizer.instrument import SANITIZE
 
-    collected = collect(level, [KERNELS / f"{name}.ptx" for name in CHOSEN], (DEFAULT, CompileOptions(events=SANITIZE)))
+    before = sources.fingerprint()
+    options = DEFAULT, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
+    collected = collect(level, [KERNELS / f"{name}.ptx" for name in CHOSEN], options)
+    sources.fingerprint.cache_clear()
+    if not before or before != sources.fingerprint():
+        raise SystemExit("files of the package changed while its object code was made: make it again (or none: MMULATOR_SHIP=0)")
     shipped.write(folder / f"{level}.bin", collected.entries)
 
 

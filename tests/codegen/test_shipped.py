@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from mmulator.codegen import named, shipped, sources
 from mmulator.codegen.shipped import LEVELS, Shipped, features, level_of
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
+from tools import ship
 
 ENTRIES = {
     (2, "one"): (b"code of one", ["two"]), (2, "two"): (b"the same", []), (0, "two"): (b"other code", []),
@@ -129,6 +131,38 @@ def test_a_first_start_compiles_nothing_that_came_with_the_package(tmp_path: Pat
         )
         assert done.returncode == 0, done.stderr
     assert len(list((tmp_path / "used").glob("*.o"))) == 3  # the kernel's own block; what a next start wants of text and kernel
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile", "never"])
+def test_objects_of_files_that_change_are_not_made(when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edited = tmp_path / "rules" / "0.py"
+    for folder in sources.FOLDERS:
+        (tmp_path / folder).mkdir()
+        for number in range(2):
+            (tmp_path / folder / f"{number}.py").write_text("")
+    monkeypatch.setattr(sources, "PACKAGE", tmp_path)
+    monkeypatch.setattr(sources, "_BEGUN", time.time() + 1)
+    made = ship.Collected()
+    made.keep("one", b"code")
+
+    def collect(*_: object) -> ship.Collected:
+        if when == "meanwhile":
+            edited.write_text("#")
+        return made
+
+    monkeypatch.setattr(ship, "collect", collect)
+    sources.fingerprint.cache_clear()
+    try:
+        if when == "before":  # this process may have read what was there before
+            os.utime(edited, (time.time() + 9,) * 2)
+        if when == "never":
+            ship.write(tmp_path, "level")
+        else:
+            with pytest.raises(SystemExit, match="changed while its object code was made"):
+                ship.write(tmp_path, "level")
+        assert (tmp_path / "level.bin").exists() == (when == "never")
+    finally:
+        sources.fingerprint.cache_clear()
 
 
 def test_an_installed_wheel_has_code_for_this_cpu() -> None:

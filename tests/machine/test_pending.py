@@ -25,6 +25,7 @@ from mmulator.machine.module import Module
 from mmulator.machine.runtime.control import exit_lanes
 from mmulator.machine.runtime.mbarrier import complete_part
 from mmulator.machine.runtime.pending import commit_group, covered, entry, has_room, issue, make_room, queue
+from mmulator.machine.runtime.renewal import begin_cluster
 from mmulator.machine.runtime.scheduler import run_clusters
 from mmulator.machine.runtime.waiting import sleep_at
 from mmulator.machine.state import ASYNC_GROUPS, COPIES, RESCHEDULE, AsyncGroup, Completes, Cta, Launch, Stop, Warp
@@ -204,6 +205,8 @@ def skip_block(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
 def asleep(blocks: dict[int, Native], seed: int, cluster: Extent, bytes: int) -> tuple[int, int]:
     """How a cluster ends whose warps all sleep at one mbarrier, which awaits so many bytes; and the barrier."""
     r = resident(blocks, seed, cluster)
+    function(begin_cluster, None, POINTER)(r.address)
+    r.grid.line.begin(1, taken=1)
     barrier = r.arena.view("shared0", np.uint64)[32:33]
     barrier[0] = word(1, 0, bytes, 0)
     ended = Stop.ASLEEP

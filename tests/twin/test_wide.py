@@ -10,14 +10,17 @@ import pytest
 
 from mmulator import Instruction
 from mmulator.codegen.loading import address
+from mmulator.errors import UnsupportedError
 from mmulator.instruction.execution import execute
 from mmulator.isa.form import Form
+from mmulator.isa.matrix import matrix_forms
+from mmulator.isa.targets import DEVICES
 from mmulator.layouts import fragment
 from mmulator.layouts.places import BY_REGISTER, operand_places
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.twin.fused import CORE_POINTERS, core_function
 from mmulator.twin.lines import OWN, coarse
-from mmulator.twin.places import scale_step
+from mmulator.twin.places import commutes, key_of, scale_step
 from mmulator.twin.plan import plan_for
 from mmulator.twin.threads import pointer, room
 from mmulator.twin.wide import chains, swaps, wide, wide_product, widens
@@ -105,6 +108,20 @@ def test_both_orientations_are_taken() -> None:
     assert swaps(form, 1, 1) and swaps(form, 4, 1) and not swaps(form, 1, 8) and not swaps(form, 4, 8)
     exact = next(form for form in forms.values() if str(form.atype) == "f64")
     assert not any(swaps(exact, rows, columns) for rows, columns, _ in SHAPES)
+
+
+def test_transposed_products_have_the_same_arithmetic() -> None:
+    mixed = 0
+    for form in matrix_forms():
+        if form.atype and commutes(form):
+            mixed += form.atype != form.btype
+            for device in DEVICES:
+                try:
+                    profile = profile_for(dot_key(form), device)
+                except UnsupportedError:
+                    continue
+                assert profile_for(key_of(form, True), device) == profile, (form, device)
+    assert mixed > 20
 
 
 def test_pieces_are_as_large_as_lie_together() -> None:

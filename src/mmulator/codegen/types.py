@@ -109,17 +109,17 @@ class Struct:
     """A C struct that Python and native code share: `fields` are (name, type) or (name, type, count).
 
     `offset[name]` in bytes, `size`; `numpy_dtype()` for the Python side. addresses: fields that hold some: the pointers, and
-    `functions`, integers that are addresses of code (references.py).
+    `functions`, integers that are addresses of code (references.py). align: of the whole, if its fields do not ask for more.
     """
 
     def __init__(
-        self, name: str, fields: Iterable[tuple[str, Any] | tuple[str, Any, int]], functions: Iterable[str] = ()
+        self, name: str, fields: Iterable[tuple[str, Any] | tuple[str, Any, int]], functions: Iterable[str] = (), align: int = 1
     ) -> None:
         self.name = name
         self.addresses = {*functions}
         self.fields: dict[str, tuple[Any, int]] = {}
         self.offset: dict[str, int] = {}
-        at = align = 0
+        at = 0
         for entry in fields:
             field_name, ty, count = entry if len(entry) == 3 else (*entry, 0)
             field_align = getattr(ty, "align", 8)
@@ -130,7 +130,7 @@ class Struct:
                 self.addresses.add(field_name)
             self.offset[field_name] = at
             at += ty.size * max(count, 1)
-        self.align = max(align, 1)
+        self.align = align
         self.size = -(-at // self.align) * self.align
 
     @cache  # noqa: B019  (structs live as long as the program)

@@ -231,7 +231,7 @@ def convert(ty: Ty, value: Any) -> Value:
     if ty.kind == "ptr" and source.kind == "ptr":
         return Value(b, ty, value.text)
     if value.text[0] not in "%@<sz" and ty.kind == source.kind == "int":
-        return constant(b, ty, int(value.text))
+        return constant(b, ty, int(value.text) if source.signed else int(value.text) % (1 << source.bits))
     match source.kind, ty.kind:
         case "int", "int":
             if ty.bits == source.bits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,8 +95,11 @@ def _check_alike(name: str, got: Array, want: Array, close: bool, file: str) -> 
         raise LaunchError(said + ": their bits cannot be compared", hint=hint)
 
 
-def compare(name: str, got: Array, want: Array, tolerance: Tolerance, accumulators: Sequence[Accumulator] = ()) -> Comparison:
-    """Bits, then values. Arrays are of one shape; `want` may be the raw bits of `got`'s dtype."""
+def compare(
+    name: str, got: Array, want: Array, tolerance: Tolerance, accumulators: Callable[[], Sequence[Accumulator]] = tuple
+) -> Comparison:
+    """Bits, then values. Arrays are of one shape; `want` may be the raw bits of `got`'s dtype. accumulators: those of the
+    kernel's matrix instructions, asked for if bits differ."""
     got, want = np.ascontiguousarray(got), np.ascontiguousarray(want)
     raw = want.dtype.itemsize == got.dtype.itemsize and want.dtype.kind in "Vu"
     want = want.view(got.dtype) if raw and want.dtype != got.dtype else want
@@ -115,7 +118,7 @@ def compare(name: str, got: Array, want: Array, tolerance: Tolerance, accumulato
     first = tuple(int(i) for i in np.unravel_index(int(np.argmax(shown)), got.shape))
     return Comparison(
         name, got.size, wrong, first, got[first].item(), want[first].item(), worst, not beyond.any(), int(beyond.sum()),
-        _histogram(steps[different & ~specials]), int(specials.sum()), where_wrong(shown, accumulators), largest,
+        _histogram(steps[different & ~specials]), int(specials.sum()), where_wrong(shown, accumulators()), largest,
     )  # fmt: skip
 
 

@@ -48,15 +48,14 @@ import tomllib
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmulator.demangle import choose, readable
 from mmulator.errors import LaunchError, MmulatorError
-from mmulator.isa.form import Form
 from mmulator.jobs import sanitized, suppressions
 from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, check_expectation, compare
 from mmulator.jobs.inputs import (
@@ -78,6 +77,9 @@ from mmulator.machine.launch.report import Report
 from mmulator.machine.launch.watch import Watched
 from mmulator.machine.module import CPU, Kernel, Module
 from mmulator.machine.variables import Variables
+
+if TYPE_CHECKING:
+    from mmulator.isa.form import Form
 
 Progress = Callable[[str, int, int], None]
 SLICE = 16  # instructions of a warp's turn at most, where a proof is looked for
@@ -289,7 +291,7 @@ def run_job(
     written = {name: a for name, a in arrays.items() if name in outputs or _digest(a) != before[name]}
     if job.expect is None:
         return JobResult(report, [], written, shown, judged=judged)
-    held = accumulators(_matrix_forms(module, kernel))
+    held = cache(lambda: accumulators(_matrix_forms(module, kernel)))
     comparisons = [compare(name, arrays[name], want, job.expect.tolerance, held) for name, want in job.expect.arrays.items()]
     missing = tuple(name for name in written if name not in job.expect.arrays)
     return JobResult(report, comparisons, written, shown, missing, judged)

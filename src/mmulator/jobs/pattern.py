@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import MmulatorError
-from mmulator.isa.form import Form
+
+if TYPE_CHECKING:
+    from mmulator.isa.form import Form
 
 Array = NDArray[Any]
 _FEW = 6  # wrong elements that are listed one by one

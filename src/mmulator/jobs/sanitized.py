@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.driver.seeds import reasons
 from mmulator.errors import ExecutionFault, MmulatorError, must_be
 from mmulator.findings import Finding, at_places, counted, places, union
 from mmulator.jobs.suppressions import Suppression, sorted_out
@@ -216,6 +215,8 @@ def _doubts(kernel: Kernel, errors: int) -> Iterator[str]:
     """What else it may come from."""
     if errors > 1:
         yield f"; it may come from another of the {errors} errors"
+    from mmulator.driver.seeds import reasons
+
     for instruction, why in reasons(kernel):
         yield f"; {instruction.mnemonic} at line {instruction.span.line} {why}"
 

@@ -110,6 +110,10 @@ Callee = Struct("Callee", [("entry", i32), ("cycle", u32), ("offset", u32), ("st
 # the order of their numbers.
 Line = Struct("Line", [("next", u64), ("clusters", u64), ("first", u64), ("last", u64), ("order", ptr_to(u64))])
 
+# What one of several workers has taken of them and not begun yet: it begins neighbours one after the other, since their
+# memory mostly lies side by side, and two cores that write side by side wait for each other. most: at once, while many are left.
+Share = Struct("Share", [("next", u64), ("end", u64), ("most", u64), ("workers", u64)])
+
 Launch = Struct(
     "Launch",
     [
@@ -155,8 +159,8 @@ Launch = Struct(
 # A barrier in use. arrived: threads, as its count has them; came: threads that have executed it.
 Barrier = Struct("Barrier", [("arrived", u32), ("came", u32), ("count", u32), ("pending", u32), ("red", u32)])
 
-# Memory of a resident cluster that each new cluster finds alike: a copy of `fresh`, or zeros where that is null.
-Span = Struct("Span", [("at", ptr), ("fresh", ptr), ("bytes", u64)])
+# Memory of a resident cluster that each new cluster finds as zeros.
+Span = Struct("Span", [("at", ptr), ("bytes", u64)])
 
 
 class TransferKind(IntEnum):
@@ -198,7 +202,6 @@ STAGING = 1 << 18  # bytes of a cluster for what was read from shared memory and
 
 HINTS = 128  # the regions that instructions, by their sites modulo this, met last
 
-# What one worker runs: CTAs that may wait for each other, and for each other's operations.
 # What `red` adds to an array of counters, word by word, and has not added to memory yet (runtime/sums.py).
 PART, PARTS = 128, 64  # bytes that a bit stands for, and bits
 Sums = Struct("Sums", [
@@ -207,6 +210,7 @@ Sums = Struct("Sums", [
     ("words", u32, PART * PARTS // 4),
 ])  # fmt: skip
 
+# What one worker runs: CTAs that may wait for each other, and for each other's operations.
 Cluster = Struct("Cluster", [
     ("launch", ptr_to(Launch)),
     ("ctas", ptr),
@@ -218,30 +222,31 @@ Cluster = Struct("Cluster", [
     ("left", i64), ("rest", i64),  # blocks of code until the worker looks up; until the turn of a warp is over, 0 between turns
     ("spans", ptr_to(Span)),
     ("span_count", u32),
-    ("stale", u32),  # another cluster has run here before
     ("begun", u32),
     ("finished", u32),  # clusters that ended here, and that this one cancelled, since Python looked
     ("cta_count", u32), ("warp_count", u32),
     ("seeded", u32), ("seed", u32),  # whether a seed chooses who is first, and the seed modulo the warps
+    # of a cluster that begins all zeros, from here to `hints`
     ("next_warp", u32),  # whose turn is first
     ("turn", u32), ("running", u32), ("asleep", u32), ("done", u32),  # of this round: turns that are over, and how they ended
+    ("rounds", u64),
+    ("turns", u64),  # that the seed has made shorter
+    ("patience", u32),  # times that nobody could go on and waits timed out, since something was completed
+    ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; how often it was complete
+    ("stalled", u32),  # of a sanitized launch: its threads run, and nothing will ever change
     ("hints", u32, HINTS),
     ("movers", ptr_to(ptr)),  # of each kind of transfer the native function (warp, transfer, first unit, end) that does the work
     # of these units, and returns how many bytes that completes
     ("transfers", ptr), ("under_way", u32), ("newest", u64),  # a table of TRANSFERS; how many are under way; were issued
     ("order", u8, TRANSFERS),  # entries of the table: those under way, then the free ones
     ("staging", ptr), ("staging_used", u64), ("staged", u32),  # bytes, and transfers whose source is there
-    ("rounds", u64),
     ("flips", u64),  # phases of mbarriers that were completed
-    ("patience", u32),  # times that nobody could go on and waits timed out, since something was completed
     ("tries", u32), ("print", u64), ("noise", u64), ("heard", u64),  # runtime/standstill.py
     ("others", u32),  # whether other clusters of the grid are not over
     ("accounts", ptr), ("account_count", u32),  # a table of ACCOUNTS; how many are in use
-    ("arrived", u32), ("generation", u32),  # of barrier.cluster: threads that arrived; how often it was complete
-    ("stalled", u32),  # of a sanitized launch: its threads run, and nothing will ever change
     ("sanitizer", ptr),  # of a sanitized launch: a SanitizedCluster, or null
-    ("turns", u64),  # that the seed has made shorter
     ("packs", ptr),  # a Packs, of the worker that runs it
+    ("share", ptr_to(Share)),  # of that worker, or null
     ("sums", ptr_to(Sums)),
 ])  # fmt: skip
 
@@ -267,11 +272,12 @@ Cta = Struct("Cta", [
     ("tiles", ptr),
     ("tile_memory", ptr),
     ("scratch", ptr),
+    ("shared_base", u64),  # address of its first byte of shared memory
+    ("rank", u32),  # in its cluster
     ("ctaid", u32, 3),
     ("linear", u32),
-    ("rank", u32),  # in its cluster
-    ("shared_base", u64),  # address of its first byte of shared memory
     ("live_threads", u32),
+    # from here on a CTA begins all zeros
     ("register_pool", u32),  # registers of a thread that warps have released by setmaxnreg
     ("fault", u32),  # FaultKind
     ("fault_site", u32),
@@ -280,6 +286,7 @@ Cta = Struct("Cta", [
     ("fault_address", u64),
     ("fault_bytes", u32),
     ("fault_words", u64, 8),  # what else a fault of an instruction knows, as its chapter says
+    ("open_barriers", u32),  # a bit for each that a thread has come to since it was last complete
     ("barriers", Barrier, NUM_BARRIERS),
 ])  # fmt: skip
 
@@ -313,10 +320,12 @@ Queue = Struct("Queue", [
     ("due", u64),  # wgmma: those before it are to be carried out with the last of a straight line, 0 for none
 ])  # fmt: skip
 
-# cp.async: what the lanes of a warp copy with one instruction. mask: 0 for cp.async.mbarrier.arrive, which copies nothing
+# cp.async: what the lanes of a warp copy with one instruction. mask: 0 for cp.async.mbarrier.arrive, which copies nothing; else
+# which lanes do, or with `rows` all: each eight a line of 128 bytes to row_target, whose chunks of 16 the bits `turn` exchange
 CopyEntry = Struct("CopyEntry", [
     ("operation", Operation),
-    ("mask", u32), ("bytes", u32), ("source", ptr, 32), ("target", ptr, 32), ("valid", u8, 32),
+    ("mask", u32), ("bytes", u32), ("rows", u32), ("row_source", ptr, 4), ("row_target", ptr, 4), ("turn", u64, 4),
+    ("source", ptr, 32), ("target", ptr, 32), ("valid", u8, 32),
 ])  # fmt: skip
 
 WgmmaTable = Struct("WgmmaTable", [
@@ -385,41 +394,47 @@ WGMMA = Kind("wgmma", 1, WgmmaEntry, 64, 2)
 KINDS = (COPIES, WGMMA)
 
 Warp = Struct("Warp", [
-    ("cta", ptr_to(Cta)),
-    ("regs", ptr),
-    ("local", ptr),
+    # what each cluster finds as new (runtime/renewal.py)
     ("lane_pc", i32.vec(32)),
     ("lane_frame", u32.vec(32)),
-    ("sync_pc", i32.vec(32)), ("sync_next", i32.vec(32)),  # bar.warp.sync that a lane last waited at, and the block behind it
-    ("sync_members", u32.vec(32)),  # its mask
-    ("stack", u32.vec(32)),  # stack pointer of alloca, an offset in local memory
-    ("tid_x", u32.vec(32)),
-    ("tid_y", u32.vec(32)),
-    ("tid_z", u32.vec(32)),
-    ("bar_result", u32.vec(32)),  # of the barrier that last released a lane
     ("live", u32),  # lanes that exist and have not exited
     ("waiting", u32),  # lanes that wait for others, or for something that is pending
     ("held", u32),  # of those that wait: for lanes of this warp
     ("at_barrier", u32),
-    ("bar_lanes", u32, NUM_BARRIERS),
-    ("bar_came", u32, NUM_BARRIERS),  # lanes that came to a barrier with a count, while others of the warp have not
-    ("index", u32),
     ("pc", i32),
     ("frame", u32),
     ("turns", u32),
     ("asleep", u32),  # lanes that came to a nanosleep since the last choice
-    ("queues", Queue, len(KINDS)),
-    ("bulk_groups", u64, 32),  # bulk async-groups that a lane has committed
+    ("bar_lanes", u32, NUM_BARRIERS),
+    ("bar_came", u32, NUM_BARRIERS),  # lanes that came to a barrier with a count, while others of the warp have not
     ("awaits", u64),  # where the mbarrier is at which lanes sleep, on the host; 0: nowhere, 1: several
     ("polls", u64),  # waits for mbarriers that were executed
     ("napping", u32),  # lanes that sleep at an mbarrier, whose wait may end early
-    ("naps_at", u64, 32), ("naps_for", u32),  # where the mbarrier of each is, on the host; the parities that are to be over
+    ("naps_for", u32),  # the parities that are to be over
     ("timed_out", u32),  # lanes whose wait is to say that its time is over
-    ("cluster_came", u32), ("cluster_generation", u32.vec(32)),  # barrier.cluster: lanes that have arrived, not waited; when
-    ("registers", u32),  # of a thread, by setmaxnreg
+    ("cluster_came", u32),  # barrier.cluster: lanes that have arrived, not waited
     ("register_steps", u32), ("register_step", u32),  # how many setmaxnreg were executed; the last: twice its count, 1 for inc
     ("retired", u64),  # operations of wgmma whose results are in the registers
-])  # fmt: skip
+    ("registers", u32),  # of a thread, by setmaxnreg
+    ("used", u32),  # 1 if something of the following may have been written, or of the queues: mostly nothing was
+    ("sync_members", u32.vec(32)),  # mask of the bar.warp.sync that a lane last waited at
+    ("bar_result", u32.vec(32)),  # of the barrier that last released a lane
+    ("bulk_groups", u64, 32),  # bulk async-groups that a lane has committed
+    ("stack", u32.vec(32)),  # stack pointer of alloca, an offset in local memory
+    # what stays, and what means nothing until it is written: it is asked for only of lanes that a mask above names
+    ("cta", ptr_to(Cta)),
+    ("regs", ptr),
+    ("local", ptr),
+    ("index", u32),
+    ("lanes", u32),  # that are threads
+    ("tid_x", u32.vec(32)),
+    ("tid_y", u32.vec(32)),
+    ("tid_z", u32.vec(32)),
+    ("queues", Queue, len(KINDS)),
+    ("sync_pc", i32.vec(32)), ("sync_next", i32.vec(32)),  # bar.warp.sync that a lane last waited at, and the block behind it
+    ("naps_at", u64, 32),  # where the mbarrier is at which a lane naps, on the host
+    ("cluster_generation", u32.vec(32)),  # of barrier.cluster, when a lane arrived
+], align=64)  # fmt: skip
 
 # An accumulator in flight. live: warps whose registers it is ahead of; last, site: newest operation in it.
 Tile = Struct("Tile", [("live", u32), ("site", u32), ("last", u64), ("table", ptr_to(WgmmaTable)), ("frame", u64, 4)])

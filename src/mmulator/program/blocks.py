@@ -105,7 +105,7 @@ class Here(IntEnum):
     MASK = 3  # those of a member mask that is not known here
 
 
-def _partners(ins: Instruction) -> Here:
+def partners(ins: Instruction) -> Here:
     """What an instruction asks for. Lanes of a warpgroup that have exited are checked where it issues."""
     match ins.effects.together:
         case Together.WARP:
@@ -190,12 +190,12 @@ class _Splitter:
         around = self.current if guarded else None
         if guarded:
             self.guard(ins)
-        if sync and (self.begins(ins, effects) or self.together < _partners(ins)):
+        if sync and (self.begins(ins, effects) or self.together < partners(ins)):
             # a wait is tried again from the start of its block: nothing may stand before it
             if self.current.body or self.current.after:
                 self.fall()
             self.current.sync = True
-            self.together = _partners(ins) if _partners(ins) is not Here.MASK else Here.SOME
+            self.together = partners(ins) if partners(ins) is not Here.MASK else Here.SOME
         if effects.ends is Ends.WAIT and not sync and (self.current.body or self.current.after):
             self.fall()  # it is tried again from the start of its block
         if special:

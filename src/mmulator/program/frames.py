@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 from mmulator.errors import must_be
 from mmulator.isa.effects import Ends
@@ -12,18 +13,24 @@ from mmulator.program.addresses import HEADER_BYTES
 from mmulator.program.blocks import Block, FunctionBlocks
 from mmulator.program.uses import CARRY, pinned_by, uses_and_defs
 
+WORD = 8  # bytes that a uniform register has
+LINE = 64  # bytes of a line of the cache: vectors begin with one, and small registers share one
+
 
 @dataclass(frozen=True)
 class Frame:
     """slots: register -> byte offset in the frame, for registers that live across blocks. live_out: per block index.
 
-    bytes: size of the frame, header included.
+    bytes: size of the frame, header included. uniform: registers that are one value (uniform.py); words: where those of them lie
+    that live across blocks.
     """
 
     slots: dict[str, int]
     live_out: dict[int, frozenset[str]]
     bytes: int
     types: dict[str, str]
+    uniform: frozenset[str] = frozenset()
+    words: dict[str, int] = field(default_factory=dict)
 
 
 def slot_bytes(type_name: str) -> int:
@@ -38,7 +45,7 @@ def block_uses_defs(block: Block) -> tuple[set[str], set[str], set[str]]:
     writes: set[str] = set()
     touched: set[str] = set()
 
-    def step(uses: set[str], defs: set[str]) -> None:
+    def step(uses: AbstractSet[str], defs: AbstractSet[str]) -> None:
         reads.update(uses - writes)
         writes.update(defs)
         touched.update(uses, defs)
@@ -102,9 +109,15 @@ def state_of(register: str) -> str:
     return register + "?"
 
 
-def allocate(function: FunctionBlocks, live: Liveness | None = None, doubtful: frozenset[str] = frozenset()) -> Frame:
+def allocate(
+    function: FunctionBlocks,
+    live: Liveness | None = None,
+    doubtful: frozenset[str] = frozenset(),
+    uniform: frozenset[str] = frozenset(),
+) -> Frame:
     """Slots: registers of one size whose block ranges do not meet share one. Doubtful registers have a second one, like a
-    predicate's, that lives as long: `state_of` them."""
+    predicate's, that lives as long: `state_of` them. Uniform registers have a word each and share none, as lanes that are apart
+    would meet in it."""
     types = {**function.function.registers, CARRY: "pred"}
     for parameter in (*function.function.params, *function.function.returns):
         if parameter.space == "reg":
@@ -123,14 +136,25 @@ def allocate(function: FunctionBlocks, live: Liveness | None = None, doubtful: f
         if parameter.space == "reg":
             pinned.add(parameter.name)
     pinned = both(pinned)
-    slots = _assign(blocks, live_in, live_out, pinned, types)
+    uniform = uniform - pinned
+    slots = _assign(blocks, [s - uniform for s in live_in], [s - uniform for s in live_out], pinned, types)
     total = max((offset + slot_bytes(types[r]) for r, offset in slots.items()), default=HEADER_BYTES)
+    first = -(-total // WORD) * WORD
+    words = {r: first + WORD * n for n, r in enumerate(sorted(uniform & set().union(*live_in, *live_out), key=_by_number))}
+    total = first + WORD * len(words)
     return Frame(
         slots,
         {b.index: frozenset(live_out[n] | (pinned & both(live.facts[n][2]))) for n, b in enumerate(blocks)},
         -(-total // 128) * 128,
         types,
+        uniform,
+        words,
     )
+
+
+def _by_number(name: str) -> tuple[int, str]:
+    """As compilers number registers: those of one after the other are loaded together."""
+    return len(name), name
 
 
 def _assign(
@@ -157,10 +181,10 @@ def _assign(
                 still.append((end, other))
         active = still
         size = slot_bytes(types[r])
-        if free[size]:
-            slots[r] = free[size].pop()
-        else:
-            slots[r] = at
-            at += max(size, 64) if size >= 64 else size
+        if not free[size]:
+            room = -(-size // LINE) * LINE
+            free[size] += range(at + room - size, at - 1, -size)
+            at += room
+        slots[r] = free[size].pop()
         active.append((high, r))
     return slots

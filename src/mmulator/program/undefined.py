@@ -91,7 +91,7 @@ def doubt(function: FunctionBlocks, live: Liveness) -> Doubt:
     return Doubt(spread({*unwritten}, True), spread(set(), True), spread({*unwritten}, False))
 
 
-def _doubt(flow: Flow, ins: Instruction, uses: set[str], found: set[str], own: set[str], loads: bool) -> bool:
+def _doubt(flow: Flow, ins: Instruction, uses: frozenset[str], found: set[str], own: set[str], loads: bool) -> bool:
     """own: names of a kernel's parameters. loads: memory may have no value."""
     if ins.guard is not None and ins.guard[0].name in found:
         return True

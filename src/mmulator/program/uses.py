@@ -19,8 +19,16 @@ def registers_of(operand: Operand) -> Iterator[str]:
             yield o.name
 
 
-def uses_and_defs(ins: Instruction) -> tuple[set[str], set[str]]:
+def uses_and_defs(ins: Instruction) -> tuple[frozenset[str], frozenset[str]]:
     """Registers that an instruction reads and those it writes. A guarded write reads too: the old value may stay."""
+    found = ins.accessed
+    if found is None:
+        found = _uses_and_defs(ins)
+        object.__setattr__(ins, "accessed", found)  # it is asked many times
+    return found
+
+
+def _uses_and_defs(ins: Instruction) -> tuple[frozenset[str], frozenset[str]]:
     uses: set[str] = set()
     defs: set[str] = set()
     effects = ins.effects
@@ -44,7 +52,7 @@ def uses_and_defs(ins: Instruction) -> tuple[set[str], set[str]]:
     if ins.guard is not None:
         uses.add(ins.guard[0].name)
         uses |= defs
-    return uses, defs
+    return frozenset(uses), frozenset(defs)
 
 
 def accesses(ins: Instruction) -> Iterator[tuple[str, Operand]]:

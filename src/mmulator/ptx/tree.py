@@ -207,6 +207,7 @@ class Instruction:
     operands: as written. A call has (Arguments results, callee, Arguments arguments[, prototype]).
     guard: (predicate register, negated) or None. mnemonic_span: the opcode with its modifiers.
     made_from: the instruction as written, of which a rewrite (program/as_ptxas) made this one; None of one that is written.
+    accessed: what program/uses.py found out, once.
     """
 
     opcode: str
@@ -217,6 +218,7 @@ class Instruction:
     span: Span
     mnemonic_span: Span
     made_from: Instruction | None = None
+    accessed: tuple[frozenset[str], frozenset[str]] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def form(self) -> Form:

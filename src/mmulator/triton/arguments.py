@@ -13,7 +13,7 @@ from typing import Any
 from mmulator.driver import Region
 from mmulator.errors import InternalError, LaunchError, UnsupportedError, shown
 from mmulator.layouts.tensormap.fields import BYTES as MAP_BYTES
-from mmulator.ptx.tree import Parameter
+from mmulator.ptx.declared import Parameter
 from mmulator.triton import descriptors
 from mmulator.triton.arrays import ArrayPointer, stand_in
 from mmulator.triton.descriptors import Map, Meta, Path, Pending, Slot

@@ -23,10 +23,10 @@ from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u64
 from mmulator.isa.form import Form
 from mmulator.layouts import fragment
 from mmulator.layouts.places import BY_LANE
-from mmulator.numerics.profiles import dot_key
 from mmulator.twin.beside import COLUMNS, beside_for
 from mmulator.twin.fused import CORE_POINTERS
 from mmulator.twin.lines import lines_function, registers_function
+from mmulator.twin.places import key_of
 from mmulator.twin.product import call_dot, call_pack
 from mmulator.twin.threads import pointer, room, split, worth
 from mmulator.twin.twin import Twin, twin_for
@@ -128,14 +128,15 @@ class Batch:
 @lru_cache(maxsize=1024)
 def batch_of(form: Form, device: str, shared: str, many: bool) -> Batch:
     """shared: the operand, `a` or `b`, that all products have; or neither. many: whether there are some more than a few."""
-    twin = twin_for(dot_key(form), device)
     high = 1 << 10
     swap = swaps(form, high if shared == "b" else 1, high if shared == "a" else 1)
+    key = key_of(form, swap)
+    twin = twin_for(key, device)
     first, second = ("b", "a") if swap else ("a", "b")
     m, n, k = (form.n, form.m, form.k) if swap else (form.m, form.n, form.k)
     together = max(1, WIDTH // n) if shared == first else 1
     sides = COLUMNS // n if many and together == 1 and n in (16, 32) else 1
-    beside = beside_for(dot_key(form), device, sides) if sides > 1 else None
+    beside = beside_for(key, device, sides) if sides > 1 else None
     if beside is None:
         sides = 1
     else:

@@ -33,6 +33,8 @@ from mmulator.codegen.ops import (
     maximum,
     minimum,
     null,
+    reduce_max,
+    select,
     shuffle,
     stack,
     store,
@@ -42,7 +44,7 @@ from mmulator.codegen.types import boolean, f32, i32, i64, ptr, ptr_to, u32
 from mmulator.codegen.values import Value
 from mmulator.numerics.profiles import DotKey, profile_for
 from mmulator.twin.lines import shuffled
-from mmulator.twin.pack import RAW, Decoded, any_special, largest_of, transpose16
+from mmulator.twin.pack import RAW, Decoded, any_special, transpose
 from mmulator.twin.plan import A_BIAS, B_BIAS, ROWS, Plan, plan_for
 from mmulator.twin.slow import after_function, exact_vector, is_tiny, load_function, store_function
 from mmulator.twin.tile import BYTES, OUTLINED, B, F, I, Row, Slots, U, rounded
@@ -113,39 +115,57 @@ def chunk_function(plan: Plan, sides: int, name: str) -> Native:
     # where product j of a chunk lies in B: begin + step * j for an even j, and one further for the next
     begin, step = (order[1][0] if len(order) > 1 else 0), order[0][2] // 2
 
+    def look(largest: Slots, rows: list[Rows], panel: Value, j: Value, u: int) -> None:
+        codes = load(BYTES, panel + (j * step + u) * B_ROW, COLUMNS * 4)
+        for n, row in enumerate(rows):
+            largest.put_one(n, row.look(j + u, codes, largest.get_one(n)))
+
+    def multiply(rows: list[Rows], panel: Value, j: Value, u: int, piece: range) -> None:
+        for v in piece:
+            value = load(F, panel + (j * step + u) * B_ROW, 16 * 4 * v)
+            for row in rows:
+                row.add_to(v, j + u, value)
+
+    def put_by(rows: list[Rows]) -> None:
+        for row in rows:
+            row.put_by()
+
     def chunk(
         a: ptr, stride: i64, b: ptr, header: ptr_to(i32), which: i64, state: ptr_to(f32), rows: i64, tiny: ptr_to(u32)
     ) -> None:
         a = a + which * a_chunk(plan, sides)
         panel = b + which * (begin * B_ROW)
         last = rows - 1
+        largest = Slots([Row.lowest(plan, BYTES)] * 2)
+        lines = [Rows(plan, a + stride * i, state, sides) for i in [i64(0), minimum(i64(1), last)]]
+        for j in range(i64(0), i64(length), 2):
+            for u in unrolled(2):
+                look(largest, lines, panel, j, u)
         for r in range(i64(0), rows, 2):
             at = [r, minimum(r + 1, last)]
             pair = [Rows(plan, a + stride * i, state + COLUMNS * i, sides) for i in at]
-            largest = Slots([Row.lowest(plan, BYTES)] * 2)
-            for j in range(i64(0), i64(length), 2):
-                for u in unrolled(2):
-                    codes = load(BYTES, panel + (j * step + u) * B_ROW, COLUMNS * 4)
-                    for n in unrolled(2):
-                        largest.put_one(n, pair[n].look(j + u, codes, largest.get_one(n)))
+            following = [Rows(plan, a + stride * i, state, sides) for i in [minimum(r + 2, last), minimum(r + 3, last)]]
             lost = header[1] != 0
             for n in unrolled(2):
                 bias = pair[n].header[1] + header[0] if plan.relative else None
                 lost = lost | pair[n].align(largest.get_one(n), bias) | (tiny[at[n]] != 0) | (pair[n].header[0] != 0)
-            if ~lost:
+            largest.put([Row.lowest(plan, BYTES)] * 2)
+            if lost:
+                for j in range(i64(0), i64(length), 2):
+                    for u in unrolled(2):
+                        look(largest, following, panel, j, u)
+            else:
                 for row in pair:
                     row.start()
                 for first in unrolled(0, length, HALF):
                     if first:
-                        for row in pair:
-                            row.put_by()
+                        put_by(pair)
                     for piece in pieces:
                         for j in range(i64(first), i64(min(first + HALF, length)), 2):
                             for u in unrolled(2):
-                                for v in piece:
-                                    value = load(F, panel + (j * step + u) * B_ROW, 16 * 4 * v)
-                                    for row in pair:
-                                        row.add_to(v, j + u, value)
+                                multiply(pair, panel, j, u, piece)
+                                if piece == pieces[-1]:
+                                    look(largest, following, panel, j, u)
                 results = [row.finish() for row in pair]
                 if plan.wide_sum or plan.may_overflow:
                     lost = any_lane(pair[0].overflow | pair[1].overflow)
@@ -232,7 +252,7 @@ def pack_a_function(plan: Plan, sides: int, name: str) -> Native:
                 line = cast_ptr(ty, raw) + (m * s + i) * lda
                 parts.append([decoded(plan, plan.a, ty, line + step, plan.k - step) for step in steps])
             everything = together(parts)
-            top = largest_of(everything) if plan.relative else None
+            top = largest_of(sizes_of(*everything)) if plan.relative else None
             for s in unrolled(sides):
                 put(plan, sides, at, [d.value for d in parts[s]], s)
             put(plan, sides, at, [row_codes(row, top) for row in zip(*parts)], sides)
@@ -243,6 +263,18 @@ def pack_a_function(plan: Plan, sides: int, name: str) -> Native:
                 header[1] = top if plan.relative else i32(0)
 
     return Native(pack_a, name)
+
+
+def sizes_of(first: Decoded, *more: Decoded) -> Value:
+    """Lanes of the largest exponents of finite non-zero elements; -999 where there are none."""
+    lanes = select(first.zero | first.special, I(-999), first.exponent)
+    return maximum(lanes, sizes_of(*more)) if more else lanes
+
+
+def largest_of(sizes: Value) -> Value:
+    """The largest of them, 0 if there is none."""
+    top = reduce_max(sizes)
+    return select(top == -999, i32(0), top)
 
 
 def together(lists: list[list[Any]]) -> list[Any]:
@@ -262,7 +294,7 @@ def put(plan: Plan, sides: int, row: Value, vectors: list[Value], number: int) -
     length = plan.length
     for which, order in enumerate(plan.order):
         for first in range(0, length, 16):
-            part = shuffled(lambda n: vectors[n], [divmod(k, 16) for k in order[first : first + 16]])
+            (part,) = shuffled(lambda n: vectors[n], [[divmod(k, 16) for k in order[first : first + 16]]])
             store(part, row + (which * a_chunk(plan, sides) + (number * length + first) * 4))
 
 
@@ -291,22 +323,22 @@ def pack_b_function(plan: Plan, name: str) -> Native:
                 for j in unrolled(16):
                     at = [raw + pitch * ((group + g) * 16 + j) + start * 4 for g in range(at_once)]
                     columns.append(joined([load(u32.vec(min(16, words)), x) for x in at]))
-                across = transpose16(columns)
+                across = transpose(columns)
                 for g in unrolled(at_once):
                     for w in unrolled(min(16, words)):
                         lines.append([group + g, start + w, across[g * min(16, words) + w]])
         room = stack(u32, words * COLUMNS)
         for v, w, vector in lines:
             store(vector, room, w * COLUMNS + 16 * v)
-        top = i32(-999)
+        top = i32(0)
         if plan.relative:
+            sizes = I(-999)
             for w in range(i64(0), i64(words)):
                 for v in unrolled(4):
                     word = load(U, room, w * COLUMNS + 16 * v)
                     for e in unrolled(each):
-                        top = maximum(top, Decoded(plan.b, element(word, e, bits), plan.emin(plan.b)).largest())
-            if top == -999:
-                top = i32(0)
+                        sizes = maximum(sizes, sizes_of(Decoded(plan.b, element(word, e, bits), plan.emin(plan.b))))
+            top = largest_of(sizes)
         lost = boolean(0)
         for w in range(i64(0), i64(words)):
             four = [load(U, room, w * COLUMNS + 16 * v) for v in range(4)]

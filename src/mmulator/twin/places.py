@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from mmulator.isa.form import Form
 from mmulator.layouts import element_of, fragment, scales, sparse
 from mmulator.layouts.places import BY_REGISTER, operand_places, register_elements
 from mmulator.lazy import cached_property
-from mmulator.numerics.profiles import dot_key
+from mmulator.numerics.profiles import DotKey, dot_key
 from mmulator.twin.product import IndexTable, Piece, ProductTable, mma_function
 from mmulator.twin.twin import Twin, twin_for
 
@@ -46,7 +46,13 @@ def plain_pieces(form: Form, name: str) -> tuple[Piece, Index]:
 
 def commutes(form: Form) -> bool:
     """Whether the transposed product, B' A', has the same sums."""
-    return not (form.sparse or form.block_scale) and form.atype == form.btype and str(form.atype) != "f64"
+    return not (form.sparse or form.block_scale) and str(form.atype) != "f64"
+
+
+def key_of(form: Form, swap: bool) -> DotKey:
+    """The arithmetic of a form's product, or of the transposed one."""
+    key = dot_key(form)
+    return replace(key, atype=key.btype, btype=key.atype) if swap else key
 
 
 def transposes(form: Form) -> bool:
@@ -106,8 +112,8 @@ def product_for(
 
     Raises UnsupportedError where the device lacks the instruction, OperandError for a selector it does not have.
     """
-    twin = twin_for(dot_key(form), device)
     swap = transposes(form)
+    twin = twin_for(key_of(form, swap), device)
 
     def operand(name: str, rows_are_n: bool) -> tuple[Piece, Index]:
         if name in plain:

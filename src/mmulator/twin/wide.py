@@ -22,9 +22,8 @@ from mmulator.codegen.values import Builder, Value
 from mmulator.errors import InternalError
 from mmulator.isa.form import Form
 from mmulator.layouts import element_of, fragment
-from mmulator.numerics.profiles import dot_key
 from mmulator.twin.lines import lines_function, place_of, registers_function
-from mmulator.twin.places import commutes, index_table, scale_maps
+from mmulator.twin.places import commutes, index_table, key_of, scale_maps
 from mmulator.twin.product import IndexTable, call_dot, call_pack, dense_indices
 from mmulator.twin.twin import Twin, twin_for
 
@@ -162,8 +161,8 @@ def wide_product(
 
     Raises UnsupportedError where the device lacks the instruction.
     """
-    twin = twin_for(dot_key(form), device)
     swap = swaps(form, rows, columns)
+    twin = twin_for(key_of(form, swap), device)
     first, second = ("b", "a") if swap else ("a", "b")
     places = {"a": at[first], "b": at[second]}
     for name in "cd":

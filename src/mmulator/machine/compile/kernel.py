@@ -37,6 +37,7 @@ from mmulator.program.as_ptxas.inflight import Moved, delay_reads, is_injected, 
 from mmulator.program.blocks import (
     LONGEST,
     Block,
+    FunctionBlocks,
     Program,
     accesses_memory,
     build,
@@ -50,6 +51,7 @@ from mmulator.program.registers import entry_registers
 from mmulator.program.runnable import require_supported
 from mmulator.program.shared import shared_layout
 from mmulator.program.undefined import Doubt, doubt
+from mmulator.program.uniform import uniform_registers
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, Module, Symbol, Variable
 from mmulator.twin.sfu import tables_for
@@ -98,12 +100,12 @@ class Jit:
             both = {n: (f.function, variables_of(module, f.function)) for n, f in self.program.functions.items()}
             self.variables = {n: v for n, (_, v) in both.items()}
             self.origins = {n: origins(f, v) for n, (f, v) in both.items()}
-        self.frames: dict[str, Frame] = {
-            n: allocate(f, live[n], self.doubtful[n].registers if self.doubtful else frozenset())
-            for n, f in self.program.functions.items()
-        }
         self.stack = STACK_BYTES if any(i.effects.allocates for f in functions for i in f.instructions) else 0
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
+        self.frames: dict[str, Frame] = {
+            n: allocate(f, live[n], self.doubtful[n].registers if self.doubtful else frozenset(), self._uniform(f))
+            for n, f in self.program.functions.items()
+        }
         self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
         self.parameter_bytes = parameter_bytes(function.params)
         self.sites: list[Instruction] = []
@@ -116,6 +118,12 @@ class Jit:
         """What ptxas would do to a function before instructions have their meaning."""
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
         return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.moved)
+
+    def _uniform(self, function: FunctionBlocks) -> frozenset[str]:
+        """Registers that are one value. Who looks at a kernel finds 32 lanes of each."""
+        if self.options.step or self.options.events is not None:
+            return frozenset()
+        return uniform_registers(function, self.locals[function.function.name].offsets)
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from mmulator.codegen.lang import Instrument, Native
-from mmulator.codegen.ops import bitcast, bits_mask, load, mask_bits, select, store
+from mmulator.codegen.ops import bitcast, bits_mask, cast_ptr, load, mask_bits, select, store, trailing_zeros
 from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64, u128, void
-from mmulator.codegen.values import Builder, Value, constant, splat
+from mmulator.codegen.values import Builder, Value, constant, extract, splat
 from mmulator.errors import InternalError
 from mmulator.isa.types import type_bits
 from mmulator.machine.emit.shadow import Shadow
@@ -17,7 +17,7 @@ from mmulator.machine.runtime.events import READ, WRITE, Access, register
 from mmulator.machine.state import Warp
 from mmulator.program.addresses import HEADER_LOCAL
 from mmulator.program.blocks import Block
-from mmulator.program.frames import Frame, pinned_registers
+from mmulator.program.frames import WORD, Frame, pinned_registers
 from mmulator.ptx.tree import (
     Address,
     Immediate,
@@ -33,6 +33,19 @@ from mmulator.ptx.tree import (
 LANES = 32
 _UNSIGNED: dict[int, Ty] = {8: u8, 16: u16, 32: u32, 64: u64, 128: u128}
 _SIGNED: dict[int, Ty] = {8: i8, 16: i16, 32: i32, 64: i64}
+
+
+def known(value: Value) -> int | None:
+    """The number that an integer Value is known to be, in every lane (as its type reads it), or None."""
+    text = value.text
+    if text == "zeroinitializer":
+        return 0
+    if text.startswith("splat ("):
+        text = text[:-1].split()[-1]
+    elif text[0] not in "-0123456789":
+        return None
+    number = int(text)
+    return number if value.ty.signed else number % (1 << value.ty.bits)
 
 
 def vector_type(type_name: str) -> Ty:
@@ -61,11 +74,20 @@ class Names(Protocol):
         """Address of a variable."""
 
     def special(self, e: Any, name: str) -> Value:
-        """A special register, for 32 lanes."""
+        """A special register: in 32 lanes, or one value for all."""
+
+
+def shaped(ty: Ty, like: Value) -> Ty:
+    """A vector type, or its element for what is one value."""
+    return ty if like.ty.lanes else ty.element
 
 
 class BlockEmitter:
-    """State while a block is written. `values`: registers whose current value is known here; `dirty`: to be stored."""
+    """State while a block is written. `values`: registers whose current value is known here; `dirty`: to be stored.
+
+    What is the same in all lanes is a Value without lanes, for who asks (`one`); all others see it in 32 lanes. An instrument
+    that looks at registers finds 32 lanes everywhere.
+    """
 
     def __init__(
         self, b: Builder, block: Block, frame: Frame, names: Names, locals_bytes: int, events: Instrument | None = None
@@ -82,6 +104,8 @@ class BlockEmitter:
         self.values: dict[str, Value] = {}
         self.dirty: dict[str, None] = {}
         self.known: dict[Any, Any] = {}  # what the block has computed of some value and may need again
+        self._ones: dict[str, Value] = {}  # of vectors, by their text, the one value that they were made of
+        self._spread: dict[tuple[str, Ty], Value] = {}  # the reverse
         self.natives: dict[str, Native] = {}
         self.active = bits_mask(self.mask)
         self.site = 0
@@ -89,6 +113,7 @@ class BlockEmitter:
         self.lanes = LANES
         self.shadow: Shadow | None = None  # which lanes hold a value in which register, if anybody asks
         self.shares: dict[int, Any] = {}  # of instructions, by id, in what is done together (meaning/products.py)
+        self.runs: dict[int, Any] = {}  # the same of loads (meaning/memory.py)
         self.own = self.regs  # the block's own memory for that
         self._rooms: dict[int, list[str]] = {}  # stack memory by its bytes
         self._taken: dict[int, int] = {}  # how many of each the current instruction has
@@ -109,11 +134,34 @@ class BlockEmitter:
     # registers ------------------------------------------------------------------------------------------------------
     def read(self, name: str) -> Value:
         """A register's bits, for an instruction that reads it."""
+        return self.spread(self._read(name))
+
+    def _read(self, name: str) -> Value:
         if name in self.seen:
             self._note(name, READ)
         return self._value(name)
 
+    def spread(self, value: Value) -> Value:
+        """In 32 lanes."""
+        if value.ty.lanes:
+            return value
+        key = value.text, value.ty
+        if key not in self._spread:
+            made = self._spread[key] = splat(value, LANES)
+            self._ones[made.text] = value
+        return self._spread[key]
+
+    def one_of(self, value: Value) -> Value | None:
+        """Of a value in 32 lanes the one that all of them are known to have."""
+        if not value.ty.lanes:
+            return value
+        if value.ty.kind == "int" and (number := known(value)) is not None:
+            return constant(self.b, value.ty.element, number)
+        found = self._ones.get(value.text)
+        return Value(self.b, value.ty.element, found.text) if found is not None else None
+
     def _value(self, name: str) -> Value:
+        """In 32 lanes, or one for all."""
         value = self.values.get(name)
         if value is None:
             value = self._load(name)
@@ -126,10 +174,15 @@ class BlockEmitter:
         self.call(register, self.w, lanes, self.frame.slots[name], said, self.site)
 
     def _place(self, name: str) -> Value:
-        return self.b.emit(ptr_to(u8), f"getelementptr i8, ptr {self.regs.text}, i64 {self.frame.slots[name]}")
+        at = self.frame.words[name] if name in self.frame.words else self.frame.slots[name]
+        return self.b.emit(ptr_to(u8), f"getelementptr i8, ptr {self.regs.text}, i64 {at}")
 
     def _load(self, name: str) -> Value:
         ty = storage_type(self.frame.types[name])
+        if name in self.frame.words:
+            word = ty.element if ty.bits > 1 else u8
+            value = self.b.load(word, self._place(name))
+            return value if ty.bits > 1 else value != 0
         if name not in self.frame.slots:  # never written on any path that is seen from here: zero
             return constant(self.b, ty, 0)
         if ty.bits == 1:
@@ -138,6 +191,7 @@ class BlockEmitter:
 
     def write(self, name: str, value: Value, guard: Value | None = None) -> None:
         """Set a register from bits of its size; lanes outside `guard` keep theirs."""
+        value = self._as_stored(name, value)
         ty = storage_type(self.frame.types[name])
         bits = self.to_bits(value, ty)
         if value.ty.kind == "float" and value.ty.lanes and value.ty.bits == ty.bits:
@@ -146,19 +200,30 @@ class BlockEmitter:
         if name in self.seen:
             self._note(name, WRITE)
         if guard is not None:
-            value = select(guard, value, self._value(name))
+            old = self._value(name)
+            whole = self.one_of(guard)
+            if whole is None or value.ty != old.ty:
+                value, old = self.spread(value), self.spread(old)
+            value = select(guard if whole is None else whole, value, old)
+        if value.ty.lanes and name in self.frame.uniform:
+            raise InternalError(f"{name} was thought to be one value, and is not")
         self.values[name] = value
         self.dirty[name] = None
 
+    def _as_stored(self, name: str, value: Value) -> Value:
+        """One value for a register that is one (any lane that is here has it), and where an instrument looks in 32 lanes."""
+        if value.ty.lanes and name in self.frame.uniform:
+            one = self.one_of(value)
+            return extract(value, trailing_zeros(self.mask)) if one is None else one
+        return value if self.events is None else self.spread(value)
+
     def to_bits(self, value: Value, ty: Ty) -> Value:
         """A computed value as register bits: same bits, or extended by the value's own sign."""
-        if not value.ty.lanes:
-            value = splat(value, LANES)
         if value.ty.kind == "float":
-            value = bitcast(_UNSIGNED[value.ty.bits].vec(LANES), value)
+            value = bitcast(shaped(_UNSIGNED[value.ty.bits].vec(LANES), value), value)
         if ty.bits == 1:
             return value if value.ty.bits == 1 else value != 0
-        return ty(value)
+        return shaped(ty, value)(value)
 
     def flush(self, everything: bool = False) -> None:
         """Store what later blocks read (or all, before an operation that reads the register file)."""
@@ -166,22 +231,28 @@ class BlockEmitter:
             self.shadow.flush()
         live = self.frame.live_out[self.block.index]
         for name in self.dirty:
-            if name in self.frame.slots and (everything or name in live):
-                value, place = self.values[name], self._place(name)
-                if value.ty.bits == 1:
-                    old = self.b.load(u32, place)
-                    self.b.store((mask_bits(value) & self.mask) | (old & ~self.mask), place)
-                else:
-                    self.b.store(select(self.active, value, self.b.load(value.ty, place, align=4)), place, align=4)
+            if (name in self.frame.slots or name in self.frame.words) and (everything or name in live):
+                self._store(name)
         if everything:
             self.dirty.clear()
+
+    def _store(self, name: str) -> None:
+        value, place = self.values[name], self._place(name)
+        if name in self.frame.words:
+            self.b.store(value if value.ty.bits > 1 else u8(value), place)
+            return
+        value = self.spread(value)
+        if value.ty.bits == 1:
+            old = self.b.load(u32, place)
+            self.b.store((mask_bits(value) & self.mask) | (old & ~self.mask), place)
+        else:
+            self.b.store(select(self.active, value, self.b.load(value.ty, place, align=4)), place, align=4)
 
     def store_registers(self, names: list[str]) -> None:
         """Bring these registers' slots up to date: something reads them behind the program's back."""
         for name in names:
             if name in self.dirty:
-                value, place = self.values[name], self._place(name)
-                self.b.store(select(self.active, value, self.b.load(value.ty, place, align=4)), place, align=4)
+                self._store(name)
                 del self.dirty[name]
 
     def place_now(self, name: str, bits: int) -> int | None:
@@ -196,6 +267,13 @@ class BlockEmitter:
             return None
         return self.frame.slots.get(name)
 
+    def words_of(self, names: list[str]) -> Value | None:
+        """Where the words of registers begin, if they lie one behind the other."""
+        at = [self.frame.words.get(n, -1) for n in names]
+        if at[0] < 0 or at != [at[0] + WORD * n for n in range(len(at))]:
+            return None
+        return cast_ptr(u64, self._place(names[0]))
+
     def written(self, name: str) -> None:
         """A register's place in the register file has its new value."""
         self.values.pop(name, None)
@@ -207,28 +285,40 @@ class BlockEmitter:
         if ins.guard is None:
             return None
         register, negated = ins.guard
-        value = self.read(register.name)
-        return ~value if negated else value
+        value = self._read(register.name)
+        return self.spread(~value if negated else value)
 
     def lanes_of(self, ins: Instruction) -> Value:
         """Active lanes of an instruction as 32 bits: the block's, less those its guard excludes."""
         guard = self.guard(ins)
-        return self.mask if guard is None else self.mask & mask_bits(guard)
+        if guard is None:
+            return self.mask
+        whole = self.one_of(guard)
+        return self.mask & mask_bits(guard) if whole is None else select(whole, self.mask, 0)
 
     def source(self, operand: Operand, type_name: str) -> Value:
         """An operand's value in the computing type of a PTX type."""
+        return self.spread(self._source(operand, type_name))
+
+    def one(self, operand: Operand, type_name: str) -> Value | None:
+        """The same as one value, if it is known to be the same in all lanes."""
+        if self.events is not None or (isinstance(operand, Reg) and self.one_of(self._value(operand.name)) is None):
+            return None
+        return self.one_of(self._source(operand, type_name))
+
+    def _source(self, operand: Operand, type_name: str) -> Value:
         ty = vector_type(type_name)
         match operand:
             case Reg(name=name):
-                return self.typed(self.read(name), ty, self.frame.types[name])
+                return self.typed(self._read(name), ty, self.frame.types[name])
             case Immediate():
                 return self.immediate(operand.bits(type_name), ty)
             case NegatedPredicate(register=register):
-                return ~self.read(register.name)
+                return ~self._read(register.name)
             case SpecialRegister(name=name):
                 return self.typed(self._names.special(self, name), ty, "")
             case Symbol():
-                return self.typed(self.symbol(operand), ty, "")
+                return self.typed(self._names.symbol(self, operand), ty, "")
             case Sink():
                 return constant(self.b, ty, 0)
         raise InternalError(f"{operand} is no source")
@@ -245,10 +335,11 @@ class BlockEmitter:
         if ty.bits == 1:
             return value if value.ty.bits == 1 else value != 0
         if ty.kind == "float":
+            value = self.spread(value)
             return bitcast(ty, _UNSIGNED[ty.bits].vec(LANES)(value))
         if ty.bits > value.ty.bits > 1 and declared[:1] == "s":
-            value = bitcast(_SIGNED[value.ty.bits].vec(LANES), value)
-        return ty(value)
+            value = bitcast(shaped(_SIGNED[value.ty.bits].vec(LANES), value), value)
+        return shaped(ty, value)(value)
 
     def immediate(self, bits: int, ty: Ty) -> Value:
         if ty.kind == "float":
@@ -257,8 +348,7 @@ class BlockEmitter:
 
     def symbol(self, operand: Symbol) -> Value:
         """Address of a variable (u64 x 32)."""
-        value = self._names.symbol(self, operand)
-        return value if value.ty.lanes else splat(value, LANES)
+        return self.spread(self._names.symbol(self, operand))
 
     def local_base(self) -> Value:
         """Offset of this frame's local memory, per lane (u32 x 32)."""
@@ -268,17 +358,27 @@ class BlockEmitter:
     def address(self, operand: Address) -> Value:
         """base + offset, u64 x 32. With a 32-bit register the sum has 32 bits, as on hardware: a negative one and a positive
         offset may meet in shared memory."""
+        return self.spread(self._address(operand))
+
+    def one_address(self, operand: Address) -> Value | None:
+        """The same as one value, if it is known to be the same in all lanes."""
+        if self.events is not None or (isinstance(operand.base, Reg) and self.one_of(self._value(operand.base.name)) is None):
+            return None
+        return self.one_of(self._address(operand))
+
+    def _address(self, operand: Address) -> Value:
         match operand.base:
             case Reg(name=name):
-                value = self.read(name)
+                value = self._read(name)
+                wide = shaped(u64.vec(LANES), value)
                 if value.ty.bits == 32 and operand.offset:
                     value = value + (operand.offset & 0xFFFFFFFF)
-                    return u64.vec(LANES)(value)
-                value = u64.vec(LANES)(value)
+                    return wide(value)
+                value = wide(value)
             case Symbol() as base:
-                value = self.symbol(base)
+                value = self._names.symbol(self, base)
             case Immediate() as base:
-                value = constant(self.b, u64.vec(LANES), base.value)
+                value = constant(self.b, u64, base.value)
         return value + operand.offset if operand.offset else value
 
     # memory for out-of-line functions -------------------------------------------------------------------------------

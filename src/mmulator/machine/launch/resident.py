@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.machine.launch.arena import Arena, bytes_at, pointer
+from mmulator.machine.launch.arena import Arena, pointer
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.shape import Extent
 from mmulator.machine.state import (
     ACCOUNTS,
     ASYNC_GROUPS,
     LANES,
-    STACK_BYTES,
     STAGING,
     TRANSFERS,
     Account,
@@ -31,7 +30,6 @@ from mmulator.machine.state import (
 )
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 
-CHANGED = ("ctas", "warps", "warpgroups")  # parts that are described, and that a run changes
 CLUSTER, CTA, WARP, WARPGROUP, SPAN = (s.numpy_dtype() for s in (Cluster, Cta, Warp, Warpgroup, Span))
 
 
@@ -78,13 +76,15 @@ class Resident:
         self.ctas = self.arena.view("ctas", CTA)
         self.warps = self.arena.view("warps", WARP)
         self._describe()
-        self._renewed()
+        self.spans = np.array(self.arena.spans(["tiles", "regs", "local", *self.shared]), SPAN)
+        self.cluster["spans"], self.cluster["span_count"] = pointer(self.spans), len(self.spans)
         (
             self.numbers, self.single, self.begun, self.finished, self.left, self.counts, self.others, self.seeded, self.seeds,
-            self.hints,
+            self.hints, self.share,
         ) = (
             self.cluster[name] for name in (
                 "number", "single", "begun", "finished", "left", "counts", "others", "seeded", "seed", "hints",
+                "share",
             )
         )  # fmt: skip
         self.address = self.arena.at("cluster")
@@ -100,17 +100,8 @@ class Resident:
         self.seeded[0], self.seeds[0], self.begun[0] = grid.seed != 0, grid.seed % len(self.warps), 0
         self.hints.fill(0)
 
-    def _renewed(self) -> None:
-        """What each cluster finds as the first did (runtime/scheduler.py: renew)."""
-        changed = self.arena.spans(CHANGED)
-        self.fresh = [bytes_at(at, size).copy() for at, size in changed]
-        zero = self.arena.spans(["tiles", "regs", "local", *self.shared])
-        rows = [*((at, pointer(copy), size) for (at, size), copy in zip(changed, self.fresh)), *((at, 0, n) for at, n in zero)]
-        self.spans = np.array(rows, SPAN)
-        self.cluster["spans"], self.cluster["span_count"] = pointer(self.spans), len(rows)
-
     def _describe(self) -> None:
-        """What is the same for all clusters."""
+        """What is the same for all clusters; the rest each finds as new (runtime/renewal.py)."""
         g, a, s, k = self.grid, self.arena, self.grid.shape, self.grid.kernel
         cluster, warps = self.cluster, self.warps
         launch = pointer(g.launch)
@@ -124,7 +115,7 @@ class Resident:
         if k.mbarriers:
             cluster["accounts"] = a.at("accounts")
         self.ctas["launch"], self.ctas["cluster"] = launch, a.at("cluster")
-        self.ctas["scratch"], self.ctas["live_threads"] = a.at("scratch"), s.threads
+        self.ctas["scratch"] = a.at("scratch")
         tiles = g.warpgroups * g.tiles
         for rank, cta in enumerate(self.ctas):
             cta["rank"], cta["shared"] = rank, a.at(self.shared[rank])
@@ -136,13 +127,11 @@ class Resident:
             own = warps[rank * s.warps : (rank + 1) * s.warps]
             own["cta"] = a.at("ctas") + rank * Cta.size
             own["index"] = np.arange(s.warps)
-            own["tid_x"], own["tid_y"], own["tid_z"], own["live"] = thread_numbers(s.block)
+            own["tid_x"], own["tid_y"], own["tid_z"], own["lanes"] = thread_numbers(s.block)
         index = np.arange(len(warps))
+        warps["used"] = 1
         warps["regs"] = a.at("regs") + index * k.frame_bytes
         warps["local"] = a.at("local") + index * k.local_bytes * LANES
-        warps["lane_pc"] = k.entry
-        warps["stack"] = STACK_BYTES
-        warps["registers"] = k.registers
         for kind, carry_out in k.queues.items():
             queues = warps["queues"][:, kind.queue]
             queues["entries"] = a.at(kind.name) + index * kind.entry.size * kind.room

@@ -28,7 +28,7 @@ from mmulator.machine.launch.limits import check_host
 from mmulator.machine.launch.line import order
 from mmulator.machine.launch.packs import packs_for
 from mmulator.machine.launch.resident import Resident
-from mmulator.machine.state import Stop
+from mmulator.machine.state import Share, Stop
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
@@ -45,6 +45,7 @@ MOMENT = 0.0003  # seconds of work that are not worth another thread
 PIECE = 0.002  # seconds that native code runs before it is asked again, about
 FIRST, MOST = 4096, 1 << 24  # blocks of code in a piece, at first and at most
 FIRST_MACS = 1 << 20  # and multiply-accumulates at first
+SHARE, MOST_SHARED = 200e-6, 256  # seconds of work that a worker takes at once, and clusters
 WORDS = 16  # in two lines of the cache, which are fetched together
 ROUND = 0.05  # seconds until who waits looks up
 Progress = Callable[[int, int], None]
@@ -114,15 +115,16 @@ class Counted:
         return over
 
 
-def _counters(workers: int, blocks: int) -> np.ndarray:
-    """Of each worker a row of zeros, a number for each block of code. No two rows share a line of the cache: the workers count at
-    every block."""
+def _counters(workers: int, blocks: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Of each worker a row of zeros, a number for each block of code; and its Share in memory, where there are several. No two
+    rows share a line of the cache: the workers count at every block."""
     if workers == 1:
-        return np.zeros((1, blocks), np.uint64)
-    width = -(-blocks // WORDS) * WORDS
+        return np.zeros((1, blocks), np.uint64), None
+    width = WORDS + -(-blocks // WORDS) * WORDS
     memory = np.zeros((workers + 1) * width, np.uint64)
     skip = -pointer(memory) // 8 % WORDS
-    return memory[skip : skip + workers * width].reshape(workers, width)[:, :blocks]
+    rows = memory[skip : skip + workers * width].reshape(workers, width)
+    return rows[:, WORDS : WORDS + blocks], rows[:, : Share.size // 8]
 
 
 class Workers:
@@ -160,7 +162,7 @@ class Workers:
         self.single = grid.subscriber is not None and grid.subscriber.each  # clusters go one by one
         self.alone = not (grid.kernel.prints or (grid.subscriber and grid.subscriber.calls))  # the caller works, too
         self.error: BaseException | None = None
-        self.counts = _counters(grid.workers, len(grid.kernel.code))
+        self.counts, self.shares = _counters(grid.workers, len(grid.kernel.code))
         self.first_count, self.next_count = pointer(self.counts), self.counts.strides[0]
         # times: when others join (never again then), when the time is up, when better code of the kernel pays
         self.joined = self.deadline = self.improved = float("inf")
@@ -171,17 +173,36 @@ class Workers:
             grid.launch["slice"] = slice
         longest = MEETING if self.meet else slice or max(COUNTED_TURN * first // FIRST, 1)
         self.counted = Counted(longest) if grid.workers == 1 else None
+        if grid.subscriber is not None or self.meet or slice:
+            self.shares = None
+        self.paced = self.shares is None  # or it is known how long a cluster takes
+        if self.shares is not None:
+            self.shares[:, 3] = grid.workers
+            if grid.kernel.pace:
+                self._pace(grid.kernel.pace)
         self.native = _runner(None if grid.subscriber is None else grid.subscriber.instrument)
 
-    # clusters to work on --------------------------------------------------------------------------------------------
-    def more(self) -> bool:
-        """Whether there is something to take."""
-        return bool(self.waiting) or (self.line.left > 0 and self.resident < self.most)
+    def _pace(self, seconds: float) -> None:
+        """A cluster takes so long: workers take as many neighbours as are work for a while."""
+        assert self.shares is not None
+        self.shares[:, 2] = min(int(SHARE / max(seconds, 1e-9)), MOST_SHARED)
+        self.paced = True
 
-    def take(self) -> Resident | None:
+    # clusters to work on --------------------------------------------------------------------------------------------
+    def _new(self, worker: int) -> bool:
+        """Whether a worker may begin a cluster."""
+        if self.resident >= self.most:
+            return False
+        return self.line.left > 0 or (self.shares is not None and bool(self.shares[worker, 0] < self.shares[worker, 1]))
+
+    def more(self, worker: int) -> bool:
+        """Whether there is something to take."""
+        return bool(self.waiting) or self._new(worker)
+
+    def take(self, worker: int) -> Resident | None:
         """Memory to work in: for new clusters, as many as there are, or with one that was set aside, by turns."""
         with self.lock:
-            new = self.line.left > 0 and self.resident < self.most
+            new = self._new(worker)
             if self.waiting:
                 self.taken += 1
                 if not new or self.taken % 2 == 0:
@@ -221,6 +242,7 @@ class Workers:
     def _run(self, resident: Resident, worker: int) -> None:
         """Run clusters until they are over, or for a turn."""
         resident.counts[0] = self.first_count + worker * self.next_count
+        resident.share[0] = 0 if self.shares is None else pointer(self.shares) + worker * self.next_count
         subscriber = self.grid.subscriber
         if subscriber is not None:
             resident.cluster["log"] = subscriber.log(worker)
@@ -245,6 +267,8 @@ class Workers:
             elif result != Stop.BUDGET:
                 break
             took, before = now - before, now
+            if not self.paced and resident.finished[0]:
+                self._pace(took / int(resident.finished[0]))
             if took > 2 * PIECE:
                 self.piece = max(int(budget * PIECE / took), 1)
             elif took < PIECE / 2 and budget == self.piece and not self.meet:
@@ -297,14 +321,14 @@ class Workers:
             self.called.remove(worker)
         try:
             while not self.grid.stop[0]:
-                resident = self.take()
+                resident = self.take(worker)
                 if resident is not None:
                     self._run(resident, worker)
                     continue
                 with self.lock:
                     if self.finished == self.clusters or self.resident == 0:
                         break
-                    if not self.more() and self.news is not None:
+                    if not self.more(worker) and self.news is not None:
                         self.news.wait(ROUND)  # the rest is in other workers' hands
         except BaseException as error:
             self.fail(error)
@@ -336,14 +360,14 @@ class Workers:
     def lead(self) -> None:
         """The caller's thread."""
         while self.error is None and (self.active or self.finished < self.clusters):
-            resident = self.take() if self.alone else None
+            resident = self.take(0) if self.alone else None
             if resident is not None:
                 self._run(resident, 0)
             else:
                 with self.lock:
                     if self.active == 0:
                         return
-                    if not (self.alone and self.more()) and self.news is not None:
+                    if not (self.alone and self.more(0)) and self.news is not None:
                         self.news.wait(ROUND)
             if self.finished < self.clusters:
                 self.look(time.perf_counter())

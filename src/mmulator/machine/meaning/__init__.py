@@ -94,7 +94,7 @@ def write(e: Emitter, ins: Instruction) -> None:
         members(e, ins)
         fragment_elements(e, ins)
         if meaning.lanewise:
-            run(e, ins, meaning.function)
+            run(e, ins, meaning)
         else:
             meaning.function(e, ins)
     except MmulatorError as error:
@@ -137,6 +137,7 @@ def write_block(e: Emitter) -> None:
         receive(e, block.after)
         definedness.received(e, block.after)
     prepare(e)
+    memory.prepare_runs(e)
     for n, ins in enumerate(block.body):
         e.begin(ins)
         if n == 0:

@@ -11,7 +11,7 @@ its function, and what is left on either side is an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from mmulator.errors import InternalError
@@ -19,7 +19,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.row import Row
 from mmulator.isa.types import is_type
 from mmulator.machine.emit.emitter import Emitter
-from mmulator.machine.meaning.scope import Result, Scope, kind_of, mods
+from mmulator.machine.meaning.scope import Mods, Result, Scope, kind_of, mods
 from mmulator.ptx.tree import Instruction
 
 Act: TypeAlias = "Callable[[Emitter, Instruction], None]"
@@ -29,11 +29,13 @@ Key: TypeAlias = "tuple[str, str]"
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a row does. lanewise: a pure function of its operands. receive: what is written where control comes back."""
+    """What a row does. lanewise: a pure function of its operands. receive: what is written where control comes back. one: with
+    which modifiers the function takes values without lanes, too."""
 
     function: Callable[..., Any]
     lanewise: bool
     receive: Act | None = None
+    one: Callable[[Mods], bool] | None = None
 
 
 _written: dict[str, dict[Key, Meaning]] = {}  # by file; (name, kind)
@@ -45,13 +47,15 @@ def _file(function: Callable[..., Any]) -> str:
     return function.__module__.rpartition(".")[2]
 
 
-def _bind(names: Iterable[str], kinds: str, function: Callable[..., Any], lanewise: bool) -> None:
+def _bind(
+    names: Iterable[str], kinds: str, function: Callable[..., Any], lanewise: bool, one: Callable[[Mods], bool] | None = None
+) -> None:
     for name in names:
         for kind in kinds.split() or [""]:
             bound = _written.setdefault(_file(function), {})
             if (name, kind) in bound:
                 raise InternalError(f"{name} has two meanings in machine/meaning/{_file(function)}.py")
-            bound[name, kind] = Meaning(function, lanewise)
+            bound[name, kind] = Meaning(function, lanewise, one=one)
 
 
 def means(*names: str) -> Callable[[Act], Act]:
@@ -64,11 +68,12 @@ def means(*names: str) -> Callable[[Act], Act]:
     return bind
 
 
-def lanewise(*names: str, kinds: str = "") -> Callable[[Pure], Pure]:
-    """The function computes the results of these rows from their operands, for these kinds of the first type."""
+def lanewise(*names: str, kinds: str = "", one: Callable[[Mods], bool] | None = None) -> Callable[[Pure], Pure]:
+    """The function computes the results of these rows from their operands, for these kinds of the first type. one: for which
+    modifiers it does so for a value without lanes, too."""
 
     def bind(function: Pure) -> Pure:
-        _bind(names, kinds, function, True)
+        _bind(names, kinds, function, True, one)
         return function
 
     return bind
@@ -119,7 +124,7 @@ def prove(chapter: str, rows: Iterable[Row], table: str) -> None:
                 raise InternalError(f"{name}{of} in {table} runs and has no meaning in {file}")
             used.add(key)
             found = bound[key]
-            _meanings.setdefault((row.section.title, name), {})[key[1]] = Meaning(found.function, found.lanewise, receiver)
+            _meanings.setdefault((row.section.title, name), {})[key[1]] = replace(found, receive=receiver)
     for name, kind in bound.keys() - used:
         of = f" of kind {kind}" * bool(kind)
         raise InternalError(f"{name}{of} has a meaning in {file}, but no row in {table} that runs")

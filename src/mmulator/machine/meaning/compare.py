@@ -7,9 +7,11 @@ from collections.abc import Callable
 from mmulator.codegen.ops import bitcast, select, shuffle
 from mmulator.codegen.types import boolean
 from mmulator.codegen.values import Value, constant
+from mmulator.machine.emit.block import shaped
 from mmulator.machine.meaning.binding import lanewise
 from mmulator.machine.meaning.floatbits import U16X64, flushed, format_of, is_nan_bits, loose, split, widen
 from mmulator.machine.meaning.scope import (
+    BOOL,
     F32,
     LANES,
     U16,
@@ -20,6 +22,7 @@ from mmulator.machine.meaning.scope import (
     Scope,
     int_type,
     kind_of,
+    of_integers,
 )
 
 # What LLVM calls them. Ordered: false if an operand is NaN; the `u` forms: true.
@@ -44,7 +47,7 @@ def compare(m: Mods, type_name: str, a: Value, b: Value) -> Value:
         predicate = _INTEGER[name]
         if len(predicate) == 2 and name not in ("eq", "ne"):
             predicate = ("s" if type_name[0] == "s" else "u") + predicate
-        return a.b.emit(boolean.vec(LANES), f"icmp {predicate} {a.ty.llvm} {a.text}, {b.text}")
+        return a.b.emit(shaped(BOOL, a), f"icmp {predicate} {a.ty.llvm} {a.text}, {b.text}")
     format = format_of(type_name)
     a, b = (flushed(split(v) if kind == "half" else v, format, m.has("ftz")) for v in (a, b))
     if kind == "half":
@@ -55,7 +58,7 @@ def compare(m: Mods, type_name: str, a: Value, b: Value) -> Value:
     return a.b.emit(boolean.vec(a.ty.lanes), f"fcmp {_FLOAT[m.one(_FLOAT)]} {a.ty.llvm} {a.text}, {b.text}")
 
 
-@lanewise("setp")
+@lanewise("setp", one=of_integers)
 def setp(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Result:
     """(p, q): the comparison and its complement, each combined with c; of packed types the low and the high half's."""
     test = compare(m, m.type, loose(x, a), loose(x, b))
@@ -90,7 +93,7 @@ def set_(x: Scope, m: Mods, a: Value, b: Value, c: Value | None = None) -> Resul
     return bitcast(out, select(test, constant(a.b, elements, true), 0))
 
 
-@lanewise("selp")
+@lanewise("selp", one=of_integers)
 def selp(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     return select(c, a, b)
 

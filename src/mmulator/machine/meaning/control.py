@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mmulator.codegen.ops import mask_bits
+from mmulator.codegen.ops import mask_bits, select
 from mmulator.codegen.types import i32, u32
-from mmulator.codegen.values import Value
+from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
@@ -29,7 +29,13 @@ def go_on(e: Emitter) -> None:
 
 def part_ways(e: Emitter, ins: Instruction) -> None:
     """Where the guard is true to the first of two blocks: that of a branch, or of an instruction that stands alone."""
-    taken = mask_bits(must_be(e.guard(ins), Value)) & e.mask
+    guard = must_be(e.guard(ins), Value)
+    whole = e.one_of(guard)
+    if whole is not None:  # all lanes to one of them
+        e.flush()
+        e.b.ret(select(whole, *(constant(e.b, i32, target) for target in e.block.targets)))
+        return
+    taken = mask_bits(guard) & e.mask
     e.flush()
     _branch(e, ins, taken, *e.block.targets)
 

@@ -19,6 +19,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.rounding import STRICT, directed
 from mmulator.codegen.types import f16
 from mmulator.codegen.values import Value, constant
+from mmulator.machine.emit.block import shaped
 from mmulator.machine.meaning import minifloat
 from mmulator.machine.meaning.binding import lanewise
 from mmulator.machine.meaning.float import flush_tiny, saturate
@@ -36,6 +37,7 @@ from mmulator.machine.meaning.scope import (
     Scope,
     int_type,
     kind_of,
+    of_integers,
     outline,
     to,
 )
@@ -66,7 +68,7 @@ def clamp_integer(target: str, value: Value) -> Value:
 def _integer_to_integer(m: Mods, a: Value) -> Value:
     if m.has("sat"):
         a = clamp_integer(m.type, a)
-    return to(int_type(m.type), a)
+    return to(shaped(int_type(m.type), a), a)
 
 
 def _integer_to_float(x: Scope, m: Mods, a: Value) -> Value:
@@ -267,7 +269,7 @@ def _pack_integers(m: Mods, a: Value, b: Value, c: Value | None) -> Value:
 _PLAIN = ("f16", "bf16", "tf32", "f32", "f64")
 
 
-@lanewise("cvt")
+@lanewise("cvt", one=lambda m: of_integers(m) and not m.has("pack"))
 def cvt(x: Scope, m: Mods, a: Value, b: Value | None = None, c: Value | None = None, *more: Value) -> Result:
     """Every cvt and cvt.pack; `more` are operands of the conversions of four numbers."""
     target, source = m.types[0], m.types[1]

@@ -19,6 +19,7 @@ from mmulator.codegen.ops import (
 )
 from mmulator.codegen.types import Ty, i8, i16, i128, u8, u16, u128
 from mmulator.codegen.values import Value, constant
+from mmulator.machine.emit.block import known
 from mmulator.machine.meaning.binding import lanewise
 from mmulator.machine.meaning.logic import shift_left, shift_right
 from mmulator.machine.meaning.scope import (
@@ -31,7 +32,7 @@ from mmulator.machine.meaning.scope import (
     Mods,
     Result,
     Scope,
-    known,
+    of_integers,
     outline,
     outlined,
     to,
@@ -41,8 +42,15 @@ from mmulator.machine.meaning.scope import (
 def wide(ty: Ty) -> Ty:
     """The type of twice the width."""
     if ty.bits == 64:
-        return (i128 if ty.signed else u128).vec(LANES)
-    return (SIGNED if ty.signed else UNSIGNED)[2 * ty.bits]
+        twice = (i128 if ty.signed else u128).vec(LANES)
+    else:
+        twice = (SIGNED if ty.signed else UNSIGNED)[2 * ty.bits]
+    return twice if ty.lanes else twice.element
+
+
+def _short(m: Mods) -> bool:
+    """Neither out of line nor with a condition code."""
+    return not m.has("hi", "cc") and m.op not in ("addc", "subc", "madc") and of_integers(m)
 
 
 def unsigned(value: Value) -> Value:
@@ -76,14 +84,14 @@ def _sub_with_borrow(x: Scope, a: Value, b: Value, reads: bool, sets: bool) -> V
     return to(a.ty, total)
 
 
-@lanewise("add", "addc", kinds="int")
+@lanewise("add", "addc", kinds="int", one=_short)
 def add(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     if m.op == "addc" or m.has("cc"):
         return _add_with_carry(x, a, b, m.op == "addc", m.has("cc"))
     return add_saturating(a, b) if m.has("sat") else a + b
 
 
-@lanewise("sub", "subc", kinds="int")
+@lanewise("sub", "subc", kinds="int", one=_short)
 def sub(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     if m.op == "subc" or m.has("cc"):
         return _sub_with_borrow(x, a, b, m.op == "subc", m.has("cc"))
@@ -110,12 +118,12 @@ def _product(x: Scope, m: Mods, a: Value, b: Value) -> Value:
     return _high(x, a, b) if m.has("hi") else a * b
 
 
-@lanewise("mul", kinds="int")
+@lanewise("mul", kinds="int", one=_short)
 def mul(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return _product(x, m, a, b)
 
 
-@lanewise("mad", "madc", kinds="int")
+@lanewise("mad", "madc", kinds="int", one=_short)
 def mad(x: Scope, m: Mods, a: Value, b: Value, c: Value) -> Result:
     product = _product(x, m, a, b)
     if m.op == "madc" or m.has("cc"):
@@ -202,17 +210,17 @@ def division(x: Scope, m: Mods, a: Value, b: Value) -> Result:
 
 
 # one operand, and choice --------------------------------------------------------------------------------------------
-@lanewise("neg", kinds="int")
+@lanewise("neg", kinds="int", one=of_integers)
 def neg(x: Scope, m: Mods, a: Value) -> Result:
     return -a
 
 
-@lanewise("abs", kinds="int")
+@lanewise("abs", kinds="int", one=of_integers)
 def abs_(x: Scope, m: Mods, a: Value) -> Result:
     return absolute(a)
 
 
-@lanewise("min", "max", kinds="int")
+@lanewise("min", "max", kinds="int", one=of_integers)
 def extremum(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     chosen = (minimum if m.op == "min" else maximum)(a, b)
     return maximum(chosen, 0) if m.has("relu") else chosen

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.values import Value
+from mmulator.codegen.values import Value, extract
 from mmulator.machine.emit.emitter import Emitter
+from mmulator.machine.meaning.binding import Meaning
 from mmulator.machine.meaning.operands import write_result
-from mmulator.machine.meaning.scope import Result, mods
+from mmulator.machine.meaning.scope import mods
 from mmulator.program.uses import CARRY
-from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair, VectorOperand
+from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair, Reg, VectorOperand
 
 
 class Lanes:
@@ -35,9 +35,10 @@ class Lanes:
         self._e.write(CARRY, value, self._e.guard(self._ins))
 
 
-def run(e: Emitter, ins: Instruction, function: Callable[..., Result]) -> None:
-    """Write an instruction whose results are `function` of its operands."""
+def run(e: Emitter, ins: Instruction, meaning: Meaning) -> None:
+    """Write an instruction whose results are a function of its operands."""
     form: Any = ins.form
+    m = mods(form)
     targets: list[Operand] = []
     sources: list[Any] = []
     for spec, operand in zip(form.operands, ins.operands):
@@ -46,11 +47,27 @@ def run(e: Emitter, ins: Instruction, function: Callable[..., Result]) -> None:
         elif spec.kind == "imm" and isinstance(operand, Immediate):
             sources.append(operand.value)
         elif isinstance(operand, VectorOperand):
-            sources += [e.source(part, spec.type) for part in operand.elements]
+            sources += [(part, spec.type) for part in operand.elements]
         else:
-            sources.append(e.source(operand, spec.type))
-    results = function(Lanes(e, ins), mods(form), *sources)
+            sources.append((operand, spec.type))
+    values = _ones(e, sources) if meaning.one is not None and meaning.one(m) else None
+    if values is None:
+        values = [e.source(*s) if isinstance(s, tuple) else s for s in sources]
+    results = meaning.function(Lanes(e, ins), m, *values)
     if not isinstance(results, tuple):
         results = (results,)
     for target, result in zip(targets, results):
+        if isinstance(target, Reg) and result.ty.lanes and target.name in e.frame.uniform:
+            one = e.one_of(result)
+            result = extract(result, 0) if one is None else one  # its sources are the same in all lanes, whoever is here
         write_result(e, target, result, ins)
+
+
+def _ones(e: Emitter, sources: list[Any]) -> list[Any] | None:
+    """The sources as values without lanes, if they are known to be the same in all."""
+    values: list[Any] = []
+    for s in sources:
+        values.append(e.one(*s) if isinstance(s, tuple) else s)
+        if values[-1] is None:
+            return None
+    return values

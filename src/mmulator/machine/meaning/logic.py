@@ -12,12 +12,13 @@ from mmulator.codegen.ops import (
 )
 from mmulator.codegen.types import Ty
 from mmulator.codegen.values import Builder, Value, constant
+from mmulator.machine.emit.block import known
 from mmulator.machine.meaning.binding import lanewise
 from mmulator.machine.meaning.scope import (
     Mods,
     Result,
     Scope,
-    known,
+    of_integers,
     to,
 )
 
@@ -28,12 +29,12 @@ _LOGIC: dict[str, Callable[[Value, Value], Value]] = {
 }
 
 
-@lanewise("and", "or", "xor")
+@lanewise("and", "or", "xor", one=of_integers)
 def logic(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return _LOGIC[m.op](a, b)
 
 
-@lanewise("not")
+@lanewise("not", one=of_integers)
 def not_(x: Scope, m: Mods, a: Value) -> Result:
     return ~a
 
@@ -147,12 +148,12 @@ def shift_right(a: Value, count: Value) -> Value:
     return select(count < width, a >> a.ty(count), 0)
 
 
-@lanewise("shl")
+@lanewise("shl", one=of_integers)
 def shl(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return shift_left(a, b)
 
 
-@lanewise("shr")
+@lanewise("shr", one=of_integers)
 def shr(x: Scope, m: Mods, a: Value, b: Value) -> Result:
     return shift_right(a, b)
 

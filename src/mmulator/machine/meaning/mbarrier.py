@@ -108,7 +108,8 @@ def wait(e: Emitter, ins: Instruction) -> None:
     e.call(mbarrier_order, e.w, _order(ins, "acquire"), e.site)
     to = e.call(rt.wait_at, e.w, lanes, host, parities, e.block.index, e.block.targets[0], done, e.site)
     if isinstance(d, Reg):
-        e.write(d.name, bits_mask(e.fetch(done, u32)))
+        lanes = e.fetch(done, u32)
+        e.write(d.name, lanes != 0 if d.name in e.frame.uniform else bits_mask(lanes))
     e.flush()
     e.b.ret(to)
 

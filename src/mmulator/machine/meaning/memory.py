@@ -6,23 +6,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mmulator.codegen.types import Ty, u8, u16, u32, u64, u128
-from mmulator.codegen.values import Value, constant, splat
+from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
-from mmulator.machine.emit.block import LANES, vector_type
+from mmulator.machine.emit.block import LANES, shaped, vector_type
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
 from mmulator.machine.meaning.operands import elements, space_of, write_result
-from mmulator.machine.runtime import events, windows
+from mmulator.machine.runtime import events, uniform, windows
 from mmulator.machine.runtime import memory as rt
 from mmulator.machine.runtime.events import order_of
 from mmulator.machine.runtime.sums import settle_of
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.uniform import is_plain_load
+from mmulator.program.uniform import runs as uniform_runs
 from mmulator.ptx.tree import (
     Address,
     Immediate,
     Instruction,
     Operand,
+    Reg,
     Symbol,
 )
 
@@ -85,6 +88,8 @@ def ld(e: Emitter, ins: Instruction) -> None:
     if at is not None:
         _load_parameter(e, ins, names, type_name, at)
         return
+    if _load_run(e, ins) or (is_plain_load(ins) and _load_one(e, ins, names, type_name)):
+        return
     space, where = place_of(e, ins, address)
     ty = _ELEMENT[size].vec(LANES)
     if size == 4 and count == 1 and space != "local":
@@ -101,6 +106,56 @@ def ld(e: Emitter, ins: Instruction) -> None:
         write_result(e, operand, _as_type(value, type_name), ins)
 
 
+def prepare_runs(e: Emitter) -> None:
+    """Find loads of a block that is about to be written which are done together."""
+    if e.events is None:
+        for run in uniform_runs(e.block, e.frame.uniform):
+            waiting: list[tuple[Instruction, Value, int]] = []
+            e.runs |= {id(ins): (waiting, ins is run[-1]) for ins in run}
+
+
+def _load_run(e: Emitter, ins: Instruction) -> bool:
+    """A load that is done with others where the last of them stands."""
+    waiting, last = e.runs.get(id(ins), ([], False))
+    if id(ins) not in e.runs:
+        return False
+    at = must_be(e.one_address(must_be(ins.operands[1], Address)), Value)
+    waiting.append((ins, at, e.site))
+    if not last:
+        return True
+    names = [must_be(i.operands[0], Reg).name for i, _, _ in waiting]
+    size = type_bits(ins.form["type"]) // 8
+    places, sites = e.room(u64, len(waiting)), e.room(u32, len(waiting))
+    for n, (_, at, site) in enumerate(waiting):
+        places[n], sites[n] = at, site
+    there = e.words_of(names) if all(type_bits(e.frame.types[n]) == 8 * size for n in names) else None
+    words = e.room(u64, len(waiting)) if there is None else there
+    e.call(uniform.run_function(space_of(ins), size), e.w, e.mask, places, words, len(waiting), sites)
+    for n, (load, _, _) in enumerate(waiting):
+        if there is None:
+            value = _ELEMENT[size](e.fetch(words, u64, n))
+            write_result(e, load.operands[0], _as_type(value, load.form["type"]), load)
+        else:
+            e.written(names[n])
+    return True
+
+
+def _load_one(e: Emitter, ins: Instruction, names: tuple[Operand, ...], type_name: str) -> bool:
+    """Where all lanes that act are known to have one address: it is loaded once. False where that is not known."""
+    address = must_be(ins.operands[1], Address)
+    size, parts = _parts(type_name)
+    at = e.one_address(address) if parts == 1 and (e.is_entry or space_of(ins) != "param") else None
+    guard = e.guard(ins)
+    if at is None or (guard is not None and e.one_of(guard) is None):
+        return False
+    element = _ELEMENT[size]
+    place = e.room(element, len(names))
+    e.call(uniform.load_function(space_of(ins), size, len(names)), e.w, e.lanes_of(ins), at, place, e.site)
+    for n, operand in enumerate(names):
+        write_result(e, operand, _as_type(e.fetch(place, element, n), type_name), ins)
+    return True
+
+
 def _parts(type_name: str) -> tuple[int, int]:
     """(bytes of a memory element, elements of a register): 128 bits are two of 64."""
     size = max(type_bits(type_name), 8) // 8
@@ -108,7 +163,7 @@ def _parts(type_name: str) -> tuple[int, int]:
 
 
 def _join(low: Value, high: Value) -> Value:
-    wide = u128.vec(LANES)
+    wide = shaped(u128.vec(LANES), low)
     return wide(low) | (wide(high) << 64)
 
 
@@ -118,7 +173,7 @@ def _halves(value: Value) -> tuple[Value, Value]:
 
 def _as_type(value: Value, type_name: str) -> Value:
     ty = vector_type(type_name)
-    return value if ty.kind == "float" else ty(value)
+    return value if ty.kind == "float" else shaped(ty, value)(value)
 
 
 def _parameter_offset(e: Emitter, address: Address, size: int) -> int | None:
@@ -140,7 +195,7 @@ def _load_parameter(e: Emitter, ins: Instruction, names: tuple[Operand, ...], ty
         values = []
         for part in range(parts):
             place = base + (n * parts + part) * size
-            values.append(splat(e.b.load(_ELEMENT[size], place, align=1), LANES))
+            values.append(e.b.load(_ELEMENT[size], place, align=1))
         value = values[0] if parts == 1 else _join(*values)
         write_result(e, operand, _as_type(value, type_name), ins)
 

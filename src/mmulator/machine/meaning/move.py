@@ -7,11 +7,11 @@ from mmulator.codegen.types import u8, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
-from mmulator.machine.emit.block import LANES, storage_type
+from mmulator.machine.emit.block import LANES, known, storage_type
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import lanewise, means
 from mmulator.machine.meaning.operands import elements, space_of, write_result
-from mmulator.machine.meaning.scope import Mods, Result, Scope, known, outline
+from mmulator.machine.meaning.scope import Mods, Result, Scope, outline
 from mmulator.machine.state import Cta
 from mmulator.program.addresses import RANK_SHIFT, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Instruction, Operand, SpecialRegister, VectorOperand
@@ -31,7 +31,8 @@ def mov(e: Emitter, ins: Instruction) -> None:
     elif isinstance(target, VectorOperand):
         _unpack(e, target, source, type_name, ins)
     else:
-        write_result(e, target, e.source(source, type_name), ins)
+        value = e.one(source, type_name)
+        write_result(e, target, e.source(source, type_name) if value is None else value, ins)
 
 
 def _elements(source: Operand) -> tuple[Operand, ...]:
@@ -71,7 +72,8 @@ _SLOTS = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "local": SLOT_L
 def cvta(e: Emitter, ins: Instruction) -> None:
     """Between an address of a state space and a generic address: the slot's number in the upper bits."""
     target, source = ins.operands
-    value = U64(e.source(source, ins.form["type"]))
+    value = e.one(source, ins.form["type"])
+    value = U64(e.source(source, ins.form["type"])) if value is None else u64(value)
     slot = _SLOTS.get(space_of(ins))
     if slot is not None:
         if form_is_to(ins):

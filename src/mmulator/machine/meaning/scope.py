@@ -112,19 +112,14 @@ def kind_of(type_name: str) -> str:
     return "half"
 
 
+def of_integers(m: Mods) -> bool:
+    """All its types are integers or predicates."""
+    return all(kind_of(t) in ("int", "pred") for t in m.types)
+
+
 def int_type(name: str) -> Ty:
     """s32 -> i32 x 32."""
     return (SIGNED if name[0] == "s" else UNSIGNED)[int(name[1:])]
-
-
-def known(value: Value) -> int | None:
-    """The number that every lane of an integer Value is known to hold (as its type reads it), or None."""
-    if value.text == "zeroinitializer":
-        return 0
-    if not value.text.startswith("splat ("):
-        return None
-    number = int(value.text[:-1].split()[-1])
-    return number if value.ty.signed else number % (1 << value.ty.bits)
 
 
 # out of line --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Special registers (PTX ISA 9.1, Special Registers) as 32-lane values."""
+"""Special registers (PTX ISA 9.1, Special Registers) as values of 32 lanes, or one for all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from mmulator.codegen.ops import cast_ptr, iota
 from mmulator.codegen.types import u32, u64
-from mmulator.codegen.values import Value, constant, splat
+from mmulator.codegen.values import Value, constant
 from mmulator.errors import InternalError
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
 from mmulator.machine.emit.block import BlockEmitter
@@ -121,6 +121,5 @@ def prove() -> None:
 
 
 def special_register(e: BlockEmitter, name: str) -> Value:
-    """Value of %name for the 32 lanes."""
-    value = (_TABLE.get(name) or _TABLE[name + ".x"])(e)
-    return value if value.ty.lanes else splat(value, 32)
+    """Value of %name: in 32 lanes, or one for all."""
+    return (_TABLE.get(name) or _TABLE[name + ".x"])(e)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmulator.codegen.ops import bits_mask, iota, mask_bits, select, shuffle, trailing_zeros
 from mmulator.codegen.types import i32, u32, u64
-from mmulator.codegen.values import constant, splat
+from mmulator.codegen.values import constant, extract, splat
 from mmulator.errors import InternalError
 from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES
@@ -14,6 +14,7 @@ from mmulator.machine.meaning.floatbits import FORMATS, is_nan_bits, ordered_key
 from mmulator.machine.meaning.operands import pair, write_result
 from mmulator.machine.runtime import warp as rt
 from mmulator.machine.runtime.events import warp_met
+from mmulator.program.uniform import takes_one_lane
 from mmulator.ptx.tree import Immediate, Instruction
 
 U32, I32 = u32.vec(LANES), i32.vec(LANES)
@@ -26,7 +27,7 @@ def shfl(e: Emitter, ins: Instruction) -> None:
     mode, value = ins.form["mode"], U32(e.source(a, "b32"))
     if isinstance(b, Immediate) and isinstance(c, Immediate):
         sources = rt.shfl_sources(mode, b.bits("b32"), c.bits("b32"))
-        result = shuffle(value, None, [lane for lane, _ in sources])
+        result = extract(value, sources[0][0]) if takes_one_lane(ins) else shuffle(value, None, [lane for lane, _ in sources])
         ok = constant(e.b, u32, sum(inside << lane for lane, (_, inside) in enumerate(sources)))
     else:
         place = e.room(U32)

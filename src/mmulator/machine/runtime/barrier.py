@@ -27,16 +27,19 @@ def release_if_complete(cta: ptr_to(Cta), id: u32) -> u32:
         return u32(0)
     bar.arrived = 0
     bar.came = 0
+    cta.open_barriers = cta.open_barriers & ~(u32(1) << id)
     barrier_over(cta, id)
     warps = cast_ptr(Warp, cta.warps)
     for i in range(cta.launch.warps):
         w = warps + i
         if w.bar_came[id] != 0:
             bar.came = bar.came + popcount(w.bar_came[id])
+            cta.open_barriers = cta.open_barriers | (u32(1) << id)
         else:
             lanes = w.bar_lanes[id]
             w.at_barrier = w.at_barrier & ~lanes
             if bar.red != 0:
+                w.used = u32(1)
                 w.bar_result = select(bits_mask(lanes), U32(bar.pending), w.bar_result)
             w.bar_lanes[id] = 0
     return u32(1)
@@ -75,6 +78,7 @@ def barrier(w: ptr_to(Warp), mask: u32, id: u32, count: u32, op: u32, pred: u32,
         fault(w, FaultKind.BARRIER_COUNTS, site, trailing_zeros(mask), u64(id) | (u64(bar.count) << 32), count)
         return i32(RESCHEDULE)
     barrier_arrived(w, mask, id, op, site)
+    cta.open_barriers = cta.open_barriers | (u32(1) << id)
     bar.came = bar.came + popcount(mask)
     if op >= RED_POPC:
         bar.red = u32(1)

@@ -9,7 +9,18 @@ from __future__ import annotations
 from functools import cache
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import atomic_rmw, bits_mask, cast_ptr, mask_bits, popcount, select, stack, trailing_zeros
+from mmulator.codegen.ops import (
+    atomic_rmw,
+    bits_mask,
+    cast_ptr,
+    compare_exchange,
+    mask_bits,
+    minimum,
+    popcount,
+    select,
+    stack,
+    trailing_zeros,
+)
 from mmulator.codegen.types import i32, ptr_to, u32, u64
 from mmulator.machine.runtime.bulk import hold_barrier, hold_own
 from mmulator.machine.runtime.events import (
@@ -38,6 +49,11 @@ ARRIVE, WAIT = range(2)  # what was wrong, in fault_bytes
 def first_cta(launch: ptr_to(Launch), number: u64, place: ptr_to(u32)) -> None:
     """Where the first CTA of a cluster is in the grid: x, y, z. number: of the cluster, x fastest."""
     c = launch.cluster
+    place[0] = u32(number) * c[0]
+    place[1] = u32(0)
+    place[2] = u32(0)
+    if (number + 1) * u64(c[0]) <= u64(launch.nctaid[0]):  # in the first row: mostly there is no other, and divisions take long
+        return
     across = u64(launch.nctaid[0] // c[0])
     down = u64(launch.nctaid[1] // c[1])
     place[0] = u32(number % across) * c[0]
@@ -123,6 +139,35 @@ def next_cluster(launch: ptr_to(Launch)) -> u64:
     if at >= line.last:
         return line.order[line.first + at - line.last]
     return at
+
+
+@native
+def begin_next(cluster: ptr_to(Cluster)) -> u64:
+    """The same for the worker that this cluster's memory belongs to, which may take several at once: fewer as fewer are left, so
+    that all workers end together."""
+    launch = cluster.launch
+    share = cluster.share
+    if u64(share) == 0:
+        return next_cluster(launch)
+    number = share.next
+    if number < share.end:
+        share.next = number + 1
+        return number
+    line = launch.line
+    at = line.next
+    count = u64(2)
+    while count > 1:
+        count = u64(0)
+        if at >= line.first and at < line.last:
+            count = minimum(share.most, (line.last - at) // (2 * share.workers))
+        if count > 1:
+            found = compare_exchange(address(line.next), at, at + count)  # noqa: F821
+            if found == at:
+                share.next = at + 1
+                share.end = at + count
+                return at
+            at = found
+    return next_cluster(launch)
 
 
 @native

@@ -10,7 +10,7 @@ from mmulator.machine.runtime.cluster import leave_cluster
 from mmulator.machine.runtime.events import lanes_exit
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.waiting import partial_warp, wake_warpgroup
-from mmulator.machine.state import NUM_BARRIERS, RESCHEDULE, Barrier, FaultKind, Warp
+from mmulator.machine.state import RESCHEDULE, Barrier, FaultKind, Warp
 
 I32 = i32.vec(32)
 
@@ -59,7 +59,10 @@ def exit_lanes(w: ptr_to(Warp), mask: u32, site: u32) -> i32:
         wake_warpgroup(w)
     cta.live_threads = cta.live_threads - popcount(mask)
     bars = cast_ptr(Barrier, cta.barriers)
-    for id in range(u32(NUM_BARRIERS)):
+    left = cta.open_barriers
+    while left != 0:
+        id = trailing_zeros(left)
+        left = left & (left - 1)
         if (w.bar_came[id] | bars[id].arrived) != 0:  # somebody is at it
             arrive_together(w, id)
             release_if_complete(cta, id)

@@ -121,6 +121,7 @@ def make_room(w: ptr_to(Warp), q: ptr_to(Queue), count: u32) -> u32:
 @native(inline=True)
 def issue(w: ptr_to(Warp), q: ptr_to(Queue), odds: u32) -> None:
     """The entry behind the last one is filled. One in `odds` is carried out now, if that takes no other warp."""
+    w.used = u32(1)
     q.issued = q.issued + 1
     if (choice(w, q, q.issued) & u64(odds - 1)) == 0:
         complete(w, q, q.issued)
@@ -140,6 +141,7 @@ def commit_group(w: ptr_to(Warp), kind: u32) -> None:
         group.number = q.committed
         group.end = q.issued
         q.filled = q.filled + 1
+    w.used = u32(1)
     q.committed = q.committed + 1
 
 

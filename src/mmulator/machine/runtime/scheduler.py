@@ -11,8 +11,6 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import (
     bits_mask,
     cast_ptr,
-    copy_bytes,
-    fill_bytes,
     mask_bits,
     minimum,
     reduce_max,
@@ -24,20 +22,21 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.machine.runtime import floats
-from mmulator.machine.runtime.accounts import forget_mbarriers
 from mmulator.machine.runtime.chance import hash_choice
-from mmulator.machine.runtime.cluster import NO_CLUSTER, first_cta, next_cluster
+from mmulator.machine.runtime.cluster import NO_CLUSTER, begin_next
 from mmulator.machine.runtime.events import cluster_begins, cluster_ends, cluster_finished, round_over
 from mmulator.machine.runtime.pending import complete_for_sleepers
+from mmulator.machine.runtime.renewal import begin_cluster
 from mmulator.machine.runtime.standstill import end_waits
 from mmulator.machine.runtime.sums import settled
-from mmulator.machine.runtime.transfers import finish_transfers, grow_old, no_transfers, transfer_for_sleepers
+from mmulator.machine.runtime.transfers import finish_transfers, grow_old, transfer_for_sleepers
 from mmulator.machine.runtime.waiting import set_pcs
-from mmulator.machine.state import Cluster, Cta, Stop, Warp
+from mmulator.machine.state import Cluster, Stop, Warp
 
 TURN = 64  # diverged choices between two turns for another group
 SLICE = 2048  # blocks of code that a warp runs before the next has its turn
-GOLDEN = 0x9E3779B1
+STOP_BITS = 3  # of a Stop
+GOES_ON = -1
 
 
 def call_block(code: Value, w: Value, regs: Value, mask: Value) -> Value:
@@ -46,44 +45,52 @@ def call_block(code: Value, w: Value, regs: Value, mask: Value) -> Value:
 
 
 @native
+def part(w: ptr_to(Warp), ready: u32) -> u32:
+    """Of lanes that are not all at one place those that run next: the deepest frame, the lowest block. Sets w.pc and w.frame."""
+    frames = w.lane_frame
+    pcs = w.lane_pc
+    turns = w.turns
+    m = bits_mask(ready)
+    frame = reduce_max(select(m, frames, 0))
+    pc = reduce_min(select(m & (frames == frame), pcs, 0x7FFFFFFF))
+    if (turns & (TURN - 1)) == 0:
+        lane = (turns // TURN) & 31
+        if ((ready >> lane) & 1) != 0:
+            frame = frames[lane]
+            pc = pcs[lane]
+    w.pc = pc
+    w.frame = frame
+    return mask_bits((pcs == pc) & (frames == frame)) & w.live & ~w.at_barrier
+
+
+@native(inline=True)
 def pick(w: ptr_to(Warp)) -> u32:
     """The lanes to run next, 0 if none can; sets w.pc and w.frame."""
     ready = w.live & ~(w.waiting | w.at_barrier)
     if ready == 0:
         return u32(0)
-    frames = w.lane_frame
-    pcs = w.lane_pc
-    turns = w.turns + 1
-    w.turns = turns
+    w.turns = w.turns + 1
     first = trailing_zeros(ready)
-    frame = cast_ptr(u32, address(w.lane_frame))[first]  # noqa: F821
     pc = cast_ptr(i32, address(w.lane_pc))[first]  # noqa: F821
-    here = mask_bits((pcs == pc) & (frames == frame))
+    frame = cast_ptr(u32, address(w.lane_frame))[first]  # noqa: F821
+    here = mask_bits((w.lane_pc == pc) & (w.lane_frame == frame))
     if (ready & ~here) != 0:
-        m = bits_mask(ready)
-        frame = reduce_max(select(m, frames, 0))
-        pc = reduce_min(select(m & (frames == frame), pcs, 0x7FFFFFFF))
-        if (turns & (TURN - 1)) == 0:
-            lane = (turns // TURN) & 31
-            if ((ready >> lane) & 1) != 0:
-                frame = frames[lane]
-                pc = pcs[lane]
-        here = mask_bits((pcs == pc) & (frames == frame))
+        return part(w, ready)
     w.pc = pc
     w.frame = frame
     return here & w.live & ~w.at_barrier
 
 
-@native
-def run_warp(w: ptr_to(Warp), turn: i64) -> i32:
-    """Run until the warp exits, blocks, sleeps, faults or has used so many blocks of code; or all that its cluster has left: then
-    it goes on later as if it had not stopped. The cluster knows how much of both remains."""
+@native(inline=True)
+def run_warp(w: ptr_to(Warp), turn: i64, most: i64) -> i64:
+    """Run until the warp exits, blocks, sleeps, faults or has used `turn` blocks of code; or `most`, all that its cluster has
+    left: then it goes on later as if it had not stopped. How many blocks it ran, and in the lowest bits why
+    it stopped."""
     cta = w.cta
-    cluster = cta.cluster
     code = cta.launch.code
-    counts = cluster.counts
+    counts = cta.cluster.counts
     stop = cta.launch.stop
-    budget = minimum(turn, cluster.left)
+    budget = minimum(turn, most)
     left = budget
     result = i32(Stop.BUDGET)
     together = u32(0)
@@ -126,134 +133,118 @@ def run_warp(w: ptr_to(Warp), turn: i64) -> i32:
             if awake == 0 and w.live != 0:
                 result = i32(Stop.ASLEEP)
                 break
-    cluster.left = cluster.left - (budget - left)
-    cluster.rest = turn - (budget - left)
-    if result == Stop.BUDGET and cluster.rest > 0:
+    ran = budget - left
+    if result == Stop.BUDGET and ran < turn:
         w.turns = w.turns - together  # `pick` will say the same again
-    return result
-
-
-@native
-def renew(cluster: ptr_to(Cluster)) -> None:
-    """The memory of a cluster as it was when it was new."""
-    for i in range(cluster.span_count):
-        span = cluster.spans + i
-        if u64(span.fresh) == 0:
-            fill_bytes(span.at, 0, span.bytes)
-        else:
-            copy_bytes(span.at, span.fresh, span.bytes)
-
-
-@native
-def begin_cluster(cluster: ptr_to(Cluster)) -> None:
-    """Memory as new, whose turn is first, and where the CTAs of the cluster are in the grid, by rank (x fastest)."""
-    if cluster.stale != 0:
-        renew(cluster)
-    cluster.stale = u32(1)
-    cluster.turn = u32(0)
-    cluster.rest = i64(0)
-    cluster.running = u32(0)
-    cluster.asleep = u32(0)
-    cluster.done = u32(0)
-    cluster.next_warp = u32(0)
-    cluster.patience = u32(0)
-    cluster.stalled = u32(0)
-    forget_mbarriers(cluster)
-    cluster.arrived = u32(0)
-    cluster.generation = u32(0)
-    cluster.rounds = u64(0)
-    cluster.turns = u64(0)
-    no_transfers(cluster)
-    if cluster.seeded != 0:
-        warps = u64(cluster.warp_count)
-        first = cluster.number % warps * (u64(GOLDEN) % warps) + u64(cluster.seed)
-        cluster.next_warp = u32(first % warps)
-    launch = cluster.launch
-    c = launch.cluster
-    ctas = cast_ptr(Cta, cluster.ctas)
-    corner = stack(u32, 3)
-    first_cta(launch, cluster.number, corner)
-    for rank in range(cluster.cta_count):
-        cta = ctas + rank
-        cta.ctaid[0] = corner[0] + rank % c[0]
-        cta.ctaid[1] = corner[1] + rank // c[0] % c[1]
-        cta.ctaid[2] = corner[2] + rank // (c[0] * c[1])
-        cta.linear = cta.ctaid[0] + launch.nctaid[0] * (cta.ctaid[1] + launch.nctaid[1] * cta.ctaid[2])
-    cluster.begun = u32(1)
-    cluster_begins(cluster)
+    return (ran << STOP_BITS) + i64(result)
 
 
 @native
 def run_cluster(cluster: ptr_to(Cluster)) -> i32:
     """Run the cluster's warps in turn, each for a slice; back when nothing is left of its budget, or when it is over.
 
-    It goes on where it stopped: what a warp does depends on the turns, never on when the worker looked up.
+    It goes on where it stopped: what a warp does depends on the turns, never on when the worker looked up. Where it is, is in
+    registers of the host until then.
     """
     if cluster.begun == 0:
         begin_cluster(cluster)
+        cluster_begins(cluster)
     launch = cluster.launch
+    stop = launch.stop
     warps = cast_ptr(Warp, cluster.warps)
     n = cluster.warp_count
-    while True:
-        while cluster.turn < n:
-            if cluster.left <= 0:
-                return i32(Stop.BUDGET)
-            at = cluster.turn + cluster.next_warp
+    first = cluster.next_warp
+    left = cluster.left
+    rest = cluster.rest
+    turn = cluster.turn
+    running = cluster.running
+    asleep = cluster.asleep
+    done = cluster.done
+    ended = i32(GOES_ON)
+    while ended == GOES_ON:
+        while turn < n:
+            if left <= 0:
+                ended = i32(Stop.BUDGET)
+                break
+            at = turn + first
             if at >= n:
                 at = at - n
             w = warps + at
             if w.live == 0:
-                cluster.rest = i64(0)
-                cluster.turn = cluster.turn + 1
-                cluster.done = cluster.done + 1
+                rest = i64(0)
+                turn += 1
+                done += 1
                 continue
-            if cluster.rest == 0:
-                cluster.rest = i64(SLICE)
+            if rest == 0:
+                rest = i64(SLICE)
                 if launch.slice != 0:
-                    cluster.rest = i64(1 + hash_choice(launch.seed, cluster.number, cluster.turns) % launch.slice)
+                    rest = i64(1 + hash_choice(launch.seed, cluster.number, cluster.turns) % launch.slice)
                     cluster.turns = cluster.turns + 1
-                cluster.left = cluster.left - 1
-            result = run_warp(w, cluster.rest)
+                left -= 1
+            ran = run_warp(w, rest, left)
+            result = i32(ran & ((1 << STOP_BITS) - 1))
+            left -= ran >> STOP_BITS
+            rest -= ran >> STOP_BITS
             if result == Stop.FAULT:
-                return i32(Stop.FAULT)
-            if launch.stop[0] != 0:
-                return i32(Stop.INTERRUPTED)
-            if result == Stop.BUDGET and cluster.rest > 0:
-                return i32(Stop.BUDGET)
-            cluster.rest = i64(0)
-            cluster.turn = cluster.turn + 1
+                ended = i32(Stop.FAULT)
+                break
+            if stop[0] != 0:
+                ended = i32(Stop.INTERRUPTED)
+                break
+            if result == Stop.BUDGET and rest > 0:
+                ended = i32(Stop.BUDGET)
+                break
+            rest = i64(0)
+            turn += 1
             if result == Stop.EXITED:
-                cluster.done = cluster.done + 1
+                done += 1
             if result == Stop.BUDGET:
-                cluster.running = cluster.running + 1
+                running += 1
             if result == Stop.ASLEEP:
-                cluster.asleep = cluster.asleep + 1
+                asleep += 1
             if result == Stop.BLOCKED and w.held == w.live:
-                return i32(Stop.BLOCKED)  # its lanes wait for each other, for ever
-        if cluster.done == n:
+                ended = i32(Stop.BLOCKED)  # its lanes wait for each other, for ever
+                break
+        if ended != GOES_ON:
+            break
+        if done == n:
             cluster_ends(cluster)
+            ended = i32(Stop.EXITED)
             if cluster.newest != 0:
-                return i32(finish_transfers(cluster))
-            return i32(Stop.EXITED)
-        resting = u32(cluster.running == 0 and cluster.asleep != 0)
-        if cluster.running == 0 and stuck(cluster) != 0:
-            found = help_sleepers(cluster)
+                ended = i32(finish_transfers(cluster))
+            break
+        resting = u32(running == 0 and asleep != 0)
+        helpless = u32(0)
+        if running == 0:
+            helpless = stuck(cluster)
+        if helpless != 0:
+            found = i32(help_sleepers(cluster))
             if found == Stop.ASLEEP:
                 resting = u32(1)  # perhaps another cluster does something that these wait for
             elif found != Stop.BUDGET:
-                return i32(found)
+                ended = found
+                break
         elif cluster.newest != 0:
             if grow_old(cluster) == Stop.FAULT:
-                return i32(Stop.FAULT)
+                ended = i32(Stop.FAULT)
+                break
         round_over(cluster)
         if cluster.stalled != 0:
-            return i32(Stop.BLOCKED)
-        cluster.turn = u32(0)
-        cluster.running = u32(0)
-        cluster.asleep = u32(0)
-        cluster.done = u32(0)
+            ended = i32(Stop.BLOCKED)
+            break
+        turn = u32(0)
+        running = u32(0)
+        asleep = u32(0)
+        done = u32(0)
         if resting != 0:
-            return i32(Stop.ASLEEP)
+            ended = i32(Stop.ASLEEP)
+    cluster.left = left
+    cluster.rest = rest
+    cluster.turn = turn
+    cluster.running = running
+    cluster.asleep = asleep
+    cluster.done = done
+    return ended
 
 
 @native
@@ -278,7 +269,7 @@ def run_row(cluster: ptr_to(Cluster)) -> i32:
         if cluster.begun == 0:
             if cluster.launch.stop[0] != 0:
                 return i32(Stop.INTERRUPTED)
-            number = next_cluster(cluster.launch)
+            number = begin_next(cluster)
             if number == u64(NO_CLUSTER):
                 return i32(Stop.EXITED)
             cluster.number = number

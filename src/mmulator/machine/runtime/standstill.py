@@ -19,7 +19,7 @@ from mmulator.machine.state import Cluster, Stop, Warp
 PATIENCE = 1 << 20  # tries of threads that look at memory which other clusters may write
 QUIET = 16  # what a try counts of those that do not
 PLACES = Warp.offset["lane_pc"]  # where lanes are: program counters and frames
-PLACE_WORDS = (Warp.offset["sync_pc"] - PLACES) // 8
+PLACE_WORDS = (Warp.offset["live"] - PLACES) // 8
 MIX = 0x9E3779B97F4A7C15
 
 

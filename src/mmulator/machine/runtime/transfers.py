@@ -295,6 +295,7 @@ def heard_at(t: ptr_to(Transfer), barrier: u64, ranks: u32) -> None:
 @native
 def commit_bulk(w: ptr_to(Warp), mask: u32) -> None:
     """A new group for each lane, of what it issued since its last one."""
+    w.used = u32(1)
     left = mask
     while left != 0:
         lane = trailing_zeros(left)

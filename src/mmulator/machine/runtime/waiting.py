@@ -11,7 +11,7 @@ from mmulator.machine.state import FULL, RESCHEDULE, Cluster, FaultKind, Warp
 I32, U32 = i32.vec(32), u32.vec(32)
 
 
-@native
+@native(inline=True)
 def set_pcs(w: ptr_to(Warp), mask: u32, pc: i32) -> None:
     w.lane_pc = select(bits_mask(mask), I32(pc), w.lane_pc)
 
@@ -48,6 +48,7 @@ def wait_for_members(w: ptr_to(Warp), mask: u32, members: u32, pc: i32, next: i3
         m = bits_mask(mask)
         w.sync_pc = select(m, I32(pc), w.sync_pc)
         w.sync_next = select(m, I32(next), w.sync_next)
+        w.used = u32(1)
         w.sync_members = select(m, U32(members), w.sync_members)
         return wait_for_partners(w, mask, pc)
     counts = w.cta.cluster.counts

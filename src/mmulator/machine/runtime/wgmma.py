@@ -268,6 +268,7 @@ def wgmma_issue(
     if table.a_in_registers != 0:
         a_registers(table, frame_of(w, op.frame, table.a_slots, u32(4), READ, site), op.a)
     wgmma_issued(w, number, site)
+    w.used = u32(1)
     q.issued = number + 1
     if (choice(w, q, q.issued) & u64(WGMMA.odds - 1)) == 0:
         q.due = q.issued

@@ -138,7 +138,7 @@ class _Delay:
     def in_flight(self) -> set[str]:
         return set().union(*self.groups)
 
-    def can_wait(self, ins: Instruction, uses: set[str], defs: set[str]) -> bool:
+    def can_wait(self, ins: Instruction, uses: frozenset[str], defs: frozenset[str]) -> bool:
         """What is computed from an accumulator in flight, or from what was. The order of those that wait stays."""
         flying = self.in_flight
         return _computes(ins) and bool(uses & (flying | self.writes)) and not defs & flying

@@ -45,7 +45,7 @@ class Regions:
     successors: Mapping[int, frozenset[int]]
     guarded: frozenset[int]
     definitions: Mapping[str, list[int]]
-    accesses: Mapping[int, tuple[set[str], set[str]]]
+    accesses: Mapping[int, tuple[frozenset[str], frozenset[str]]]
     cuts: frozenset[int]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -131,7 +132,9 @@ def _broken(pinned: set[str], state: State, ins: Instruction) -> Iterator[tuple[
         yield from _early(state, ins, uses, defs)
 
 
-def _early(state: State, ins: Instruction, uses: set[str], defs: set[str]) -> Iterator[tuple[Finding, tuple[int, str]]]:
+def _early(
+    state: State, ins: Instruction, uses: AbstractSet[str], defs: AbstractSet[str]
+) -> Iterator[tuple[Finding, tuple[int, str]]]:
     for names, verb, rules in ((uses, "reads", (READ_EARLY, A_READ)), (defs, "writes", (WRITTEN_EARLY, A_OVERWRITTEN))):
         for name in sorted(names & state.flying.keys()):
             flight = state.flying[name]

@@ -1,0 +1,155 @@
+"""Registers that hold one value for all lanes of a warp, so that one word has it.
+
+They are computed from what is the same for a warp (parameters, %ctaid, numbers, what is loaded from one address) and written
+only where all lanes are together: in blocks that no lane can be in while another is elsewhere. So while lanes are apart nobody
+writes them, and what a lane reads is what it would have had alone. A loop whose lanes leave it at different times, and
+all that comes behind, is no such place, up to an instruction that waits for all lanes of the warp. Lanes at an exit, which
+read and write no more, do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from mmulator.errors import must_be
+from mmulator.isa.effects import Ends, Memory, Queue, Step, Together
+from mmulator.isa.flows import Flow, usual
+from mmulator.isa.types import type_bits
+from mmulator.program.blocks import Block, FunctionBlocks, Here, partners
+from mmulator.program.uses import uses_and_defs
+from mmulator.ptx.tree import Immediate, Instruction, Reg, SpecialRegister, Symbol, flatten
+
+_PER_LANE = ("tid", "lane", "clock", "globaltimer")  # special registers, by how they begin
+_SPACES = ("global", "shared", "const", "param")  # in which one address is one place: each lane has its own local memory
+
+
+def is_plain_load(ins: Instruction) -> bool:
+    """Whether lanes that load from one address get one value, at once and with no order to others' accesses."""
+    form = ins.form
+    found = usual(ins.opcode)
+    loads = found is Flow.LOADED and ins.effects.memory is Memory.READ
+    return loads and form["sem"] in ("", "weak") and form["space"].partition("::")[0] in _SPACES
+
+
+def runs(block: Block, uniform: Collection[str]) -> list[list[Instruction]]:
+    """Loads of a register each, two or more, from places that are known to be one for all lanes, which may as well be done where
+    the last of them stands: nothing between them touches memory or their results."""
+    found: list[list[Instruction]] = [[]]
+    results: set[str] = set()
+    for ins in block.body:
+        uses, defs = uses_and_defs(ins)
+        joins = ins.guard is None and is_plain_load(ins) and isinstance(ins.operands[0], Reg) and uses.issubset(uniform)
+        joins = joins and bool(uses) and not ins.form["space"].startswith("param") and type_bits(ins.form["type"]) <= 64
+        if not results.isdisjoint(uses | defs) or not (joins or _is_still(ins)) or (joins and _differ(found[-1], ins)):
+            found.append([])
+            results.clear()
+        if joins:
+            found[-1].append(ins)
+            results |= defs
+    return [run for run in found if len(run) > 1]
+
+
+def _differ(run: list[Instruction], ins: Instruction) -> bool:
+    return any((i.form["space"], type_bits(i.form["type"])) != (ins.form["space"], type_bits(ins.form["type"])) for i in run[:1])
+
+
+def _is_still(ins: Instruction) -> bool:
+    """Whether nothing shows when an instruction is executed but its results."""
+    e = ins.effects
+    alone = e.together is Together.ALONE and e.memory is Memory.NONE and e.ends is Ends.NO
+    return alone and e.pure and not e.allocates and e.queue is Queue.NONE and e.step is Step.NONE
+
+
+def takes_one_lane(ins: Instruction) -> bool:
+    """A shuffle in which all 32 lanes read one."""
+    found = usual(ins.opcode)
+    if found is not Flow.LANES or ins.form["mode"] != "idx":
+        return False
+    _, _, lane, clamp, members = ins.operands
+    numbers = [o.bits("b32") if isinstance(o, Immediate) else None for o in (lane, clamp, members)]
+    return isinstance(ins.operands[0], Reg) and numbers[0] is not None and numbers[1:] == [31, 0xFFFFFFFF]
+
+
+def _depends(ins: Instruction, local: Collection[str]) -> frozenset[str] | None:
+    """Registers such that the results of an instruction are one value if these are; None if that may be so of no registers."""
+    effects = ins.effects
+    if takes_one_lane(ins):
+        return frozenset() if ins.guard is None else None
+    waits = effects.ends is Ends.WAIT and effects.memory is Memory.READ  # for an mbarrier
+    if not ((_is_still(ins) and not effects.carry) or is_plain_load(ins) or waits):
+        return None
+    for o in flatten(ins.operands):
+        match o:
+            case SpecialRegister(name=name) if name.startswith(_PER_LANE):
+                return None
+            case Symbol(name=name) if name in local:
+                return None
+            case Reg(type=type_name) if type_bits(type_name) > 64:
+                return None
+    return uses_and_defs(ins)[0]
+
+
+class _Flow:
+    """varying: registers that are not known to be one value. apart: blocks in which lanes may be while others are elsewhere."""
+
+    def __init__(self, function: FunctionBlocks, local: Collection[str]) -> None:
+        self.blocks = function.blocks
+        self.first = function.blocks[0].index
+        self.varying: set[str] = set()
+        self.apart: set[int] = set()
+        self.leaves = self._leaves()
+        self.meets = {b.index for b in self.blocks if b.sync and partners(b.body[0] if b.body else must_be(b.last, Instruction))
+                      in (Here.LIVE, Here.WHOLE)}  # fmt: skip
+        self.steps: list[list[tuple[frozenset[str] | None, frozenset[str]]]] = []
+        for block in self.blocks:
+            steps: list[tuple[frozenset[str] | None, frozenset[str]]] = []
+            if block.after is not None:
+                steps.append((None, uses_and_defs(block.after)[1]))
+            every = block.body if block.last is None or block.ending is Ends.BRANCH else [*block.body, block.last]
+            for ins in every:
+                defs = uses_and_defs(ins)[1]
+                if defs:
+                    steps.append((_depends(ins, local), defs))
+            self.steps.append(steps)
+
+    def _leaves(self) -> set[int]:
+        """Blocks that do nothing but exit."""
+        found: set[int] = set()
+        for block in reversed(self.blocks):
+            empty = not block.body and block.after is None and not block.sync
+            if empty and (block.ending is Ends.EXIT or (block.ending is Ends.NO and found.issuperset(block.targets))):
+                found.add(block.index)
+        return found
+
+    def parts(self, block: Block) -> bool:
+        """Whether lanes that come to the end of a block together may go on apart."""
+        match block.ending:
+            case Ends.NO | Ends.BARRIER:
+                return False
+            case Ends.BRANCH:
+                guard = must_be(must_be(block.last, Instruction).guard, tuple)[0].name
+                return guard in self.varying and not any(t in self.leaves for t in block.targets)
+            case Ends.INDEXED | Ends.WAIT:
+                return not uses_and_defs(must_be(block.last, Instruction))[0].isdisjoint(self.varying)
+        return True
+
+    def solve(self) -> None:
+        before = None
+        while before != (before := (len(self.varying), len(self.apart))):
+            for block, steps in zip(self.blocks, self.steps):
+                apart = block.index in self.apart
+                for depends, defs in steps:
+                    if not defs <= self.varying and (apart or depends is None or not depends.isdisjoint(self.varying)):
+                        self.varying |= defs
+                if block.targets and (apart or self.parts(block)):
+                    self.apart.update(t for t in block.targets if t not in self.meets)
+
+
+def uniform_registers(function: FunctionBlocks, local: Collection[str]) -> frozenset[str]:
+    """Those of a kernel; of a function that it calls, whose callers may be apart, none. local: names of variables of which each
+    lane has its own."""
+    if not function.function.is_entry:
+        return frozenset()
+    flow = _Flow(function, local)
+    flow.solve()
+    return frozenset(n for n in function.function.registers if n not in flow.varying)
