@@ -161,12 +161,13 @@ class Row:
         """Sums, which begin with the accumulator, and what products are multiplied by; or what tells inexact ones."""
         sums, self.scales = [], []
         for v, quantum in enumerate(self.quanta):
+            if self.plan.counted:
+                sums += parts(bitcast(F, quantum + (23 << 23 | 1 << 22)), strips())
+                continue
             scale = U(254 << 23) - quantum
             before = I(load(F, self.state, 16 * v) * bitcast(F, scale))
             if self.plan.scaled:
                 scale = scale + U(self.bias[v] << 23)
-            if self.plan.counted:
-                before = bitcast(F, quantum + (23 << 23 | 1 << 22) + U(before))
             sums += parts(before, strips())
             self.scales += parts(bitcast(F, scale), strips())
         if self.plan.wide_sum:  # of every other product, so that half of them cannot wrap
@@ -205,9 +206,10 @@ class Row:
             self.overflow = any_of([w < 0 for w in wrapped])
         if plan.counted:
             counts = bitcast(U, shuffle(self.inexact.get_one(0), self.inexact.get_one(1), list(range(64))))
-            totals = [
-                I(bitcast(U, total) & 0x7FFFFF) - 0x400000 + I((counts >> (8 * v)) & 255) for v, total in enumerate(totals)
-            ]
+            for v, (total, quantum) in enumerate(zip(totals, self.quanta)):
+                before = I(load(F, self.state, 16 * v) * bitcast(F, U(254 << 23) - quantum))
+                own = bitcast(I, total) - bitcast(I, quantum + (23 << 23 | 1 << 22))
+                totals[v] = before + own + I((counts >> (8 * v)) & 255)
         return [rounded(plan, total, quantum) for total, quantum in zip(totals, self.quanta)]
 
 
