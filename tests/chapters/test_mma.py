@@ -6,12 +6,12 @@ Forms that hardware vectors cover are in machine/test_machine_golden.py; here ar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mmulator.codegen.engine import Library
 from mmulator.errors import UnsupportedError
 from mmulator.instruction.execution import execute
 from mmulator.isa.form import Form
@@ -33,7 +33,7 @@ from tests.support.one_block import LANES
 def quickly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Twins are compiled without optimisation: a kernel and an instruction have the same one, whichever it is."""
     monkeypatch.setattr(twin, "_twins", {})
-    monkeypatch.setattr(twin, "Library", partial(twin.Library, level=0))
+    monkeypatch.setattr(twin, "Library", lambda name, text: Library(text(), 0))
     product_for.cache_clear()
     yield
     product_for.cache_clear()

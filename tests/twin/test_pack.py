@@ -15,12 +15,14 @@ from mmulator.isa.form import Form
 from mmulator.isa.match import match
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.twin import pack
-from mmulator.twin.plan import B_HEADER, Plan, plan_for
+from mmulator.twin.plan import B_HEADER, LANE, Plan, plan_for
 
 P, I = ctypes.c_void_p, ctypes.c_int64
 NAMES = ("pack_a", "pack_b", "pack_b_rows")
 FORMS = {
     "f16": ("sm_90", "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16"),
+    "bf16": ("sm_90", "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16"),
+    "bf16 in eights": ("sm_80", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
     "f16 in eights": ("sm_80", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
     "e4m3": ("sm_90", "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e5m2"),
     "e5m2": ("sm_90", "wgmma.mma_async.sync.aligned.m64n128k32.f32.e5m2.e4m3"),
@@ -57,20 +59,19 @@ def functions(name: str, short: bool) -> tuple[list[Callable[..., None]], Librar
 
 def values_and_rest(plan: Plan, packed: np.ndarray, which: int, lines: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """What is packed as numbers, and everything else."""
-    ty = np.float64 if plan.double else np.float32
     if which == 0:
         chunks = packed.reshape(-1, plan.a_chunk)
-        bytes_ = plan.length * plan.lane
-        return chunks[:, :bytes_].copy().view(ty), chunks[:, bytes_:]
+        bytes_ = plan.length * LANE
+        return chunks[:, :bytes_].copy().view(np.float32), chunks[:, bytes_:]
     values, rest = [], []
     at = 0
     for columns in [64] * (lines // 64) + [16] * -(-(lines % 64) // 16):
         size = plan.b_block(columns, k)
         block, headers = np.split(packed[at : at + size], [size - k // plan.k * B_HEADER])
         rows = block.reshape(k, plan.b_row(columns))
-        values.append(rows[:, : columns * plan.lane].copy().view(ty).ravel())
+        values.append(rows[:, : columns * LANE].copy().view(np.float32).ravel())
         # of a header only what is said in it: the largest exponent, and whether there is an Inf or NaN
-        rest += [rows[:, columns * plan.lane :].ravel(), headers.reshape(-1, B_HEADER)[:, :8].ravel()]
+        rest += [rows[:, columns * LANE :].ravel(), headers.reshape(-1, B_HEADER)[:, :8].ravel()]
         at += size
     return np.concatenate(values), np.concatenate(rest)
 
@@ -90,7 +91,10 @@ def test_codes_of_short_elements(name: str, which: int) -> None:
     sizes = [(whole, np.resize(every, whole * width))]
     sizes += [(n, rng.integers(0, 1 << t.bits, n * width)) for n in (1, 8, 16, 23, 64, 72, 127)]
     sizes += [(64, np.full(64 * width, x)) for x in (0, 1 << t.bits - 1, 1, (1 << t.mantissa) - 1, (1 << t.bits - 1) - 1)]
-    sizes += [(64, rng.integers(0, 1 << t.mantissa, 64 * width) | (14 << t.mantissa if t.bits == 16 else 0))]
+    middle = (1 << t.exponent - 1) - 1 << t.mantissa
+    for spread in (1, 2, 32):  # exponents near each other, as those of real operands are
+        near = rng.integers(0, spread << t.mantissa, 64 * width) + middle
+        sizes.append((64, near & (1 << t.bits - 1) - 1 | rng.integers(0, 2, 64 * width) << t.bits - 1))
     for lines, elements in sizes:
         raw = elements.astype(ty)
         size = plan.a_bytes(lines, k) if which == 0 else plan.b_bytes(lines, k)

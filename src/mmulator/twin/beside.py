@@ -44,10 +44,10 @@ from mmulator.codegen.types import boolean, f32, i32, i64, ptr, ptr_to, u32
 from mmulator.codegen.values import Value
 from mmulator.numerics.profiles import DotKey, profile_for
 from mmulator.twin.lines import shuffled
-from mmulator.twin.pack import RAW, Decoded, any_special, transpose16
+from mmulator.twin.pack import RAW, Decoded, any_special, transpose
 from mmulator.twin.plan import A_BIAS, B_BIAS, ROWS, Plan, plan_for
 from mmulator.twin.slow import after_function, exact_vector, is_tiny, load_function, store_function
-from mmulator.twin.tile import BYTES, OUTLINED, B, F, I, Row, Slots, U, rounded, rounded_half
+from mmulator.twin.tile import BYTES, OUTLINED, B, F, I, Row, Slots, U, rounded
 
 COLUMNS = 64
 HEADER = 64  # bytes behind B
@@ -76,11 +76,11 @@ class Rows(Row):
         self.header = cast_ptr(i32, a + plan.length * 4 * (sides + 1))
 
     def start(self) -> None:
-        self.scales = [bitcast(F, U((254 + self.plan.fraction) << 23) - power) for power in self.powers]
+        self.scales = [bitcast(F, U(254 << 23) - quantum) for quantum in self.quanta]
         self.sums = Slots([I(0) for _ in self.vectors])
         self.before: list[Value] = []
 
-    def add(self, j: Value, v: int, value: Value) -> None:
+    def add_to(self, v: int, j: Value, value: Value) -> None:
         """Product j of 16 columns. value: of the row of B."""
         own = self.values[j + v * self.sides // 4 * self.plan.length]
         self.sums.put_one(v, self.sums.get_one(v) + I(value * F(own) * self.scales[v]))
@@ -100,11 +100,11 @@ class Rows(Row):
         """The rounded sums, as f32."""
         plan, results = self.plan, []
         self.overflow = B(boolean(0))
-        for v, (power, scale) in enumerate(zip(self.powers, self.scales)):
+        for v, (quantum, scale) in enumerate(zip(self.quanta, self.scales)):
             total = self.plus(I(load(F, self.state, 16 * v) * scale), self.sums.get_one(v))
             if self.before:
                 total = self.plus(total, self.before[v])
-            results.append(rounded_half(plan, total, power) if plan.state.name == "f16" else rounded(plan, total, power))
+            results.append(rounded(plan, total, quantum))
         return results
 
 
@@ -124,7 +124,7 @@ def chunk_function(plan: Plan, sides: int, name: str) -> Native:
         for v in piece:
             value = load(F, panel + (j * step + u) * B_ROW, 16 * 4 * v)
             for row in rows:
-                row.add(j + u, v, value)
+                row.add_to(v, j + u, value)
 
     def put_by(rows: list[Rows]) -> None:
         for row in rows:
@@ -188,7 +188,7 @@ def slow_function(plan: Plan, sides: int, name: str) -> Native:
         for v in range(i64(0), i64(COLUMNS // 16)):
             c = load(F, state, v * 16)
             own = a + v * sides // 4 * (plan.length * 4)
-            result = exact_vector(plan, own, b + v * 64, null(i32), i64(B_ROW), c, which, double=False)
+            result = exact_vector(plan, own, b + v * 64, null(i32), i64(B_ROW), c, which)
             tiny = tiny | u32(any_lane(is_tiny(plan, result)))
             store(result, state, v * 16)
         return tiny
@@ -285,7 +285,7 @@ def row_codes(row: tuple[Decoded, ...], top: Value | None) -> Value:
     """Exponent codes of 16 elements of the same row of each A: as many bytes of a word each as it has of the columns."""
     codes, bits = I(0), 32 // len(row)
     for n, part in enumerate(row):
-        codes = codes | (part.codes(A_BIAS, top)[0] << (bits * n))
+        codes = codes | (part.codes(A_BIAS, top) << (bits * n))
     return codes * (0x01010101 & (1 << bits) - 1)
 
 
@@ -294,7 +294,7 @@ def put(plan: Plan, sides: int, row: Value, vectors: list[Value], number: int) -
     length = plan.length
     for which, order in enumerate(plan.order):
         for first in range(0, length, 16):
-            part = shuffled(lambda n: vectors[n], [divmod(k, 16) for k in order[first : first + 16]])
+            (part,) = shuffled(lambda n: vectors[n], [[divmod(k, 16) for k in order[first : first + 16]]])
             store(part, row + (which * a_chunk(plan, sides) + (number * length + first) * 4))
 
 
@@ -323,7 +323,7 @@ def pack_b_function(plan: Plan, name: str) -> Native:
                 for j in unrolled(16):
                     at = [raw + pitch * ((group + g) * 16 + j) + start * 4 for g in range(at_once)]
                     columns.append(joined([load(u32.vec(min(16, words)), x) for x in at]))
-                across = transpose16(columns)
+                across = transpose(columns)
                 for g in unrolled(at_once):
                     for w in unrolled(min(16, words)):
                         lines.append([group + g, start + w, across[g * min(16, words) + w]])
@@ -347,7 +347,7 @@ def pack_b_function(plan: Plan, name: str) -> Native:
                 codes = I(0)
                 parts = [Decoded(plan.b, element(word, e, bits), plan.emin(plan.b)) for word in four]
                 for v, part in enumerate(parts):
-                    codes = codes | (part.codes(B_BIAS, top if plan.relative else None)[0] << (8 * v))
+                    codes = codes | (part.codes(B_BIAS, top if plan.relative else None) << (8 * v))
                     store(part.value, row, 64 * v)
                 store(codes, row, COLUMNS * 4)
                 lost = lost | any_special(parts)

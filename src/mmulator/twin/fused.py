@@ -15,11 +15,11 @@ from typing import Any
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import any_lane, cast_ptr, copy_bytes, fill_bytes, load, minimum, null, stack, store
 from mmulator.codegen.rounding import set_rounding
-from mmulator.codegen.types import f32, f64, i32, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value
-from mmulator.twin.plan import B_HEADER, NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
+from mmulator.twin.plan import B_HEADER, LANE, NARROW_COLUMNS, ROWS, WIDE_COLUMNS, Plan
 from mmulator.twin.slow import after_function, load_function, scale_exponents, slow_function, store_function
-from mmulator.twin.tile import OUTLINED, SIGN, Pass, Row, Slots, joined, look_pieces, passes, strips
+from mmulator.twin.tile import OUTLINED, SIGN, Pass, Row, Slots, any_of, joined, look_pieces, passes, strips
 
 ZERO_C, NEGATE_A, NEGATE_B = 1, 2, 4  # flags
 CORE_POINTERS = 5  # parameters of `core` behind the flags, all of which may be null
@@ -31,8 +31,8 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     The last of an odd number of rows goes twice. While a pair is multiplied, the exponents of the next are looked at.
     """
     row_bytes, vectors, length = plan.b_row(columns), columns // 16, plan.length
-    width = 16 // strips(plan)
-    ty = (f64 if plan.double else f32).vec(width)
+    width = 16 // strips()
+    ty = f32.vec(width)
     # where product j of a chunk lies: first + stride * j for an even j, and one further for the next
     first, stride = plan.order[-1][0] // max(1, len(plan.order) - 1), plan.order[0][2] // 2
 
@@ -51,7 +51,7 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
     def look(largest: Slots, rows: list[Row], b: Value, indices: list[Value], j: Value, u: int, loop: Pass) -> None:
         at = places(b, indices, j, u)
         for r, piece in loop.looks:
-            value = load(codes, at[r] + columns * plan.lane, 64 // pieces * piece)
+            value = load(codes, at[r] + columns * LANE, 64 // pieces * piece)
             largest.put_one(r * pieces + piece, rows[r].look(j + u, value, largest.get_one(r * pieces + piece)))
 
     def look_all(largest: Slots, rows: list[Row], b: Value, indices: list[Value], j: Value, u: int) -> None:
@@ -66,7 +66,7 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
         at = places(b, indices, j, u)
         for strip in loop.strips:  # each of B is loaded and used up before the next one
             for row, place in zip(rows, at):
-                row.add(j + u, strip, load(ty, place, strip * width * plan.lane))
+                row.add(j + u, u, strip, load(ty, place, strip * width * LANE))
         for r, h in loop.counts:
             rows[r].count(j + u, at[r], h)
 
@@ -134,13 +134,6 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
                     )  # fmt: skip
 
     return Native(chunk, name, OUTLINED)
-
-
-def any_of(masks: list[Value]) -> Value:
-    total = masks[0]
-    for m in masks[1:]:
-        total = total | m
-    return total
 
 
 def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:

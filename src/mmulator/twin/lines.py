@@ -46,20 +46,43 @@ def coarse(places: Index, bits: int, most: int) -> tuple[int, Index]:
     return bits, places
 
 
-def shuffled(read: Callable[[Hashable], Value], wanted: Sequence[tuple[Hashable, int]]) -> Value:
-    """A vector of lanes (vector, lane) of others, all of one type."""
-    keys = list(dict.fromkeys(key for key, _ in wanted))
-    parts: list[tuple[set[Hashable], Value]] = []
-    for first, second in zip(keys[::2], [*keys[1::2], None]):
-        x = read(first)
-        y = read(second) if second is not None else None
-        lanes = [n if key == first else n + x.ty.lanes if key == second else -1 for key, n in wanted]
-        parts.append(({first, second}, shuffle(x, y, lanes)))
-    while len(parts) > 1:
-        (left, x), (right, y) = parts[:2]
-        lanes = [n if key in left else n + len(wanted) if key in right else -1 for n, (key, _) in enumerate(wanted)]
-        parts = [*parts[2:], (left | right, shuffle(x, y, lanes))]
-    return parts[0][1]
+Lanes = Sequence[Any]  # of a vector: (vector, lane) of others, or None for one that does not matter
+
+
+def shuffled(read: Callable[[Hashable], Value], wanted: Sequence[Lanes]) -> list[Value]:
+    """Vectors of lanes of others, all of one type. What several of them take from one half of the others is one vector."""
+    numbers: dict[Hashable, int] = {}
+    for lane in (lane for lanes in wanted for lane in lanes if lane is not None):
+        numbers.setdefault(lane[0], len(numbers))
+    width = read(next(iter(numbers))).ty.lanes
+    found: dict[int, Value] = {}
+    # by the vectors that they are taken from: lanes of the one half, of the other, and for which of `wanted`
+    halves: dict[tuple[Hashable, ...], list[tuple[list[Any], list[Any], list[int]]]] = {}
+    for n, lanes in enumerate(wanted):
+        keys = sorted({lane[0] for lane in lanes if lane is not None}, key=numbers.__getitem__)
+        if len(keys) <= 2:
+            x, y = (read(key) for key in (keys[0], keys[-1]))
+            at = [-1 if lane is None else lane[1] + (0 if lane[0] == keys[0] else width) for lane in lanes]
+            found[n] = shuffle(x, y if len(keys) == 2 else None, at)
+            continue
+        first = set(keys[: (len(keys) + 1) // 2])
+        own = [list(dict.fromkeys(lane for lane in lanes if lane and (lane[0] in first) == low)) for low in (True, False)]
+        several = halves.setdefault(tuple(keys), [])
+        if several and all(len({*have, *more}) <= width for have, more in zip(several[-1], own)):
+            for have, more in zip(several[-1], own):
+                have += [lane for lane in more if lane not in have]
+            several[-1][2].append(n)
+        else:
+            several.append((*own, [n]))
+    pairs = [pair for several in halves.values() for pair in several]
+    sizes = [max(width, len(low), len(high)) for low, high, _ in pairs]
+    padded = [half + [None] * (size - len(half)) for pair, size in zip(pairs, sizes) for half in pair[:2]]
+    vectors = shuffled(read, padded) if padded else []
+    for (low, high, several_of), size, x, y in zip(pairs, sizes, vectors[::2], vectors[1::2]):
+        at_of = {lane: n for n, lane in enumerate(low)} | {lane: n + size for n, lane in enumerate(high)}
+        for n in several_of:
+            found[n] = shuffle(x, y, [-1 if lane is None else at_of[lane] for lane in wanted[n]])
+    return [found[n] for n in range(len(wanted))]
 
 
 def collect(where: Where, places: Index, bits: int, out: Value, pitch: Any, shift: int = 0, width: int = 0) -> None:
@@ -87,14 +110,16 @@ def collect(where: Where, places: Index, bits: int, out: Value, pitch: Any, shif
 
     length = pieces.shape[1]
     together = max(1, per // length)
+    wanted: dict[tuple[int, int], Lanes] = {}
     for line in range(0, len(pieces), together):
         flat = pieces[line : line + together].reshape(-1).tolist()
         for start in range(0, len(flat), per):
-            vector = shuffled(read, [divmod(place, per) for place in flat[start : start + per]])
-            for n in range(0, vector.ty.lanes, length):
-                part = vector if length >= vector.ty.lanes else shuffle(vector, None, range(n, n + length))
-                value = bytes_of(part, bits, shift, width)
-                store(value, out + pitch * (line + n // length), start * max(bits, 8) // bits * size // 8)
+            wanted[line, start] = [divmod(place, per) for place in flat[start : start + per]]
+    for (line, start), vector in zip(wanted, shuffled(read, [*wanted.values()])):
+        for n in range(0, vector.ty.lanes, length):
+            part = vector if length >= vector.ty.lanes else shuffle(vector, None, range(n, n + length))
+            value = bytes_of(part, bits, shift, width)
+            store(value, out + pitch * (line + n // length), start * max(bits, 8) // bits * size // 8)
 
 
 def bytes_of(vector: Value, bits: int, shift: int, width: int) -> Value:
@@ -130,12 +155,12 @@ def spread(where: Where, elements: Index, bits: int, source: Value, pitch: Any, 
             known[key] = load(unit.vec(each), source + pitch * line, part * each * size // 8)
         return known[key]
 
+    wanted = []
     for chunk in range(0, len(pieces), per):
-        wanted = []
-        for number in pieces[chunk : chunk + per]:
-            line, column = divmod(number, length)
-            wanted.append(((line, column // each), column % each))
-        store(shuffled(read, wanted), where(chunk // per))
+        lines = (divmod(number, length) for number in pieces[chunk : chunk + per])
+        wanted.append([((line, column // each), column % each) for line, column in lines])
+    for n, vector in enumerate(shuffled(read, wanted)):
+        store(vector, where(n))
 
 
 # functions of a form's operands -----------------------------------------------------------------------------------------

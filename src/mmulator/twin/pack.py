@@ -26,18 +26,18 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )  # fmt: skip
-from mmulator.codegen.types import boolean, f16, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
+from mmulator.codegen.types import boolean, f16, f32, i16, i32, i64, ptr, ptr_to, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.isa.types import ElementType
-from mmulator.twin.plan import A_BIAS, B_BIAS, B_HEADER, NARROW_COLUMNS, NEVER, ROWS, SPAN, WIDE_COLUMNS, WINDOW, Plan
+from mmulator.twin.plan import A_BIAS, B_BIAS, B_HEADER, LANE, NARROW_COLUMNS, NEVER, ROWS, WIDE_COLUMNS, WINDOW, Plan
 
-I, U, F, D, B = i32.vec(16), u32.vec(16), f32.vec(16), f64.vec(16), boolean.vec(16)
+I, U, F, B = i32.vec(16), u32.vec(16), f32.vec(16), boolean.vec(16)
 SHORT, PAIRS, BYTES = u16.vec(16), u16.vec(32), u8.vec(64)
 RAW = {8: u8, 16: u16, 32: u32}
 
 
 class Decoded:
-    """16 elements: value (f32 lanes), exponent and lsb (exponent of the last set bit) in i32 lanes, and their kinds.
+    """16 elements: value (f32 lanes), exponent and significand in i32 lanes, and their kinds.
 
     emin: exponent of subnormals, if it is not the type's own.
     """
@@ -62,7 +62,6 @@ class Decoded:
         significand = mantissa | select(field != 0, I(1 << t.mantissa), I(0))
         self.significand = significand
         self.exponent = maximum(field, I(1)) - t.bias
-        self.lsb = self.exponent - t.mantissa + trailing_zeros(significand)
         self.zero = significand == 0
         self.negative = ((bits >> (full + shift)) & 1) != 0
         if t.exponent == 8:  # an f32 with fewer mantissa bits
@@ -76,28 +75,34 @@ class Decoded:
         if emin is not None and emin < t.emin:  # subnormals are normal numbers of the type they are converted to
             self.exponent = maximum(I(finite >> 23) - 127, I(emin))
 
-    def largest(self, within: Value | None = None) -> Value:
-        """Largest exponent of the finite non-zero elements; -999 if there are none."""
+    def exponents(self, within: Value | None = None) -> Value:
+        """Of the finite non-zero elements; -999 for others."""
         counts = ~self.zero & ~self.special
         if within is not None:
             counts = counts & within
-        return reduce_max(select(counts, self.exponent, I(-999)))
+        return select(counts, self.exponent, I(-999))
 
-    def codes(self, bias: int, top: Value | None) -> tuple[Value, Value]:
-        """Exponent and last-bit codes; relative to `top` if given. Those of special values do not matter."""
-        e, lsb = self.exponent + bias, self.lsb
-        if top is None:
-            lsb = lsb - (self.type.emin - self.type.mantissa)
-        else:
+    def largest(self, within: Value | None = None) -> Value:
+        """Largest exponent of the finite non-zero elements; -999 if there are none."""
+        return reduce_max(self.exponents(within))
+
+    def codes(self, bias: int, top: Value | None) -> Value:
+        """Exponent codes, relative to `top` if given. Those of special values do not matter."""
+        e = self.exponent + bias
+        if top is not None:
             e = maximum(e - top, I(bias - WINDOW))
-            lsb = maximum(lsb - top + SPAN, I(0))
-        return select(self.zero, I(0), e), select(self.special | self.zero, I(NEVER), lsb)
+        return select(self.zero, I(0), e)
+
+    def last_codes(self) -> Value:
+        """Last-bit codes."""
+        last = self.exponent + trailing_zeros(self.significand) - self.type.emin
+        return select(self.special | self.zero, I(NEVER), last)
 
 
 def pack_a_function(plan: Plan, name: str) -> Native:
     """raw [m][lda] elements to packed A; k counts dense columns."""
     ty = RAW[max(plan.a.bits, 8)]
-    length, lane, chunks, products = plan.length, plan.lane, plan.order, plan.products
+    length, chunks, products = plan.length, plan.order, plan.products
     chunk_bytes, relative, overflow, kk = plan.a_chunk, plan.relative, plan.may_overflow, plan.k
     mantissa, instruction_bytes = plan.a.mantissa, plan.a_instruction
     steps = range(0, length, 16)
@@ -115,7 +120,7 @@ def pack_a_function(plan: Plan, name: str) -> Native:
                     top = largest_of(parts) if relative else None
                     for step in steps:
                         put(parts[step // 16], top, plan, at, step, min(16, length - step))
-                    header = cast_ptr(i32, at + length * (lane + 12))
+                    header = cast_ptr(i32, at + (chunk_bytes - 8))
                     lost = any_special(parts)
                     if overflow:
                         lost = lost | (total_significand(parts) > (2 * length - 1 << mantissa))
@@ -152,12 +157,13 @@ def decode_positions(plan: Plan, ty: Any, source: Value, positions: tuple[int, .
 
 
 class Short:
-    """Elements in 16-bit lanes, of types whose numbers are f16's but for a power of two: what `Decoded` says of them, for half of
-    the work. Codes are not relative."""
+    """Elements in 16-bit lanes, of types whose numbers are f16's but for a power of two, and of bf16: what `Decoded` says of
+    them, for half of the work."""
 
     def __init__(self, t: ElementType, bits: Value) -> None:
         ty = bits.ty
         self.type, self.bits, self.magnitude = t, bits, bits & ((1 << t.mantissa + t.exponent) - 1)
+        self.signed = i16.vec(ty.lanes)
         field = self.magnitude >> t.mantissa
         self.significand = (bits & ((1 << t.mantissa) - 1)) | select(field != 0, ty(1 << t.mantissa), ty(0))
         self.zero = self.significand == 0
@@ -169,21 +175,37 @@ class Short:
             case _:
                 self.special = field != field
         self.sign = bits >> (t.mantissa + t.exponent) & 1
-        least = maximum(field, ty(1))
-        self.exponent, self.last = least - t.bias, least + trailing_zeros(self.significand) - 1
+        self.least = maximum(field, ty(1))
+        self.exponent = self.signed(self.least) - t.bias
 
     @staticmethod
     def serves(plan: Plan, t: ElementType) -> bool:
-        return has_feature("f16c") and t.bits <= 16 and t.exponent <= 5 and not plan.relative and plan.emin(t) == t.emin
+        return t.bits <= 16 and plan.emin(t) == t.emin and (t.exponent == 8 or has_feature("f16c"))
 
-    def codes(self, bias: int) -> tuple[Value, Value]:
-        """Exponent and last-bit codes."""
+    def exponents(self) -> Value:
+        """Of the finite non-zero elements; -999 for others."""
+        return select(self.special | self.zero, self.signed(-999), self.exponent)
+
+    def largest(self) -> Value:
+        return i32(reduce_max(self.exponents()))
+
+    def codes(self, bias: int, top: Value | None) -> Value:
+        """Exponent codes, relative to `top` if given."""
+        ty, e = self.bits.ty, self.exponent + bias
+        if top is not None:
+            e = maximum(e - self.signed(i16(top)), self.signed(bias - WINDOW))
+        return select(self.zero, ty(0), ty(e))
+
+    def last_codes(self) -> Value:
+        """Last-bit codes."""
         ty = self.bits.ty
-        return select(self.zero, ty(0), self.exponent + bias), select(self.special | self.zero, ty(NEVER), self.last)
+        return select(self.special | self.zero, ty(NEVER), self.least + trailing_zeros(self.significand) - 1)
 
     def value(self) -> Value:
         """Of 16 elements, as f32."""
         t, bits = self.type, self.bits
+        if t.exponent == 8:
+            return bitcast(F, U(bits) << 16)
         if t.bits < 16:
             bits = self.magnitude << (10 - t.mantissa) | self.sign << 15
         value = F(bitcast(f16.vec(16), bits))
@@ -216,85 +238,79 @@ def total_significand(parts: list[Any]) -> Value:
 
 def store_a(d: Decoded, top: Value | None, plan: Plan, out: Value, step: int, count: int) -> None:
     """Up to 16 elements of a chunk, from position `step`."""
-    exponent, lsb = d.codes(A_BIAS, top)
-    value = D(d.value) if plan.double else d.value
-    # a negative element's negative products are those with positive elements of B
-    offset = select(d.negative, I(64), I(0))
-    store_codes(plan, out, step, count, value, exponent * 0x01010101, lsb * 0x01010101, offset)
+    pieces = [d.value, d.codes(A_BIAS, top) * 0x01010101]
+    if plan.counted:  # a negative element's negative products are those with positive elements of B
+        pieces += [d.last_codes() * 0x01010101, select(d.negative, I(64), I(0))]
+    store_pieces(plan, pieces, out, step, count)
 
 
-def store_a_short(d: Short, top: None, plan: Plan, out: Value, step: int, count: int) -> None:
-    exponent, last = d.codes(A_BIAS)
-    both = bitcast(BYTES, U(exponent | last << 8))
-    exponents, lasts = (shuffle(both, None, [n // 4 * 4 + byte for n in range(64)]) for byte in range(2))
-    value = d.value()
-    value = D(value) if plan.double else value
-    store_codes(plan, out, step, count, value, bitcast(I, exponents), bitcast(I, lasts), I(U(d.sign) << 6))
+def store_a_short(d: Short, top: Value | None, plan: Plan, out: Value, step: int, count: int) -> None:
+    codes = d.codes(A_BIAS, top)
+    if plan.counted:
+        codes = codes | d.last_codes() << 8
+    both = bitcast(BYTES, U(codes))
+    pieces = [d.value(), shuffle(both, None, [n // 4 * 4 for n in range(64)])]
+    if plan.counted:
+        pieces += [shuffle(both, None, [n // 4 * 4 + 1 for n in range(64)]), U(d.sign) << 6]
+    store_pieces(plan, [pieces[0], *(bitcast(I, piece) for piece in pieces[1:])], out, step, count)
 
 
-def store_codes(
-    plan: Plan, out: Value, step: int, count: int, value: Value, exponent: Value, last: Value, offset: Value
-) -> None:
-    length, lane = plan.length, plan.lane
+def store_pieces(plan: Plan, pieces: list[Value], out: Value, step: int, count: int) -> None:
     b = Builder.current()
-    pieces = (
-        (value, step * lane),
-        (exponent, length * lane + step * 4),
-        (last, length * (lane + 4) + step * 4),
-        (offset, length * (lane + 8) + step * 4),
-    )
-    for vector, at in pieces:
+    for n, vector in enumerate(pieces):
         part = vector if count == 16 else shuffle(vector, None, list(range(count)))
-        b.store(part, out + at)
+        b.store(part, out + (plan.length * n + step) * 4)
 
 
 def store_b_row(d: list[Decoded], top: Value | None, plan: Plan, row: Value) -> Value:
     """16 or 64 columns of one k. True if there is an Inf or NaN."""
-    lane, columns = plan.lane, 16 * len(d)
-    codes = [I(0)] * 3
+    columns = 16 * len(d)
+    codes = [I(0)] * (3 if plan.counted else 1)
     for v, part in enumerate(d):
-        exponent, lsb = part.codes(B_BIAS, top)
-        never, lsb = I(NEVER ^ 0x80), lsb ^ 0x80
-        for which, code in enumerate((exponent, select(part.negative, lsb, never), select(part.negative, never, lsb))):
-            codes[which] = codes[which] | (code << (8 * v))
-        store(D(part.value) if plan.double else part.value, row, v * 16 * lane)
+        kinds = [part.codes(B_BIAS, top)]
+        if plan.counted:
+            never, last = I(NEVER ^ 0x80), part.last_codes() ^ 0x80
+            kinds += [select(part.negative, last, never), select(part.negative, never, last)]
+        codes = [found | (code << (8 * v)) for found, code in zip(codes, kinds)]
+        store(part.value, row, v * 16 * LANE)
     for which, code in enumerate(codes):
-        store(code, row, columns * lane + 64 * which)
+        store(code, row, columns * LANE + 64 * which)
     return any_special(d)
 
 
-def store_b_short(plan: Plan, values: list[Value], pairs: list[Value], row: Value) -> Value:
+def store_b_short(plan: Plan, values: list[Value], pairs: list[Value], top: Value | None, row: Value) -> Value:
     """The same of types that Short serves. values: the elements, 16 columns each; pairs: of 64 columns, columns t and t + 32 in
     the lanes of t, for t below 16 and from there on; of 16 columns the columns."""
-    t, lane, columns = plan.b, plan.lane, 16 * len(values)
+    t, columns = plan.b, 16 * len(values)
     for v, bits in enumerate(values):
-        value = Short(t, bits).value()
-        store(D(value) if plan.double else value, row, v * 16 * lane)
+        store(Short(t, bits).value(), row, v * 16 * LANE)
     codes: list[Value] = []
     special = []
     for v, bits in enumerate(pairs):
         d = Short(t, bits)
         special.append(d.special)
-        exponent, last = d.codes(B_BIAS)
-        never, last, negative = bits.ty(NEVER ^ 0x80), last ^ 0x80, d.sign != 0
-        own = [exponent, select(negative, last, never), select(negative, never, last)]
-        codes = [code | more << 8 for code, more in zip(codes, own)] if v else own
+        kinds = [d.codes(B_BIAS, top)]
+        if plan.counted:
+            never, last, negative = bits.ty(NEVER ^ 0x80), d.last_codes() ^ 0x80, d.sign != 0
+            kinds += [select(negative, last, never), select(negative, never, last)]
+        codes = [code | more << 8 for code, more in zip(codes, kinds)] if v else kinds
     for which, code in enumerate(codes):
-        store(bitcast(BYTES, code) if len(pairs) > 1 else U(code), row, columns * lane + 64 * which)
+        store(bitcast(BYTES, code) if len(pairs) > 1 else U(code), row, columns * LANE + 64 * which)
     return any_lane(special[0] | special[1] if len(special) > 1 else special[0])
 
 
-def transpose16(rows: list[Value]) -> list[Value]:
-    """16 vectors of 16 lanes, transposed in four rounds of pairwise shuffles."""
-    for step in (1, 2, 4, 8):
-        low = [n if not n & step else n - step + 16 for n in range(16)]
-        high = [n + step if not n & step else n + 16 for n in range(16)]
+def transpose(rows: list[Value]) -> list[Value]:
+    """As many vectors as each has lanes (a power of two), transposed in rounds of pairwise shuffles."""
+    count, step = len(rows), 1
+    while step < count:
+        low = [n if not n & step else n - step + count for n in range(count)]
+        high = [n + step if not n & step else n + count for n in range(count)]
         result = list(rows)
-        for r in range(16):
+        for r in range(count):
             if not r & step:
                 x, y = rows[r], rows[r | step]
                 result[r], result[r | step] = shuffle(x, y, low), shuffle(x, y, high)
-        rows = result
+        rows, step = result, 2 * step
     return rows
 
 
@@ -337,13 +353,18 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
             return U(load(ty.vec(16), source, 16 * v))
         return U(masked_load(ty.vec(16), source, iota(U) < u32(n), ty.vec(16)(0)))
 
+    none = (i16 if short else i32).vec(16)
+
+    def exponents(raw: Value) -> Value:
+        return (Short(t, SHORT(raw)) if short else Decoded(t, raw)).exponents()
+
     def emit(row: Value, raws: list[Value], top: Value | None) -> Value:
         if two:
             pairs = raws if len(raws) == 2 else paired_lines(raws[:2], raws[2:])
             values = [SHORT(raw) for raw in (raws if len(raws) == 4 else [*raws, *(raw >> 16 for raw in raws)])]
-            return store_b_short(plan, values, [bitcast(PAIRS, pair) for pair in pairs], row)
+            return store_b_short(plan, values, [bitcast(PAIRS, pair) for pair in pairs], top, row)
         if short:
-            return store_b_short(plan, [SHORT(raws[0])], [SHORT(raws[0])], row)
+            return store_b_short(plan, [SHORT(raws[0])], [SHORT(raws[0])], top, row)
         return store_b_row([Decoded(t, r, plan.emin(t)) for r in raws], top, plan, row)
 
     def pack_rows(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
@@ -352,9 +373,11 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
         for inst in range(k // kk):
             top = i32(-999)
             if relative:
+                most = none(-999)
                 for r in range(inst * kk, (inst + 1) * kk):
                     for v in vectors:
-                        top = maximum(top, Decoded(t, read(source + r * ldb, n, v)).largest())
+                        most = maximum(most, exponents(read(source + r * ldb, n, v)))
+                top = i32(reduce_max(most))
                 if top == -999:
                     top = i32(0)
             lost = boolean(0)
@@ -371,10 +394,12 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
         for inst in range(k // kk):
             top = i32(-999)
             if relative:
+                most = none(-999)
                 for j in range(i64(0), n if columns != WIDE_COLUMNS else i64(columns)):
                     for step in unrolled(0, kk, 16):
                         line = cast_ptr(ty, raw) + (j * ldb + inst * kk + step)
-                        top = maximum(top, Decoded(t, read_k(ty, line, min(16, kk - step))).largest())
+                        most = maximum(most, exponents(read_k(ty, line, min(16, kk - step))))
+                top = i32(reduce_max(most))
                 if top == -999:
                     top = i32(0)
             lost = boolean(0)
@@ -390,7 +415,7 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
                             for j in unrolled(16 * v + 32, 16 * v + 48)
                         ]
                         lines = paired_lines(lines, others)
-                    for r, across in enumerate(transpose16(lines)):
+                    for r, across in enumerate(transpose(lines)):
                         store(across, room, r * columns + 16 * v)
                 for r in range(i64(0), i64(min(16, kk - step))):
                     parts = [load(U, room, r * columns + 16 * v) for v in held]

@@ -1,22 +1,24 @@
 """What the compiled twin of a fused dot product has to do, and how its packed operands lie in memory.
 
 The idea. For one output element and chunk let q = 2**(emax - F). The exact model adds trunc(p/q) over the products p.
-A fused multiply-add in round-toward-zero, into an accumulator held positive at a magnitude where its last bit weighs q,
-adds floor(p/q): multiply, align, truncate and accumulate in one instruction. floor and trunc differ by one for negative
-products that are no multiple of q; these are counted apart, in bytes: the last set bit of a product weighs the product
-of those of its factors, so a product is inexact where lsb(a) + lsb(b) < emax - F in exponents. emax itself is a maximum
-of byte sums. Accumulators are f64 lanes, or f32 lanes where 24 bits hold the sum (F = 13).
+Products are exact in f32 (of the fast path: those below its normal numbers are below q too). So p times 1/q, converted to an
+integer, is trunc(p/q), and integers of 32 bits hold the sum; emax itself is a maximum of byte sums.
+
+Where 24 bits hold the sum (F = 13) one instruction does more: a fused multiply-add in round-toward-zero, into an f32
+accumulator held positive at a magnitude where its last bit weighs q, adds floor(p/q). floor and trunc differ by one for
+negative products that are no multiple of q; these are counted apart, in bytes: the last set bit of a product weighs the
+product of those of its factors, so a product is inexact where lsb(a) + lsb(b) < emax - F in exponents.
 
 Lanes run along n. B is packed in blocks of 64 columns (then of 16), in which a row k is
-    values [W] | exponent codes | last-bit codes of the negative elements | of the positive elements
+    values [W] | exponent codes, and if counted: | last-bit codes of the negative elements | of the positive elements
 where the byte codes of a 64-column block are ordered so that 32-bit lane t holds columns t, t+16, t+32, t+48; in a
 16-column block a code fills the low byte of its lane. A is packed in blocks of 16 rows (the last may be lower); a block
 lies instruction by instruction along k, row by row, chunk by chunk, and a chunk is
-    values [L] | exponent codes [L] | last-bit codes [L] | offsets of the last-bit row of B [L] | header
+    values [L] | exponent codes [L], and if counted: | last-bit codes [L] | offsets of the last-bit row of B [L]; | header
 with each code repeated in the four bytes of a word, ready to be broadcast.
 
 Exponent codes are biased so that a sum of two is a biased f32 exponent: 63 + e for A, 64 + e for B; 0 stands for a zero.
-Last-bit codes count from the least last bit of the type, 0 to SPAN, or are NEVER; those of B are 128 less, so that sums
+Last-bit codes count from the least last bit of the type or are NEVER; those of B are 128 less, so that sums
 of two are signed bytes that do not wrap. Types whose exponents do not fit (bf16, tf32) are coded relative to the largest
 exponent of the A chunk, and of the rows of one instruction in a B block. These are kept in headers, where it is also
 said that there is an Inf or NaN. Whatever a fast path cannot represent is computed again by a slower vector path in f64.
@@ -34,10 +36,11 @@ WIDE_COLUMNS, NARROW_COLUMNS = 64, 16
 ROWS = 16  # rows of A that lie together, and of the accumulator tile on the stack
 A_BIAS, B_BIAS = 63, 64
 B_HEADER = 64  # bytes of an instruction's header in a block of B: largest exponent, and whether there is an Inf or NaN
-SPAN, NEVER = 56, 113  # the largest last-bit code, and that of a last bit that is never too low: more than two of those
+NEVER = 113  # the last-bit code of what is never too low: more than two of others
 WINDOW = 30  # relative exponents further below the maximum are coded as this far below
 LOWEST = 27  # field (exponent + 127) below which no fast path goes
-HIGHEST = 225  # a sum starts at this field + 52 - F, which is at most 254, with F = 23 too
+HIGHEST = 225  # nor above; products of what is at most that large are no infinities
+LANE = 4  # bytes of a value
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,10 @@ class Plan:
         return element_type("f32") if self.narrow_d else self.d
 
     @property
-    def double(self) -> bool:
-        """f64 accumulator lanes, else f32."""
-        return self.fraction + self.length.bit_length() + 3 > 22
-
-    @property
-    def lane(self) -> int:
-        """Bytes of an accumulator lane."""
-        return 8 if self.double else 4
+    def counted(self) -> bool:
+        """f32 accumulators that truncate products themselves, and counts; else products are truncated to integers. Not of plans
+        whose codes are biased."""
+        return self.fraction + self.length.bit_length() + 3 <= 22
 
     @property
     def relative(self) -> bool:
@@ -110,8 +109,7 @@ class Plan:
     @property
     def unit(self) -> int:
         """What is taken from the biased exponent of a sum's last bit times 2**F, to compare it with sums of last-bit codes."""
-        least = -2 * SPAN if self.relative else sum(t.emin - t.mantissa for t in (self.a, self.b))
-        return 127 + self.fraction + least
+        return 127 + self.fraction + sum(t.emin - t.mantissa for t in (self.a, self.b))
 
     @staticmethod
     def _top(t: ElementType) -> int:
@@ -119,7 +117,8 @@ class Plan:
 
     @property
     def wide_sum(self) -> bool:
-        """Sums may take more than 32 bits: the fast path checks, afterwards."""
+        """Sums may take more than 32 bits, those of half of the products (of FP8, significands below 1.9) do not: the fast path
+        checks, afterwards."""
         return self.fraction + 1 + self.length.bit_length() > 31
 
     @property
@@ -131,18 +130,14 @@ class Plan:
     @property
     def a_chunk(self) -> int:
         """Bytes of one chunk of a row of A."""
-        return self.length * (self.lane + 12) + 8
+        return self.length * (LANE + (12 if self.counted else 4)) + 8
 
     @property
     def a_instruction(self) -> int:
         return len(self.order) * self.a_chunk
 
-    def codes(self, columns: int) -> int:
-        """Bytes of one kind of codes of a row of B."""
-        return 64
-
     def b_row(self, columns: int) -> int:
-        return columns * self.lane + 3 * 64
+        return columns * LANE + (3 if self.counted else 1) * 64
 
     def a_bytes(self, m: int, k: int) -> int:
         """Size of a packed A of m rows and k dense columns."""

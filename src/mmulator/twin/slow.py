@@ -25,7 +25,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.rounding import set_rounding
 from mmulator.codegen.types import boolean, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
-from mmulator.twin.plan import LOWEST, Plan
+from mmulator.twin.plan import LANE, LOWEST, Plan
 from mmulator.twin.tile import INF, NAN, OUTLINED, SIGN, B, D, F, I, U, keep_bits
 
 NAN_SCALE = 9999
@@ -42,7 +42,7 @@ def slow_function(plan: Plan, name: str) -> Native:
         for v in range(columns // 16):
             c = load(F, state, v * 16)
             scale = scale_exponents(scale_a, scale_b, v * 16, n) if plan.scaled else None
-            result = exact_vector(plan, a, b + v * (16 * plan.lane), index, row_bytes, c, first, scale)
+            result = exact_vector(plan, a, b + v * (16 * LANE), index, row_bytes, c, first, scale)
             tiny = tiny | u32(any_lane(is_tiny(plan, result)))
             store(result, state, v * 16)
         return tiny
@@ -89,22 +89,16 @@ def power_of_two(e: Value) -> Value:
 
 
 def exact_vector(
-    plan: Plan, a: Value, b: Value, index: Value, row_bytes: Value, c: Value, first: Value, scale: Value | None = None,
-    double: bool | None = None,
-) -> Value:  # fmt: skip
-    """16 columns of one chunk as `dot.fused` does it. In f64 products and the sum of truncated terms are exact.
-
-    double: whether the values of A and B are f64, if not as the plan has them.
-    """
+    plan: Plan, a: Value, b: Value, index: Value, row_bytes: Value, c: Value, first: Value, scale: Value | None = None
+) -> Value:
+    """16 columns of one chunk as `dot.fused` does it. In f64 products and the sum of truncated terms are exact."""
     length = plan.length
-    double = plan.double if double is None else double
     products = stack(D, length)
-    values = cast_ptr(f64 if double else f32, a)
+    values = cast_ptr(f32, a)
     wide = D(c)
     emin = -14 if plan.state.name == "f16" and not plan.widen_c else -126
     largest = maximum(exponents(wide, emin), I(plan.floor))
     special = wide
-    b_ty = D if double else F
     if scale is not None:
         nan = scale == NAN_SCALE
         scale = select(nan, I(0), scale)
@@ -112,7 +106,7 @@ def exact_vector(
         special = special + select(nan, D(float("nan")), D(0.0))
     for j in range(length):
         row = b + chunk_row(plan, index, first, j) * row_bytes
-        x, y = D(f64(values[j])), D(load(b_ty, row))
+        x, y = D(f64(values[j])), D(load(F, row))
         p = x * y
         if scale is not None:
             p = p * factor

@@ -16,7 +16,7 @@ from mmulator.codegen.ops import absolute, any_lane, bitcast, cast_ptr, leading_
 from mmulator.codegen.rounding import strict
 from mmulator.codegen.types import boolean, f32, f64, i8, i32, i64, u8, u32
 from mmulator.codegen.values import WIDE, Value
-from mmulator.twin.plan import A_BIAS, B_BIAS, HIGHEST, LOWEST, NEVER, WINDOW, Plan
+from mmulator.twin.plan import A_BIAS, B_BIAS, HIGHEST, LANE, LOWEST, NEVER, WINDOW, Plan
 
 I, U, F, D, B = i32.vec(16), u32.vec(16), f32.vec(16), f64.vec(16), boolean.vec(16)
 BYTES, SIGNED, HALF = u8.vec(64), i8.vec(64), i8.vec(32)
@@ -63,19 +63,19 @@ def look_pieces() -> int:
     return 1 if has_feature("avx512f") else 2
 
 
-def strips(plan: Plan) -> int:
+def strips() -> int:
     """Parts in which 16 accumulators are kept. Those of AVX2, with half of the registers, are of one register each: a vector
-    of B is loaded when it is wanted, not four before."""
-    return 1 if has_feature("avx512f") else plan.lane // 2
+    of B is loaded when it is wanted, not two before."""
+    return 1 if has_feature("avx512f") else 2
 
 
 def passes(plan: Plan, vectors: int) -> list[Pass]:
     """The loops over the products of a chunk: as many as keep what they change, for two rows, in the CPU's registers."""
-    kept = 4 if has_feature("avx512f") else 8 // plan.lane
+    kept = 4 if has_feature("avx512f") else 2 // (1 + plan.wide_sum)
     loops = max(1, vectors // kept)
-    counts = [(r, h) for r in range(2) for h in range(2)]
+    counts = [(r, h) for r in range(2) for h in range(2) if plan.counted]
     looks = [(r, piece) for r in range(2) for piece in range(look_pieces())]
-    each = vectors * strips(plan) // loops
+    each = vectors * strips() // loops
     return [Pass(range(each * n, each * (n + 1)), share(counts, n, loops), share(looks, n, loops)) for n in range(loops)]
 
 
@@ -88,12 +88,11 @@ class Row:
 
     def __init__(self, plan: Plan, a: Value, state: Value, vectors: int) -> None:
         self.plan, self.a, self.state, self.vectors = plan, a, state, range(vectors)
-        length, lane = plan.length, plan.lane
-        self.values = cast_ptr(f64 if plan.double else f32, a)
-        self.exponents = cast_ptr(u32, a + length * lane)
-        self.lasts = cast_ptr(u32, a + length * (lane + 4))
-        self.offsets = cast_ptr(i32, a + length * (lane + 8))
-        self.header = cast_ptr(i32, a + length * (lane + 12))
+        self.values = cast_ptr(f32, a)
+        self.exponents = cast_ptr(u32, a + plan.length * 4)
+        self.lasts = cast_ptr(u32, a + plan.length * 8)
+        self.offsets = cast_ptr(i32, a + plan.length * 12)
+        self.header = cast_ptr(i32, a + (plan.a_chunk - 8))
 
     @staticmethod
     def lowest(plan: Plan, ty: Any) -> Value:
@@ -102,10 +101,11 @@ class Row:
 
     def look(self, j: Value, codes: Value, largest: Value) -> Value:
         """The largest sums of codes, product j being one of them. codes: of its row of B, or some of them."""
-        return maximum(largest, codes + bitcast(codes.ty, u32.vec(codes.ty.lanes // 4)(self.exponents[j])))
+        words = u32.vec(codes.ty.lanes // 4)  # no sum leaves its byte
+        return maximum(largest, bitcast(codes.ty, bitcast(words, codes) + words(self.exponents[j])))
 
     def align(self, largest: Value, bias: Any) -> Value:
-        """emax of all columns as powers of two; True if the fast path cannot serve them.
+        """Quanta, 2**(emax - F), of all columns; True if the fast path cannot serve them.
 
         largest: sums of codes. bias, to be added to them: one i32 (relative), i32 lanes for each 16 columns (scaled), or None.
         """
@@ -119,8 +119,8 @@ class Row:
         if len(self.vectors) < 4:  # the other bytes of a lane are of no column
             fields = bitcast(BYTES, bitcast(U, fields) & ((1 << 8 * len(self.vectors)) - 1))
         self.fields = fields
-        words = bitcast(U, fields)
-        self.powers = [(words << 23 - 8 * v if v < 3 else words >> 1) & INF for v in self.vectors]
+        words = bitcast(U, fields - BYTES(u8(self.plan.fraction)))
+        self.quanta = [(words << 23 - 8 * v if v < 3 else words >> 1) & INF for v in self.vectors]
         return bad | any_lane(fields > HIGHEST)
 
     def _state_fields(self) -> Value:
@@ -144,7 +144,7 @@ class Row:
 
     def _align_scaled(self, largest: Value, bias: list[Value]) -> Value:
         plan, codes, fields, bad = self.plan, bitcast(U, largest), U(0), boolean(0)
-        self.powers = []
+        self.quanta = []
         for v in self.vectors:
             field = (codes >> 8 * v) & 0xFF
             power = select(field > plan.zero_codes, (field << 23) + U(bias[v] << 23), U(LOWEST << 23))
@@ -152,70 +152,63 @@ class Row:
             power = maximum(power, bitcast(U, load(F, self.state, 16 * v)) & INF)
             # the accumulator is aligned as unscaled products are
             bad = bad | any_lane(U(I(power >> 23) - bias[v] - LOWEST) > U(HIGHEST - LOWEST))
-            self.powers.append(power)
+            self.quanta.append(power - (plan.fraction << 23))
             fields = fields | (power >> 23 << (8 * v))
         self.fields = bitcast(BYTES, fields)
         return bad | any_lane(self.fields > HIGHEST)
 
     def start(self) -> None:
-        """Accumulators, and the least sum of last-bit codes of an exact product."""
-        plan = self.plan
-        step = 52 - plan.fraction if plan.double else 23 - plan.fraction
-        sums, bounds = [], U(0)
-        self.bases = []
-        for v, power in enumerate(self.powers):
-            base = power + (step << 23 | 1 << 22)
-            if plan.scaled:
-                base = base - U(self.bias[v] << 23)
-                bounds = bounds | (U(maximum(minimum(I(power >> 23) - self.bias[v], I(255)), I(0))) << (8 * v))
-            self.bases.append(base)
-            value = bitcast(F, base)
-            sums += parts(D(value) if plan.double else value, strips(plan))
-        bound = bitcast(BYTES, bounds) if plan.scaled else self.fields
-        if plan.relative:
-            unit, zero, most = self.bias + plan.unit, i32(0), i32(255)
-            bound = uadd_sat(bound, BYTES(u8(minimum(maximum(zero - unit, zero), most))))
-            bound = usub_sat(bound, BYTES(u8(minimum(maximum(unit, zero), most))))
-        else:
-            bound = usub_sat(bound, BYTES(u8(plan.unit)))
-        bound = bitcast(SIGNED, minimum(bound, BYTES(u8(NEVER))) ^ 0x80)
-        self.bounds = [shuffle(bound, None, list(range(n, n + 32))) for n in (0, 32)]
-        self.sums, self.inexact = Slots(sums), Slots([HALF(i8(0)) for _ in self.bounds])
+        """Sums, which begin with the accumulator, and what products are multiplied by; or what tells inexact ones."""
+        sums, self.scales = [], []
+        for v, quantum in enumerate(self.quanta):
+            scale = U(254 << 23) - quantum
+            before = I(load(F, self.state, 16 * v) * bitcast(F, scale))
+            if self.plan.scaled:
+                scale = scale + U(self.bias[v] << 23)
+            if self.plan.counted:
+                before = bitcast(F, quantum + (23 << 23 | 1 << 22) + U(before))
+            sums += parts(before, strips())
+            self.scales += parts(bitcast(F, scale), strips())
+        if self.plan.wide_sum:  # of every other product, so that half of them cannot wrap
+            sums += [value.ty(0) for value in sums]
+        self.sums = Slots(sums)
+        if self.plan.counted:
+            bound = usub_sat(self.fields, BYTES(u8(self.plan.unit)))  # the least sum of last-bit codes of an exact product
+            bound = bitcast(SIGNED, minimum(bound, BYTES(u8(NEVER))) ^ 0x80)
+            self.bounds = [shuffle(bound, None, list(range(n, n + 32))) for n in (0, 32)]
+            self.inexact = Slots([HALF(i8(0)) for _ in self.bounds])
 
-    def add(self, j: Value, strip: int, value: Value) -> None:
-        """Product j: add a * b to the columns of a strip. value: of the row of B."""
-        self.sums.put_one(strip, strict("fma", value.ty, value, value.ty(self.values[j]), self.sums.get_one(strip)))
+    def add(self, j: Value, u: int, strip: int, value: Value) -> None:
+        """Product j: add a * b to the columns of a strip. value: of the row of B. u: j, even or odd."""
+        if self.plan.counted:
+            self.sums.put_one(strip, strict("fma", value.ty, value, value.ty(self.values[j]), self.sums.get_one(strip)))
+            return
+        at = strip + u * len(self.scales) if self.plan.wide_sum else strip
+        product = value * value.ty(self.values[j]) * self.scales[strip]
+        self.sums.put_one(at, self.sums.get_one(at) + i32.vec(value.ty.lanes)(product))
 
     def count(self, j: Value, row: Value, h: int) -> None:
         """Count product j where it is inexact and negative, in half h of the bytes."""
-        at = row + (len(self.vectors) * 16 * self.plan.lane + 64) + i64(self.offsets[j])
+        at = row + (len(self.vectors) * 16 * LANE + 64) + i64(self.offsets[j])
         own = bitcast(HALF, u32.vec(8)(self.lasts[j]))
         below = load(HALF, at, 32 * h) + own < self.bounds[h]
         self.inexact.put_one(h, self.inexact.get_one(h) - minus_one(HALF, below))
 
     def finish(self) -> list[Value]:
         """The rounded sums, as f32."""
-        plan = self.plan
-        counts = bitcast(U, shuffle(self.inexact.get_one(0), self.inexact.get_one(1), list(range(64))))
-        sums, results = joined(self.sums.get(), strips(plan)), []
-        self.overflow = B(boolean(0))
-        for v, power in enumerate(self.powers):
-            c = load(F, self.state, 16 * v)
-            scale = bitcast(F, U((254 + plan.fraction) << 23) - power)
-            total = I(c * scale) + I((counts >> (8 * v)) & 255)
-            if plan.double:
-                halves = bitcast(i32.vec(32), sums[v])
-                low = shuffle(halves, None, list(range(0, 32, 2)))
-                total = total + low
-                if plan.wide_sum:
-                    high = shuffle(halves, None, list(range(1, 32, 2)))
-                    start = shuffle(bitcast(i32.vec(32), D(bitcast(F, self.bases[v]))), None, list(range(1, 32, 2)))
-                    fits = ((high - start) == (low >> 31)) & ((U(low) + 0x78000000) < 0xF0000000)
-                    self.overflow = self.overflow | ~fits
-            else:
-                total = total + bitcast(I, sums[v]) - bitcast(I, self.bases[v])
-            results.append(rounded_half(plan, total, power) if plan.state.name == "f16" else rounded(plan, total, power))
-        return results
+        plan, vectors = self.plan, len(self.vectors)
+        totals = joined(self.sums.get(), strips())
+        if plan.wide_sum:
+            pairs = list(zip(totals[:vectors], totals[vectors:]))
+            totals = [x + y for x, y in pairs]
+            wrapped = [(x ^ total) & (y ^ total) for (x, y), total in zip(pairs, totals)]
+            self.overflow = any_of([w < 0 for w in wrapped])
+        if plan.counted:
+            counts = bitcast(U, shuffle(self.inexact.get_one(0), self.inexact.get_one(1), list(range(64))))
+            totals = [
+                I(bitcast(U, total) & 0x7FFFFF) - 0x400000 + I((counts >> (8 * v)) & 255) for v, total in enumerate(totals)
+            ]
+        return [rounded(plan, total, quantum) for total, quantum in zip(totals, self.quanta)]
 
 
 def parts(vector: Value, count: int) -> list[Value]:
@@ -238,17 +231,22 @@ def minus_one(ty: Any, mask: Value) -> Value:
     return mask.b.emit(ty, f"sext {mask.typed} to {ty.llvm}")
 
 
-def uadd_sat(a: Value, c: Value) -> Value:
-    return a.b.intrinsic("uadd.sat", a.ty, [a, c])
-
-
 def usub_sat(a: Value, c: Value) -> Value:
     return a.b.intrinsic("usub.sat", a.ty, [a, c])
 
 
-def rounded(plan: Plan, total: Value, power: Value) -> Value:
-    """total * 2**(emax - F) toward zero to f32; no overflow, no subnormals in the range of the fast path."""
-    value = strict("sitofp", F, total) * bitcast(F, power - (plan.fraction << 23))
+def any_of(masks: list[Value]) -> Value:
+    total = masks[0]
+    for m in masks[1:]:
+        total = total | m
+    return total
+
+
+def rounded(plan: Plan, total: Value, quantum: Value) -> Value:
+    """total quanta toward zero to f32, no overflow, no subnormals in the range of the fast path; or to nearest to f16."""
+    if plan.state.name == "f16":
+        return rounded_half(total, quantum)
+    value = strict("sitofp", F, total) * bitcast(F, quantum)
     return value if plan.keep == 23 else keep_bits(plan, value)
 
 
@@ -256,15 +254,15 @@ def keep_bits(plan: Plan, value: Value) -> Value:
     return bitcast(F, bitcast(U, value) & (0xFFFFFFFF << (23 - plan.keep) & 0xFFFFFFFF))
 
 
-def rounded_half(plan: Plan, total: Value, power: Value) -> Value:
-    """total * 2**(emax - F) to nearest even to f16, as f32, in integers (the rounding mode is another)."""
+def rounded_half(total: Value, quantum: Value) -> Value:
+    """total quanta to nearest even to f16, as f32, in integers (the rounding mode is another)."""
     magnitude = U(absolute(total))
-    unit = I(power >> 23) - (127 + plan.fraction)  # exponent of the last bit of total
+    unit = I(quantum >> 23) - 127  # exponent of the last bit of total
     top = 31 - I(leading_zeros(magnitude | 1))
     drop = U(maximum(maximum(top, I(-14) - unit) - 10, I(0)))
     half = (U(1) << drop) >> 1
     odd = (magnitude >> drop) & 1
     kept = (magnitude + select(drop != 0, half - 1 + odd, U(0))) >> drop
-    bits = bitcast(U, F(I(kept)) * bitcast(F, power - (plan.fraction << 23) + (drop << 23)))
+    bits = bitcast(U, F(I(kept)) * bitcast(F, quantum + (drop << 23)))
     bits = select(bits >= 0x47800000, U(INF), bits)
     return bitcast(F, select(kept == 0, U(0), bits | (U(total) & SIGN)))
