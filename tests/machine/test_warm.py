@@ -39,7 +39,10 @@ KERNELS = (
     "pipeline_roles", "barrier_bulk", "boxes_nan", "cluster_sums", "gemm_tma_300x264x200", "made_here", "block_scan", "warp_lock",
 )  # fmt: skip
 UNLOWERED = "import sys; sys.modules['mmulator.machine.compile.kernel'] = None\n"
-UNPARSED = UNLOWERED + "sys.modules['mmulator.ptx.parser'] = sys.modules['mmulator.isa.table'] = None\n"
+KNOWING = (
+    "ptx.parser", "ptx.tree", "isa.table", "isa.effects", "program.blocks", "codegen.lang", "codegen.values", "layouts", "twin",
+)  # fmt: skip
+UNPARSED = UNLOWERED + f"sys.modules.update(dict.fromkeys(('mmulator.' + n for n in {KNOWING}), None))\n"
 RUN = """
 import os, sys
 import numpy as np, mmulator as mm

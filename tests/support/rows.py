@@ -19,6 +19,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.match import match
 from mmulator.isa.row import Row
 from mmulator.isa.targets import PTX_VERSIONS, default_device
+from mmulator.machine.compile import warm
 from mmulator.machine.compile.kernel import Jit
 from mmulator.machine.emit.block import vector_type
 from mmulator.machine.meaning.binding import compute, meaning_of
@@ -86,12 +87,18 @@ def _is_refused(row: Row, text: str) -> None:
 
 
 def _write_all(text: str) -> None:
-    """Write the code of every instruction of the kernel, without compiling it."""
+    """Write the code of every instruction of the kernel, without compiling it. What a launch would know of it can be kept."""
     tree = parse_module(Source("rows.ptx", text))
     kernel = next(f for f in tree.functions if f.is_entry)
     jit = Jit(tree, kernel, ModuleImage(outline_of(tree)), default_device(tree.target))
     for block in jit.program.blocks:
         jit._write(block)
+    jit.meaning.wgmma.find_rivals(jit.matrix)
+    memory = warm.memory_of(jit.matrix)
+    for table in jit.matrix.tables:
+        memory.add(table)
+    for at in (*jit.queues.values(), *jit.movers.values()):
+        assert memory.place(at)[0] == "function"
 
 
 def _launch(text: str) -> None:

@@ -52,8 +52,8 @@ def keep(key: str, kernel: CompiledKernel) -> None:
 
 
 def _entry(kernel: CompiledKernel) -> bytes:
-    names, matrix = loading.names_of_own(), kernel.matrix
-    written = references.Written([*matrix.tables, *_arrays(matrix.keep)], names)
+    matrix = kernel.matrix
+    written = memory_of(matrix)
     known = {t.ctypes.data for t in matrix.wgmma}
     head = {
         "facts": asdict(kernel.facts),
@@ -68,6 +68,11 @@ def _entry(kernel: CompiledKernel) -> bytes:
         "references": written.references,
     }
     return json.dumps(head, separators=(",", ":")).encode() + b"\n" + written.data
+
+
+def memory_of(matrix: MatrixTables) -> references.Written:
+    """Where tables and what they refer to are written to."""
+    return references.Written([*matrix.tables, *_arrays(matrix.keep)], loading.names_of_own())
 
 
 def _arrays(items: Iterable[Any]) -> list[np.ndarray]:
