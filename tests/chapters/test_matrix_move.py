@@ -8,7 +8,8 @@ import pytest
 from mmulator.instruction.execution import execute
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.layouts.operands import fragment
+from mmulator.layouts.operands import fragment, memory_bits
+from mmulator.twin.moves import lines
 from tests.support import vectors
 from tests.support.matrix_kernels import CASES, kernel, load, registers, run, store
 
@@ -61,3 +62,31 @@ def test_byte_stmatrix(form: Form) -> None:
         memory = np.zeros(1024, np.uint8)
         execute(form, "sm_120", {"memory": memory, "p": p[case], "r": r[case]})
         assert np.array_equal(out[case].reshape(-1), memory.view(np.uint32))
+
+
+def moves_of_whole_elements() -> list[Form]:
+    moves = [f for f in matrix_forms() if f.family in ("ldmatrix", "stmatrix")]
+    return [f for f in moves if memory_bits(f) == fragment(f, "r").bits]
+
+
+@pytest.mark.parametrize("form", moves_of_whole_elements(), ids=str)
+def test_rows_move_element_by_element(form: Form) -> None:
+    """As the places of a form's elements say; of rows of stmatrix that are one the last wins."""
+    places, bits = lines(form), fragment(form, "r").bits
+    rng, element, count = np.random.default_rng(7), np.dtype(f"u{bits // 8}"), fragment(form, "r").registers
+    for most in (64, 3):  # rows that may be one
+        memory, p = rng.integers(0, 256, 1024, dtype=np.uint8), (rng.integers(0, most, 32) * 16).astype(np.uint32)
+        starts = p[: len(places)]
+        if form.family == "ldmatrix":
+            flat = np.zeros(places.size, element)
+            for row, start in zip(places, starts):
+                flat[row] = memory[start : start + 16].view(element)
+            got = execute(form, "sm_120", {"memory": memory, "p": p})
+            assert np.array_equal(got, flat.view(np.uint32).reshape(count, 32).T)
+        else:
+            r = rng.integers(0, 1 << 32, (32, count), dtype=np.uint32)
+            flat, wanted = np.ascontiguousarray(r.T).reshape(-1).view(element), memory.copy()
+            for row, start in zip(places, starts):
+                wanted[start : start + 16] = flat[row].view(np.uint8)
+            execute(form, "sm_120", {"memory": memory, "p": p, "r": r})
+            assert np.array_equal(memory, wanted)

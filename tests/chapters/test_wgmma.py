@@ -143,6 +143,41 @@ def test_what_is_one_product_is_one_product_after_the_other(chain: str) -> None:
             np.testing.assert_array_equal(words[:, columns], alone[:, columns], f"{between} {seed}")
 
 
+SPARSE = "  wgmma.mma_async.sp.sync.aligned.m64n8k{}.{} {{%d{}, %d{}, %d{}, %d{}}}, {}, %rd{}, %r{}, {}{};\n"
+
+
+def sparse(k: int, types: str, tile: int, b: int, metadata: int, selector: int, a: str = "%rd10") -> str:
+    d = range(4 * tile, 4 * tile + 4)
+    immediates = ", 1" if types[:3] == "s32" else ", 1, 1, 1"
+    if types.endswith("16"):
+        immediates += ", 0" if a[0] == "{" else ", 0, 0"
+    return f"  add.u64 %rd{b + 12}, %rd10, {256 * (b + 1)};\n" + SPARSE.format(
+        k, types, *d, a, b + 12, metadata, selector, immediates
+    )
+
+
+# metadata: 22 and 23 of any type, 24 of .tf32, halves of two elements
+METADATA = "  mov.b32 %r22, 0x4E4EE44E; mov.b32 %r23, 0xEE44E4E4; mov.b32 %r24, 0x94E8D4CE;\n"
+OTHERS = {
+    "f16": [sparse(32, "f32.f16.f16", *x) for x in ((0, 0, 22, 0), (0, 1, 23, 1), (1, 0, 22, 0), (0, 1, 22, 0))],
+    "A in registers": [sparse(32, "f32.f16.f16", 0, b, 22, 0, a) for b, a in ((0, "%rd10"), (1, "{%d8, %d9, %d10, %d11}"))],
+    "s8": [sparse(64, "s32.s8.s8", tile, b, m, 0) for tile, b, m in ((0, 0, 22), (0, 1, 23), (1, 1, 22), (1, 0, 22))],
+    "tf32": [sparse(16, "f32.tf32.tf32", tile, b, m, 0) for tile, b, m in ((0, 0, 22), (0, 1, 24), (1, 1, 24), (0, 0, 23))],
+    "b1": [f"  wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc {registers(d)}, %rd10, %rd10, 1;\n"
+           for d in ("0-3", "0-3", "4-7", "0-3")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_sparse_products_and_single_bits_together(name: str) -> None:
+    """In a line, or each by itself."""
+    steps = OTHERS[name]
+    alone = run([METADATA, *(w for s in steps for w in ("fence", s, "commit", "wait0"))], 12)
+    for seed in range(6):
+        np.testing.assert_array_equal(run([METADATA, "fence", *steps, "commit", "wait0"], 12, seed=seed), alone)
+    assert len(np.unique(alone[:, :8])) > 100
+
+
 A_AND_B = (0, 2, 1022, 2046, 4096, 4224, 4350)  # first and last bytes of A, 2048 of them, and of B0, and some between
 
 

@@ -146,8 +146,8 @@ OWN = {"chunks", "execution", "instruction", "matmul", "operands"}  # of instruc
 # The same of machine/runtime/: scheduling, calls, the one door to memory, the one queue of what is pending, events.
 NATIVE = {
     "accounts", "boxes", "calls", "chance", "combine", "events", "faults", "floats", "hooks_operands", "locate", "pending",
-    "printing", "reduce", "registers", "renewal", "scheduler", "standstill", "store_async", "sums", "touched", "transfers",
-    "uniform", "waiting", "watch", "wgmma_operands", "wgmma_packs", "wgmma_products", "windows",
+    "printing", "reduce", "registers", "renewal", "rows", "scheduler", "standstill", "store_async", "sums", "touched",
+    "transfers", "uniform", "waiting", "watch", "wgmma_operands", "wgmma_packs", "wgmma_products", "windows",
 }  # fmt: skip
 
 

@@ -153,6 +153,29 @@ def test_blocks_wait_for_what_their_worker_has_not_begun(name: str, blocks: int)
     assert report.threads == 2 and (out[:blocks] == 1).all() and out[1024] == blocks * 32
 
 
+def test_what_workers_take_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much as is known to be work for a while, from the first launch on; nothing where blocks are long, or one by one."""
+    taken: list[int] = []
+    settle = workers.Workers._settle
+
+    def noted(self: workers.Workers, resident: resident.Resident, over: bool) -> bool:
+        taken.append(-1 if self.shares is None else int(self.shares[0, 2]))
+        assert self.shares is None or (self.shares[:, 3] == 2).all()
+        return settle(self, resident, over)
+
+    monkeypatch.setattr(workers.Workers, "_settle", noted)
+    short, out = Module.load(kernel("mov.u32 %r1, 0;"))["k"], [np.zeros(1, np.uint32)]
+    long = Module.load(kernel("mov.u32 %r1, 0; L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 300000; @%p1 bra L;"))["k"]
+    for k, blocks, options, least, most in (
+        (short, 40000, {}, 2, workers.MOST_SHARED), (short, 40000, {}, 2, workers.MOST_SHARED),
+        (long, 8, {}, 0, 0), (long, 8, {}, 0, 0),
+        (short, 400, {"cooperative": True}, -1, -1), (short, 400, {"sanitize": True}, -1, -1),
+    ):  # fmt: skip
+        taken.clear()
+        k.launch(blocks, 32, out, threads=2, **options)
+        assert least <= max(taken) <= most, (blocks, options, taken)
+
+
 def test_nobody_shares_a_line_of_the_cache() -> None:
     """Workers count at every block of code: what lies side by side costs both."""
     for count, blocks in ((1, 5), (2, 1), (3, 5), (4, 16), (2, 17)):

@@ -69,6 +69,7 @@ def test_where_a_cluster_has_run_the_next_finds_nothing_of_it(name: str, seed: i
     begin = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address(begin_cluster))
     run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)(address(run_clusters))
     found = []
+    grid.placement.begin(None)
     for used in (False, True):
         r = Resident(grid)
         r.counts[0] = counts.ctypes.data
@@ -78,6 +79,7 @@ def test_where_a_cluster_has_run_the_next_finds_nothing_of_it(name: str, seed: i
             left = state(r)
         begin(r.address)
         found.append(state(r))
+    grid.finish()
     new, again = found
     assert left["warps"] != new["warps"] and left["shared0"] != new["shared0"], "nothing was run"
     assert not {part for part in new if new[part] != again[part]}

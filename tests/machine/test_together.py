@@ -113,6 +113,10 @@ def offsets(step: int, two: bool) -> Iterator[np.ndarray]:
     yield inside + eight * 8 * step * (eight < 3) + 4096 * (eight == 3)
     yield inside + (3 - eight) * 8 * step + step * (np.arange(LANES) == 27)
     yield inside + np.array([1, 0, 2, 3])[eight] * 8 * step + 16 * (eight == 3)
+    lane = np.arange(LANES)
+    yield lane // 2 * step + lane % 2 * 16 * step + 16  # two rows by turns
+    yield lane // 2 * step + lane % 2 * 8 * step + step * (lane == 30)
+    yield lane // 2 * step + lane % 2 * (BYTES - 16 * step + step) // step * step  # the last lane outside
     if step <= 8:
         yield row * 2 + BYTES - 63 * step  # every other one, up to the last byte
         yield row * 2 + BYTES - 63 * step + 2 * step * (np.arange(LANES) == 31)

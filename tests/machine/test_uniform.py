@@ -12,7 +12,7 @@ import pytest
 from mmulator.errors import ExecutionFault
 from mmulator.machine.module import Module
 from mmulator.program.blocks import build
-from mmulator.program.uniform import uniform_registers
+from mmulator.program.uniform import runs, uniform_registers
 
 REGISTERS, PREDICATES, TABLE = 8, 4, 64
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1
@@ -462,3 +462,39 @@ def test_a_load_from_one_place(what: str, space: str) -> None:
                 assert one == (lanes[0].replace(HIDE, ""), lanes[1]), (offset, guard, n)
                 faults += bool(one[0])
     assert faults
+
+
+def several(what: str, space: str, offsets: tuple[int, ...], across: bool, hidden: bool) -> str:
+    """Loads that are done together, or one after the other where nobody knows that their lanes have one address."""
+    bits = int(what[1:])
+    target = [f"%{'rd' if bits == 64 else 's' if bits < 32 else 'r'}{n}" for n in range(len(offsets))]
+    loads = [f"mov.b{max(bits, 16)} {t}, 7;\nadd.s64 %b{n}, %at, {o};\nld.{space}.{what} {t}, [%b{n}];"
+             for n, (t, o) in enumerate(zip(target, offsets))]  # fmt: skip
+    words = [f"cvt.u32.u{max(bits, 16)} %r{n}, {t};" for n, t in enumerate(target) if bits != 32]
+    lines = loading("u32", space, 0, "", hidden).splitlines()
+    at = next(n for n, line in enumerate(lines) if f"ld.{space}.u32" in line)
+    last = next(n for n, line in enumerate(lines) if "st.global.u32 [%o+0]" in line)
+    stores = [f"st.global.u32 [%o+{4 * n}], %r{n};" for n in range(len(offsets))]
+    between = ["bar.sync 0;"] if across else []
+    body = [*lines[:at], "st.global.u32 [%o+0], 9;", *loads, *between, *words, *stores, *lines[last + 1 :]]
+    return "\n".join(body).replace(".reg .b64 %rd<4>,", ".reg .b64 %rd<4>, %b<4>,")
+
+
+OFFSETS = (0, 8, 16, 24), (24, 0, 8, 16), (0, 8, 4096, 64), (0, 3, 8, 4096), (4096, 8, 0, 0), (8, 16, 0, -8), (24, 32, 0, 8)
+
+
+@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("space", ["global", "shared", "const"])
+@pytest.mark.parametrize("what", ["u32", "s16", "b64", "u8"])
+def test_loads_that_are_done_together(what: str, space: str, across: bool) -> None:
+    faults = set()
+    for offsets in OFFSETS:
+        for n in (3, 60):
+            one, lanes = (outcome(several(what, space, offsets, across, hidden), n) for hidden in (False, True))
+            assert one == lanes, (offsets, n)
+            faults.add(one[0])
+    assert len(faults) > 3
+    text = several(what, space, (0, 8, 16, 24), across, False)
+    tree = Module.load(text, name="load.ptx").tree
+    entry = build(tree, tree.functions[0]).entry
+    assert [len(run) for b in entry.blocks for run in runs(b, uniform_registers(entry, ()))] == [4]

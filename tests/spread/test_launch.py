@@ -183,6 +183,13 @@ def test_blocks_that_write_one_word(client: Any, body: str) -> None:
     assert (x == numbers(4)).all()
 
 
+def test_a_variable_that_blocks_share_is_named(client: Any) -> None:
+    k = kernel("red.global.add.u32 [total+4], 1;", "", ".global .u32 first[7];\n.global .u32 total[4];\n")
+    with pytest.raises(LaunchError, match=r"block \(1, 0, 0\) both write byte 4 of variable total, address 0x"):
+        k.launch(2, 32, workers=client)
+    assert not k.module.variables["total"].any()
+
+
 def test_blocks_that_read_what_others_write(client: Any) -> None:
     """Each reads what the next one writes: its neighbour of another range is named."""
     x = numbers(65)

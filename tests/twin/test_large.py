@@ -20,7 +20,7 @@ from tests.twin.test_twin import KEYS, name_of
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every product in many parts."""
-    monkeypatch.setattr(large, "STEP", 1)
+    monkeypatch.setattr(large, "_BYTES", 1)
     monkeypatch.setattr(large, "_ROWS", 16)
     monkeypatch.setattr(large, "_COLUMNS", 64)
 
@@ -81,6 +81,9 @@ def test_operands_lie_as_they_like(key: DotKey, small_parts: None) -> None:
         np.testing.assert_array_equal(large_matmul(key, "sm_90", a, b, c), model)
     for b in forms(B):
         np.testing.assert_array_equal(large_matmul(key, "sm_90", A, b, C), model)
+    windows = np.lib.stride_tricks.sliding_window_view(B.reshape(-1)[: k + n - 1], n)
+    expected = model_matmul(key, "sm_90", A, windows.copy(), C)
+    np.testing.assert_array_equal(large_matmul(key, "sm_90", A, windows, C), expected)
     same = np.broadcast_to(B[:, :1], B.shape)
     np.testing.assert_array_equal(large_matmul(key, "sm_90", A, same, C), model_matmul(key, "sm_90", A, same.copy(), C))
 

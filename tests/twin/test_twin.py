@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmulator.numerics import DotKey, model_matmul
+from mmulator.numerics.formats import element_type
 from mmulator.twin.matrices import twin_matmul
 from mmulator.twin.twin import twin_for
 from tests.support.numerics_cases import DISTRIBUTIONS, elements, operands
@@ -66,6 +67,7 @@ CASES: list[tuple[str, str, str, tuple[str, str], int, str, dict[str, Any]]] = [
     ("mma", "f64", "f64", ("f64", "f64"), 8, "sm_90", {"rounding": "rp"}),
     ("mma", "f64", "f64", ("f64", "f64"), 4, "sm_90", {"rounding": "rz"}),
 ]
+FUSED = "f16", "bf16", "tf32", "e4m3", "e5m2"
 KEYS = [(DotKey(f, a, b, c, d, k, **o), device) for f, a, b, (c, d), k, device, o in CASES]
 
 
@@ -136,6 +138,47 @@ def test_any_bits_of_one_f16_dot_product(a: list[int], b: list[int], c: int) -> 
     assert twin_matmul(F16KEY, "sm_90", A, B, C) == model_matmul(F16KEY, "sm_90", A, B, C)
 
 
+@pytest.mark.parametrize(("key", "device"), [c for c in KEYS if c[0].atype in FUSED and c[0].ctype == "f32"], ids=name_of)
+def test_rows_and_columns_of_orders_of_their_own(key: DotKey, device: str) -> None:
+    """From the least to the largest exponent, elements up to 40 below, C up to 40 from their products: what is far below a last
+    bit, products below f32's normal numbers, sums beyond the fast path."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        (A, B, C), options = operands(key, 24, 40, key.k, seed, ("powers", "powers", "normal"))
+        A, up = with_exponents(A, key.atype, rng, rng.integers(0, 256, (24, 1)))
+        B, across = with_exponents(B, key.btype, rng, rng.integers(0, 256, (1, 40)))
+        field = np.clip(up + across + 127 + rng.integers(-40, 41, C.shape), 0, 254)
+        C = C & np.uint32(0x807FFFFF) | (field << 23).astype(np.uint32)
+        model = model_matmul(key, device, A, B, C, **options)
+        assert (twin_matmul(key, device, A, B, C, threads=1, **options) == model).all()
+
+
+def with_exponents(raw: Any, kind: str, rng: np.random.Generator, wanted: Any) -> tuple[Any, Any]:
+    """Elements with any significands and the wanted fields, or up to 40 less; and the wanted exponents."""
+    t = element_type(kind)
+    low = t.mantissa + (13 if kind == "tf32" else 0)
+    most = (1 << t.exponent) - 2  # neither Inf nor NaN
+    wanted = wanted * (most + 1) >> 8
+    field = np.clip(wanted - rng.integers(0, 41, raw.shape), 0, most)
+    kept = rng.integers(0, 1 << t.mantissa, raw.shape) << low - t.mantissa
+    sign = raw >> (low + t.exponent) << (low + t.exponent)
+    return (sign | (field << low | kept).astype(raw.dtype)), wanted - t.bias
+
+
+@pytest.mark.parametrize(("key", "device", "one"), [
+    (DotKey("mma", "e4m3", "e4m3", "f32", "f32", 32), "sm_120", 0x3E), (F16KEY, "sm_90", 0x3FFF),
+])  # fmt: skip
+def test_sums_of_one_sign_reach_their_last_bit(key: DotKey, device: str, one: int) -> None:
+    """All products near 4: from so many of them on, units in the last place fill 32 bits."""
+    signs = np.arange(24)[:, None] % 2 << (7 if one < 256 else 15)
+    for count in range(key.k + 1):
+        A = np.where(np.arange(key.k) < count, one | signs, 0).astype(np.uint8 if one < 256 else np.uint16)
+        B = np.full((key.k, 72), one, A.dtype)
+        for c in (0, 0x40400001, 0xC0400001):
+            C = np.full((24, 72), c, np.uint32)
+            assert (twin_matmul(key, device, A, B, C, threads=1) == model_matmul(key, device, A, B, C)).all()
+
+
 def test_long_sums_pass_through_memory_unchanged() -> None:
     """k beyond one pass of the kernel, several threads, blocks of columns and rows that are not full."""
     for key in (F16KEY, DotKey("wgmma", "f16", "f16", "f16", "f16", 16), DotKey("wgmma", "s8", "s8", "s32", "s32", 32)):
@@ -181,9 +224,6 @@ def test_leading_dimensions_are_a_batch() -> None:
     A, B = elements("f16", "normal", (2, 3, 16, 16), rng), elements("f16", "normal", (3, 16, 8), rng)
     C = elements("f32", "normal", (16, 8), rng)
     np.testing.assert_array_equal(twin_matmul(F16KEY, "sm_90", A, B, C), model_matmul(F16KEY, "sm_90", A, B, C))
-
-
-FUSED = "f16", "bf16", "tf32", "e4m3", "e5m2"
 
 
 # The native interface -----------------------------------------------------------------------------------------------

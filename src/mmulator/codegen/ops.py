@@ -134,6 +134,14 @@ def shuffle(a: Value, c: Value | None, lanes: Sequence[int]) -> Value:
     return a.b.emit(ty, f"shufflevector {a.typed}, {a.ty.llvm} {other}, <{len(lanes)} x i32> <{index}>")
 
 
+def concat(vectors: Sequence[Value]) -> Value:
+    """Vectors of one length as one; their number is a power of two."""
+    while len(vectors) > 1:
+        lanes = range(2 * vectors[0].ty.lanes)
+        vectors = [shuffle(a, b, lanes) for a, b in zip(vectors[::2], vectors[1::2])]
+    return vectors[0]
+
+
 def insert(vector: Value, index: Any, value: Any) -> Value:
     at = index.typed if isinstance(index, Value) else f"i64 {index}"
     item = as_value(vector.b, value, vector.ty.element)

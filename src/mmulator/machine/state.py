@@ -320,10 +320,12 @@ Queue = Struct("Queue", [
     ("due", u64),  # wgmma: those before it are to be carried out with the last of a straight line, 0 for none
 ])  # fmt: skip
 
-# cp.async: what the lanes of a warp copy with one instruction. mask: 0 for cp.async.mbarrier.arrive, which copies nothing
+# cp.async: what the lanes of a warp copy with one instruction. mask: 0 for cp.async.mbarrier.arrive, which copies nothing; else
+# which lanes do, or with `rows` all: each eight a line of 128 bytes to row_target, whose chunks of 16 the bits `turn` exchange
 CopyEntry = Struct("CopyEntry", [
     ("operation", Operation),
-    ("mask", u32), ("bytes", u32), ("source", ptr, 32), ("target", ptr, 32), ("valid", u8, 32),
+    ("mask", u32), ("bytes", u32), ("rows", u32), ("row_source", ptr, 4), ("row_target", ptr, 4), ("turn", u64, 4),
+    ("source", ptr, 32), ("target", ptr, 32), ("valid", u8, 32),
 ])  # fmt: skip
 
 WgmmaTable = Struct("WgmmaTable", [

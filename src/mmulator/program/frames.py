@@ -140,7 +140,7 @@ def allocate(
     slots = _assign(blocks, [s - uniform for s in live_in], [s - uniform for s in live_out], pinned, types)
     total = max((offset + slot_bytes(types[r]) for r, offset in slots.items()), default=HEADER_BYTES)
     first = -(-total // WORD) * WORD
-    words = {r: first + WORD * n for n, r in enumerate(sorted(uniform & set().union(*live_in, *live_out)))}
+    words = {r: first + WORD * n for n, r in enumerate(sorted(uniform & set().union(*live_in, *live_out), key=_by_number))}
     total = first + WORD * len(words)
     return Frame(
         slots,
@@ -150,6 +150,11 @@ def allocate(
         uniform,
         words,
     )
+
+
+def _by_number(name: str) -> tuple[int, str]:
+    """As compilers number registers: those of one after the other are loaded together."""
+    return len(name), name
 
 
 def _assign(

@@ -31,6 +31,35 @@ def is_plain_load(ins: Instruction) -> bool:
     return loads and form["sem"] in ("", "weak") and form["space"].partition("::")[0] in _SPACES
 
 
+def runs(block: Block, uniform: Collection[str]) -> list[list[Instruction]]:
+    """Loads of a register each, two or more, from places that are known to be one for all lanes, which may as well be done where
+    the last of them stands: nothing between them touches memory or their results."""
+    found: list[list[Instruction]] = [[]]
+    results: set[str] = set()
+    for ins in block.body:
+        uses, defs = uses_and_defs(ins)
+        joins = ins.guard is None and is_plain_load(ins) and isinstance(ins.operands[0], Reg) and uses.issubset(uniform)
+        joins = joins and bool(uses) and not ins.form["space"].startswith("param") and type_bits(ins.form["type"]) <= 64
+        if not results.isdisjoint(uses | defs) or not (joins or _is_still(ins)) or (joins and _differ(found[-1], ins)):
+            found.append([])
+            results.clear()
+        if joins:
+            found[-1].append(ins)
+            results |= defs
+    return [run for run in found if len(run) > 1]
+
+
+def _differ(run: list[Instruction], ins: Instruction) -> bool:
+    return any((i.form["space"], type_bits(i.form["type"])) != (ins.form["space"], type_bits(ins.form["type"])) for i in run[:1])
+
+
+def _is_still(ins: Instruction) -> bool:
+    """Whether nothing shows when an instruction is executed but its results."""
+    e = ins.effects
+    alone = e.together is Together.ALONE and e.memory is Memory.NONE and e.ends is Ends.NO
+    return alone and e.pure and not e.allocates and e.queue is Queue.NONE and e.step is Step.NONE
+
+
 def takes_one_lane(ins: Instruction) -> bool:
     """A shuffle in which all 32 lanes read one."""
     found = usual(ins.opcode)
@@ -47,10 +76,7 @@ def _depends(ins: Instruction, local: Collection[str]) -> frozenset[str] | None:
     if takes_one_lane(ins):
         return frozenset() if ins.guard is None else None
     waits = effects.ends is Ends.WAIT and effects.memory is Memory.READ  # for an mbarrier
-    alone = effects.together is Together.ALONE and effects.memory is Memory.NONE and effects.ends is Ends.NO
-    plain = effects.pure and not effects.allocates and not effects.carry
-    still = effects.queue is Queue.NONE and effects.step is Step.NONE
-    if not ((alone and plain and still) or is_plain_load(ins) or waits):
+    if not ((_is_still(ins) and not effects.carry) or is_plain_load(ins) or waits):
         return None
     for o in flatten(ins.operands):
         match o:

@@ -1,8 +1,9 @@
 """The compiled twin where sums are exact, or a plain chain: integers, single bits, f64.
 
 One kernel: a register tile of `height` rows by `columns` columns, operands unpacked to lanes of one type, B in blocks
-of columns so that a row k of a block is contiguous. Integers multiply in f32 lanes, exactly, while a sum stays below
-2**24; bits are packed 32 to a lane; f64 is a chain of fused multiply-adds in the instruction's rounding mode.
+of columns so that a row k of a block is contiguous. Integers are words, two along k in a lane, whose products one
+instruction adds up. Of sparse ones, which take any two of B, each is an f32 lane: they multiply exactly while a sum stays
+below 2**24. Bits are packed 32 to a lane; f64 is a chain of fused multiply-adds in the instruction's rounding mode.
 """
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mmulator.codegen.engine import has_feature
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
     add_saturating,
@@ -27,24 +29,26 @@ from mmulator.codegen.ops import (
     null,
     popcount,
     select,
+    shuffle,
     store,
 )
 from mmulator.codegen.rounding import set_rounding, strict
-from mmulator.codegen.types import Ty, f32, f64, i32, i64, ptr, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.types import Ty, f32, f64, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.isa.types import ElementType
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.profiles import DotKey, Profile
-from mmulator.twin.pack import transpose16
-from mmulator.twin.tile import OUTLINED
+from mmulator.twin.pack import transpose
+from mmulator.twin.tile import OUTLINED, Slots
 
 RAW = {8: u8, 16: u16, 32: u32, 64: u64}
-COLUMNS = (64, 16)
+COLUMNS = (64, 16)  # of a block of B
+UNROLL = 4  # lanes of k: what every instruction has a multiple of
 
 
 @dataclass(frozen=True)
 class Exact:
-    """What the kernel has to know. `lane`: type of an unpacked element; `per`: elements in a lane (32 for b1)."""
+    """What the kernel has to know. `lane`: what products are made of; `per`: elements in one (32 for b1, 2 words)."""
 
     a: ElementType
     b: ElementType
@@ -64,8 +68,10 @@ class Exact:
 
     @property
     def span(self) -> int:
-        """Instructions summed before they are added to D: as many as stay exact, but one if each is clamped."""
-        return 1 if self.saturate else max(1, 128 // (self.products * self.per))
+        """Lanes of k that are summed before the sum is added to D: one instruction's if each is clamped, as many as stay exact
+        in f32; 0: all of them, in D."""
+        exact = 128 // self.products * self.products if self.lane is f32 else 0
+        return self.products if self.saturate else exact
 
     def a_bytes(self, m: int, k: int) -> int:
         return m * (k // self.k) * self.products * self.lane.bits // 8
@@ -82,24 +88,33 @@ def exact_for(key: DotKey, p: Profile) -> Exact:
         case "fma":
             return Exact(a, b, f64, f64, 1, key.k, key.sparse, False, None, key.rounding)
         case _:
-            return Exact(a, b, f32, i32, 1, key.k, key.sparse, key.satfinite, None, key.rounding)
+            lane, per = (f32, 1) if key.sparse else (i32, 2)
+            return Exact(a, b, lane, i32, per, key.k, key.sparse, key.satfinite, None, key.rounding)
 
 
 # packing ------------------------------------------------------------------------------------------------------------
-def unpacked(t: ElementType, lane: Ty, raw: Value) -> Value:
-    """16 raw elements (vector of their container) as lanes."""
-    if lane is f64:
-        return bitcast(f64.vec(16), raw)
-    wide = i32.vec(16)(u32.vec(16)(raw))
-    spare = 32 - t.bits
-    return f32.vec(16)(wide << spare >> spare if t.kind == "signed" else wide & ((1 << t.bits) - 1))
+def signed(t: ElementType, raw: Value, ty: Ty) -> Value:
+    """Raw elements as numbers, in lanes of `ty`, a signed integer type."""
+    wide, spare = ty(raw), ty.bits - t.bits
+    return wide << spare >> spare if t.kind == "signed" else wide & ((1 << t.bits) - 1)
+
+
+def unpacked(e: Exact, t: ElementType, raw: Value) -> Value:
+    """Raw elements (a vector of their container) as lanes, or where two are a lane as its words."""
+    count = raw.ty.lanes
+    match e.per, e.lane.bits:
+        case 1, 64:
+            return bitcast(f64.vec(count), raw)
+        case 1, _:
+            return f32.vec(count)(signed(t, raw, i32.vec(count)))
+        case _:
+            return u16.vec(count)(signed(t, raw, i16.vec(count)))
 
 
 def read(e: Exact, t: ElementType, source: Value, count: Value) -> Value:
-    """Up to 16 lanes along k (or along n) from contiguous elements."""
+    """Up to 16 elements along k (or along n), as `unpacked`; zeros beyond `count`."""
     ty = RAW[max(t.bits, 8)].vec(16)
-    mask = i32.vec(16)(i32(count)) > iota(i32.vec(16))
-    return unpacked(t, e.lane, masked_load(ty, source, mask, ty(0)))
+    return unpacked(e, t, masked_load(ty, source, below(count), ty(0)))
 
 
 def read_bits(source: Value) -> Value:
@@ -112,188 +127,240 @@ def pack_a_exact(e: Exact, name: str) -> Native:
     t, lane, per = e.a, e.lane, e.per
     ty = RAW[max(t.bits, 8)]
     divide = 2 if e.sparse else 1
+    element = u16 if per == 2 else lane
 
     def pack_a(raw: ptr, lda: i64, m: i64, k: i64, out: ptr) -> None:
         width = k // divide
         for i in range(m):
             source = cast_ptr(ty, raw) + i * lda
             target = cast_ptr(lane, out) + i * (width // per)
-            if per > 1:
+            if per == 32:
                 for j in range(i64(0), width // per):
                     target[j] = read_bits(source + j * per)
             else:
-                for j in range(i64(0), width, 16):
-                    values = read(e, t, source + j, width - j)
-                    masked_store(values, target + j, i32.vec(16)(i32(width - j)) > iota(i32.vec(16)))
+                whole = width // 16 * 16
+                for j in range(i64(0), whole, 16):
+                    store(unpacked(e, t, load(ty.vec(16), source + j)), cast_ptr(element, target) + j)
+                if whole < width:
+                    values = read(e, t, source + whole, width - whole)
+                    masked_store(values, cast_ptr(element, target) + whole, below(width - whole))
 
     return Native(pack_a, name)
 
 
 def pack_b_exact(e: Exact, name: str, rows: bool) -> Native:
     """raw [k][ldb] (rows) or [n][ldb] to blocks of columns [k][columns]; columns beyond n are zeros."""
-    t, lane, per = e.b, e.lane, e.per
-    ty = RAW[max(t.bits, 8)]
-
-    def gather_columns(raw: ptr, ldb: i64, n: i64, lanes: i64, column: i64, target: ptr, pitch: i64) -> None:
-        # element by element: every 16-column block is read along k
-        out = cast_ptr(lane, target)
-        for j in range(i64(0), i64(16)):
-            if column + j < n:
-                for r in range(lanes):
-                    if rows and per > 1:
-                        word = u32(0)
-                        for bit in range(i64(0), i64(per)):
-                            byte = raw[(r * per + bit) * ldb + column + j]
-                            word = word | ((u32(byte) & 1) << u32(bit))
-                        out[r * pitch + j] = word
-                    elif per > 1:
-                        out[r * pitch + j] = read_bits(raw + ((column + j) * ldb + r * per))
-                    else:
-                        out[r * pitch + j] = single(e, t, cast_ptr(ty, raw)[(column + j) * ldb + r])
-            else:
-                for r in range(lanes):
-                    out[r * pitch + j] = lane(0)
-
-    def transpose_columns(raw: ptr, ldb: i64, n: i64, lanes: i64, column: i64, target: ptr, pitch: i64) -> None:
-        # 16 columns by 16 of k at a time; k is a multiple of 16
-        for r in range(i64(0), lanes, 16):
-            lines = [line(raw, (column + j) * ldb + r, n - column > j) for j in unrolled(16)]
-            for step, across in enumerate(transpose16(lines)):
-                store(across, cast_ptr(lane, target) + (r + step) * pitch)
-
-    def line(raw: Value, at: Value, there: Value) -> Value:
-        return read(e, t, cast_ptr(ty, raw) + at, select(there, i64(16), i64(0)))
-
-    by_vectors = per == 1 and lane is not f64
-    columns_of = Native(transpose_columns if by_vectors else gather_columns, f"{name}_columns")
+    columns_of = across_function(e, f"{name}_columns") if rows else along_function(e, f"{name}_columns")
+    per, size, element = e.per, e.lane.bits // 8, max(e.b.bits, 8) // 8
 
     def pack_b(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
         lanes = k // per
+        step = i64(element)
+        if not rows:
+            step = ldb * element
         column = i64(0)
         while column < n:
             width = i64(64)
             if n - column < 64:
                 width = i64(16)
             for v in range(i64(0), width, 16):
-                target = out + (column * lanes + v) * (lane.bits // 8)
-                if rows and per == 1:
-                    for r in range(lanes):
-                        values = read(e, t, cast_ptr(ty, raw) + (r * ldb + column + v), n - column - v)
-                        store(values, cast_ptr(lane, target) + r * width)
-                else:
-                    columns_of(raw, ldb, n, lanes, column + v, target, width)
+                columns_of(raw + (column + v) * step, ldb, n - column - v, lanes, out + (column * lanes + v) * size, width)
             column += width
 
     return Native(pack_b, name)
 
 
-def single(e: Exact, t: ElementType, raw: Value) -> Value:
-    if e.lane is f64:
-        return bitcast(f64, raw)
-    wide = i32(u32(raw))
-    spare = 32 - t.bits
-    return f32(wide << spare >> spare if t.kind == "signed" else wide & ((1 << t.bits) - 1))
+def across_function(e: Exact, name: str) -> Native:
+    """16 columns of raw [k][ldb], of which n exist, to [k][pitch] lanes."""
+    t, lane, per = e.b, e.lane, e.per
+    ty = RAW[max(t.bits, 8)]
+
+    def line(source: Value, n: Value, whole: bool) -> Value:
+        return unpacked(e, t, load(ty.vec(16), source)) if whole else read(e, t, source, n)
+
+    def lanes_of(source: Value, ldb: Value, n: Value, whole: bool) -> Value:
+        """A row of lanes, from `per` rows of elements."""
+        if per == 1:
+            return line(source, n, whole)
+        if per == 2:
+            return u32.vec(16)(line(source, n, whole)) | u32.vec(16)(line(source + ldb, n, whole)) << 16
+        words = u32.vec(16)(0)
+        for bit in range(per):
+            at, ones = source + ldb * bit, u8.vec(16)
+            raw = load(ones, at) if whole else masked_load(ones, at, below(n), ones(0))
+            words = words | (u32.vec(16)(raw) & 1) << bit
+        return words
+
+    def across(raw: ptr, ldb: i64, n: i64, lanes: i64, target: ptr, pitch: i64) -> None:
+        source = cast_ptr(ty, raw)
+        out = cast_ptr(lane, target)
+        if n >= 16:
+            for r in range(lanes):
+                store(lanes_of(source + r * per * ldb, ldb, n, True), out + r * pitch)
+        else:
+            for r in range(lanes):
+                store(lanes_of(source + r * per * ldb, ldb, n, False), out + r * pitch)
+
+    return Native(across, name)
+
+
+def below(count: Value, lanes: int = 16) -> Value:
+    """Of so many lanes the first `count`."""
+    return i32.vec(lanes)(i32(count)) > iota(i32.vec(lanes))
+
+
+def along_function(e: Exact, name: str) -> Native:
+    """16 columns of raw [n][ldb], of which n exist, to [k][pitch] lanes."""
+    t, lane, per = e.b, e.lane, e.per
+    ty = RAW[max(t.bits, 8)]
+
+    def words(raw: Value, ldb: Value, n: Value, j: int, at: Value, more: Value) -> Value:
+        """16 lanes along k of column j, zeros if there is none. more: elements from the first half to the second."""
+        line = cast_ptr(ty, raw) + (minimum(n - 1, i64(j)) * ldb + at)
+        halves = [unpacked(e, t, load(ty.vec(16), line + more * half)) for half in range(per)]
+        whole = halves[0] if per == 1 else shuffle(halves[0], halves[1], list(range(32)))
+        return select(n > j, bitcast(u32.vec(16), whole), u32.vec(16)(0))
+
+    def by_vectors(raw: ptr, ldb: i64, n: i64, lanes: i64, target: ptr, pitch: i64) -> None:
+        # 16 columns by 16 lanes of k at a time; k is a multiple of 16
+        for r in range(i64(0), lanes, 16):
+            count = minimum(lanes - r, i64(16))
+            lines = [words(raw, ldb, n, j, r * per, (count * per - 16) * (per - 1)) for j in unrolled(16)]
+            across = transpose(lines)
+            out = cast_ptr(u32, target) + r * pitch
+            for step in unrolled(8):
+                store(across[step], out + pitch * step)
+            if count > 8:
+                for step in unrolled(8, 16):
+                    store(across[step], out + pitch * step)
+
+    def by_fours(raw: ptr, ldb: i64, n: i64, lanes: i64, target: ptr, pitch: i64) -> None:
+        # four columns by four lanes of k at a time; k is a multiple of four
+        four = lane.vec(4)
+        for r in range(i64(0), lanes, 4):
+            for first in unrolled(0, 16, 4):
+                lines = []
+                for j in unrolled(first, first + 4):
+                    line = load(four, cast_ptr(lane, raw) + (minimum(n - 1, i64(j)) * ldb + r))
+                    lines += [select(n > j, line, four(0))]
+                for step, across in enumerate(transpose(lines)):
+                    store(across, cast_ptr(lane, target) + ((r + step) * pitch + first))
+
+    def bits(raw: ptr, ldb: i64, n: i64, lanes: i64, target: ptr, pitch: i64) -> None:
+        out = cast_ptr(lane, target)
+        for j in range(i64(0), i64(16)):
+            if j < n:
+                for r in range(lanes):
+                    out[r * pitch + j] = read_bits(raw + (j * ldb + r * per))
+            else:
+                for r in range(lanes):
+                    out[r * pitch + j] = lane(0)
+
+    return Native(bits if per == 32 else by_fours if lane is f64 else by_vectors, name)
 
 
 # kernels ------------------------------------------------------------------------------------------------------------
 def multiply_add(e: Exact, a: Value, b: Value, total: Value) -> Value:
-    match e.lane.kind, e.lane.bits:
-        case "int", _:
+    match e.per, e.lane.bits:
+        case 32, _:
             return total + popcount(a & b if e.bit_op == "and" else a ^ b)
+        case 2, _:
+            return total + products(a, b)
         case _, 64:
-            return strict("fma", f64.vec(16), b, a, total)
+            return strict("fma", total.ty, b, a, total)
         case _:  # exact either way
             return total.b.intrinsic("fmuladd", total.ty, [b, a, total])
 
 
+def products(a: Value, b: Value) -> Value:
+    """Of words, of neighbours their sum: one instruction, or one with the addition."""
+    words, wide = i16.vec(32), i32.vec(32)
+    both = wide(bitcast(words, a)) * wide(bitcast(words, b))
+    even, odd = (shuffle(both, None, list(range(n, 32, 2))) for n in (0, 1))
+    return even + odd
+
+
 def quiet(value: Value) -> Value:
-    return bitcast(f64.vec(16), bitcast(i64.vec(16), value) | (1 << 51))
+    return bitcast(value.ty, bitcast(i64.vec(value.ty.lanes), value) | (1 << 51))
 
 
 def multiply_add_nan(a: Value, b: Value, total: Value) -> Value:
     """The f64 step with the rule for NaN spelled out: the first NaN of b, c, a, made quiet; else the default one."""
-    result = strict("fma", f64.vec(16), b, a, total)
-    result = select(result == result, result, bitcast(f64.vec(16), i64.vec(16)(-(1 << 51))))
+    result = strict("fma", b.ty, b, a, total)
+    result = select(result == result, result, bitcast(b.ty, i64.vec(b.ty.lanes)(-(1 << 51))))
     for x in (a, total, b):
         result = select(x == x, result, quiet(x))
     return result
 
 
-def kernel_function(e: Exact, name: str, columns: int, height: int) -> Native:
-    """`count` lanes of k: D = C + A B for `height` rows. n columns exist (at most `columns`)."""
-    vectors, heights, unroll = range(columns // 16), range(height), min(8, e.products)
-    v16 = e.lane.vec(16)
-    out16 = e.result.vec(16)
-    chained = e.lane is f64
-    row_bytes = columns * e.lane.bits // 8
+def kernel_function(e: Exact, name: str, pitch: int, columns: int, height: int) -> Native:
+    """`count` lanes of k: D = C + A B for `height` rows by `columns` columns of a block of B of `pitch` columns. n exist."""
+    width = min(columns, 16)
+    starts, heights = range(0, columns, width), range(height)
+    tile = [(r, v) for r in heights for v in starts]
+    ty, out = e.lane.vec(width), e.result.vec(width)
+    chained, span, saturate = e.lane is f64, e.span, e.saturate
+    row_bytes = pitch * e.lane.bits // 8
 
     def initial(c: Value, ldc: Value, r: int, v: int, n: Value, zero: Value) -> Value:
-        mask = (i32.vec(16)(i32(n)) - 16 * v > iota(i32.vec(16))) & (zero == 0)
-        return masked_load(out16, cast_ptr(e.result, c) + (ldc * r + 16 * v), mask, out16(0))
+        return masked_load(out, cast_ptr(e.result, c) + (ldc * r + v), below(n - v, width) & (zero == 0), out(0))
 
     def final(value: Value, d: Value, ldd: Value, r: int, v: int, n: Value) -> None:
-        mask = i32.vec(16)(i32(n)) - 16 * v > iota(i32.vec(16))
-        masked_store(value, cast_ptr(e.result, d) + (ldd * r + 16 * v), mask)
+        masked_store(value, cast_ptr(e.result, d) + (ldd * r + v), below(n - v, width))
 
     def steps(
         a: Value, a_stride: Value, b: Value, index: Value, index_stride: Value, j: Value, totals: list[Value]
     ) -> list[Value]:
-        """`unroll` lanes of k from j on."""
-        for u in range(unroll):
+        """UNROLL lanes of k from j on."""
+        for u in range(UNROLL):
             for r in heights:
                 row = b + (j + u) * row_bytes
                 if e.sparse:
                     row = b + i64((index + index_stride * r)[j + u]) * row_bytes
-                x = v16((cast_ptr(e.lane, a) + a_stride * r)[j + u])
-                for v in vectors:
-                    y = load(v16, cast_ptr(e.lane, row) + 16 * v)
-                    at = r * len(vectors) + v
+                x = ty((cast_ptr(e.lane, a) + a_stride * r)[j + u])
+                for n, v in enumerate(starts):
+                    y = load(ty, cast_ptr(e.lane, row) + v)
+                    at = r * len(starts) + n
                     totals[at] = multiply_add(e, x, y, totals[at])
         return totals
 
     def kernel(
-        a: ptr,
-        a_stride: i64,
-        b: ptr,
-        index: ptr_to(i32),
-        index_stride: i64,
-        count: i64,
-        c: ptr,
-        ldc: i64,
-        zero: u32,
-        d: ptr,
-        ldd: i64,
-        n: i64,
-    ) -> None:
+        a: ptr, a_stride: i64, b: ptr, index: ptr_to(i32), index_stride: i64, count: i64, c: ptr, ldc: i64, zero: u32,
+        d: ptr, ldd: i64, n: i64,
+    ) -> None:  # fmt: skip
         at = i64(0)
-        t = Totals(e, [(initial(c, ldc, r, v, n, zero) if chained else v16(0)) for r, v in pairs(heights, vectors)])
-        while at < count:
-            t.put(steps(a, a_stride, b, index, index_stride, at, t.get()))
-            at += unroll
+        t = Slots([initial(c, ldc, r, v, n, zero) for r, v in tile])
+        if span:
+            while at < count:
+                end = minimum(at + span, count)
+                part = Slots([ty(0) for _ in tile])
+                while at < end:
+                    part.put(steps(a, a_stride, b, index, index_stride, at, part.get()))
+                    at += UNROLL
+                both = zip(t.get(), part.get())
+                t.put([add_saturating(x, out(y)) if saturate else x + out(y) for x, y in both])
+        else:
+            while at < count:
+                t.put(steps(a, a_stride, b, index, index_stride, at, t.get()))
+                at += UNROLL
         sums = t.get()
         if chained:
             nan = any_nan(sums)
             if nan:
-                for r, v in pairs(heights, vectors):
+                for r, v in tile:
                     total = initial(c, ldc, r, v, n, zero)
                     for j in range(i64(0), count):
-                        x = v16((cast_ptr(e.lane, a) + a_stride * r)[j])
-                        total = multiply_add_nan(x, load(v16, cast_ptr(e.lane, b + j * row_bytes) + 16 * v), total)
+                        x = ty((cast_ptr(e.lane, a) + a_stride * r)[j])
+                        total = multiply_add_nan(x, load(ty, cast_ptr(e.lane, b + j * row_bytes) + v), total)
                     final(total, d, ldd, r, v, n)
             else:
-                for r, v in pairs(heights, vectors):
-                    final(sums[r * len(vectors) + v], d, ldd, r, v, n)
+                for r, v in tile:
+                    final(sums[tile.index((r, v))], d, ldd, r, v, n)
         else:
-            for r, v in pairs(heights, vectors):
-                total = out16(sums[r * len(vectors) + v])
-                before = initial(c, ldc, r, v, n, zero)
-                final(add_saturating(before, total) if e.saturate else before + total, d, ldd, r, v, n)
+            for r, v in tile:
+                final(sums[tile.index((r, v))], d, ldd, r, v, n)
 
-    return Native(kernel, f"{name}_{columns}x{height}", OUTLINED)
-
-
-def pairs(heights: range, vectors: range) -> list[tuple[int, int]]:
-    return [(r, v) for r in heights for v in vectors]
+    return Native(kernel, f"{name}_{columns}of{pitch}x{height}", OUTLINED)
 
 
 def any_nan(values: list[Value]) -> Value:
@@ -303,76 +370,49 @@ def any_nan(values: list[Value]) -> Value:
     return any_lane(found)
 
 
-class Totals:
-    """Accumulators that live across a run-time loop: one stack slot each, which LLVM turns into registers."""
-
-    def __init__(self, e: Exact, start: list[Value]) -> None:
-        self.slots = [value.b.alloca(value.ty) for value in start]
-        self.put(start)
-
-    def get(self) -> list[Value]:
-        return [s.b.load(s.ty.to, s) for s in self.slots]
-
-    def put(self, values: list[Value]) -> None:
-        for s, value in zip(self.slots, values):
-            s.b.store(value, s)
+def tile_of(e: Exact, pitch: int) -> tuple[int, tuple[int, ...]]:
+    """Columns of a register tile in a block of `pitch`, and its heights, the largest first: so many that the CPU's registers hold
+    it beside a row of B, and so many rows that B need not come from the second cache at its full speed."""
+    if not has_feature("avx512f"):
+        return (8, (5, 2, 1)) if e.lane is f64 else (16, (4, 2, 1))
+    if e.lane is f64:
+        return (32, (4, 1)) if pitch == 64 else (16, (8, 1))
+    if e.sparse:
+        return pitch, (2, 1) if pitch == 64 else (4, 1)
+    return pitch, (4, 2, 1) if pitch == 64 else (8, 1)
 
 
 def dot_exact(e: Exact, name: str) -> Native:
     """D = A B + C over packed operands."""
-    if e.lane is f64:
-        heights = {64: (3, 1), 16: (8, 1)}
-    else:
-        heights = {64: (6, 1), 16: (8, 1)} if not e.sparse else {64: (2, 1), 16: (4, 1)}
-    kernels = {(c, h): kernel_function(e, name, c, h) for c in COLUMNS for h in heights[c]}
+    shapes = {pitch: tile_of(e, pitch) for pitch in COLUMNS}
+    kernels = {(pitch, h): kernel_function(e, name, pitch, columns, h) for pitch, (columns, hs) in shapes.items() for h in hs}
     size, lanes_of_a, kk = e.lane.bits // 8, e.products, e.k
     out_size = e.result.bits // 8
-    pass_ = e.span
-    per, sparse = e.per, e.sparse
+    per = e.per
 
     def core(a: ptr, b: ptr, c: ptr, ldc: i64, d: ptr, ldd: i64, m: i64, n: i64, k: i64, flags: i64, index: ptr_to(i32)) -> None:
-        instructions = k // kk
-        a_stride = instructions * lanes_of_a
-        for begin in range(i64(0), instructions, pass_):
-            end = minimum(begin + pass_, instructions)
-            zero = u32(0)
-            source = c
-            lds = ldc
-            if begin == 0:
-                zero = u32(flags & 1)
-            else:
-                source = d
-                lds = ldd
-            j = i64(0)
-            while j < n:
-                width = i64(64)
-                if n - j < 64:
-                    width = i64(16)
-                panel = b + j * (k // per) * size
-                if not sparse:
-                    panel = panel + begin * (kk // per) * width * size
-                there = minimum(n - j, width)
-                i = i64(0)
-                for w in COLUMNS:
-                    if width == w:
-                        for h in heights[w]:
-                            while i + h <= m:
-                                kernels[w, h](
-                                    a + (i * a_stride + begin * lanes_of_a) * size,
-                                    a_stride,
-                                    panel,
-                                    index + i * a_stride + begin * lanes_of_a,
-                                    a_stride,
-                                    (end - begin) * lanes_of_a,
-                                    source + (i * lds + j) * out_size,
-                                    lds,
-                                    zero,
-                                    d + (i * ldd + j) * out_size,
-                                    ldd,
-                                    there,
-                                )
-                                i += h
-                j += width
+        a_stride = k // kk * lanes_of_a
+        zero = u32(flags & 1)
+        j = i64(0)
+        while j < n:
+            width = i64(64)
+            if n - j < 64:
+                width = i64(16)
+            panel = b + j * (k // per) * size
+            i = i64(0)
+            for pitch in COLUMNS:
+                if width == pitch:
+                    for h in shapes[pitch][1]:
+                        while i + h <= m:
+                            rows, lines = a + i * a_stride * size, index + i * a_stride
+                            for at in range(i64(0), i64(pitch), shapes[pitch][0]):
+                                kernels[pitch, h](
+                                    rows, a_stride, panel + at * size, lines, a_stride, a_stride,
+                                    c + (i * ldc + j + at) * out_size, ldc, zero, d + (i * ldd + j + at) * out_size, ldd,
+                                    minimum(n - j - at, i64(pitch)),
+                                )  # fmt: skip
+                            i += h
+            j += width
 
     inner = Native(core, f"{name}_core", OUTLINED)
     turn = e.lane is f64 and e.rounding != "rn"
@@ -389,4 +429,4 @@ def dot_exact(e: Exact, name: str) -> Native:
     ) -> None:
         inner(a, b, c, ldc, d, ldd, m, n, k, flags, index)
 
-    return Native(dot_sparse if sparse else dot, name)
+    return Native(dot_sparse if e.sparse else dot, name)

@@ -18,6 +18,7 @@ from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native, library_text, native
 from mmulator.codegen.ops import null
 from mmulator.codegen.types import Struct, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.values import Value
 from mmulator.isa.form import Form
 from mmulator.layouts import fragment
 from mmulator.twin.doors import Door
@@ -26,8 +27,8 @@ from mmulator.twin.moves import (
     WmmaTable,
     matrices,
     registers_of,
-    registers_to_row,
-    row_to_registers,
+    registers_to_rows,
+    rows_to_registers,
     symbol,
     wmma_load_function,
     wmma_store_function,
@@ -118,6 +119,11 @@ def operand(memory: Bytes, base: int, descriptor: int, lines: int, line_bytes: i
 
 
 # ldmatrix, stmatrix, movmatrix ------------------------------------------------------------------------------------------
+def _eight(host: Value, starts: Value) -> list[Value]:
+    """Macro: pointers to ROWS."""
+    return [host + starts[number] for number in ROWS]
+
+
 @cache
 def _rows(form: Form) -> Native:
     storing, blocks = form.family == "stmatrix", matrices(form)
@@ -127,12 +133,11 @@ def _rows(form: Form) -> Native:
         for _ in range(count):
             for block in range(i64(blocks)):
                 own = registers_of(form, block, at)
-                for number in ROWS:
-                    row = image.host + starts[len(ROWS) * block + number]
-                    if storing:
-                        registers_to_row(form, number, own, row)
-                    else:
-                        row_to_registers(form, number, row, own)
+                rows = starts + len(ROWS) * block
+                if storing:
+                    registers_to_rows(form, own, _eight(image.host, rows))
+                else:
+                    rows_to_registers(form, _eight(image.host, rows), own)
             image.host = image.host + image.size
             at = at + size
         return u32(1)

@@ -15,17 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.codegen.lang import Native
+from mmulator.codegen.lang import Native, native
 from mmulator.codegen.loading import address
-from mmulator.codegen.ops import cast_ptr, copy_bytes, minimum
+from mmulator.codegen.ops import cast_ptr, copy_bytes, minimum, prefetch
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u64
 from mmulator.twin.product import call_dot, call_pack
 from mmulator.twin.threads import pointer, room, shares, together, worth
 from mmulator.twin.twin import Twin
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
-STEP = 256  # of k: so much of both operands is packed at a time
-PANEL = 128  # columns of B that are packed at a time
+PANEL = 128  # columns of B that are packed at a time, for so much of k as takes
+AHEAD = 16  # lines of raw B that are asked for before they are read
+_BYTES = 360 << 10  # packed, a third of a second cache: 256 of f16
 _ROWS, _COLUMNS = 512, 1024  # of a task, at most; its packed A takes _SIZE bytes at most, if that is 16 rows
 _SIZE = 6 << 20
 
@@ -33,11 +34,23 @@ LargeTable = Struct("LargeTable", [
     ("pack_a", u64), ("pack_b", u64), ("dot", u64), ("flags", i64),
     ("a", ptr), ("b", ptr), ("c", ptr), ("d", ptr), ("index", ptr_to(i32)), ("scale_a", ptr), ("scale_b", ptr),
     ("n", i64), ("k", i64), ("kk", i64), ("step", i64),  # kk: of an instruction
-    ("lda", i64), ("ldb", i64), ("a_size", i64), ("b_k", i64), ("b_n", i64),  # bytes from one k, one column of B to the next
+    ("lda", i64), ("a_size", i64), ("b_k", i64), ("b_n", i64),  # bytes from one k, one column of B to the next
     ("c_size", i64), ("d_size", i64), ("scales", i64),  # scales: of an instruction
-    ("packed_b", u64), ("own_index", u64), ("own_a", u64), ("own_b", u64),  # offsets into the scratch memory; packed A at 0
+    # offsets into the scratch memory, where packed A is at 0
+    ("packed_b", u64), ("raw", u64), ("own_index", u64), ("own_a", u64), ("own_b", u64),
 ])  # fmt: skip
 _Numbers = ctypes.c_uint64 * len(LargeTable.fields)
+
+
+@native
+def gather_lines(source: ptr, count: i64, pitch: i64, bytes: i64, out: ptr) -> None:
+    """Lines that lie apart, one behind the other: at a pitch of a power of two they would push each other out of the caches, and
+    the CPU does not foresee where the next one is."""
+    for n in range(count):
+        line = source + n * pitch
+        for at in range(i64(0), bytes, 64):
+            prefetch(line + (AHEAD * pitch + at))
+        copy_bytes(out + n * bytes, line, bytes)
 
 
 @cache
@@ -52,6 +65,7 @@ def large_function(sparse: bool, scaled: bool) -> Native:
         c = table.c
         c_size = table.c_size
         packed_b = scratch + table.packed_b
+        raw = scratch + table.raw
         own_index = scratch + table.own_index
         own_a = scratch + table.own_a
         own_b = scratch + table.own_b
@@ -78,7 +92,12 @@ def large_function(sparse: bool, scaled: bool) -> Native:
             for column in range(j, j + columns, PANEL):
                 width = minimum(j + columns - column, i64(PANEL))
                 b = table.b + (at * table.b_k + column * table.b_n)
-                call_pack(table.pack_b, b, table.ldb, width, size, packed_b)
+                if table.b_n <= table.b_k:  # by rows
+                    gather_lines(b, size, table.b_k, width * table.b_n, raw)
+                    call_pack(table.pack_b, raw, width, width, size, packed_b)
+                else:
+                    gather_lines(b, width, table.b_n, size * table.b_k, raw)
+                    call_pack(table.pack_b, raw, size, width, size, packed_b)
                 if scaled:
                     for x in range(count):
                         copy_bytes(own_b + x * width, table.scale_b + ((first + x) * n + column), width)
@@ -120,25 +139,27 @@ def large_product(twin: Twin, a: Any, b: Any, c: Any, d: Any, extras: Sequence[A
     m, n = d.shape
     k = b.shape[0]
     # D of one part of k is C of the next, as within it
-    step = min(max(1, STEP // key.k) * key.k, k) if key.ctype == key.dtype else k
+    step = min(max(1, _BYTES // twin.b_bytes(PANEL, key.k)) * key.k, k) if key.ctype == key.dtype else k
     by_rows = _lines(b)
     threads = worth(m * n * k, most)
     rows = min(_ROWS, max(16, _SIZE // twin.a_bytes(16, step) * 16))
     parts = tiles(m, n, rows, threads)
     rows, most_scales = max(part[1] for part in parts), step // key.k * key.scale_blocks
     panel = max(twin.b_bytes(PANEL, step), twin.b_bytes(PANEL - 1, step))  # blocks of 16 columns take more than one of 64
-    sizes = twin.a_bytes(rows, step), panel, rows * step * 2 * key.sparse, rows * most_scales, PANEL * most_scales
+    sizes = (
+        twin.a_bytes(rows, step), panel, PANEL * step * b.itemsize, rows * step * 2 * key.sparse, rows * most_scales,
+        PANEL * most_scales,
+    )  # fmt: skip
     offsets = [0]
     for size in sizes:
         offsets.append(offsets[-1] + -(-(size + 64) // 64) * 64)
     index = pointer(extras[0]) if key.sparse else 0
     scale_a, scale_b = (pointer(x) for x in extras[-2:]) if key.scale_blocks else (0, 0)
-    ldb = b.strides[0 if by_rows else 1] // b.itemsize
     table = _Numbers(
         twin.pack_a, twin.pack_b_rows if by_rows else twin.pack_b, twin.dot, flags,
         pointer(a), pointer(b), pointer(c), pointer(d), index, scale_a, scale_b,
         n, k, key.k, step,
-        a.strides[0] // a.itemsize, ldb, a.itemsize, *b.strides,
+        a.strides[0] // a.itemsize, a.itemsize, *b.strides,
         c.itemsize, d.itemsize, key.scale_blocks,
         *offsets[1:-1],
     )  # fmt: skip

@@ -60,8 +60,8 @@ def _products(twin: Twin, given: dict[str, Any], out: Any, flags: int, most: int
     """given: A, B, and of C, indices, scale_a, scale_b those that there are; their leading dimensions broadcast to those of out,
     or there are none: then all of out is one product."""
     a, b, c, *extras = (given.get(name, out) for name in ("A", "B", "C", *(x for x in given if x not in "ABC")))
-    if all(x.ndim == 2 for x in given.values()):
-        out = out.reshape(-1, out.shape[-1])
+    if out.ndim > 2 and all(x.ndim == 2 for x in given.values()):
+        out = out.reshape(math.prod(out.shape[:-1]), out.shape[-1])
         c = c.reshape(out.shape)
     *batch, m, n = out.shape
     count, k = math.prod(batch), b.shape[-2]
@@ -77,12 +77,12 @@ def _products(twin: Twin, given: dict[str, Any], out: Any, flags: int, most: int
 def _as_one(given: dict[str, Any], batch: tuple[int, ...]) -> dict[str, Any]:
     """Products that share B are one, whose rows are those of all."""
     shared = [given[name] for name in ("B", "scale_b") if name in given]
-    if given["A"].shape[:-2] != batch or any(x.size != x.shape[-2] * x.shape[-1] for x in shared):
+    if not batch or given["A"].shape[:-2] != batch or any(x.size != x.shape[-2] * x.shape[-1] for x in shared):
         return given
     one = {}
     for name, x in given.items():
         lines = x if name in ("B", "scale_b") else np.broadcast_to(x, (*batch, *x.shape[-2:]))
-        one[name] = lines.reshape(-1, x.shape[-1])
+        one[name] = lines.reshape(math.prod(lines.shape[:-1]), x.shape[-1])
     return one
 
 

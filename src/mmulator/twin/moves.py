@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import cast_ptr, load, shuffle, store
+from mmulator.codegen.ops import cast_ptr, concat, load, shuffle, store
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.isa.form import Form
@@ -87,8 +87,40 @@ def registers_of(form: Form, number: Any, registers: Value) -> Value:
     return cast_ptr(CONTAINER[fragment(form, "r").bits], registers) + additive(number, _steps(form)[len(ROWS).bit_length() - 1 :])
 
 
-def row_to_registers(form: Form, number: int, row: Value, registers: Value) -> None:
-    """Macro: ldmatrix, of one of ROWS, from a pointer to it."""
+@lru_cache(maxsize=256)
+def _order(form: Form) -> list[int] | None:
+    """Which element of ROWS, one row behind the other, is at each place of the registers; None if they do not fill registers."""
+    places = lines(form)[: len(ROWS)].reshape(-1)
+    filled = fragment(form, "r").bits == memory_bits(form) and sorted(places) == list(range(len(places)))
+    return [int(n) for n in np.argsort(places)] if filled else None
+
+
+def rows_to_registers(form: Form, rows: Sequence[Value], registers: Value) -> None:
+    """Macro: ldmatrix, of ROWS, from pointers to them."""
+    order, ty = _order(form), CONTAINER[fragment(form, "r").bits]
+    if order is None:
+        for number, row in enumerate(rows):
+            _row_to_registers(form, number, row, registers)
+        return
+    row_ty = ty.vec(len(order) // len(rows))
+    whole = concat([load(row_ty, cast_ptr(row_ty, row)) for row in rows])
+    store(shuffle(whole, None, order), cast_ptr(whole.ty, registers))
+
+
+def registers_to_rows(form: Form, registers: Value, rows: Sequence[Value]) -> None:
+    """Macro: stmatrix, of ROWS in their order, to pointers to them."""
+    order, ty = _order(form), CONTAINER[fragment(form, "r").bits]
+    if order is None:
+        for number, row in enumerate(rows):
+            _registers_to_row(form, number, registers, row)
+        return
+    held = load(ty.vec(len(order)), cast_ptr(ty, registers))
+    per, places = len(order) // len(rows), lines(form)
+    for number, row in enumerate(rows):
+        store(shuffle(held, None, [int(p) for p in places[number][:per]]), cast_ptr(ty.vec(per), row))
+
+
+def _row_to_registers(form: Form, number: int, row: Value, registers: Value) -> None:
     room, bits, out = fragment(form, "r").bits, memory_bits(form), registers + additive(number, _steps(form))
     if bits == room:
         for first, where, count in runs(lines(form)[0]):
@@ -98,8 +130,7 @@ def row_to_registers(form: Form, number: int, row: Value, registers: Value) -> N
             out[int(where)] = _narrow(row, bits * first, bits)
 
 
-def registers_to_row(form: Form, number: int, registers: Value, row: Value) -> None:
-    """Macro: stmatrix, of one of ROWS, to a pointer to it."""
+def _registers_to_row(form: Form, number: int, registers: Value, row: Value) -> None:
     ty, source = CONTAINER[fragment(form, "r").bits], registers + additive(number, _steps(form))
     for first, where, count in runs(lines(form)[0]):
         _copy(ty, count, source, where, row, first)

@@ -299,17 +299,18 @@ def store_b_short(plan: Plan, values: list[Value], pairs: list[Value], top: Valu
     return any_lane(special[0] | special[1] if len(special) > 1 else special[0])
 
 
-def transpose16(rows: list[Value]) -> list[Value]:
-    """16 vectors of 16 lanes, transposed in four rounds of pairwise shuffles."""
-    for step in (1, 2, 4, 8):
-        low = [n if not n & step else n - step + 16 for n in range(16)]
-        high = [n + step if not n & step else n + 16 for n in range(16)]
+def transpose(rows: list[Value]) -> list[Value]:
+    """As many vectors as each has lanes (a power of two), transposed in rounds of pairwise shuffles."""
+    count, step = len(rows), 1
+    while step < count:
+        low = [n if not n & step else n - step + count for n in range(count)]
+        high = [n + step if not n & step else n + count for n in range(count)]
         result = list(rows)
-        for r in range(16):
+        for r in range(count):
             if not r & step:
                 x, y = rows[r], rows[r | step]
                 result[r], result[r | step] = shuffle(x, y, low), shuffle(x, y, high)
-        rows = result
+        rows, step = result, 2 * step
     return rows
 
 
@@ -414,7 +415,7 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
                             for j in unrolled(16 * v + 32, 16 * v + 48)
                         ]
                         lines = paired_lines(lines, others)
-                    for r, across in enumerate(transpose16(lines)):
+                    for r, across in enumerate(transpose(lines)):
                         store(across, room, r * columns + 16 * v)
                 for r in range(i64(0), i64(min(16, kk - step))):
                     parts = [load(U, room, r * columns + 16 * v) for v in held]

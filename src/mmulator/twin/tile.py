@@ -101,7 +101,8 @@ class Row:
 
     def look(self, j: Value, codes: Value, largest: Value) -> Value:
         """The largest sums of codes, product j being one of them. codes: of its row of B, or some of them."""
-        return maximum(largest, codes + bitcast(codes.ty, u32.vec(codes.ty.lanes // 4)(self.exponents[j])))
+        words = u32.vec(codes.ty.lanes // 4)  # no sum leaves its byte
+        return maximum(largest, bitcast(codes.ty, bitcast(words, codes) + words(self.exponents[j])))
 
     def align(self, largest: Value, bias: Any) -> Value:
         """Quanta, 2**(emax - F), of all columns; True if the fast path cannot serve them.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from mmulator.codegen.lang import Instrument, Native
-from mmulator.codegen.ops import bitcast, bits_mask, load, mask_bits, select, store, trailing_zeros
+from mmulator.codegen.ops import bitcast, bits_mask, cast_ptr, load, mask_bits, select, store, trailing_zeros
 from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64, u128, void
 from mmulator.codegen.values import Builder, Value, constant, extract, splat
 from mmulator.errors import InternalError
@@ -17,7 +17,7 @@ from mmulator.machine.runtime.events import READ, WRITE, Access, register
 from mmulator.machine.state import Warp
 from mmulator.program.addresses import HEADER_LOCAL
 from mmulator.program.blocks import Block
-from mmulator.program.frames import Frame, pinned_registers
+from mmulator.program.frames import WORD, Frame, pinned_registers
 from mmulator.ptx.tree import (
     Address,
     Immediate,
@@ -113,6 +113,7 @@ class BlockEmitter:
         self.lanes = LANES
         self.shadow: Shadow | None = None  # which lanes hold a value in which register, if anybody asks
         self.shares: dict[int, Any] = {}  # of instructions, by id, in what is done together (meaning/products.py)
+        self.runs: dict[int, Any] = {}  # the same of loads (meaning/memory.py)
         self.own = self.regs  # the block's own memory for that
         self._rooms: dict[int, list[str]] = {}  # stack memory by its bytes
         self._taken: dict[int, int] = {}  # how many of each the current instruction has
@@ -265,6 +266,13 @@ class BlockEmitter:
         if name in self.seen or type_bits(self.frame.types[name]) != bits or name not in self.frame.live_out[self.block.index]:
             return None
         return self.frame.slots.get(name)
+
+    def words_of(self, names: list[str]) -> Value | None:
+        """Where the words of registers begin, if they lie one behind the other."""
+        at = [self.frame.words.get(n, -1) for n in names]
+        if at[0] < 0 or at != [at[0] + WORD * n for n in range(len(at))]:
+            return None
+        return cast_ptr(u64, self._place(names[0]))
 
     def written(self, name: str) -> None:
         """A register's place in the register file has its new value."""

@@ -45,7 +45,7 @@ MOMENT = 0.0003  # seconds of work that are not worth another thread
 PIECE = 0.002  # seconds that native code runs before it is asked again, about
 FIRST, MOST = 4096, 1 << 24  # blocks of code in a piece, at first and at most
 FIRST_MACS = 1 << 20  # and multiply-accumulates at first
-SHARE, MOST_SHARED = 50e-6, 64  # seconds of work that a worker takes at once, and clusters
+SHARE, MOST_SHARED = 200e-6, 256  # seconds of work that a worker takes at once, and clusters
 WORDS = 16  # in two lines of the cache, which are fetched together
 ROUND = 0.05  # seconds until who waits looks up
 Progress = Callable[[int, int], None]
@@ -173,11 +173,20 @@ class Workers:
             grid.launch["slice"] = slice
         longest = MEETING if self.meet else slice or max(COUNTED_TURN * first // FIRST, 1)
         self.counted = Counted(longest) if grid.workers == 1 else None
-        if grid.subscriber is not None or self.meet or slice or not grid.kernel.pace:
+        if grid.subscriber is not None or self.meet or slice:
             self.shares = None
-        elif self.shares is not None:
-            self.shares[:, 2:] = min(int(SHARE / grid.kernel.pace), MOST_SHARED), grid.workers
+        self.paced = self.shares is None  # or it is known how long a cluster takes
+        if self.shares is not None:
+            self.shares[:, 3] = grid.workers
+            if grid.kernel.pace:
+                self._pace(grid.kernel.pace)
         self.native = _runner(None if grid.subscriber is None else grid.subscriber.instrument)
+
+    def _pace(self, seconds: float) -> None:
+        """A cluster takes so long: workers take as many neighbours as are work for a while."""
+        assert self.shares is not None
+        self.shares[:, 2] = min(int(SHARE / max(seconds, 1e-9)), MOST_SHARED)
+        self.paced = True
 
     # clusters to work on --------------------------------------------------------------------------------------------
     def _new(self, worker: int) -> bool:
@@ -258,6 +267,8 @@ class Workers:
             elif result != Stop.BUDGET:
                 break
             took, before = now - before, now
+            if not self.paced and resident.finished[0]:
+                self._pace(took / int(resident.finished[0]))
             if took > 2 * PIECE:
                 self.piece = max(int(budget * PIECE / took), 1)
             elif took < PIECE / 2 and budget == self.piece and not self.meet:

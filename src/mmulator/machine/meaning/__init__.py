@@ -137,6 +137,7 @@ def write_block(e: Emitter) -> None:
         receive(e, block.after)
         definedness.received(e, block.after)
     prepare(e)
+    memory.prepare_runs(e)
     for n, ins in enumerate(block.body):
         e.begin(ins)
         if n == 0:

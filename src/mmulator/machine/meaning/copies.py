@@ -10,7 +10,7 @@ from mmulator.isa.types import type_bits
 from mmulator.machine.emit.block import LANES
 from mmulator.machine.emit.emitter import Emitter
 from mmulator.machine.meaning.binding import means
-from mmulator.machine.runtime import copies, pending
+from mmulator.machine.runtime import copies, pending, rows
 from mmulator.machine.state import COPIES
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Reg
 
@@ -30,7 +30,8 @@ def cp_async(e: Emitter, ins: Instruction) -> None:
     where = e.address(must_be(to, Address))
     given = must_be(source, Address)
     e.uses(COPIES, copies.carry_out_copy)
-    e.call(copies.cp_async, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(given)), bytes_, e.spill(valid), e.site)
+    issue = copies.cp_async_lines if bytes_ == rows.CHUNK and e.events is None else copies.cp_async
+    e.call(issue, e.w, e.lanes_of(ins), e.spill(where), e.spill(e.address(given)), bytes_, e.spill(valid), e.site)
 
 
 @means("cp.async.commit_group")

@@ -19,11 +19,13 @@ from mmulator.machine.runtime.events import order_of
 from mmulator.machine.runtime.sums import settle_of
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.uniform import is_plain_load
+from mmulator.program.uniform import runs as uniform_runs
 from mmulator.ptx.tree import (
     Address,
     Immediate,
     Instruction,
     Operand,
+    Reg,
     Symbol,
 )
 
@@ -86,7 +88,7 @@ def ld(e: Emitter, ins: Instruction) -> None:
     if at is not None:
         _load_parameter(e, ins, names, type_name, at)
         return
-    if is_plain_load(ins) and _load_one(e, ins, names, type_name):
+    if _load_run(e, ins) or (is_plain_load(ins) and _load_one(e, ins, names, type_name)):
         return
     space, where = place_of(e, ins, address)
     ty = _ELEMENT[size].vec(LANES)
@@ -102,6 +104,40 @@ def ld(e: Emitter, ins: Instruction) -> None:
     for n, operand in enumerate(names):
         value = values[n] if parts == 1 else _join(values[2 * n], values[2 * n + 1])
         write_result(e, operand, _as_type(value, type_name), ins)
+
+
+def prepare_runs(e: Emitter) -> None:
+    """Find loads of a block that is about to be written which are done together."""
+    if e.events is None:
+        for run in uniform_runs(e.block, e.frame.uniform):
+            waiting: list[tuple[Instruction, Value, int]] = []
+            e.runs |= {id(ins): (waiting, ins is run[-1]) for ins in run}
+
+
+def _load_run(e: Emitter, ins: Instruction) -> bool:
+    """A load that is done with others where the last of them stands."""
+    waiting, last = e.runs.get(id(ins), ([], False))
+    if id(ins) not in e.runs:
+        return False
+    at = must_be(e.one_address(must_be(ins.operands[1], Address)), Value)
+    waiting.append((ins, at, e.site))
+    if not last:
+        return True
+    names = [must_be(i.operands[0], Reg).name for i, _, _ in waiting]
+    size = type_bits(ins.form["type"]) // 8
+    places, sites = e.room(u64, len(waiting)), e.room(u32, len(waiting))
+    for n, (_, at, site) in enumerate(waiting):
+        places[n], sites[n] = at, site
+    there = e.words_of(names) if all(type_bits(e.frame.types[n]) == 8 * size for n in names) else None
+    words = e.room(u64, len(waiting)) if there is None else there
+    e.call(uniform.run_function(space_of(ins), size), e.w, e.mask, places, words, len(waiting), sites)
+    for n, (load, _, _) in enumerate(waiting):
+        if there is None:
+            value = _ELEMENT[size](e.fetch(words, u64, n))
+            write_result(e, load.operands[0], _as_type(value, load.form["type"]), load)
+        else:
+            e.written(names[n])
+    return True
 
 
 def _load_one(e: Emitter, ins: Instruction, names: tuple[Operand, ...], type_name: str) -> bool:

@@ -3,41 +3,60 @@
 from __future__ import annotations
 
 from mmulator.codegen.lang import native, unrolled
-from mmulator.codegen.ops import cast_ptr, load, mask_bits, minimum, popcount, prefetch, store, trailing_zeros
+from mmulator.codegen.ops import (
+    cast_ptr,
+    iota,
+    load,
+    mask_bits,
+    maximum,
+    minimum,
+    popcount,
+    prefetch,
+    shuffle,
+    store,
+    trailing_zeros,
+)
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
+from mmulator.codegen.values import Value
 from mmulator.machine.runtime.events import READ, WRITE, Access, completed, copy_signals
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.locate import locate_global
 from mmulator.machine.runtime.mbarrier import expect_arrivals, must_be_mbarrier
 from mmulator.machine.runtime.pending import entry, has_room, issue, make_room, queue
-from mmulator.machine.runtime.windows import translate_global, translate_shared
-from mmulator.machine.state import COPIES, Completes, FaultKind, Warp
+from mmulator.machine.runtime.rows import CHUNK, LINE, put_line
+from mmulator.machine.runtime.windows import global_span, shared_span, translate_global, translate_shared
+from mmulator.machine.state import COPIES, FULL, Completes, CopyEntry, FaultKind, Warp
 
-U8, U32 = u8.vec(32), u32.vec(32)
+U8, U32, U64, CHUNKS = u8.vec(32), u32.vec(32), u64.vec(32), u8.vec(CHUNK)
+ROWS = 4  # of eight lanes
 LANES_OF_LINE = 4  # that copy 16 bytes each, of one line of the host's caches
 READ_LATER, WRITE_LATER = READ | int(Access.LATER), WRITE | int(Access.LATER)
 
 
+def of_eight(a: Value) -> Value:
+    """Macro: of each eight lanes the first one's."""
+    return shuffle(a, None, [n & ~7 for n in range(32)])
+
+
 @native
-def carry_out_copy(w: ptr_to(Warp), number: u64, end: u64) -> u32:
-    e = entry(w, COPIES, number)
-    if e.mask == 0:
-        return u32(1)
-    completed(w, e.mask, READ_LATER | WRITE_LATER)
+def copy_lanes(e: ptr_to(CopyEntry)) -> None:
+    """What a copy of lanes apart does, in their order."""
     left = e.mask
     n = e.bytes
     if (left & mask_bits(load(U8, e.valid) != 16)) == 0:
         while left != 0:
             whole = trailing_zeros(left)
             left = left & (left - 1)
-            store(load(u8.vec(16), e.source[whole]), e.target[whole])
+            store(load(CHUNKS, e.source[whole]), e.target[whole])
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
         to = e.target[lane]
         valid = u32(e.valid[lane])
         if valid == 16:
-            store(load(u8.vec(16), e.source[lane]), to)
+            store(load(CHUNKS, e.source[lane]), to)
+        elif valid == 0 and n == 16:
+            store(CHUNKS(0), to)
         elif valid == n and n == 4:
             store(load(u8.vec(4), e.source[lane]), to)
         else:
@@ -47,7 +66,24 @@ def carry_out_copy(w: ptr_to(Warp), number: u64, end: u64) -> u32:
                 if i < valid:
                     byte = source[i]
                 to[i] = byte
-    return u32(1)
+
+
+@native
+def carry_out_copy(w: ptr_to(Warp), number: u64, end: u64) -> u32:
+    """Copies up to the next arrival at an mbarrier, which is one operation."""
+    at = number
+    while at < end:
+        e = entry(w, COPIES, at)
+        if e.mask == 0:
+            break
+        completed(w, e.mask, READ_LATER | WRITE_LATER)
+        if e.rows != 0:
+            for row in unrolled(ROWS):
+                put_line(e.row_source[row], e.row_target[row], e.turn[row])
+        else:
+            copy_lanes(e)
+        at = at + 1
+    return u32(at - number) if at != number else u32(1)
 
 
 @native
@@ -95,8 +131,52 @@ def cp_async(
         prefetch(e.source[lane])
     e.mask = ok
     e.bytes = bytes
+    e.rows = u32(0)
     e.operation.completes = Completes.GROUP
     issue(w, q, u32(COPIES.odds))
+
+
+@native(inline=True)
+def in_lines(to: ptr_to(u64), source: ptr_to(u64), valid: ptr_to(u32)) -> u32:
+    """1 if each eight of all lanes copy 128 bytes that lie in a row to one line of shared memory, into which they all go."""
+    a, b = load(U64, source), load(U64, to)
+    apart = mask_bits((a - of_eight(a)) != (iota(U64, 0, CHUNK) & (LINE - 1)))
+    elsewhere = mask_bits((b ^ of_eight(b)) != (iota(U64, 0, CHUNK) & (LINE - 1)))
+    return u32((apart | elsewhere | mask_bits(load(U32, valid) != CHUNK)) == 0)
+
+
+@native
+def cp_async_lines(
+    w: ptr_to(Warp), mask: u32, to: ptr_to(u64), source: ptr_to(u64), bytes: u32, valid: ptr_to(u32), site: u32
+) -> None:
+    """`cp_async` of 16 bytes a lane, by lines where it can be. What is wrong somewhere goes the other way, which says so. No word
+    to subscribers."""
+    if mask == FULL and w.cta.fault == 0 and in_lines(to, source, valid) != 0:
+        low = minimum(minimum(source[0], source[8]), minimum(source[16], source[24]))
+        high = maximum(maximum(source[0], source[8]), maximum(source[16], source[24])) + (LINE - 1)
+        first = minimum(minimum(to[0], to[8]), minimum(to[16], to[24]))
+        last = maximum(maximum(to[0], to[8]), maximum(to[16], to[24]))
+        odd = (source[0] | source[8] | source[16] | source[24] | to[0] | to[8] | to[16] | to[24]) & (CHUNK - 1)
+        memory = global_span(w, low, high, site)
+        shared = shared_span(w, first & ~u64(LINE - 1), last | (LINE - 1))
+        if odd == 0 and u64(memory) != 0 and u64(shared) != 0:
+            q = queue(w, COPIES)
+            if not has_room(q, 1):
+                make_room(w, q, u32(1))
+            e = entry(w, COPIES, q.issued)
+            for row in unrolled(ROWS):
+                begin = memory + (source[row * 8] - low)
+                prefetch(begin)
+                prefetch(begin + (LINE - 1))
+                e.row_source[row] = begin
+                e.row_target[row] = shared + (to[row * 8] & ~u64(LINE - 1))
+                e.turn[row] = to[row * 8] & (LINE - CHUNK)
+            e.mask = mask
+            e.rows = u32(ROWS)
+            e.operation.completes = Completes.GROUP
+            issue(w, q, u32(COPIES.odds))
+            return
+    cp_async(w, mask, to, source, bytes, valid, site)
 
 
 @native

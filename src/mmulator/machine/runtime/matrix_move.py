@@ -8,17 +8,23 @@ from functools import cache
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import stack
 from mmulator.codegen.types import i64, ptr, ptr_to, u32, u64
+from mmulator.codegen.values import Value
 from mmulator.isa.form import Form
 from mmulator.machine.runtime.events import READ, WRITE
 from mmulator.machine.runtime.windows import translate_shared, translate_to_shared
 from mmulator.machine.state import Warp
-from mmulator.twin.moves import ROWS, matrices, registers_of, registers_to_row, row_to_registers, symbol
+from mmulator.twin.moves import ROWS, matrices, registers_of, registers_to_rows, rows_to_registers, symbol
 
 BYTES = 16  # of a row
 
 
 def _translate(space: str) -> Native:
     return translate_shared if space == "shared" else translate_to_shared
+
+
+def eight(rows: Value, block: Value) -> list[Value]:
+    """Macro: pointers to ROWS number `block`."""
+    return [rows[block * len(ROWS) + number] for number in ROWS]
 
 
 @cache
@@ -31,8 +37,7 @@ def load_function(space: str, form: Form) -> Native:
         if translate(w, (1 << len(ROWS) * count) - 1, at, BYTES, READ, site, rows) != 0:
             for block in range(i64(count)):
                 own = registers_of(form, block, registers)
-                for number in ROWS:
-                    row_to_registers(form, number, rows[len(ROWS) * block + number], own)
+                rows_to_registers(form, eight(rows, block), own)
 
     return Native(ldmatrix, f"{symbol(form)}_{space}")
 
@@ -47,7 +52,6 @@ def store_function(space: str, form: Form) -> Native:
         if translate(w, (1 << len(ROWS) * count) - 1, at, BYTES, WRITE, site, rows) != 0:
             for block in range(i64(count)):
                 own = registers_of(form, block, registers)
-                for number in ROWS:
-                    registers_to_row(form, number, own, rows[len(ROWS) * block + number])
+                registers_to_rows(form, own, eight(rows, block))
 
     return Native(stmatrix, f"{symbol(form)}_{space}")

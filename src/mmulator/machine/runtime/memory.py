@@ -9,6 +9,7 @@ from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
     bits_mask,
     cast_ptr,
+    concat,
     insert,
     iota,
     leading_zeros,
@@ -30,7 +31,7 @@ from mmulator.machine.runtime.windows import NAMES, SPACES, Shape, local_functio
 from mmulator.machine.state import FULL, Warp
 
 _ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}
-U64, U32 = u64.vec(32), u32.vec(32)
+U64, U32, HALF = u64.vec(32), u32.vec(32), u32.vec(16)
 _WORD = {**_ELEMENT, 16: u64.vec(2), 32: u64.vec(4)}
 
 
@@ -77,10 +78,7 @@ def ahead(place: Value, bytes: int, write: bool = False) -> None:
 def beside(values: list[Value]) -> Value:
     """Macro: numbers, or vectors, as one vector."""
     if values[0].ty.lanes:
-        while len(values) > 1:
-            lanes = range(2 * values[0].ty.lanes)
-            values = [shuffle(a, b, lanes) for a, b in zip(values[::2], values[1::2])]
-        return values[0]
+        return concat(values)
     out = splat(values[0], len(values))
     for n, value in enumerate(values[1:], 1):
         out = insert(out, n, value)
@@ -106,6 +104,17 @@ def take_eights(element: Ty, count: int, begin: Value, places: Value) -> list[Va
         return [v for n in range(0, 32, 8) for v in vectors(element.vec(32), begin + places[n], count // 4)]
     rows = [load(element.vec(8 * count), begin + places[n], align=1) for n in range(0, 32, 8)]
     return [beside(rows[n : n + 4 // count]) for n in range(0, 4, 4 // count)]
+
+
+def by_turns(a: Value) -> Value:
+    """Macro: whether the words of lanes with even numbers lie in a row, and those with odd numbers."""
+    heads = shuffle(a, None, [n & 1 for n in range(32)])
+    return mask_bits((a - heads) != ((iota(U64) >> 1) << 2)) == 0
+
+
+def taking_turns(even: Value, odd: Value) -> Value:
+    """Macro: one vector of two."""
+    return shuffle(even, odd, [n // 2 + n % 2 * 16 for n in range(32)])
 
 
 def put_eights(image: list[Value], count: int, begin: Value, places: Value) -> None:
@@ -234,6 +243,9 @@ def load_word_function(space: str) -> Native:
             if by_eights(a, 4):
                 store(a, places)
                 return take_eights(u32, 1, begin, places)[0]
+        elif mask == FULL and extract(a, 2) - first == 4:  # two rows, perhaps, whose lanes take turns
+            if by_turns(a):
+                return taking_turns(load(HALF, begin + first), load(HALF, begin + extract(a, 1)))
         store(select(bits_mask(mask), a, U64(first)), places)
         return gathered(u32, 1, begin, places)[0]
 

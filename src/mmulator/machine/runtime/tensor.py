@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, native, unrolled
-from mmulator.codegen.ops import cast_ptr, copy_bytes, load, null, prefetch, select, shuffle, stack, store, trailing_zeros
+from mmulator.codegen.ops import cast_ptr, copy_bytes, load, null, prefetch, select, stack, store, trailing_zeros
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.errors import InternalError
@@ -33,6 +33,7 @@ from mmulator.machine.runtime.events import BOTH, READ, WRITE, Proxy, Shape, acc
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.locate import hold_shared
 from mmulator.machine.runtime.reduce import reduce_function
+from mmulator.machine.runtime.rows import CHUNK, LINE, put_line, take_line
 from mmulator.machine.runtime.transfers import heard_at, new_transfer, start
 from mmulator.machine.runtime.windows import OFFSET_MASK, SHARED, WITHIN, hold, other_cta, shared_of
 from mmulator.machine.state import PAYLOAD, Completes, FaultKind, Transfer, TransferKind, Warp
@@ -41,17 +42,13 @@ from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 if Box.size > PAYLOAD * 8:
     raise InternalError(f"a box of a tensor has {Box.size} bytes, and a transfer has room for {PAYLOAD * 8}")
 
-LINE = 128  # bytes of shared memory that swizzles stay within
-CHUNK = 16
 AHEAD = 8  # rows
 ROUNDED = 1 << 4  # a bit of a type's code in a map: of tf32
 SHARED_ALIGNMENT = 128
 MOST_ROW = 256 * 16  # bytes of a row
 NAN = 0x7FF7  # of elements that are out of bounds, in 16 bits each
 READS, WRITES, COMBINES = by(READ, Proxy.ASYNC), by(WRITE, Proxy.ASYNC), by(BOTH, Proxy.ASYNC)
-DOUBLE = 2 * CHUNK
-TURNED = (2, 3, 0, 1)  # words of 8 bytes: two chunks change places
-C16, W4 = u8.vec(CHUNK), u64.vec(4)
+C16 = u8.vec(CHUNK)
 OWN, MULTICAST, PAIR = 1, 2, 4  # ways of a load: to the CTA's own memory; to several CTAs; the mbarriers of pairs of CTAs
 
 
@@ -105,6 +102,7 @@ def _exchange(into: bool) -> Native:
     pitch: where the first row begins there, and bytes to the next. mask, shift: of the swizzle. Rows that are far apart no
     hardware sees coming, so they are asked for ahead of time.
     """
+    line: Any = put_line if into else take_line
 
     def exchange(
         memory: ptr_to(u8), step: u64, shared: ptr_to(u8), at: u64, pitch: u64, rows: u32, bytes: u64, mask: u32, shift: u32
@@ -123,22 +121,7 @@ def _exchange(into: bool) -> Native:
             end = begin + bytes
             if ((begin | bytes) & (LINE - 1)) == 0:
                 while place != end:
-                    turn = u64((u32(place >> 7) & mask) << shift)
-                    pairs = turn & ~u64(CHUNK)
-                    if turn == pairs:
-                        for c in unrolled(LINE // DOUBLE):
-                            inside = shared + ((place + c * DOUBLE) ^ pairs)
-                            if into:
-                                store(load(W4, outside, c * DOUBLE, align=1), inside, align=1)
-                            else:
-                                store(load(W4, inside, align=1), outside, c * DOUBLE, align=1)
-                    else:
-                        for c in unrolled(LINE // DOUBLE):
-                            inside = shared + ((place + c * DOUBLE) ^ pairs)
-                            if into:
-                                store(shuffle(load(W4, outside, c * DOUBLE, align=1), None, TURNED), inside, align=1)
-                            else:
-                                store(shuffle(load(W4, inside, align=1), None, TURNED), outside, c * DOUBLE, align=1)
+                    line(outside, shared + place, u64((u32(place >> 7) & mask) << shift))
                     place = place + LINE
                     outside = outside + LINE
             while place != end:

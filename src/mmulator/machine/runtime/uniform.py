@@ -9,7 +9,7 @@ from mmulator.codegen.ops import cast_ptr, null, stack, store, trailing_zeros
 from mmulator.codegen.types import Ty, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime import memory
 from mmulator.machine.runtime.events import READ
-from mmulator.machine.runtime.windows import NAMES, OFFSET_MASK, find_host, shared_span
+from mmulator.machine.runtime.windows import NAMES, OFFSET_MASK, find_host, shared_span, window_of
 from mmulator.machine.state import Warp
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 
@@ -32,6 +32,38 @@ def _slowly(space: str, size: int, count: int) -> Native:
             dst[c] = image[trailing_zeros(mask) + 32 * c]
 
     return Native(load_each, f"load_each_{NAMES[space]}_{size}x{count}")
+
+
+@cache
+def run_function(space: str, size: int) -> Native:
+    """The same for so many addresses, one after the other, of which most lie in one window: an element of each in a word of
+    `dst`. sites: of their instructions."""
+    element, one = _ELEMENT[size], load_function(space, size, 1)
+    near = space == "global"
+
+    def load_run(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), dst: ptr_to(u64), count: u32, sites: ptr_to(u32)) -> None:
+        value = stack(element)
+        one(w, mask, at[0], value, sites[0])
+        dst[0] = u64(value[0])
+        start = u64(0)
+        most = u64(0)
+        host = null(u8)
+        if near:
+            if w.cta.fault == 0:
+                window = window_of(w.cta, at[0], sites[0])
+                start = window.start
+                if window.size >= size:
+                    most = window.size - size
+                    host = find_host(w, trailing_zeros(mask), at[0], size, READ, sites[0])
+        for n in range(u32(1), count):
+            offset = at[n] - start
+            if u64(host) != 0 and offset <= most and (at[n] & (size - 1)) == 0:
+                dst[n] = u64(cast_ptr(element, host + (at[n] - at[0]))[0])
+            else:
+                one(w, mask, at[n], value, sites[n])
+                dst[n] = u64(value[0])
+
+    return Native(load_run, f"load_run_{NAMES[space]}_{size}")
 
 
 @cache

@@ -22,24 +22,9 @@ from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import (
-    any_lane,
-    bits_mask,
-    cast_ptr,
-    copy_bytes,
-    iota,
-    leading_zeros,
-    load,
-    mask_bits,
-    minimum,
-    null,
-    select,
-    stack,
-    store,
-    trailing_zeros,
-)
+from mmulator.codegen.ops import cast_ptr, copy_bytes, iota, leading_zeros, load, mask_bits, null, stack, store, trailing_zeros
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
-from mmulator.codegen.values import Value, constant
+from mmulator.codegen.values import Value, constant, extract
 from mmulator.machine.runtime.events import READ, WRITE, accessed, accessed_one
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.sums import give_way, settled
@@ -70,9 +55,10 @@ def search(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
     high = cta.launch.region_count
     while high - low > 1:
         middle = (low + high) >> 1
-        before = regions[middle].start <= at
-        low = select(before, middle, low)
-        high = select(before, high, middle)
+        if regions[middle].start <= at:
+            low = middle
+        else:
+            high = middle
     cta.cluster.hints[site & (HINTS - 1)] = u32(low)
     return regions + low
 
@@ -119,9 +105,9 @@ def find_shared(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, site: u32) -> p
 @native(inline=True)
 def in_window(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, access: u32, word: u32, site: u32) -> ptr:
     """Host pointer of bytes of the global space that lie in one buffer, or null and a fault. word: of a word of a region."""
-    settled(w.cta.cluster)
     window = window_of(w.cta, at, site)
     size = window.size
+    give_way(w.cta.cluster, window.host, size, access & WRITE)
     slot = at >> SLOT_SHIFT
     if word != 0 and (slot == 0 or slot >= w.cta.launch.slots):
         size = ((size + (WORD - 1)) >> 2) << 2
@@ -226,7 +212,7 @@ def in_one_cta(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, out: ptr
     a = load(U64, at)
     offset = a - ((first & ~u64(WITHIN)) | SHARED_BASE)
     wrong = (offset > size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
-    if any_lane(wrong & bits_mask(mask)) != 0 or (rank != cta.rank and owner.live_threads == 0):
+    if (mask_bits(wrong) & mask) != 0 or (rank != cta.rank and owner.live_threads == 0):
         return u32(0)
     store(POINTERS(offset + u64(owner.shared)), out)
     return u32(1)
@@ -240,7 +226,6 @@ def _slots(space: str) -> Native:
         if mask == 0 or w.cta.fault != 0:
             return u32(0)
         a = load(U64, at)
-        m = bits_mask(mask)
         first = at[trailing_zeros(mask)]
         slot = first >> SLOT_SHIFT
         if slot >= FIRST_GLOBAL_SLOT or slot == 0:
@@ -248,7 +233,7 @@ def _slots(space: str) -> Native:
             window = window_of(w.cta, first, site)
             offset = a - window.start
             wrong = (offset > window.size - u64(bytes)) | ((a & u64(bytes - 1)) != 0)
-            if any_lane(wrong & m) == 0 and window.size >= u64(bytes) and ((access & WRITE) == 0 or window.writable != 0):
+            if (mask_bits(wrong) & mask) == 0 and window.size >= u64(bytes) and ((access & WRITE) == 0 or window.writable != 0):
                 store(POINTERS(offset + window.host), out)
                 accessed(w, mask, at, 0, bytes, access, site)
                 return mask
@@ -395,7 +380,10 @@ def origin_function(space: str, bytes: int, access: int, sums: bool = False) -> 
         if size < bytes or (first & (bytes - 1)) != 0:
             return u32(Shape.UNKNOWN)
         shape = u32(Shape.ROW)
-        if (mask & mask_bits((a - iota(U64, 0, bytes)) != (first - low * bytes))) == 0:
+        apart = mask
+        if (mask & 3) != 3 or extract(a, 1) != first:
+            apart = mask & mask_bits((a - iota(U64, 0, bytes)) != (first - low * bytes))
+        if apart == 0:
             span = (u64(32 - leading_zeros(mask)) - low) * bytes
             if span > size or place > size - span:
                 return u32(Shape.UNKNOWN)
@@ -445,6 +433,17 @@ def shared_span(w: ptr_to(Warp), low: u64, high: u64) -> ptr:
 
 
 @native(inline=True)
+def global_span(w: ptr_to(Warp), low: u64, high: u64, site: u32) -> ptr:
+    """Where the byte at `low` is, if those up to `high` are there to be read, in one window of the global space; else null."""
+    window = window_of(w.cta, low, site)
+    slot = low >> SLOT_SHIFT
+    if slot == SLOT_SHARED or slot == SLOT_LOCAL or low < window.start or high < low or high - window.start >= window.size:
+        return null(u8)
+    give_way(w.cta.cluster, window.host, window.size, u32(0))
+    return ptr(window.host + (low - window.start))
+
+
+@native(inline=True)
 def local_place(w: ptr_to(Warp), lane: u32, offset: u64, bytes: u32, access: u32, site: u32) -> ptr:
     """`bytes`, however many, of a lane's local memory; null and a fault if they are not there."""
     size = w.cta.launch.local_bytes
@@ -490,6 +489,8 @@ def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
         host = ptr(window.host)
     if offset >= size:
         return u64(0)
-    count = minimum(bytes, size - offset)
+    count = size - offset
+    if bytes < count:
+        count = bytes
     copy_bytes(out, host + offset, count)
     return count

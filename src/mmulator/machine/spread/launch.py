@@ -72,7 +72,8 @@ class _Launch:
         self.size, self.blocks = x * y * z, int(np.prod(request.grid, dtype=np.int64))
         self.threads = hosts.threads_of(client)
         self.ranges = cut(self.blocks // self.size, self.threads)
-        variables = [Buffer(start, bytes, "a module variable", writable) for start, bytes, writable in image.buffers]
+        names = {address: name for name, address in image.addresses.items()}  # constants, which lie together, have their first's
+        variables = [Buffer(start, bytes, f"variable {names[start]}", writable) for start, bytes, writable in image.buffers]
         self.memory = Memory.of(variables, request.arguments.buffers)
         name = f"mmulator-{uuid.uuid4().hex}"
         package = Package(
