@@ -154,13 +154,13 @@ def batch_of(form: Form, device: str, shared: str, many: bool) -> Batch:
     if beside is None:
         numbers |= {"pack_a": twin.pack_a, "pack_b": twin.pack_b, "dot": twin.dot, "core": twin.fused_core}
     else:
-        numbers |= {"pack_a": beside.pack_a, "pack_b": beside.pack_b, "core": beside.dot}
+        numbers |= {"pack_a": beside.pack_a, "pack_b": twin.pack_b, "core": beside.dot}
     width = together * n
     raw = max(sides * m * numbers["a_bytes"], width * numbers["b_bytes"], m * width * c_bytes)
     rooms = {
         "": raw,
         "packed_a": beside.a_row * m if beside else twin.a_bytes(m, k),
-        "packed_b": beside.b_bytes if beside else twin.b_bytes(width, k),
+        "packed_b": twin.b_bytes(width, k),
         "result": 0 if c_bytes == d_bytes else m * width * d_bytes,
     }  # fmt: skip
     scratch = 0

@@ -6,8 +6,7 @@ most); times 2**(F - emax) and made an integer it is trunc(p/q), so nothing has 
 is what matters where a packed operand is used once.
 
     A, row after row, of each chunk:    values [sides][L] f32 | exponent codes [L] | header
-    B, row k after row k:               values [64] f32 | exponent codes, 64 bytes; behind all of them a header
-Codes that are relative are so to the largest exponent of a row of all A, and of all B.
+B is as there, without its last-bit codes. Codes that are relative are so to the largest exponent of a row of all A, and of all B.
 """
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
@@ -35,7 +34,6 @@ from mmulator.codegen.ops import (
     null,
     reduce_max,
     select,
-    shuffle,
     stack,
     store,
 )  # fmt: skip
@@ -44,14 +42,12 @@ from mmulator.codegen.types import boolean, f32, i32, i64, ptr, ptr_to, u32
 from mmulator.codegen.values import Value
 from mmulator.numerics.profiles import DotKey, profile_for
 from mmulator.twin.lines import shuffled
-from mmulator.twin.pack import RAW, Decoded, any_special, transpose
-from mmulator.twin.plan import A_BIAS, B_BIAS, ROWS, Plan, plan_for
+from mmulator.twin.pack import RAW, Decoded, any_special
+from mmulator.twin.plan import A_BIAS, ROWS, WIDE_COLUMNS, Plan, plan_for
 from mmulator.twin.slow import after_function, exact_vector, is_tiny, load_function, store_function
 from mmulator.twin.tile import BYTES, OUTLINED, B, F, I, Row, Slots, U, rounded
 
-COLUMNS = 64
-HEADER = 64  # bytes behind B
-B_ROW = COLUMNS * 4 + COLUMNS
+COLUMNS = WIDE_COLUMNS
 HALF = 16  # products whose sum is an i32 in any case
 
 
@@ -111,18 +107,19 @@ class Rows(Row):
 def chunk_function(plan: Plan, sides: int, name: str) -> Native:
     """A chunk of one instruction for `rows` rows of a tile, two at a time; the last of an odd number goes twice."""
     length, order, pieces = plan.length, plan.order, [range(4)] if has_feature("avx512f") else [range(v, v + 1) for v in range(4)]
+    row_bytes = plan.b_row(COLUMNS)
     slow = slow_function(plan, sides, f"{name}_slow")
     # where product j of a chunk lies in B: begin + step * j for an even j, and one further for the next
     begin, step = (order[1][0] if len(order) > 1 else 0), order[0][2] // 2
 
     def look(largest: Slots, rows: list[Rows], panel: Value, j: Value, u: int) -> None:
-        codes = load(BYTES, panel + (j * step + u) * B_ROW, COLUMNS * 4)
+        codes = load(BYTES, panel + (j * step + u) * row_bytes, COLUMNS * 4)
         for n, row in enumerate(rows):
             largest.put_one(n, row.look(j + u, codes, largest.get_one(n)))
 
     def multiply(rows: list[Rows], panel: Value, j: Value, u: int, piece: range) -> None:
         for v in piece:
-            value = load(F, panel + (j * step + u) * B_ROW, 16 * 4 * v)
+            value = load(F, panel + (j * step + u) * row_bytes, 16 * 4 * v)
             for row in rows:
                 row.add_to(v, j + u, value)
 
@@ -134,7 +131,7 @@ def chunk_function(plan: Plan, sides: int, name: str) -> Native:
         a: ptr, stride: i64, b: ptr, header: ptr_to(i32), which: i64, state: ptr_to(f32), rows: i64, tiny: ptr_to(u32)
     ) -> None:
         a = a + which * a_chunk(plan, sides)
-        panel = b + which * (begin * B_ROW)
+        panel = b + which * (begin * row_bytes)
         last = rows - 1
         largest = Slots([Row.lowest(plan, BYTES)] * 2)
         lines = [Rows(plan, a + stride * i, state, sides) for i in [i64(0), minimum(i64(1), last)]]
@@ -182,13 +179,14 @@ def chunk_function(plan: Plan, sides: int, name: str) -> Native:
 
 def slow_function(plan: Plan, sides: int, name: str) -> Native:
     """One row of each A, one chunk: state -> state. 1 if a result is too small for later fast chunks."""
+    row_bytes = plan.b_row(COLUMNS)
 
     def chunk(a: ptr, b: ptr, state: ptr_to(f32), which: i32) -> u32:
         tiny = u32(0)
         for v in range(i64(0), i64(COLUMNS // 16)):
             c = load(F, state, v * 16)
             own = a + v * sides // 4 * (plan.length * 4)
-            result = exact_vector(plan, own, b + v * 64, null(i32), i64(B_ROW), c, which)
+            result = exact_vector(plan, own, b + v * 64, null(i32), i64(row_bytes), c, which)
             tiny = tiny | u32(any_lane(is_tiny(plan, result)))
             store(result, state, v * 16)
         return tiny
@@ -219,7 +217,7 @@ def dot_function(plan: Plan, sides: int, name: str) -> Native:
         state = stack(f32, ROWS * COLUMNS)
         other = stack(f32, ROWS * COLUMNS)
         tiny = stack(u32, ROWS)
-        header = cast_ptr(i32, b + plan.k * B_ROW)
+        header = cast_ptr(i32, b + plan.k * plan.b_row(COLUMNS))
         stride = i64(chunks * a_chunk(plan, sides))
         for i in range(i64(0), m, ROWS):
             rows = minimum(m - i, i64(ROWS))
@@ -307,80 +305,14 @@ def decoded(plan: Plan, t: Any, ty: Any, line: Value, count: int) -> Decoded:
     return Decoded(t, U(raw), plan.emin(t))
 
 
-def pack_b_function(plan: Plan, name: str) -> Native:
-    """raw [64][ldb] elements, k contiguous, to packed B."""
-    bits = max(plan.b.bits, 8)
-    each = 32 // bits  # elements of a word
-    words = plan.k // each  # of a column
-    at_once = 16 // min(16, words)  # groups of 16 columns whose words are transposed at once
-
-    def pack_b(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
-        pitch = ldb * (bits // 8)
-        lines: list[list[Any]] = []  # of each word of a column, four vectors
-        for group in unrolled(0, 4, at_once):
-            for start in unrolled(0, words, 16):
-                columns = []
-                for j in unrolled(16):
-                    at = [raw + pitch * ((group + g) * 16 + j) + start * 4 for g in range(at_once)]
-                    columns.append(joined([load(u32.vec(min(16, words)), x) for x in at]))
-                across = transpose(columns)
-                for g in unrolled(at_once):
-                    for w in unrolled(min(16, words)):
-                        lines.append([group + g, start + w, across[g * min(16, words) + w]])
-        room = stack(u32, words * COLUMNS)
-        for v, w, vector in lines:
-            store(vector, room, w * COLUMNS + 16 * v)
-        top = i32(0)
-        if plan.relative:
-            sizes = I(-999)
-            for w in range(i64(0), i64(words)):
-                for v in unrolled(4):
-                    word = load(U, room, w * COLUMNS + 16 * v)
-                    for e in unrolled(each):
-                        sizes = maximum(sizes, sizes_of(Decoded(plan.b, element(word, e, bits), plan.emin(plan.b))))
-            top = largest_of(sizes)
-        lost = boolean(0)
-        for w in range(i64(0), i64(words)):
-            four = [load(U, room, w * COLUMNS + 16 * v) for v in range(4)]
-            for e in unrolled(each):
-                row = out + (w * each + e) * B_ROW
-                codes = I(0)
-                parts = [Decoded(plan.b, element(word, e, bits), plan.emin(plan.b)) for word in four]
-                for v, part in enumerate(parts):
-                    codes = codes | (part.codes(B_BIAS, top if plan.relative else None) << (8 * v))
-                    store(part.value, row, 64 * v)
-                store(codes, row, COLUMNS * 4)
-                lost = lost | any_special(parts)
-        header = cast_ptr(i32, out + plan.k * B_ROW)
-        header[0] = top
-        header[1] = i32(lost)
-
-    return Native(pack_b, name)
-
-
-def element(word: Value, e: int, bits: int) -> Value:
-    """Element e of the words of 16 columns."""
-    return word if bits == 32 else (word >> (e * bits)) & ((1 << bits) - 1)
-
-
-def joined(vectors: list[Value]) -> Value:
-    """One vector of one, two or four."""
-    while len(vectors) > 1:
-        lanes = range(2 * vectors[0].ty.lanes)
-        vectors = [shuffle(x, y, lanes) for x, y in zip(vectors[::2], vectors[1::2])]
-    return vectors[0]
-
-
 @dataclass(frozen=True)
 class Beside:
-    """Native functions of products beside each other, and the bytes of their packed operands."""
+    """Native functions of products beside each other; B is packed as the twin has it."""
 
     library: Library = field(repr=False)
     pack_a: int
-    pack_b: int
     dot: int
     a_row: int  # of a row of A
-    b_bytes: int
 
 
 @lru_cache(maxsize=256)
@@ -391,10 +323,7 @@ def beside_for(key: DotKey, device: str, sides: int) -> Beside | None:
         return None
 
     def text() -> str:
-        return library_text([
-            pack_a_function(plan, sides, "pack_a"), pack_b_function(plan, "pack_b"), dot_function(plan, sides, "dot"),
-        ])  # fmt: skip
+        return library_text([pack_a_function(plan, sides, "pack_a"), dot_function(plan, sides, "dot")])
 
     library = Library(f"beside {sides} {plan!r}", text)
-    pack_a, pack_b, dot = (library.address(name) for name in ("pack_a", "pack_b", "dot"))
-    return Beside(library, pack_a, pack_b, dot, len(plan.order) * a_chunk(plan, sides), plan.k * B_ROW + HEADER)
+    return Beside(library, library.address("pack_a"), library.address("dot"), len(plan.order) * a_chunk(plan, sides))
