@@ -468,7 +468,8 @@ def several(what: str, space: str, offsets: tuple[int, ...], across: bool, hidde
     """Loads that are done together, or one after the other where nobody knows that their lanes have one address."""
     bits = int(what[1:])
     target = [f"%{'rd' if bits == 64 else 's' if bits < 32 else 'r'}{n}" for n in range(len(offsets))]
-    loads = [f"mov.b{max(bits, 16)} {t}, 7;\nadd.s64 %b{n}, %at, {o};\nld.{space}.{what} {t}, [%b{n}];"
+    into = [t if n % 2 else "{" + t + "}" for n, t in enumerate(target)]
+    loads = [f"mov.b{max(bits, 16)} {t}, 7;\nadd.s64 %b{n}, %at, {o};\nld.{space}.{what} {into[n]}, [%b{n}];"
              for n, (t, o) in enumerate(zip(target, offsets))]  # fmt: skip
     words = [f"cvt.u32.u{max(bits, 16)} %r{n}, {t};" for n, t in enumerate(target) if bits != 32]
     lines = loading("u32", space, 0, "", hidden).splitlines()

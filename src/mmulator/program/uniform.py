@@ -38,7 +38,7 @@ def runs(block: Block, uniform: Collection[str]) -> list[list[Instruction]]:
     results: set[str] = set()
     for ins in block.body:
         uses, defs = uses_and_defs(ins)
-        joins = ins.guard is None and is_plain_load(ins) and isinstance(ins.operands[0], Reg) and uses.issubset(uniform)
+        joins = ins.guard is None and is_plain_load(ins) and _one_register(ins) and uses.issubset(uniform)
         joins = joins and bool(uses) and not ins.form["space"].startswith("param") and type_bits(ins.form["type"]) <= 64
         if not results.isdisjoint(uses | defs) or not (joins or _is_still(ins)) or (joins and _differ(found[-1], ins)):
             found.append([])
@@ -47,6 +47,11 @@ def runs(block: Block, uniform: Collection[str]) -> list[list[Instruction]]:
             found[-1].append(ins)
             results |= defs
     return [run for run in found if len(run) > 1]
+
+
+def _one_register(ins: Instruction) -> bool:
+    """Also as compilers of inline assembly write it, in braces."""
+    return [isinstance(o, Reg) for o in flatten(ins.operands[:1])] == [True]
 
 
 def _differ(run: list[Instruction], ins: Instruction) -> bool:

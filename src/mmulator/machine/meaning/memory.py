@@ -123,7 +123,8 @@ def _load_run(e: Emitter, ins: Instruction) -> bool:
     waiting.append((ins, at, e.site))
     if not last:
         return True
-    names = [must_be(i.operands[0], Reg).name for i, _, _ in waiting]
+    targets = [elements(i.operands[0]) for i, _, _ in waiting]  # of one register each
+    names = [must_be(o, Reg).name for (o,) in targets]
     size = type_bits(ins.form["type"]) // 8
     places, sites = e.room(u64, len(waiting)), e.room(u32, len(waiting))
     for n, (_, at, site) in enumerate(waiting):
@@ -134,7 +135,7 @@ def _load_run(e: Emitter, ins: Instruction) -> bool:
     for n, (load, _, _) in enumerate(waiting):
         if there is None:
             value = _ELEMENT[size](e.fetch(words, u64, n))
-            write_result(e, load.operands[0], _as_type(value, load.form["type"]), load)
+            write_result(e, targets[n][0], _as_type(value, load.form["type"]), load)
         else:
             e.written(names[n])
     return True
