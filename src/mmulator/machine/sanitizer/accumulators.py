@@ -284,13 +284,16 @@ def accumulators_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
 
 @native
 def accumulators_fenced(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    mine = _mine(w)
-    mine.epoch = mine.epoch + 1
+    if u64(of_cluster(w.cta.cluster).accumulators) != 0:  # the kernel has a wgmma
+        mine = _mine(w)
+        mine.epoch = mine.epoch + 1
 
 
 @native
 def accumulators_committed(w: ptr_to(Warp), site: u32) -> None:
     """A group of all that was issued since the last."""
+    if u64(of_cluster(w.cta.cluster).accumulators) == 0:
+        return
     mine = _mine(w)
     if u32(mine.kinds[site]) == Site.ORDERS:
         at = mine.committed
@@ -305,6 +308,8 @@ def accumulators_committed(w: ptr_to(Warp), site: u32) -> None:
 
 @native
 def accumulators_waited(w: ptr_to(Warp), mask: u32, end: u64, site: u32) -> None:
+    if u64(of_cluster(w.cta.cluster).accumulators) == 0:
+        return
     mine = _mine(w)
     if u32(mine.kinds[site]) == Site.ORDERS:
         if u32(end) > mine.done:
