@@ -135,12 +135,15 @@ def conflict(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, lanes: u32, wrote: 
         word = (word & ~u64(WRITE | ATOMIC)) | (u64(a.again) << AGAIN)
     s = a.races
     if wrote != 0 and a.plain != 0 and a.bytes <= LARGEST and kind_of(r.flags) == 0:
-        d = s.doubts + s.doubt_count
-        d.before[0] = u64(0)
-        d.before[1] = u64(0)
-        if peek(a.w, a.lane, a.at, a.bytes, cast_ptr(u8, d.before)) == a.bytes:
+        before = stack(u64, 2)
+        before[0] = u64(0)
+        before[1] = u64(0)
+        if peek(a.w, a.lane, a.at, a.bytes, cast_ptr(u8, before)) == a.bytes:
             if s.doubt_count < DOUBTS:
+                d = s.doubts + s.doubt_count
                 s.doubt_count = s.doubt_count + 1
+                d.before[0] = before[0]
+                d.before[1] = before[1]
                 d.w = a.w
                 d.lane = a.lane
                 d.bytes = u32(a.bytes)
