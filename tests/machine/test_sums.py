@@ -202,3 +202,30 @@ def test_many_blocks_on_two_workers_lose_nothing() -> None:
         memory[:] = 0
         k.launch(500, LANES, [memory, (index * 4).astype(np.uint64), values, 0xFFFFFFFF], threads=threads)
         assert (memory == np.bincount(index.reshape(-1), values.reshape(-1), 256)).all()
+
+
+FORMS = {  # how the addition is written: whether it waits
+    "red.global.add.u32 [%rd6], %r15": True,
+    "red.relaxed.gpu.global.add.s32 [%rd6], %r15": True,
+    "atom.global.add.u32 %r14, [%rd6], %r15": True,  # compilers of CUDA C++ write so, and ptxas makes a red of it
+    "atom.global.add.u32 _, [%rd6], %r15": True,
+    "atom.global.add.u32 %r1, [%rd6], %r15": False,  # %r1 is read, if before
+    "atom.acq_rel.gpu.global.add.u32 %r14, [%rd6], %r15": False,
+    "red.release.gpu.global.add.u32 [%rd6], %r15": False,
+    "red.global.max.u32 [%rd6], %r15": False,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_whose_result_nobody_reads_waits(form: str) -> None:
+    text = ADD.replace("red.global.add.u32 [%rd6], %r15", form)
+    assert text != ADD or form in ADD
+    k = Module.load(kernel(text, PARAMS))["k"]
+    assert ("sum_up" in k.compile("sm_90").blocks.natives) is FORMS[form]
+    if "max" not in form:
+        rng = np.random.default_rng(3)
+        memory, index, values = rng.integers(0, 99, 64).astype(np.uint32), rng.integers(0, 64, LANES), values_of(rng)
+        for lanes in MASKS:
+            expected = added(memory, index, values, lanes)
+            k.launch(1, LANES, arguments(memory, index, values, lanes), device="sm_90")
+            np.testing.assert_array_equal(memory, expected)

@@ -7,11 +7,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Ends
+from mmulator.isa.effects import Ends, Memory
 from mmulator.isa.types import type_bits
 from mmulator.program.addresses import HEADER_BYTES
 from mmulator.program.blocks import Block, FunctionBlocks
-from mmulator.program.uses import CARRY, pinned_by, uses_and_defs
+from mmulator.program.uses import CARRY, pinned_by, registers_of, uses_and_defs
+from mmulator.ptx.tree import Reg
 
 WORD = 8  # bytes that a uniform register has
 LINE = 64  # bytes of a line of the cache: vectors begin with one, and small registers share one
@@ -22,7 +23,7 @@ class Frame:
     """slots: register -> byte offset in the frame, for registers that live across blocks. live_out: per block index.
 
     bytes: size of the frame, header included. uniform: registers that are one value (uniform.py); words: where those of them lie
-    that live across blocks.
+    that live across blocks. unread: results of atomic operations that nobody reads.
     """
 
     slots: dict[str, int]
@@ -31,6 +32,7 @@ class Frame:
     types: dict[str, str]
     uniform: frozenset[str] = frozenset()
     words: dict[str, int] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
 
 
 def slot_bytes(type_name: str) -> int:
@@ -104,6 +106,20 @@ def liveness(function: FunctionBlocks) -> Liveness:
     return Liveness(facts, live_in, live_out)
 
 
+def unread_results(function: FunctionBlocks) -> frozenset[str]:
+    """Results of atomic operations that no instruction reads: compilers leave them, and their assembler does without."""
+    every = [i for b in function.blocks for i in (b.after, *b.body, b.last) if i is not None]
+    atomic = {id(i): i.operands[0].name for i in every if i.effects.memory is Memory.ATOMIC and isinstance(i.operands[0], Reg)}
+    results = set(atomic.values())
+    if results:
+        for ins in every:
+            uses, _ = uses_and_defs(ins)
+            if id(ins) in atomic:  # which reads what stays where its guard is false, and nothing else of its result
+                uses = frozenset(name for o in ins.operands[1:] for name in registers_of(o))
+            results -= uses
+    return frozenset(results)
+
+
 def state_of(register: str) -> str:
     """The name under which a frame has the lanes that hold a value in a register."""
     return register + "?"
@@ -114,6 +130,7 @@ def allocate(
     live: Liveness | None = None,
     doubtful: frozenset[str] = frozenset(),
     uniform: frozenset[str] = frozenset(),
+    unread: frozenset[str] = frozenset(),
 ) -> Frame:
     """Slots: registers of one size whose block ranges do not meet share one. Doubtful registers have a second one, like a
     predicate's, that lives as long: `state_of` them. Uniform registers have a word each and share none, as lanes that are apart
@@ -149,6 +166,7 @@ def allocate(
         types,
         uniform,
         words,
+        unread - pinned,
     )
 
 

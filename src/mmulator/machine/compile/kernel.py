@@ -44,7 +44,7 @@ from mmulator.program.blocks import (
 )
 from mmulator.program.calls import check_frames, deepest, place_frames
 from mmulator.program.counts import instruction_class, instruction_macs
-from mmulator.program.frames import Frame, allocate, liveness
+from mmulator.program.frames import Frame, allocate, liveness, unread_results
 from mmulator.program.image import LocalFrame, ModuleImage, local_frame
 from mmulator.program.provenance import origins, variables_of
 from mmulator.program.registers import entry_registers
@@ -103,7 +103,7 @@ class Jit:
         self.stack = STACK_BYTES if any(i.effects.allocates for f in functions for i in f.instructions) else 0
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
         self.frames: dict[str, Frame] = {
-            n: allocate(f, live[n], self.doubtful[n].registers if self.doubtful else frozenset(), self._uniform(f))
+            n: allocate(f, live[n], self.doubtful[n].registers if self.doubtful else frozenset(), *self._unseen(f))
             for n, f in self.program.functions.items()
         }
         self.params = dict(zip((p.name for p in function.params), parameter_offsets(function.params)))
@@ -119,11 +119,11 @@ class Jit:
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
         return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.moved)
 
-    def _uniform(self, function: FunctionBlocks) -> frozenset[str]:
-        """Registers that are one value. Who looks at a kernel finds 32 lanes of each."""
+    def _unseen(self, function: FunctionBlocks) -> tuple[frozenset[str], frozenset[str]]:
+        """Registers that are one value, and results that nobody reads. Who looks at a kernel finds 32 lanes of each."""
         if self.options.step or self.options.events is not None:
-            return frozenset()
-        return uniform_registers(function, self.locals[function.function.name].offsets)
+            return frozenset(), frozenset()
+        return uniform_registers(function, self.locals[function.function.name].offsets), unread_results(function)
 
     # symbols --------------------------------------------------------------------------------------------------------
     def symbol(self, e: Emitter, symbol: Symbol) -> Value:

@@ -15,7 +15,7 @@ from mmulator.machine.meaning.operands import elements, write_result
 from mmulator.machine.runtime.atomic import atomic_function, sum_up
 from mmulator.machine.runtime.combine import combiner
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
-from mmulator.ptx.tree import Address, Instruction, Operand
+from mmulator.ptx.tree import Address, Instruction, Operand, Reg, Sink
 
 
 @means("atom", "red")
@@ -33,10 +33,12 @@ def atom(e: Emitter, ins: Instruction) -> None:
         for operand in operands[: 2 if op == "cas" else 1]
     ]
     count = len(elements(operands[0]))
+    if isinstance(target, Sink) or (isinstance(target, Reg) and target.name in e.frame.unread):
+        target = None  # ptxas makes a red of it
     place = e.room(vector, count)
     at = e.spill(where)
     with ordering(e, ins, space, at):
-        for function, lanes in _functions(e, ins, space, where, count):
+        for function, lanes in _functions(e, ins, space, where, count, target is None):
             e.call(function, e.w, lanes, at, sources[0], sources[-1], place, e.site)
     if target is not None:
         for n, operand in enumerate(elements(target)):
@@ -44,14 +46,18 @@ def atom(e: Emitter, ins: Instruction) -> None:
 
 
 def _may_wait(e: Emitter, ins: Instruction, space: str, count: int) -> bool:
-    """Whether an addition may wait with others (runtime/sums.py). Under an instrument each takes place where it stands."""
+    """Whether an addition without a result may wait with others (runtime/sums.py). Under an instrument each takes place where it
+    stands."""
     form = ins.form
-    waits = (ins.opcode, space, form["op"], count) == ("red", "global", "add", 1) and form["type"] in ("u32", "s32")
+    waits = (space, form["op"], count) == ("global", "add", 1) and form["type"] in ("u32", "s32")
     return waits and form["sem"] in ("", None, "relaxed") and e.events is None
 
 
-def _functions(e: Emitter, ins: Instruction, space: str, where: Value, count: int) -> list[tuple[Native, Value]]:
-    """(function, its lanes). By a generic address, lanes in shared memory add floats as shared memory does."""
+def _functions(
+    e: Emitter, ins: Instruction, space: str, where: Value, count: int, alone: bool
+) -> list[tuple[Native, Value]]:  # fmt: skip
+    """(function, its lanes). By a generic address, lanes in shared memory add floats as shared memory does. alone: nobody wants
+    the results."""
     op, type_name = ins.form["op"], ins.form["type"]
     lanes = e.lanes_of(ins)
 
@@ -59,7 +65,7 @@ def _functions(e: Emitter, ins: Instruction, space: str, where: Value, count: in
         ty, combine, suffix = combiner(op, type_name, shared)
         return atomic_function(space, op, ty, count, combine, suffix)
 
-    if _may_wait(e, ins, space, count):
+    if alone and _may_wait(e, ins, space, count):
         return [(sum_up, lanes)]
     if space != "generic" or (op, type_name) not in (("add", "f32"), ("add", "f64")):
         return [(function(space.startswith("shared")), lanes)]
