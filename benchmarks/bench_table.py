@@ -88,19 +88,19 @@ def interpreted(name: str) -> Any:
 
 
 class Other:
-    """A process that measures on demand."""
+    """A process of a benchmark that measures on demand."""
 
-    def __init__(self, **environment: str) -> None:
+    def __init__(self, script: str = __file__, **environment: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, script, "--worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**os.environ, **environment},
         )  # fmt: skip
 
-    def __call__(self, *what: Any) -> float:
+    def __call__(self, *what: Any) -> Any:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps(what) + "\n")
         self.process.stdin.flush()
-        return float(json.loads(self.process.stdout.readline()))
+        return json.loads(self.process.stdout.readline())
 
 
 def main() -> None:

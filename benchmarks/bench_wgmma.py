@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import time
 from typing import Any
 
 import numpy as np
+from bench_table import Other
 
 N, STEPS = 128, 4
 K = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "b1": 256}
@@ -134,7 +133,7 @@ def prepared(case: str) -> Any:
 def worker() -> None:
     known: dict[str, Any] = {}
     for line in sys.stdin:
-        case = line.strip()
+        (case,) = json.loads(line)
         if case not in known:
             known[case] = prepared(case)
             for _ in range(10):
@@ -154,12 +153,9 @@ def main() -> None:
     if o.worker:
         worker()
         return
-    sources = [os.environ.get("PYTHONPATH", ""), *([o.against] if o.against else [])]
-    workers = []
-    for n, source in enumerate(sources):
-        environment = {**os.environ, "PYTHONPATH": source, **({"MMULATOR_CACHE": source + "/.cache"} if n else {})}
-        workers.append(subprocess.Popen([sys.executable, __file__, "--worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env=environment))  # fmt: skip
+    workers = [Other(__file__)]
+    if o.against:
+        workers.append(Other(__file__, PYTHONPATH=o.against, MMULATOR_CACHE=o.against + "/.cache"))
     print(f"{'m64n128, G/s':20}{'now':>8}" + (f"{'before':>8}{'ratio':>8}" if o.against else ""))
     for case in cases():
         if o.names and case.split()[0] not in o.names:
@@ -167,11 +163,8 @@ def main() -> None:
         rates: list[float] = [0.0 for _ in workers]
         for _ in range(o.rounds):
             results = []
-            for n, w in enumerate(workers):
-                assert w.stdin is not None and w.stdout is not None
-                w.stdin.write(case + "\n")
-                w.stdin.flush()
-                rate, result = json.loads(w.stdout.readline())
+            for n, other in enumerate(workers):
+                rate, result = other(case)
                 rates[n] = max(rates[n], rate)
                 results.append(result)
             assert len(set(results)) == 1, f"{case}: other bits than before"

@@ -19,7 +19,7 @@ import pytest
 
 from mmulator.codegen.loading import address
 from mmulator.errors import ExecutionFault
-from mmulator.machine.launch.arguments import pack_arguments
+from mmulator.machine.launch.arguments import Signature
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.report import Report
 from mmulator.machine.launch.resident import Resident
@@ -62,7 +62,7 @@ def in_pieces(budget: int, seed: int) -> tuple[Any, ...]:
     """What three clusters of three warps leave when native code is asked for so many blocks at a time."""
     module = Module.load(kernel(TICKETS))
     k, out = module["k"], np.zeros(1048576 // 4 + 1, np.uint32)
-    arguments = pack_arguments(k.function, [out], module.image.next_slot)
+    arguments = Signature(k.function).pack([out], module.image.next_slot)
     grid = Grid(k.compile(), LaunchShape((3, 1, 1), (96, 1, 1), 96, 0, 0), arguments, seed, 1)
     r, counts = Resident(grid), np.zeros(len(grid.kernel.code), np.uint64)
     r.counts[0] = counts.ctypes.data

@@ -16,7 +16,7 @@ from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
 from mmulator.errors import ExecutionFault
 from mmulator.machine.compile.options import DEFAULT, in_clusters
-from mmulator.machine.launch.arguments import pack_arguments
+from mmulator.machine.launch.arguments import Signature
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.launch.shape import Extent, LaunchShape
@@ -48,7 +48,7 @@ BLOCKS = TEXT.format("cp.async.ca.shared.global [memory], [%rd0], 4;\n  bar.sync
 
 def launched(text: str, out: np.ndarray, shape: LaunchShape, seed: int = 0) -> Grid:
     kernel = Module.load(text)["k"]
-    arguments = pack_arguments(kernel.function, [out], kernel.module.image.next_slot)
+    arguments = Signature(kernel.function).pack([out], kernel.module.image.next_slot)
     return Grid(kernel.compile(options=in_clusters(DEFAULT, shape.cluster)), shape, arguments, seed, 1)
 
 

@@ -12,7 +12,7 @@ import pytest
 import mmulator
 from mmulator.codegen.loading import address
 from mmulator.machine.compile.options import DEFAULT, in_clusters
-from mmulator.machine.launch.arguments import pack_arguments
+from mmulator.machine.launch.arguments import Signature
 from mmulator.machine.launch.grid import Grid
 from mmulator.machine.launch.resident import Resident
 from mmulator.machine.launch.shape import LaunchShape
@@ -64,7 +64,7 @@ def test_where_a_cluster_has_run_the_next_finds_nothing_of_it(name: str, seed: i
     size = 2 if name == "cluster" else 1
     compiled = k.compile(options=in_clusters(DEFAULT, (size, 1, 1)))
     shape = LaunchShape((size, 1, 1), (64, 1, 1), 64, compiled.shared.static, 0, (size, 1, 1), size > 1)
-    grid = Grid(compiled, shape, pack_arguments(k.function, [out], module.image.next_slot), seed, 1)
+    grid = Grid(compiled, shape, Signature(k.function).pack([out], module.image.next_slot), seed, 1)
     counts = np.zeros(len(grid.kernel.code), np.uint64)
     begin = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address(begin_cluster))
     run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)(address(run_clusters))

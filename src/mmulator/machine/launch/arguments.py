@@ -131,11 +131,6 @@ class Signature:
         )
 
 
-def pack_arguments(function: Declared, args: Sequence[Any], first_slot: int) -> Arguments:
-    """The arguments of one launch."""
-    return Signature(function).pack(args, first_slot)
-
-
 def _lacks_scratch(params: Sequence[Parameter], args: Sequence[Any]) -> bool:
     """Whether two arguments are missing where a kernel of Triton has its scratch pointers."""
     return len(args) == len(params) - 2 and all(p.is_pointer and not p.shape for p in params[-2:])

@@ -116,9 +116,9 @@ def prepare_runs(e: Emitter) -> None:
 
 def _load_run(e: Emitter, ins: Instruction) -> bool:
     """A load that is done with others where the last of them stands."""
-    waiting, last = e.runs.get(id(ins), ([], False))
     if id(ins) not in e.runs:
         return False
+    waiting, last = e.runs[id(ins)]
     at = must_be(e.one_address(must_be(ins.operands[1], Address)), Value)
     waiting.append((ins, at, e.site))
     if not last:

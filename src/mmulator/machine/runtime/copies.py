@@ -12,18 +12,16 @@ from mmulator.codegen.ops import (
     minimum,
     popcount,
     prefetch,
-    shuffle,
     store,
     trailing_zeros,
 )
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
-from mmulator.codegen.values import Value
 from mmulator.machine.runtime.events import READ, WRITE, Access, completed, copy_signals
 from mmulator.machine.runtime.faults import fault
 from mmulator.machine.runtime.locate import locate_global
 from mmulator.machine.runtime.mbarrier import expect_arrivals, must_be_mbarrier
 from mmulator.machine.runtime.pending import entry, has_room, issue, make_room, queue
-from mmulator.machine.runtime.rows import CHUNK, LINE, put_line
+from mmulator.machine.runtime.rows import CHUNK, LINE, apart, of_eight, put_line
 from mmulator.machine.runtime.windows import global_span, shared_span, translate_global, translate_shared
 from mmulator.machine.state import COPIES, FULL, Completes, CopyEntry, FaultKind, Warp
 
@@ -31,11 +29,6 @@ U8, U32, U64, CHUNKS = u8.vec(32), u32.vec(32), u64.vec(32), u8.vec(CHUNK)
 ROWS = 4  # of eight lanes
 LANES_OF_LINE = 4  # that copy 16 bytes each, of one line of the host's caches
 READ_LATER, WRITE_LATER = READ | int(Access.LATER), WRITE | int(Access.LATER)
-
-
-def of_eight(a: Value) -> Value:
-    """Macro: of each eight lanes the first one's."""
-    return shuffle(a, None, [n & ~7 for n in range(32)])
 
 
 @native
@@ -140,9 +133,8 @@ def cp_async(
 def in_lines(to: ptr_to(u64), source: ptr_to(u64), valid: ptr_to(u32)) -> u32:
     """1 if each eight of all lanes copy 128 bytes that lie in a row to one line of shared memory, into which they all go."""
     a, b = load(U64, source), load(U64, to)
-    apart = mask_bits((a - of_eight(a)) != (iota(U64, 0, CHUNK) & (LINE - 1)))
     elsewhere = mask_bits((b ^ of_eight(b)) != (iota(U64, 0, CHUNK) & (LINE - 1)))
-    return u32((apart | elsewhere | mask_bits(load(U32, valid) != CHUNK)) == 0)
+    return u32((apart(a, CHUNK) | elsewhere | mask_bits(load(U32, valid) != CHUNK)) == 0)
 
 
 @native

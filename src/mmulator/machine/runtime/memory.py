@@ -27,6 +27,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import Ty, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value, extract, splat
 from mmulator.machine.runtime.events import READ, WRITE
+from mmulator.machine.runtime.rows import apart
 from mmulator.machine.runtime.windows import NAMES, SPACES, Shape, local_function, origin_function
 from mmulator.machine.state import FULL, Warp
 
@@ -94,8 +95,7 @@ def gathered(element: Ty, count: int, begin: Value, places: Value) -> list[Value
 
 def by_eights(a: Value, bytes: int) -> Value:
     """Macro: whether the bytes of each eight lanes lie in a row, as those of a tile's row do; given those of the first two do."""
-    heads = shuffle(a, None, [n & ~7 for n in range(32)])
-    return mask_bits((a - heads) != (iota(U64, 0, bytes) & (8 * bytes - 1))) == 0
+    return apart(a, bytes) == 0
 
 
 def take_eights(element: Ty, count: int, begin: Value, places: Value) -> list[Value]:

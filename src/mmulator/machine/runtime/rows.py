@@ -1,16 +1,27 @@
-"""Lines of 128 bytes of shared memory, whose chunks of 16 bytes a swizzle exchanges."""
+"""Rows of eight lanes, and lines of 128 bytes of shared memory, whose chunks of 16 bytes a swizzle exchanges."""
 
 from __future__ import annotations
 
 from mmulator.codegen.lang import Native, unrolled
-from mmulator.codegen.ops import load, shuffle, store
+from mmulator.codegen.ops import iota, load, mask_bits, shuffle, store
 from mmulator.codegen.types import ptr, u64
+from mmulator.codegen.values import Value
 
 LINE = 128
 CHUNK = 16
 DOUBLE = 2 * CHUNK
 TURNED = (2, 3, 0, 1)  # words of 8 bytes: two chunks change places
-W4 = u64.vec(4)
+W4, U64 = u64.vec(4), u64.vec(32)
+
+
+def of_eight(a: Value) -> Value:
+    """Macro: of each eight lanes the first one's."""
+    return shuffle(a, None, [n & ~7 for n in range(32)])
+
+
+def apart(a: Value, bytes: int) -> Value:
+    """Macro: lanes whose bytes do not lie where a row of each eight lanes has them, behind those of the first."""
+    return mask_bits((a - of_eight(a)) != (iota(U64, 0, bytes) & (8 * bytes - 1)))
 
 
 def _line(into: bool) -> Native:

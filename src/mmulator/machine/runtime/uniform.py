@@ -6,7 +6,7 @@ from functools import cache
 
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import cast_ptr, null, stack, store, trailing_zeros
-from mmulator.codegen.types import Ty, ptr_to, u8, u16, u32, u64
+from mmulator.codegen.types import Ty, boolean, ptr_to, u8, u16, u32, u64
 from mmulator.machine.runtime import memory
 from mmulator.machine.runtime.events import READ
 from mmulator.machine.runtime.windows import NAMES, OFFSET_MASK, find_host, shared_span, window_of
@@ -72,7 +72,7 @@ def load_function(space: str, size: int, count: int) -> Native:
     after a fault something may be loaded, which nobody sees."""
     element, slowly, bytes = _ELEMENT[size], _slowly(space, size, count), size * count
     shared, base, own_slot = space == "shared", _SLOT.get(space, 0) << SLOT_SHIFT, space in _SLOT
-    of_cluster = space == "shared::cluster"  # each block's at a place of its own
+    of_cluster = int(space == "shared::cluster")  # each block's at a place of its own
 
     def load_one(w: ptr_to(Warp), mask: u32, at: u64, dst: ptr_to(element), site: u32) -> None:
         if mask == 0:
@@ -86,9 +86,7 @@ def load_function(space: str, size: int, count: int) -> Native:
                     host = cast_ptr(element, first + at)
         else:
             slot = at >> SLOT_SHIFT
-            strange = slot == SLOT_SHARED or slot == SLOT_LOCAL
-            if of_cluster:
-                strange = slot == slot
+            strange = slot == SLOT_SHARED or slot == SLOT_LOCAL or boolean(of_cluster)
             if own_slot:
                 strange = at > OFFSET_MASK
             if not strange:
